@@ -48,7 +48,7 @@ impl Authorizer for Tokens {
 }
 
 /// Refuses all tokens but one.
-async fn site(token: &'static str, status: u16) -> ByteServer {
+async fn server(token: &'static str, status: u16) -> ByteServer {
     ByteServer::serve(move |_, seen| {
         if seen.header("authorization") != Some(token) {
             let challenges = [("www-authenticate", "Bearer error=\"invalid_token\""), ("www-authenticate", "Basic")];
@@ -67,19 +67,19 @@ async fn site(token: &'static str, status: u16) -> ByteServer {
 
 #[tokio::test]
 async fn every_request_carries_the_new_headers_after_a_challenge() {
-    let site = site("Bearer token-1", 401).await;
+    let server = server("Bearer token-1", 401).await;
     let tokens = Tokens::default();
-    let http = Http::new(site.url()).unwrap().authorizer(tokens.clone()).header("x-a", "b").unwrap();
+    let http = Http::new(server.url()).unwrap().authorizer(tokens.clone()).header("x-a", "b").unwrap();
     let mut peer = Peer::open(&http).await;
     peer.initialize().await;
-    site.saw(4).await;
+    server.saw(4).await;
     peer.request(LEGACY, 1, "tools/list").await;
     assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
     peer.sender().shutdown().await.unwrap();
     let refusals = tokens.refusals.lock().unwrap().clone();
     let challenges = r#"["Bearer error=\"invalid_token\"", "Basic"]"#;
     assert_eq!(refusals, [format!("401 Unauthorized POST {challenges} Bearer token-0")]);
-    let seen = site.seen();
+    let seen = server.seen();
     assert_eq!((seen[0].call(), &seen[0].body), ("initialize".to_owned(), &seen[1].body));
     let sent: Vec<_> = seen.iter().map(|seen| (seen.method.as_str(), seen.headers("authorization"))).collect();
     assert_eq!(sent[0], ("POST", vec!["Bearer token-0"]));
@@ -94,12 +94,12 @@ async fn every_request_carries_the_new_headers_after_a_challenge() {
 #[tokio::test]
 async fn limits_repeated_challenges() {
     for status in [401, 403] {
-        let site = site("never", status).await;
+        let server = server("never", status).await;
         let tokens = Tokens::default();
-        let mut peer = Peer::open(&Http::new(site.url()).unwrap().authorizer(tokens.clone())).await;
+        let mut peer = Peer::open(&Http::new(server.url()).unwrap().authorizer(tokens.clone())).await;
         peer.request(MODERN, 1, "tools/list").await;
         assert_eq!(peer.fault(1).await.http_status(), Some(status));
-        assert_eq!((site.seen().len(), tokens.refusals.lock().unwrap().len()), (3, 2));
+        assert_eq!((server.seen().len(), tokens.refusals.lock().unwrap().len()), (3, 2));
     }
 }
 
@@ -110,20 +110,20 @@ async fn an_authorizer_may_decline_or_fail() {
     for (tokens, expected) in
         [(gives_up, "the peer answered with HTTP status 401"), (fails, "the request cannot be authorized")]
     {
-        let site = site("never", 401).await;
-        let mut peer = Peer::open(&Http::new(site.url()).unwrap().authorizer(tokens)).await;
+        let server = server("never", 401).await;
+        let mut peer = Peer::open(&Http::new(server.url()).unwrap().authorizer(tokens)).await;
         peer.request(MODERN, 1, "tools/list").await;
         assert_eq!(peer.fault(1).await.to_string(), expected);
-        assert_eq!(site.seen().len(), 1);
+        assert_eq!(server.seen().len(), 1);
     }
 }
 
 #[tokio::test]
 async fn without_an_authorizer_a_challenge_is_an_error() {
-    let site = site("never", 401).await;
-    let mut peer = Peer::open(&Http::new(site.url()).unwrap().bearer("x").unwrap()).await;
+    let server = server("never", 401).await;
+    let mut peer = Peer::open(&Http::new(server.url()).unwrap().bearer("x").unwrap()).await;
     peer.request(MODERN, 1, "tools/list").await;
     assert_eq!(peer.fault(1).await.http_status(), Some(401));
-    assert_eq!(site.seen()[0].header("authorization"), Some("Bearer x"));
-    assert_eq!(site.seen().len(), 1);
+    assert_eq!(server.seen()[0].header("authorization"), Some("Bearer x"));
+    assert_eq!(server.seen().len(), 1);
 }

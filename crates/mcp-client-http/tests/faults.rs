@@ -18,8 +18,8 @@ async fn fault(reply: Reply) -> TransportError {
 }
 
 async fn fault_of(reply: Reply, version: &str) -> TransportError {
-    let site = ByteServer::serve(move |_, _| reply.clone()).await;
-    let mut peer = Peer::connect(&site.url()).await;
+    let server = ByteServer::serve(move |_, _| reply.clone()).await;
+    let mut peer = Peer::connect(&server.url()).await;
     peer.request(version, 1, "tools/call").await;
     peer.fault(1).await
 }
@@ -58,8 +58,8 @@ async fn a_message_above_the_limit_fails_its_request() {
     for (what, reply) in
         [("an event", events), ("a line", endless), ("a body", with_length), ("a stream", without_length)]
     {
-        let site = ByteServer::serve(move |_, _| reply.clone()).await;
-        let http = Http::new(site.url()).unwrap().max_message(1024);
+        let server = ByteServer::serve(move |_, _| reply.clone()).await;
+        let http = Http::new(server.url()).unwrap().max_message(1024);
         let mut peer = Peer::open(&http).await;
         peer.request(MODERN, 1, "tools/call").await;
         let error = peer.fault(1).await;
@@ -69,13 +69,13 @@ async fn a_message_above_the_limit_fails_its_request() {
     let large =
         r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"data":""#.to_owned() + &"x".repeat(1025);
     let reply = Reply::events().event(&large).event(&answer(1)).end();
-    let site = ByteServer::serve(move |_, _| reply.clone()).await;
-    let mut peer = Peer::open(&Http::new(site.url()).unwrap().max_message(1024)).await;
+    let server = ByteServer::serve(move |_, _| reply.clone()).await;
+    let mut peer = Peer::open(&Http::new(server.url()).unwrap().max_message(1024)).await;
     peer.request(MODERN, 1, "tools/call").await;
     assert_eq!(peer.next().await.unwrap().1["id"], 1);
     let whole = format!("\"{}\"", "x".repeat(1022));
-    let site = ByteServer::serve(move |_, _| Reply::json(&whole)).await;
-    let mut peer = Peer::open(&Http::new(site.url()).unwrap().max_message(1024)).await;
+    let server = ByteServer::serve(move |_, _| Reply::json(&whole)).await;
+    let mut peer = Peer::open(&Http::new(server.url()).unwrap().max_message(1024)).await;
     peer.request(MODERN, 1, "tools/call").await;
     assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
 }
@@ -87,8 +87,8 @@ async fn stops_reading_a_body_above_the_limit() {
     for _ in 0..100 {
         reply = reply.chunk(&"x".repeat(1 << 20));
     }
-    let site = ByteServer::serve(move |_, _| reply.clone().hold()).await;
-    let mut peer = Peer::connect(&site.url()).await;
+    let server = ByteServer::serve(move |_, _| reply.clone().hold()).await;
+    let mut peer = Peer::connect(&server.url()).await;
     peer.request(MODERN, 1, "tools/call").await;
     assert!(peer.fault(1).await.is_too_large());
 }
@@ -112,8 +112,8 @@ async fn a_truncated_response_is_an_error() {
         ("an acceptance", Reply::status(202)),
         ("nothing, well said", Reply::status(204)),
     ] {
-        let site = ByteServer::serve(move |_, _| reply.clone()).await;
-        let mut peer = Peer::connect(&site.url()).await;
+        let server = ByteServer::serve(move |_, _| reply.clone()).await;
+        let mut peer = Peer::connect(&server.url()).await;
         peer.request(MODERN, 1, "tools/call").await;
         let error = loop {
             if let Err(error) = peer.next().await {
@@ -122,7 +122,7 @@ async fn a_truncated_response_is_an_error() {
         };
         assert!(error.is_unanswered() && error.request() == Some(&1.into()), "{what}: {error}");
         peer.nothing().await;
-        assert_eq!(site.seen().len(), 1, "{what}");
+        assert_eq!(server.seen().len(), 1, "{what}");
     }
 }
 
@@ -137,8 +137,8 @@ async fn forwards_other_messages_and_waits_for_the_response() {
         (r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"?"}}"#, true),
     ] {
         for reply in [Reply::json(text), Reply::events().event(text).end()] {
-            let site = ByteServer::serve(move |_, _| reply.clone()).await;
-            let mut peer = Peer::connect(&site.url()).await;
+            let server = ByteServer::serve(move |_, _| reply.clone()).await;
+            let mut peer = Peer::connect(&server.url()).await;
             peer.request(MODERN, 1, "tools/call").await;
             let expected = serde_json::from_str(text).unwrap_or_else(|_| text.into());
             assert_eq!(peer.next().await.unwrap(), (Route::Request(1.into()), expected));
@@ -153,9 +153,9 @@ async fn forwards_other_messages_and_waits_for_the_response() {
 
 #[tokio::test]
 async fn drops_messages_after_the_response() {
-    let site =
+    let server =
         ByteServer::serve(|_, _| Reply::events().event(&answer(1)).event(&answer(1)).event(&notice(1)).end()).await;
-    let mut peer = Peer::connect(&site.url()).await;
+    let mut peer = Peer::connect(&server.url()).await;
     for _ in 0..2 {
         peer.request(MODERN, 1, "tools/call").await;
         assert_eq!(peer.next().await.unwrap().1["id"], 1);
@@ -193,24 +193,24 @@ async fn does_not_follow_a_redirect_to_another_origin() {
 #[tokio::test]
 async fn a_redirect_within_the_origin_keeps_the_message() {
     for status in [307, 308] {
-        let site = ByteServer::serve(move |_, seen| match seen.path.as_str() {
+        let server = ByteServer::serve(move |_, seen| match seen.path.as_str() {
             "/mcp" => Reply::full(status, &[("location", "/mcp/")], ""),
             _ => Reply::result(seen),
         })
         .await;
-        let mut peer = Peer::open(&Http::new(site.url()).unwrap().bearer("hunter2").unwrap()).await;
+        let mut peer = Peer::open(&Http::new(server.url()).unwrap().bearer("hunter2").unwrap()).await;
         peer.request(MODERN, 1, "tools/call").await;
         peer.next().await.unwrap();
-        let seen = site.seen();
+        let seen = server.seen();
         assert_eq!((seen[1].path.as_str(), seen[1].method.as_str(), &seen[1].body), ("/mcp/", "POST", &seen[0].body));
         assert_eq!(seen[1].header("authorization"), Some("Bearer hunter2"));
     }
-    let site = ByteServer::serve(|_, _| Reply::full(307, &[("location", "/mcp")], "")).await;
-    let mut peer = Peer::connect(&site.url()).await;
+    let server = ByteServer::serve(|_, _| Reply::full(307, &[("location", "/mcp")], "")).await;
+    let mut peer = Peer::connect(&server.url()).await;
     peer.request(MODERN, 1, "tools/call").await;
     let error = peer.fault(1).await;
     assert_eq!(error.to_string(), "the server redirects to itself too often (HTTP status 307)");
-    assert_eq!(site.seen().len(), 4);
+    assert_eq!(server.seen().len(), 4);
 }
 
 #[tokio::test]
@@ -236,12 +236,12 @@ async fn reports_an_unreachable_server() {
 
 #[tokio::test]
 async fn reconnects_to_a_restarted_server() {
-    let site = ByteServer::serve(|number, seen| {
+    let server = ByteServer::serve(|number, seen| {
         let reply = Reply::result(seen);
         if number == 1 { reply.cut() } else { reply }
     })
     .await;
-    let mut peer = Peer::connect(&site.url()).await;
+    let mut peer = Peer::connect(&server.url()).await;
     for id in 0..2 {
         peer.request(MODERN, id, "tools/call").await;
         // The server closes the first connection after the response, as a restart does.
@@ -253,23 +253,23 @@ async fn reconnects_to_a_restarted_server() {
     }
     peer.request(MODERN, 3, "tools/call").await;
     assert_eq!(peer.next().await.unwrap().0, Route::Request(3.into()));
-    assert_eq!(site.connections(), 2);
+    assert_eq!(server.connections(), 2);
 }
 
 #[tokio::test]
 async fn retries_notifications_a_bounded_number_of_times() {
     pause();
-    let site = ByteServer::serve(|number, seen| match (seen.call().as_str(), number) {
+    let server = ByteServer::serve(|number, seen| match (seen.call().as_str(), number) {
         ("notifications/progress", 1..3) => Reply::full(503, &[("retry-after", "2")], ""),
         ("notifications/progress", _) => Reply::status(202),
         ("tools/call", _) => Reply::result(seen),
         _ => Reply::raw("").hold(),
     })
     .await;
-    let mut peer = Peer::connect(&site.url()).await;
+    let mut peer = Peer::connect(&server.url()).await;
     let began = tokio::time::Instant::now();
     peer.notify(LEGACY, "notifications/progress").await;
-    site.saw(3).await;
+    server.saw(3).await;
     assert!(began.elapsed() >= Duration::from_secs(4), "{:?}", began.elapsed());
     // The transport drops a notification with a long retry delay. Later messages do not wait for it.
     let busy = ByteServer::serve(|_, seen| match seen.call().as_str() {
@@ -287,7 +287,7 @@ async fn retries_notifications_a_bounded_number_of_times() {
     assert_eq!(calls, ["notifications/initialized", "tools/call"]);
     // The server never answers. The wait ends without an error for the caller.
     peer.notify(LEGACY, "notifications/cancelled").await;
-    site.wait_for_disconnects(1).await;
+    server.wait_for_disconnects(1).await;
     peer.request(LEGACY, 1, "tools/call").await;
     assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
 }

@@ -16,7 +16,7 @@ use crate::common::{
 const OLD: &str = "2024-11-05";
 
 /// A server whose stream names an endpoint. It answers two requests on the stream after their POSTs.
-async fn site(endpoint: &'static str) -> ByteServer {
+async fn server(endpoint: &'static str) -> ByteServer {
     let posted = Arc::new(Notify::new());
     ByteServer::serve(move |_, seen: &ReceivedRequest| match (seen.method.as_str(), seen.path.as_str()) {
         ("GET", "/mcp") => Reply::events()
@@ -55,10 +55,10 @@ async fn talk(peer: &mut Peer) {
 #[tokio::test]
 async fn opens_the_sse_stream_when_initialize_is_rejected() {
     for endpoint in ["/messages?session=7", "messages?session=7"] {
-        let site = site(endpoint).await;
-        let mut peer = Peer::connect(&site.url()).await;
+        let server = server(endpoint).await;
+        let mut peer = Peer::connect(&server.url()).await;
         talk(&mut peer).await;
-        let seen = site.seen();
+        let seen = server.seen();
         let order: Vec<_> = seen.iter().map(|seen| (seen.method.as_str(), seen.path.as_str())).collect();
         let posted = ("POST", "/messages?session=7");
         assert_eq!(order, [("POST", "/mcp"), ("GET", "/mcp"), posted, posted, posted]);
@@ -66,24 +66,24 @@ async fn opens_the_sse_stream_when_initialize_is_rejected() {
         assert!(seen.iter().all(|seen| seen.header("mcp-session-id").is_none()));
         within("the end", peer.sender().shutdown()).await.unwrap();
         peer.ended().await;
-        site.wait_for_disconnects(1).await;
+        server.wait_for_disconnects(1).await;
     }
 }
 
 #[tokio::test]
 async fn opens_the_sse_stream_of_a_known_server_directly() {
-    let site = site("/messages?session=7").await;
-    let mut peer = Peer::open(&Http::sse(site.url()).unwrap()).await;
+    let server = server("/messages?session=7").await;
+    let mut peer = Peer::open(&Http::sse(server.url()).unwrap()).await;
     talk(&mut peer).await;
-    let order: Vec<_> = site.seen().iter().map(|seen| seen.method.clone()).collect();
+    let order: Vec<_> = server.seen().iter().map(|seen| seen.method.clone()).collect();
     assert_eq!(order, ["GET", "POST", "POST", "POST"]);
     drop(peer);
-    site.wait_for_disconnects(1).await;
+    server.wait_for_disconnects(1).await;
 }
 
 #[tokio::test]
 async fn the_session_ends_with_its_stream() {
-    let site = ByteServer::serve(|_, seen| match seen.method.as_str() {
+    let server = ByteServer::serve(|_, seen| match seen.method.as_str() {
         "GET" => {
             let events = Reply::events().chunk("event: endpoint\ndata: /m\n\n").event(&"x".repeat(2000));
             events.event(&notice(1)).end()
@@ -91,7 +91,7 @@ async fn the_session_ends_with_its_stream() {
         _ => Reply::status(202),
     })
     .await;
-    let mut peer = Peer::open(&Http::sse(site.url()).unwrap().max_message(1024)).await;
+    let mut peer = Peer::open(&Http::sse(server.url()).unwrap().max_message(1024)).await;
     // It may have been an answer.
     assert!(peer.next().await.unwrap_err().is_too_large());
     peer.next().await.unwrap();
@@ -103,13 +103,13 @@ async fn the_session_ends_with_its_stream() {
 
 #[tokio::test]
 async fn a_failed_post_fails_its_request() {
-    let site = ByteServer::serve(|_, seen| match (seen.method.as_str(), seen.id()) {
+    let server = ByteServer::serve(|_, seen| match (seen.method.as_str(), seen.id()) {
         ("GET", _) => Reply::events().chunk("event: endpoint\ndata: /m\n\n").hold(),
         (_, 1) => Reply::full(500, &[("content-type", "text/plain")], "out of order"),
         _ => Reply::status(404),
     })
     .await;
-    let mut peer = Peer::open(&Http::sse(site.url()).unwrap()).await;
+    let mut peer = Peer::open(&Http::sse(server.url()).unwrap()).await;
     peer.request(OLD, 1, "tools/list").await;
     let error = peer.fault(1).await;
     assert_eq!((error.http_status(), error.to_string().ends_with("500: out of order")), (Some(500), true), "{error}");
@@ -137,8 +137,8 @@ async fn rejects_a_stream_without_the_endpoint_event() {
         (endpoint("//evil.example/x"), "another origin, `http://evil.example`"),
         (endpoint("http://127.0.0.1:1/x"), "another origin, `http://127.0.0.1:1`"),
     ] {
-        let site = ByteServer::serve(move |_, _| reply.clone()).await;
-        let opened = within("an answer", Http::sse(site.url()).unwrap().connect()).await;
+        let server = ByteServer::serve(move |_, _| reply.clone()).await;
+        let opened = within("an answer", Http::sse(server.url()).unwrap().connect()).await;
         check(&opened.err().unwrap(), expected);
     }
 }
@@ -147,10 +147,10 @@ async fn rejects_a_stream_without_the_endpoint_event() {
 async fn the_wait_for_the_first_event_is_bounded() {
     pause();
     for reply in [Reply::events().chunk(": nothing yet\n\n").hold(), Reply::raw("").hold()] {
-        let site = ByteServer::serve(move |_, _| reply.clone()).await;
-        let opened = Http::sse(site.url()).unwrap().connect().await;
+        let server = ByteServer::serve(move |_, _| reply.clone()).await;
+        let opened = Http::sse(server.url()).unwrap().connect().await;
         check(&opened.err().unwrap(), "did not answer within 10s");
-        site.wait_for_disconnects(1).await;
+        server.wait_for_disconnects(1).await;
     }
 }
 
@@ -168,17 +168,17 @@ async fn reports_the_first_rejection_if_the_sse_stream_fails() {
         (500, "", false),
         (500, message, false),
     ] {
-        let site = ByteServer::serve(move |_, seen| match seen.method.as_str() {
+        let server = ByteServer::serve(move |_, seen| match seen.method.as_str() {
             "POST" => Reply::full(status, &[], body),
             _ => Reply::status(404),
         })
         .await;
-        let mut peer = Peer::connect(&site.url()).await;
+        let mut peer = Peer::connect(&server.url()).await;
         peer.request(OLD, 1, "initialize").await;
         match peer.next().await {
             Ok((route, got)) => assert_eq!((route, got.to_string().as_str()), (Route::Request(1.into()), body)),
             Err(error) => assert_eq!((error.http_status(), body), (Some(status), "")),
         }
-        assert_eq!(site.seen().iter().any(|seen| seen.method == "GET"), is_get_expected, "{status} {body}");
+        assert_eq!(server.seen().iter().any(|seen| seen.method == "GET"), is_get_expected, "{status} {body}");
     }
 }

@@ -11,8 +11,8 @@ use crate::common::{
 
 #[tokio::test]
 async fn a_request_is_a_post_that_mirrors_its_message() {
-    let site = ByteServer::serve(|_, seen| Reply::result(seen)).await;
-    let mut peer = Peer::connect(&site.url()).await;
+    let server = ByteServer::serve(|_, seen| Reply::result(seen)).await;
+    let mut peer = Peer::connect(&server.url()).await;
     let mut frame = request_with(MODERN, 1, "tools/call", json!({ "name": "grüße" }));
     frame.hints.params = vec![("Region".into(), "eu west".into()), ("X".into(), " ".into())];
     let body = String::from_utf8(frame.message.to_vec()).unwrap();
@@ -21,7 +21,7 @@ async fn a_request_is_a_post_that_mirrors_its_message() {
         peer.next().await.unwrap(),
         (Route::Request(1.into()), json!({"jsonrpc": "2.0", "id": 1, "result": {}}))
     );
-    let seen = site.seen().remove(0);
+    let seen = server.seen().remove(0);
     assert_eq!((seen.method.as_str(), seen.path.as_str(), &seen.body), ("POST", "/mcp", &body));
     for (name, expected) in [
         ("content-type", Some("application/json")),
@@ -40,20 +40,20 @@ async fn a_request_is_a_post_that_mirrors_its_message() {
 
 #[tokio::test]
 async fn sends_notifications_and_responses_as_posts() {
-    let site = ByteServer::serve(|_, _| Reply::status(202)).await;
-    let peer = Peer::connect(&site.url()).await;
+    let server = ByteServer::serve(|_, _| Reply::status(202)).await;
+    let peer = Peer::connect(&server.url()).await;
     peer.notify(LEGACY, "notifications/cancelled").await;
     let reply = json!({ "jsonrpc": "2.0", "id": 7, "result": { "roots": [] } }).to_string();
     // An answer that belongs to the stream of a request is no request.
     peer.send(Frame::new(reply.clone()).with_route(Route::Request(3.into()))).await;
-    let seen = site.saw(2).await;
+    let seen = server.saw(2).await;
     assert!(seen.iter().any(|seen| seen.call() == "notifications/cancelled"));
     assert!(seen.iter().any(|seen| seen.body == reply));
 }
 
 #[tokio::test]
 async fn events_of_a_stream_have_the_route_of_its_request() {
-    let site = ByteServer::serve(|_, seen| {
+    let server = ByteServer::serve(|_, seen| {
         Reply::events()
             .chunk(": hello\n\nevent: ping\ndata: {}\n\ndata\n\n")
             .event(&notice(1))
@@ -62,7 +62,7 @@ async fn events_of_a_stream_have_the_route_of_its_request() {
             .end()
     })
     .await;
-    let mut peer = Peer::connect(&site.url()).await;
+    let mut peer = Peer::connect(&server.url()).await;
     peer.request(MODERN, 5, "tools/call").await;
     for expected in [
         json!({ "jsonrpc": "2.0", "method": "notifications/message", "params": { "data": 1 } }),
@@ -76,7 +76,7 @@ async fn events_of_a_stream_have_the_route_of_its_request() {
     for _ in 0..3 {
         assert_eq!(peer.next().await.unwrap().0, Route::Request(6.into()));
     }
-    assert_eq!(site.connections(), 1);
+    assert_eq!(server.connections(), 1);
 }
 
 #[tokio::test]
@@ -84,7 +84,7 @@ async fn concurrent_requests_reuse_connections() {
     const COUNT: i64 = 16;
     let all_there = std::sync::Arc::new(tokio::sync::Notify::new());
     let released = std::sync::Arc::clone(&all_there);
-    let site = ByteServer::serve(move |number, seen| {
+    let server = ByteServer::serve(move |number, seen| {
         if number == 16 {
             released.notify_waiters();
             // Those that begin to wait only now.
@@ -97,7 +97,7 @@ async fn concurrent_requests_reuse_connections() {
     })
     .await;
     drop(all_there);
-    let mut peer = Peer::connect(&site.url()).await;
+    let mut peer = Peer::connect(&server.url()).await;
     for round in 0..2 {
         for id in 0..COUNT {
             peer.request(MODERN, round * COUNT + id, "tools/list").await;
@@ -112,7 +112,7 @@ async fn concurrent_requests_reuse_connections() {
         assert!(answered.iter().copied().eq(round * COUNT..(round + 1) * COUNT));
     }
     // The client replaces a connection that becomes idle too late. It reuses the others.
-    assert!((16..32).contains(&site.connections()), "{}", site.connections());
+    assert!((16..32).contains(&server.connections()), "{}", server.connections());
 }
 
 #[tokio::test]
@@ -125,9 +125,9 @@ async fn a_status_with_a_message_yields_the_message() {
         (503, json!({ "jsonrpc": "2.0", "id": 1, "result": {} })),
     ] {
         let body = error.to_string();
-        let site =
+        let server =
             ByteServer::serve(move |_, _| Reply::full(status, &[("content-type", "application/json")], &body)).await;
-        let mut peer = Peer::connect(&site.url()).await;
+        let mut peer = Peer::connect(&server.url()).await;
         peer.request(MODERN, 1, "server/discover").await;
         assert_eq!(peer.next().await.unwrap(), (Route::Request(1.into()), error), "{status}");
     }
@@ -135,47 +135,47 @@ async fn a_status_with_a_message_yields_the_message() {
 
 #[tokio::test]
 async fn closing_a_request_closes_its_connection() {
-    let site = ByteServer::serve(|_, seen| match seen.id() {
+    let server = ByteServer::serve(|_, seen| match seen.id() {
         1 => Reply::events().event(&notice(1)).hold(),
         2 => Reply::raw("").hold(),
         _ => Reply::result(seen),
     })
     .await;
-    let mut peer = Peer::connect(&site.url()).await;
+    let mut peer = Peer::connect(&server.url()).await;
     peer.request(MODERN, 1, "tools/call").await;
     peer.next().await.unwrap();
     peer.sender().close(&1.into());
-    site.wait_for_disconnects(1).await;
+    server.wait_for_disconnects(1).await;
     peer.request(MODERN, 2, "tools/call").await;
-    site.saw(2).await;
+    server.saw(2).await;
     peer.sender().close(&2.into());
     peer.sender().close(&99.into());
-    site.wait_for_disconnects(2).await;
+    server.wait_for_disconnects(2).await;
     peer.request(MODERN, 3, "tools/call").await;
     assert_eq!(peer.next().await.unwrap().0, Route::Request(3.into()));
 }
 
 #[tokio::test]
 async fn dropping_the_transport_closes_every_connection() {
-    let site = ByteServer::serve(|_, _| Reply::events().hold()).await;
-    let peer = Peer::connect(&site.url()).await;
+    let server = ByteServer::serve(|_, _| Reply::events().hold()).await;
+    let peer = Peer::connect(&server.url()).await;
     let sender = peer.sender();
     for id in 0..4 {
         peer.request(MODERN, id, "tools/call").await;
     }
-    site.saw(4).await;
+    server.saw(4).await;
     drop(peer);
-    site.wait_for_disconnects(4).await;
+    server.wait_for_disconnects(4).await;
     assert!(sender.send(request(MODERN, 9, "ping")).await.unwrap_err().is_closed());
     assert!(sender.ready(1).await.unwrap_err().is_closed());
     assert!(matches!(sender.try_send(request(MODERN, 9, "ping")), Err(mcp_transport::TrySendError::Closed(_))));
-    assert_eq!(site.seen().len(), 4);
+    assert_eq!(server.seen().len(), 4);
 }
 
 #[tokio::test]
 async fn limits_concurrent_requests_as_configured() {
-    let site = ByteServer::serve(|_, _| Reply::events().hold()).await;
-    let http = mcp_client_http::Http::new(site.url()).unwrap().max_requests(2);
+    let server = ByteServer::serve(|_, _| Reply::events().hold()).await;
+    let http = mcp_client_http::Http::new(server.url()).unwrap().max_requests(2);
     let peer = Peer::open(&http).await;
     let sender = peer.sender();
     sender.try_send(request(MODERN, 1, "a")).unwrap();
@@ -191,11 +191,11 @@ async fn limits_concurrent_requests_as_configured() {
     }
     // Pings have their own limit, too, so that long calls do not delay them.
     sender.try_send(request(MODERN, 4, "server/discover")).unwrap();
-    site.saw(3).await;
+    server.saw(3).await;
     sender.close(&1.into());
     crate::common::within("room", waiting).await.unwrap();
     // The first may not have got as far as the server.
-    site.saw(3).await;
+    server.saw(3).await;
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use crate::common::{
 };
 
 /// A server that answers these to the POST and the GETs for the stream of a request, the last of them for good.
-async fn site(replies: Vec<Reply>) -> ByteServer {
+async fn server(replies: Vec<Reply>) -> ByteServer {
     ByteServer::serve(move |number, seen: &ReceivedRequest| match seen.call().as_str() {
         "initialize" => Reply::opening(seen, "s-1"),
         _ => replies[(number - 2).min(replies.len() - 1)].clone(),
@@ -21,8 +21,8 @@ async fn site(replies: Vec<Reply>) -> ByteServer {
 }
 
 /// A peer with a session, without a GET stream, and with a pending request.
-async fn peer_with_request(site: &ByteServer) -> Peer {
-    let mut peer = Peer::connect(&site.url()).await;
+async fn peer_with_request(server: &ByteServer) -> Peer {
+    let mut peer = Peer::connect(&server.url()).await;
     peer.request(LEGACY, 0, "initialize").await;
     peer.next().await.unwrap();
     peer.request(LEGACY, 1, "tools/call").await;
@@ -35,15 +35,15 @@ async fn resumes_a_broken_stream_after_its_last_event() {
     let first = Reply::events().event_as("a-1", &notice(1)).chunk("id: a-2\ndata: {").cut();
     let second = Reply::events().event_as("a-2", &notice(2)).end();
     let third = Reply::events().event_as("a-3", &answer(1)).end();
-    let site = site(vec![first, second, third]).await;
-    let mut peer = peer_with_request(&site).await;
+    let server = server(vec![first, second, third]).await;
+    let mut peer = peer_with_request(&server).await;
     for expected in [1, 2] {
         let (route, message) = peer.next().await.unwrap();
         assert_eq!((route, message["params"]["data"].as_i64()), (Route::Request(1.into()), Some(expected)));
     }
     let (route, message) = peer.next().await.unwrap();
     assert_eq!((route, message["id"].as_i64()), (Route::Request(1.into()), Some(1)));
-    let seen = site.seen();
+    let seen = server.seen();
     for (get, id) in [(&seen[2], "a-1"), (&seen[3], "a-2")] {
         assert_eq!((get.method.as_str(), get.header("last-event-id")), ("GET", Some(id)));
         assert_eq!((get.header("mcp-session-id"), get.header("accept")), (Some("s-1"), Some("text/event-stream")));
@@ -60,14 +60,14 @@ async fn reconnects_after_the_delay_that_the_server_requests() {
     replies.extend(std::iter::repeat_n(nothing_new, 10));
     replies.push(Reply::events().event(&answer(1)).end());
     let count = u32::try_from(replies.len()).unwrap();
-    let site = site(replies).await;
-    let mut peer = peer_with_request(&site).await;
+    let server = server(replies).await;
+    let mut peer = peer_with_request(&server).await;
     let began = Instant::now();
     assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
     let waited = began.elapsed();
     let requested = Duration::from_secs(5) * (count - 1);
     assert!(waited >= requested && waited < requested + Duration::from_secs(2), "{waited:?}");
-    let ids: Vec<_> = site.seen()[2..].iter().map(|seen| seen.header("last-event-id").unwrap().to_owned()).collect();
+    let ids: Vec<_> = server.seen()[2..].iter().map(|seen| seen.header("last-event-id").unwrap().to_owned()).collect();
     assert_eq!(ids[..3], ["p-0", "p-1", "p-1"]);
 }
 
@@ -82,15 +82,15 @@ async fn limits_the_resumptions_of_a_stream() {
         ("no such event", Reply::status(400), 1),
         ("other content", Reply::json("{}"), 1),
     ] {
-        let site = site(vec![first(), reply]).await;
-        let mut peer = peer_with_request(&site).await;
+        let server = server(vec![first(), reply]).await;
+        let mut peer = peer_with_request(&server).await;
         peer.next().await.unwrap();
         let error = peer.fault(1).await;
         assert!(error.is_unanswered(), "{what}: {error}");
-        assert_eq!(site.seen().iter().filter(|seen| seen.method == "GET").count(), gets, "{what}");
+        assert_eq!(server.seen().iter().filter(|seen| seen.method == "GET").count(), gets, "{what}");
     }
-    let site = site(vec![first(), Reply::status(404)]).await;
-    let mut peer = peer_with_request(&site).await;
+    let server = server(vec![first(), Reply::status(404)]).await;
+    let mut peer = peer_with_request(&server).await;
     peer.next().await.unwrap();
     // The session is lost, but the server accepted the request. The error does not claim that the request did not
     // run.
@@ -104,13 +104,14 @@ async fn limits_the_resumptions_of_a_stream() {
 async fn a_batch_with_the_response_ends_the_stream() {
     pause();
     let batch = format!("[{},{}]", notice(1), answer(1));
-    let site = site(vec![Reply::events().event_as("a-1", &batch).end(), Reply::events().event(&answer(1)).end()]).await;
-    let mut peer = peer_with_request(&site).await;
+    let server =
+        server(vec![Reply::events().event_as("a-1", &batch).end(), Reply::events().event(&answer(1)).end()]).await;
+    let mut peer = peer_with_request(&server).await;
     assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
     // This is later than the next attempt to resume.
     tokio::time::sleep(Duration::from_secs(60)).await;
     peer.nothing().await;
-    assert_eq!(site.seen().len(), 2);
+    assert_eq!(server.seen().len(), 2);
 }
 
 #[tokio::test]
@@ -118,8 +119,8 @@ async fn respects_retry_after_of_a_busy_server() {
     pause();
     let busy = Reply::full(503, &[("retry-after", "40")], "");
     let replies = vec![Reply::events().event_as("1", &notice(1)).end(), busy, Reply::events().event(&answer(1)).end()];
-    let site = site(replies).await;
-    let mut peer = peer_with_request(&site).await;
+    let server = server(replies).await;
+    let mut peer = peer_with_request(&server).await;
     peer.next().await.unwrap();
     let began = Instant::now();
     assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
@@ -133,23 +134,23 @@ async fn does_not_resume_without_event_ids_or_sessions() {
         (LEGACY, Reply::events().event(&notice(1)).end()),
         (LEGACY, Reply::events().event_as("a-1", &notice(1)).chunk("id\n\n").end()),
     ] {
-        let site = ByteServer::serve(move |_, _| reply.clone()).await;
-        let mut peer = Peer::connect(&site.url()).await;
+        let server = ByteServer::serve(move |_, _| reply.clone()).await;
+        let mut peer = Peer::connect(&server.url()).await;
         peer.request(version, 1, "tools/call").await;
         peer.next().await.unwrap();
         assert!(peer.fault(1).await.is_unanswered());
-        assert_eq!(site.seen().len(), 1);
+        assert_eq!(server.seen().len(), 1);
     }
 }
 
 #[tokio::test]
 async fn closing_a_request_ends_its_resumption() {
     pause();
-    let site = site(vec![Reply::events().event_as("a-1", &notice(1)).end(), Reply::events().hold()]).await;
-    let mut peer = peer_with_request(&site).await;
+    let server = server(vec![Reply::events().event_as("a-1", &notice(1)).end(), Reply::events().hold()]).await;
+    let mut peer = peer_with_request(&server).await;
     peer.next().await.unwrap();
-    site.saw(3).await;
+    server.saw(3).await;
     peer.sender().close(&1.into());
-    site.wait_for_disconnects(1).await;
+    server.wait_for_disconnects(1).await;
     peer.nothing().await;
 }

@@ -59,12 +59,12 @@ async fn rejects_credentials_over_cleartext_http() {
 
 #[tokio::test]
 async fn does_not_show_echoed_secrets() {
-    let site = ByteServer::serve(|_, seen| {
+    let server = ByteServer::serve(|_, seen| {
         let echo = format!("bad header {}", seen.header("authorization").unwrap());
         Reply::full(500, &[("content-type", "text/plain")], &echo)
     })
     .await;
-    let mut peer = Peer::open(&Http::new(site.url()).unwrap().bearer("hunter2").unwrap()).await;
+    let mut peer = Peer::open(&Http::new(server.url()).unwrap().bearer("hunter2").unwrap()).await;
     peer.request(MODERN, 1, "tools/list").await;
     assert!(peer.fault(1).await.to_string().ends_with("500: bad header Bearer …"));
 }
@@ -84,13 +84,13 @@ impl Authorizer for Token {
 #[tokio::test]
 async fn does_not_show_echoed_cookies_users_and_authorizer_headers() {
     for status in [401, 500] {
-        let site = ByteServer::serve(move |_, seen| {
+        let server = ByteServer::serve(move |_, seen| {
             let sent = ["authorization", "cookie"].map(|name| seen.header(name).unwrap_or_default());
             Reply::full(status, &[("content-type", "text/plain")], &format!("not {} nor hunter2", sent.join(" nor ")))
         })
         .await;
-        let http = || Http::new(site.url()).unwrap();
-        let with_user = Http::new(site.url().replace("//", "//user:hunter2@")).unwrap();
+        let http = || Http::new(server.url()).unwrap();
+        let with_user = Http::new(server.url().replace("//", "//user:hunter2@")).unwrap();
         for (http, shown) in [
             (http().authorizer(Token("Bearer hunter2")), "not Bearer … nor nor …"),
             (http().header("cookie", "a=hunter2; b=c").unwrap(), "not nor a=…; b=… nor …"),
@@ -110,14 +110,14 @@ async fn does_not_show_echoed_cookies_users_and_authorizer_headers() {
 async fn sends_the_user_of_the_url_to_its_origin_only() {
     let other = ByteServer::serve(|_, seen| Reply::result(seen)).await;
     let to = other.url();
-    let site = ByteServer::serve(move |number, seen| match number {
+    let server = ByteServer::serve(move |number, seen| match number {
         1 => Reply::result(seen),
         2 => Reply::full(307, &[("location", "/there")], ""),
         3 => Reply::result(seen),
         _ => Reply::full(307, &[("location", &to)], ""),
     })
     .await;
-    let http = Http::new(site.url().replace("//", "//user:hunter2@")).unwrap();
+    let http = Http::new(server.url().replace("//", "//user:hunter2@")).unwrap();
     assert!(!format!("{http:?} {}", http.describe()).contains("user:"));
     let mut peer = Peer::open(&http).await;
     for id in 1..3 {
@@ -126,7 +126,7 @@ async fn sends_the_user_of_the_url_to_its_origin_only() {
     }
     peer.request(MODERN, 3, "tools/list").await;
     assert!(peer.fault(3).await.to_string().contains("redirects"));
-    for seen in site.seen() {
+    for seen in server.seen() {
         assert_eq!(seen.header("authorization"), Some("Basic dXNlcjpodW50ZXIy"));
     }
     assert!(other.seen().is_empty());
@@ -134,7 +134,7 @@ async fn sends_the_user_of_the_url_to_its_origin_only() {
     let mut peer = Peer::open(&http.bearer("other").unwrap()).await;
     peer.request(MODERN, 1, "tools/list").await;
     peer.fault(1).await;
-    assert_eq!(site.seen().pop().unwrap().header("authorization"), Some("Bearer other"));
+    assert_eq!(server.seen().pop().unwrap().header("authorization"), Some("Bearer other"));
 }
 
 #[tokio::test]
@@ -167,8 +167,8 @@ fn builder() -> reqwest::ClientBuilder {
 async fn rejects_redirects_of_a_custom_client_to_another_origin() {
     let other = ByteServer::serve(|_, seen| Reply::result(seen)).await;
     let to = other.url();
-    let site = ByteServer::serve(move |_, _| Reply::full(307, &[("location", &to)], "")).await;
-    let http = Http::new(site.url()).unwrap().dangerous_client(builder().build().unwrap());
+    let server = ByteServer::serve(move |_, _| Reply::full(307, &[("location", &to)], "")).await;
+    let http = Http::new(server.url()).unwrap().dangerous_client(builder().build().unwrap());
     let mut peer = Peer::open(&http).await;
     peer.request(MODERN, 1, "tools/list").await;
     let error = peer.fault(1).await;

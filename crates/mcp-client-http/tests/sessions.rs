@@ -24,13 +24,13 @@ fn script(_: usize, seen: &ReceivedRequest) -> Reply {
 
 #[tokio::test]
 async fn sends_the_session_id_and_version_once_known() {
-    let site = ByteServer::serve(script).await;
-    let mut peer = Peer::in_session(&site.url()).await;
+    let server = ByteServer::serve(script).await;
+    let mut peer = Peer::in_session(&server.url()).await;
     peer.request(LEGACY, 1, "tools/list").await;
     peer.next().await.unwrap();
     within("the end", peer.sender().shutdown()).await.unwrap();
     peer.ended().await;
-    let seen = site.seen();
+    let seen = server.seen();
     let of = |method: &str, call: &str| seen.iter().find(|seen| seen.method == method && seen.call() == call).unwrap();
     for (seen, session, version) in [
         (of("POST", "initialize"), None, None),
@@ -52,30 +52,30 @@ async fn sends_the_session_id_and_version_once_known() {
 
 #[tokio::test]
 async fn a_stream_can_open_a_session() {
-    let site = ByteServer::serve(|number, seen| match number {
+    let server = ByteServer::serve(|number, seen| match number {
         1 => Reply::events_with("mcp-session-id: s-2\r\n").event(&answer(seen.id())).end(),
         _ => script(number, seen),
     })
     .await;
-    let mut peer = Peer::in_session(&site.url()).await;
+    let mut peer = Peer::in_session(&server.url()).await;
     peer.request(LEGACY, 1, "tools/list").await;
     peer.next().await.unwrap();
-    assert!(site.seen().iter().skip(1).all(|seen| seen.header("mcp-session-id") == Some("s-2")));
+    assert!(server.seen().iter().skip(1).all(|seen| seen.header("mcp-session-id") == Some("s-2")));
 }
 
 #[tokio::test]
 async fn the_oldest_revisions_send_no_version_and_stateless_requests_no_session() {
-    let site = ByteServer::serve(script).await;
-    let mut peer = Peer::connect(&site.url()).await;
+    let server = ByteServer::serve(script).await;
+    let mut peer = Peer::connect(&server.url()).await;
     peer.request("2025-03-26", 0, "initialize").await;
     peer.next().await.unwrap();
     peer.notify("2025-03-26", "notifications/initialized").await;
-    site.saw(3).await;
+    server.saw(3).await;
     peer.request("2025-03-26", 1, "tools/list").await;
     peer.next().await.unwrap();
     peer.request(MODERN, 2, "tools/list").await;
     peer.next().await.unwrap();
-    let seen = site.seen();
+    let seen = server.seen();
     assert!(seen[1..4].iter().all(|seen| seen.header("mcp-protocol-version").is_none()), "{seen:?}");
     assert!(seen[1..4].iter().all(|seen| seen.header("mcp-session-id") == Some("s-1")), "{seen:?}");
     assert_eq!((seen[4].header("mcp-protocol-version"), seen[4].header("mcp-session-id")), (Some(MODERN), None));
@@ -85,7 +85,7 @@ async fn the_oldest_revisions_send_no_version_and_stateless_requests_no_session(
 async fn session_messages_wait_for_the_end_of_the_handshake() {
     let released = Arc::new(Notify::new());
     let release = Arc::clone(&released);
-    let site = ByteServer::serve(move |number, seen| match seen.call().as_str() {
+    let server = ByteServer::serve(move |number, seen| match seen.call().as_str() {
         "notifications/initialized" => Reply::raw("")
             .step(Step::Wait(Arc::clone(&released)))
             .step(Step::Send(b"HTTP/1.1 202 X\r\n\r\n".to_vec()))
@@ -93,39 +93,39 @@ async fn session_messages_wait_for_the_end_of_the_handshake() {
         _ => script(number, seen),
     })
     .await;
-    let mut peer = Peer::in_session(&site.url()).await;
+    let mut peer = Peer::in_session(&server.url()).await;
     peer.request(LEGACY, 1, "tools/list").await;
     // A stateless request has no session to wait for.
     peer.request(MODERN, 2, "tools/list").await;
     assert_eq!(peer.next().await.unwrap().0, Route::Request(2.into()));
-    assert!(!site.seen().iter().any(|seen| seen.id() == 1));
+    assert!(!server.seen().iter().any(|seen| seen.id() == 1));
     release.notify_one();
     assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
 }
 
 #[tokio::test]
 async fn a_failed_handshake_does_not_block_other_messages() {
-    let site = ByteServer::serve(|number, seen| match seen.call().as_str() {
+    let server = ByteServer::serve(|number, seen| match seen.call().as_str() {
         "notifications/initialized" => Reply::status(400),
         _ => script(number, seen),
     })
     .await;
-    let mut peer = Peer::in_session(&site.url()).await;
+    let mut peer = Peer::in_session(&server.url()).await;
     peer.request(LEGACY, 1, "tools/list").await;
     assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
     // No GET stream belongs to a session that was not opened.
-    assert!(!site.seen().iter().any(|seen| seen.method == "GET"));
+    assert!(!server.seen().iter().any(|seen| seen.method == "GET"));
 }
 
 #[tokio::test]
 async fn a_404_in_a_session_is_a_lost_session() {
     let lost = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}"#;
-    let site = ByteServer::serve(move |number, seen| match seen.call().as_str() {
+    let server = ByteServer::serve(move |number, seen| match seen.call().as_str() {
         "tools/list" | "notifications/cancelled" => Reply::full(404, &[("content-type", "application/json")], lost),
         _ => script(number, seen),
     })
     .await;
-    let mut peer = Peer::in_session(&site.url()).await;
+    let mut peer = Peer::in_session(&server.url()).await;
     peer.request(LEGACY, 1, "tools/list").await;
     assert!(peer.fault(1).await.is_session_lost());
     // Without a session, a 404 is an error of the request.
@@ -137,7 +137,7 @@ async fn a_404_in_a_session_is_a_lost_session() {
     assert!(error.is_session_lost() && error.request().is_none());
     // The session has already ended.
     within("the end", peer.sender().shutdown()).await.unwrap();
-    assert!(!site.seen().iter().any(|seen| seen.method == "DELETE"));
+    assert!(!server.seen().iter().any(|seen| seen.method == "DELETE"));
 }
 
 #[tokio::test]
@@ -155,12 +155,12 @@ async fn a_400_about_the_session_is_a_lost_session() {
         (text, "Bad Request".to_owned(), false),
     ] {
         let shown = body.clone();
-        let site = ByteServer::serve(move |number, seen| match seen.call().as_str() {
+        let server = ByteServer::serve(move |number, seen| match seen.call().as_str() {
             "tools/call" => Reply::full(400, headers, &body),
             _ => script(number, seen),
         })
         .await;
-        let mut peer = Peer::in_session(&site.url()).await;
+        let mut peer = Peer::in_session(&server.url()).await;
         peer.request(LEGACY, 1, "tools/call").await;
         let got = peer.next().await;
         assert_eq!(got.is_err_and(|error| error.is_session_lost()), is_lost, "{shown}");
@@ -174,7 +174,7 @@ async fn a_400_about_the_session_is_a_lost_session() {
 async fn closing_waits_for_pending_posts_and_deletes_the_session_once() {
     let released = Arc::new(Notify::new());
     let release = Arc::clone(&released);
-    let site = ByteServer::serve(move |number, seen| match seen.call().as_str() {
+    let server = ByteServer::serve(move |number, seen| match seen.call().as_str() {
         "notifications/cancelled" => Reply::raw("")
             .step(Step::Wait(Arc::clone(&released)))
             .step(Step::Send(b"HTTP/1.1 202 X\r\n\r\n".to_vec()))
@@ -183,45 +183,45 @@ async fn closing_waits_for_pending_posts_and_deletes_the_session_once() {
         _ => script(number, seen),
     })
     .await;
-    let mut peer = Peer::in_session(&site.url()).await;
-    site.saw(3).await;
+    let mut peer = Peer::in_session(&server.url()).await;
+    server.saw(3).await;
     peer.request(LEGACY, 1, "tools/call").await;
     peer.notify(LEGACY, "notifications/cancelled").await;
-    site.saw(5).await;
+    server.saw(5).await;
     let sender = peer.sender();
     let ending = tokio::spawn(async move { sender.shutdown().await });
     // The caller does not wait for these responses, so the requests end at once.
-    site.wait_for_disconnects(1).await;
-    assert!(!site.seen().iter().any(|seen| seen.method == "DELETE"));
+    server.wait_for_disconnects(1).await;
+    assert!(!server.seen().iter().any(|seen| seen.method == "DELETE"));
     release.notify_one();
     within("the end", ending).await.unwrap().unwrap();
     peer.ended().await;
     within("another end", peer.sender().shutdown()).await.unwrap();
-    assert_eq!(site.seen().iter().filter(|seen| seen.method == "DELETE").count(), 1);
+    assert_eq!(server.seen().iter().filter(|seen| seen.method == "DELETE").count(), 1);
 }
 
 #[tokio::test]
 async fn does_not_delete_without_a_session() {
-    let site = ByteServer::serve(|_, seen| Reply::result(seen)).await;
-    let mut peer = Peer::connect(&site.url()).await;
+    let server = ByteServer::serve(|_, seen| Reply::result(seen)).await;
+    let mut peer = Peer::connect(&server.url()).await;
     peer.request(MODERN, 1, "tools/list").await;
     peer.next().await.unwrap();
     within("the end", peer.sender().shutdown()).await.unwrap();
     peer.ended().await;
-    assert_eq!(site.seen().len(), 1);
+    assert_eq!(server.seen().len(), 1);
 }
 
 #[tokio::test]
 async fn each_transport_has_its_own_session() {
-    let site = ByteServer::serve(script).await;
-    let http = Http::new(site.url()).unwrap();
+    let server = ByteServer::serve(script).await;
+    let http = Http::new(server.url()).unwrap();
     let mut first = Peer::open(&http).await;
     first.initialize().await;
     let mut second = Peer::open(&http).await;
     second.request(LEGACY, 1, "tools/list").await;
     second.next().await.unwrap();
-    let seen = site.seen();
+    let seen = server.seen();
     let listing = seen.iter().find(|seen| seen.call() == "tools/list").unwrap();
     assert_eq!(listing.header("mcp-session-id"), None);
-    assert_eq!(http.describe(), site.url());
+    assert_eq!(http.describe(), server.url());
 }

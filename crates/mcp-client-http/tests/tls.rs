@@ -23,7 +23,7 @@ use crate::common::{
 };
 
 /// A server with a self-signed certificate for `name`, and the certificate in PEM.
-async fn site(name: &str) -> (ByteServer, String) {
+async fn endpoint(name: &str) -> (ByteServer, String) {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -39,40 +39,40 @@ async fn site(name: &str) -> (ByteServer, String) {
         let acceptor = acceptor.clone();
         Handshake(async move { acceptor.accept(stream).await.ok() })
     };
-    let site = ByteServer::serve_on(listener, origin, |_, seen| Reply::result(seen), accept).await;
-    (site, made.cert.pem())
+    let endpoint = ByteServer::serve_on(listener, origin, |_, seen| Reply::result(seen), accept).await;
+    (endpoint, made.cert.pem())
 }
 
 #[tokio::test]
 async fn rejects_an_untrusted_certificate() {
-    let (site, _) = site("127.0.0.1").await;
-    let (_, other) = self::site("127.0.0.1").await;
+    let (endpoint, _) = endpoint("127.0.0.1").await;
+    let (_, other) = self::endpoint("127.0.0.1").await;
     // With a root of our own, so that a machine without any has one.
-    let http = Http::new(site.url()).unwrap().root_certificates(other).unwrap();
+    let http = Http::new(endpoint.url()).unwrap().root_certificates(other).unwrap();
     let mut peer = Peer::open(&http).await;
     peer.request(MODERN, 1, "tools/list").await;
     let error = peer.fault(1).await;
-    assert_eq!(error.to_string(), format!("cannot connect to `{}` securely", site.origin));
+    assert_eq!(error.to_string(), format!("cannot connect to `{}` securely", endpoint.origin));
     assert!(error.source().unwrap().to_string().contains("certificate"), "{:?}", error.source());
-    assert!(site.seen().is_empty());
+    assert!(endpoint.seen().is_empty());
 }
 
 #[tokio::test]
 async fn rejects_a_certificate_for_another_name() {
-    let (site, pem) = site("elsewhere.example").await;
-    let mut peer = Peer::open(&Http::new(site.url()).unwrap().root_certificates(pem).unwrap()).await;
+    let (endpoint, pem) = endpoint("elsewhere.example").await;
+    let mut peer = Peer::open(&Http::new(endpoint.url()).unwrap().root_certificates(pem).unwrap()).await;
     peer.request(MODERN, 1, "tools/list").await;
     assert!(peer.fault(1).await.to_string().ends_with("securely"));
 }
 
 #[tokio::test]
 async fn trusts_a_custom_root() {
-    let (site, pem) = site("127.0.0.1").await;
-    let http = Http::new(site.url()).unwrap().root_certificates(pem).unwrap().bearer("hunter2").unwrap();
+    let (endpoint, pem) = endpoint("127.0.0.1").await;
+    let http = Http::new(endpoint.url()).unwrap().root_certificates(pem).unwrap().bearer("hunter2").unwrap();
     let mut peer = Peer::open(&http).await;
     peer.request(MODERN, 1, "tools/list").await;
     assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
-    assert_eq!(site.seen()[0].header("authorization"), Some("Bearer hunter2"));
+    assert_eq!(endpoint.seen()[0].header("authorization"), Some("Bearer hunter2"));
 }
 
 #[tokio::test]
@@ -104,9 +104,9 @@ async fn uses_http2_if_the_server_offers_it() {
 
 #[tokio::test]
 async fn a_connect_to_a_server_without_tls_times_out() {
-    let site = ByteServer::serve(|_, seen| Reply::result(seen)).await;
-    let (_, pem) = self::site("127.0.0.1").await;
-    let url = site.url().replace("http:", "https:");
+    let endpoint = ByteServer::serve(|_, seen| Reply::result(seen)).await;
+    let (_, pem) = self::endpoint("127.0.0.1").await;
+    let url = endpoint.url().replace("http:", "https:");
     let http = Http::new(url).unwrap().root_certificates(pem).unwrap().connect_timeout(Duration::from_millis(100));
     let mut peer = Peer::open(&http).await;
     peer.request(MODERN, 1, "tools/list").await;

@@ -26,23 +26,23 @@ async fn cancels_a_dropped_call_in_the_form_of_its_era() {
             let server = ScriptedServer::for_revision(version)
                 .on("tools/call", Reply::silence())
                 .on("tools/call", text("after"));
-            let site = ScriptedSite::open(server, *over).await;
-            let client = site.client(version).await;
+            let endpoint = ScriptedSite::open(server, *over).await;
+            let client = endpoint.client(version).await;
             let call = start(client.call_tool("t", ()));
-            let called = site.server.wait_for("tools/call", 1).await;
+            let called = endpoint.server.wait_for("tools/call", 1).await;
             call.abort();
             assert!(call.await.unwrap_err().is_cancelled());
             assert_eq!(client.pending(), 0, "{what}");
             if version.is_stateless() && *over == TransportKind::Http {
                 // The end of the stream is the cancellation.
-                site.http.as_ref().unwrap().wait_until_cancelled("tools/call", 1).await;
-                assert!(site.server.seen_of("notifications/cancelled").is_empty(), "{what}");
+                endpoint.http.as_ref().unwrap().wait_until_cancelled("tools/call", 1).await;
+                assert!(endpoint.server.seen_of("notifications/cancelled").is_empty(), "{what}");
             } else {
-                let cancellations = site.server.wait_for("notifications/cancelled", 1).await;
+                let cancellations = endpoint.server.wait_for("notifications/cancelled", 1).await;
                 assert_eq!(cancellations[0]["params"]["requestId"], called[0]["id"], "{what}");
             }
             assert_eq!(outcome(client.call_tool("t", ()).await), "ok: after", "{what}");
-            site.assert_clean_close(client, &what).await;
+            endpoint.assert_clean_close(client, &what).await;
         }
     }
 }
@@ -52,14 +52,14 @@ async fn does_not_cancel_an_answered_call() {
     for over in ALL_TRANSPORTS {
         for version in ERAS {
             let what = format!("{over:?}, {version}");
-            let site =
+            let endpoint =
                 ScriptedSite::open(ScriptedServer::for_revision(version).on("tools/call", text("done")), *over).await;
-            let client = site.client(version).await;
+            let client = endpoint.client(version).await;
             for _ in 0..3 {
                 assert_eq!(outcome(client.call_tool("t", ()).await), "ok: done", "{what}");
             }
-            let server = site.server.clone();
-            site.assert_clean_close(client, &what).await;
+            let server = endpoint.server.clone();
+            endpoint.assert_clean_close(client, &what).await;
             assert!(server.seen_of("notifications/cancelled").is_empty(), "{what}");
         }
     }

@@ -14,10 +14,10 @@ async fn a_method_that_is_not_a_valid_header_value_fails_only_its_request() {
     let version = ProtocolVersion::V2026_07_28;
     let server =
         ScriptedServer::for_revision(version).on("tools/call", Reply::silence()).on("tools/call", text("after"));
-    let site = ScriptedSite::open(server, TransportKind::Http).await;
-    let client = site.client(version).await;
+    let endpoint = ScriptedSite::open(server, TransportKind::Http).await;
+    let client = endpoint.client(version).await;
     let waiting = start(client.call_tool("t", ()));
-    site.server.wait_for("tools/call", 1).await;
+    endpoint.server.wait_for("tools/call", 1).await;
     let error = client.request_raw("x/\u{1}", ()).await.unwrap_err();
     assert_eq!(predicates(&error), "request", "{error:?}");
     let why = std::error::Error::source(&error).unwrap().to_string();
@@ -27,10 +27,10 @@ async fn a_method_that_is_not_a_valid_header_value_fails_only_its_request() {
     // The connection and its pending call are unchanged.
     assert_eq!(outcome(client.call_tool("t", ()).await), "ok: after");
     assert_eq!(client.pending(), 1);
-    assert_eq!(site.server.seen_of("server/discover").len(), 1);
+    assert_eq!(endpoint.server.seen_of("server/discover").len(), 1);
     waiting.abort();
     waiting.await.unwrap_err();
-    site.assert_clean_close(client, "no header").await;
+    endpoint.assert_clean_close(client, "no header").await;
 }
 
 #[tokio::test]
@@ -39,14 +39,14 @@ async fn sends_parameters_with_line_breaks_as_one_message() {
         for version in ERAS {
             let what = format!("lines, {over:?}, {version}");
             let done = Reply::result(json!({"resultType": "complete", "done": true}));
-            let site = ScriptedSite::open(ScriptedServer::for_revision(version).on("x/y", done), *over).await;
-            let client = site.client(version).await;
+            let endpoint = ScriptedSite::open(ScriptedServer::for_revision(version).on("x/y", done), *over).await;
+            let client = endpoint.client(version).await;
             for raw in ["{ }", "{\n}", "{\r\n  \"a\": [\r1,\n2]\n}"] {
                 let raw: Box<RawValue> = serde_json::from_str(raw).unwrap();
                 assert_eq!(client.request_raw("x/y", &raw).await.unwrap()["done"], true, "{what}: {raw}");
             }
-            assert_eq!(site.server.seen_of("x/y").len(), 3, "{what}: each was sent once");
-            site.assert_clean_close(client, &what).await;
+            assert_eq!(endpoint.server.seen_of("x/y").len(), 3, "{what}: each was sent once");
+            endpoint.assert_clean_close(client, &what).await;
         }
     }
 }

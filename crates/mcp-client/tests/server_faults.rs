@@ -30,15 +30,15 @@ async fn check(what: &str, over: &[TransportKind], replies: &[Reply], limit: Dur
             for reply in replies {
                 server = server.on("tools/call", reply.clone());
             }
-            let site = ScriptedSite::open(server.on("tools/call", text("after")), *over).await;
-            let client = site.client(version).await;
+            let endpoint = ScriptedSite::open(server.on("tools/call", text("after")), *over).await;
+            let client = endpoint.client(version).await;
             let started = Instant::now();
             let result = client.call_tool("t", ()).idle_timeout(limit).await;
             assert!(started.elapsed() < limit + DEADLINE, "{what}");
             assert_eq!(outcome(result), expected, "{what}");
             assert_eq!(client.pending(), 0, "{what}");
             assert_eq!(outcome(client.call_tool("t", ()).await), "ok: after", "{what}");
-            site.assert_clean_close(client, &what).await;
+            endpoint.assert_clean_close(client, &what).await;
         }
     }
 }
@@ -73,12 +73,12 @@ async fn an_invalid_response_ends_the_call_and_closes_its_open_stream() {
         // A string is another id than the number in it.
         for reply in [open(as_text()), open(Reply::message(json!("garbage")))] {
             let server = ScriptedServer::for_revision(version).on("tools/call", reply).on("tools/call", text("after"));
-            let site = ScriptedSite::open(server, TransportKind::Http).await;
-            let client = site.client(version).await;
+            let endpoint = ScriptedSite::open(server, TransportKind::Http).await;
+            let client = endpoint.client(version).await;
             assert_eq!(outcome(client.call_tool("t", ()).await), "invalid", "{version}");
-            site.http.as_ref().unwrap().wait_until_cancelled("tools/call", 1).await;
+            endpoint.http.as_ref().unwrap().wait_until_cancelled("tools/call", 1).await;
             assert_eq!(outcome(client.call_tool("t", ()).await), "ok: after", "{version}");
-            site.assert_clean_close(client, "a stream that continues").await;
+            endpoint.assert_clean_close(client, "a stream that continues").await;
         }
     }
     check("as text", &[TransportKind::Pipes], &[as_text()], DEADLINE, "invalid").await;
@@ -123,16 +123,16 @@ async fn a_response_above_the_limit_fails_only_its_call() {
                 .on("tools/call", Reply::silence())
                 .on("tools/call", Reply::large(17 << 20))
                 .on("tools/call", text("right"));
-            let site = ScriptedSite::open(server, *over).await;
-            let client = site.client(version).await;
+            let endpoint = ScriptedSite::open(server, *over).await;
+            let client = endpoint.client(version).await;
             let silent = start(client.call_tool("t", ()));
-            site.server.wait_for("tools/call", 1).await;
+            endpoint.server.wait_for("tools/call", 1).await;
             assert_eq!(outcome(client.call_tool("t", ()).await), "large", "{over:?}, {version}");
             assert_eq!(outcome(client.call_tool("t", ()).await), "ok: right", "{over:?}, {version}");
             assert_eq!(client.pending(), 1, "{over:?}, {version}");
             silent.abort();
             silent.await.unwrap_err();
-            site.assert_clean_close(client, "large").await;
+            endpoint.assert_clean_close(client, "large").await;
         }
     }
 }
@@ -185,24 +185,24 @@ async fn does_not_follow_a_redirect_to_another_origin() {
 async fn a_404_in_a_session_opens_a_new_session_and_repeats_the_call() {
     let version = ProtocolVersion::V2025_11_25;
     let server = ScriptedServer::for_revision(version).on("tools/call", text("right"));
-    let site = ScriptedSite::open(server, TransportKind::Http).await;
-    let client = site.client(version).await;
+    let endpoint = ScriptedSite::open(server, TransportKind::Http).await;
+    let client = endpoint.client(version).await;
     for sessions in 2..4 {
-        site.http.as_ref().unwrap().forget_sessions();
+        endpoint.http.as_ref().unwrap().forget_sessions();
         // The server rejected the call, so the client repeats it in a new session.
         assert_eq!(outcome(client.call_tool("t", ()).await), "ok: right");
-        assert_eq!(site.server.seen_of("initialize").len(), sessions);
+        assert_eq!(endpoint.server.seen_of("initialize").len(), sessions);
     }
-    assert_eq!(site.server.seen_of("tools/call").len(), 2, "the server did not process the rejected calls");
-    site.assert_clean_close(client, "404").await;
+    assert_eq!(endpoint.server.seen_of("tools/call").len(), 2, "the server did not process the rejected calls");
+    endpoint.assert_clean_close(client, "404").await;
 
     // Without a session, a 404 is the error of the call.
     let version = ProtocolVersion::V2026_07_28;
     let server = ScriptedServer::for_revision(version).on("tools/call", Reply::status(404, ""));
-    let site = ScriptedSite::open(server, TransportKind::Http).await;
-    let client = site.client(version).await;
+    let endpoint = ScriptedSite::open(server, TransportKind::Http).await;
+    let client = endpoint.client(version).await;
     assert_eq!(outcome(client.call_tool("t", ()).await), "404");
-    site.assert_clean_close(client, "404 without a session").await;
+    endpoint.assert_clean_close(client, "404 without a session").await;
 }
 
 #[tokio::test]
@@ -210,19 +210,19 @@ async fn concurrent_calls_in_a_lost_session_open_one_new_session() {
     let version = ProtocolVersion::V2025_11_25;
     let slow = text("slow").after(Duration::from_millis(300));
     let server = ScriptedServer::for_revision(version).on("tools/call", slow).on("tools/call", text("right"));
-    let site = ScriptedSite::open(server, TransportKind::Http).await;
-    let client = site.client(version).await;
+    let endpoint = ScriptedSite::open(server, TransportKind::Http).await;
+    let client = endpoint.client(version).await;
     let slow = start(client.call_tool("t", ()));
-    site.server.wait_for("tools/call", 1).await;
-    site.http.as_ref().unwrap().forget_sessions();
+    endpoint.server.wait_for("tools/call", 1).await;
+    endpoint.http.as_ref().unwrap().forget_sessions();
     let calls: Vec<_> = (0..20).map(|_| start(client.call_tool("t", ()))).collect();
     for call in calls {
         assert_eq!(outcome(call.await.unwrap()), "ok: right");
     }
     // A call that the server accepted before still receives its response.
     assert_eq!(outcome(slow.await.unwrap()), "ok: slow");
-    assert_eq!(site.server.seen_of("initialize").len(), 2);
-    site.assert_clean_close(client, "many").await;
+    assert_eq!(endpoint.server.seen_of("initialize").len(), 2);
+    endpoint.assert_clean_close(client, "many").await;
 }
 
 #[tokio::test]
@@ -236,16 +236,16 @@ async fn does_not_repeat_an_accepted_call_whose_stream_cannot_be_resumed() {
         .on("GET", Reply::status(405, ""))
         .on("GET", Reply::status(404, ""))
         .on("GET", Reply::status(405, ""));
-    let site = ScriptedSite::open(server, TransportKind::Http).await;
-    let client = site.client(version).await;
+    let endpoint = ScriptedSite::open(server, TransportKind::Http).await;
+    let client = endpoint.client(version).await;
     // The GET stream of the session. The server does not support it.
-    site.server.wait_for("GET", 1).await;
+    endpoint.server.wait_for("GET", 1).await;
     assert_eq!(outcome(client.call_tool("t", ()).await), "retryable");
-    assert_eq!(site.server.seen_of("tools/call").len(), 1, "the call may have run");
+    assert_eq!(endpoint.server.seen_of("tools/call").len(), 1, "the call may have run");
     // The client knows that the session is lost.
     assert_eq!(outcome(client.call_tool("t", ()).await), "ok: after");
-    assert_eq!(site.server.seen_of("initialize").len(), 2);
-    site.assert_clean_close(client, "resumed in vain").await;
+    assert_eq!(endpoint.server.seen_of("initialize").len(), 2);
+    endpoint.assert_clean_close(client, "resumed in vain").await;
 }
 
 #[tokio::test]
@@ -253,30 +253,30 @@ async fn calls_that_wait_for_a_permit_continue_in_the_new_session() {
     let version = ProtocolVersion::V2025_11_25;
     let slow = text("slow").after(Duration::from_millis(300));
     let server = ScriptedServer::for_revision(version).on("tools/call", slow).on("tools/call", text("right"));
-    let site = ScriptedSite::open(server, TransportKind::Http).await;
-    let client = site.connect(quick(&[version]).limits(|limits| limits.pending = 2)).await.unwrap();
+    let endpoint = ScriptedSite::open(server, TransportKind::Http).await;
+    let client = endpoint.connect(quick(&[version]).limits(|limits| limits.pending = 2)).await.unwrap();
     let slow = start(client.call_tool("t", ()));
-    site.server.wait_for("tools/call", 1).await;
-    site.http.as_ref().unwrap().forget_sessions();
+    endpoint.server.wait_for("tools/call", 1).await;
+    endpoint.http.as_ref().unwrap().forget_sessions();
     // The first is refused, while the others wait for room.
     let calls: Vec<_> = (0..4).map(|_| start(client.call_tool("t", ()))).collect();
     for call in calls {
         assert_eq!(outcome(call.await.unwrap()), "ok: right");
     }
     assert_eq!(outcome(slow.await.unwrap()), "ok: slow");
-    assert_eq!(site.server.seen_of("initialize").len(), 2);
-    site.assert_clean_close(client, "no room").await;
+    assert_eq!(endpoint.server.seen_of("initialize").len(), 2);
+    endpoint.assert_clean_close(client, "no room").await;
 }
 
 #[tokio::test]
 async fn a_call_fails_after_three_lost_sessions() {
     let version = ProtocolVersion::V2025_11_25;
     let server = ScriptedServer::for_revision(version).on("tools/call", Reply::status(404, ""));
-    let site = ScriptedSite::open(server, TransportKind::Http).await;
-    let client = site.client(version).await;
+    let endpoint = ScriptedSite::open(server, TransportKind::Http).await;
+    let client = endpoint.client(version).await;
     assert_eq!(outcome(client.call_tool("t", ()).await), "retryable");
-    assert_eq!(site.server.seen_of("tools/call").len(), 3);
-    site.assert_clean_close(client, "always 404").await;
+    assert_eq!(endpoint.server.seen_of("tools/call").len(), 3);
+    endpoint.assert_clean_close(client, "always 404").await;
 }
 
 #[tokio::test]
@@ -287,17 +287,17 @@ async fn calls_continue_after_a_server_restart() {
             let prompts = Reply::result(json!({"resultType": "complete", "prompts": [{"name": "p"}]}));
             let server =
                 ScriptedServer::for_revision(version).on("prompts/list", prompts).on("tools/call", text("right"));
-            let site = ScriptedSite::open(server, *over).await;
-            let client = site.client(version).await;
+            let endpoint = ScriptedSite::open(server, *over).await;
+            let client = endpoint.client(version).await;
             for _ in 0..2 {
-                site.restart().await;
+                endpoint.restart().await;
                 // The client repeats read-only requests, also if the first attempt used the broken connection.
                 assert_eq!(client.list_prompts().await.unwrap()[0].name, "p", "{what}");
                 assert_eq!(outcome(client.call_tool("t", ()).await), "ok: right", "{what}");
             }
-            let opened = site.server.seen_of("initialize").len();
-            assert_eq!(opened, if version.has_handshake() { 3 } else { 0 }, "{what}: {:?}", site.server.seen());
-            site.assert_clean_close(client, &what).await;
+            let opened = endpoint.server.seen_of("initialize").len();
+            assert_eq!(opened, if version.has_handshake() { 3 } else { 0 }, "{what}: {:?}", endpoint.server.seen());
+            endpoint.assert_clean_close(client, &what).await;
         }
     }
 }
@@ -309,13 +309,13 @@ async fn check_start(what: &str, over: &[TransportKind], first: &Reply, limit: D
         for versions in eras {
             let what = format!("{what}, {over:?}, {versions:?}");
             let server = ScriptedServer::silent().on("server/discover", first.clone()).on("initialize", first.clone());
-            let site = ScriptedSite::open(server, *over).await;
+            let endpoint = ScriptedSite::open(server, *over).await;
             let started = Instant::now();
             let connecting = quick(versions).connect_timeout(limit).probe_timeout(limit / 2);
-            let error = site.connect(connecting).await.unwrap_err();
+            let error = endpoint.connect(connecting).await.unwrap_err();
             assert!(started.elapsed() < limit + DEADLINE, "{what}");
             assert_eq!(predicates(&error), expected, "{what}: {error:?}");
-            site.end(&what).await;
+            endpoint.end(&what).await;
         }
     }
 }
@@ -329,13 +329,13 @@ async fn a_connect_times_out_when_the_server_does_not_answer() {
 async fn falls_back_to_a_handshake_when_the_probe_times_out() {
     let version = ProtocolVersion::V2025_11_25;
     let server = ScriptedServer::silent().on("initialize", Reply::result(initialized(version.as_str())));
-    let site = ScriptedSite::open(server.on("tools/call", text("right")), TransportKind::Http).await;
-    let client = site.connect(quick(&ERAS).probe_timeout(SHORT)).await.unwrap();
+    let endpoint = ScriptedSite::open(server.on("tools/call", text("right")), TransportKind::Http).await;
+    let client = endpoint.connect(quick(&ERAS).probe_timeout(SHORT)).await.unwrap();
     assert_eq!(client.version(), version);
     // The client closes the connection of the unanswered probe.
-    site.http.as_ref().unwrap().wait_until_cancelled("server/discover", 1).await;
+    endpoint.http.as_ref().unwrap().wait_until_cancelled("server/discover", 1).await;
     assert_eq!(outcome(client.call_tool("t", ()).await), "ok: right");
-    site.assert_clean_close(client, "ignored").await;
+    endpoint.assert_clean_close(client, "ignored").await;
 }
 
 #[tokio::test]

@@ -71,14 +71,14 @@ impl tower_service::Service<Request<RequestBody>> for HelloService {
 }
 
 /// A running listener.
-pub(crate) struct Site {
+pub(crate) struct TestServer {
     pub(crate) address: SocketAddr,
     pub(crate) service: HelloService,
     stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<()>,
 }
 
-impl Site {
+impl TestServer {
     /// Starts a listener on a free port.
     pub(crate) async fn with(configure: impl FnOnce(Serve<HelloService>) -> Serve<HelloService>) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
@@ -110,7 +110,7 @@ impl Site {
     }
 }
 
-impl Drop for Site {
+impl Drop for TestServer {
     fn drop(&mut self) {
         self.serving.abort();
     }

@@ -10,7 +10,7 @@ use tokio::{
     net::{TcpListener, TcpSocket},
 };
 
-use crate::common::{BUFFER, Http1, LARGE, Site, ask_http2, within};
+use crate::common::{BUFFER, Http1, LARGE, TestServer, ask_http2, within};
 
 #[tokio::test]
 async fn an_axum_router_is_served_over_both_protocols() {
@@ -27,9 +27,9 @@ async fn an_axum_router_is_served_over_both_protocols() {
 
 #[tokio::test]
 async fn a_connection_above_the_limit_waits_for_another_to_close() {
-    let site = Site::with(|serve| serve.max_connections(1)).await;
-    let first = site.connect().await;
-    let mut second = Http1::over(site.connect().await).await;
+    let server = TestServer::with(|serve| serve.max_connections(1)).await;
+    let first = server.connect().await;
+    let mut second = Http1::over(server.connect().await).await;
     let pending = tokio::spawn(async move { second.get_root().await });
     tokio::task::yield_now().await;
     assert!(!pending.is_finished());
@@ -39,39 +39,39 @@ async fn a_connection_above_the_limit_waits_for_another_to_close() {
 
 #[tokio::test]
 async fn a_shutdown_waits_for_open_requests_and_closes_idle_connections() {
-    let mut site = Site::with(|serve| serve).await;
-    let mut idle = site.connect().await;
-    let mut busy = Http1::over(site.connect().await).await;
+    let mut server = TestServer::with(|serve| serve).await;
+    let mut idle = server.connect().await;
+    let mut busy = Http1::over(server.connect().await).await;
     let pending = tokio::spawn(async move { busy.get("/wait").await });
-    within("the request", site.service.waiting.notified()).await;
-    site.shut_down();
+    within("the request", server.service.waiting.notified()).await;
+    server.shut_down();
     assert_eq!(within("the end", idle.read(&mut [0; 16])).await.unwrap(), 0);
-    site.service.release.notify_one();
+    server.service.release.notify_one();
     assert_eq!(pending.await.unwrap().unwrap(), (StatusCode::OK, "released".into()));
-    site.ended().await;
+    server.ended().await;
 }
 
 #[tokio::test]
 async fn the_shutdown_deadline_closes_connections_with_open_requests() {
-    let mut site = Site::with(|serve| serve.shutdown_deadline(Duration::from_millis(50))).await;
-    let mut busy = Http1::over(site.connect().await).await;
+    let mut server = TestServer::with(|serve| serve.shutdown_deadline(Duration::from_millis(50))).await;
+    let mut busy = Http1::over(server.connect().await).await;
     let pending = tokio::spawn(async move { busy.get("/wait").await });
-    within("the request", site.service.waiting.notified()).await;
-    site.shut_down();
-    site.ended().await;
+    within("the request", server.service.waiting.notified()).await;
+    server.shut_down();
+    server.ended().await;
     assert!(pending.await.unwrap().is_err());
 }
 
 #[tokio::test]
 async fn a_client_that_stops_reading_loses_the_connection() {
-    let site = Site::with(|serve| serve.write_timeout(Duration::from_millis(50)).max_connections(1)).await;
+    let server = TestServer::with(|serve| serve.write_timeout(Duration::from_millis(50)).max_connections(1)).await;
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(BUFFER).unwrap();
-    let mut stalled = socket.connect(site.address).await.unwrap();
+    let mut stalled = socket.connect(server.address).await.unwrap();
     stalled.write_all(b"GET /large HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     stalled.read_u8().await.unwrap();
     // The listener serves this connection when it has closed the other connection.
-    let mut next = Http1::over(site.connect().await).await;
+    let mut next = Http1::over(server.connect().await).await;
     assert_eq!(next.get_root().await.0, StatusCode::OK);
     let mut rest = Vec::new();
     // The kernel may report the closed connection as an error after the bytes that it has received.

@@ -16,21 +16,21 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use crate::common::{HelloService, Http1, Site, ask_http2, within};
+use crate::common::{HelloService, Http1, TestServer, ask_http2, within};
 
 const FIRST: (&str, &str) = (include_str!("certificates/first.pem"), include_str!("certificates/first-key.pem"));
 const SECOND: (&str, &str) = (include_str!("certificates/second.pem"), include_str!("certificates/second-key.pem"));
 
-async fn serve(tls: TlsConfig) -> Site {
-    Site::with(|serve| serve.tls(tls)).await
+async fn serve(tls: TlsConfig) -> TestServer {
+    TestServer::with(|serve| serve.tls(tls)).await
 }
 
-async fn serve_one(tls: TlsConfig) -> Site {
-    Site::with(|serve: Serve<HelloService>| serve.tls(tls).max_connections(1)).await
+async fn serve_one(tls: TlsConfig) -> TestServer {
+    TestServer::with(|serve: Serve<HelloService>| serve.tls(tls).max_connections(1)).await
 }
 
 /// Connects a client that trusts only this certificate.
-async fn connect(site: &Site, trusted: &str, alpn: &[&str]) -> std::io::Result<TlsStream<TcpStream>> {
+async fn connect(server: &TestServer, trusted: &str, alpn: &[&str]) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(trusted.as_bytes()).unwrap()).unwrap();
     let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -40,37 +40,37 @@ async fn connect(site: &Site, trusted: &str, alpn: &[&str]) -> std::io::Result<T
         .with_no_client_auth();
     config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
     let name = ServerName::try_from("localhost").unwrap();
-    within("a handshake", TlsConnector::from(Arc::new(config)).connect(name, site.connect().await)).await
+    within("a handshake", TlsConnector::from(Arc::new(config)).connect(name, server.connect().await)).await
 }
 
 #[tokio::test]
 async fn both_protocols_are_served_on_one_port() {
-    let site = serve(TlsConfig::from_pem(FIRST.0, FIRST.1).unwrap()).await;
+    let server = serve(TlsConfig::from_pem(FIRST.0, FIRST.1).unwrap()).await;
     for (offered, chosen) in
         [(&["h2", "http/1.1"][..], Some("h2")), (&["http/1.1"], Some("http/1.1")), (&["h2"], Some("h2")), (&[], None)]
     {
-        let stream = connect(&site, FIRST.0, offered).await.unwrap();
+        let stream = connect(&server, FIRST.0, offered).await.unwrap();
         assert_eq!(stream.get_ref().1.alpn_protocol(), chosen.map(str::as_bytes), "{offered:?}");
         let (status, text) =
             if chosen == Some("h2") { ask_http2(stream).await } else { Http1::over(stream).await.get_root().await };
         assert_eq!((status, &*text), (StatusCode::OK, "hello"), "{offered:?}");
     }
-    let refused = connect(&site, FIRST.0, &["spdy/3"]).await.unwrap_err();
+    let refused = connect(&server, FIRST.0, &["spdy/3"]).await.unwrap_err();
     assert!(refused.to_string().contains("NoApplicationProtocol"), "{refused}");
-    assert!(connect(&site, SECOND.0, &[]).await.is_err(), "a client that trusts another certificate");
+    assert!(connect(&server, SECOND.0, &[]).await.is_err(), "a client that trusts another certificate");
 }
 
 #[tokio::test]
 async fn a_certificate_is_replaced_while_connections_stay_open() {
     let tls = TlsConfig::from_pem(FIRST.0, FIRST.1).unwrap();
-    let site = serve(tls.clone()).await;
-    let mut before = Http1::over(connect(&site, FIRST.0, &[]).await.unwrap()).await;
+    let server = serve(tls.clone()).await;
+    let mut before = Http1::over(connect(&server, FIRST.0, &[]).await.unwrap()).await;
     let error = tls.replace_pem(SECOND.0, FIRST.1).unwrap_err();
     assert_eq!(error.to_string(), "the certificate or its key is not usable");
-    connect(&site, FIRST.0, &[]).await.unwrap();
+    connect(&server, FIRST.0, &[]).await.unwrap();
     tls.replace_pem(SECOND.0, SECOND.1).unwrap();
-    connect(&site, SECOND.0, &[]).await.unwrap();
-    connect(&site, FIRST.0, &[]).await.unwrap_err();
+    connect(&server, SECOND.0, &[]).await.unwrap();
+    connect(&server, FIRST.0, &[]).await.unwrap_err();
     assert_eq!(before.get_root().await.0, StatusCode::OK);
 }
 
@@ -105,17 +105,17 @@ async fn reload_reads_the_files_and_keeps_the_certificate_on_error() {
     let folder = Folder::new("reload");
     put(&folder.0, FIRST);
     let tls = folder.config().unwrap();
-    let site = serve(tls.clone()).await;
+    let server = serve(tls.clone()).await;
     put(&folder.0, (SECOND.0, FIRST.1));
     let error = tls.reload().unwrap_err().to_string();
     assert!(error.contains("cert.pem` and `") && error.contains("key.pem`: the certificate or its key"), "{error}");
     put(&folder.0, (SECOND.0, ""));
     let error = tls.reload().unwrap_err().to_string();
     assert!(error.ends_with("key.pem`: the PEM contains no private key"), "{error}");
-    connect(&site, FIRST.0, &[]).await.unwrap();
+    connect(&server, FIRST.0, &[]).await.unwrap();
     put(&folder.0, SECOND);
     tls.reload().unwrap();
-    connect(&site, SECOND.0, &[]).await.unwrap();
+    connect(&server, SECOND.0, &[]).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,14 +123,13 @@ async fn changed_files_are_reloaded() {
     let folder = Folder::new("watch");
     put(&folder.0, FIRST);
     let tls = folder.config().unwrap();
-    let watched = tls.clone();
-    let site = serve(watched).await;
-    connect(&site, FIRST.0, &[]).await.unwrap();
+    let server = serve(tls.clone()).await;
+    connect(&server, FIRST.0, &[]).await.unwrap();
     // The lengths differ, so the resolution of file times does not matter.
     assert_ne!(FIRST.0.len(), SECOND.0.len());
     put(&folder.0, SECOND);
     for _ in 0..100 {
-        if connect(&site, SECOND.0, &[]).await.is_ok() {
+        if connect(&server, SECOND.0, &[]).await.is_ok() {
             return;
         }
         tokio::time::advance(Duration::from_secs(1)).await;
@@ -174,34 +173,34 @@ fn a_file_above_the_limit_is_rejected_and_not_truncated() {
 #[tokio::test]
 async fn cleartext_fails_the_handshake_and_releases_the_permit() {
     let tls = TlsConfig::from_pem(FIRST.0, FIRST.1).unwrap();
-    let site = serve_one(tls).await;
-    let mut plain = site.connect().await;
+    let server = serve_one(tls).await;
+    let mut plain = server.connect().await;
     plain.write_all(b"GET /mcp HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
     let mut received = Vec::new();
     // The server sends a TLS alert and no HTTP.
     let _ = within("the end", plain.read_to_end(&mut received)).await;
     assert!(received.first() == Some(&21) && !received.windows(4).any(|window| window == b"HTTP"), "{received:x?}");
     // The permit of the connection is free again.
-    connect(&site, FIRST.0, &[]).await.unwrap();
+    connect(&server, FIRST.0, &[]).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_handshake_times_out_after_ten_seconds() {
-    let site = serve_one(TlsConfig::from_pem(FIRST.0, FIRST.1).unwrap()).await;
-    let mut silent = site.connect().await;
+    let server = serve_one(TlsConfig::from_pem(FIRST.0, FIRST.1).unwrap()).await;
+    let mut silent = server.connect().await;
     let start = tokio::time::Instant::now();
     assert_eq!(within("the end", silent.read(&mut [0; 16])).await.unwrap(), 0);
     assert_eq!(start.elapsed().as_secs(), 10);
-    connect(&site, FIRST.0, &[]).await.unwrap();
+    connect(&server, FIRST.0, &[]).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_shutdown_does_not_wait_for_handshakes() {
-    let mut site = serve(TlsConfig::from_pem(FIRST.0, FIRST.1).unwrap()).await;
-    let mut silent = site.connect().await;
+    let mut server = serve(TlsConfig::from_pem(FIRST.0, FIRST.1).unwrap()).await;
+    let mut silent = server.connect().await;
     // The listener accepts in order, so it has accepted the silent connection before this one.
-    connect(&site, FIRST.0, &[]).await.unwrap();
-    site.shut_down();
+    connect(&server, FIRST.0, &[]).await.unwrap();
+    server.shut_down();
     assert_eq!(within("the end", silent.read(&mut [0; 16])).await.unwrap(), 0);
-    site.ended().await;
+    server.ended().await;
 }

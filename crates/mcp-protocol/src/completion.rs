@@ -194,15 +194,15 @@ mod tests {
 
     #[test]
     fn references_are_distinguished_by_type() {
-        for (wire, reference) in [
+        for (json, reference) in [
             (json!({"type": "ref/prompt", "name": "p"}), CompletionReference::prompt("p")),
             (
                 json!({"type": "ref/resource", "uri": "file:///{path}"}),
                 CompletionReference::resource_template("file:///{path}"),
             ),
         ] {
-            assert_eq!(serde_json::to_value(&reference).unwrap(), wire);
-            assert_eq!(serde_json::from_value::<CompletionReference>(wire).unwrap(), reference);
+            assert_eq!(serde_json::to_value(&reference).unwrap(), json);
+            assert_eq!(serde_json::from_value::<CompletionReference>(json).unwrap(), reference);
         }
         for bad in [json!({"type": "ref/tool", "name": "p"}), json!({"name": "p"}), json!({"type": "ref/prompt"})] {
             assert!(serde_json::from_value::<CompletionReference>(bad.clone()).is_err(), "{bad}");

@@ -460,7 +460,7 @@ mod tests {
 
     #[test]
     fn every_type_round_trips() {
-        for wire in [
+        for json in [
             json!({"type": "text", "text": "a", "annotations": {"audience": ["user"], "priority": 1}, "_meta": {"k": 1}}),
             json!({"type": "image", "data": "AAE=", "mimeType": "image/png"}),
             json!({"type": "audio", "data": "AAE=", "mimeType": "audio/wav"}),
@@ -469,9 +469,9 @@ mod tests {
             json!({"type": "resource", "resource": {"uri": "file:///a", "blob": "AAE=", "mimeType": "x/y"}}),
             json!({"type": "hologram", "data": {"a": [1]}}),
         ] {
-            let block: ContentBlock = serde_json::from_value(wire.clone()).unwrap();
-            assert_eq!(serde_json::to_value(&block).unwrap(), wire);
-            assert_eq!(matches!(block, ContentBlock::Unknown(_)), wire["type"] == "hologram");
+            let block: ContentBlock = serde_json::from_value(json.clone()).unwrap();
+            assert_eq!(serde_json::to_value(&block).unwrap(), json);
+            assert_eq!(matches!(block, ContentBlock::Unknown(_)), json["type"] == "hologram");
         }
     }
 
@@ -482,14 +482,14 @@ mod tests {
 
     #[test]
     fn a_known_type_with_wrong_members_is_an_error_that_names_it() {
-        for (wire, expected) in [
+        for (json, expected) in [
             (json!({"text": "a"}), "content needs a `type`"),
             (json!({"type": 1}), "content needs a `type`"),
             (json!({"type": "text"}), "text content: missing field `text`"),
             (json!({"type": "image", "data": "AAE="}), "image content: missing field `mimeType`"),
             (json!({"type": "resource", "resource": {"uri": "a"}}), "resource content: "),
         ] {
-            let error = serde_json::from_value::<ContentBlock>(wire).unwrap_err().to_string();
+            let error = serde_json::from_value::<ContentBlock>(json).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}");
         }
     }

@@ -280,14 +280,14 @@ mod tests {
         let bare = json!({"message": "m", "requestedSchema": schema});
         assert_eq!(serde_json::to_value(&form).unwrap(), bare);
         for mode in [json!("form"), json!(null)] {
-            let mut wire = bare.clone();
-            wire["mode"] = mode;
-            assert_eq!(serde_json::from_value::<ElicitParams>(wire).unwrap(), form);
+            let mut json = bare.clone();
+            json["mode"] = mode;
+            assert_eq!(serde_json::from_value::<ElicitParams>(json).unwrap(), form);
         }
         let url = ElicitParams::Url(UrlElicitParams::new("m", "https://a.example").with_elicitation_id("e"));
-        let wire = json!({"mode": "url", "message": "m", "url": "https://a.example", "elicitationId": "e"});
-        assert_eq!(serde_json::to_value(&url).unwrap(), wire);
-        assert_eq!(serde_json::from_value::<ElicitParams>(wire).unwrap(), url);
+        let json = json!({"mode": "url", "message": "m", "url": "https://a.example", "elicitationId": "e"});
+        assert_eq!(serde_json::to_value(&url).unwrap(), json);
+        assert_eq!(serde_json::from_value::<ElicitParams>(json).unwrap(), url);
         for bad in
             [json!({"mode": "voice", "message": "m"}), json!({"mode": 1}), json!({"mode": "url", "message": "m"})]
         {
@@ -297,13 +297,13 @@ mod tests {
 
     #[test]
     fn results_round_trip() {
-        for (result, wire) in [
+        for (result, json) in [
             (ElicitResult::accept(JsonObject::new().with("a", 1)), json!({"action": "accept", "content": {"a": 1}})),
             (ElicitResult::decline(), json!({"action": "decline"})),
             (ElicitResult::cancel(), json!({"action": "cancel"})),
         ] {
-            assert_eq!(serde_json::to_value(&result).unwrap(), wire);
-            assert_eq!(serde_json::from_value::<ElicitResult>(wire).unwrap(), result);
+            assert_eq!(serde_json::to_value(&result).unwrap(), json);
+            assert_eq!(serde_json::from_value::<ElicitResult>(json).unwrap(), result);
         }
         assert!(serde_json::from_value::<ElicitResult>(json!({"action": "maybe"})).is_err());
     }

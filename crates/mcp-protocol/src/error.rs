@@ -206,18 +206,18 @@ mod tests {
     fn a_url_elicitation_error_contains_its_pages() {
         let page = UrlElicitParams::new("Sign in.", "https://a.example").with_elicitation_id("e");
         let error = RpcError::url_elicitation_required([page.clone()]);
-        let wire = json!({"mode": "url", "message": "Sign in.", "url": "https://a.example", "elicitationId": "e"});
-        assert_eq!(error.data.as_ref().unwrap()["elicitations"], json!([wire]));
+        let json = json!({"mode": "url", "message": "Sign in.", "url": "https://a.example", "elicitationId": "e"});
+        assert_eq!(error.data.as_ref().unwrap()["elicitations"], json!([json]));
         assert_eq!(error.url_elicitations(), std::slice::from_ref(&page));
         for (data, found) in [
-            (json!({"elicitations": [wire, 1, {"mode": "url"}]}), vec![page]),
+            (json!({"elicitations": [json, 1, {"mode": "url"}]}), vec![page]),
             (json!({"elicitations": "x"}), vec![]),
             (json!(1), vec![]),
         ] {
             let error = RpcError::new(ErrorCode::URL_ELICITATION_REQUIRED, "m").with_data(data);
             assert_eq!(error.url_elicitations(), found, "{error:?}");
         }
-        let other = RpcError::internal("m").with_data(json!({"elicitations": [wire]}));
+        let other = RpcError::internal("m").with_data(json!({"elicitations": [json]}));
         assert!(other.url_elicitations().is_empty());
     }
 }

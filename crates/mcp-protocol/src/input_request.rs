@@ -162,7 +162,7 @@ mod tests {
             .with("roots", InputRequest::list_roots())
             .with("ask", InputRequest::create_message(&CreateMessageParams::new(vec![], 5)).unwrap());
         let result = InputRequiredResult::new(questions).with_request_state("s");
-        let wire = json!({
+        let json = json!({
             "inputRequests": {
                 "ask": {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 5}},
                 "name": {"method": "elicitation/create", "params": {"message": "m", "requestedSchema": {}}},
@@ -170,9 +170,9 @@ mod tests {
             },
             "requestState": "s"
         });
-        assert_eq!(serde_json::to_value(&result).unwrap(), wire);
-        let read: InputRequiredResult = serde_json::from_value(wire.clone()).unwrap();
-        assert_eq!(serde_json::to_value(&read).unwrap(), wire);
+        assert_eq!(serde_json::to_value(&result).unwrap(), json);
+        let read: InputRequiredResult = serde_json::from_value(json.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), json);
     }
 
     #[test]

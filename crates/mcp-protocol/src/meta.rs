@@ -171,10 +171,10 @@ mod tests {
         let mut meta = Meta::new().with("com.example/a", 1);
         meta.set_progress_token("1");
         meta.set_related_task("t");
-        let wire = json!({
+        let json = json!({
             "com.example/a": 1, "progressToken": "1", "io.modelcontextprotocol/related-task": {"taskId": "t"}
         });
-        assert_eq!(serde_json::to_value(&meta).unwrap(), wire);
+        assert_eq!(serde_json::to_value(&meta).unwrap(), json);
         assert_eq!(meta.progress_token(), Some("1".into()));
         assert_eq!(meta.related_task(), Some("t"));
         assert_eq!(meta.subscription_id(), None);

@@ -455,31 +455,31 @@ mod tests {
         let blob = ResourceContents::blob("a:b", [0, 1]);
         assert_eq!(serde_json::to_value(&blob).unwrap(), json!({"uri": "a:b", "blob": "AAE="}));
         assert_eq!(blob.body.bytes().unwrap(), [0, 1]);
-        for (wire, expected) in [
+        for (json, expected) in [
             (json!({"uri": "a:b", "blob": null, "mimeType": "text/plain", "text": "c"}), Ok(text)),
             (json!({"uri": "a:b", "blob": "AAE=", "text": null}), Ok(blob)),
             (json!({"uri": "a:b"}), Err("resource contents need `text` or `blob`")),
             (json!({"uri": "a:b", "text": "", "blob": ""}), Err("resource contents have `text` or `blob`, not both")),
         ] {
-            let read = serde_json::from_value::<ResourceContents>(wire).map_err(|e| e.to_string());
+            let read = serde_json::from_value::<ResourceContents>(json).map_err(|e| e.to_string());
             assert_eq!(read, expected.map_err(String::from));
         }
     }
 
     #[test]
     fn unknown_members_of_definitions_survive() {
-        let wire = json!({"uri": "a:b", "name": "n", "size": 1, "later": [1], "annotations": {"lastModified": "2025"}});
-        let resource: Resource = serde_json::from_value(wire.clone()).unwrap();
-        assert_eq!(serde_json::to_value(&resource).unwrap(), wire);
-        let wire = json!({"uriTemplate": "a:{b}", "name": "n", "later": [1]});
-        let template: ResourceTemplate = serde_json::from_value(wire.clone()).unwrap();
-        assert_eq!(serde_json::to_value(&template).unwrap(), wire);
+        let json = json!({"uri": "a:b", "name": "n", "size": 1, "later": [1], "annotations": {"lastModified": "2025"}});
+        let resource: Resource = serde_json::from_value(json.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&resource).unwrap(), json);
+        let json = json!({"uriTemplate": "a:{b}", "name": "n", "later": [1]});
+        let template: ResourceTemplate = serde_json::from_value(json.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&template).unwrap(), json);
     }
 
     #[test]
     fn invalid_cache_hints_are_read_as_the_strictest() {
-        let wire = json!({"resources": [], "ttlMs": -1, "cacheScope": "galaxy"});
-        let page: ListResourcesResult = serde_json::from_value(wire).unwrap();
+        let json = json!({"resources": [], "ttlMs": -1, "cacheScope": "galaxy"});
+        let page: ListResourcesResult = serde_json::from_value(json).unwrap();
         assert_eq!((page.ttl_ms, page.cache_scope), (Some(0), Some(CacheScope::Private)));
         let page: ListResourcesResult =
             serde_json::from_value(json!({"resources": [], "ttlMs": 2.0, "cacheScope": "public"})).unwrap();
@@ -488,10 +488,10 @@ mod tests {
 
     #[test]
     fn the_empty_cursor_is_a_cursor() {
-        let wire = json!({"cursor": ""});
-        let params: PaginatedParams = serde_json::from_value(wire.clone()).unwrap();
+        let json = json!({"cursor": ""});
+        let params: PaginatedParams = serde_json::from_value(json.clone()).unwrap();
         assert_eq!(params, PaginatedParams::at(""));
-        assert_eq!(serde_json::to_value(&params).unwrap(), wire);
+        assert_eq!(serde_json::to_value(&params).unwrap(), json);
         assert_eq!(serde_json::to_value(PaginatedParams::new()).unwrap(), json!({}));
     }
 }

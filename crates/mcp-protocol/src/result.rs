@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn the_result_type_is_read() {
-        for (wire, expected) in [
+        for (json, expected) in [
             ("{}", Ok(ResultType::Complete)),
             (r#"{"content":[],"resultType":"complete"}"#, Ok(ResultType::Complete)),
             (r#"{"resultType":null}"#, Ok(ResultType::Complete)),
@@ -282,8 +282,8 @@ mod tests {
             (r#"{"resultType":1}"#, Err(())),
             ("[]", Err(())),
         ] {
-            let raw: Box<RawValue> = serde_json::from_str(wire).unwrap();
-            assert_eq!(ResultType::of(&raw).map_err(|_| ()), expected, "{wire}");
+            let raw: Box<RawValue> = serde_json::from_str(json).unwrap();
+            assert_eq!(ResultType::of(&raw).map_err(|_| ()), expected, "{json}");
         }
     }
 

@@ -491,13 +491,13 @@ mod tests {
     #[test]
     fn writes_a_single_block_bare_and_several_as_an_array() {
         let one = SamplingMessage::user("a");
-        let wire = value!({"role": "user", "content": {"type": "text", "text": "a"}});
-        assert_eq!(serde_json::to_value(&one).unwrap(), wire);
-        assert_eq!(serde_json::from_value::<SamplingMessage>(wire).unwrap(), one);
+        let json = value!({"role": "user", "content": {"type": "text", "text": "a"}});
+        assert_eq!(serde_json::to_value(&one).unwrap(), json);
+        assert_eq!(serde_json::from_value::<SamplingMessage>(json).unwrap(), one);
         let listed = value!({"role": "user", "content": [{"type": "text", "text": "a"}]});
         assert_eq!(serde_json::from_value::<SamplingMessage>(listed).unwrap(), one);
 
-        let wire = value!({"role": "assistant", "content": [
+        let json = value!({"role": "assistant", "content": [
             {"type": "text", "text": "a"},
             {"type": "tool_use", "id": "u", "name": "t", "input": {"x": 1}},
             {"type": "tool_result", "toolUseId": "u", "content": [{"type": "text", "text": "b"}],
@@ -505,35 +505,35 @@ mod tests {
             {"type": "image", "data": "AAE=", "mimeType": "image/png"},
             {"type": "later", "x": [1]}
         ]});
-        let many: SamplingMessage = serde_json::from_value(wire.clone()).unwrap();
+        let many: SamplingMessage = serde_json::from_value(json.clone()).unwrap();
         assert!(matches!(many.content.0.as_slice(), [_, SamplingBlock::ToolUse(_), _, _, SamplingBlock::Unknown(_)]));
-        assert_eq!(serde_json::to_value(&many).unwrap(), wire);
+        assert_eq!(serde_json::to_value(&many).unwrap(), json);
         assert_eq!(many.content.text(), "a");
     }
 
     #[test]
     fn an_error_names_the_type_of_an_invalid_block() {
-        for (wire, expected) in [
+        for (json, expected) in [
             (value!({"type": "tool_use", "id": "u", "name": "t"}), "tool_use content: missing field `input`"),
             (value!({"type": "tool_result"}), "tool_result content: missing field `toolUseId`"),
             (value!({"type": "text"}), "text content: missing field `text`"),
             (value!("a"), "invalid type"),
         ] {
-            let error = serde_json::from_value::<SamplingContent>(wire).unwrap_err().to_string();
+            let error = serde_json::from_value::<SamplingContent>(json).unwrap_err().to_string();
             assert!(error.starts_with(expected), "{error}");
         }
     }
 
     #[test]
     fn parameters_round_trip() {
-        let wire = value!({
+        let json = value!({
             "messages": [], "maxTokens": 100, "includeContext": "thisServer", "temperature": 1,
             "stopSequences": ["x"], "modelPreferences": {"hints": [{"name": "m"}], "costPriority": 0.5},
             "tools": [{"name": "t", "inputSchema": {"type": "object"}}], "toolChoice": {"mode": "required"},
             "metadata": {"a": 1}, "systemPrompt": "s", "task": {"ttl": 5}
         });
-        let params: CreateMessageParams = serde_json::from_value(wire.clone()).unwrap();
-        assert_eq!(serde_json::to_value(&params).unwrap(), wire);
+        let params: CreateMessageParams = serde_json::from_value(json.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&params).unwrap(), json);
         let lenient = value!({"messages": [], "maxTokens": 100.0, "includeContext": "everything"});
         let params: CreateMessageParams = serde_json::from_value(lenient).unwrap();
         assert_eq!((params.max_tokens, params.include_context), (100, None));

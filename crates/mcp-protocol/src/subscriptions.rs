@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_filter_without_subscriptions_is_empty() {
-        for (wire, is_empty) in [
+        for (json, is_empty) in [
             (json!({}), true),
             (json!({"toolsListChanged": false, "resourceSubscriptions": null}), true),
             (json!({"resourceSubscriptions": []}), true),
@@ -205,8 +205,8 @@ mod tests {
             (json!({"resourceSubscriptions": ["a:b"]}), false),
             (json!({"taskIds": ["t"]}), false),
         ] {
-            let params: ListenParams = serde_json::from_value(json!({"notifications": wire})).unwrap();
-            assert_eq!(params.notifications.is_empty(), is_empty, "{wire}");
+            let params: ListenParams = serde_json::from_value(json!({"notifications": json})).unwrap();
+            assert_eq!(params.notifications.is_empty(), is_empty, "{json}");
         }
         assert!(serde_json::from_value::<ListenParams>(json!({})).is_err());
     }

@@ -257,23 +257,23 @@ mod tests {
 
     #[test]
     fn a_task_without_end_has_a_null_ttl() {
-        let wire =
+        let json =
             value!({"taskId": "t", "status": "input_required", "createdAt": "a", "lastUpdatedAt": "b", "ttl": null});
-        let task: Task = serde_json::from_value(wire.clone()).unwrap();
+        let task: Task = serde_json::from_value(json.clone()).unwrap();
         assert_eq!(task.ttl, None);
-        assert_eq!(serde_json::to_value(&task).unwrap(), wire);
-        let state: TaskState = serde_json::from_value(wire.clone()).unwrap();
-        assert_eq!(serde_json::to_value(&state).unwrap(), wire);
+        assert_eq!(serde_json::to_value(&task).unwrap(), json);
+        let state: TaskState = serde_json::from_value(json.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&state).unwrap(), json);
         let nested = serde_json::to_value(CreateTaskResult::new(task)).unwrap();
-        assert_eq!(nested, value!({"task": wire}));
+        assert_eq!(nested, value!({"task": json}));
     }
 
     #[test]
     fn a_payload_keeps_every_member() {
-        let wire = value!({"content": [], "isError": false, "_meta": {"k": 1}});
-        let payload: TaskPayload = serde_json::from_value(wire.clone()).unwrap();
+        let json = value!({"content": [], "isError": false, "_meta": {"k": 1}});
+        let payload: TaskPayload = serde_json::from_value(json.clone()).unwrap();
         assert_eq!(payload.result.len(), 2);
-        assert_eq!(serde_json::to_value(&payload).unwrap(), wire);
+        assert_eq!(serde_json::to_value(&payload).unwrap(), json);
     }
 
     #[test]

@@ -319,37 +319,37 @@ mod tests {
 
     #[test]
     fn unknown_members_of_a_tool_survive() {
-        let wire = json!({
+        let json = json!({
             "name": "t", "inputSchema": {"type": "object"}, "outputSchema": {"type": "array"},
             "annotations": {"readOnlyHint": true}, "execution": {"taskSupport": "optional"},
             "icons": [{"src": "data:,", "sizes": ["any"], "theme": "dark"}], "_meta": {"a/b": 1}, "later": {"x": null}
         });
-        let tool: Tool = serde_json::from_value(wire.clone()).unwrap();
+        let tool: Tool = serde_json::from_value(json.clone()).unwrap();
         assert_eq!(tool.extra.len(), 1);
-        assert_eq!(serde_json::to_value(&tool).unwrap(), wire);
+        assert_eq!(serde_json::to_value(&tool).unwrap(), json);
     }
 
     #[test]
     fn null_and_unknown_values_in_a_definition_are_absent() {
-        let wire = json!({
+        let json = json!({
             "name": "t", "title": null, "inputSchema": {}, "icons": null, "annotations": {"title": null},
             "execution": {"taskSupport": "sometimes"}, "outputSchema": null
         });
-        let tool: Tool = serde_json::from_value(wire).unwrap();
+        let tool: Tool = serde_json::from_value(json).unwrap();
         let expected = json!({"name": "t", "inputSchema": {}, "annotations": {}, "execution": {}});
         assert_eq!(serde_json::to_value(&tool).unwrap(), expected);
     }
 
     #[test]
     fn structured_null_differs_from_no_structured_content() {
-        for (wire, expected) in [
+        for (json, expected) in [
             (json!({"content": []}), None),
             (json!({"content": [], "structuredContent": null}), Some(Value::Null)),
             (json!({"content": [], "structuredContent": [1]}), Some(json!([1]))),
         ] {
-            let result: CallToolResult = serde_json::from_value(wire.clone()).unwrap();
+            let result: CallToolResult = serde_json::from_value(json.clone()).unwrap();
             assert_eq!(result.structured_content, expected);
-            assert_eq!(serde_json::to_value(&result).unwrap(), wire);
+            assert_eq!(serde_json::to_value(&result).unwrap(), json);
         }
     }
 

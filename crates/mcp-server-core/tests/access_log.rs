@@ -22,7 +22,7 @@ use tracing_subscriber::{
     layer::{Context as LayerContext, SubscriberExt as _},
 };
 
-use crate::common::{Wire, call, cancel, hold, initialize, legacy, modern, notification, slow, subscribe};
+use crate::common::{Connection, call, cancel, hold, initialize, legacy, modern, notification, slow, subscribe};
 
 type Fields = BTreeMap<String, String>;
 
@@ -93,7 +93,7 @@ fn server() -> Server {
 async fn every_request_has_one_access_event() {
     let recorder = Recorder::default();
     let _guard = subscribe(tracing_subscriber::registry().with(recorder.clone()));
-    let mut wire = Wire::connect(&server());
+    let mut connection = Connection::connect(&server());
     let secret = json!({ "name": "ok", "arguments": { "password": "hidden" } });
     let unknown_version = json!({ "_meta": { "io.modelcontextprotocol/protocolVersion": "1999-01-01" } });
     let no_capabilities = json!({ "_meta": { "io.modelcontextprotocol/clientCapabilities": null } });
@@ -114,7 +114,7 @@ async fn every_request_has_one_access_event() {
         ("tools/list", unknown_version, "tools/list refused -32022"),
         ("tools/list", no_capabilities, "tools/list refused -32602"),
     ] {
-        wire.exchange(modern(1, method, params)).await;
+        connection.exchange(modern(1, method, params)).await;
         let (seen, fields) = recorder.one().await;
         assert_eq!(seen, expected);
         assert!(fields["duration_ms"].parse::<f64>().unwrap() >= 0.0, "{fields:?}");
@@ -126,16 +126,16 @@ async fn every_request_has_one_access_event() {
         }
     }
     // The session era, with a request before the handshake, and with a batch.
-    wire.exchange(legacy(1, "tools/list", json!({}))).await;
+    connection.exchange(legacy(1, "tools/list", json!({}))).await;
     assert_eq!(recorder.one().await.0, "tools/list refused -32602");
-    wire.exchange(initialize("2025-03-26")).await;
+    connection.exchange(initialize("2025-03-26")).await;
     let (seen, fields) = recorder.one().await;
     assert_eq!((&*seen, &*fields["mcp.protocol.version"]), ("initialize ok", "2025-03-26"));
-    wire.send(notification("notifications/initialized", json!({}))).await;
-    wire.exchange(legacy(1, "ping", json!({}))).await;
+    connection.send(notification("notifications/initialized", json!({}))).await;
+    connection.exchange(legacy(1, "ping", json!({}))).await;
     assert_eq!(recorder.one().await.0, "ping ok");
     let batch = json!([legacy(1, "ping", json!({})), initialize("2025-03-26"), legacy(2, "tools/call", call("ok"))]);
-    wire.send(batch).await;
+    connection.send(batch).await;
     let mut seen: Vec<_> = recorder.take().await.iter().map(short).collect();
     seen.sort();
     assert_eq!(seen, ["initialize refused -32600", "ping ok", "tools/call ok ok"]);
@@ -146,14 +146,14 @@ async fn every_request_has_one_access_event() {
         (json!({ "id": 1 }), vec!["_OTHER refused -32600"]),
         (notification("notifications/none", json!({})), vec![]),
     ] {
-        wire.send(message.clone()).await;
+        connection.send(message.clone()).await;
         let seen: Vec<_> = recorder.take().await.iter().map(short).collect();
         assert_eq!(seen, expected, "{message}");
     }
     // The later revisions have no batches.
-    wire.send(initialize("2025-11-25")).await;
+    connection.send(initialize("2025-11-25")).await;
     assert_eq!(recorder.one().await.0, "initialize ok");
-    wire.send(json!([legacy(1, "ping", json!({}))])).await;
+    connection.send(json!([legacy(1, "ping", json!({}))])).await;
     assert_eq!(recorder.one().await.0, "_OTHER refused -32600");
 }
 
@@ -167,7 +167,7 @@ async fn a_call_that_becomes_a_task_has_an_event_for_its_response_and_for_its_en
         .tool(immediate(tool("fails", async || Err::<(), _>(ToolError::new("no")))))
         .tool(immediate(hold().0))
         .build();
-    let mut wire = Wire::connect(&server);
+    let mut connection = Connection::connect(&server);
     let with_tasks = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
     let meta = json!({ "io.modelcontextprotocol/clientCapabilities": with_tasks });
     let events = async || -> Vec<_> {
@@ -177,7 +177,7 @@ async fn a_call_that_becomes_a_task_has_an_event_for_its_response_and_for_its_en
     for (name, expected) in [("fails", "tools/call fails tool_error tool_error"), ("slow", "tools/call slow ok")] {
         let mut params = call(name);
         params["_meta"] = meta.clone();
-        wire.exchange(modern(1, "tools/call", params)).await;
+        connection.exchange(modern(1, "tools/call", params)).await;
         let mut seen = events().await;
         tokio::time::sleep(Duration::from_secs(11)).await;
         seen.extend(events().await);
@@ -187,14 +187,14 @@ async fn a_call_that_becomes_a_task_has_an_event_for_its_response_and_for_its_en
     for ends_by_expiry in [false, true] {
         let mut params = call("hold");
         params["_meta"] = meta.clone();
-        let created = wire.exchange(modern(1, "tools/call", params)).await;
+        let created = connection.exchange(modern(1, "tools/call", params)).await;
         assert_eq!(events().await, ["request finished: tools/call hold task"]);
         let params = json!({ "taskId": created["result"]["taskId"], "_meta": meta.clone() });
         let expected = if ends_by_expiry {
             tokio::time::sleep(Duration::from_secs(3600)).await;
             vec!["task finished: tools/call hold timeout timeout"]
         } else {
-            wire.exchange(modern(2, "tasks/cancel", params)).await;
+            connection.exchange(modern(2, "tasks/cancel", params)).await;
             vec!["request finished: tasks/cancel ok", "task finished: tools/call hold cancelled cancelled"]
         };
         let mut seen = events().await;
@@ -208,39 +208,39 @@ async fn a_stopped_request_has_one_access_event() {
     let recorder = Recorder::default();
     let _guard = subscribe(tracing_subscriber::registry().with(recorder.clone()));
     let server = server();
-    let mut wire = Wire::connect(&server);
-    wire.send(modern(1, "tools/call", call("hold"))).await;
+    let mut connection = Connection::connect(&server);
+    connection.send(modern(1, "tools/call", call("hold"))).await;
     // The limit of running calls is reached.
-    wire.exchange(modern(2, "tools/call", call("ok"))).await;
+    connection.exchange(modern(2, "tools/call", call("ok"))).await;
     assert_eq!(recorder.one().await.0, "tools/call ok busy busy");
-    wire.send(cancel(1)).await;
+    connection.send(cancel(1)).await;
     assert_eq!(recorder.one().await.0, "tools/call hold cancelled cancelled");
     // The client ends its subscription.
     let params = json!({ "notifications": { "toolsListChanged": true } });
-    wire.send(modern(3, "subscriptions/listen", params)).await;
-    assert!(wire.recv().await.get("method").is_some());
+    connection.send(modern(3, "subscriptions/listen", params)).await;
+    assert!(connection.recv().await.get("method").is_some());
     assert_eq!(recorder.take().await, Vec::<Fields>::new());
-    wire.send(cancel(3)).await;
+    connection.send(cancel(3)).await;
     assert_eq!(recorder.one().await.0, "subscriptions/listen cancelled cancelled");
     // The client disconnects.
-    wire.send(modern(4, "tools/call", call("hold"))).await;
+    connection.send(modern(4, "tools/call", call("hold"))).await;
     assert_eq!(recorder.take().await, Vec::<Fields>::new());
-    wire.served.abort();
+    connection.served.abort();
     assert_eq!(recorder.one().await.0, "tools/call hold cancelled cancelled");
     // The id of a running request is in use.
     let params = json!({ "notifications": { "toolsListChanged": true } });
-    wire = Wire::connect(&server);
-    wire.send(modern(5, "subscriptions/listen", params)).await;
-    assert!(wire.recv().await.get("method").is_some());
-    wire.exchange(modern(5, "prompts/get", json!({ "name": "intro" }))).await;
+    connection = Connection::connect(&server);
+    connection.send(modern(5, "subscriptions/listen", params)).await;
+    assert!(connection.recv().await.get("method").is_some());
+    connection.exchange(modern(5, "prompts/get", json!({ "name": "intro" }))).await;
     assert_eq!(recorder.one().await.0, "prompts/get intro refused -32600");
-    wire.send(cancel(5)).await;
+    connection.send(cancel(5)).await;
     assert_eq!(recorder.one().await.0, "subscriptions/listen cancelled cancelled");
     // The server ends a subscription.
-    let mut wire = Wire::connect(&server);
+    let mut connection = Connection::connect(&server);
     let params = json!({ "notifications": { "toolsListChanged": true } });
-    wire.send(modern(5, "subscriptions/listen", params)).await;
-    assert!(wire.recv().await.get("method").is_some());
+    connection.send(modern(5, "subscriptions/listen", params)).await;
+    assert!(connection.recv().await.get("method").is_some());
     server.shutdown();
     assert_eq!(recorder.one().await.0, "subscriptions/listen ok");
 }
@@ -249,14 +249,14 @@ async fn a_stopped_request_has_one_access_event() {
 async fn texts_of_the_peer_have_a_bounded_length() {
     let recorder = Recorder::default();
     let _guard = subscribe(tracing_subscriber::registry().with(recorder.clone()));
-    let mut wire = Wire::connect(&server());
+    let mut connection = Connection::connect(&server());
     let long = "é".repeat(100_000);
-    wire.exchange(modern(1, "resources/read", json!({ "uri": format!("x:{}", "a".repeat(1000)) }))).await;
+    connection.exchange(modern(1, "resources/read", json!({ "uri": format!("x:{}", "a".repeat(1000)) }))).await;
     let (_, fields) = recorder.one().await;
     assert_eq!(fields["mcp.resource.uri"].chars().count(), 256);
     for (method, params) in [(&*long, json!({})), ("tools/call", call(&long)), ("prompts/get", json!({ "name": long }))]
     {
-        wire.exchange(modern(1, method, params)).await;
+        connection.exchange(modern(1, method, params)).await;
         let (_, fields) = recorder.one().await;
         let bytes: usize = fields.values().map(String::len).sum();
         assert!(bytes < 500, "{fields:?}");
@@ -306,10 +306,10 @@ async fn a_plain_subscriber_prints_the_access_log() {
         let writer = text.clone();
         let subscriber = tracing_subscriber::fmt().with_max_level(level).with_writer(move || writer.clone()).finish();
         let _guard = subscribe(subscriber);
-        let mut wire = Wire::connect(&server());
+        let mut connection = Connection::connect(&server());
         // A line break of a client does not forge a line of the log.
-        wire.exchange(modern(1, "resources/read", json!({ "uri": "x:a\nforged" }))).await;
-        wire.exchange(modern(1, "tools/call", call("ok"))).await;
+        connection.exchange(modern(1, "resources/read", json!({ "uri": "x:a\nforged" }))).await;
+        connection.exchange(modern(1, "tools/call", call("ok"))).await;
         let text = String::from_utf8(text.0.lock().unwrap().clone()).unwrap();
         let line = "request finished mcp.method.name=\"tools/call\" gen_ai.tool.name=\"ok\"";
         assert_eq!(text.contains(line), is_printed, "{text}");

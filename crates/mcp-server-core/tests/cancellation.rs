@@ -4,7 +4,9 @@
 use crate::common;
 use std::time::Duration;
 
-use crate::common::{Dropped, Wire, call, cancel, code, event, hold, legacy, modern, notification, slow, text_of};
+use crate::common::{
+    Connection, Dropped, call, cancel, code, event, hold, legacy, modern, notification, slow, text_of,
+};
 use mcp_server_core::{Cancelled, Context, Server, prompt, resource, template, tool};
 use mcp_transport::{Frame, Transport, memory::duplex, recv};
 use serde_json::{Value, json};
@@ -15,14 +17,14 @@ async fn a_cancelled_call_is_dropped_without_a_response() {
     for request in [legacy as fn(Value, &str, Value) -> Value, modern] {
         for id in [json!(7), json!("7")] {
             let (hold, mut seen) = hold();
-            let mut wire = Wire::connect(&Server::builder("test", "1").tool(hold).build());
-            wire.open("2025-11-25").await;
-            wire.send(request(id.clone(), "tools/call", call("hold"))).await;
+            let mut connection = Connection::connect(&Server::builder("test", "1").tool(hold).build());
+            connection.open("2025-11-25").await;
+            connection.send(request(id.clone(), "tools/call", call("hold"))).await;
             assert_eq!(event(&mut seen).await, "entered");
-            wire.send(cancel(id)).await;
+            connection.send(cancel(id)).await;
             assert_eq!(event(&mut seen).await, "dropped");
-            wire.quiet().await;
-            assert!(wire.close().await.is_empty());
+            connection.quiet().await;
+            assert!(connection.close().await.is_empty());
         }
     }
 }
@@ -50,12 +52,12 @@ async fn a_cancellation_immediately_after_its_request_takes_effect() {
 async fn cancellations_of_unknown_requests_have_no_effect() {
     let (hold, mut seen) = hold();
     let server = Server::builder("test", "1").tool(hold).tool(tool("quick", async || "quick")).build();
-    let mut wire = Wire::connect(&server);
-    wire.send(cancel(1)).await;
-    wire.open("2025-11-25").await;
-    wire.send(legacy(7, "tools/call", call("hold"))).await;
+    let mut connection = Connection::connect(&server);
+    connection.send(cancel(1)).await;
+    connection.open("2025-11-25").await;
+    connection.send(legacy(7, "tools/call", call("hold"))).await;
     assert_eq!(event(&mut seen).await, "entered");
-    assert_eq!(text_of(&wire.exchange(legacy(8, "tools/call", call("quick"))).await), "quick");
+    assert_eq!(text_of(&connection.exchange(legacy(8, "tools/call", call("quick"))).await), "quick");
     for stray in [
         cancel("7"),
         cancel(8),
@@ -67,15 +69,15 @@ async fn cancellations_of_unknown_requests_have_no_effect() {
         notification("notifications/cancelled", json!({ "requestId": 1.5, "reason": 7 })),
         json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": [7] }),
     ] {
-        wire.send(stray).await;
+        connection.send(stray).await;
     }
-    wire.quiet().await;
+    connection.quiet().await;
     assert!(seen.try_recv().is_err(), "the call still runs");
-    wire.send(cancel(7)).await;
+    connection.send(cancel(7)).await;
     assert_eq!(event(&mut seen).await, "dropped");
     // The id is free again.
-    wire.send(legacy(7, "tools/call", call("quick"))).await;
-    assert_eq!(text_of(&wire.recv().await), "quick");
+    connection.send(legacy(7, "tools/call", call("quick"))).await;
+    assert_eq!(text_of(&connection.recv().await), "quick");
 }
 
 /// The token reaches spawned tasks for every end of the call.
@@ -95,17 +97,17 @@ async fn spawned_tasks_receive_the_cancellation() {
             }
         });
         let server = Server::builder("test", "1").tool(route).build();
-        let mut wire = Wire::connect(&server);
-        wire.open("2025-11-25").await;
-        wire.send(legacy(1, "tools/call", call("spawn"))).await;
+        let mut connection = Connection::connect(&server);
+        connection.open("2025-11-25").await;
+        connection.send(legacy(1, "tools/call", call("spawn"))).await;
         assert_eq!(event(&mut seen).await, "entered");
         match ends_by {
-            "cancellation" => wire.send(cancel(1)).await,
+            "cancellation" => connection.send(cancel(1)).await,
             "time limit" => {
-                let response = wire.recv().await;
+                let response = connection.recv().await;
                 assert_eq!(response["result"]["isError"], true, "{response}");
             }
-            _ => drop(wire.close().await),
+            _ => drop(connection.close().await),
         }
         let outcome = tokio::time::timeout(Duration::from_secs(1), event(&mut seen)).await;
         assert_eq!(outcome, Ok("dropped"), "{ends_by}");
@@ -123,12 +125,12 @@ async fn a_handler_that_sees_the_cancellation_first_sends_no_response() {
             "cancelled"
         }
     });
-    let mut wire = Wire::connect(&Server::builder("test", "1").tool(route).build());
-    wire.open("2025-11-25").await;
-    wire.send(legacy(1, "tools/call", call("polite"))).await;
+    let mut connection = Connection::connect(&Server::builder("test", "1").tool(route).build());
+    connection.open("2025-11-25").await;
+    connection.send(legacy(1, "tools/call", call("polite"))).await;
     assert_eq!(event(&mut seen).await, "entered");
-    wire.send(cancel(1)).await;
-    wire.quiet().await;
+    connection.send(cancel(1)).await;
+    connection.quiet().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,7 +151,7 @@ async fn a_tool_times_out_after_a_minute_or_its_own_timeout() {
         .resource_template(template("y://{a}", forever).complete("a", std::future::pending::<Vec<String>>))
         .prompt(prompt("never", forever))
         .build();
-    let mut wire = Wire::connect(&server);
+    let mut connection = Connection::connect(&server);
     for (request, seconds, expected) in [
         (modern(1, "tools/call", call("default")), 60, "the tool `default` took longer than 60s"),
         (modern(2, "tools/call", call("own")), 5, "the tool `own` took longer than 5s"),
@@ -157,7 +159,7 @@ async fn a_tool_times_out_after_a_minute_or_its_own_timeout() {
         (modern(4, "tools/call", call("slow")), 10, "slow"),
     ] {
         let start = Instant::now();
-        let response = wire.exchange(request).await;
+        let response = connection.exchange(request).await;
         assert_eq!((start.elapsed().as_secs(), text_of(&response)), (seconds, expected));
         assert_eq!(response["result"].get("isError").is_some(), expected != "slow", "{response}");
     }
@@ -168,7 +170,7 @@ async fn a_tool_times_out_after_a_minute_or_its_own_timeout() {
         ("completion/complete", json!({ "ref": reference, "argument": { "name": "a", "value": "" } })),
     ] {
         let start = Instant::now();
-        let response = wire.exchange(modern(5, method, params)).await;
+        let response = connection.exchange(modern(5, method, params)).await;
         assert_eq!((start.elapsed().as_secs(), code(&response)), (60, Some(-32603)), "{method}");
     }
 }
@@ -195,7 +197,7 @@ async fn the_timeouts_of_a_server_are_configurable() {
 async fn a_cancellation_does_not_affect_other_calls_and_connections() {
     let (hold, mut seen) = hold();
     let server = Server::builder("test", "1").tool(hold).tool(slow()).build();
-    let (mut one, mut two) = (Wire::connect(&server), Wire::connect(&server));
+    let (mut one, mut two) = (Connection::connect(&server), Connection::connect(&server));
     one.open("2025-11-25").await;
     two.open("2025-11-25").await;
     one.send(legacy(1, "tools/call", call("slow"))).await;

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use crate::common::{LEGACY, Wire, call, cancel, code, event, hold, legacy, modern, slow, text_of};
+use crate::common::{Connection, LEGACY, call, cancel, code, event, hold, legacy, modern, slow, text_of};
 use mcp_server_core::{Server, prompt, resource, template, tool};
 use mcp_transport::{Frame, Transport, memory::duplex};
 use serde_json::{Value, json};
@@ -19,21 +19,24 @@ fn is_busy(response: &Value) -> bool {
 #[tokio::test(start_paused = true)]
 async fn sixty_four_slow_calls_take_the_time_of_one() {
     for request in [legacy as fn(i64, &str, Value) -> Value, modern] {
-        let mut wire = Wire::connect(&Server::builder("test", "1").tool(slow()).build());
-        wire.open("2025-11-25").await;
+        let mut connection = Connection::connect(&Server::builder("test", "1").tool(slow()).build());
+        connection.open("2025-11-25").await;
         let start = Instant::now();
         for id in 0..64 {
-            wire.send(request(id, "tools/call", call("slow"))).await;
+            connection.send(request(id, "tools/call", call("slow"))).await;
         }
         // One more than may run is refused at once.
-        assert!(is_busy(&wire.exchange(request(64, "tools/call", call("slow"))).await));
-        assert_eq!(wire.exchange(legacy(65, "ping", json!({}))).await["result"], json!({}));
-        assert_eq!(wire.exchange(request(66, "tools/list", json!({}))).await["result"]["tools"][0]["name"], "slow");
-        assert_eq!(code(&wire.exchange(request(67, "no/such", json!({}))).await), Some(-32601));
+        assert!(is_busy(&connection.exchange(request(64, "tools/call", call("slow"))).await));
+        assert_eq!(connection.exchange(legacy(65, "ping", json!({}))).await["result"], json!({}));
+        assert_eq!(
+            connection.exchange(request(66, "tools/list", json!({}))).await["result"]["tools"][0]["name"],
+            "slow"
+        );
+        assert_eq!(code(&connection.exchange(request(67, "no/such", json!({}))).await), Some(-32601));
         assert_eq!(start.elapsed(), Duration::ZERO, "all of that came while the calls ran");
         let mut ids = Vec::new();
         for _ in 0..64 {
-            let response = wire.recv().await;
+            let response = connection.recv().await;
             assert_eq!(text_of(&response), "slow");
             ids.push(response["id"].as_i64().unwrap());
         }
@@ -42,10 +45,10 @@ async fn sixty_four_slow_calls_take_the_time_of_one() {
         assert_eq!(start.elapsed(), Duration::from_secs(10));
         // Every place is free again.
         for id in 0..64 {
-            wire.send(request(id, "tools/call", call("slow"))).await;
+            connection.send(request(id, "tools/call", call("slow"))).await;
         }
         for _ in 0..64 {
-            assert_eq!(text_of(&wire.recv().await), "slow");
+            assert_eq!(text_of(&connection.recv().await), "slow");
         }
     }
 }
@@ -61,13 +64,13 @@ async fn runs_sixty_four_calls_at_the_same_time() {
             "met"
         }
     };
-    let mut wire = Wire::connect(&Server::builder("test", "1").tool(tool("meet", meet)).build());
-    wire.message_timeout = Duration::from_secs(20);
+    let mut connection = Connection::connect(&Server::builder("test", "1").tool(tool("meet", meet)).build());
+    connection.message_timeout = Duration::from_secs(20);
     for id in 0..64 {
-        wire.send(modern(id, "tools/call", call("meet"))).await;
+        connection.send(modern(id, "tools/call", call("meet"))).await;
     }
     for _ in 0..64 {
-        assert_eq!(text_of(&wire.recv().await), "met");
+        assert_eq!(text_of(&connection.recv().await), "met");
     }
 }
 
@@ -88,7 +91,7 @@ async fn every_kind_of_handler_runs_concurrently() {
         .resource_template(template("y://{+p}", nap).complete("p", think))
         .prompt(prompt("p", nap))
         .build();
-    let mut wire = Wire::connect(&server);
+    let mut connection = Connection::connect(&server);
     let start = Instant::now();
     let reference = json!({ "type": "ref/resource", "uri": "y://{+p}" });
     for (id, (method, params)) in [
@@ -101,10 +104,10 @@ async fn every_kind_of_handler_runs_concurrently() {
     .into_iter()
     .enumerate()
     {
-        wire.send(modern(id, method, params)).await;
+        connection.send(modern(id, method, params)).await;
     }
     for _ in 0..5 {
-        let response = wire.recv().await;
+        let response = connection.recv().await;
         assert!(response.get("result").is_some(), "{response}");
     }
     assert_eq!(start.elapsed(), Duration::from_secs(10));
@@ -121,18 +124,18 @@ async fn enforces_the_limits_of_the_connection_and_the_server() {
                 limits.handlers = per_server;
             })
             .build();
-        let mut wires = [Wire::connect(&server), Wire::connect(&server)];
-        for (wire, held) in wires.iter_mut().zip(held) {
-            wire.open("2025-11-25").await;
+        let mut wires = [Connection::connect(&server), Connection::connect(&server)];
+        for (connection, held) in wires.iter_mut().zip(held) {
+            connection.open("2025-11-25").await;
             for id in 0..held {
-                wire.send(legacy(id, "tools/call", call("hold"))).await;
+                connection.send(legacy(id, "tools/call", call("hold"))).await;
                 assert_eq!(event(&mut seen).await, "entered");
             }
             for request in [legacy as fn(&'static str, &str, Value) -> Value, modern] {
-                let response = wire.exchange(request("more", "tools/call", call("hold"))).await;
+                let response = connection.exchange(request("more", "tools/call", call("hold"))).await;
                 assert!(is_busy(&response), "{per_session} {per_server}: {response}");
             }
-            wire.quiet().await;
+            connection.quiet().await;
         }
         // A cancelled call releases its permit.
         if held[0] > 0 {
@@ -147,20 +150,20 @@ async fn enforces_the_limits_of_the_connection_and_the_server() {
 
 #[tokio::test(start_paused = true)]
 async fn rejects_an_id_in_use_and_accepts_it_after_the_response() {
-    let mut wire = Wire::connect(&Server::builder("test", "1").tool(slow()).build());
-    wire.open("2025-11-25").await;
+    let mut connection = Connection::connect(&Server::builder("test", "1").tool(slow()).build());
+    connection.open("2025-11-25").await;
     for id in [json!(1), json!("1")] {
-        wire.send(legacy(id.clone(), "tools/call", call("slow"))).await;
+        connection.send(legacy(id.clone(), "tools/call", call("slow"))).await;
     }
     for request in [legacy as fn(i64, &str, Value) -> Value, modern] {
-        let response = wire.exchange(request(1, "tools/call", call("slow"))).await;
+        let response = connection.exchange(request(1, "tools/call", call("slow"))).await;
         assert_eq!(code(&response), Some(-32600), "{response}");
     }
     for _ in 0..2 {
-        assert_eq!(text_of(&wire.recv().await), "slow");
+        assert_eq!(text_of(&connection.recv().await), "slow");
     }
     for _ in 0..100 {
-        assert_eq!(text_of(&wire.exchange(legacy(1, "tools/call", call("slow"))).await), "slow");
+        assert_eq!(text_of(&connection.exchange(legacy(1, "tools/call", call("slow"))).await), "slow");
     }
 }
 
@@ -168,31 +171,31 @@ async fn rejects_an_id_in_use_and_accepts_it_after_the_response() {
 #[tokio::test(start_paused = true)]
 async fn announces_a_tool_added_during_calls_once_per_session() {
     let server = Server::builder("test", "1").tool(slow()).build();
-    let mut wires: Vec<Wire> = Vec::new();
+    let mut wires: Vec<Connection> = Vec::new();
     for version in LEGACY {
-        let mut wire = Wire::connect(&server);
-        wire.open(version).await;
+        let mut connection = Connection::connect(&server);
+        connection.open(version).await;
         for id in 0..32 {
-            wire.send(legacy(id, "tools/call", call("slow"))).await;
+            connection.send(legacy(id, "tools/call", call("slow"))).await;
         }
-        wire.quiet().await;
-        wires.push(wire);
+        connection.quiet().await;
+        wires.push(connection);
     }
-    let mut stateless = Wire::connect(&server);
+    let mut stateless = Connection::connect(&server);
     stateless.send(modern(0, "tools/call", call("slow"))).await;
     server.tools().extend([tool("a", async || "a"), tool("b", async || "b")]).unwrap();
     server.tools().extend([]).unwrap();
     assert!(server.tools().add(tool("a", async || "a")).is_err());
     assert!(!server.tools().remove("none"));
-    for wire in &mut wires {
-        assert_eq!(wire.recv().await["method"], "notifications/tools/list_changed");
-        assert_eq!(text_of(&wire.exchange(legacy("new", "tools/call", call("b"))).await), "b");
+    for connection in &mut wires {
+        assert_eq!(connection.recv().await["method"], "notifications/tools/list_changed");
+        assert_eq!(text_of(&connection.exchange(legacy("new", "tools/call", call("b"))).await), "b");
     }
-    for wire in &mut wires {
+    for connection in &mut wires {
         for _ in 0..32 {
-            assert_eq!(text_of(&wire.recv().await), "slow");
+            assert_eq!(text_of(&connection.recv().await), "slow");
         }
-        wire.quiet().await;
+        connection.quiet().await;
     }
     assert_eq!(text_of(&stateless.recv().await), "slow");
     assert!(stateless.close().await.is_empty(), "a connection without a session receives no list change");
@@ -202,13 +205,13 @@ async fn announces_a_tool_added_during_calls_once_per_session() {
 #[tokio::test(start_paused = true)]
 async fn a_tool_removed_during_a_call_finishes_the_call() {
     let server = Server::builder("test", "1").tool(slow()).build();
-    let mut wire = Wire::connect(&server);
-    wire.send(modern(1, "tools/call", call("slow"))).await;
-    wire.exchange(modern(2, "tools/list", json!({}))).await;
+    let mut connection = Connection::connect(&server);
+    connection.send(modern(1, "tools/call", call("slow"))).await;
+    connection.exchange(modern(2, "tools/list", json!({}))).await;
     assert!(server.tools().remove("slow"));
-    let refused = wire.exchange(modern(3, "tools/call", call("slow"))).await;
+    let refused = connection.exchange(modern(3, "tools/call", call("slow"))).await;
     assert!(code(&refused).is_some(), "{refused}");
-    assert_eq!(text_of(&wire.recv().await), "slow");
+    assert_eq!(text_of(&connection.recv().await), "slow");
 }
 
 #[tokio::test(start_paused = true)]
@@ -219,7 +222,7 @@ async fn a_panicking_handler_does_not_affect_other_calls() {
         .resource(resource("x://panics", async || -> String { panic!("secret") }))
         .prompt(prompt("panics", async || -> String { panic!("secret") }))
         .build();
-    let (mut one, mut two) = (Wire::connect(&server), Wire::connect(&server));
+    let (mut one, mut two) = (Connection::connect(&server), Connection::connect(&server));
     one.open("2025-11-25").await;
     one.send(legacy(1, "tools/call", call("slow"))).await;
     two.send(modern(1, "tools/call", call("slow"))).await;

@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    common::{Wire, call, code, event, hold, initialize, legacy, modern, slow, text_of},
+    common::{Connection, call, code, event, hold, initialize, legacy, modern, slow, text_of},
     input_client::Name,
     stalling_store::StallingStore,
 };
@@ -121,11 +121,11 @@ async fn limits_the_nesting_depth_of_a_message() {
         let server = Server::builder::<()>("test", "1")
             .limits(|limits| limits.json_depth = limit.unwrap_or(limits.json_depth))
             .build();
-        let mut wire = Wire::connect(&server);
+        let mut connection = Connection::connect(&server);
         // The message and its parameters are two levels.
         let inner = format!("{}{}", "[".repeat(depth - 2), "]".repeat(depth - 2));
-        wire.text(format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"x":{inner}}}}}"#)).await;
-        assert_eq!(code(&wire.recv().await), (!read).then_some(-32700), "{limit:?} {depth}");
+        connection.text(format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"x":{inner}}}}}"#)).await;
+        assert_eq!(code(&connection.recv().await), (!read).then_some(-32700), "{limit:?} {depth}");
     }
 }
 
@@ -141,11 +141,11 @@ async fn answers_quick_calls_after_the_end_of_input() {
             .limits(|limits| limits.drain = Duration::from_secs(drain))
             .build();
         assert_eq!(Server::builder::<()>("test", "1").build().limits().drain, Duration::from_secs(2));
-        let wire = Wire::connect(&server);
-        wire.send(modern(1, "tools/call", call("slow"))).await;
-        wire.send(modern(2, "tools/call", call("second"))).await;
+        let connection = Connection::connect(&server);
+        connection.send(modern(1, "tools/call", call("slow"))).await;
+        connection.send(modern(2, "tools/call", call("second"))).await;
         let start = Instant::now();
-        let rest = wire.close().await;
+        let rest = connection.close().await;
         assert_eq!(rest.len(), 2, "{rest:?}");
         assert_eq!(text_of(&rest[0]), "second");
         // A call that runs past the grace period is answered with an error.
@@ -158,21 +158,21 @@ async fn answers_quick_calls_after_the_end_of_input() {
 #[tokio::test(start_paused = true)]
 async fn an_idle_connection_closes_at_once() {
     let start = Instant::now();
-    let wire = Wire::connect(&server());
-    assert!(wire.close().await.is_empty());
-    let mut wire = Wire::connect(&server());
-    wire.open("2025-11-25").await;
-    assert!(wire.close().await.is_empty());
+    let connection = Connection::connect(&server());
+    assert!(connection.close().await.is_empty());
+    let mut connection = Connection::connect(&server());
+    connection.open("2025-11-25").await;
+    assert!(connection.close().await.is_empty());
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
 async fn cancels_unfinished_calls_at_the_end_of_the_connection() {
     let (hold, mut seen) = hold();
-    let wire = Wire::connect(&Server::builder("test", "1").tool(hold).build());
-    wire.send(modern(1, "tools/call", call("hold"))).await;
+    let connection = Connection::connect(&Server::builder("test", "1").tool(hold).build());
+    connection.send(modern(1, "tools/call", call("hold"))).await;
     assert_eq!(event(&mut seen).await, "entered");
-    let rest = wire.close().await;
+    let rest = connection.close().await;
     assert_eq!(rest.len(), 1, "{rest:?}");
     assert_eq!(rest[0]["error"]["message"], "the client closed its input before the call finished");
     assert_eq!(event(&mut seen).await, "dropped");
@@ -181,18 +181,18 @@ async fn cancels_unfinished_calls_at_the_end_of_the_connection() {
 #[tokio::test(start_paused = true)]
 async fn dropping_the_connection_cancels_running_calls() {
     let (hold, mut seen) = hold();
-    let wire = Wire::connect(&Server::builder("test", "1").tool(hold).build());
-    wire.send(modern(1, "tools/call", call("hold"))).await;
+    let connection = Connection::connect(&Server::builder("test", "1").tool(hold).build());
+    connection.send(modern(1, "tools/call", call("hold"))).await;
     assert_eq!(event(&mut seen).await, "entered");
-    wire.served.abort();
+    connection.served.abort();
     assert_eq!(event(&mut seen).await, "dropped");
-    assert!(wire.served.await.unwrap_err().is_cancelled());
+    assert!(connection.served.await.unwrap_err().is_cancelled());
 }
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_closes_every_connection_after_quick_calls() {
     let server = server();
-    let (mut one, mut two) = (Wire::connect(&server), Wire::connect(&server));
+    let (mut one, mut two) = (Connection::connect(&server), Connection::connect(&server));
     one.open("2025-11-25").await;
     one.send(legacy(1, "tools/call", call("quick"))).await;
     two.send(modern(1, "tools/call", call("slow"))).await;
@@ -208,7 +208,7 @@ async fn shutdown_closes_every_connection_after_quick_calls() {
     assert!(two.next().await.is_none());
     assert_eq!(start.elapsed(), Duration::from_secs(2));
     // Later connections are not served.
-    let mut late = Wire::connect(&server);
+    let mut late = Connection::connect(&server);
     assert!(late.next().await.is_none());
 }
 
@@ -222,20 +222,20 @@ async fn the_grace_period_covers_all_stages_of_a_call() {
     };
     let builder = Server::builder("test", "1").store(Arc::new(store.clone())).tool(tool("asks", asks));
     let server = builder.limits(|limits| limits.inputs.state_bytes = 0).build();
-    let mut wire = Wire::connect(&server);
+    let mut connection = Connection::connect(&server);
     let mut params = call("asks");
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({ "elicitation": { "form": {} } });
-    let asked = wire.exchange(modern(1, "tools/call", params.clone())).await;
+    let asked = connection.exchange(modern(1, "tools/call", params.clone())).await;
     params["requestState"] = asked["result"]["requestState"].clone();
     params["inputResponses"] = json!({ "name": { "action": "accept", "content": { "name": "Ada" } } });
     store.is_stalled.send_replace(true);
-    wire.send(modern(2, "tools/call", params)).await;
-    wire.exchange(modern(3, "tools/list", json!({}))).await;
+    connection.send(modern(2, "tools/call", params)).await;
+    connection.exchange(modern(3, "tools/list", json!({}))).await;
     let start = Instant::now();
     server.shutdown();
     tokio::time::sleep(Duration::from_secs(1)).await;
     store.is_stalled.send_replace(false);
-    let ended = wire.recv().await;
+    let ended = connection.recv().await;
     assert_eq!((&ended["id"], &ended["error"]["message"]), (&json!(2), &json!("the server was shut down")));
     assert_eq!(start.elapsed(), Duration::from_secs(2));
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{LEGACY, Wire, call, code, initialize, legacy, modern, text_of};
+use crate::common::{Connection, LEGACY, call, code, initialize, legacy, modern, text_of};
 use mcp_protocol::{LoggingLevel, Message, Meta, Principal, ProtocolVersion, meta::keys};
 use mcp_server_core::{
     Caller, Context, Extension, Extensions, Json, Server, State,
@@ -44,12 +44,12 @@ fn text_json(response: &Value) -> Value {
 #[tokio::test(start_paused = true)]
 async fn a_handler_receives_its_request_in_every_revision() {
     for version in LEGACY {
-        let mut wire = Wire::connect(&server());
-        wire.open(version).await;
+        let mut connection = Connection::connect(&server());
+        connection.open(version).await;
         let mut params = call("context");
         params["_meta"] = json!({ "com.example/key": [1, { "a": null }], "progressToken": "t" });
         assert_eq!(
-            text_json(&wire.exchange(legacy("i", "tools/call", params)).await),
+            text_json(&connection.exchange(legacy("i", "tools/call", params)).await),
             json!({
                 "version": version, "id": "\"i\"", "client": "legacy-client", "roots": true, "session": null,
                 "meta": [1, { "a": null }], "progress": true, "logs": [false, true, true],
@@ -57,11 +57,11 @@ async fn a_handler_receives_its_request_in_every_revision() {
             })
         );
     }
-    let mut wire = Wire::connect(&server());
+    let mut connection = Connection::connect(&server());
     let mut params = call("context");
     params["_meta"] = json!({ "com.example/key": 7, keys::CLIENT_CAPABILITIES: { "roots": {} } });
     assert_eq!(
-        text_json(&wire.exchange(modern(9, "tools/call", params)).await),
+        text_json(&connection.exchange(modern(9, "tools/call", params)).await),
         json!({
             "version": "2026-07-28", "id": "9", "client": "modern-client", "roots": true, "session": null,
             "meta": 7, "progress": false, "logs": [false, false, false],
@@ -126,9 +126,9 @@ async fn arguments_are_exactly_those_of_the_client() {
     let echo =
         tool("echo", async |mcp_server_core::RawArgs(arguments): mcp_server_core::RawArgs| Json(json!(arguments)))
             .input_schema(json!({ "type": "object" }));
-    let mut wire = Wire::connect(&Server::builder("test", "1").tool(echo).build());
+    let mut connection = Connection::connect(&Server::builder("test", "1").tool(echo).build());
     let params = json!({ "name": "echo", "arguments": { "a": 1, "_auth": "mine" }, "_meta": { "com.example/x": 1 } });
-    let response = wire.exchange(modern(1, "tools/call", params)).await;
+    let response = connection.exchange(modern(1, "tools/call", params)).await;
     assert_eq!(text_json(&response), json!({ "a": 1, "_auth": "mine" }));
 }
 
@@ -142,7 +142,7 @@ async fn handlers_share_the_state_across_sessions() {
     };
     let server =
         Server::builder("test", "1").tool(tool("count", count)).with_state(Arc::<Mutex<u32>>::default()).build();
-    let (mut one, mut two) = (Wire::connect(&server), Wire::connect(&server));
+    let (mut one, mut two) = (Connection::connect(&server), Connection::connect(&server));
     one.open("2025-03-26").await;
     two.open("2025-11-25").await;
     assert_eq!(text_of(&one.exchange(legacy(1, "tools/call", call("count"))).await), "1 2025-03-26");
@@ -151,11 +151,11 @@ async fn handlers_share_the_state_across_sessions() {
 }
 
 /// The levels that reach the client for a requested level. `None` requests no log records.
-async fn levels(wire: &mut Wire, request: Value) -> Vec<String> {
-    wire.send(request).await;
+async fn levels(connection: &mut Connection, request: Value) -> Vec<String> {
+    connection.send(request).await;
     let mut levels = Vec::new();
     loop {
-        let message = wire.recv().await;
+        let message = connection.recv().await;
         if message.get("method").is_none() {
             assert_eq!(text_of(&message), "logged");
             return levels;
@@ -183,34 +183,38 @@ fn chatty() -> Server {
 async fn a_session_receives_log_messages_of_its_level_and_info_by_default() {
     for version in LEGACY {
         let server = chatty();
-        let (mut wire, mut other) = (Wire::connect(&server), Wire::connect(&server));
-        wire.open(version).await;
+        let (mut connection, mut other) = (Connection::connect(&server), Connection::connect(&server));
+        connection.open(version).await;
         other.open(version).await;
-        assert_eq!(levels(&mut wire, legacy(1, "tools/call", call("log"))).await, LEVELS[1..]);
+        assert_eq!(levels(&mut connection, legacy(1, "tools/call", call("log"))).await, LEVELS[1..]);
         for (at, level) in LEVELS.into_iter().enumerate() {
-            let response = wire.exchange(legacy(2, "logging/setLevel", json!({ "level": level }))).await;
+            let response = connection.exchange(legacy(2, "logging/setLevel", json!({ "level": level }))).await;
             assert_eq!(response["result"], json!({}));
-            assert_eq!(levels(&mut wire, legacy(3, "tools/call", call("log"))).await, LEVELS[at..], "{level}");
+            assert_eq!(levels(&mut connection, legacy(3, "tools/call", call("log"))).await, LEVELS[at..], "{level}");
         }
         for bad in [json!({ "level": "loud" }), json!({ "level": "Debug" }), json!({ "level": 7 }), json!({})] {
-            assert_eq!(code(&wire.exchange(legacy(4, "logging/setLevel", bad)).await), Some(-32602));
+            assert_eq!(code(&connection.exchange(legacy(4, "logging/setLevel", bad)).await), Some(-32602));
         }
-        assert_eq!(levels(&mut wire, legacy(5, "tools/call", call("log"))).await, LEVELS[7..], "nothing has changed");
+        assert_eq!(
+            levels(&mut connection, legacy(5, "tools/call", call("log"))).await,
+            LEVELS[7..],
+            "nothing has changed"
+        );
         assert_eq!(levels(&mut other, legacy(5, "tools/call", call("log"))).await, LEVELS[1..], "it is this session's");
         // A new session starts anew.
-        wire.exchange(initialize(version)).await;
-        assert_eq!(levels(&mut wire, legacy(6, "tools/call", call("log"))).await, LEVELS[1..]);
+        connection.exchange(initialize(version)).await;
+        assert_eq!(levels(&mut connection, legacy(6, "tools/call", call("log"))).await, LEVELS[1..]);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_receives_log_messages_of_its_level_and_none_by_default() {
-    let mut wire = Wire::connect(&chatty());
-    assert!(levels(&mut wire, modern(1, "tools/call", call("log"))).await.is_empty());
+    let mut connection = Connection::connect(&chatty());
+    assert!(levels(&mut connection, modern(1, "tools/call", call("log"))).await.is_empty());
     for (at, level) in LEVELS.into_iter().enumerate() {
         let mut params = call("log");
         params["_meta"] = json!({ keys::LOG_LEVEL: level });
-        assert_eq!(levels(&mut wire, modern(2, "tools/call", params)).await, LEVELS[at..], "{level}");
-        assert!(levels(&mut wire, modern(3, "tools/call", call("log"))).await.is_empty(), "it is this request's");
+        assert_eq!(levels(&mut connection, modern(2, "tools/call", params)).await, LEVELS[at..], "{level}");
+        assert!(levels(&mut connection, modern(3, "tools/call", call("log"))).await.is_empty(), "it is this request's");
     }
 }

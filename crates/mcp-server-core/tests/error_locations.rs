@@ -4,7 +4,7 @@
 use mcp_server_core::{Server, TaskSupport, prompt, resource, tool};
 use serde_json::{Value, json};
 
-use crate::common::{Wire, initialize, legacy, modern};
+use crate::common::{Connection, initialize, legacy, modern};
 
 fn server() -> Server {
     Server::builder("test", "1")
@@ -66,7 +66,7 @@ fn assert_error(response: &Value, method: &str, expected_text: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn errors_of_stateless_requests_name_the_location() {
-    let mut wire = Wire::connect(&server());
+    let mut connection = Connection::connect(&server());
     let meta = json!({ "io.modelcontextprotocol/clientCapabilities": { "extensions": { "io.modelcontextprotocol/tasks": {} } } });
     let modern_only = [
         ("subscriptions/listen", json!({}), "missing field `notifications`"),
@@ -93,14 +93,14 @@ async fn errors_of_stateless_requests_name_the_location() {
     ];
     for (method, mut params, expected_text) in cases().into_iter().chain(tasks()).chain(modern_only) {
         params["_meta"] = meta.clone();
-        let response = wire.exchange(modern(1, method, params)).await;
+        let response = connection.exchange(modern(1, method, params)).await;
         assert_error(&response, method, expected_text);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn errors_of_session_requests_name_the_location() {
-    let mut wire = Wire::connect(&server());
+    let mut connection = Connection::connect(&server());
     for (member, wrong, expected_text) in [
         ("protocolVersion", json!(7), "`/protocolVersion`: invalid type: integer `7`, expected a string"),
         ("capabilities", json!([]), "`/capabilities`: invalid type: array, expected an object"),
@@ -113,10 +113,10 @@ async fn errors_of_session_requests_name_the_location() {
     ] {
         let mut request = initialize("2025-11-25");
         request["params"][member] = wrong;
-        let response = wire.exchange(request).await;
+        let response = connection.exchange(request).await;
         assert_error(&response, "initialize", expected_text);
     }
-    wire.open("2025-11-25").await;
+    connection.open("2025-11-25").await;
     let legacy_only = [
         ("resources/subscribe", json!({}), "missing field `uri`"),
         ("resources/unsubscribe", json!({ "uri": [] }), "`/uri`: invalid type: array, expected a string"),
@@ -124,7 +124,7 @@ async fn errors_of_session_requests_name_the_location() {
         ("tasks/result", json!({ "taskId": {} }), "`/taskId`: invalid type: object, expected a string"),
     ];
     for (method, params, expected_text) in cases().into_iter().chain(tasks()).chain(legacy_only) {
-        let response = wire.exchange(legacy(1, method, params)).await;
+        let response = connection.exchange(legacy(1, method, params)).await;
         assert_error(&response, method, expected_text);
     }
 }

@@ -23,7 +23,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::{
-    common::{Wire, code, initialize, modern},
+    common::{Connection, code, initialize, modern},
     json_client::{Client, code_and_text, names, request_with_scope},
 };
 
@@ -275,9 +275,9 @@ async fn a_panic_of_an_extension_is_contained() {
         let other = Example { stopped: stopped.clone(), ..Example::default() };
         let server = Server::builder("t", "1").extension(faulty).extension(other).build();
         for _ in 0..3 {
-            let mut wire = Wire::connect(&server);
+            let mut connection = Connection::connect(&server);
             for request in [initialize("2025-11-25"), modern(2, "server/discover", json!({}))] {
-                let response = wire.exchange(request).await;
+                let response = connection.exchange(request).await;
                 assert_eq!(code(&response), (place == "declare").then_some(-32603), "{place} {response}");
                 assert!(!response.to_string().contains("secret"), "{response}");
                 let declared = &response["result"]["capabilities"]["extensions"]["example/faulty"];

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tower::{Layer, ServiceBuilder, ServiceExt, layer::layer_fn, limit::ConcurrencyLimitLayer, timeout::TimeoutLayer};
 
 use crate::{
-    common::{Wire, call, cancel, code, hold, legacy, modern, slow, text_of},
+    common::{Connection, call, cancel, code, hold, legacy, modern, slow, text_of},
     json_client::Client,
 };
 
@@ -92,8 +92,8 @@ async fn runs_the_last_layer_first_and_layers_of_a_tool_after_those_of_the_serve
         .resource_template(template("test://t/{id}", async || "t"))
         .prompt(prompt("p", async || "p"))
         .build();
-    let mut wire = Wire::connect(&server);
-    wire.open("2025-11-25").await;
+    let mut connection = Connection::connect(&server);
+    connection.open("2025-11-25").await;
     let around = |what: &str, end: &str| {
         vec![format!("outer: {what}"), format!("inner: {what}"), format!("inner: {end}"), format!("outer: {end}")]
     };
@@ -103,11 +103,11 @@ async fn runs_the_last_layer_first_and_layers_of_a_tool_after_those_of_the_serve
         ("resources/read", json!({ "uri": "test://t/1" }), "resources/read test://t/1"),
         ("prompts/get", json!({ "name": "p" }), "prompts/get p"),
     ] {
-        let answer = wire.exchange(legacy(1, method, params)).await;
+        let answer = connection.exchange(legacy(1, method, params)).await;
         assert!(answer.get("result").is_some(), "{answer}");
         assert_eq!(taken(&log), around(what, "done"));
     }
-    wire.exchange(legacy(1, "tools/call", call("own"))).await;
+    connection.exchange(legacy(1, "tools/call", call("own"))).await;
     let what = "tools/call own";
     assert_eq!(
         taken(&log),
@@ -123,8 +123,8 @@ async fn runs_the_last_layer_first_and_layers_of_a_tool_after_those_of_the_serve
         ]
     );
     // A request without a handler runs no layer.
-    wire.exchange(legacy(1, "tools/list", json!({}))).await;
-    wire.quiet().await;
+    connection.exchange(legacy(1, "tools/list", json!({}))).await;
+    connection.quiet().await;
     assert!(taken(&log).is_empty());
     // Without a transport it is the same.
     server.call_tool("plain", json!({})).await.unwrap();
@@ -229,13 +229,13 @@ async fn a_cancellation_passes_through_the_layers() {
     let (hold, mut seen) = hold();
     let log = Log::default();
     let server = Server::builder("test", "1").tool(hold.layer(watch("own", &log))).layer(watch("all", &log)).build();
-    let mut wire = Wire::connect(&server);
-    wire.open("2025-11-25").await;
-    wire.send(legacy(7, "tools/call", call("hold"))).await;
+    let mut connection = Connection::connect(&server);
+    connection.open("2025-11-25").await;
+    connection.send(legacy(7, "tools/call", call("hold"))).await;
     assert_eq!(seen.recv().await, Some("entered"));
-    wire.send(cancel(7)).await;
+    connection.send(cancel(7)).await;
     assert_eq!(seen.recv().await, Some("dropped"));
-    wire.quiet().await;
+    connection.quiet().await;
     assert_eq!(taken(&log), ["all: tools/call hold", "own: tools/call hold"]);
 }
 
@@ -252,14 +252,14 @@ async fn each_input_round_of_a_stateless_call_passes_through_the_layers() {
         Ok(format!("Hello, {name}!"))
     };
     let server = Server::builder("test", "1").tool(tool("greet", greet)).layer(watch("all", &log)).build();
-    let mut wire = Wire::connect(&server);
+    let mut connection = Connection::connect(&server);
     let meta = json!({ "io.modelcontextprotocol/clientCapabilities": { "elicitation": { "form": {} } } });
-    let first_round = wire.exchange(modern(1, "tools/call", json!({ "name": "greet", "_meta": meta }))).await;
+    let first_round = connection.exchange(modern(1, "tools/call", json!({ "name": "greet", "_meta": meta }))).await;
     assert_eq!(first_round["result"]["resultType"], "input_required", "{first_round}");
     let answers = json!({ "name": { "action": "accept", "content": { "name": "Ada" } } });
     let state = &first_round["result"]["requestState"];
     let again = json!({ "name": "greet", "_meta": meta, "inputResponses": answers, "requestState": state });
-    assert_eq!(text_of(&wire.exchange(modern(2, "tools/call", again)).await), "Hello, Ada!");
+    assert_eq!(text_of(&connection.exchange(modern(2, "tools/call", again)).await), "Hello, Ada!");
     assert_eq!(taken(&log), ["all: tools/call greet", "all: asks", "all: tools/call greet", "all: done"]);
 }
 
@@ -285,8 +285,8 @@ async fn tools_added_later_keep_their_layers_and_those_of_the_server() {
     let server = Server::builder("test", "1").tool(tool("a", async || "a")).layer(watch("all", &log)).build();
     let raw = tool("b", async |RawArgs(arguments): RawArgs| Value::Object(arguments.0).to_string());
     server.tools().add(raw.input_schema(json!({ "type": "object" })).layer(watch("own", &log))).unwrap();
-    let mut wire = Wire::connect(&server);
-    let answer = wire.exchange(modern(1, "tools/call", json!({ "name": "b", "arguments": { "x": 1 } }))).await;
+    let mut connection = Connection::connect(&server);
+    let answer = connection.exchange(modern(1, "tools/call", json!({ "name": "b", "arguments": { "x": 1 } }))).await;
     assert_eq!((text_of(&answer), code(&answer)), (r#"{"x":1}"#, None));
     assert_eq!(taken(&log), ["all: tools/call b", "own: tools/call b", "own: done", "all: done"]);
 }

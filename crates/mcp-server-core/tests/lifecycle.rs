@@ -1,7 +1,7 @@
 //! The handshake of the older revisions and the envelope of every message.
 
 use crate::common;
-use crate::common::{LEGACY, Wire, call, code, initialize, legacy, modern, notification, text_of};
+use crate::common::{Connection, LEGACY, call, code, initialize, legacy, modern, notification, text_of};
 use mcp_protocol::{Icon, ProtocolVersion};
 use mcp_server_core::{Context, Server, prompt, resource, template, tool};
 use serde_json::{Value, json};
@@ -21,10 +21,10 @@ fn server() -> Server {
 async fn negotiates_every_revision_and_answers_unknown_ones_with_the_latest() {
     let unknown = ["1999-01-01", "2024-10-07", "2026-07-28", "2025-11-25 ", "v1", ""];
     for (offered, chosen) in LEGACY.map(|v| (v, v)).into_iter().chain(unknown.map(|v| (v, "2025-11-25"))) {
-        let mut wire = Wire::connect(&server());
-        let result = wire.open(offered).await;
+        let mut connection = Connection::connect(&server());
+        let result = connection.open(offered).await;
         assert_eq!(result["protocolVersion"], chosen, "{offered:?}");
-        let version = wire.exchange(legacy(1, "tools/call", call("version"))).await;
+        let version = connection.exchange(legacy(1, "tools/call", call("version"))).await;
         assert_eq!(text_of(&version), chosen, "the session uses the negotiated revision");
     }
 }
@@ -33,8 +33,8 @@ async fn negotiates_every_revision_and_answers_unknown_ones_with_the_latest() {
 #[tokio::test(start_paused = true)]
 async fn introduces_itself_in_the_form_of_the_revision() {
     for version in LEGACY {
-        let mut wire = Wire::connect(&server());
-        let mut result = wire.open(version).await;
+        let mut connection = Connection::connect(&server());
+        let mut result = connection.open(version).await;
         let mut info = json!({ "name": "library", "version": "1.2.3" });
         if version >= "2025-06-18" {
             info["title"] = json!("The Library");
@@ -55,7 +55,7 @@ async fn introduces_itself_in_the_form_of_the_revision() {
             }),
             "{version}"
         );
-        let tools = wire.exchange(legacy(1, "tools/list", json!({}))).await;
+        let tools = connection.exchange(legacy(1, "tools/list", json!({}))).await;
         let tool = &tools["result"]["tools"][0];
         assert_eq!(tool.get("annotations").is_some(), version >= "2025-03-26", "{tool}");
         assert_eq!(tool.get("title").is_some(), version >= "2025-06-18", "{tool}");
@@ -103,21 +103,21 @@ async fn declares_registered_capabilities_and_serves_no_other_methods() {
     ] {
         let server = builder.build();
         for version in LEGACY {
-            let mut wire = Wire::connect(&server);
+            let mut connection = Connection::connect(&server);
             let mut expected = only(names);
             if version == "2024-11-05" {
                 // The server has completions and does not declare them.
                 expected.as_object_mut().unwrap().remove("completions");
             }
-            assert_eq!(wire.open(version).await["capabilities"], expected, "{version} {names:?}");
+            assert_eq!(connection.open(version).await["capabilities"], expected, "{version} {names:?}");
             for (capability, method) in methods {
-                let there = code(&wire.exchange(legacy(1, method, json!({}))).await) != Some(-32601);
+                let there = code(&connection.exchange(legacy(1, method, json!({}))).await) != Some(-32601);
                 assert_eq!(there, names.contains(&capability), "{version} {method} {names:?}");
             }
         }
-        let mut wire = Wire::connect(&server);
+        let mut connection = Connection::connect(&server);
         for (capability, method) in methods {
-            let there = code(&wire.exchange(modern(1, method, json!({}))).await) != Some(-32601);
+            let there = code(&connection.exchange(modern(1, method, json!({}))).await) != Some(-32601);
             assert_eq!(there, names.contains(&capability), "{method} {names:?}");
         }
     }
@@ -125,72 +125,76 @@ async fn declares_registered_capabilities_and_serves_no_other_methods() {
 
 #[tokio::test(start_paused = true)]
 async fn initialize_requires_its_parameters_and_may_be_repeated() {
-    let mut wire = Wire::connect(&server());
+    let mut connection = Connection::connect(&server());
     for missing in ["protocolVersion", "capabilities", "clientInfo"] {
         let mut request = initialize("2025-11-25");
         request["params"].as_object_mut().unwrap().remove(missing);
-        let response = wire.exchange(request).await;
+        let response = connection.exchange(request).await;
         assert_eq!(code(&response), Some(-32602), "{response}");
         assert!(response["error"]["message"].as_str().unwrap().contains(missing), "{response}");
     }
     for params in [json!({}), json!(null), json!([]), json!({ "protocolVersion": 7 })] {
-        assert_eq!(code(&wire.exchange(legacy(1, "initialize", params)).await), Some(-32602));
+        assert_eq!(code(&connection.exchange(legacy(1, "initialize", params)).await), Some(-32602));
     }
-    assert_eq!(code(&wire.exchange(legacy(1, "tools/list", json!({}))).await), Some(-32602), "nothing was opened");
-    assert_eq!(wire.open("2025-11-25").await["protocolVersion"], "2025-11-25");
-    assert_eq!(wire.open("2025-03-26").await["protocolVersion"], "2025-03-26");
-    assert_eq!(text_of(&wire.exchange(legacy(1, "tools/call", call("version"))).await), "2025-03-26");
+    assert_eq!(
+        code(&connection.exchange(legacy(1, "tools/list", json!({}))).await),
+        Some(-32602),
+        "nothing was opened"
+    );
+    assert_eq!(connection.open("2025-11-25").await["protocolVersion"], "2025-11-25");
+    assert_eq!(connection.open("2025-03-26").await["protocolVersion"], "2025-03-26");
+    assert_eq!(text_of(&connection.exchange(legacy(1, "tools/call", call("version"))).await), "2025-03-26");
 }
 
 #[tokio::test(start_paused = true)]
 async fn answers_only_ping_before_initialize() {
-    let mut wire = Wire::connect(&server());
-    assert_eq!(wire.exchange(legacy(1, "ping", json!({}))).await["result"], json!({}));
+    let mut connection = Connection::connect(&server());
+    assert_eq!(connection.exchange(legacy(1, "ping", json!({}))).await["result"], json!({}));
     for method in ["tools/list", "tools/call", "logging/setLevel", "no/such", "server/discover"] {
-        let response = wire.exchange(legacy(2, method, json!({}))).await;
+        let response = connection.exchange(legacy(2, method, json!({}))).await;
         assert_eq!(code(&response), Some(-32602), "{response}");
         let message = response["error"]["message"].as_str().unwrap();
         assert!(message.contains("io.modelcontextprotocol/protocolVersion") && message.contains("initialize"));
     }
-    wire.send(notification("notifications/initialized", json!({}))).await;
-    assert_eq!(code(&wire.exchange(legacy(3, "tools/list", json!({}))).await), Some(-32602));
+    connection.send(notification("notifications/initialized", json!({}))).await;
+    assert_eq!(code(&connection.exchange(legacy(3, "tools/list", json!({}))).await), Some(-32602));
 
     // The response of `initialize` opens the session: requests need not wait for the notification.
-    assert!(wire.exchange(initialize("2025-11-25")).await.get("result").is_some());
-    assert!(wire.exchange(legacy(4, "tools/list", json!({}))).await.get("result").is_some());
-    assert_eq!(wire.exchange(legacy(5, "ping", json!({}))).await["result"], json!({}));
+    assert!(connection.exchange(initialize("2025-11-25")).await.get("result").is_some());
+    assert!(connection.exchange(legacy(4, "tools/list", json!({}))).await.get("result").is_some());
+    assert_eq!(connection.exchange(legacy(5, "ping", json!({}))).await["result"], json!({}));
 }
 
 #[tokio::test(start_paused = true)]
 async fn sends_list_changes_after_initialized_and_only_to_the_latest_session() {
     let server = server();
-    let mut wire = Wire::connect(&server);
+    let mut connection = Connection::connect(&server);
     server.tools().add(tool("a", async || "a")).unwrap();
-    wire.exchange(initialize("2025-11-25")).await;
+    connection.exchange(initialize("2025-11-25")).await;
     server.tools().add(tool("b", async || "b")).unwrap();
-    assert_eq!(wire.exchange(legacy(1, "ping", json!({}))).await["id"], 1, "nothing came before the answer");
-    wire.send(notification("notifications/initialized", json!({}))).await;
-    wire.quiet().await;
+    assert_eq!(connection.exchange(legacy(1, "ping", json!({}))).await["id"], 1, "nothing came before the answer");
+    connection.send(notification("notifications/initialized", json!({}))).await;
+    connection.quiet().await;
     server.tools().add(tool("c", async || "c")).unwrap();
-    assert_eq!(wire.recv().await["method"], "notifications/tools/list_changed");
+    assert_eq!(connection.recv().await["method"], "notifications/tools/list_changed");
 
     // A call keeps the former session alive. That session receives no more changes.
     let (hold, mut seen) = common::hold();
     server.tools().add(hold).unwrap();
-    assert_eq!(wire.recv().await["method"], "notifications/tools/list_changed");
-    wire.send(legacy(2, "tools/call", call("hold"))).await;
+    assert_eq!(connection.recv().await["method"], "notifications/tools/list_changed");
+    connection.send(legacy(2, "tools/call", call("hold"))).await;
     assert_eq!(common::event(&mut seen).await, "entered");
-    wire.open("2025-06-18").await;
-    wire.quiet().await;
+    connection.open("2025-06-18").await;
+    connection.quiet().await;
     assert!(server.tools().remove("c"));
-    assert_eq!(wire.recv().await["method"], "notifications/tools/list_changed");
-    wire.quiet().await;
+    assert_eq!(connection.recv().await["method"], "notifications/tools/list_changed");
+    connection.quiet().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn unknown_methods_are_errors_and_unknown_notifications_are_ignored() {
-    let mut wire = Wire::connect(&server());
-    wire.open("2025-11-25").await;
+    let mut connection = Connection::connect(&server());
+    connection.open("2025-11-25").await;
     for method in [
         "no/such",
         "",
@@ -204,27 +208,27 @@ async fn unknown_methods_are_errors_and_unknown_notifications_are_ignored() {
         "subscriptions/listen",
         "tasks/update",
     ] {
-        let response = wire.exchange(legacy(1, method, json!({}))).await;
+        let response = connection.exchange(legacy(1, method, json!({}))).await;
         assert_eq!(code(&response), Some(-32601), "{response}");
         assert_eq!(response["error"]["message"], format!("Method not found: {method}"));
     }
     let long = "x".repeat(10_000);
-    let response = wire.exchange(legacy(1, &long, json!({}))).await;
+    let response = connection.exchange(legacy(1, &long, json!({}))).await;
     assert!(response["error"]["message"].as_str().unwrap().len() < 200);
     for method in ["notifications/no_such", "initialized", "tools/call", "notifications/roots/list_changed", "ping"] {
-        wire.send(notification(method, json!({ "any": ["thing"] }))).await;
+        connection.send(notification(method, json!({ "any": ["thing"] }))).await;
     }
     // These responses belong to no request.
-    wire.send(json!({ "jsonrpc": "2.0", "id": 1, "result": {} })).await;
-    wire.send(json!({ "jsonrpc": "2.0", "id": 2, "error": { "code": -1, "message": "no" } })).await;
-    wire.send(json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -1, "message": "no" } })).await;
-    wire.quiet().await;
+    connection.send(json!({ "jsonrpc": "2.0", "id": 1, "result": {} })).await;
+    connection.send(json!({ "jsonrpc": "2.0", "id": 2, "error": { "code": -1, "message": "no" } })).await;
+    connection.send(json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -1, "message": "no" } })).await;
+    connection.quiet().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn returns_ids_unchanged() {
-    let mut wire = Wire::connect(&server());
-    wire.open("2025-11-25").await;
+    let mut connection = Connection::connect(&server());
+    connection.open("2025-11-25").await;
     let ids = [
         json!(0),
         json!(-7),
@@ -246,15 +250,15 @@ async fn returns_ids_unchanged() {
             modern(id.clone(), "tools/call", call("version")),
             modern(id.clone(), "tools/call", json!({})),
         ] {
-            wire.exchange(request).await;
+            connection.exchange(request).await;
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn answers_invalid_envelopes_and_continues() {
-    let mut wire = Wire::connect(&server());
-    wire.open("2025-11-25").await;
+    let mut connection = Connection::connect(&server());
+    connection.open("2025-11-25").await;
     let deep = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
     let cases: Vec<(String, i64, Value)> = vec![
         ("{".into(), -32700, Value::Null),
@@ -288,19 +292,19 @@ async fn answers_invalid_envelopes_and_continues() {
         ),
     ];
     for (text, expected, id) in cases {
-        wire.text(text.clone()).await;
-        let response = wire.recv().await;
+        connection.text(text.clone()).await;
+        let response = connection.recv().await;
         assert_eq!((code(&response), &response["id"]), (Some(expected), &id), "{text}: {response}");
-        wire.quiet().await;
+        connection.quiet().await;
     }
     // The deepest that is read.
-    wire.text(format!(r#"{{"jsonrpc":"2.0","id":"a","method":"ping","params":{{"x":{}}}}}"#, deep(126))).await;
-    assert_eq!(wire.recv().await["result"], json!({}));
+    connection.text(format!(r#"{{"jsonrpc":"2.0","id":"a","method":"ping","params":{{"x":{}}}}}"#, deep(126))).await;
+    assert_eq!(connection.recv().await["result"], json!({}));
 }
 
 #[tokio::test(start_paused = true)]
 async fn ignores_unknown_members() {
-    let mut wire = Wire::connect(&server());
+    let mut connection = Connection::connect(&server());
     let mut request = initialize("2025-11-25");
     request["extra"] = json!({ "a": 1 });
     request["params"]["extra"] = json!([1]);
@@ -308,10 +312,10 @@ async fn ignores_unknown_members() {
         json!({ "fancy": { "x": 1 }, "experimental": { "y": {} }, "roots": { "z": 1 } });
     request["params"]["clientInfo"]["shoe"] = json!(42);
     request["params"]["_meta"] = json!({ "com.example/a": 1, "plain": null });
-    assert_eq!(wire.exchange(request).await["result"]["protocolVersion"], "2025-11-25");
+    assert_eq!(connection.exchange(request).await["result"]["protocolVersion"], "2025-11-25");
     let params = json!({ "name": "version", "extra": 1, "arguments": {}, "_meta": { "com.example/b": { "c": [] } } });
-    assert_eq!(text_of(&wire.exchange(legacy(1, "tools/call", params.clone())).await), "2025-11-25");
-    assert_eq!(text_of(&wire.exchange(modern(2, "tools/call", params)).await), "2026-07-28");
+    assert_eq!(text_of(&connection.exchange(legacy(1, "tools/call", params.clone())).await), "2025-11-25");
+    assert_eq!(text_of(&connection.exchange(modern(2, "tools/call", params)).await), "2026-07-28");
 }
 
 #[tokio::test(start_paused = true)]
@@ -328,9 +332,9 @@ async fn a_server_can_support_fewer_revisions() {
         ("2025-06-18", "2025-06-18"),
         ("2025-11-25", "2025-06-18"),
     ] {
-        let mut wire = Wire::connect(&server);
-        assert_eq!(wire.open(offered).await["protocolVersion"], chosen);
-        let response = wire.exchange(modern(1, "tools/list", json!({}))).await;
+        let mut connection = Connection::connect(&server);
+        assert_eq!(connection.open(offered).await["protocolVersion"], chosen);
+        let response = connection.exchange(modern(1, "tools/list", json!({}))).await;
         assert_eq!(code(&response), Some(-32022));
         assert_eq!(
             response["error"]["data"],
@@ -338,14 +342,14 @@ async fn a_server_can_support_fewer_revisions() {
         );
     }
     // With the newest revision alone there is no handshake. The error lists the supported revisions.
-    let mut wire = Wire::connect(&some(&[ProtocolVersion::V2026_07_28]));
-    let response = wire.exchange(initialize("2025-11-25")).await;
+    let mut connection = Connection::connect(&some(&[ProtocolVersion::V2026_07_28]));
+    let response = connection.exchange(initialize("2025-11-25")).await;
     assert_eq!(code(&response), Some(-32022), "{response}");
     assert_eq!(response["error"]["data"], json!({ "supported": ["2026-07-28"], "requested": "2025-11-25" }));
     for method in ["ping", "tools/list"] {
-        assert_eq!(code(&wire.exchange(legacy(1, method, json!({}))).await), Some(-32602), "{method}");
+        assert_eq!(code(&connection.exchange(legacy(1, method, json!({}))).await), Some(-32602), "{method}");
     }
-    assert!(wire.exchange(modern(2, "tools/list", json!({}))).await.get("result").is_some());
+    assert!(connection.exchange(modern(2, "tools/list", json!({}))).await.get("result").is_some());
 }
 
 /// The client data of a session is bounded. The session does not store inline images.
@@ -364,16 +368,16 @@ async fn accepts_a_client_with_large_icons_and_bounds_its_other_data() {
         (format!("DATA:image/png;base64,{large}"), "", Some("Some(1)")),
         ("data:,".to_owned(), &*large, None),
     ] {
-        let mut wire = Wire::connect(&server);
+        let mut connection = Connection::connect(&server);
         let mut opening = initialize("2025-11-25");
         opening["params"]["clientInfo"]["icons"] = json!([{ "src": inline }, { "src": "https://a.example/icon.png" }]);
         opening["params"]["clientInfo"]["description"] = other.into();
-        let opened = wire.exchange(opening).await;
+        let opened = connection.exchange(opening).await;
         let Some(expected) = expected else {
             assert_eq!(code(&opened), Some(-32602), "{opened}");
             continue;
         };
         assert!(opened["result"].is_object(), "{opened}");
-        assert_eq!(text_of(&wire.exchange(legacy(2, "tools/call", call("icons"))).await), expected);
+        assert_eq!(text_of(&connection.exchange(legacy(2, "tools/call", call("icons"))).await), expected);
     }
 }

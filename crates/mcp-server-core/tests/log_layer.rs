@@ -12,7 +12,7 @@ use tracing::{Instrument as _, subscriber::DefaultGuard};
 use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::{
-    common::{Wire, call, legacy, modern, subscribe},
+    common::{Connection, call, legacy, modern, subscribe},
     json_client::request_with_scope,
 };
 
@@ -61,12 +61,12 @@ fn app() -> LogRecords {
 }
 
 /// The records until the response to a call, as level, logger and data.
-async fn records(wire: &mut Wire, request: Value) -> Vec<(String, String, Value)> {
+async fn records(connection: &mut Connection, request: Value) -> Vec<(String, String, Value)> {
     let id = request["id"].clone();
-    wire.send(request).await;
+    connection.send(request).await;
     let mut records = Vec::new();
     loop {
-        let message = wire.recv().await;
+        let message = connection.recv().await;
         if message["id"] == id {
             assert!(message.get("error").is_none(), "{message}");
             return records;
@@ -78,8 +78,8 @@ async fn records(wire: &mut Wire, request: Value) -> Vec<(String, String, Value)
     }
 }
 
-async fn record_texts(wire: &mut Wire, request: Value) -> Vec<String> {
-    let records = records(wire, request).await;
+async fn record_texts(connection: &mut Connection, request: Value) -> Vec<String> {
+    let records = records(connection, request).await;
     records.into_iter().map(|(level, _, data)| format!("{level} {}", data["message"].as_str().unwrap())).collect()
 }
 
@@ -87,7 +87,7 @@ async fn record_texts(wire: &mut Wire, request: Value) -> Vec<String> {
 async fn events_in_a_call_go_to_its_client_at_its_level() {
     let server = server();
     let _guard = listen(&server, app());
-    let (mut talks, mut listens) = (Wire::connect(&server), Wire::connect(&server));
+    let (mut talks, mut listens) = (Connection::connect(&server), Connection::connect(&server));
     talks.open("2025-11-25").await;
     listens.open("2025-11-25").await;
     listens.exchange(legacy(1, "logging/setLevel", json!({ "level": "debug" }))).await;
@@ -119,22 +119,22 @@ async fn events_outside_calls_go_to_sessions_or_stay_local() {
         let records = if calls_only { app().calls_only() } else { app() };
         let _guard = listen(&server, records);
         let (mut chatty, mut calm, mut young) =
-            (Wire::connect(&server), Wire::connect(&server), Wire::connect(&server));
+            (Connection::connect(&server), Connection::connect(&server), Connection::connect(&server));
         chatty.open("2025-11-25").await;
         calm.open("2025-06-18").await;
         calm.exchange(legacy(1, "logging/setLevel", json!({ "level": "error" }))).await;
         young.exchange(modern(1, "tools/list", json!({}))).await;
         // The response to a ping follows all earlier messages.
-        for wire in [&mut chatty, &mut calm] {
-            wire.quiet().await;
+        for connection in [&mut chatty, &mut calm] {
+            connection.quiet().await;
         }
         tracing::info!(target: "app", "starting");
         tracing::error!(target: "app", "failing");
         tracing::error!(target: "other", "not chosen");
         let expected: [&[&str]; 2] =
             if calls_only { [&[], &[]] } else { [&["info starting", "error failing"], &["error failing"]] };
-        for (wire, expected) in [&mut chatty, &mut calm].into_iter().zip(expected) {
-            assert_eq!(record_texts(wire, legacy(2, "ping", json!({}))).await, expected);
+        for (connection, expected) in [&mut chatty, &mut calm].into_iter().zip(expected) {
+            assert_eq!(record_texts(connection, legacy(2, "ping", json!({}))).await, expected);
         }
         assert!(record_texts(&mut young, modern(2, "tools/list", json!({}))).await.is_empty());
     }
@@ -144,10 +144,10 @@ async fn events_outside_calls_go_to_sessions_or_stay_local() {
 async fn a_finished_call_sends_no_more_events() {
     let server = server();
     let _guard = listen(&server, app());
-    let mut wire = Wire::connect(&server);
-    wire.open("2025-11-25").await;
-    assert!(record_texts(&mut wire, legacy(1, "tools/call", call("leaves"))).await.is_empty());
-    wire.quiet().await;
+    let mut connection = Connection::connect(&server);
+    connection.open("2025-11-25").await;
+    assert!(record_texts(&mut connection, legacy(1, "tools/call", call("leaves"))).await.is_empty());
+    connection.quiet().await;
 }
 
 /// A span of the application with the name of a request span is not a request span.
@@ -162,22 +162,22 @@ async fn a_span_that_imitates_a_call_sends_nothing() {
         }))
         .build();
     let _guard = listen(&server, app());
-    let mut wire = Wire::connect(&server);
-    wire.open("2025-11-25").await;
+    let mut connection = Connection::connect(&server);
+    connection.open("2025-11-25").await;
     pretended.set(tracing::info_span!(target: "mcp_server", "mcp.request")).unwrap();
-    assert_eq!(record_texts(&mut wire, legacy(1, "tools/call", call("call"))).await, ["error real"]);
+    assert_eq!(record_texts(&mut connection, legacy(1, "tools/call", call("call"))).await, ["error real"]);
 }
 
 #[tokio::test]
 async fn events_in_a_task_carry_its_id() {
     let server = server();
     let _guard = listen(&server, app());
-    let mut wire = Wire::connect(&server);
-    wire.open("2025-11-25").await;
-    wire.send(legacy(1, "tools/call", json!({ "name": "task", "task": {} }))).await;
+    let mut connection = Connection::connect(&server);
+    connection.open("2025-11-25").await;
+    connection.send(legacy(1, "tools/call", json!({ "name": "task", "task": {} }))).await;
     let (mut created, mut record) = (Value::Null, Value::Null);
     while created.is_null() || record.is_null() {
-        let message = wire.recv().await;
+        let message = connection.recv().await;
         match message["method"].as_str() {
             None => created = message["result"]["task"]["taskId"].clone(),
             Some("notifications/message") => record = message["params"].clone(),
@@ -192,9 +192,9 @@ async fn events_in_a_task_carry_its_id() {
 async fn a_flood_of_events_is_dropped_without_delaying_others() {
     let server = server();
     let _guard = listen(&server, app());
-    let mut wire = Wire::with_capacity(&server, 16);
-    wire.open("2025-11-25").await;
-    let received = records(&mut wire, legacy(1, "tools/call", call("floods"))).await;
+    let mut connection = Connection::with_capacity(&server, 16);
+    connection.open("2025-11-25").await;
+    let received = records(&mut connection, legacy(1, "tools/call", call("floods"))).await;
     assert!((1..=16).contains(&received.len()), "{}", received.len());
     assert!(received.iter().enumerate().all(|(n, (_, _, data))| data["step"] == n));
 }
@@ -250,9 +250,9 @@ async fn truncates_a_long_text_at_a_character_boundary() {
         .tool(tool("long", async || tracing::info!(target: "app", text = "ä".repeat(10_000), "{}", "x".repeat(10_000))))
         .build();
     let _guard = listen(&server, app());
-    let mut wire = Wire::connect(&server);
-    wire.open("2025-11-25").await;
-    let received = records(&mut wire, legacy(1, "tools/call", call("long"))).await;
+    let mut connection = Connection::connect(&server);
+    connection.open("2025-11-25").await;
+    let received = records(&mut connection, legacy(1, "tools/call", call("long"))).await;
     let data = &received[0].2;
     assert_eq!((data["text"].as_str().unwrap().len(), data["message"].as_str().unwrap().len()), (8192, 8192));
 }

@@ -1,6 +1,6 @@
 //! Arbitrary bytes: the server sends at most one response each and keeps the connection.
 
-use crate::common::{Wire, call, initialize, legacy, modern, notification};
+use crate::common::{Connection, call, initialize, legacy, modern, notification};
 use mcp_server_core::{Server, prompt, resource, template, tool};
 use serde_json::{Value, json};
 
@@ -36,18 +36,18 @@ fn messages() -> Vec<Value> {
 }
 
 /// Sends the bytes and a ping. At most one other response comes before the response to the ping.
-async fn survives(wire: &mut Wire, bytes: &[u8]) {
+async fn survives(connection: &mut Connection, bytes: &[u8]) {
     let shown = String::from_utf8_lossy(bytes);
-    wire.bytes(bytes.to_vec()).await;
-    wire.send(legacy("fence", "ping", json!({}))).await;
+    connection.bytes(bytes.to_vec()).await;
+    connection.send(legacy("fence", "ping", json!({}))).await;
     let mut answers = Vec::new();
     let mut fenced = false;
     // The response to the call may come after that of the ping.
     for _ in 0..16 {
         tokio::task::yield_now().await;
     }
-    while !fenced || wire.has_more() {
-        let message = wire.recv().await;
+    while !fenced || connection.has_more() {
+        let message = connection.recv().await;
         if message["id"] == "fence" && message.get("result").is_some() {
             fenced = true;
         } else {
@@ -59,25 +59,25 @@ async fn survives(wire: &mut Wire, bytes: &[u8]) {
 
 #[tokio::test(start_paused = true)]
 async fn rejects_every_truncated_message_without_a_panic() {
-    let mut wire = Wire::connect(&server());
+    let mut connection = Connection::connect(&server());
     for message in messages() {
         let text = message.to_string().into_bytes();
         for end in 0..=text.len() {
-            survives(&mut wire, &text[..end]).await;
+            survives(&mut connection, &text[..end]).await;
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn rejects_every_damaged_byte_without_a_panic() {
-    let mut wire = Wire::connect(&server());
+    let mut connection = Connection::connect(&server());
     for message in messages() {
         let text = message.to_string().into_bytes();
         for at in 0..text.len() {
             for byte in [b'"', b'{', b'0', b'\\', 0xff] {
                 let mut damaged = text.clone();
                 damaged[at] = byte;
-                survives(&mut wire, &damaged).await;
+                survives(&mut connection, &damaged).await;
             }
         }
     }
@@ -103,7 +103,7 @@ async fn rejects_every_member_of_another_type_without_a_panic() {
         }
     }
     let others = [json!(null), json!(true), json!(-1), json!(1e300), json!(""), json!([]), json!([{}]), json!({})];
-    let mut wire = Wire::connect(&server());
+    let mut connection = Connection::connect(&server());
     for message in messages() {
         let mut found = Vec::new();
         places(&message, "", &mut found);
@@ -111,7 +111,7 @@ async fn rejects_every_member_of_another_type_without_a_panic() {
             for other in &others {
                 let mut changed = message.clone();
                 *changed.pointer_mut(&place).unwrap() = other.clone();
-                survives(&mut wire, changed.to_string().as_bytes()).await;
+                survives(&mut connection, changed.to_string().as_bytes()).await;
             }
         }
     }

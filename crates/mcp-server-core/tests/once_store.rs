@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::{
-    common::{Wire, cancel, code, modern, text_of},
+    common::{Connection, cancel, code, modern, text_of},
     input_client::Name,
     stalling_store::StallingStore,
 };
@@ -45,8 +45,8 @@ async fn waits_at_most_five_seconds_for_the_store() {
     let task = server.tasks().create(NewTask::for_local()).await.unwrap();
     let id = task.id().to_owned();
     task.finish(CallToolResult::text("done")).await;
-    let mut wire = Wire::connect(&server);
-    let first_round = wire.exchange(request(1, "tools/call", json!({ "name": "greet" }))).await;
+    let mut connection = Connection::connect(&server);
+    let first_round = connection.exchange(request(1, "tools/call", json!({ "name": "greet" }))).await;
     let state = first_round["result"]["requestState"].clone();
     assert!(state.is_string(), "{first_round}");
     let answers = json!({ "name": { "action": "accept", "content": { "name": "Ada" } } });
@@ -60,22 +60,22 @@ async fn waits_at_most_five_seconds_for_the_store() {
     store.is_stalled.send_replace(true);
     for (id, (method, params)) in (10..).zip(cases) {
         let start = Instant::now();
-        let answer = wire.exchange(request(id, method, params.clone())).await;
+        let answer = connection.exchange(request(id, method, params.clone())).await;
         let seconds = start.elapsed().as_secs_f64().round();
         let is_failed = code(&answer) == Some(-32603) || answer["result"]["isError"] == true;
         assert_eq!((is_failed, seconds), (true, 5.0), "{method} {params}: {answer}");
         // One that is cancelled is not answered, and its id is free.
-        wire.send(request(7, method, params.clone())).await;
-        wire.send(cancel(7)).await;
-        wire.quiet().await;
+        connection.send(request(7, method, params.clone())).await;
+        connection.send(cancel(7)).await;
+        connection.quiet().await;
         let start = Instant::now();
-        let ping = wire.exchange(request(7, "server/discover", json!({}))).await;
+        let ping = connection.exchange(request(7, "server/discover", json!({}))).await;
         assert!(ping["result"].is_object() && start.elapsed() < Duration::from_secs(1), "{method} {params}: {ping}");
     }
 }
 
 /// A tool with an input request and a once block, and a request with the answer.
-async fn buying(store: &StallingStore, effect: Duration) -> (Wire, Value) {
+async fn buying(store: &StallingStore, effect: Duration) -> (Connection, Value) {
     let server = Server::builder("buying", "1")
         .store(Arc::new(store.clone()))
         .tool(tool("buy", async move |inputs: Inputs| -> Result<String, ToolError> {
@@ -87,11 +87,11 @@ async fn buying(store: &StallingStore, effect: Duration) -> (Wire, Value) {
             inputs.once("buy", buy).await
         }))
         .build();
-    let mut wire = Wire::connect(&server);
-    let first_round = wire.exchange(request(1, "tools/call", json!({ "name": "buy" }))).await;
+    let mut connection = Connection::connect(&server);
+    let first_round = connection.exchange(request(1, "tools/call", json!({ "name": "buy" }))).await;
     let answers = json!({ "name": { "action": "accept", "content": { "name": "Ada" } } });
     let state = &first_round["result"]["requestState"];
-    (wire, json!({ "name": "buy", "requestState": state, "inputResponses": answers }))
+    (connection, json!({ "name": "buy", "requestState": state, "inputResponses": answers }))
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,21 +103,21 @@ async fn repeats_a_once_block_that_did_not_start() {
     for (case, make) in cases.into_iter().enumerate() {
         for is_cancelled in [true, false] {
             let store = make();
-            let (mut wire, again) = buying(&store, Duration::ZERO).await;
+            let (mut connection, again) = buying(&store, Duration::ZERO).await;
             store.is_stalled.send_replace(true);
             if is_cancelled {
-                wire.send(request(2, "tools/call", again.clone())).await;
-                wire.quiet().await;
-                wire.send(cancel(2)).await;
+                connection.send(request(2, "tools/call", again.clone())).await;
+                connection.quiet().await;
+                connection.send(cancel(2)).await;
             } else {
-                let failed = wire.exchange(request(2, "tools/call", again.clone())).await;
+                let failed = connection.exchange(request(2, "tools/call", again.clone())).await;
                 assert_ne!(text_of(&failed), "bought for Ada", "{case}");
             }
-            wire.quiet().await;
+            connection.quiet().await;
             store.is_stalled.send_replace(false);
-            wire.quiet().await;
+            connection.quiet().await;
             let start = Instant::now();
-            let answer = wire.exchange(request(3, "tools/call", again)).await;
+            let answer = connection.exchange(request(3, "tools/call", again)).await;
             assert_eq!(text_of(&answer), "bought for Ada", "{case} {is_cancelled}");
             assert!(start.elapsed() < Duration::from_secs(5), "{case} {is_cancelled}: {:?}", start.elapsed());
         }
@@ -127,13 +127,13 @@ async fn repeats_a_once_block_that_did_not_start() {
 #[tokio::test(start_paused = true)]
 async fn a_once_block_that_started_and_was_dropped_counts_as_failed() {
     let store = StallingStore::of("mcp/once/");
-    let (mut wire, again) = buying(&store, Duration::from_secs(30)).await;
-    wire.send(request(2, "tools/call", again.clone())).await;
-    wire.quiet().await;
-    wire.send(cancel(2)).await;
-    wire.quiet().await;
+    let (mut connection, again) = buying(&store, Duration::from_secs(30)).await;
+    connection.send(request(2, "tools/call", again.clone())).await;
+    connection.quiet().await;
+    connection.send(cancel(2)).await;
+    connection.quiet().await;
     let start = Instant::now();
-    let answer = wire.exchange(request(3, "tools/call", again)).await;
+    let answer = connection.exchange(request(3, "tools/call", again)).await;
     assert_eq!(text_of(&answer), "an earlier attempt at this call did not finish; it is not repeated");
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
@@ -141,12 +141,12 @@ async fn a_once_block_that_started_and_was_dropped_counts_as_failed() {
 #[tokio::test(start_paused = true)]
 async fn polls_for_a_once_block_with_increasing_intervals() {
     let store = StallingStore::of("mcp/once/");
-    let (mut wire, again) = buying(&store, Duration::from_secs(30)).await;
+    let (mut connection, again) = buying(&store, Duration::from_secs(30)).await;
     for id in [2, 3] {
-        wire.send(request(id, "tools/call", again.clone())).await;
+        connection.send(request(id, "tools/call", again.clone())).await;
     }
     for _ in [2, 3] {
-        assert_eq!(text_of(&wire.recv().await), "bought for Ada");
+        assert_eq!(text_of(&connection.recv().await), "bought for Ada");
     }
     let looks = store.gets.load(Ordering::SeqCst);
     assert!((30..50).contains(&looks), "{looks}");

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use crate::common;
-use crate::common::{LEGACY, Wire, code, legacy, modern};
+use crate::common::{Connection, LEGACY, code, legacy, modern};
 use mcp_server_core::{Server, ServerBuilder, prompt, resource, template, tool};
 use serde_json::{Value, json};
 
@@ -44,11 +44,11 @@ fn params(cursor: Option<&Value>) -> Value {
 }
 
 /// Reads the pages of a list as a client does.
-async fn walk(wire: &mut Wire, (method, member, key): (&str, &str, &str)) -> Vec<Vec<String>> {
+async fn walk(connection: &mut Connection, (method, member, key): (&str, &str, &str)) -> Vec<Vec<String>> {
     let mut pages = Vec::new();
     let mut cursor = None;
     loop {
-        let response = wire.exchange(modern(1, method, params(cursor.as_ref()))).await;
+        let response = connection.exchange(modern(1, method, params(cursor.as_ref()))).await;
         pages.push(names(&response, member, key));
         cursor = response["result"].get("nextCursor").cloned();
         match &cursor {
@@ -62,19 +62,19 @@ async fn walk(wire: &mut Wire, (method, member, key): (&str, &str, &str)) -> Vec
 #[tokio::test(start_paused = true)]
 async fn a_thousand_entries_fit_on_one_page() {
     let server = builder(1000).build();
-    let mut wire = Wire::connect(&server);
-    wire.open("2025-11-25").await;
+    let mut connection = Connection::connect(&server);
+    connection.open("2025-11-25").await;
     for (method, member, key) in LISTS {
         for request in [legacy(1, method, json!({})), modern(1, method, json!({}))] {
-            let response = wire.exchange(request).await;
+            let response = connection.exchange(request).await;
             assert_eq!(names(&response, member, key).len(), 1000, "{method}");
             assert!(response["result"].get("nextCursor").is_none(), "{method}");
         }
     }
     // One more entry needs a second page.
     server.tools().add(tool("last", text)).unwrap();
-    assert_eq!(wire.recv().await["method"], "notifications/tools/list_changed");
-    let pages = walk(&mut wire, LISTS[0]).await;
+    assert_eq!(connection.recv().await["method"], "notifications/tools/list_changed");
+    let pages = walk(&mut connection, LISTS[0]).await;
     assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), [1000, 1]);
     assert_eq!(pages[1], ["last"]);
 }
@@ -83,9 +83,9 @@ async fn a_thousand_entries_fit_on_one_page() {
 async fn pages_have_the_configured_size_in_registration_order() {
     for (count, size, lengths) in [(1000, 50, vec![50; 20]), (7, 3, vec![3, 3, 1]), (6, 3, vec![3, 3]), (1, 1, vec![1])]
     {
-        let mut wire = Wire::connect(&builder(count).page_size(size).build());
+        let mut connection = Connection::connect(&builder(count).page_size(size).build());
         for list in LISTS {
-            let pages = walk(&mut wire, list).await;
+            let pages = walk(&mut connection, list).await;
             assert_eq!(pages.iter().map(Vec::len).collect::<Vec<_>>(), lengths, "{list:?}");
             let all = pages.concat();
             assert!(all.iter().enumerate().all(|(at, found)| found.contains(&name(at))), "{list:?}: {all:?}");
@@ -100,23 +100,23 @@ async fn a_page_is_bounded_in_bytes_too() {
     };
     let builder = || Server::builder("test", "1");
     // 400 KiB each: two fit in the megabyte of a page.
-    let mut wire = Wire::connect(&tools(builder(), 400 << 10).build());
-    assert_eq!(walk(&mut wire, LISTS[0]).await.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 2]);
+    let mut connection = Connection::connect(&tools(builder(), 400 << 10).build());
+    assert_eq!(walk(&mut connection, LISTS[0]).await.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 2]);
     // One entry fits always.
-    let mut wire = Wire::connect(&tools(builder().limits(|limits| limits.page_bytes = 10), 100).build());
-    assert_eq!(walk(&mut wire, LISTS[0]).await.iter().map(Vec::len).collect::<Vec<_>>(), [1; 6]);
+    let mut connection = Connection::connect(&tools(builder().limits(|limits| limits.page_bytes = 10), 100).build());
+    assert_eq!(walk(&mut connection, LISTS[0]).await.iter().map(Vec::len).collect::<Vec<_>>(), [1; 6]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cursor_keeps_its_position_while_the_list_changes() {
     for version in LEGACY {
         let server = builder(10).page_size(4).build();
-        let mut wire = Wire::connect(&server);
-        wire.exchange(common::initialize(version)).await;
+        let mut connection = Connection::connect(&server);
+        connection.exchange(common::initialize(version)).await;
         let mut cursors: Vec<Value> = Vec::new();
         let mut seen = Vec::new();
         loop {
-            let response = wire.exchange(legacy(1, "tools/list", params(cursors.last()))).await;
+            let response = connection.exchange(legacy(1, "tools/list", params(cursors.last()))).await;
             seen.extend(names(&response, "tools", "name"));
             // Between the pages, the test removes an entry that was listed, one that was not, and the one at the
             // cursor. It also adds entries.
@@ -141,7 +141,7 @@ async fn a_cursor_keeps_its_position_while_the_list_changes() {
         assert_eq!(seen[..9], expected, "{version}");
         assert_eq!(seen[9..], ["new1".to_owned(), "new2".to_owned(), name(0)], "{version}");
         // Old cursors keep their positions.
-        let response = wire.exchange(legacy(1, "tools/list", params(cursors.first()))).await;
+        let response = connection.exchange(legacy(1, "tools/list", params(cursors.first()))).await;
         assert_eq!(names(&response, "tools", "name"), [4, 6, 7, 8].map(name));
     }
 }
@@ -149,11 +149,11 @@ async fn a_cursor_keeps_its_position_while_the_list_changes() {
 #[tokio::test(start_paused = true)]
 async fn a_cursor_past_the_end_of_a_shrunken_list_is_an_empty_page() {
     let server = builder(5).page_size(4).build();
-    let mut wire = Wire::connect(&server);
-    let response = wire.exchange(modern(1, "tools/list", json!({}))).await;
+    let mut connection = Connection::connect(&server);
+    let response = connection.exchange(modern(1, "tools/list", json!({}))).await;
     let cursor = response["result"]["nextCursor"].clone();
     assert!(server.tools().remove(&name(4)));
-    let response = wire.exchange(modern(1, "tools/list", params(Some(&cursor)))).await;
+    let response = connection.exchange(modern(1, "tools/list", params(Some(&cursor)))).await;
     assert!(names(&response, "tools", "name").is_empty());
     assert!(response["result"].get("nextCursor").is_none());
 }
@@ -161,10 +161,10 @@ async fn a_cursor_past_the_end_of_a_shrunken_list_is_an_empty_page() {
 #[tokio::test(start_paused = true)]
 async fn a_cursor_works_on_another_connection_and_in_another_revision() {
     let server = builder(6).page_size(4).build();
-    let mut one = Wire::connect(&server);
+    let mut one = Connection::connect(&server);
     let cursor = one.exchange(modern(1, "tools/list", json!({}))).await["result"]["nextCursor"].clone();
     drop(one);
-    let mut two = Wire::connect(&server);
+    let mut two = Connection::connect(&server);
     two.open("2024-11-05").await;
     for request in [legacy(1, "tools/list", params(Some(&cursor))), modern(1, "tools/list", params(Some(&cursor)))] {
         assert_eq!(names(&two.exchange(request).await, "tools", "name"), [4, 5].map(name));
@@ -173,11 +173,11 @@ async fn a_cursor_works_on_another_connection_and_in_another_revision() {
 
 #[tokio::test(start_paused = true)]
 async fn rejects_foreign_cursors() {
-    let mut wire = Wire::connect(&builder(5).page_size(2).build());
-    wire.open("2025-11-25").await;
+    let mut connection = Connection::connect(&builder(5).page_size(2).build());
+    connection.open("2025-11-25").await;
     let mut own = Vec::new();
     for (method, ..) in LISTS {
-        own.push(wire.exchange(modern(1, method, json!({}))).await["result"]["nextCursor"].clone());
+        own.push(connection.exchange(modern(1, method, json!({}))).await["result"]["nextCursor"].clone());
     }
     for (at, (method, ..)) in LISTS.into_iter().enumerate() {
         let mut bad =
@@ -189,14 +189,18 @@ async fn rejects_foreign_cursors() {
         bad.extend(own.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, cursor)| cursor.clone()));
         for cursor in bad {
             for request in [legacy as fn(i64, &str, Value) -> Value, modern] {
-                let response = wire.exchange(request(1, method, params(Some(&cursor)))).await;
+                let response = connection.exchange(request(1, method, params(Some(&cursor)))).await;
                 assert_eq!(code(&response), Some(-32602), "{method} {cursor}: {response}");
             }
         }
         for cursor in [json!(7), json!([]), json!({})] {
-            assert_eq!(code(&wire.exchange(legacy(1, method, params(Some(&cursor)))).await), Some(-32602), "{cursor}");
+            assert_eq!(
+                code(&connection.exchange(legacy(1, method, params(Some(&cursor)))).await),
+                Some(-32602),
+                "{cursor}"
+            );
         }
-        let response = wire.exchange(legacy(1, method, params(Some(&own[at])))).await;
+        let response = connection.exchange(legacy(1, method, params(Some(&own[at])))).await;
         assert!(response.get("result").is_some(), "its own cursor works: {response}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::{LEGACY, Wire, call, event, legacy, modern, text_of};
+use crate::common::{Connection, LEGACY, call, event, legacy, modern, text_of};
 use mcp_server_core::{Progress, Server, tool};
 use mcp_transport::{Frame, Transport, memory::duplex, recv};
 use serde_json::{Value, json};
@@ -31,11 +31,11 @@ fn server() -> Server {
 }
 
 /// The received progress notifications and the response.
-async fn run(wire: &mut Wire, request: Value) -> (Vec<Value>, Value) {
-    wire.send(request).await;
+async fn run(connection: &mut Connection, request: Value) -> (Vec<Value>, Value) {
+    connection.send(request).await;
     let mut progress = Vec::new();
     loop {
-        let message = wire.recv().await;
+        let message = connection.recv().await;
         if message.get("result").is_some() {
             return (progress, message);
         }
@@ -56,9 +56,9 @@ async fn reports_integers_and_floats() {
         progress.report(1_u64 << 60, Some(u64::MAX), None).await;
         "done"
     };
-    let mut wire = Wire::connect(&Server::builder("test", "1").tool(tool("count", count)).build());
-    wire.open("2025-11-25").await;
-    let (progress, _) = run(&mut wire, modern(1, "tools/call", with_token("count", 1))).await;
+    let mut connection = Connection::connect(&Server::builder("test", "1").tool(tool("count", count)).build());
+    connection.open("2025-11-25").await;
+    let (progress, _) = run(&mut connection, modern(1, "tools/call", with_token("count", 1))).await;
     let numbers: Vec<_> =
         progress.iter().map(|params| (params["progress"].as_f64().unwrap(), params["total"].as_f64())).collect();
     let large = 2_f64.powi(60);
@@ -78,10 +78,10 @@ async fn reports_integers_and_floats() {
 async fn progress_carries_the_token_unchanged() {
     for token in [json!(7), json!("7"), json!(""), json!(-1), json!("a b")] {
         for request in [legacy as fn(Value, &str, Value) -> Value, modern] {
-            let mut wire = Wire::connect(&server());
-            wire.open("2025-11-25").await;
+            let mut connection = Connection::connect(&server());
+            connection.open("2025-11-25").await;
             let (progress, answer) =
-                run(&mut wire, request(json!(1), "tools/call", with_token("steps", token.clone()))).await;
+                run(&mut connection, request(json!(1), "tools/call", with_token("steps", token.clone()))).await;
             assert_eq!(
                 progress,
                 [
@@ -98,20 +98,20 @@ async fn progress_carries_the_token_unchanged() {
 #[tokio::test(start_paused = true)]
 async fn progress_has_messages_in_revisions_that_define_them() {
     for version in LEGACY {
-        let mut wire = Wire::connect(&server());
-        wire.open(version).await;
-        let (progress, _) = run(&mut wire, legacy(1, "tools/call", with_token("steps", json!(1)))).await;
+        let mut connection = Connection::connect(&server());
+        connection.open(version).await;
+        let (progress, _) = run(&mut connection, legacy(1, "tools/call", with_token("steps", json!(1)))).await;
         assert_eq!(progress[1].get("message").is_some(), version != "2024-11-05", "{version}: {progress:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn sends_no_progress_without_a_token() {
-    let mut wire = Wire::connect(&server());
-    wire.open("2025-11-25").await;
+    let mut connection = Connection::connect(&server());
+    connection.open("2025-11-25").await;
     for params in [call("steps"), with_token("steps", Value::Null)] {
-        assert_eq!(text_of(&wire.exchange(legacy(1, "tools/call", params.clone())).await), "false");
-        assert_eq!(text_of(&wire.exchange(modern(2, "tools/call", params)).await), "false");
+        assert_eq!(text_of(&connection.exchange(legacy(1, "tools/call", params.clone())).await), "false");
+        assert_eq!(text_of(&connection.exchange(modern(2, "tools/call", params)).await), "false");
     }
     // Without a transport, progress has no receiver.
     let result = server().call_tool("steps", json!({})).await.unwrap();
@@ -120,9 +120,9 @@ async fn sends_no_progress_without_a_token() {
 
 #[tokio::test(start_paused = true)]
 async fn progress_only_increases() {
-    let mut wire = Wire::connect(&server());
-    wire.open("2025-11-25").await;
-    let (progress, _) = run(&mut wire, legacy(1, "tools/call", with_token("erratic", json!(1)))).await;
+    let mut connection = Connection::connect(&server());
+    connection.open("2025-11-25").await;
+    let (progress, _) = run(&mut connection, legacy(1, "tools/call", with_token("erratic", json!(1)))).await;
     let values: Vec<_> = progress.iter().map(|params| params["progress"].as_f64().unwrap()).collect();
     assert_eq!(values, [1.0, 1.5, 4.0]);
     assert!(progress.iter().all(|params| params.get("total").is_none()), "a total that is not a number is omitted");
@@ -143,12 +143,12 @@ async fn sends_no_progress_after_the_response() {
             "done"
         }
     };
-    let mut wire = Wire::connect(&Server::builder("test", "1").tool(tool("late", late)).build());
-    wire.open("2025-11-25").await;
-    let (progress, _) = run(&mut wire, legacy(1, "tools/call", with_token("late", json!(1)))).await;
+    let mut connection = Connection::connect(&Server::builder("test", "1").tool(tool("late", late)).build());
+    connection.open("2025-11-25").await;
+    let (progress, _) = run(&mut connection, legacy(1, "tools/call", with_token("late", json!(1)))).await;
     assert_eq!(progress.len(), 1);
     assert_eq!(event(&mut seen).await, "reported");
-    wire.quiet().await;
+    connection.quiet().await;
 }
 
 /// Tokens and values of calls that run at once do not mix.
@@ -161,15 +161,15 @@ async fn each_call_has_its_own_progress() {
         }
         "done"
     };
-    let mut wire = Wire::connect(&Server::builder("test", "1").tool(tool("pace", pace)).build());
-    wire.open("2025-11-25").await;
+    let mut connection = Connection::connect(&Server::builder("test", "1").tool(tool("pace", pace)).build());
+    connection.open("2025-11-25").await;
     for id in 0..8 {
-        wire.send(legacy(id, "tools/call", with_token("pace", json!(format!("t{id}"))))).await;
+        connection.send(legacy(id, "tools/call", with_token("pace", json!(format!("t{id}"))))).await;
     }
     let mut last = [0; 8];
     let mut answered = 0;
     while answered < 8 {
-        let message = wire.recv().await;
+        let message = connection.recv().await;
         if let Some(id) = message["id"].as_u64() {
             assert_eq!(last[id as usize], 5, "the response is the last message");
             answered += 1;
@@ -179,7 +179,7 @@ async fn each_call_has_its_own_progress() {
         last[token] += 1;
         assert_eq!(message["params"]["progress"], last[token]);
     }
-    wire.quiet().await;
+    connection.quiet().await;
 }
 
 /// A slow reader delays the handler, so that the queue stays bounded.
@@ -235,14 +235,14 @@ async fn concurrent_reports_increase_the_progress() {
         }
         "done"
     };
-    let mut wire = Wire::with_capacity(&Server::builder("test", "1").tool(tool("many", many)).build(), 2);
-    wire.message_timeout = Duration::from_secs(20);
-    wire.open("2025-11-25").await;
+    let mut connection = Connection::with_capacity(&Server::builder("test", "1").tool(tool("many", many)).build(), 2);
+    connection.message_timeout = Duration::from_secs(20);
+    connection.open("2025-11-25").await;
     for round in 0..20 {
-        let (progress, _) = run(&mut wire, legacy(round, "tools/call", with_token("many", json!(round)))).await;
+        let (progress, _) = run(&mut connection, legacy(round, "tools/call", with_token("many", json!(round)))).await;
         let values: Vec<_> = progress.iter().map(|params| params["progress"].as_u64().unwrap()).collect();
         assert!(values.is_sorted_by(|a, b| a < b), "{values:?}");
         assert!(progress.iter().all(|params| params["progressToken"] == round), "{progress:?}");
-        wire.quiet().await;
+        connection.quiet().await;
     }
 }

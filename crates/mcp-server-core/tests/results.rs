@@ -138,7 +138,8 @@ async fn content_blocks_carry_annotations_and_metadata() {
     annotations.audience = vec![Role::User, Role::Assistant];
     annotations.priority = Some(0.5);
     annotations.last_modified = Some("2026-07-28T00:00:00Z".into());
-    let wire = json!({ "audience": ["user", "assistant"], "priority": 0.5, "lastModified": "2026-07-28T00:00:00Z" });
+    let expected =
+        json!({ "audience": ["user", "assistant"], "priority": 0.5, "lastModified": "2026-07-28T00:00:00Z" });
     let blocks = [
         ContentBlock::text("a"),
         ContentBlock::image([0], "image/png"),
@@ -149,7 +150,7 @@ async fn content_blocks_carry_annotations_and_metadata() {
     for block in blocks {
         let annotated = block.with_annotations(annotations.clone());
         let result = call(tool("t", async move || annotated.clone())).await.unwrap();
-        assert_eq!(result["content"][0]["annotations"], wire, "{result}");
+        assert_eq!(result["content"][0]["annotations"], expected, "{result}");
     }
     let mut block = TextContent::new("a");
     block.meta = Some(Meta::new().with("k", 1));

@@ -1,7 +1,7 @@
 //! Requests of 2026-07-28: each is independent, also beside a session of an older revision on the same connection.
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use crate::common::{LEGACY, Wire, call, code, initialize, legacy, modern, notification, text_of};
+use crate::common::{Connection, LEGACY, call, code, initialize, legacy, modern, notification, text_of};
 use mcp_protocol::{CacheScope, ClientCapabilities, LoggingLevel, Meta, meta::keys};
 use mcp_server_core::{CacheHint, Context, Server, WithMeta, prompt, resource, template, tool};
 use serde_json::{Value, json};
@@ -47,9 +47,9 @@ fn every_method() -> Vec<(&'static str, Value)> {
 
 #[tokio::test(start_paused = true)]
 async fn every_result_carries_its_type_and_the_server_identity() {
-    let mut wire = Wire::connect(&server());
+    let mut connection = Connection::connect(&server());
     for (method, params) in every_method() {
-        let response = wire.exchange(modern(1, method, params)).await;
+        let response = connection.exchange(modern(1, method, params)).await;
         let result = &response["result"];
         assert_eq!(result["resultType"], "complete", "{method}: {response}");
         assert_eq!(result["_meta"][keys::SERVER_INFO], json!({ "name": "test", "version": "1" }), "{method}");
@@ -68,8 +68,8 @@ async fn metadata_of_a_handler_accompanies_the_identity() {
             WithMeta("other", Meta::new().with(keys::SERVER_INFO, json!({ "name": "proxy" })))
         }))
         .build();
-    let mut wire = Wire::connect(&server);
-    let own = wire.exchange(modern(1, "tools/call", call("own"))).await;
+    let mut connection = Connection::connect(&server);
+    let own = connection.exchange(modern(1, "tools/call", call("own"))).await;
     assert_eq!(
         own["result"],
         json!({
@@ -79,19 +79,19 @@ async fn metadata_of_a_handler_accompanies_the_identity() {
         })
     );
     // A forwarded result keeps the identity of its server.
-    let other = wire.exchange(modern(1, "tools/call", call("other"))).await;
+    let other = connection.exchange(modern(1, "tools/call", call("other"))).await;
     assert_eq!(other["result"]["_meta"], json!({ keys::SERVER_INFO: { "name": "proxy" } }));
 }
 
 #[tokio::test(start_paused = true)]
 async fn older_revisions_receive_no_identity() {
     for version in LEGACY {
-        let mut wire = Wire::connect(&server());
-        assert!(wire.exchange(initialize(version)).await["result"].get("resultType").is_none());
-        wire.send(legacy(0, "logging/setLevel", json!({ "level": "emergency" }))).await;
-        assert_eq!(wire.recv().await["result"], json!({}));
+        let mut connection = Connection::connect(&server());
+        assert!(connection.exchange(initialize(version)).await["result"].get("resultType").is_none());
+        connection.send(legacy(0, "logging/setLevel", json!({ "level": "emergency" }))).await;
+        assert_eq!(connection.recv().await["result"], json!({}));
         for (method, params) in every_method().split_off(1) {
-            let response = wire.exchange(legacy(1, method, params)).await;
+            let response = connection.exchange(legacy(1, method, params)).await;
             for member in ["resultType", "ttlMs", "cacheScope", "_meta"] {
                 assert!(response["result"].is_object(), "{response}");
                 assert!(response["result"].get(member).is_none(), "{version} {method}: {response}");
@@ -102,7 +102,7 @@ async fn older_revisions_receive_no_identity() {
 
 #[tokio::test(start_paused = true)]
 async fn checks_metadata_before_the_method_and_the_method_before_its_parameters() {
-    let mut wire = Wire::connect(&server());
+    let mut connection = Connection::connect(&server());
     let with = |key: &str, value: Value| json!({ "_meta": { key: value } });
     for (what, method, params, expected, expected_text) in [
         ("no version", "tools/list", with(keys::PROTOCOL_VERSION, Value::Null), -32602, keys::PROTOCOL_VERSION),
@@ -144,7 +144,7 @@ async fn checks_metadata_before_the_method_and_the_method_before_its_parameters(
         ("bad parameters", "tools/list", json!({ "cursor": 7 }), -32602, "tools/list"),
         ("capability not declared", "tools/call", call("needs"), -32021, "sampling"),
     ] {
-        let response = wire.exchange(modern("i", method, params)).await;
+        let response = connection.exchange(modern("i", method, params)).await;
         assert_eq!(code(&response), Some(expected), "{what}: {response}");
         assert!(response["error"]["message"].as_str().unwrap().contains(expected_text), "{what}: {response}");
         let data = &response["error"]["data"];
@@ -162,7 +162,7 @@ async fn checks_metadata_before_the_method_and_the_method_before_its_parameters(
     }
     let nameless = modern(1, "tools/call", json!({ "name": "client", "_meta": { keys::CLIENT_INFO: null } }));
     assert_eq!(
-        text_of(&wire.exchange(nameless).await),
+        text_of(&connection.exchange(nameless).await),
         "2026-07-28 nobody false",
         "the client information is optional"
     );
@@ -170,8 +170,8 @@ async fn checks_metadata_before_the_method_and_the_method_before_its_parameters(
 
 #[tokio::test(start_paused = true)]
 async fn methods_of_sessions_are_unknown() {
-    let mut wire = Wire::connect(&server());
-    wire.open("2025-11-25").await;
+    let mut connection = Connection::connect(&server());
+    connection.open("2025-11-25").await;
     for method in [
         "initialize",
         "ping",
@@ -187,7 +187,7 @@ async fn methods_of_sessions_are_unknown() {
         let mut params = initialize("2025-11-25")["params"].clone();
         params["level"] = json!("debug");
         params["uri"] = json!("x://a");
-        let response = wire.exchange(modern(1, method, params)).await;
+        let response = connection.exchange(modern(1, method, params)).await;
         assert_eq!(code(&response), Some(-32601), "{method}: {response}");
         let text = response["error"]["message"].as_str().unwrap();
         let start = format!("Method not found: {method}. It does not exist in 2026-07-28: ");
@@ -197,12 +197,12 @@ async fn methods_of_sessions_are_unknown() {
 
 #[tokio::test(start_paused = true)]
 async fn discovery_returns_everything_and_is_optional() {
-    let mut wire = Wire::connect(&server());
+    let mut connection = Connection::connect(&server());
     assert_eq!(
-        text_of(&wire.exchange(modern(1, "tools/call", call("client"))).await),
+        text_of(&connection.exchange(modern(1, "tools/call", call("client"))).await),
         "2026-07-28 modern-client false"
     );
-    let response = wire.exchange(modern(2, "server/discover", json!({}))).await;
+    let response = connection.exchange(modern(2, "server/discover", json!({}))).await;
     assert_eq!(
         response["result"],
         json!({
@@ -231,11 +231,11 @@ async fn a_server_can_allow_caching_of_responses() {
         .discover_cache(CacheHint::public(hour))
         .list_cache(CacheHint::private(hour / 60))
         .build();
-    let mut wire = Wire::connect(&server);
+    let mut connection = Connection::connect(&server);
     for (method, ttl, scope) in
         [("server/discover", 3_600_000, CacheScope::Public), ("tools/list", 60_000, CacheScope::Private)]
     {
-        let result = wire.exchange(modern(1, method, json!({}))).await["result"].clone();
+        let result = connection.exchange(modern(1, method, json!({}))).await["result"].clone();
         assert_eq!((&result["ttlMs"], &result["cacheScope"]), (&json!(ttl), &json!(scope)), "{method}");
     }
 }
@@ -243,7 +243,7 @@ async fn a_server_can_allow_caching_of_responses() {
 /// The server forgets the client data of a request after its response.
 #[tokio::test(start_paused = true)]
 async fn requests_are_independent_of_each_other() {
-    let mut wire = Wire::connect(&server());
+    let mut connection = Connection::connect(&server());
     let able = json!({
         keys::CLIENT_CAPABILITIES: { "sampling": {} },
         keys::CLIENT_INFO: { "name": "able", "version": "1" },
@@ -251,13 +251,13 @@ async fn requests_are_independent_of_each_other() {
     });
     let able = |name: &str| json!({ "name": name, "_meta": able });
     for _ in 0..2 {
-        assert_eq!(text_of(&wire.exchange(modern(1, "tools/call", able("needs"))).await), "sampled");
-        assert_eq!(code(&wire.exchange(modern(2, "tools/call", call("needs"))).await), Some(-32021));
-        wire.send(modern(3, "tools/call", able("client"))).await;
-        assert_eq!(wire.recv().await["method"], "notifications/message");
-        assert_eq!(text_of(&wire.recv().await), "2026-07-28 able true");
+        assert_eq!(text_of(&connection.exchange(modern(1, "tools/call", able("needs"))).await), "sampled");
+        assert_eq!(code(&connection.exchange(modern(2, "tools/call", call("needs"))).await), Some(-32021));
+        connection.send(modern(3, "tools/call", able("client"))).await;
+        assert_eq!(connection.recv().await["method"], "notifications/message");
+        assert_eq!(text_of(&connection.recv().await), "2026-07-28 able true");
         assert_eq!(
-            text_of(&wire.exchange(modern(4, "tools/call", call("client"))).await),
+            text_of(&connection.exchange(modern(4, "tools/call", call("client"))).await),
             "2026-07-28 modern-client false"
         );
     }
@@ -265,48 +265,54 @@ async fn requests_are_independent_of_each_other() {
 
 #[tokio::test(start_paused = true)]
 async fn extensions_that_only_one_peer_declares_change_nothing() {
-    let mut wire = Wire::connect(&server());
-    let plain = wire.exchange(modern(1, "tools/list", json!({}))).await;
+    let mut connection = Connection::connect(&server());
+    let plain = connection.exchange(modern(1, "tools/list", json!({}))).await;
     let capabilities = json!({ "extensions": { "com.example/fancy": { "level": 3 } }, "experimental": { "x": {} } });
     for info in [json!({ "name": "other", "version": "9" }), Value::Null] {
         let meta = json!({ keys::CLIENT_CAPABILITIES: capabilities, keys::CLIENT_INFO: info, "com.example/key": [1] });
-        let fancy = wire.exchange(modern(1, "tools/list", json!({ "_meta": meta }))).await;
+        let fancy = connection.exchange(modern(1, "tools/list", json!({ "_meta": meta }))).await;
         assert_eq!(fancy, plain, "the client information has no effect");
     }
-    let discovered = wire.exchange(modern(1, "server/discover", json!({}))).await;
+    let discovered = connection.exchange(modern(1, "server/discover", json!({}))).await;
     assert!(discovered["result"]["capabilities"].get("extensions").is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn both_eras_interleave_on_one_connection() {
-    let mut wire = Wire::connect(&server());
+    let mut connection = Connection::connect(&server());
     // A stateless request works before the handshake and does not open a session.
     assert_eq!(
-        text_of(&wire.exchange(modern(1, "tools/call", call("client"))).await),
+        text_of(&connection.exchange(modern(1, "tools/call", call("client"))).await),
         "2026-07-28 modern-client false"
     );
-    assert_eq!(code(&wire.exchange(legacy(2, "tools/list", json!({}))).await), Some(-32602));
-    wire.open("2025-03-26").await;
+    assert_eq!(code(&connection.exchange(legacy(2, "tools/list", json!({}))).await), Some(-32602));
+    connection.open("2025-03-26").await;
     let quiet = json!({ "level": "error" });
-    assert_eq!(wire.exchange(legacy(3, "logging/setLevel", quiet)).await["result"], json!({}));
+    assert_eq!(connection.exchange(legacy(3, "logging/setLevel", quiet)).await["result"], json!({}));
     for round in 0..3 {
         let loud = json!({ "name": "client", "_meta": {
             keys::LOG_LEVEL: "debug",
             keys::CLIENT_CAPABILITIES: { "sampling": {}, "elicitation": {} },
         } });
-        wire.send(modern("m", "tools/call", loud)).await;
-        assert_eq!(wire.recv().await["params"]["data"], "asked");
-        let response = wire.recv().await;
+        connection.send(modern("m", "tools/call", loud)).await;
+        assert_eq!(connection.recv().await["params"]["data"], "asked");
+        let response = connection.recv().await;
         assert_eq!(text_of(&response), "2026-07-28 modern-client true");
         assert_eq!(response["result"]["resultType"], "complete");
-        assert_eq!(code(&wire.exchange(modern("r", "resources/read", json!({ "uri": "z://" }))).await), Some(-32602));
+        assert_eq!(
+            code(&connection.exchange(modern("r", "resources/read", json!({ "uri": "z://" }))).await),
+            Some(-32602)
+        );
         // A failed stateless request has no effect on the session.
-        assert_eq!(code(&wire.exchange(modern("x", "initialize", json!({}))).await), Some(-32601));
+        assert_eq!(code(&connection.exchange(modern("x", "initialize", json!({}))).await), Some(-32601));
 
-        let response = wire.exchange(legacy(round, "tools/call", call("client"))).await;
+        let response = connection.exchange(legacy(round, "tools/call", call("client"))).await;
         assert_eq!(text_of(&response), "2025-03-26 legacy-client false", "no log record, and the session's own client");
         assert!(response["result"].get("resultType").is_none());
-        assert_eq!(code(&wire.exchange(legacy("r", "resources/read", json!({ "uri": "z://" }))).await), Some(-32002));
-        wire.send(notification("notifications/initialized", json!({}))).await;
+        assert_eq!(
+            code(&connection.exchange(legacy("r", "resources/read", json!({ "uri": "z://" }))).await),
+            Some(-32002)
+        );
+        connection.send(notification("notifications/initialized", json!({}))).await;
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::unbounded_channel;
 
 use crate::{
-    common::{LEGACY, Wire, call, cancel, code, event, hold, initialize, legacy, modern, notification},
+    common::{Connection, LEGACY, call, cancel, code, event, hold, initialize, legacy, modern, notification},
     json_client,
 };
 
@@ -39,10 +39,10 @@ fn all(uris: &[&str]) -> Value {
 }
 
 /// Opens a stream and returns its acknowledgement.
-async fn open(wire: &mut Wire, id: impl Into<Value>, filter: Value) -> Value {
+async fn open(connection: &mut Connection, id: impl Into<Value>, filter: Value) -> Value {
     let id = id.into();
-    wire.send(listen(id.clone(), filter)).await;
-    let first = wire.recv().await;
+    connection.send(listen(id.clone(), filter)).await;
+    let first = connection.recv().await;
     assert_eq!(first["method"], "notifications/subscriptions/acknowledged", "{first}");
     assert_eq!(first["params"]["_meta"], json!({ ID: id }));
     first["params"]["notifications"].clone()
@@ -75,11 +75,11 @@ async fn acknowledges_a_stream_with_the_accepted_filter() {
         (&full, json!({ "taskIds": ["t"], "toolsListChanged": true }), json!({ "toolsListChanged": true })),
         (&tools_only, all(&["x:a"]), json!({ "toolsListChanged": true })),
     ] {
-        let mut wire = Wire::connect(server);
-        assert_eq!(open(&mut wire, 1, requested.clone()).await, honoured, "{requested}");
+        let mut connection = Connection::connect(server);
+        assert_eq!(open(&mut connection, 1, requested.clone()).await, honoured, "{requested}");
     }
     let nothing = Server::builder("test", "1").build();
-    let response = Wire::connect(&nothing).exchange(listen(1, json!({}))).await;
+    let response = Connection::connect(&nothing).exchange(listen(1, json!({}))).await;
     assert_eq!(code(&response), Some(-32601), "a server without lists and resources has no subscriptions");
 }
 
@@ -97,21 +97,25 @@ async fn a_session_receives_changes_of_the_declared_lists() {
         (empty().dynamic_tools().dynamic_resources().dynamic_prompts().build(), &["tools", "prompts", "resources"]),
     ] {
         for version in LEGACY {
-            let mut wire = Wire::connect(&server);
-            wire.open(version).await;
-            wire.quiet().await;
+            let mut connection = Connection::connect(&server);
+            connection.open(version).await;
+            connection.quiet().await;
             server.notify().tools_changed();
             server.notify().prompts_changed();
             server.notify().resources_changed();
             for list in promised {
-                assert_eq!(wire.recv().await["method"], format!("notifications/{list}/list_changed"), "{version}");
+                assert_eq!(
+                    connection.recv().await["method"],
+                    format!("notifications/{list}/list_changed"),
+                    "{version}"
+                );
             }
-            wire.quiet().await;
+            connection.quiet().await;
         }
     }
     // A later session declares list changes of a kind that was registered at runtime.
     let server = empty().build();
-    let (mut before, mut after) = (Wire::connect(&server), Wire::connect(&server));
+    let (mut before, mut after) = (Connection::connect(&server), Connection::connect(&server));
     before.open("2025-11-25").await;
     before.quiet().await;
     server.tools().add(tool("t", async || "")).unwrap();
@@ -124,7 +128,7 @@ async fn a_session_receives_changes_of_the_declared_lists() {
 
 #[tokio::test(start_paused = true)]
 async fn rejects_an_invalid_filter() {
-    let mut wire = Wire::connect(&server());
+    let mut connection = Connection::connect(&server());
     let many = |count: usize| (0..count).map(|n| format!("x:{n}")).collect::<Vec<_>>();
     for (params, expected) in [
         (json!({}), Some(-32602)),
@@ -138,10 +142,10 @@ async fn rejects_an_invalid_filter() {
         (json!({ "notifications": { "resourceSubscriptions": ["x".repeat(65_536)] } }), None),
         (json!({ "notifications": { "resourceSubscriptions": many(256) } }), None),
     ] {
-        wire.send(modern("l", "subscriptions/listen", params)).await;
-        let response = wire.recv().await;
+        connection.send(modern("l", "subscriptions/listen", params)).await;
+        let response = connection.recv().await;
         assert_eq!(code(&response), expected, "{response}");
-        wire.send(cancel("l")).await;
+        connection.send(cancel("l")).await;
         settle().await;
     }
 }
@@ -149,10 +153,10 @@ async fn rejects_an_invalid_filter() {
 #[tokio::test(start_paused = true)]
 async fn concurrent_streams_have_their_own_filter_and_id() {
     let server = server();
-    let mut wire = Wire::connect(&server);
-    open(&mut wire, 1, json!({ "toolsListChanged": true, "resourceSubscriptions": ["x:a"] })).await;
-    open(&mut wire, "1", json!({ "promptsListChanged": true, "resourceSubscriptions": ["x:a", "x:b"] })).await;
-    open(&mut wire, "none", json!({})).await;
+    let mut connection = Connection::connect(&server);
+    open(&mut connection, 1, json!({ "toolsListChanged": true, "resourceSubscriptions": ["x:a"] })).await;
+    open(&mut connection, "1", json!({ "promptsListChanged": true, "resourceSubscriptions": ["x:a", "x:b"] })).await;
+    open(&mut connection, "none", json!({})).await;
     let both = |subject: &str| vec![(subject.to_owned(), json!(1)), (subject.to_owned(), json!("1"))];
     let one = |subject: &str, id: Value| vec![(subject.to_owned(), id)];
     let changes: [(&dyn Fn(), Vec<SubjectAndId>); 7] = [
@@ -168,49 +172,49 @@ async fn concurrent_streams_have_their_own_filter_and_id() {
         change();
         settle().await;
         let mut received = Vec::new();
-        while wire.has_more() {
-            received.push(subject_and_id(&wire.recv().await));
+        while connection.has_more() {
+            received.push(subject_and_id(&connection.recv().await));
         }
         received.sort_by_key(|(_, id)| id.is_string());
         assert_eq!(received, expected);
     }
     server.notify().log(LoggingLevel::Emergency, "no log record belongs on a stream");
     settle().await;
-    assert!(!wire.has_more());
+    assert!(!connection.has_more());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_stream_gets_no_response_and_its_id_is_free() {
     let server = server();
-    let mut wire = Wire::connect(&server);
-    open(&mut wire, 1, json!({ "toolsListChanged": true })).await;
-    wire.send(listen(1, json!({}))).await;
-    assert_eq!(code(&wire.recv().await), Some(-32600), "an id has one stream");
-    wire.send(cancel("1")).await;
+    let mut connection = Connection::connect(&server);
+    open(&mut connection, 1, json!({ "toolsListChanged": true })).await;
+    connection.send(listen(1, json!({}))).await;
+    assert_eq!(code(&connection.recv().await), Some(-32600), "an id has one stream");
+    connection.send(cancel("1")).await;
     settle().await;
     server.notify().tools_changed();
-    assert_eq!(subject_and_id(&wire.recv().await), ("notifications/tools/list_changed".into(), json!(1)));
-    wire.send(cancel(1)).await;
+    assert_eq!(subject_and_id(&connection.recv().await), ("notifications/tools/list_changed".into(), json!(1)));
+    connection.send(cancel(1)).await;
     settle().await;
     server.notify().tools_changed();
     settle().await;
-    assert!(!wire.has_more());
-    open(&mut wire, 1, json!({})).await;
+    assert!(!connection.has_more());
+    open(&mut connection, 1, json!({})).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_sends_a_cancellation_and_a_result() {
     for by_client in [true, false] {
         let server = server();
-        let mut wire = Wire::connect(&server);
-        open(&mut wire, "l", json!({ "toolsListChanged": true })).await;
+        let mut connection = Connection::connect(&server);
+        open(&mut connection, "l", json!({ "toolsListChanged": true })).await;
         let rest = if by_client {
-            wire.close().await
+            connection.close().await
         } else {
             server.notify().tools_changed();
             server.shutdown();
-            assert_eq!(wire.recv().await["method"], "notifications/tools/list_changed");
-            vec![wire.recv().await, wire.recv().await]
+            assert_eq!(connection.recv().await["method"], "notifications/tools/list_changed");
+            vec![connection.recv().await, connection.recv().await]
         };
         let [cancelled, result] = &rest[..] else { panic!("{rest:?}") };
         assert_eq!(cancelled["method"], "notifications/cancelled");
@@ -231,19 +235,19 @@ async fn streams_have_their_own_limit_besides_calls() {
             limits.listen_streams = 5;
         })
         .build();
-    let mut wire = Wire::connect(&server);
+    let mut connection = Connection::connect(&server);
     for id in 0..5 {
-        open(&mut wire, id, json!({ "toolsListChanged": true })).await;
+        open(&mut connection, id, json!({ "toolsListChanged": true })).await;
     }
-    assert_eq!(code(&wire.exchange(listen(5, json!({}))).await), Some(-32603));
-    wire.send(modern("call", "tools/call", call("hold"))).await;
+    assert_eq!(code(&connection.exchange(listen(5, json!({}))).await), Some(-32603));
+    connection.send(modern("call", "tools/call", call("hold"))).await;
     assert_eq!(seen.recv().await, Some("entered"), "a permit for the handler is free");
-    let mut other = Wire::connect(&server);
+    let mut other = Connection::connect(&server);
     assert_eq!(code(&other.exchange(listen(5, json!({}))).await), Some(-32603), "the bound is the server's");
-    wire.send(cancel(3)).await;
+    connection.send(cancel(3)).await;
     settle().await;
     open(&mut other, 5, json!({})).await;
-    drop(wire);
+    drop(connection);
     for _ in 0..1000 {
         settle().await;
         other.send(listen("again", json!({}))).await;
@@ -300,19 +304,19 @@ async fn a_stream_requires_a_transport_with_notifications() {
 async fn a_session_can_subscribe_and_unsubscribe_repeatedly() {
     let server = server();
     for version in LEGACY {
-        let mut wire = Wire::connect(&server);
-        let mut other = Wire::connect(&server);
-        assert_eq!(wire.open(version).await["capabilities"]["resources"]["subscribe"], true);
+        let mut connection = Connection::connect(&server);
+        let mut other = Connection::connect(&server);
+        assert_eq!(connection.open(version).await["capabilities"]["resources"]["subscribe"], true);
         other.open(version).await;
         other.quiet().await;
-        let updates_after = async |wire: &mut Wire, method: &str| {
-            let response = wire.exchange(legacy(1, method, json!({ "uri": "x:never-registered" }))).await;
+        let updates_after = async |connection: &mut Connection, method: &str| {
+            let response = connection.exchange(legacy(1, method, json!({ "uri": "x:never-registered" }))).await;
             assert_eq!(response["result"], json!({}));
             server.notify().resource_updated("x:never-registered");
             server.notify().resource_updated("x:never-registered/below");
             let mut count = 0;
-            while wire.has_more() {
-                let message = wire.recv().await;
+            while connection.has_more() {
+                let message = connection.recv().await;
                 assert_eq!(message["params"], json!({ "uri": "x:never-registered" }));
                 count += 1;
             }
@@ -326,10 +330,10 @@ async fn a_session_can_subscribe_and_unsubscribe_repeatedly() {
             ("resources/unsubscribe", 0),
             ("resources/subscribe", 1),
         ] {
-            assert_eq!(updates_after(&mut wire, method).await, expected, "{version} {method}");
+            assert_eq!(updates_after(&mut connection, method).await, expected, "{version} {method}");
         }
         assert!(!other.has_more(), "a session without a subscription receives no update");
-        assert_eq!(code(&wire.exchange(legacy(2, "resources/subscribe", json!({}))).await), Some(-32602));
+        assert_eq!(code(&connection.exchange(legacy(2, "resources/subscribe", json!({}))).await), Some(-32602));
     }
 }
 
@@ -339,8 +343,8 @@ async fn limits_the_subscriptions_of_a_session() {
         .resource(resource("x:a", async || "a"))
         .limits(|limits| limits.subscribed_uris = 3)
         .build();
-    let mut wire = Wire::connect(&server);
-    wire.open("2025-11-25").await;
+    let mut connection = Connection::connect(&server);
+    connection.open("2025-11-25").await;
     for (method, uri, expected) in [
         ("resources/subscribe", "x:1", None),
         ("resources/subscribe", "x:2", None),
@@ -350,17 +354,21 @@ async fn limits_the_subscriptions_of_a_session() {
         ("resources/unsubscribe", "x:1", None),
         ("resources/subscribe", "x:4", None),
     ] {
-        assert_eq!(code(&wire.exchange(legacy(1, method, json!({ "uri": uri }))).await), expected, "{method} {uri}");
+        assert_eq!(
+            code(&connection.exchange(legacy(1, method, json!({ "uri": uri }))).await),
+            expected,
+            "{method} {uri}"
+        );
     }
     // Subscriptions belong to the session, and go with it.
-    wire.open("2025-06-18").await;
-    wire.quiet().await;
+    connection.open("2025-06-18").await;
+    connection.quiet().await;
     server.notify().resource_updated("x:2");
-    wire.quiet().await;
+    connection.quiet().await;
     let nothing = Server::builder("test", "1").build();
-    let mut wire = Wire::connect(&nothing);
-    wire.open("2025-11-25").await;
-    let response = wire.exchange(legacy(1, "resources/subscribe", json!({ "uri": "x:a" }))).await;
+    let mut connection = Connection::connect(&nothing);
+    connection.open("2025-11-25").await;
+    let response = connection.exchange(legacy(1, "resources/subscribe", json!({ "uri": "x:a" }))).await;
     assert_eq!(code(&response), Some(-32601), "a server without resources has no subscriptions");
 }
 
@@ -369,7 +377,7 @@ async fn limits_the_subscriptions_of_a_session() {
 async fn a_slow_reader_loses_nothing_at_bounded_cost() {
     let server = server();
     let uris: Vec<String> = (0..50).map(|n| format!("x:{n}")).collect();
-    let (mut session, mut stream) = (Wire::with_capacity(&server, 4), Wire::with_capacity(&server, 4));
+    let (mut session, mut stream) = (Connection::with_capacity(&server, 4), Connection::with_capacity(&server, 4));
     session.open("2025-11-25").await;
     for uri in &uris {
         session.exchange(legacy(1, "resources/subscribe", json!({ "uri": uri }))).await;
@@ -386,11 +394,11 @@ async fn a_slow_reader_loses_nothing_at_bounded_cost() {
     for _ in 0..2_000 {
         change();
     }
-    for wire in [&mut session, &mut stream] {
+    for connection in [&mut session, &mut stream] {
         let mut received = std::collections::BTreeMap::<String, usize>::new();
         settle().await;
-        while wire.has_more() {
-            *received.entry(subject_and_id(&wire.recv().await).0).or_default() += 1;
+        while connection.has_more() {
+            *received.entry(subject_and_id(&connection.recv().await).0).or_default() += 1;
             settle().await;
         }
         assert_eq!(received.len(), uris.len() + 3);
@@ -406,23 +414,23 @@ async fn a_slow_reader_loses_nothing_at_bounded_cost() {
 #[tokio::test(start_paused = true)]
 async fn sends_no_update_after_unsubscribing() {
     let server = server();
-    let mut wire = Wire::with_capacity(&server, 1);
-    wire.open("2025-11-25").await;
+    let mut connection = Connection::with_capacity(&server, 1);
+    connection.open("2025-11-25").await;
     for uri in ["x:a", "x:b"] {
-        wire.exchange(legacy(1, "resources/subscribe", json!({ "uri": uri }))).await;
+        connection.exchange(legacy(1, "resources/subscribe", json!({ "uri": uri }))).await;
     }
     server.notify().tools_changed();
     settle().await;
     server.notify().resource_updated("x:a");
     server.notify().resource_updated("x:b");
-    wire.send(legacy(2, "resources/unsubscribe", json!({ "uri": "x:a" }))).await;
+    connection.send(legacy(2, "resources/unsubscribe", json!({ "uri": "x:a" }))).await;
     settle().await;
     let mut received = Vec::new();
     for _ in 0..3 {
-        received.push(wire.recv().await);
+        received.push(connection.recv().await);
         settle().await;
     }
-    assert!(!wire.has_more());
+    assert!(!connection.has_more());
     assert!(!received.iter().any(|message| message["params"]["uri"] == "x:a"), "{received:?}");
     assert!(received.iter().any(|message| message["params"]["uri"] == "x:b"), "{received:?}");
 }
@@ -430,18 +438,18 @@ async fn sends_no_update_after_unsubscribing() {
 #[tokio::test(start_paused = true)]
 async fn log_messages_without_a_request_go_to_sessions_by_level() {
     let server = server();
-    let mut wire = Wire::connect(&server);
+    let mut connection = Connection::connect(&server);
     server.notify().log(LoggingLevel::Emergency, "nobody is there");
-    wire.exchange(initialize("2025-11-25")).await;
+    connection.exchange(initialize("2025-11-25")).await;
     server.notify().log(LoggingLevel::Emergency, "not initialized");
-    wire.send(notification("notifications/initialized", json!({}))).await;
-    wire.quiet().await;
+    connection.send(notification("notifications/initialized", json!({}))).await;
+    connection.quiet().await;
     server.notify().log(LoggingLevel::Debug, "below the level");
     server.notify().log_as(LoggingLevel::Info, Some("db"), json!({ "rows": 3 }));
-    assert_eq!(wire.recv().await["params"], json!({ "level": "info", "logger": "db", "data": { "rows": 3 } }));
-    wire.exchange(legacy(1, "logging/setLevel", json!({ "level": "error" }))).await;
+    assert_eq!(connection.recv().await["params"], json!({ "level": "info", "logger": "db", "data": { "rows": 3 } }));
+    connection.exchange(legacy(1, "logging/setLevel", json!({ "level": "error" }))).await;
     server.notify().log(LoggingLevel::Warning, "below the level");
-    wire.quiet().await;
+    connection.quiet().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -455,12 +463,13 @@ async fn nodes_of_a_fleet_exchange_changes() {
             .build()
     };
     let (here, there, other_fleet) = (node("fleet"), node("fleet"), node("other"));
-    let (mut near, mut far, mut apart) = (Wire::connect(&here), Wire::connect(&there), Wire::connect(&other_fleet));
+    let (mut near, mut far, mut apart) =
+        (Connection::connect(&here), Connection::connect(&there), Connection::connect(&other_fleet));
     let filter = json!({ "toolsListChanged": true, "resourceSubscriptions": ["x:a"] });
-    for wire in [&mut near, &mut far, &mut apart] {
-        open(wire, 1, filter.clone()).await;
+    for connection in [&mut near, &mut far, &mut apart] {
+        open(connection, 1, filter.clone()).await;
     }
-    let mut session = Wire::connect(&there);
+    let mut session = Connection::connect(&there);
     session.open("2025-11-25").await;
     session.quiet().await;
     assert_eq!(store.usage().subscriptions, 3);
@@ -513,10 +522,10 @@ async fn the_application_receives_client_notifications() {
         })
         .limits(|limits| limits.handlers_per_session = 4)
         .build();
-    let mut wire = Wire::connect(&server);
-    wire.send(notification("notifications/x/custom", json!({ "a": [1] }))).await;
+    let mut connection = Connection::connect(&server);
+    connection.send(notification("notifications/x/custom", json!({ "a": [1] }))).await;
     assert_eq!(receiver.recv().await, Some(("notifications/x/custom".into(), Some(json!({ "a": [1] })), None)));
-    wire.open("2025-06-18").await;
+    connection.open("2025-06-18").await;
     for (method, params) in [
         ("notifications/initialized", None),
         ("notifications/panic", None),
@@ -525,14 +534,14 @@ async fn the_application_receives_client_notifications() {
         ("notifications/progress", Some(json!({ "progressToken": 1, "progress": 1 }))),
     ] {
         if method != "notifications/initialized" {
-            wire.send(notification(method, params.clone().unwrap_or(json!({})))).await;
+            connection.send(notification(method, params.clone().unwrap_or(json!({})))).await;
         }
         if method != "notifications/cancelled" {
             let (received_method, _, session) = receiver.recv().await.unwrap();
             assert_eq!((received_method.as_str(), session), (method, Some("2025-06-18")));
         }
     }
-    wire.quiet().await;
+    connection.quiet().await;
 }
 
 #[tokio::test]
@@ -552,20 +561,20 @@ async fn notifications_wait_for_the_application_but_not_for_handlers() {
         })
         .limits(|limits| limits.handlers_per_session = 1)
         .build();
-    let mut wire = Wire::connect(&server);
-    wire.open("2025-11-25").await;
+    let mut connection = Connection::connect(&server);
+    connection.open("2025-11-25").await;
     // All allowed handlers run.
-    wire.send(legacy("hold", "tools/call", call("hold"))).await;
+    connection.send(legacy("hold", "tools/call", call("hold"))).await;
     assert_eq!(event(&mut seen).await, "entered");
     let changed = || notification("notifications/roots/list_changed", json!({}));
     for message in [changed(), changed(), notification("notifications/x", json!({ "a": 1 })), changed()] {
-        wire.send(message).await;
+        connection.send(message).await;
     }
     // The server drops notifications above the limit of the queue.
     for n in 0..200 {
-        wire.send(notification("notifications/y", json!({ "n": n }))).await;
+        connection.send(notification("notifications/y", json!({ "n": n }))).await;
     }
-    wire.quiet().await;
+    connection.quiet().await;
     gate.add_permits(1000);
     let mut received = Vec::new();
     while received.last() != Some(&("notifications/y".to_owned(), Some(json!({ "n": 61 })))) {
@@ -581,6 +590,6 @@ async fn notifications_wait_for_the_application_but_not_for_handlers() {
         methods,
         ["notifications/initialized", "notifications/roots/list_changed", "notifications/x", "notifications/y"]
     );
-    wire.quiet().await;
+    connection.quiet().await;
     assert!(receiver.is_empty());
 }

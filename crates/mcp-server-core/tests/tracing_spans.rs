@@ -31,7 +31,7 @@ use tracing_subscriber::{
 };
 
 use crate::{
-    common::{Wire, call, cancel, code, hold, initialize, legacy, modern, notification, slow, subscribe},
+    common::{Connection, call, cancel, code, hold, initialize, legacy, modern, notification, slow, subscribe},
     json_client::request_with_scope,
     stalling_store::StallingStore,
 };
@@ -145,7 +145,7 @@ fn expect(seen: &Seen, expected: &[(&str, &str)]) {
 async fn every_request_has_a_span_by_the_conventions() {
     let server = server();
     let (recorder, _guard) = Recorder::listen();
-    let mut wire = Wire::connect(&server);
+    let mut connection = Connection::connect(&server);
     let all = |method: &str, name: &str, version: &str, id: &str| {
         [
             ("otel.kind", "server"),
@@ -179,14 +179,14 @@ async fn every_request_has_a_span_by_the_conventions() {
         ("resources/read", json!({ "uri": "x:b" }), "resources/read", status("-32602")),
     ];
     for (method, params, name, more) in cases {
-        wire.exchange(modern("r", method, params)).await;
+        connection.exchange(modern("r", method, params)).await;
         let seen = recorder.one().await;
         let known = if method == "none/such" { "_OTHER" } else { method };
         let common = all(known, name, "2026-07-28", "r");
         let common = common.iter().map(|(name, value)| (*name, value.as_str()));
         expect(&seen, &common.chain(more).collect::<Vec<_>>());
     }
-    wire.exchange(initialize("2025-06-18")).await;
+    connection.exchange(initialize("2025-06-18")).await;
     let seen = recorder.one().await;
     let common = all("initialize", "initialize", "2025-06-18", "open");
     expect(&seen, &common.iter().map(|(name, value)| (*name, value.as_str())).collect::<Vec<_>>());
@@ -301,17 +301,17 @@ impl Client<'_> {
 async fn a_handler_receives_its_trace_and_spans_exist_only_with_a_subscriber() {
     let _silence = Recorder::silence();
     let sent_meta = json!({ "traceparent": PARENT, "tracestate": "a=1", "baggage": "b=2" });
-    let mut wire = Wire::connect(&server());
-    let text = async |wire: &mut Wire, meta: Value| {
+    let mut connection = Connection::connect(&server());
+    let text = async |connection: &mut Connection, meta: Value| {
         let mut params = call("where");
         params["_meta"] = meta;
-        wire.exchange(modern(1, "tools/call", params)).await["result"]["content"][0]["text"].clone()
+        connection.exchange(modern(1, "tools/call", params)).await["result"]["content"][0]["text"].clone()
     };
     let known = r#"Some([Some("0af7651916cd43dd8448eb211c80319c"), Some("a=1"), Some("b=2")])"#;
-    assert_eq!(text(&mut wire, sent_meta.clone()).await, format!("{known} true"));
-    assert_eq!(text(&mut wire, json!({ "traceparent": PARENT.to_uppercase() })).await, "None true");
+    assert_eq!(text(&mut connection, sent_meta.clone()).await, format!("{known} true"));
+    assert_eq!(text(&mut connection, json!({ "traceparent": PARENT.to_uppercase() })).await, "None true");
     let (_recorder, _guard) = Recorder::listen();
-    assert_eq!(text(&mut wire, sent_meta).await, format!("{known} false"));
+    assert_eq!(text(&mut connection, sent_meta).await, format!("{known} false"));
 }
 
 #[tokio::test]
@@ -368,18 +368,18 @@ async fn the_span_of_a_stopped_call_records_its_end() {
         };
         let server = Server::builder("traced", "1").store(Arc::new(store)).tool(route).build();
         let (recorder, _guard) = Recorder::listen();
-        let wire = Wire::connect(&server);
+        let connection = Connection::connect(&server);
         let mut params = call("hold");
         params["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
             json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
-        wire.send(modern(1, "tools/call", params)).await;
+        connection.send(modern(1, "tools/call", params)).await;
         // The paused clock advances when no task can run: the handler or the store waits.
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert_eq!(recorder.take().await, [], "{policy:?} {end:?}");
         match end {
             End::Shutdown => server.shutdown(),
-            End::Cancellation => wire.send(cancel(1)).await,
-            End::Disconnect => wire.served.abort(),
+            End::Cancellation => connection.send(cancel(1)).await,
+            End::Disconnect => connection.served.abort(),
         }
         tokio::time::sleep(Duration::from_secs(5)).await;
         let seen = recorder.one().await;
@@ -401,20 +401,20 @@ async fn a_timed_out_or_cancelled_call_records_its_error_type_in_both_eras() {
         .limits(|limits| (limits.read_timeout, limits.handlers_per_session) = (limit, 1))
         .build();
     let (recorder, _guard) = Recorder::listen();
-    let mut wire = Wire::connect(&server);
-    wire.open("2025-11-25").await;
+    let mut connection = Connection::connect(&server);
+    connection.open("2025-11-25").await;
     recorder.take().await;
     for request in
         [|id, method, params| legacy(id, method, params), |id: u64, method, params| modern(id, method, params)]
     {
-        wire.exchange(request(1, "tools/call", call("slow"))).await;
+        connection.exchange(request(1, "tools/call", call("slow"))).await;
         let timed_out = recorder.one().await;
-        wire.exchange(request(2, "resources/read", json!({ "uri": "x:slow" }))).await;
+        connection.exchange(request(2, "resources/read", json!({ "uri": "x:slow" }))).await;
         let failed_read = recorder.one().await;
-        wire.send(request(3, "tools/call", call("hold"))).await;
-        wire.exchange(request(4, "tools/call", call("slow"))).await;
+        connection.send(request(3, "tools/call", call("hold"))).await;
+        connection.exchange(request(4, "tools/call", call("slow"))).await;
         let busy = recorder.one().await;
-        wire.send(cancel(3)).await;
+        connection.send(cancel(3)).await;
         let cancelled = recorder.one().await;
         for (seen, kind, status) in [
             (timed_out, "timeout", None),
@@ -430,8 +430,8 @@ async fn a_timed_out_or_cancelled_call_records_its_error_type_in_both_eras() {
     }
     // The client cancels a subscription.
     let params = json!({ "notifications": { "resourcesListChanged": true } });
-    wire.send(modern(5, "subscriptions/listen", params)).await;
-    assert!(wire.recv().await.get("method").is_some());
-    wire.send(cancel(5)).await;
+    connection.send(modern(5, "subscriptions/listen", params)).await;
+    assert!(connection.recv().await.get("method").is_some());
+    connection.send(cancel(5)).await;
     assert_eq!(recorder.one().await.fields["error.type"], "cancelled");
 }

@@ -227,8 +227,8 @@ async fn never_sends_output_that_violates_its_schema() {
         let result = server(returning(structured.clone()), ()).call_tool("t", json!({})).await.unwrap();
         assert_eq!(result.is_error, !fits, "{structured:?}");
         if !fits {
-            let wire = serde_json::to_string(&result).unwrap();
-            assert!(wire.contains("does not fit its own schema") && !wire.contains("secret"), "{wire}");
+            let text = serde_json::to_string(&result).unwrap();
+            assert!(text.contains("does not fit its own schema") && !text.contains("secret"), "{text}");
         }
         let route = returning(structured.clone()).skip_output_validation();
         let result = server(route, ()).call_tool("t", json!({})).await.unwrap();

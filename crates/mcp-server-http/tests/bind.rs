@@ -59,14 +59,14 @@ async fn a_public_address_serves_the_allowed_hosts() {
 
 #[tokio::test]
 async fn an_address_in_use_is_an_error_with_the_address_and_the_reason() {
-    let site = serve(&common::server(), HttpConfig::new()).await;
-    let error = within("the error", common::server().serve_http(site.address)).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("the server cannot listen on {}", site.address));
-    assert!(matches!(error, HttpError::Bind { address, .. } if address == site.address), "{error:?}");
+    let endpoint = serve(&common::server(), HttpConfig::new()).await;
+    let error = within("the error", common::server().serve_http(endpoint.address)).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("the server cannot listen on {}", endpoint.address));
+    assert!(matches!(error, HttpError::Bind { address, .. } if address == endpoint.address), "{error:?}");
     // A `main` that returns the error prints this form.
     let printed = format!("{error:?}");
     let source = std::error::Error::source(&error).unwrap().to_string();
-    assert_eq!(printed, format!("the server cannot listen on {}: {source}", site.address));
+    assert_eq!(printed, format!("the server cannot listen on {}: {source}", endpoint.address));
     assert_eq!(
         std::error::Error::source(&error).unwrap().downcast_ref::<std::io::Error>().unwrap().kind(),
         std::io::ErrorKind::AddrInUse

@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::{
     common::{
         self,
-        socket::{Site, Wire, serve},
+        socket::{Connection, Endpoint, serve},
     },
     resume::{Event, resume, steps, take_events, talk},
 };
@@ -34,7 +34,7 @@ impl Dice {
 /// Reads one stream over connections that break at random positions, also inside of an event. Returns the events and
 /// the number of breaks.
 async fn read_whole(
-    site: &Site,
+    endpoint: &Endpoint,
     session: &str,
     first: Request<Full<Bytes>>,
     seed: u64,
@@ -44,13 +44,13 @@ async fn read_whole(
     let (mut dice, mut events, mut last) = (Dice(seed), Vec::new(), String::new());
     let (mut request, mut breaks) = (first, 0);
     loop {
-        let mut wire: Wire = site.connect().await;
-        wire.send(request).await;
-        assert_eq!(wire.head().await.unwrap().0, StatusCode::OK);
+        let mut connection: Connection = endpoint.connect().await;
+        connection.send(request).await;
+        assert_eq!(connection.head().await.unwrap().0, StatusCode::OK);
         let mut read = BytesMut::new();
         let chunk_limit = 1 + dice.roll(8);
         for chunks in 1..=chunk_limit {
-            let Some(mut chunk) = wire.chunk().await else { break };
+            let Some(mut chunk) = connection.chunk().await else { break };
             // A client cannot resume a stream before it has an event id.
             if chunks == chunk_limit && !last.is_empty() {
                 chunk.truncate(dice.roll(chunk.len() as u64) as usize);
@@ -68,7 +68,7 @@ async fn read_whole(
                 }
             }
         }
-        drop(wire);
+        drop(connection);
         breaks += 1;
         request = resume(session, &last);
     }
@@ -78,8 +78,8 @@ async fn read_whole(
 async fn ten_thousand_events_over_broken_streams_arrive_once_and_in_order() {
     const STEPS: usize = 3_334;
     // All are paced by the reader that has seen least, since they share one window: no gap is wider than that.
-    let (seen, watched) = tokio::sync::watch::channel([0_usize; 3]);
-    let pace = watched.clone();
+    let (seen, observed) = tokio::sync::watch::channel([0_usize; 3]);
+    let pace = observed.clone();
     let paced = move |progress: Progress| {
         let mut seen = pace.clone();
         async move {
@@ -91,27 +91,27 @@ async fn ten_thousand_events_over_broken_streams_arrive_once_and_in_order() {
         }
     };
     let server = Server::builder("test", "1.0").tool(tool("talk", paced)).build();
-    let site = serve(&server, HttpConfig::new()).await;
-    let session = site.open().await;
+    let endpoint = serve(&server, HttpConfig::new()).await;
+    let session = endpoint.open().await;
     let ready = common::notification(&session, "notifications/initialized", json!({}));
-    assert_eq!(site.exchange(ready).await.status, StatusCode::ACCEPTED);
+    assert_eq!(endpoint.exchange(ready).await.status, StatusCode::ACCEPTED);
 
     let saw = |which: usize| {
         let seen = seen.clone();
         move || seen.send_modify(|seen| seen[which] += 1)
     };
     let mut count = 0;
-    let listening = read_whole(&site, &session, common::listen(&session), 0x5eed, saw(0), move |_| {
+    let listening = read_whole(&endpoint, &session, common::listen(&session), 0x5eed, saw(0), move |_| {
         count += 1;
         count == STEPS
     });
     let over = |event: &Event| event.method() == "response";
     let calls = [
-        read_whole(&site, &session, talk(1, &session), 0xfeed, saw(1), over),
-        read_whole(&site, &session, talk(2, &session), 0xbeef, saw(2), over),
+        read_whole(&endpoint, &session, talk(1, &session), 0xfeed, saw(1), over),
+        read_whole(&endpoint, &session, talk(2, &session), 0xbeef, saw(2), over),
     ];
     let [one, other] = calls;
-    let mut progress = watched;
+    let mut progress = observed;
     let changing = async {
         for step in 0..STEPS {
             progress.wait_for(|seen| step < seen.iter().min().unwrap() + 50).await.unwrap();

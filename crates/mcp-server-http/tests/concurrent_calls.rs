@@ -32,43 +32,43 @@ fn server(limit: usize) -> (Server, watch::Receiver<usize>, Arc<Semaphore>) {
 #[tokio::test]
 async fn runs_64_calls_of_a_session_concurrently_and_rejects_the_next() {
     let (server, mut running, permits) = server(4096);
-    let site = serve(&server, HttpConfig::new()).await;
-    let (session, other) = (site.open().await, site.open().await);
+    let endpoint = serve(&server, HttpConfig::new()).await;
+    let (session, other) = (endpoint.open().await, endpoint.open().await);
     let call = |id, session| legacy_as(id, Some(session), "tools/call", json!({ "name": "wait" }));
     let mut wires = Vec::new();
     for id in 0..64 {
-        let mut wire = site.connect().await;
-        wire.send(call(id, &session)).await;
-        wires.push(wire);
+        let mut connection = endpoint.connect().await;
+        connection.send(call(id, &session)).await;
+        wires.push(connection);
     }
     within("64 calls at once", running.wait_for(|count| *count == 64)).await.unwrap();
 
     // Requests without a handler are answered on the same session before any call ends.
-    let ping = site.exchange(legacy_as(100, Some(&session), "ping", json!({}))).await;
+    let ping = endpoint.exchange(legacy_as(100, Some(&session), "ping", json!({}))).await;
     assert_eq!(ping.json()["result"], json!({}));
-    let list = site.exchange(legacy_as(101, Some(&session), "tools/list", json!({}))).await;
+    let list = endpoint.exchange(legacy_as(101, Some(&session), "tools/list", json!({}))).await;
     assert_eq!(list.json()["result"]["tools"][0]["name"], "wait");
     let notice = common::notification(&session, "notifications/initialized", json!({}));
-    assert_eq!(site.exchange(notice).await.status, StatusCode::ACCEPTED);
+    assert_eq!(endpoint.exchange(notice).await.status, StatusCode::ACCEPTED);
 
-    let busy = site.exchange(call(64, &session)).await;
+    let busy = endpoint.exchange(call(64, &session)).await;
     assert_eq!((busy.status, busy.header("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, Some("1")));
     assert_eq!((busy.error_code(), &busy.json()["id"]), (Some(-32603), &json!(64)));
 
     // The limit of one session is not the limit of another.
-    let mut neighbour = site.connect().await;
+    let mut neighbour = endpoint.connect().await;
     neighbour.send(call(0, &other)).await;
     within("a call of another session", running.wait_for(|count| *count == 65)).await.unwrap();
 
     permits.add_permits(65);
-    for (id, mut wire) in wires.into_iter().enumerate() {
-        let answer = wire.answer().await.json();
+    for (id, mut connection) in wires.into_iter().enumerate() {
+        let answer = connection.answer().await.json();
         assert_eq!((&answer["id"], &answer["result"]["content"][0]["text"]), (&json!(id), &json!(id.to_string())));
     }
     assert_eq!(neighbour.answer().await.status, StatusCode::OK);
     // Every place was given back.
     permits.add_permits(1);
-    assert_eq!(site.exchange(call(65, &session)).await.status, StatusCode::OK);
+    assert_eq!(endpoint.exchange(call(65, &session)).await.status, StatusCode::OK);
 }
 
 #[tokio::test]

@@ -13,36 +13,37 @@ use serde_json::json;
 
 #[tokio::test]
 async fn a_lost_connection_cancels_a_stateless_call() {
-    let mut watched = ObservedServer::new();
-    let site = serve(&watched.server, HttpConfig::new()).await;
-    let mut wire = site.connect().await;
-    wire.send(stateless("tools/call", json!({ "name": "hold" }), &[])).await;
-    watched.expect(Event::Started).await;
-    drop(wire);
-    watched.expect(Event::Dropped).await;
+    let mut observed = ObservedServer::new();
+    let endpoint = serve(&observed.server, HttpConfig::new()).await;
+    let mut connection = endpoint.connect().await;
+    connection.send(stateless("tools/call", json!({ "name": "hold" }), &[])).await;
+    observed.expect(Event::Started).await;
+    drop(connection);
+    observed.expect(Event::Dropped).await;
 }
 
 #[tokio::test]
 async fn a_closed_stream_cancels_a_stateless_call() {
-    let mut watched = ObservedServer::new();
-    let site = serve(&watched.server, HttpConfig::new()).await;
-    let mut wire = site.connect().await;
+    let mut observed = ObservedServer::new();
+    let endpoint = serve(&observed.server, HttpConfig::new()).await;
+    let mut connection = endpoint.connect().await;
     let params = json!({ "name": "hold", "_meta": { "progressToken": "t" } });
-    wire.send(stateless("tools/call", params, &[])).await;
-    assert_eq!(wire.head().await.unwrap().0, StatusCode::OK);
-    let first = wire.chunk().await.unwrap();
+    connection.send(stateless("tools/call", params, &[])).await;
+    assert_eq!(connection.head().await.unwrap().0, StatusCode::OK);
+    let first = connection.chunk().await.unwrap();
     assert!(first.starts_with(b"event: message"), "{first:?}");
-    watched.expect(Event::Started).await;
-    drop(wire);
-    watched.expect(Event::Dropped).await;
+    observed.expect(Event::Started).await;
+    drop(connection);
+    observed.expect(Event::Dropped).await;
 }
 
 #[tokio::test]
 async fn a_lost_connection_does_not_cancel_a_call_of_a_session() {
-    let mut watched = ObservedServer::new();
-    let site = serve(&watched.server, HttpConfig::new()).await;
-    let session = site.open().await;
-    let (mut quiet, mut streaming, mut other) = (site.connect().await, site.connect().await, site.connect().await);
+    let mut observed = ObservedServer::new();
+    let endpoint = serve(&observed.server, HttpConfig::new()).await;
+    let session = endpoint.open().await;
+    let (mut quiet, mut streaming, mut other) =
+        (endpoint.connect().await, endpoint.connect().await, endpoint.connect().await);
     quiet.send(legacy_as(1, Some(&session), "tools/call", json!({ "name": "hold" }))).await;
     let params = json!({ "name": "hold", "_meta": { "progressToken": "t" } });
     streaming.send(legacy_as(2, Some(&session), "tools/call", params.clone())).await;
@@ -50,51 +51,53 @@ async fn a_lost_connection_does_not_cancel_a_call_of_a_session() {
     streaming.chunk().await.unwrap();
     other.send(stateless("tools/call", json!({ "name": "hold" }), &[])).await;
     for _ in 0..3 {
-        watched.expect(Event::Started).await;
+        observed.expect(Event::Started).await;
     }
     drop((quiet, streaming, other));
     // The stateless call ends at once. By then the server also knows that the other connections are lost.
-    watched.expect(Event::Dropped).await;
+    observed.expect(Event::Dropped).await;
     for _ in 0..10 {
-        assert_eq!(site.exchange(legacy(Some(&session), "ping", json!({}))).await.status, StatusCode::OK);
+        assert_eq!(endpoint.exchange(legacy(Some(&session), "ping", json!({}))).await.status, StatusCode::OK);
     }
-    assert!(watched.has_no_events());
+    assert!(observed.has_no_events());
     // The calls continue although no client reads their messages, and the session stays open.
-    watched.release.add_permits(2);
-    watched.expect(Event::Finished).await;
-    watched.expect(Event::Finished).await;
-    assert_eq!(site.exchange(legacy(Some(&session), "ping", json!({}))).await.status, StatusCode::OK);
+    observed.release.add_permits(2);
+    observed.expect(Event::Finished).await;
+    observed.expect(Event::Finished).await;
+    assert_eq!(endpoint.exchange(legacy(Some(&session), "ping", json!({}))).await.status, StatusCode::OK);
 }
 
 #[tokio::test]
 async fn a_session_call_without_messages_finishes_after_a_lost_connection() {
-    let mut watched = ObservedServer::new();
-    let site = serve(&watched.server, HttpConfig::new()).await;
-    let session = site.open().await;
-    let mut wire = site.connect().await;
-    wire.send(legacy(Some(&session), "tools/call", json!({ "name": "mute", "_meta": { "progressToken": "t" } }))).await;
-    watched.expect(Event::Started).await;
-    let mut other = site.connect().await;
+    let mut observed = ObservedServer::new();
+    let endpoint = serve(&observed.server, HttpConfig::new()).await;
+    let session = endpoint.open().await;
+    let mut connection = endpoint.connect().await;
+    connection
+        .send(legacy(Some(&session), "tools/call", json!({ "name": "mute", "_meta": { "progressToken": "t" } })))
+        .await;
+    observed.expect(Event::Started).await;
+    let mut other = endpoint.connect().await;
     other.send(stateless("tools/call", json!({ "name": "hold" }), &[])).await;
-    watched.expect(Event::Started).await;
-    drop((wire, other));
+    observed.expect(Event::Started).await;
+    drop((connection, other));
     // The stateless call ends at once. By then the server also knows that the other connection is lost.
-    watched.expect(Event::Dropped).await;
-    watched.release.add_permits(1);
-    watched.expect(Event::Finished).await;
+    observed.expect(Event::Dropped).await;
+    observed.release.add_permits(1);
+    observed.expect(Event::Finished).await;
 }
 
 #[tokio::test]
 async fn deleting_a_session_cancels_its_calls_without_a_response() {
-    let mut watched = ObservedServer::new();
-    let site = serve(&watched.server, HttpConfig::new()).await;
-    let session = site.open().await;
-    let mut wire = site.connect().await;
-    wire.send(legacy(Some(&session), "tools/call", json!({ "name": "hold" }))).await;
-    watched.expect(Event::Started).await;
+    let mut observed = ObservedServer::new();
+    let endpoint = serve(&observed.server, HttpConfig::new()).await;
+    let session = endpoint.open().await;
+    let mut connection = endpoint.connect().await;
+    connection.send(legacy(Some(&session), "tools/call", json!({ "name": "hold" }))).await;
+    observed.expect(Event::Started).await;
     let end = common::request(http::Method::DELETE, &[("mcp-session-id", &session)], "");
-    assert_eq!(site.exchange(end).await.status, StatusCode::NO_CONTENT);
-    watched.expect(Event::Dropped).await;
-    let answer = wire.answer().await;
+    assert_eq!(endpoint.exchange(end).await.status, StatusCode::NO_CONTENT);
+    observed.expect(Event::Dropped).await;
+    let answer = connection.answer().await;
     assert_eq!((answer.status, answer.body.len()), (StatusCode::OK, 0));
 }

@@ -163,7 +163,7 @@ async fn another_member_does_not_bypass_the_comparison_of_the_name() {
 
 #[tokio::test]
 async fn header_names_are_case_insensitive_and_values_are_not() {
-    let site = common::socket::serve(&common::server(), HttpConfig::new()).await;
+    let endpoint = common::socket::serve(&common::server(), HttpConfig::new()).await;
     let raw =
         common::socket::raw(stateless("tools/call", json!({ "name": "echo", "arguments": { "text": "x" } }), &[]))
             .await;
@@ -173,11 +173,11 @@ async fn header_names_are_case_insensitive_and_values_are_not() {
         .replace("mcp-method:", "mCp-MeThOd: \t")
         .replace("mcp-name: echo", "Mcp-Name:echo \t ");
     assert_ne!(shouted, text);
-    let mut wire = site.connect().await;
-    wire.write(shouted).await;
-    assert_eq!(wire.answer().await.status, StatusCode::OK);
-    wire.write(text.replace("mcp-name: echo", "mcp-name: Echo")).await;
-    assert_eq!(wire.answer().await.error_code(), Some(-32020));
+    let mut connection = endpoint.connect().await;
+    connection.write(shouted).await;
+    assert_eq!(connection.answer().await.status, StatusCode::OK);
+    connection.write(text.replace("mcp-name: echo", "mcp-name: Echo")).await;
+    assert_eq!(connection.answer().await.error_code(), Some(-32020));
 }
 
 #[tokio::test]

@@ -36,16 +36,16 @@ async fn the_health_endpoint_succeeds_until_shutdown() {
 
 #[tokio::test]
 async fn the_health_endpoint_is_guarded_and_disabled_by_default() {
-    let site = serve(&server(), HttpConfig::new().health("/health")).await;
-    assert_eq!(site.exchange(health_request(Method::GET, &[])).await.status, StatusCode::OK);
+    let endpoint = serve(&server(), HttpConfig::new().health("/health")).await;
+    assert_eq!(endpoint.exchange(health_request(Method::GET, &[])).await.status, StatusCode::OK);
     assert_eq!(
-        site.exchange(health_request(Method::GET, &[("host", "evil.example")])).await.status,
+        endpoint.exchange(health_request(Method::GET, &[("host", "evil.example")])).await.status,
         StatusCode::FORBIDDEN
     );
     let foreign = [("origin", "https://evil.example")];
-    assert_eq!(site.exchange(health_request(Method::GET, &foreign)).await.status, StatusCode::FORBIDDEN);
-    let post = site.exchange(health_request(Method::POST, &[])).await;
+    assert_eq!(endpoint.exchange(health_request(Method::GET, &foreign)).await.status, StatusCode::FORBIDDEN);
+    let post = endpoint.exchange(health_request(Method::POST, &[])).await;
     assert_eq!((post.status, post.header("allow")), (StatusCode::METHOD_NOT_ALLOWED, Some("GET, HEAD, OPTIONS")));
-    let site = serve(&server(), HttpConfig::new()).await;
-    assert_eq!(site.exchange(health_request(Method::GET, &[])).await.status, StatusCode::NOT_FOUND);
+    let endpoint = serve(&server(), HttpConfig::new()).await;
+    assert_eq!(endpoint.exchange(health_request(Method::GET, &[])).await.status, StatusCode::NOT_FOUND);
 }

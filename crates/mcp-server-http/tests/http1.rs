@@ -12,7 +12,7 @@ fn list() -> http::Request<http_body_util::Full<bytes::Bytes>> {
 
 #[tokio::test]
 async fn serves_only_the_configured_path() {
-    let site = serve(&common::server(), HttpConfig::new().path("tools")).await;
+    let endpoint = serve(&common::server(), HttpConfig::new().path("tools")).await;
     for (path, status) in [
         ("/tools", 200),
         ("/tools?x=1", 200),
@@ -24,7 +24,7 @@ async fn serves_only_the_configured_path() {
     ] {
         let mut at_path = list();
         *at_path.uri_mut() = path.parse().unwrap();
-        let answer = site.exchange(at_path).await;
+        let answer = endpoint.exchange(at_path).await;
         assert_eq!(answer.status, status, "{path}");
         assert!(status == 200 || answer.json()["error"]["message"].as_str().unwrap().contains("/tools"), "{path}");
     }
@@ -32,12 +32,12 @@ async fn serves_only_the_configured_path() {
 
 #[tokio::test]
 async fn answers_other_methods_with_405_and_the_allowed_methods() {
-    let site = serve(&common::server(), HttpConfig::new()).await;
-    let mut wire = site.connect().await;
+    let endpoint = serve(&common::server(), HttpConfig::new()).await;
+    let mut connection = endpoint.connect().await;
     for method in ["HEAD", "PUT", "PATCH", "TRACE", "BREW"] {
         let method: Method = method.parse().unwrap();
-        wire.send(request(method.clone(), &common::BASE, "")).await;
-        let answer = wire.answer_to(&method).await.unwrap();
+        connection.send(request(method.clone(), &common::BASE, "")).await;
+        let answer = connection.answer_to(&method).await.unwrap();
         assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{method}");
         assert_eq!(answer.header("allow"), Some("POST, GET, DELETE, OPTIONS"), "{method}");
     }
@@ -45,44 +45,44 @@ async fn answers_other_methods_with_405_and_the_allowed_methods() {
 
 #[tokio::test]
 async fn both_eras_reuse_a_connection() {
-    let site = serve(&common::server(), HttpConfig::new()).await;
-    let mut wire = site.connect().await;
-    wire.send(initialize()).await;
-    let session = wire.answer().await.header("mcp-session-id").unwrap().to_owned();
+    let endpoint = serve(&common::server(), HttpConfig::new()).await;
+    let mut connection = endpoint.connect().await;
+    connection.send(initialize()).await;
+    let session = connection.answer().await.header("mcp-session-id").unwrap().to_owned();
     for _ in 0..20 {
-        wire.send(list()).await;
-        assert_eq!(wire.answer().await.status, StatusCode::OK);
-        wire.send(common::legacy(Some(&session), "ping", json!({}))).await;
-        assert_eq!(wire.answer().await.status, StatusCode::OK);
-        wire.send(stateless("no/such", json!({}), &[])).await;
-        assert_eq!(wire.answer().await.status, StatusCode::NOT_FOUND);
+        connection.send(list()).await;
+        assert_eq!(connection.answer().await.status, StatusCode::OK);
+        connection.send(common::legacy(Some(&session), "ping", json!({}))).await;
+        assert_eq!(connection.answer().await.status, StatusCode::OK);
+        connection.send(stateless("no/such", json!({}), &[])).await;
+        assert_eq!(connection.answer().await.status, StatusCode::NOT_FOUND);
         let params = json!({ "name": "progress", "_meta": { "progressToken": 1 } });
-        wire.send(stateless("tools/call", params, &[])).await;
-        assert_eq!(wire.answer().await.events().len(), 3);
+        connection.send(stateless("tools/call", params, &[])).await;
+        assert_eq!(connection.answer().await.events().len(), 3);
     }
 }
 
 #[tokio::test]
 async fn answers_pipelined_requests_in_order() {
-    let site = serve(&common::server(), HttpConfig::new()).await;
-    let session = site.open().await;
+    let endpoint = serve(&common::server(), HttpConfig::new()).await;
+    let session = endpoint.open().await;
     let mut bytes = Vec::new();
     for id in 0..10 {
         bytes.extend(common::socket::raw(common::legacy_as(id, Some(&session), "ping", json!({}))).await);
     }
-    let mut wire = site.connect().await;
+    let mut connection = endpoint.connect().await;
     // In pieces that fit no boundary.
     for piece in bytes.chunks(97) {
-        wire.write(piece).await;
+        connection.write(piece).await;
     }
     for id in 0..10 {
-        assert_eq!(wire.answer().await.json()["id"], id);
+        assert_eq!(connection.answer().await.json()["id"], id);
     }
 }
 
 #[tokio::test]
 async fn rejects_a_body_with_two_lengths() {
-    let site = serve(&common::server(), HttpConfig::new()).await;
+    let endpoint = serve(&common::server(), HttpConfig::new()).await;
     let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
     for lengths in [
         "content-length: 2\r\ncontent-length: 3\r\n",
@@ -91,20 +91,20 @@ async fn rejects_a_body_with_two_lengths() {
         "transfer-encoding: gzip\r\n",
         "transfer-encoding: chunked, gzip\r\n",
     ] {
-        let mut wire = site.connect().await;
-        wire.write_some(format!("{head}{lengths}\r\n{{}}POST /mcp HTTP/1.1\r\n\r\n").as_bytes()).await;
-        let answer = wire.answer_to(&Method::POST).await;
+        let mut connection = endpoint.connect().await;
+        connection.write_some(format!("{head}{lengths}\r\n{{}}POST /mcp HTTP/1.1\r\n\r\n").as_bytes()).await;
+        let answer = connection.answer_to(&Method::POST).await;
         assert!(
             answer.as_ref().is_none_or(|answer| answer.status == StatusCode::BAD_REQUEST),
             "{lengths:?} {answer:?}"
         );
-        assert!(wire.closes_silently().await, "{lengths:?}");
+        assert!(connection.closes_silently().await, "{lengths:?}");
     }
 }
 
 #[tokio::test]
 async fn invalid_bytes_close_only_their_connection() {
-    let site = serve(&common::server(), HttpConfig::new()).await;
+    let endpoint = serve(&common::server(), HttpConfig::new()).await;
     let mut cases: Vec<Vec<u8>> = vec![
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(),
         b"PRI * HTTP/2.0\r\n\r\nMS\r\n\r\n".to_vec(),
@@ -127,13 +127,13 @@ async fn invalid_bytes_close_only_their_connection() {
         cases.push(noise.chain(*b"\r\n\r\n").collect());
     }
     // This client connected before the others and has sent a part of its request.
-    let mut witness = site.connect().await;
+    let mut witness = endpoint.connect().await;
     let whole = common::socket::raw(list()).await;
     witness.write(&whole[..40]).await;
     for case in cases {
-        let mut wire = site.connect().await;
-        wire.write_some(&case).await;
-        let answer: Option<Answer> = wire.answer_to(&Method::POST).await;
+        let mut connection = endpoint.connect().await;
+        connection.write_some(&case).await;
+        let answer: Option<Answer> = connection.answer_to(&Method::POST).await;
         assert!(answer.as_ref().is_none_or(|answer| answer.status.is_client_error()), "{case:?} {answer:?}");
     }
     witness.write(&whole[40..]).await;

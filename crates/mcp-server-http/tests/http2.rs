@@ -24,10 +24,10 @@ fn call(name: &str) -> http::Request<http_body_util::Full<bytes::Bytes>> {
 
 #[tokio::test]
 async fn serves_http1_and_http2_on_one_port() {
-    let site = serve(&server(), HttpConfig::new()).await;
+    let endpoint = serve(&server(), HttpConfig::new()).await;
     let echo = || common::stateless("tools/call", json!({ "name": "echo", "arguments": { "text": "hi" } }), &[]);
-    let mut new = Http2::connect(site.stream().await).await;
-    for answer in [new.exchange(echo()).await, site.exchange(echo()).await, new.exchange(echo()).await] {
+    let mut new = Http2::connect(endpoint.stream().await).await;
+    for answer in [new.exchange(echo()).await, endpoint.exchange(echo()).await, new.exchange(echo()).await] {
         assert_eq!(answer.status, StatusCode::OK);
         assert_eq!(answer.json()["result"]["content"][0]["text"], "hi");
     }
@@ -40,8 +40,8 @@ async fn serves_http1_and_http2_on_one_port() {
 
 #[tokio::test]
 async fn checks_the_authority_like_the_host_header() {
-    let site = serve(&server(), HttpConfig::new()).await;
-    let mut client = Http2::connect(site.stream().await).await;
+    let endpoint = serve(&server(), HttpConfig::new()).await;
+    let mut client = Http2::connect(endpoint.stream().await).await;
     let foreign = common::request(Method::OPTIONS, &[("host", "evil.example")], "");
     assert_eq!(client.exchange(foreign).await.status, StatusCode::FORBIDDEN);
     assert_eq!(client.exchange(options()).await.status, StatusCode::NO_CONTENT);
@@ -52,40 +52,40 @@ async fn checks_the_authority_like_the_host_header() {
 
 #[tokio::test]
 async fn runs_streams_of_one_connection_concurrently() {
-    let mut watched = ObservedServer::new();
-    let site = serve(&watched.server, HttpConfig::new()).await;
-    let mut client = Http2::connect(site.stream().await).await;
+    let mut observed = ObservedServer::new();
+    let endpoint = serve(&observed.server, HttpConfig::new()).await;
+    let mut client = Http2::connect(endpoint.stream().await).await;
     let response = within("the head", client.open(call("hold"))).await.unwrap();
     assert_eq!(response.headers()["content-type"], "text/event-stream");
-    watched.expect(Event::Started).await;
+    observed.expect(Event::Started).await;
     // The held call does not delay other calls.
     assert_eq!(client.exchange(call("quick")).await.json()["result"]["content"][0]["text"], "quick");
-    watched.release.add_permits(1);
+    observed.release.add_permits(1);
     let text = within("the rest", response.into_body().collect()).await.unwrap().to_bytes();
     let text = std::str::from_utf8(&text).unwrap();
     assert_eq!(text.matches("notifications/progress").count(), 999);
     assert!(text.trim_end().ends_with('}') && text.contains(r#""text":"held""#));
-    watched.expect(Event::Finished).await;
+    observed.expect(Event::Finished).await;
 }
 
 #[tokio::test]
 async fn resetting_a_stream_cancels_its_stateless_call() {
-    let mut watched = ObservedServer::new();
-    let site = serve(&watched.server, HttpConfig::new()).await;
-    let mut client = Http2::connect(site.stream().await).await;
+    let mut observed = ObservedServer::new();
+    let endpoint = serve(&observed.server, HttpConfig::new()).await;
+    let mut client = Http2::connect(endpoint.stream().await).await;
     // One call has sent an event, and the other has sent none.
     let response = within("the head", client.open(call("hold"))).await.unwrap();
-    watched.expect(Event::Started).await;
+    observed.expect(Event::Started).await;
     drop(response);
-    watched.expect(Event::Dropped).await;
+    observed.expect(Event::Dropped).await;
     {
         let mut quiet = std::pin::pin!(client.open(call("mute")));
         tokio::select! {
             _ = &mut quiet => panic!("the response does not begin before the release"),
-            () = watched.expect(Event::Started) => {}
+            () = observed.expect(Event::Started) => {}
         }
     }
-    watched.expect(Event::Dropped).await;
+    observed.expect(Event::Dropped).await;
     // The connection stays open.
     assert_eq!(client.exchange(call("quick")).await.status, StatusCode::OK);
 }
@@ -101,22 +101,22 @@ const RESET: &str = "stream error received: stream no longer needed";
 
 #[tokio::test]
 async fn resets_an_unread_stream_and_cancels_its_call_without_affecting_others() {
-    let mut watched = ObservedServer::new();
-    let site = serve(&watched.server, HttpConfig::new().write_timeout(Duration::from_secs(1))).await;
-    let mut client = Http2::with_window(site.stream().await, 4 << 10).await;
+    let mut observed = ObservedServer::new();
+    let endpoint = serve(&observed.server, HttpConfig::new().write_timeout(Duration::from_secs(1))).await;
+    let mut client = Http2::with_window(endpoint.stream().await, 4 << 10).await;
     let unread = within("the head", client.open(call("hold"))).await.unwrap();
-    watched.expect(Event::Started).await;
+    observed.expect(Event::Started).await;
     let read = within("the head", client.open(call("hold"))).await.unwrap();
-    watched.expect(Event::Started).await;
+    observed.expect(Event::Started).await;
     // The first response is larger than the window of its client.
-    watched.release.add_permits(1);
-    watched.expect(Event::Dropped).await;
+    observed.release.add_permits(1);
+    observed.expect(Event::Dropped).await;
     assert_eq!(broken(unread).await, RESET);
     assert_eq!(client.exchange(call("quick")).await.json()["result"]["content"][0]["text"], "quick");
-    watched.release.add_permits(1);
+    observed.release.add_permits(1);
     let text = within("the rest", read.into_body().collect()).await.unwrap().to_bytes();
     assert_eq!(std::str::from_utf8(&text).unwrap().matches("notifications/progress").count(), 999);
-    watched.expect(Event::Finished).await;
+    observed.expect(Event::Finished).await;
 }
 
 #[tokio::test]
@@ -125,8 +125,8 @@ async fn resets_unread_responses_of_every_length_when_the_client_grants_no_windo
         .tool(mcp_server_core::tool("small", async || "x"))
         .tool(mcp_server_core::tool("large", async || "x".repeat(1 << 20)))
         .build();
-    let site = serve(&server, HttpConfig::new().write_timeout(Duration::from_millis(200))).await;
-    let mut client = Http2::with_window(site.stream().await, 0).await;
+    let endpoint = serve(&server, HttpConfig::new().write_timeout(Duration::from_millis(200))).await;
+    let mut client = Http2::with_window(endpoint.stream().await, 0).await;
     for name in ["small", "large"] {
         let unread = within("the head", client.open(call(name))).await.unwrap();
         assert_eq!(broken(unread).await, RESET, "{name}");
@@ -137,45 +137,45 @@ async fn resets_unread_responses_of_every_length_when_the_client_grants_no_windo
 
 #[tokio::test]
 async fn a_lost_connection_cancels_all_of_its_stateless_calls() {
-    let mut watched = ObservedServer::new();
-    let site = serve(&watched.server, HttpConfig::new()).await;
-    let stream = site.stream().await.into_std().unwrap();
+    let mut observed = ObservedServer::new();
+    let endpoint = serve(&observed.server, HttpConfig::new()).await;
+    let stream = endpoint.stream().await.into_std().unwrap();
     let cutter = stream.try_clone().unwrap();
     let mut client = Http2::connect(TcpStream::from_std(stream).unwrap()).await;
     let first = within("the head", client.open(call("hold"))).await.unwrap();
-    watched.expect(Event::Started).await;
+    observed.expect(Event::Started).await;
     let second = within("the head", client.open(call("hold"))).await.unwrap();
-    watched.expect(Event::Started).await;
+    observed.expect(Event::Started).await;
     cutter.shutdown(Shutdown::Both).unwrap();
-    watched.expect(Event::Dropped).await;
-    watched.expect(Event::Dropped).await;
+    observed.expect(Event::Dropped).await;
+    observed.expect(Event::Dropped).await;
     drop((first, second));
 }
 
 #[tokio::test]
 async fn shutdown_lets_open_requests_finish_and_then_closes_the_rest() {
-    let mut watched = ObservedServer::new();
+    let mut observed = ObservedServer::new();
     let config = HttpConfig::new().shutdown_deadline(Duration::from_millis(300));
-    let site = serve(&watched.server, config).await;
-    let mut client = Http2::connect(site.stream().await).await;
+    let endpoint = serve(&observed.server, config).await;
+    let mut client = Http2::connect(endpoint.stream().await).await;
     let ends = within("the head", client.open(call("hold"))).await.unwrap();
-    watched.expect(Event::Started).await;
-    watched.server.shutdown();
-    watched.release.add_permits(1);
+    observed.expect(Event::Started).await;
+    observed.server.shutdown();
+    observed.release.add_permits(1);
     let text = within("the rest", ends.into_body().collect()).await.unwrap().to_bytes();
     assert!(std::str::from_utf8(&text).unwrap().contains(r#""text":"held""#));
-    watched.expect(Event::Finished).await;
+    observed.expect(Event::Finished).await;
     client.ended().await;
-    site.ended().await.unwrap();
+    endpoint.ended().await.unwrap();
 
-    let mut watched = ObservedServer::new();
+    let mut observed = ObservedServer::new();
     let config = HttpConfig::new().shutdown_deadline(Duration::from_millis(50));
-    let site = serve(&watched.server, config).await;
-    let mut client = Http2::connect(site.stream().await).await;
+    let endpoint = serve(&observed.server, config).await;
+    let mut client = Http2::connect(endpoint.stream().await).await;
     let held = within("the head", client.open(call("hold"))).await.unwrap();
-    watched.expect(Event::Started).await;
-    watched.server.shutdown();
-    site.ended().await.unwrap();
-    watched.expect(Event::Dropped).await;
+    observed.expect(Event::Started).await;
+    observed.server.shutdown();
+    endpoint.ended().await.unwrap();
+    observed.expect(Event::Dropped).await;
     drop(held);
 }

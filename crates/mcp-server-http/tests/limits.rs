@@ -84,38 +84,38 @@ async fn a_truncated_body_is_a_bad_request() {
 #[tokio::test]
 async fn answers_a_slow_body_with_408() {
     let config = HttpConfig::new().body_timeout(Duration::from_millis(50));
-    let site = serve(&common::server(), config).await;
-    let mut wire = site.connect().await;
-    wire.write(
-        "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 10\r\n\r\n{",
-    )
-    .await;
-    assert_eq!(wire.answer().await.status, StatusCode::REQUEST_TIMEOUT);
+    let endpoint = serve(&common::server(), config).await;
+    let mut connection = endpoint.connect().await;
+    connection
+        .write("POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 10\r\n\r\n{")
+        .await;
+    assert_eq!(connection.answer().await.status, StatusCode::REQUEST_TIMEOUT);
 }
 
 #[tokio::test]
 async fn answers_a_large_body_with_413_before_it_is_sent() {
-    let site = serve(&common::server(), HttpConfig::new()).await;
+    let endpoint = serve(&common::server(), HttpConfig::new()).await;
     for length in ["4194305", "99999999999999"] {
-        let mut wire = site.connect().await;
-        wire.write(format!(
-            "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nexpect: 100-continue\r\n\
+        let mut connection = endpoint.connect().await;
+        connection
+            .write(format!(
+                "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nexpect: 100-continue\r\n\
              content-length: {length}\r\n\r\n"
-        ))
-        .await;
+            ))
+            .await;
         // The server sent no `100 Continue` before it.
-        assert_eq!(wire.answer().await.status, StatusCode::PAYLOAD_TOO_LARGE, "{length}");
+        assert_eq!(connection.answer().await.status, StatusCode::PAYLOAD_TOO_LARGE, "{length}");
     }
-    let mut wire = site.connect().await;
-    wire.write("POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n").await;
-    wire.write("transfer-encoding: chunked\r\n\r\n400001\r\n").await;
-    wire.write_some(&vec![b' '; 0x40_0001]).await;
-    assert_eq!(wire.answer().await.status, StatusCode::PAYLOAD_TOO_LARGE);
+    let mut connection = endpoint.connect().await;
+    connection.write("POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n").await;
+    connection.write("transfer-encoding: chunked\r\n\r\n400001\r\n").await;
+    connection.write_some(&vec![b' '; 0x40_0001]).await;
+    assert_eq!(connection.answer().await.status, StatusCode::PAYLOAD_TOO_LARGE);
 }
 
 #[tokio::test]
 async fn a_client_that_sends_a_whole_rejected_body_receives_the_reason() {
-    let site = serve(&common::server(), HttpConfig::new()).await;
+    let endpoint = serve(&common::server(), HttpConfig::new()).await;
     let length = 8 << 20;
     let head = |rest: &str| format!("POST /mcp HTTP/1.1\r\nhost: localhost\r\n{rest}\r\n");
     let json = "content-type: application/json\r\n";
@@ -123,13 +123,13 @@ async fn a_client_that_sends_a_whole_rejected_body_receives_the_reason() {
     let chunked = head(&format!("{json}transfer-encoding: chunked\r\n")) + &format!("{length:x}\r\n");
     let mistyped = head(&format!("content-type: text/plain\r\ncontent-length: {length}\r\n"));
     for (head, status) in [(declared, 413), (chunked, 413), (mistyped, 415)] {
-        let mut wire = site.connect().await;
-        wire.write(head).await;
+        let mut connection = endpoint.connect().await;
+        connection.write(head).await;
         // The server reads the rest of the body, so that a connection reset does not discard the response.
-        wire.write(vec![b' '; length]).await;
-        assert_eq!(wire.answer().await.status.as_u16(), status);
+        connection.write(vec![b' '; length]).await;
+        assert_eq!(connection.answer().await.status.as_u16(), status);
         // The server sends nothing after the response and closes the connection.
-        assert!(wire.closes_silently().await);
+        assert!(connection.closes_silently().await);
     }
 }
 
@@ -178,18 +178,18 @@ async fn a_foreign_host_or_origin_is_rejected_before_the_header_limit() {
 
 #[tokio::test]
 async fn answers_a_huge_head_with_431_without_affecting_other_connections() {
-    let site = serve(&common::server(), HttpConfig::new()).await;
+    let endpoint = serve(&common::server(), HttpConfig::new()).await;
     let mut many = String::from("POST /mcp HTTP/1.1\r\nhost: localhost\r\n");
     for number in 0..200 {
         many.push_str(&format!("x-{number}: y\r\n"));
     }
     let long = format!("POST /mcp HTTP/1.1\r\nhost: localhost\r\nmcp-name: {}\r\n\r\n", "x".repeat(300_000));
     for head in [many + "\r\n", long] {
-        let mut wire = site.connect().await;
-        wire.write_some(head.as_bytes()).await;
-        assert_eq!(wire.answer().await.status, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+        let mut connection = endpoint.connect().await;
+        connection.write_some(head.as_bytes()).await;
+        assert_eq!(connection.answer().await.status, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
     }
-    assert_eq!(site.exchange(stateless("tools/list", json!({}), &[])).await.status, StatusCode::OK);
+    assert_eq!(endpoint.exchange(stateless("tools/list", json!({}), &[])).await.status, StatusCode::OK);
 }
 
 #[tokio::test]
@@ -217,12 +217,13 @@ async fn a_client_cannot_choose_or_revive_a_session_id() {
 
 #[tokio::test]
 async fn connections_above_the_limit_wait_for_a_permit() {
-    let site = serve(&common::server(), HttpConfig::new().max_connections(2)).await;
-    let (mut first, mut second, mut third) = (site.connect().await, site.connect().await, site.connect().await);
+    let endpoint = serve(&common::server(), HttpConfig::new().max_connections(2)).await;
+    let (mut first, mut second, mut third) =
+        (endpoint.connect().await, endpoint.connect().await, endpoint.connect().await);
     let list = || stateless("tools/list", json!({}), &[]);
-    for wire in [&mut first, &mut second] {
-        wire.send(list()).await;
-        assert_eq!(wire.answer().await.status, StatusCode::OK);
+    for connection in [&mut first, &mut second] {
+        connection.send(list()).await;
+        assert_eq!(connection.answer().await.status, StatusCode::OK);
     }
     third.send(list()).await;
     let answered = Arc::new(AtomicUsize::new(0));

@@ -33,7 +33,7 @@ async fn rejects_a_foreign_origin_or_host_for_every_method() {
 
 #[tokio::test]
 async fn guards_unknown_paths_too() {
-    let site = serve(&common::server(), HttpConfig::new()).await;
+    let endpoint = serve(&common::server(), HttpConfig::new()).await;
     let local = "http://localhost:5173";
     for (headers, status, readable_by) in [
         (&[][..], StatusCode::NOT_FOUND, None),
@@ -43,7 +43,7 @@ async fn guards_unknown_paths_too() {
     ] {
         let mut request = request(Method::POST, headers, "{}");
         *request.uri_mut() = "/elsewhere".parse().unwrap();
-        let answer = site.exchange(request).await;
+        let answer = endpoint.exchange(request).await;
         assert_eq!((answer.status, answer.header("access-control-allow-origin")), (status, readable_by), "{headers:?}");
     }
 }

@@ -16,85 +16,85 @@ use tokio::time::Instant;
 
 #[tokio::test]
 async fn finishes_running_calls_and_closes_idle_streams() {
-    let mut watched = ObservedServer::new();
-    let site = serve(&watched.server, HttpConfig::new()).await;
-    let session = site.open().await;
-    let (mut idle, mut events) = (site.connect().await, site.connect().await);
+    let mut observed = ObservedServer::new();
+    let endpoint = serve(&observed.server, HttpConfig::new()).await;
+    let session = endpoint.open().await;
+    let (mut idle, mut events) = (endpoint.connect().await, endpoint.connect().await);
     idle.send(stateless("tools/list", json!({}), &[])).await;
     assert_eq!(idle.answer().await.status, StatusCode::OK);
     events.send(listen(&session)).await;
     assert_eq!(events.head().await.unwrap().0, StatusCode::OK);
-    let (mut quiet, mut streaming) = (site.connect().await, site.connect().await);
+    let (mut quiet, mut streaming) = (endpoint.connect().await, endpoint.connect().await);
     quiet.send(stateless("tools/call", json!({ "name": "hold" }), &[])).await;
     let params = json!({ "name": "hold", "_meta": { "progressToken": 1 } });
     streaming.send(legacy(Some(&session), "tools/call", params)).await;
-    watched.expect(Event::Started).await;
-    watched.expect(Event::Started).await;
+    observed.expect(Event::Started).await;
+    observed.expect(Event::Started).await;
 
-    watched.server.shutdown();
+    observed.server.shutdown();
     assert!(idle.closes_silently().await);
     assert!(events.chunk().await.unwrap().starts_with(b"id: "));
     assert_eq!(events.chunk().await, None);
     within("the end of listening", async {
-        while tokio::net::TcpStream::connect(site.address).await.is_ok() {
+        while tokio::net::TcpStream::connect(endpoint.address).await.is_ok() {
             tokio::task::yield_now().await;
         }
     })
     .await;
-    assert!(watched.has_no_events());
+    assert!(observed.has_no_events());
 
-    watched.release.add_permits(2);
+    observed.release.add_permits(2);
     assert_eq!(quiet.answer().await.json()["result"]["content"][0]["text"], "held");
     let answer = streaming.answer().await;
     assert_eq!(answer.events().last().unwrap()["result"]["content"][0]["text"], "held");
-    site.ended().await.unwrap();
+    endpoint.ended().await.unwrap();
 }
 
 #[tokio::test]
 async fn calls_past_the_grace_period_are_answered_with_an_error_in_both_eras() {
-    let mut watched = ObservedServer::new();
-    let site = serve(&watched.server, HttpConfig::new().shutdown_deadline(Duration::from_millis(200))).await;
-    let session = site.open().await;
+    let mut observed = ObservedServer::new();
+    let endpoint = serve(&observed.server, HttpConfig::new().shutdown_deadline(Duration::from_millis(200))).await;
+    let session = endpoint.open().await;
     let mut wires = Vec::new();
     for (id, tool) in [(1, "hold"), (2, "mute")] {
         let params = json!({ "name": tool, "_meta": { "progressToken": id } });
         let in_session = common::legacy_as(id, Some(&session), "tools/call", params.clone());
         let requests = [stateless("tools/call", params, &[]), in_session];
         for request in requests {
-            let mut wire = site.connect().await;
-            wire.send(request).await;
-            watched.expect(Event::Started).await;
-            wires.push((tool, wire));
+            let mut connection = endpoint.connect().await;
+            connection.send(request).await;
+            observed.expect(Event::Started).await;
+            wires.push((tool, connection));
         }
     }
-    watched.server.shutdown();
-    for (tool, wire) in &mut wires {
-        let answer = wire.answer().await;
+    observed.server.shutdown();
+    for (tool, connection) in &mut wires {
+        let answer = connection.answer().await;
         // The tool `hold` sends a notification first, so its response is a stream.
         let message = if *tool == "hold" { answer.events().last().unwrap().clone() } else { answer.json() };
         assert_eq!(message["error"]["message"], "the server was shut down", "{tool} {message}");
-        watched.expect(Event::Dropped).await;
+        observed.expect(Event::Dropped).await;
     }
-    site.ended().await.unwrap();
+    endpoint.ended().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn calls_over_http_sse_have_the_grace_period_of_the_configuration() {
     // The limit of the core for a connection is shorter than the first grace period and longer than the second one.
     for (grace_period, is_finished) in [(Duration::from_secs(60), true), (Duration::from_millis(200), false)] {
-        let mut watched = ObservedServer::new();
+        let mut observed = ObservedServer::new();
         let config = HttpConfig::new().shutdown_deadline(grace_period).sse("/sse", "/messages");
-        let service = mcp_server_http::HttpServer::into_service(watched.server.clone(), config);
+        let service = mcp_server_http::HttpServer::into_service(observed.server.clone(), config);
         let mut client = common::sse::LocalClient::open(&service, "2024-11-05").await;
         let params = json!({ "name": "mute" });
         client.send(json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params })).await;
-        watched.expect(Event::Started).await;
+        observed.expect(Event::Started).await;
         let start = Instant::now();
-        watched.server.shutdown();
+        observed.server.shutdown();
         if is_finished {
             tokio::time::sleep(grace_period - Duration::from_secs(1)).await;
-            assert!(watched.has_no_events());
-            watched.release.add_permits(1);
+            assert!(observed.has_no_events());
+            observed.release.add_permits(1);
         }
         let answer = loop {
             let message = client.message().await.unwrap();
@@ -114,52 +114,52 @@ async fn calls_over_http_sse_have_the_grace_period_of_the_configuration() {
 
 #[tokio::test]
 async fn dropping_the_serving_future_closes_everything() {
-    let mut watched = ObservedServer::new();
-    let site = serve(&watched.server, HttpConfig::new()).await;
-    let session = site.open().await;
+    let mut observed = ObservedServer::new();
+    let endpoint = serve(&observed.server, HttpConfig::new()).await;
+    let session = endpoint.open().await;
     let mut wires = Vec::new();
     let hold = || json!({ "name": "hold" });
     for request in [stateless("tools/call", hold(), &[]), legacy(Some(&session), "tools/call", hold())] {
-        let mut wire = site.connect().await;
-        wire.send(request).await;
-        wires.push(wire);
-        watched.expect(Event::Started).await;
+        let mut connection = endpoint.connect().await;
+        connection.send(request).await;
+        wires.push(connection);
+        observed.expect(Event::Started).await;
     }
     // One call lost its connection before; it has to end as well.
     wires.truncate(1);
-    site.abort();
-    watched.expect(Event::Dropped).await;
-    watched.expect(Event::Dropped).await;
+    endpoint.abort();
+    observed.expect(Event::Dropped).await;
+    observed.expect(Event::Dropped).await;
 }
 
 #[tokio::test]
 async fn calls_of_a_mounted_endpoint_end_with_it_or_after_the_grace_period() {
     for is_shut_down in [true, false] {
-        let mut watched = ObservedServer::new();
+        let mut observed = ObservedServer::new();
         let config = HttpConfig::new().shutdown_deadline(Duration::from_millis(50)).sse("/sse", "/messages");
-        let service = mcp_server_http::HttpServer::into_service(watched.server.clone(), config);
+        let service = mcp_server_http::HttpServer::into_service(observed.server.clone(), config);
         let session = common::open(&service).await;
         let params = |name| json!({ "name": name, "_meta": { "progressToken": 1 } });
         let hold = common::legacy_as(1, Some(&session), "tools/call", params("hold"));
         let streaming = service.handle(hold).await.into_body();
-        watched.expect(Event::Started).await;
+        observed.expect(Event::Started).await;
         {
             // This call lost its connection before its first message.
             let mute = common::legacy_as(2, Some(&session), "tools/call", params("mute"));
             let mut quiet = std::pin::pin!(service.handle(mute));
             tokio::select! {
                 _ = &mut quiet => panic!("the response does not begin before the release"),
-                () = watched.expect(Event::Started) => {}
+                () = observed.expect(Event::Started) => {}
             }
         }
         let old = service.handle(common::sse::get()).await.into_body();
         if is_shut_down {
-            watched.server.shutdown();
+            observed.server.shutdown();
         } else {
             drop(service);
         }
-        watched.expect(Event::Dropped).await;
-        watched.expect(Event::Dropped).await;
+        observed.expect(Event::Dropped).await;
+        observed.expect(Event::Dropped).await;
         for body in [streaming, old] {
             within("the end of a stream", http_body_util::BodyExt::collect(body)).await.unwrap();
         }
@@ -200,15 +200,15 @@ async fn a_mounted_endpoint_rejects_requests_after_shutdown() {
 #[tokio::test]
 async fn shutdown_rejects_a_request_without_its_body_at_once() {
     let server = common::server();
-    let site = serve(&server, HttpConfig::new()).await;
-    let mut wire = site.connect().await;
+    let endpoint = serve(&server, HttpConfig::new()).await;
+    let mut connection = endpoint.connect().await;
     let head = "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nexpect: 100-continue\r\n\
                 content-length: 9\r\n\r\n";
-    wire.write(head).await;
+    connection.write(head).await;
     // The server has requested the body, so the request is open.
-    assert_eq!(wire.head().await.unwrap().0, StatusCode::CONTINUE);
-    wire.write("{").await;
+    assert_eq!(connection.head().await.unwrap().0, StatusCode::CONTINUE);
+    connection.write("{").await;
     server.shutdown();
-    assert_eq!(wire.answer().await.status, StatusCode::SERVICE_UNAVAILABLE);
-    site.ended().await.unwrap();
+    assert_eq!(connection.answer().await.status, StatusCode::SERVICE_UNAVAILABLE);
+    endpoint.ended().await.unwrap();
 }

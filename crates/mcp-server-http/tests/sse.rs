@@ -26,9 +26,9 @@ fn config() -> HttpConfig {
 
 #[tokio::test]
 async fn a_session_uses_one_stream_and_posts() {
-    let site = serve(&server(), config()).await;
+    let http_endpoint = serve(&server(), config()).await;
     for version in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"] {
-        let mut client = Client::open(&site).await;
+        let mut client = Client::open(&http_endpoint).await;
         let opened = client.initialize(version, json!({})).await;
         assert_eq!(opened["protocolVersion"], version);
         assert_eq!(client.exchange(1, "ping", json!({})).await["result"], json!({}));
@@ -42,7 +42,7 @@ async fn a_session_uses_one_stream_and_posts() {
         let answer = client.message().await.unwrap();
         assert_eq!((&answer["id"], &answer["result"]["content"][0]["text"]), (&json!(2), &json!("done")));
         // The server answers invalid messages on the stream too.
-        assert_eq!(site.exchange(post(&client.endpoint, &json!(1))).await.status, StatusCode::ACCEPTED);
+        assert_eq!(http_endpoint.exchange(post(&client.endpoint, &json!(1))).await.status, StatusCode::ACCEPTED);
         assert_eq!(client.message().await.unwrap()["error"]["code"], -32600);
     }
 }
@@ -58,8 +58,8 @@ async fn the_server_sends_requests_on_the_stream_and_receives_responses_by_post(
         let Answer { colour } = inputs.elicit("colour", "Which colour?").await?;
         Ok(colour)
     };
-    let site = serve(&Server::builder("test", "1").tool(tool("ask", greet)).build(), config()).await;
-    let mut client = Client::open(&site).await;
+    let http_endpoint = serve(&Server::builder("test", "1").tool(tool("ask", greet)).build(), config()).await;
+    let mut client = Client::open(&http_endpoint).await;
     client.initialize("2025-06-18", json!({ "elicitation": {} })).await;
     client.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "ask" } })).await;
     let question = client.message().await.unwrap();
@@ -72,8 +72,8 @@ async fn the_server_sends_requests_on_the_stream_and_receives_responses_by_post(
 #[tokio::test]
 async fn a_session_receives_list_changes() {
     let server = server();
-    let site = serve(&server, config()).await;
-    let mut client = Client::open(&site).await;
+    let http_endpoint = serve(&server, config()).await;
+    let mut client = Client::open(&http_endpoint).await;
     client.initialize("2024-11-05", json!({})).await;
     // The server has processed the earlier notification.
     client.exchange(1, "ping", json!({})).await;
@@ -91,8 +91,8 @@ async fn a_remote_client_has_no_scopes_and_handlers_receive_the_head_of_the_stre
         .tool(tool("show", show))
         .tool(tool("guarded", async || "secret").requires_scopes(["admin"]))
         .build();
-    let site = serve(&server, config()).await;
-    let mut client = Client::open(&site).await;
+    let http_endpoint = serve(&server, config()).await;
+    let mut client = Client::open(&http_endpoint).await;
     client.initialize("2024-11-05", json!({})).await;
     let shown = client.exchange(1, "tools/call", json!({ "name": "show" })).await;
     assert_eq!(shown["result"]["content"][0]["text"], "text/event-stream /sse true");
@@ -103,19 +103,19 @@ async fn a_remote_client_has_no_scopes_and_handlers_receive_the_head_of_the_stre
 
 #[tokio::test]
 async fn closing_the_stream_ends_the_session_and_its_calls() {
-    let mut watched = ObservedServer::new();
-    let site = serve(&watched.server, config()).await;
-    let mut client = Client::open(&site).await;
+    let mut observed = ObservedServer::new();
+    let http_endpoint = serve(&observed.server, config()).await;
+    let mut client = Client::open(&http_endpoint).await;
     client.initialize("2024-11-05", json!({})).await;
     let params = json!({ "name": "mute", "arguments": {} });
     client.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params })).await;
-    watched.expect(Event::Started).await;
+    observed.expect(Event::Started).await;
     let endpoint = client.endpoint.clone();
     drop(client);
-    watched.expect(Event::Dropped).await;
+    observed.expect(Event::Dropped).await;
     let ping = json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" });
     within("the end of the session", async {
-        while site.exchange(post(&endpoint, &ping)).await.status != StatusCode::NOT_FOUND {
+        while http_endpoint.exchange(post(&endpoint, &ping)).await.status != StatusCode::NOT_FOUND {
             tokio::task::yield_now().await;
         }
     })
@@ -124,22 +124,22 @@ async fn closing_the_stream_ends_the_session_and_its_calls() {
 
 #[tokio::test]
 async fn a_cancellation_finds_the_call_of_another_post() {
-    let mut watched = ObservedServer::new();
-    let site = serve(&watched.server, config()).await;
-    let mut client = Client::open(&site).await;
+    let mut observed = ObservedServer::new();
+    let http_endpoint = serve(&observed.server, config()).await;
+    let mut client = Client::open(&http_endpoint).await;
     client.initialize("2024-11-05", json!({})).await;
     let params = json!({ "name": "mute", "arguments": {} });
     client.send(json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params })).await;
-    watched.expect(Event::Started).await;
+    observed.expect(Event::Started).await;
     client.send(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 7 } })).await;
-    watched.expect(Event::Dropped).await;
+    observed.expect(Event::Dropped).await;
     client.exchange(8, "ping", json!({})).await;
 }
 
 #[tokio::test]
 async fn rejects_invalid_requests_with_a_reason() {
-    let site = serve(&server(), config().body_limit(1000)).await;
-    let client = Client::open(&site).await;
+    let http_endpoint = serve(&server(), config().body_limit(1000)).await;
+    let client = Client::open(&http_endpoint).await;
     let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "ping" });
     let posted = |uri: &str, headers: &[(&str, &str)], body: String| {
         let mut request = common::request(Method::POST, headers, body);
@@ -166,7 +166,7 @@ async fn rejects_invalid_requests_with_a_reason() {
         ("put", put, 405),
         ("delete", delete, 405),
     ] {
-        let answer = site.exchange(request).await;
+        let answer = http_endpoint.exchange(request).await;
         assert_eq!(answer.status, status, "{name}: {answer:?}");
         assert!(answer.json()["error"]["message"].is_string(), "{name}");
         if status == 405 {
@@ -175,22 +175,22 @@ async fn rejects_invalid_requests_with_a_reason() {
     }
     let mut preflight = posted("/messages", &[("origin", "http://localhost:5173")], String::new());
     *preflight.method_mut() = Method::OPTIONS;
-    let answer = site.exchange(preflight).await;
+    let answer = http_endpoint.exchange(preflight).await;
     assert_eq!((answer.status, answer.header("allow")), (StatusCode::NO_CONTENT, Some("POST, OPTIONS")));
 }
 
 #[tokio::test]
 async fn http_sse_is_disabled_by_default() {
-    let site = serve(&server(), HttpConfig::new()).await;
-    assert_eq!(site.exchange(get()).await.status, StatusCode::NOT_FOUND);
+    let http_endpoint = serve(&server(), HttpConfig::new()).await;
+    assert_eq!(http_endpoint.exchange(get()).await.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
 async fn session_ids_cannot_be_guessed() {
-    let site = serve(&server(), config()).await;
+    let http_endpoint = serve(&server(), config()).await;
     let mut seen = HashSet::new();
     for _ in 0..8 {
-        let endpoint = Client::open(&site).await.endpoint;
+        let endpoint = Client::open(&http_endpoint).await.endpoint;
         let id = endpoint.strip_prefix("/messages?sessionId=mcp_").unwrap();
         assert_eq!(id.len(), 32);
         assert!(seen.insert(id.to_owned()));
@@ -199,15 +199,15 @@ async fn session_ids_cannot_be_guessed() {
 
 #[tokio::test]
 async fn streams_count_towards_the_session_limit() {
-    let site = serve(&server(), config().max_sessions(2)).await;
-    site.open().await;
-    let first = Client::open(&site).await;
-    for refused in [site.exchange(get()).await, site.exchange(common::initialize()).await] {
+    let http_endpoint = serve(&server(), config().max_sessions(2)).await;
+    http_endpoint.open().await;
+    let first = Client::open(&http_endpoint).await;
+    for refused in [http_endpoint.exchange(get()).await, http_endpoint.exchange(common::initialize()).await] {
         assert_eq!((refused.status, refused.header("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, Some("10")));
     }
     drop(first);
     within("room", async {
-        while site.exchange(common::initialize()).await.status != StatusCode::OK {
+        while http_endpoint.exchange(common::initialize()).await.status != StatusCode::OK {
             tokio::task::yield_now().await;
         }
     })
@@ -295,17 +295,17 @@ async fn closes_the_socket_of_a_client_that_stops_reading_without_delaying_other
         "all"
     };
     let tools = Server::builder("test", "1").tool(tool("flood", flood)).tool(tool("quick", async || "quick")).build();
-    let site = serve(&tools, config().write_timeout(Duration::from_millis(500))).await;
-    let mut stalled = Client::open(&site).await;
+    let http_endpoint = serve(&tools, config().write_timeout(Duration::from_millis(500))).await;
+    let mut stalled = Client::open(&http_endpoint).await;
     stalled.initialize("2025-03-26", json!({})).await;
     let call = json!({ "name": "flood", "_meta": { "progressToken": 1 } });
     stalled.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call })).await;
-    let mut other = Client::open(&site).await;
+    let mut other = Client::open(&http_endpoint).await;
     other.initialize("2024-11-05", json!({})).await;
     let ping = json!({ "jsonrpc": "2.0", "id": 2, "method": "ping" });
     within("the end of the deaf session", async {
         let mut id = 0;
-        while site.exchange(post(&stalled.endpoint, &ping)).await.status != StatusCode::NOT_FOUND {
+        while http_endpoint.exchange(post(&stalled.endpoint, &ping)).await.status != StatusCode::NOT_FOUND {
             id += 1;
             let answer = other.exchange(id, "tools/call", json!({ "name": "quick" })).await;
             assert_eq!(answer["result"]["content"][0]["text"], "quick");
@@ -316,19 +316,19 @@ async fn closes_the_socket_of_a_client_that_stops_reading_without_delaying_other
 
 #[tokio::test]
 async fn shutdown_lets_calls_finish_and_closes_the_stream() {
-    let mut watched = ObservedServer::new();
-    let site = serve(&watched.server, config()).await;
-    let mut client = Client::open(&site).await;
+    let mut observed = ObservedServer::new();
+    let http_endpoint = serve(&observed.server, config()).await;
+    let mut client = Client::open(&http_endpoint).await;
     client.initialize("2024-11-05", json!({})).await;
     let params = json!({ "name": "mute", "arguments": {} });
     client.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params })).await;
-    watched.expect(Event::Started).await;
-    watched.server.shutdown();
-    watched.release.add_permits(1);
+    observed.expect(Event::Started).await;
+    observed.server.shutdown();
+    observed.release.add_permits(1);
     let answer = client.message().await.unwrap();
     assert_eq!(answer["result"]["content"][0]["text"], "held");
     assert!(client.event().await.is_none());
-    site.ended().await.unwrap();
+    http_endpoint.ended().await.unwrap();
 }
 
 #[tokio::test]

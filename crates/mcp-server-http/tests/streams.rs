@@ -170,15 +170,15 @@ async fn closes_the_stream_of_a_client_that_stops_reading_without_delaying_other
     };
     let server =
         Server::builder("test", "1.0").tool(tool("flood", flood)).tool(tool("quick", async || "quick")).build();
-    let site = serve(&server, HttpConfig::new().write_timeout(Duration::from_millis(500))).await;
-    let mut wire = site.connect().await;
-    wire.send(stateless("tools/call", json!({ "name": "flood", "_meta": { "progressToken": 1 } }), &[])).await;
-    assert_eq!(wire.head().await.unwrap().0, 200);
+    let endpoint = serve(&server, HttpConfig::new().write_timeout(Duration::from_millis(500))).await;
+    let mut connection = endpoint.connect().await;
+    connection.send(stateless("tools/call", json!({ "name": "flood", "_meta": { "progressToken": 1 } }), &[])).await;
+    assert_eq!(connection.head().await.unwrap().0, 200);
     // The client stops reading. The server answers others, then closes the connection and cancels the work.
     let others = async {
         let mut answered = 0;
         while ended.try_recv().is_err() {
-            let answer = site.exchange(stateless("tools/call", json!({ "name": "quick" }), &[])).await;
+            let answer = endpoint.exchange(stateless("tools/call", json!({ "name": "quick" }), &[])).await;
             assert_eq!(answer.json()["result"]["content"][0]["text"], "quick");
             answered += 1;
         }

@@ -98,18 +98,18 @@ async fn a_stream_closed_by_the_client_is_removed() {
     })
     .await;
 
-    let site = serve(&self::server(1), HttpConfig::new()).await;
-    let mut wire = site.connect().await;
-    wire.send(listen_request(&filter)).await;
-    assert_eq!(wire.head().await.unwrap().0, StatusCode::OK);
-    assert!(wire.chunk().await.unwrap().starts_with(b"event: message"));
-    assert_eq!(site.exchange(listen_request(&filter)).await.status, StatusCode::SERVICE_UNAVAILABLE);
-    drop(wire);
+    let endpoint = serve(&self::server(1), HttpConfig::new()).await;
+    let mut connection = endpoint.connect().await;
+    connection.send(listen_request(&filter)).await;
+    assert_eq!(connection.head().await.unwrap().0, StatusCode::OK);
+    assert!(connection.chunk().await.unwrap().starts_with(b"event: message"));
+    assert_eq!(endpoint.exchange(listen_request(&filter)).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    drop(connection);
     within("room for another stream", async {
         loop {
-            let mut wire = site.connect().await;
-            wire.send(listen_request(&filter)).await;
-            if wire.head().await.unwrap().0 == StatusCode::OK {
+            let mut connection = endpoint.connect().await;
+            connection.send(listen_request(&filter)).await;
+            if connection.head().await.unwrap().0 == StatusCode::OK {
                 return;
             }
         }
@@ -120,16 +120,16 @@ async fn a_stream_closed_by_the_client_is_removed() {
 #[tokio::test]
 async fn shutdown_completes_the_stream_in_order_over_a_socket() {
     let server = server(10);
-    let site = serve(&server, HttpConfig::new()).await;
-    let mut wire = site.connect().await;
-    wire.send(listen_request(&json!({ "toolsListChanged": true }))).await;
-    wire.head().await.unwrap();
-    wire.chunk().await.unwrap();
+    let endpoint = serve(&server, HttpConfig::new()).await;
+    let mut connection = endpoint.connect().await;
+    connection.send(listen_request(&json!({ "toolsListChanged": true }))).await;
+    connection.head().await.unwrap();
+    connection.chunk().await.unwrap();
     server.shutdown();
-    let end = wire.chunk().await.unwrap();
+    let end = connection.chunk().await.unwrap();
     assert!(std::str::from_utf8(&end).unwrap().contains("\"resultType\":\"complete\""), "{end:?}");
-    assert_eq!(wire.chunk().await, None);
-    site.ended().await.unwrap();
+    assert_eq!(connection.chunk().await, None);
+    endpoint.ended().await.unwrap();
 }
 
 #[tokio::test]

@@ -125,21 +125,21 @@ impl Records {
 #[tokio::test]
 async fn a_lost_connection_ends_the_span_of_a_stateless_call_as_cancelled() {
     let mut records = Records::listen();
-    let mut watched = ObservedServer::new();
-    let site = serve(&watched.server, HttpConfig::new()).await;
+    let mut observed = ObservedServer::new();
+    let endpoint = serve(&observed.server, HttpConfig::new()).await;
     for is_streaming in [false, true] {
-        let mut wire = site.connect().await;
+        let mut connection = endpoint.connect().await;
         let tool = if is_streaming { "hold" } else { "mute" };
         let params = json!({ "name": tool, "_meta": { "progressToken": "t" } });
-        wire.send(stateless("tools/call", params, &[])).await;
-        watched.expect(observed_server::Event::Started).await;
+        connection.send(stateless("tools/call", params, &[])).await;
+        observed.expect(observed_server::Event::Started).await;
         if is_streaming {
-            assert_eq!(wire.head().await.unwrap().0, StatusCode::OK);
-            wire.chunk().await.unwrap();
+            assert_eq!(connection.head().await.unwrap().0, StatusCode::OK);
+            connection.chunk().await.unwrap();
         }
         assert!(records.events.is_empty() && records.spans.is_empty());
-        drop(wire);
-        watched.expect(observed_server::Event::Dropped).await;
+        drop(connection);
+        observed.expect(observed_server::Event::Dropped).await;
         let event = format!("tools/call {tool} cancelled cancelled");
         records.expect(&event, &format!("tools/call {tool} ERROR cancelled")).await;
     }
@@ -148,29 +148,29 @@ async fn a_lost_connection_ends_the_span_of_a_stateless_call_as_cancelled() {
 #[tokio::test]
 async fn a_cancellation_ends_the_span_of_a_call_in_a_session_as_cancelled() {
     let mut records = Records::listen();
-    let mut watched = ObservedServer::new();
-    let site = serve(&watched.server, HttpConfig::new()).await;
-    let session = site.open().await;
+    let mut observed = ObservedServer::new();
+    let endpoint = serve(&observed.server, HttpConfig::new()).await;
+    let session = endpoint.open().await;
     records.expect("initialize ok", "initialize").await;
-    site.exchange(notification(&session, "notifications/initialized", json!({}))).await;
-    let mut wire = site.connect().await;
-    wire.send(legacy_as(7, Some(&session), "tools/call", json!({ "name": "mute" }))).await;
-    watched.expect(observed_server::Event::Started).await;
-    site.exchange(notification(&session, "notifications/cancelled", json!({ "requestId": 7 }))).await;
+    endpoint.exchange(notification(&session, "notifications/initialized", json!({}))).await;
+    let mut connection = endpoint.connect().await;
+    connection.send(legacy_as(7, Some(&session), "tools/call", json!({ "name": "mute" }))).await;
+    observed.expect(observed_server::Event::Started).await;
+    endpoint.exchange(notification(&session, "notifications/cancelled", json!({ "requestId": 7 }))).await;
     records.expect("tools/call mute cancelled cancelled", "tools/call mute ERROR cancelled").await;
 }
 
 #[tokio::test]
 async fn a_closed_subscription_ends_its_span_as_cancelled() {
     let mut records = Records::listen();
-    let site = serve(&crate::common::server(), HttpConfig::new()).await;
-    let mut wire = site.connect().await;
+    let endpoint = serve(&crate::common::server(), HttpConfig::new()).await;
+    let mut connection = endpoint.connect().await;
     let params = json!({ "notifications": { "toolsListChanged": true } });
-    wire.send(stateless("subscriptions/listen", params, &[])).await;
-    assert_eq!(wire.head().await.unwrap().0, StatusCode::OK);
-    wire.chunk().await.unwrap();
+    connection.send(stateless("subscriptions/listen", params, &[])).await;
+    assert_eq!(connection.head().await.unwrap().0, StatusCode::OK);
+    connection.chunk().await.unwrap();
     assert!(records.events.is_empty() && records.spans.is_empty());
-    drop(wire);
+    drop(connection);
     let [event, span] = ["cancelled cancelled", "ERROR cancelled"].map(|end| format!("subscriptions/listen {end}"));
     records.expect(&event, &span).await;
 }
@@ -185,23 +185,23 @@ async fn a_time_limit_ends_the_span_of_a_call_as_timeout_in_both_eras() {
         .resource(resource("x:slow", pending))
         .limits(|limits| limits.read_timeout = limit)
         .build();
-    let site = serve(&server, HttpConfig::new()).await;
+    let endpoint = serve(&server, HttpConfig::new()).await;
     let sessionless = serve(&server, HttpConfig::new().sessionless()).await;
-    let session = site.open().await;
+    let session = endpoint.open().await;
     records.expect("initialize ok", "initialize").await;
     let (call, read) = (json!({ "name": "slow" }), json!({ "uri": "x:slow" }));
-    for (site, call, read) in [
-        (&site, stateless("tools/call", call.clone(), &[]), stateless("resources/read", read.clone(), &[])),
+    for (endpoint, call, read) in [
+        (&endpoint, stateless("tools/call", call.clone(), &[]), stateless("resources/read", read.clone(), &[])),
         (
-            &site,
+            &endpoint,
             legacy(Some(&session), "tools/call", call.clone()),
             legacy(Some(&session), "resources/read", read.clone()),
         ),
         (&sessionless, legacy(None, "tools/call", call.clone()), legacy(None, "resources/read", read.clone())),
     ] {
-        site.exchange(call).await;
+        endpoint.exchange(call).await;
         records.expect("tools/call slow timeout timeout", "tools/call slow ERROR timeout").await;
-        site.exchange(read).await;
+        endpoint.exchange(read).await;
         records.expect("resources/read timeout timeout", "resources/read ERROR timeout -32603").await;
     }
 }
@@ -210,8 +210,8 @@ async fn a_time_limit_ends_the_span_of_a_call_as_timeout_in_both_eras() {
 async fn an_http_request_that_is_rejected_without_a_json_rpc_request_has_one_access_event() {
     let mut records = Records::listen();
     let server = crate::common::server();
-    let site = serve(&server, HttpConfig::new()).await;
-    let session = site.open().await;
+    let endpoint = serve(&server, HttpConfig::new()).await;
+    let session = endpoint.open().await;
     records.expect_event("initialize ok").await;
     let post = |headers: &[(&str, &str)], body: &'static str| {
         let mut all: Vec<_> = crate::common::BASE.to_vec();
@@ -245,16 +245,16 @@ async fn an_http_request_that_is_rejected_without_a_json_rpc_request_has_one_acc
         (post(&[], "{"), 400, "_OTHER refused -32700"),
         (post(&[], r#"{"id":1}"#), 400, "_OTHER refused -32600"),
     ] {
-        assert_eq!(site.exchange(request).await.status.as_u16(), status, "{expected}");
+        assert_eq!(endpoint.exchange(request).await.status.as_u16(), status, "{expected}");
         records.expect_event(expected).await;
     }
     let mut elsewhere = request(Method::GET, &[], "");
     *elsewhere.uri_mut() = "/elsewhere".parse().unwrap();
-    assert_eq!(site.exchange(elsewhere).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(endpoint.exchange(elsewhere).await.status, StatusCode::NOT_FOUND);
     records.expect_event("GET refused 404").await;
     // An accepted notification has no event.
-    site.exchange(notification(&session, "notifications/initialized", json!({}))).await;
-    site.exchange(legacy(Some(&session), "ping", json!({}))).await;
+    endpoint.exchange(notification(&session, "notifications/initialized", json!({}))).await;
+    endpoint.exchange(legacy(Some(&session), "ping", json!({}))).await;
     records.expect_event("ping ok").await;
 }
 
@@ -262,36 +262,36 @@ async fn an_http_request_that_is_rejected_without_a_json_rpc_request_has_one_acc
 async fn a_request_that_the_transport_rejects_has_one_access_event() {
     let mut records = Records::listen();
     let server = crate::common::server();
-    let site = serve(&server, HttpConfig::new()).await;
-    let session = site.open().await;
+    let endpoint = serve(&server, HttpConfig::new()).await;
+    let session = endpoint.open().await;
     records.expect_event("initialize ok").await;
-    let answer = site.exchange(legacy(Some("unknown"), "tools/list", json!({}))).await;
+    let answer = endpoint.exchange(legacy(Some("unknown"), "tools/list", json!({}))).await;
     assert_eq!(answer.status, StatusCode::NOT_FOUND);
     records.expect_event("tools/list refused -32600").await;
     let init =
         json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
-    let answer = site.exchange(legacy(Some(&session), "initialize", init)).await;
+    let answer = endpoint.exchange(legacy(Some(&session), "initialize", init)).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     records.expect_event("initialize refused -32600").await;
-    site.exchange(legacy(Some(&session), "ping", json!({}))).await;
+    endpoint.exchange(legacy(Some(&session), "ping", json!({}))).await;
     records.expect_event("ping ok").await;
     // The end of the session cancels its calls.
-    let mut wire = site.connect().await;
-    wire.send(legacy_as(7, Some(&session), "tools/call", json!({ "name": "slow" }))).await;
-    site.exchange(legacy(Some(&session), "ping", json!({}))).await;
+    let mut connection = endpoint.connect().await;
+    connection.send(legacy_as(7, Some(&session), "tools/call", json!({ "name": "slow" }))).await;
+    endpoint.exchange(legacy(Some(&session), "ping", json!({}))).await;
     records.expect_event("ping ok").await;
-    site.exchange(request(Method::DELETE, &[("mcp-session-id", &session)], "")).await;
+    endpoint.exchange(request(Method::DELETE, &[("mcp-session-id", &session)], "")).await;
     records.expect_event("tools/call slow cancelled cancelled").await;
-    let answer = site.exchange(stateless("tools/list", json!({}), &[("mcp-method", "tools/call")])).await;
+    let answer = endpoint.exchange(stateless("tools/list", json!({}), &[("mcp-method", "tools/call")])).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     records.expect_event("tools/list refused -32020").await;
     // The sessionless mode.
-    let site = serve(&server, HttpConfig::new().sessionless()).await;
-    site.exchange(crate::common::initialize()).await;
+    let endpoint = serve(&server, HttpConfig::new().sessionless()).await;
+    endpoint.exchange(crate::common::initialize()).await;
     records.expect_event("initialize ok").await;
     let mut unsupported = legacy(None, "tools/list", json!({}));
     unsupported.headers_mut().insert("mcp-protocol-version", "1999-01-01".parse().unwrap());
-    assert_eq!(site.exchange(unsupported).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(endpoint.exchange(unsupported).await.status, StatusCode::BAD_REQUEST);
     records.expect_event("tools/list refused -32600").await;
 }
 
@@ -303,16 +303,16 @@ async fn a_call_above_a_limit_is_busy_and_a_call_without_scopes_is_refused() {
         .tool(tool("hold", async || std::future::pending::<&'static str>().await))
         .limits(|limits| limits.handlers = 1)
         .build();
-    let site = serve(&server, HttpConfig::new()).await;
+    let endpoint = serve(&server, HttpConfig::new()).await;
     let call = |name: &str| stateless("tools/call", json!({ "name": name }), &[]);
-    assert_eq!(site.exchange(call("scoped")).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(endpoint.exchange(call("scoped")).await.status, StatusCode::FORBIDDEN);
     let span = "tools/call ERROR insufficient_scope";
     records.expect("tools/call scoped refused insufficient_scope", span).await;
-    let mut wire = site.connect().await;
-    wire.send(call("hold")).await;
+    let mut connection = endpoint.connect().await;
+    connection.send(call("hold")).await;
     // The list needs no permit.
-    site.exchange(stateless("tools/list", json!({}), &[])).await;
+    endpoint.exchange(stateless("tools/list", json!({}), &[])).await;
     records.expect("tools/list ok", "tools/list").await;
-    assert_eq!(site.exchange(call("hold")).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(endpoint.exchange(call("hold")).await.status, StatusCode::SERVICE_UNAVAILABLE);
     records.expect("tools/call hold busy busy", "tools/call hold ERROR busy -32603").await;
 }

@@ -18,7 +18,7 @@ use crate::common::{
     self,
     http2::Http2,
     server,
-    socket::{Site, Wire},
+    socket::{Connection, Endpoint},
     within,
 };
 
@@ -35,7 +35,8 @@ async fn serves_http1_and_http2_on_one_port() {
     let address = listener.local_addr().unwrap();
     let (server, tls) = (server(), TlsConfig::from_pem(CERTIFICATE, KEY).unwrap());
     let config = HttpConfig::new().ignore_signals();
-    let site = Site::of(address, tokio::spawn(async move { server.serve_https_on(listener, tls, config).await }));
+    let endpoint =
+        Endpoint::of(address, tokio::spawn(async move { server.serve_https_on(listener, tls, config).await }));
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).unwrap()).unwrap();
     for protocol in ["h2", "http/1.1"] {
@@ -46,15 +47,15 @@ async fn serves_http1_and_http2_on_one_port() {
             .with_no_client_auth();
         config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
         let name = ServerName::try_from("localhost").unwrap();
-        let connecting = TlsConnector::from(Arc::new(config)).connect(name, site.stream().await);
+        let connecting = TlsConnector::from(Arc::new(config)).connect(name, endpoint.stream().await);
         let stream = within("a handshake", connecting).await.unwrap();
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(protocol.as_bytes()));
         let answer = if protocol == "h2" {
             Http2::connect(stream).await.exchange(echo()).await
         } else {
-            let mut wire = Wire::over(stream);
-            wire.send(echo()).await;
-            wire.answer().await
+            let mut connection = Connection::over(stream);
+            connection.send(echo()).await;
+            connection.answer().await
         };
         assert_eq!(answer.status, StatusCode::OK, "{protocol}");
         assert_eq!(answer.json()["result"]["content"][0]["text"], "hi");

@@ -167,8 +167,8 @@ mod tests {
 
     use super::*;
 
-    fn tool(wire: Value) -> Tool {
-        serde_json::from_value(wire).unwrap()
+    fn tool(definition: Value) -> Tool {
+        serde_json::from_value(definition).unwrap()
     }
 
     fn region(annotation: &Value) -> Tool {

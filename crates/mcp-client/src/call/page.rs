@@ -156,14 +156,14 @@ mod tests {
 
     use super::*;
 
-    fn page(version: ProtocolVersion, wire: &'static str) -> Result<Page<Tool>, Error> {
+    fn page(version: ProtocolVersion, json: &'static str) -> Result<Page<Tool>, Error> {
         let connector = Arc::new(crate::OpenTransport::new(mcp_transport::memory::duplex(1).0));
         let config = crate::config::Config::new(mcp_protocol::Implementation::default());
         let core = ClientCore::new(config, Default::default(), connector);
         let method = "tools/list".into();
         read_page(
             &core,
-            &Reply { bytes: wire.as_bytes().into(), method, name: None, version, is_mirrored: false, task: None },
+            &Reply { bytes: json.as_bytes().into(), method, name: None, version, is_mirrored: false, task: None },
         )
     }
 
@@ -185,13 +185,13 @@ mod tests {
 
     #[test]
     fn an_empty_cursor_ends_lists_of_older_revisions() {
-        for (version, wire, expected) in [
+        for (version, json, expected) in [
             (ProtocolVersion::V2025_11_25, r#"{"tools":[],"nextCursor":""}"#, None),
             (ProtocolVersion::V2026_07_28, r#"{"tools":[],"nextCursor":""}"#, Some("")),
             (ProtocolVersion::V2026_07_28, r#"{"tools":[],"nextCursor":null}"#, None),
             (ProtocolVersion::V2024_11_05, r#"{"tools":[],"nextCursor":"x"}"#, Some("x")),
         ] {
-            assert_eq!(page(version, wire).unwrap().next_cursor.as_deref(), expected, "{version} {wire}");
+            assert_eq!(page(version, json).unwrap().next_cursor.as_deref(), expected, "{version} {json}");
         }
     }
 }

@@ -130,9 +130,9 @@ mod tests {
 
     #[test]
     fn data_is_the_structured_content_or_the_single_text() {
-        let result = |wire: Value| ToolResult::new(serde_json::from_value(wire).unwrap());
+        let result = |json: Value| ToolResult::new(serde_json::from_value(json).unwrap());
         let text = |text: &str| json!({"type": "text", "text": text});
-        for (wire, expected) in [
+        for (json, expected) in [
             (json!({"content": [text("x")], "structuredContent": {"a": 1}}), Some(json!({"a": 1}))),
             (json!({"content": [text("x")], "structuredContent": null}), Some(Value::Null)),
             (json!({"content": [text("{\"a\":1}")]}), Some(json!({"a": 1}))),
@@ -140,9 +140,9 @@ mod tests {
             (json!({"content": [text("no json")]}), None),
             (json!({"content": []}), None),
         ] {
-            let found = result(wire.clone()).structured::<Value>();
-            assert!(found.as_ref().err().is_none_or(Error::is_invalid_response), "{wire}");
-            assert_eq!(found.ok(), expected, "{wire}");
+            let found = result(json.clone()).structured::<Value>();
+            assert!(found.as_ref().err().is_none_or(Error::is_invalid_response), "{json}");
+            assert_eq!(found.ok(), expected, "{json}");
         }
         let failed = result(json!({"content": [text("no"), text("way")], "isError": true}));
         assert_eq!(failed.text(), "no\n\nway");

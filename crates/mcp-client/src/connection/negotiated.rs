@@ -86,12 +86,12 @@ mod tests {
 
     #[test]
     fn a_negotiation_round_trips_through_json() {
-        let wire = json!({
+        let json = json!({
             "version": "2025-06-18", "serverInfo": {"name": "s", "version": "1"}, "capabilities": {"tools": {}},
             "instructions": "be kind"
         });
-        let read: Negotiated = serde_json::from_value(wire.clone()).unwrap();
-        assert_eq!(serde_json::to_value(&read).unwrap(), wire);
+        let read: Negotiated = serde_json::from_value(json.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), json);
     }
 
     #[test]

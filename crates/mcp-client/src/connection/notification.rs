@@ -116,8 +116,8 @@ mod tests {
     use super::*;
 
     fn notification(method: &str) -> Notification {
-        let wire = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"a":1}}}}"#);
-        let Message::Notification(raw) = Message::parse(wire.as_bytes()).unwrap() else { panic!("a notification") };
+        let json = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{{"a":1}}}}"#);
+        let Message::Notification(raw) = Message::parse(json.as_bytes()).unwrap() else { panic!("a notification") };
         Notification::new(&raw)
     }
 

@@ -249,9 +249,9 @@ mod tests {
     use super::*;
 
     fn updated(uri: &str) -> Notification {
-        let wire =
+        let json =
             format!(r#"{{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{{"uri":"{uri}"}}}}"#);
-        let Message::Notification(raw) = Message::parse(wire.as_bytes()).unwrap() else { panic!("a notification") };
+        let Message::Notification(raw) = Message::parse(json.as_bytes()).unwrap() else { panic!("a notification") };
         Notification::new(&raw)
     }
 

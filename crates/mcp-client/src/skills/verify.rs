@@ -137,29 +137,44 @@ mod tests {
     fn invalid_entries_are_rejected() {
         assert_eq!(entry(&plain()).unwrap().uri, URI);
         let changed = |change: &dyn Fn(&mut Value)| {
-            let mut wire = serde_json::to_value(plain()).unwrap();
-            change(&mut wire);
-            serde_json::from_value::<Skill>(wire).unwrap()
+            let mut entry_json = serde_json::to_value(plain()).unwrap();
+            change(&mut entry_json);
+            serde_json::from_value::<Skill>(entry_json).unwrap()
         };
         for (skill, reason) in [
-            (changed(&|wire| wire["uri"] = json!("skill://x/a/other.md")), "not that of a SKILL.md"),
-            (changed(&|wire| wire["uri"] = json!("skill:SKILL.md")), "not that of a SKILL.md"),
-            (changed(&|wire| wire["frontmatter"]["name"] = json!("b")), "differs from the name of its directory"),
-            (changed(&|wire| wire["frontmatter"]["description"] = json!(" ")), "no name or no description"),
-            (changed(&|wire| wire["frontmatter"] = json!({})), "no name or no description"),
-            (changed(&|wire| wire["resources"] = json!("dynamic")), "lists no files"),
-            (changed(&|wire| drop(wire["resources"].as_array_mut().unwrap().remove(0))), "not among its files"),
-            (changed(&|wire| wire["resources"][1]["uri"] = json!(URI)), "listed twice"),
-            (changed(&|wire| wire["resources"][1]["uri"] = json!("skill://x/b/c.md")), "not a file in its directory"),
-            (changed(&|wire| wire["resources"][1]["uri"] = json!("skill://x/a/../b")), "not a file in its directory"),
+            (changed(&|entry_json| entry_json["uri"] = json!("skill://x/a/other.md")), "not that of a SKILL.md"),
+            (changed(&|entry_json| entry_json["uri"] = json!("skill:SKILL.md")), "not that of a SKILL.md"),
             (
-                changed(&|wire| wire["resources"][1]["uri"] = json!("skill://x/a/%2e%2e/b")),
+                changed(&|entry_json| entry_json["frontmatter"]["name"] = json!("b")),
+                "differs from the name of its directory",
+            ),
+            (changed(&|entry_json| entry_json["frontmatter"]["description"] = json!(" ")), "no name or no description"),
+            (changed(&|entry_json| entry_json["frontmatter"] = json!({})), "no name or no description"),
+            (changed(&|entry_json| entry_json["resources"] = json!("dynamic")), "lists no files"),
+            (
+                changed(&|entry_json| drop(entry_json["resources"].as_array_mut().unwrap().remove(0))),
+                "not among its files",
+            ),
+            (changed(&|entry_json| entry_json["resources"][1]["uri"] = json!(URI)), "listed twice"),
+            (
+                changed(&|entry_json| entry_json["resources"][1]["uri"] = json!("skill://x/b/c.md")),
                 "not a file in its directory",
             ),
-            (changed(&|wire| wire["resources"][1]["uri"] = json!("skill://x/a/")), "not a file in its directory"),
-            (changed(&|wire| wire["resources"][1]["digest"] = json!("sha256:00")), "not a SHA-256 digest"),
             (
-                changed(&|wire| wire["resources"][1]["digest"] = json!(digest(b"").to_uppercase())),
+                changed(&|entry_json| entry_json["resources"][1]["uri"] = json!("skill://x/a/../b")),
+                "not a file in its directory",
+            ),
+            (
+                changed(&|entry_json| entry_json["resources"][1]["uri"] = json!("skill://x/a/%2e%2e/b")),
+                "not a file in its directory",
+            ),
+            (
+                changed(&|entry_json| entry_json["resources"][1]["uri"] = json!("skill://x/a/")),
+                "not a file in its directory",
+            ),
+            (changed(&|entry_json| entry_json["resources"][1]["digest"] = json!("sha256:00")), "not a SHA-256 digest"),
+            (
+                changed(&|entry_json| entry_json["resources"][1]["digest"] = json!(digest(b"").to_uppercase())),
                 "not a SHA-256 digest",
             ),
         ] {

@@ -185,13 +185,13 @@ mod tests {
 
     #[test]
     fn client_documents_round_trip_with_unknown_members() {
-        let wire = json!({
+        let json = json!({
             "client_secret": "hunter2", "client_secret_expires_at": 0, "registration_access_token": "hunter3",
             "client_id": "c", "client_name": "n", "redirect_uris": ["https://a.example/cb"],
             "jwks": {"keys": []}, "software_statement": "hunter4", "vendor_secret": "hunter5"
         });
-        let read: ClientInformation = serde_json::from_value(wire.clone()).unwrap();
-        assert_eq!(serde_json::to_value(&read).unwrap(), wire);
+        let read: ClientInformation = serde_json::from_value(json.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), json);
         let shown = format!("{read:?}");
         assert!(shown.contains("vendor_secret") && !shown.contains("hunter"), "{shown}");
         let sparse: ClientInformation =

@@ -86,12 +86,12 @@ mod tests {
     fn metadata_documents_round_trip() {
         let document =
             ProtectedResourceMetadata::new("https://a.example/mcp", ["https://as.example"]).with_scopes(["r"]);
-        let wire = json!({
+        let json = json!({
             "resource": "https://a.example/mcp", "authorization_servers": ["https://as.example"],
             "bearer_methods_supported": ["header"], "scopes_supported": ["r"]
         });
-        assert_eq!(serde_json::to_value(&document).unwrap(), wire);
-        let mut wider = wire;
+        assert_eq!(serde_json::to_value(&document).unwrap(), json);
+        let mut wider = json;
         wider["signed_metadata"] = json!("jwt");
         let read: ProtectedResourceMetadata = serde_json::from_value(wider.clone()).unwrap();
         assert_eq!(serde_json::to_value(&read).unwrap(), wider);

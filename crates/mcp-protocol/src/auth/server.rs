@@ -266,13 +266,13 @@ mod tests {
 
     #[test]
     fn metadata_round_trips_with_unknown_members() {
-        let wire = json!({
+        let json = json!({
             "issuer": "https://as.example", "token_endpoint": "https://as.example/token",
             "authorization_response_iss_parameter_supported": true, "claims_supported": ["sub"],
             "mtls_endpoint_aliases": {"token_endpoint": "https://mtls.example"}
         });
-        let read: AuthorizationServerMetadata = serde_json::from_value(wire.clone()).unwrap();
-        assert_eq!(serde_json::to_value(&read).unwrap(), wire);
+        let read: AuthorizationServerMetadata = serde_json::from_value(json.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), json);
         let empty: AuthorizationServerMetadata = serde_json::from_value(json!({"jwks_uri": null})).unwrap();
         assert_eq!(empty, AuthorizationServerMetadata::default());
     }

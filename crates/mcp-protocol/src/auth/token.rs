@@ -233,8 +233,8 @@ mod tests {
             (json!(null), None),
             (json!(1e300), None),
         ] {
-            let wire = json!({"access_token": "a", "token_type": "Bearer", "expires_in": expires_in});
-            let tokens: TokenResponse = serde_json::from_value(wire).unwrap();
+            let json = json!({"access_token": "a", "token_type": "Bearer", "expires_in": expires_in});
+            let tokens: TokenResponse = serde_json::from_value(json).unwrap();
             assert_eq!(tokens.expires_in, expected, "{expires_in}");
         }
         let mut tokens = TokenResponse::new("a", "Bearer");
@@ -244,12 +244,12 @@ mod tests {
 
     #[test]
     fn token_responses_round_trip_and_show_no_secrets() {
-        let wire = json!({
+        let json = json!({
             "access_token": "hunter1", "token_type": "DPoP", "expires_in": 60, "refresh_token": "hunter2",
             "scope": "a b", "id_token": "hunter3", "issued_token_type": token_type::ID_JAG, "session": "hunter4"
         });
-        let read: TokenResponse = serde_json::from_value(wire.clone()).unwrap();
-        assert_eq!(serde_json::to_value(&read).unwrap(), wire);
+        let read: TokenResponse = serde_json::from_value(json.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), json);
         let shown = format!("{read:?}");
         assert!(shown.contains("session") && !shown.contains("hunter"), "{shown}");
     }

@@ -324,23 +324,23 @@ mod tests {
 
     use super::*;
 
-    fn read(wire: &Value) -> ClientCapabilities {
-        serde_json::from_value(wire.clone()).unwrap()
+    fn read(json: &Value) -> ClientCapabilities {
+        serde_json::from_value(json.clone()).unwrap()
     }
 
     #[test]
     fn unknown_members_survive() {
-        let wire = json!({
+        let json = json!({
             "roots": {"listChanged": true, "x": 1}, "sampling": {"tools": {}, "y": {}}, "elicitation": {"url": {}},
             "tasks": {"list": {}, "requests": {"sampling": {"createMessage": {}}}, "z": 1},
             "extensions": {"com.example/a": {"b": 1}}, "experimental": {"c": {}}, "later": {}
         });
-        assert_eq!(serde_json::to_value(read(&wire)).unwrap(), wire);
+        assert_eq!(serde_json::to_value(read(&json)).unwrap(), json);
     }
 
     #[test]
     fn empty_elicitation_capability_means_forms() {
-        for (wire, form, url) in [
+        for (json, form, url) in [
             (json!({}), false, false),
             (json!({"elicitation": null}), false, false),
             (json!({"elicitation": {}}), true, false),
@@ -351,11 +351,11 @@ mod tests {
             (json!({"elicitation": {"form": {}, "url": {}}}), true, true),
             (json!({"elicitation": {"voice": {}}}), false, false),
         ] {
-            let capabilities = read(&wire);
-            assert_eq!(capabilities.supports_form_elicitation(), form, "{wire}");
-            assert_eq!(capabilities.supports_url_elicitation(), url, "{wire}");
-            if wire["elicitation"].is_object() {
-                assert_eq!(serde_json::to_value(&capabilities).unwrap(), wire);
+            let capabilities = read(&json);
+            assert_eq!(capabilities.supports_form_elicitation(), form, "{json}");
+            assert_eq!(capabilities.supports_url_elicitation(), url, "{json}");
+            if json["elicitation"].is_object() {
+                assert_eq!(serde_json::to_value(&capabilities).unwrap(), json);
             }
         }
         assert!(serde_json::from_value::<ClientCapabilities>(json!({"elicitation": {"form": 1}})).is_err());

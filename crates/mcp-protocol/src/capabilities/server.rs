@@ -187,13 +187,13 @@ mod tests {
 
     #[test]
     fn unknown_members_survive() {
-        let wire = json!({
+        let json = json!({
             "logging": {}, "completions": {"a": 1}, "prompts": {"listChanged": true}, "tools": {"later": 1},
             "resources": {"subscribe": false, "listChanged": true}, "tasks": {"requests": {"tools": {"call": {}}}},
             "extensions": {"com.example/a": {}}, "experimental": {"c": {}}, "later": null
         });
-        let capabilities: ServerCapabilities = serde_json::from_value(wire.clone()).unwrap();
-        assert_eq!(serde_json::to_value(&capabilities).unwrap(), wire);
+        let capabilities: ServerCapabilities = serde_json::from_value(json.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&capabilities).unwrap(), json);
         assert!(capabilities.supports_extension("com.example/a"));
         let tasks = capabilities.tasks.unwrap();
         assert!(tasks.supports_request("tools", "call"));

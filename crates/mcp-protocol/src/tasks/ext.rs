@@ -228,10 +228,10 @@ mod tests {
                 value!({"status": "failed", "error": {"code": -32603, "message": "x"}}),
             ),
         ] {
-            let mut wire = base.clone();
-            wire.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
-            assert_eq!(serde_json::to_value(&detailed).unwrap(), wire);
-            assert_eq!(serde_json::from_value::<DetailedTask>(wire).unwrap(), detailed);
+            let mut json = base.clone();
+            json.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+            assert_eq!(serde_json::to_value(&detailed).unwrap(), json);
+            assert_eq!(serde_json::from_value::<DetailedTask>(json).unwrap(), detailed);
         }
     }
 

@@ -29,7 +29,7 @@ use tracing::{
 pub(crate) const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
 /// A connection to a server, seen from the client.
-pub(crate) struct Wire {
+pub(crate) struct Connection {
     transport: MemoryTransport,
     /// A message that was received ahead.
     ahead: Option<Frame>,
@@ -39,7 +39,7 @@ pub(crate) struct Wire {
     pub(crate) message_timeout: Duration,
 }
 
-impl Wire {
+impl Connection {
     pub(crate) fn connect(server: &Server) -> Self {
         Self::with_capacity(server, 256)
     }

@@ -16,19 +16,19 @@ use tokio::{
 use super::{Answer, initialize, within};
 
 /// A server that listens on a free port of the loopback address; it ends with this value.
-pub(crate) struct Site {
+pub(crate) struct Endpoint {
     pub(crate) address: SocketAddr,
     serving: JoinHandle<Result<(), HttpError>>,
 }
 
-pub(crate) async fn serve(server: &Server, config: HttpConfig) -> Site {
+pub(crate) async fn serve(server: &Server, config: HttpConfig) -> Endpoint {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (server, config) = (server.clone(), config.ignore_signals());
-    Site::of(address, tokio::spawn(async move { server.serve_http_on(listener, config).await }))
+    Endpoint::of(address, tokio::spawn(async move { server.serve_http_on(listener, config).await }))
 }
 
-impl Site {
+impl Endpoint {
     pub(crate) fn of(address: SocketAddr, serving: JoinHandle<Result<(), HttpError>>) -> Self {
         Self { address, serving }
     }
@@ -38,15 +38,15 @@ impl Site {
         within("a connection", TcpStream::connect(self.address)).await.unwrap()
     }
 
-    pub(crate) async fn connect(&self) -> Wire {
-        Wire::over(self.stream().await)
+    pub(crate) async fn connect(&self) -> Connection {
+        Connection::over(self.stream().await)
     }
 
     /// Sends one request on its own connection.
     pub(crate) async fn exchange(&self, request: Request<Full<Bytes>>) -> Answer {
-        let mut wire = self.connect().await;
-        wire.send(request).await;
-        wire.answer().await
+        let mut connection = self.connect().await;
+        connection.send(request).await;
+        connection.answer().await
     }
 
     /// Opens a legacy session.
@@ -65,19 +65,19 @@ impl Site {
     }
 }
 
-impl Drop for Site {
+impl Drop for Endpoint {
     fn drop(&mut self) {
         self.serving.abort();
     }
 }
 
 /// One connection.
-pub(crate) struct Wire<S = TcpStream> {
+pub(crate) struct Connection<S = TcpStream> {
     stream: S,
     buffer: BytesMut,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub(crate) fn over(stream: S) -> Self {
         Self { stream, buffer: BytesMut::new() }
     }

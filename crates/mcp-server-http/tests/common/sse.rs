@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 
 use super::{
     request,
-    socket::{Site, Wire},
+    socket::{Connection, Endpoint},
 };
 
 pub(crate) const STREAM: &str = "/sse";
 
 /// One stream, and the place that it names.
 pub(crate) struct Client<'a> {
-    site: &'a Site,
-    wire: Wire,
+    http_endpoint: &'a Endpoint,
+    connection: Connection,
     buffer: String,
     pub(crate) endpoint: String,
 }
@@ -52,12 +52,12 @@ fn take_event(buffer: &mut String) -> Option<(String, String)> {
 
 impl<'a> Client<'a> {
     /// Opens a stream and reads its first event.
-    pub(crate) async fn open(site: &'a Site) -> Self {
-        let mut wire = site.connect().await;
-        wire.send(get()).await;
-        let (status, headers) = wire.head().await.unwrap();
+    pub(crate) async fn open(http_endpoint: &'a Endpoint) -> Self {
+        let mut connection = http_endpoint.connect().await;
+        connection.send(get()).await;
+        let (status, headers) = connection.head().await.unwrap();
         assert_eq!((status, headers["content-type"].to_str().unwrap()), (StatusCode::OK, "text/event-stream"));
-        let mut client = Self { site, wire, buffer: String::new(), endpoint: String::new() };
+        let mut client = Self { http_endpoint, connection, buffer: String::new(), endpoint: String::new() };
         let (kind, data) = client.event().await.unwrap();
         assert_eq!(kind, "endpoint");
         client.endpoint = data;
@@ -70,7 +70,7 @@ impl<'a> Client<'a> {
             if let Some(event) = take_event(&mut self.buffer) {
                 return Some(event);
             }
-            self.buffer.push_str(std::str::from_utf8(&self.wire.chunk().await?).unwrap());
+            self.buffer.push_str(std::str::from_utf8(&self.connection.chunk().await?).unwrap());
         }
     }
 
@@ -82,7 +82,7 @@ impl<'a> Client<'a> {
     }
 
     pub(crate) async fn send(&self, message: Value) {
-        let answer = self.site.exchange(post(&self.endpoint, &message)).await;
+        let answer = self.http_endpoint.exchange(post(&self.endpoint, &message)).await;
         assert_eq!((answer.status, answer.body.len()), (StatusCode::ACCEPTED, 0), "{answer:?}");
     }
 
