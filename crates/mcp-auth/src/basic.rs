@@ -214,21 +214,23 @@ mod tests {
     #[tokio::test]
     async fn too_many_passwords_at_once_are_unavailable() {
         let basic = Arc::new(users());
-        let checks: Vec<_> = (0..200)
-            .map(|number| {
-                let basic = Arc::clone(&basic);
-                tokio::spawn(async move { check(&basic, "bob", &format!("wrong {number}")).await })
-            })
-            .collect();
-        let mut unavailable = 0;
-        for check in checks {
-            match check.await.unwrap() {
-                Err(Rejection::Invalid) => {}
-                Err(Rejection::Unavailable { .. }) => unavailable += 1,
-                other => panic!("{other:?}"),
-            }
+        // No computation begins while the test holds all permits.
+        let permits = basic.pool.hold().await;
+        let mut checks = tokio::task::JoinSet::new();
+        for number in 0..200 {
+            let basic = Arc::clone(&basic);
+            checks.spawn(async move { check(&basic, "bob", &format!("wrong {number}")).await });
         }
-        assert_eq!(unavailable, 200 - 66);
+        for _ in 0..200 - 66 {
+            let result = checks.join_next().await.unwrap().unwrap();
+            assert!(matches!(result, Err(Rejection::Unavailable { .. })), "{result:?}");
+        }
+        assert_eq!(basic.pool.computed.load(Ordering::Relaxed), 0);
+        drop(permits);
+        for result in checks.join_all().await {
+            assert_eq!(result, Err(Rejection::Invalid));
+        }
+        assert_eq!(basic.pool.computed.load(Ordering::Relaxed), 66);
         assert_eq!(check(&basic, "bob", "hunter3").await.unwrap(), "bob");
     }
 

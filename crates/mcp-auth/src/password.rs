@@ -148,6 +148,13 @@ impl HashPool {
         });
         computing.await.map_err(|_| busy)
     }
+
+    /// Takes the permits of all computations, so that no computation begins.
+    #[cfg(test)]
+    pub(crate) async fn hold(&self) -> tokio::sync::OwnedSemaphorePermit {
+        let permits = u32::try_from(RUNNING).unwrap();
+        Arc::clone(&self.running).acquire_many_owned(permits).await.unwrap()
+    }
 }
 
 /// Counts an open request until it is dropped.

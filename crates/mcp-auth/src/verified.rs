@@ -105,3 +105,56 @@ pub(crate) fn with_scheme(mut principal: Principal, scheme: &str) -> Principal {
     principal.scheme.get_or_insert_with(|| scheme.to_owned());
     principal
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        time::{Duration, SystemTime},
+    };
+
+    use super::*;
+
+    #[tokio::test]
+    async fn functions_verify_credentials_and_their_results_are_remembered() {
+        let calls: Arc<AtomicUsize> = Arc::default();
+        let counted = Arc::clone(&calls);
+        let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+        let (clock, advance) = Clock::manual(start);
+        let mut table = Table::new();
+        table.verified.clock = clock;
+        table.check_with(move |secret| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            async move {
+                match secret.expose() {
+                    "known" => Ok(Some(Principal::new("known"))),
+                    "short" => Ok(Some(Principal::new("short").with_expires_at(start + Duration::from_secs(75)))),
+                    "ended" => Ok(Some(Principal::new("ended").with_expires_at(start))),
+                    "away" => Err(Rejection::Unavailable { retry_after: Duration::from_secs(3) }),
+                    _ => Ok(None),
+                }
+            }
+        });
+        for (wait, secret, expected, counts) in [
+            (0, "known", Ok("known"), 1),
+            (59, "known", Ok("known"), 1),
+            (1, "known", Ok("known"), 2),
+            (0, "unknown", Err(Rejection::Invalid), 3),
+            (4, "unknown", Err(Rejection::Invalid), 3),
+            (1, "unknown", Err(Rejection::Invalid), 4),
+            (0, "short", Ok("short"), 5),
+            (9, "short", Ok("short"), 5),
+            // The result is remembered at most until the end of the authentication.
+            (1, "short", Err(Rejection::Expired), 6),
+            (0, "ended", Err(Rejection::Expired), 7),
+            // An outage is not remembered.
+            (0, "away", Err(Rejection::Unavailable { retry_after: Duration::from_secs(3) }), 8),
+            (0, "away", Err(Rejection::Unavailable { retry_after: Duration::from_secs(3) }), 9),
+        ] {
+            advance(Duration::from_secs(wait));
+            let got = table.run_check(secret).await;
+            assert_eq!(got.map(|principal| principal.subject.clone()), expected.map(str::to_owned), "{wait} {secret}");
+            assert_eq!(calls.load(Ordering::SeqCst), counts, "{wait} {secret}");
+        }
+    }
+}
