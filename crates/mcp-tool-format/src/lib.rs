@@ -2,6 +2,8 @@
 //!
 //! - [`render`] writes tool definitions for a [`Provider`]. It rewrites each schema until the [`Rules`] of the provider
 //!   accept it, or leaves the tool out. Every loss is a [`Diagnostic`].
+//! - [`Call::parse`] reads a call of a model, in the shape of any provider. [`Rendered::call_messages`] writes calls of a
+//!   stored history.
 //! - [`qualified_name`] returns the name of a tool for models, independent of all other servers and tools.
 //!
 //! ```
@@ -22,8 +24,10 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod call;
 mod check;
 mod diagnostic;
+mod history;
 mod keys;
 mod name;
 mod nulls;
@@ -36,8 +40,10 @@ mod shape;
 mod text;
 
 pub use self::{
+    call::{Call, CallError, CallErrorKind},
     check::Violation,
     diagnostic::{Diagnostic, DiagnosticKind},
+    history::call_id,
     name::{qualified_name, safe_name},
     options::Options,
     provider::Provider,

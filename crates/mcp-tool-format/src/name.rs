@@ -36,6 +36,8 @@ pub fn qualified_name(server: &str, tool: &str) -> String {
 
 /// Returns a name that every provider accepts: the same name, or a form with a hash.
 ///
+/// The name of a safe name is the name itself, so a stored history can be read and written again.
+///
 /// ```
 /// use mcp_tool_format::safe_name;
 ///
@@ -44,7 +46,8 @@ pub fn qualified_name(server: &str, tool: &str) -> String {
 /// ```
 #[must_use]
 pub fn safe_name(name: &str) -> String {
-    safe(name, &CharRule::new(NAME_LEN, "_", "_-"))
+    let rule = CharRule::new(NAME_LEN, "_", "_-");
+    if rule.accepts(name) { name.to_owned() } else { safe(name, &rule) }
 }
 
 /// Returns the name if the rule accepts it and it does not look like a hashed name, else a form with a hash.
@@ -152,6 +155,17 @@ mod tests {
     fn names_that_look_hashed_are_hashed() {
         assert!(ends_in_hash("a_0abcdefghij"));
         assert!(!ends_in_hash("github__get_discussion"));
-        assert_ne!(safe_name("a_0abcdefghij"), "a_0abcdefghij");
+        assert_ne!(qualified_name("s", "a_0abcdefghij"), "s__a_0abcdefghij");
+        assert_ne!(safe("a_0abcdefghij", &CharRule::new(64, "_", "_")), "a_0abcdefghij");
+    }
+
+    #[test]
+    fn a_safe_name_and_a_qualified_name_are_safe() {
+        for (server, tool) in [("github", "get_issue"), ("files.local", "read file"), ("ü", ""), ("s", "a_0abcdefghij")]
+        {
+            let name = qualified_name(server, tool);
+            assert_eq!(safe_name(&name), name);
+            assert_eq!(safe_name(&safe_name(tool)), safe_name(tool));
+        }
     }
 }

@@ -97,7 +97,7 @@ pub fn render<'a>(tools: impl IntoIterator<Item = (&'a str, &'a Tool)>, options:
     let (mut definitions, mut bytes, mut any_deferred) = (Vec::new(), 0usize, false);
     for (name, tool) in tools {
         let mut log = Log::default();
-        let provider_name = name::safe(name, &rules.name);
+        let provider_name = name::safe_name(name);
         let result = if rendered.by_provider_name.contains_key(&provider_name) {
             Err((Kind::LeftOut, format!("another tool of the request has the name {provider_name}")))
         } else if definitions.len() >= max_tools {

@@ -41,7 +41,7 @@ fn hostile_schemas_break_no_rule() {
     for options in options() {
         let provider = options.provider();
         let mut left_out = 0;
-        for seed in 0..600 {
+        for seed in 0..300 {
             let tool = Tool::new("t", hostile::schema(seed));
             let rendered = render([("t", &tool)], &options);
             let violations = Rules::of(provider).check(&rendered.value);
@@ -51,8 +51,8 @@ fn hostile_schemas_break_no_rule() {
             assert_eq!(rendered.value.is_null(), kinds.iter().any(|kind| kind.is_left_out()), "seed {seed}: {kinds:?}");
             left_out += usize::from(rendered.value.is_null());
         }
-        println!("{provider}: {left_out} of 600 hostile schemas left out");
-        assert!(left_out < 60, "{provider}: {left_out}");
+        println!("{provider}: {left_out} of 300 hostile schemas left out");
+        assert!(left_out < 30, "{provider}: {left_out}");
     }
 }
 
@@ -153,7 +153,7 @@ fn costly_schemas_are_bounded() {
         json!({"type": "object", "properties": {"a": {"anyOf": unions, "type": "array", "items": {"enum": (0..3000).collect::<Vec<_>>()}}}}),
     ] {
         let tool = tool("t", schema);
-        for options in options() {
+        for options in Provider::ALL.map(Options::new) {
             let rendered = render([("t", &tool)], &options);
             assert_eq!(Rules::of(options.provider()).check(&rendered.value), []);
             assert!(rendered.value.to_string().len() < 8 << 20);
@@ -173,7 +173,7 @@ fn a_deep_schema_does_not_exhaust_the_stack() {
         }
         let mut tool = tool("t", json!({"type": "object", "properties": {"a": null}}));
         tool.input_schema.0["properties"]["a"] = deep;
-        for options in options() {
+        for options in Provider::ALL.map(Options::new) {
             let rendered = render([("t", &tool)], &options);
             assert_eq!(Rules::of(options.provider()).check(&rendered.value), []);
         }
