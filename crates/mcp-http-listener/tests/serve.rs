@@ -28,11 +28,13 @@ async fn an_axum_router_is_served_over_both_protocols() {
 #[tokio::test]
 async fn a_connection_above_the_limit_waits_for_another_to_close() {
     let server = TestServer::with(|serve| serve.max_connections(1)).await;
-    let first = server.connect().await;
+    let mut first = Http1::over(server.connect().await).await;
+    assert_eq!(first.get_root().await.0, StatusCode::OK);
     let mut second = Http1::over(server.connect().await).await;
-    let pending = tokio::spawn(async move { second.get_root().await });
-    tokio::task::yield_now().await;
-    assert!(!pending.is_finished());
+    let mut pending = tokio::spawn(async move { second.get_root().await });
+    // A listener without a limit responds within this time.
+    let waited = tokio::time::timeout(Duration::from_millis(250), &mut pending).await;
+    assert!(waited.is_err(), "the listener served a connection above the limit");
     drop(first);
     assert_eq!(within("an answer", pending).await.unwrap().0, StatusCode::OK);
 }
