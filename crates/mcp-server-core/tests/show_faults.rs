@@ -12,7 +12,7 @@ use mcp_server_core::{
 };
 use serde_json::{Value, json};
 
-use crate::common::{Wire, call, initialize, legacy, modern, notification};
+use crate::common::{Connection, call, initialize, legacy, modern, notification};
 
 const DETAILS: &str = "secret-details";
 
@@ -73,9 +73,9 @@ async fn clients_receive_the_details_of_faults_only_from_a_server_that_shows_fau
     let reference = { json!({ "type": "ref/prompt", "name": "fails" }) };
     let completion = json!({ "ref": reference, "argument": { "name": "name", "value": "" } });
     for shows_faults in [false, true] {
-        let mut wire = Wire::connect(&server(shows_faults));
-        wire.exchange(initialize("2025-11-25")).await;
-        wire.send(notification("notifications/initialized", json!({}))).await;
+        let mut connection = Connection::connect(&server(shows_faults));
+        connection.exchange(initialize("2025-11-25")).await;
+        connection.send(notification("notifications/initialized", json!({}))).await;
         for (method, params, text, details) in [
             ("tools/call", call("fails"), "the call failed on the server", DETAILS),
             ("tools/call", call("panics"), "the call failed on the server", DETAILS),
@@ -91,7 +91,7 @@ async fn clients_receive_the_details_of_faults_only_from_a_server_that_shows_fau
             ("example/later", json!({}), "the call failed on the server", DETAILS),
         ] {
             for request in [legacy(1, method, params.clone()), modern(1, method, params.clone())] {
-                let response = wire.exchange(request).await;
+                let response = connection.exchange(request).await;
                 let shown = match &response["error"]["message"] {
                     Value::String(message) => message,
                     _ => response["result"]["content"][0]["text"].as_str().unwrap(),
