@@ -265,7 +265,7 @@ async fn answers_invalid_envelopes_and_continues() {
         ("nonsense".into(), -32700, Value::Null),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping""#.into(), -32700, Value::Null),
         ("[]".into(), -32600, Value::Null),
-        (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#.into(), -32600, Value::Null),
+        (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#.into(), -32600, json!(1)),
         ("7".into(), -32600, Value::Null),
         ("null".into(), -32600, Value::Null),
         (r#""ping""#.into(), -32600, Value::Null),

@@ -3,7 +3,8 @@
 use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll};
 
 use bytes::Bytes;
-use mcp_protocol::{Message, RpcError, jsonrpc};
+use mcp_protocol::{Message, RequestId, RpcError, jsonrpc};
+use serde_json::value::RawValue;
 
 use super::{Engine as _, Era, Prepared};
 use crate::{
@@ -73,6 +74,20 @@ impl Server {
             }
         }
         Ok(Batch { requests })
+    }
+
+    /// Returns the ids of the requests in a batch. Returns none if the batch is invalid or has too many messages.
+    pub(crate) fn request_ids_of_batch(&self, bytes: &[u8]) -> Vec<RequestId> {
+        let limits = self.limits().of_messages();
+        let members = jsonrpc::split_batch(bytes, &limits).unwrap_or_default();
+        if members.len() > MEMBERS {
+            return Vec::new();
+        }
+        let request_id = |member: &RawValue| match Message::parse_with(member.get().as_bytes(), &limits) {
+            Ok(Message::Request(request)) => Some(request.id),
+            _ => None,
+        };
+        members.into_iter().filter_map(request_id).collect()
     }
 }
 

@@ -318,12 +318,11 @@ impl Connection<'_> {
             {
                 return self.batch(&frame.message).await;
             }
-            Err(Rejected { id, refusal, is_batch, .. }) => {
-                let error = refusal.into_error();
-                if is_batch {
-                    self.server.record_rejection(None, &self.caller, error.code);
-                }
-                return self.send(Reply::error(id.as_ref(), &error), route_of(id)).await;
+            Err(Rejected { refusal, is_batch: true, .. }) => {
+                return self.reject_batch(&frame.message, &refusal.into_error()).await;
+            }
+            Err(Rejected { id, refusal, .. }) => {
+                return self.send(Reply::error(id.as_ref(), &refusal.into_error()), route_of(id)).await;
             }
         };
         let reply = match prepared {
@@ -381,6 +380,20 @@ impl Connection<'_> {
             }
             Err(error) => self.send(Reply::error(None, &error), Route::Connection).await,
         }
+    }
+
+    /// Rejects a batch in a revision without batches. Each request of the batch receives the error with its id, because the
+    /// client waits for its response. Without such a request the error has no id.
+    async fn reject_batch(&self, bytes: &[u8], error: &RpcError) -> Result<(), TransportError> {
+        self.server.record_rejection(None, &self.caller, error.code);
+        let ids = self.server.request_ids_of_batch(bytes);
+        if ids.is_empty() {
+            return self.send(Reply::error(None, error), Route::Connection).await;
+        }
+        for id in ids {
+            self.send(Reply::error(Some(&id), error), Route::Request(id)).await?;
+        }
+        Ok(())
     }
 
     /// Adds the data of this connection to a scope.
