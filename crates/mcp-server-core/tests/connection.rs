@@ -1,7 +1,11 @@
 //! Connections: overlong lines, the end of input, shutdown, and lost clients.
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use crate::{
     common::{Connection, call, code, event, hold, initialize, legacy, modern, slow, text_of},
@@ -10,7 +14,7 @@ use crate::{
 };
 use mcp_server_core::{InputError, Inputs, Server, tool};
 use mcp_transport::{
-    Frame, Route, Transport,
+    Frame, FrameSender, Route, Transport, TransportError,
     memory::duplex,
     ndjson::{Ndjson, Options},
     recv,
@@ -260,6 +264,39 @@ async fn the_error_of_a_rejected_request_has_the_route_of_the_request() {
     }
     drop(ours);
     served.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_error_of_an_oversized_request_has_the_route_of_the_request() {
+    /// A transport that reads lines of at most 32 bytes, and keeps the routes of the frames that the server sends.
+    struct ShortLines {
+        lines: Ndjson<&'static [u8]>,
+        sender: Arc<dyn FrameSender>,
+    }
+
+    impl Transport for ShortLines {
+        fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, TransportError>>> {
+            self.lines.poll_recv(cx)
+        }
+
+        fn sender(&self) -> Arc<dyn FrameSender> {
+            self.sender.clone()
+        }
+    }
+
+    let options = Options::default().max_line(32);
+    for (line, route) in [
+        ("{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\"}\n", Route::Request(7.into())),
+        ("{\"jsonrpc\":\"2.0\",\"id\":7,\"result\":{}}\n", Route::Connection),
+        ("                                     \n", Route::Connection),
+    ] {
+        let (mut ours, theirs) = duplex(4);
+        let lines = Ndjson::with_options(line.as_bytes(), tokio::io::sink(), &options);
+        server().serve(ShortLines { lines, sender: theirs.sender() }).await.unwrap();
+        let frame = timeout(Duration::from_secs(60), recv(&mut ours)).await.unwrap().unwrap().unwrap();
+        assert_eq!(frame.route, route, "{line}");
+        assert_eq!(code(&serde_json::from_slice(&frame.message).unwrap()), Some(-32600), "{line}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
