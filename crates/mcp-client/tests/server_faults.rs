@@ -68,7 +68,7 @@ async fn ignores_a_response_with_a_wrong_id() {
 #[tokio::test]
 async fn an_invalid_response_ends_the_call_and_closes_its_open_stream() {
     let as_text = || text("as text").with_id(json!("2"));
-    let open = |reply: Reply| reply.events(false).then(Reply::silence().after(DEADLINE));
+    let open = |reply: Reply| reply.events().then(Reply::silence().after(DEADLINE));
     for version in ERAS {
         // A string is another id than the number in it.
         for reply in [open(as_text()), open(Reply::message(json!("garbage")))] {
@@ -229,7 +229,7 @@ async fn concurrent_calls_in_a_lost_session_open_one_new_session() {
 async fn does_not_repeat_an_accepted_call_whose_stream_cannot_be_resumed() {
     let version = ProtocolVersion::V2025_11_25;
     let taken =
-        Reply::silence().notify("notifications/message", json!({"level": "info", "data": "so far"})).events(true);
+        Reply::silence().notify("notifications/message", json!({"level": "info", "data": "so far"})).events_with_ids();
     let server = ScriptedServer::for_revision(version)
         .on("tools/call", taken)
         .on("tools/call", text("after"))

@@ -414,8 +414,8 @@ async fn reports_possibly_missed_changes_of_a_session() {
     let version = ProtocolVersion::V2025_11_25;
     let changed = |end: Reply| Reply::silence().notify("notifications/tools/list_changed", json!({})).then(end);
     let server = ScriptedServer::for_revision(version)
-        .on("GET", changed(Reply::close()).events(false))
-        .on("GET", changed(Reply::silence()).events(false));
+        .on("GET", changed(Reply::close()).events())
+        .on("GET", changed(Reply::silence()).events());
     let peer = server.listen().await.unwrap();
     let (sender, mut updates) = tokio::sync::mpsc::unbounded_channel();
     let client = builder()

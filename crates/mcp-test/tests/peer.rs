@@ -126,7 +126,7 @@ async fn read_until(address: std::net::SocketAddr, message: &Value, text: &str) 
 async fn serves_sessions_statuses_and_streams_over_http() {
     let server = ScriptedServer::for_revision(VERSION)
         .on("busy", Reply::status(503, "later").header("Retry-After", "3"))
-        .on("stream", Reply::result(json!(1)).notify("n", json!({})).events(true))
+        .on("stream", Reply::result(json!(1)).notify("n", json!({})).events_with_ids())
         .on("cut", Reply::silence().cut("half of this"))
         .on("garbage", Reply::raw("SSH-2.0\r\n"));
     let peer = server.listen().await.unwrap();

@@ -166,10 +166,16 @@ impl Reply {
         self
     }
 
-    /// Over HTTP: sends all messages as server-sent events, with event ids if `ids` is set. Over pipes it has no effect.
+    /// Over HTTP: sends all messages as server-sent events without ids. Over pipes it has no effect.
     #[must_use]
-    pub fn events(self, ids: bool) -> Self {
-        self.first(Step::Events { ids })
+    pub fn events(self) -> Self {
+        self.first(Step::Events { ids: false })
+    }
+
+    /// Over HTTP: sends all messages as server-sent events with ids. Over pipes it has no effect.
+    #[must_use]
+    pub fn events_with_ids(self) -> Self {
+        self.first(Step::Events { ids: true })
     }
 
     /// Sends the first half of an event (over pipes: of a line), and closes the connection.
