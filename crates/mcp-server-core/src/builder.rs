@@ -91,7 +91,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
                 required_scopes: Vec::new(),
                 state_keys: None,
                 lists_forbidden_tools: false,
-                accepts_unasked_answers: false,
+                accepts_unsolicited_answers: false,
                 store: None,
                 on_notification: None,
                 task_policy: TaskPolicy::default(),
@@ -244,41 +244,41 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
         self
     }
 
-    /// Sets whether `tools/list` contains the tools whose scopes the caller lacks. The default is `false`.
+    /// Adds the tools whose scopes the caller lacks to the result of `tools/list`.
     ///
     /// By default, a caller over a network sees only the tools that it can call. Local callers see all tools. A list with such
     /// tools is private: caches do not share it between callers. In both cases, a call without the scopes fails.
     ///
-    /// Use `true` if clients request more scopes for a tool that they see in the list.
+    /// Use this setting if clients request more scopes for a tool that they see in the list.
     ///
     /// ```
     /// use mcp_server_core::{Server, tool};
     ///
     /// let server = Server::builder("files", "1.0")
     ///     .tool(tool("delete", async || "deleted").requires_scopes(["files:write"]))
-    ///     .lists_forbidden_tools(true)
+    ///     .list_forbidden_tools()
     ///     .build();
     /// # let _ = server;
     /// ```
-    pub fn lists_forbidden_tools(mut self, lists: bool) -> Self {
-        self.config.lists_forbidden_tools = lists;
+    pub fn list_forbidden_tools(mut self) -> Self {
+        self.config.lists_forbidden_tools = true;
         self
     }
 
-    /// Sets whether the server accepts answers to questions that it has not asked (2026-07-28). The default is `false`.
+    /// Accepts answers to questions that the server has not asked (2026-07-28).
     ///
     /// By default, an answer counts only if the sealed `requestState` of the request proves that the server asked this
-    /// question. Otherwise the server asks it. With `true`, a client can answer in its first request, also a question of
+    /// question. Otherwise the server asks it. With this setting, a client can answer in its first request, also a question of
     /// [`Inputs::confirm`](crate::Inputs::confirm). Such a call runs without a question to the user.
     ///
     /// ```
     /// use mcp_server_core::Server;
     ///
-    /// let server = Server::builder("forms", "1.0").accepts_unasked_answers(true).build();
+    /// let server = Server::builder("forms", "1.0").accept_unsolicited_answers().build();
     /// # let _ = server;
     /// ```
-    pub fn accepts_unasked_answers(mut self, accepts: bool) -> Self {
-        self.config.accepts_unasked_answers = accepts;
+    pub fn accept_unsolicited_answers(mut self) -> Self {
+        self.config.accepts_unsolicited_answers = true;
         self
     }
 

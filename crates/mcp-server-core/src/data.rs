@@ -103,7 +103,7 @@ pub(crate) struct Config {
     /// Whether lists contain the tools whose scopes the caller lacks.
     pub(crate) lists_forbidden_tools: bool,
     /// Whether answers of stateless clients count without a proof that the question was asked.
-    pub(crate) accepts_unasked_answers: bool,
+    pub(crate) accepts_unsolicited_answers: bool,
     pub(crate) store: Option<Arc<dyn Store>>,
     pub(crate) on_notification: Option<NotificationHook>,
     pub(crate) task_policy: TaskPolicy,

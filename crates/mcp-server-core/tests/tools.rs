@@ -382,10 +382,10 @@ async fn listed(server: &Server, version: ProtocolVersion, granted: Option<&[&st
 #[tokio::test]
 async fn a_list_contains_the_tools_that_the_caller_may_call() {
     let build = |lists_forbidden: bool| {
-        let mut builder = Server::builder("t", "1")
-            .page_size(2)
-            .list_cache(CacheHint::public(Duration::from_secs(60)))
-            .lists_forbidden_tools(lists_forbidden);
+        let mut builder = Server::builder("t", "1").page_size(2).list_cache(CacheHint::public(Duration::from_secs(60)));
+        if lists_forbidden {
+            builder = builder.list_forbidden_tools();
+        }
         for n in 0..9 {
             let route = tool(format!("t{n}"), async || "ran");
             builder = builder.tool(match n % 3 {

@@ -15,7 +15,7 @@ use crate::app::App;
 pub(crate) fn register(builder: ServerBuilder<App>) -> ServerBuilder<App> {
     builder
         // A scenario of the suite sends an answer in its first request, and expects the result.
-        .accepts_unasked_answers(true)
+        .accept_unsolicited_answers()
         .tool(tool("test_sampling", sampling))
         .tool(tool("test_elicitation", elicitation))
         .tool(tool("test_elicitation_sep1034_defaults", defaults).description("Asks with a default for every field."))

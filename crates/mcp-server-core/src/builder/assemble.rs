@@ -51,7 +51,7 @@ pub(super) fn assemble(
         keys,
         records,
         bridge: config.bridge.clone(),
-        accepts_unasked: config.accepts_unasked_answers,
+        accepts_unsolicited: config.accepts_unsolicited_answers,
     };
     let inputs = Arc::new(inputs);
     let data = ServerData {

@@ -41,7 +41,7 @@ pub(crate) struct InputServices {
     pub(crate) records: RecordStore,
     pub(crate) bridge: Option<Bridge>,
     /// Answers count without a proof that the question was asked.
-    pub(crate) accepts_unasked: bool,
+    pub(crate) accepts_unsolicited: bool,
 }
 
 /// The client of a call and the stream of its request.

@@ -130,12 +130,12 @@ async fn an_answer_without_a_proof_of_its_question_repeats_the_question() {
 }
 
 #[tokio::test]
-async fn a_server_can_accept_unasked_answers() {
+async fn a_server_can_accept_unsolicited_answers() {
     for setup in setups(&["2026-07-28"]) {
         let greet = async |inputs: Inputs| -> Result<String, ToolError> {
             Ok(format!("Hello, {}!", inputs.elicit::<Name>("name", "Name?").await?.name))
         };
-        let server = Server::builder("asks", "1").accepts_unasked_answers(true).tool(tool("greet", greet)).build();
+        let server = Server::builder("asks", "1").accept_unsolicited_answers().tool(tool("greet", greet)).build();
         let mut client = Client::connect(&server, setup, everything()).await;
         let responses = json!({ "name": { "action": "accept", "content": { "name": "Ada" } }, "extra": 1 });
         client.send("tools/call", json!({ "name": "greet", "arguments": {}, "inputResponses": responses })).await;

@@ -101,7 +101,7 @@ impl InputCollector {
             return Err(InputError::invalid("too many invalid answers"));
         }
         // An answer counts only if the sealed state proves that the user was asked.
-        if !self.services.accepts_unasked && !state.flow.asked.contains(key) {
+        if !self.services.accepts_unsolicited && !state.flow.asked.contains(key) {
             return Ok(Earlier::Nothing);
         }
         let Some(answer) = state.responses.remove(key) else { return Ok(Earlier::Nothing) };
