@@ -37,13 +37,15 @@ impl Names {
         let (sender, names) = watch::channel(Lists::default());
         let client = client.clone();
         tokio::spawn(async move {
-            // The subscription comes first: a change during the first read causes another read.
-            let updates = client.listen(SubscriptionFilter::lists()).await;
-            sender.send_replace(Lists::read(&client).await);
+            let read = async || drop(sender.send_replace(Lists::read(&client).await));
+            // The first read does not wait for a server that accepts the subscription late.
+            let (updates, ()) = tokio::join!(client.listen(SubscriptionFilter::lists()), read());
             // Without list changes, the lists are read only once.
             let Ok(mut updates) = updates else { return };
+            // The first read may have missed a change before the subscription.
+            read().await;
             while let Some(Ok(_)) = updates.next().await {
-                sender.send_replace(Lists::read(&client).await);
+                read().await;
             }
         });
         Self(names)
@@ -240,12 +242,18 @@ impl Helper for Completer {}
 
 #[cfg(test)]
 mod tests {
+    use std::{future::poll_fn, sync::Arc};
+
     use mcp_client::OpenTransport;
     use mcp_server::prelude::*;
+    use mcp_transport::{FrameSender, Transport};
     use serde_json::json;
     use tokio::time::timeout;
 
     use super::*;
+
+    /// The limit of each wait. It is shorter than the timeout of a request.
+    const LIMIT: Duration = Duration::from_secs(20);
 
     /// The test adds the second tool after the first read.
     #[tokio::test]
@@ -264,11 +272,41 @@ mod tests {
                 server.tools().add(tool(name, async || "")).unwrap();
                 let mut lists = names.0.clone();
                 let is_listed = lists.wait_for(|lists| lists.tools.iter().any(|tool| tool.name == name));
-                assert!(timeout(Duration::from_secs(20), is_listed).await.is_ok_and(|read| read.is_ok()), "{version}");
+                assert!(timeout(LIMIT, is_listed).await.is_ok_and(|read| read.is_ok()), "{version}");
             }
             client.close().await;
             serving.abort();
         }
+    }
+
+    /// Forwards frames, except the request of a subscription.
+    async fn forward_without_subscriptions(mut from: impl Transport, to: Arc<dyn FrameSender>) {
+        while let Some(Ok(frame)) = poll_fn(|cx| from.poll_recv(cx)).await {
+            if !String::from_utf8_lossy(&frame.message).contains("subscriptions/listen")
+                && to.send(frame).await.is_err()
+            {
+                return;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn reads_names_before_the_server_accepts_the_subscription() {
+        let server = Server::builder("x", "1").tool(tool("add", async || "")).dynamic_tools().build();
+        let (client_end, client_proxy) = mcp_transport::memory::duplex(64);
+        let (server_proxy, server_end) = mcp_transport::memory::duplex(64);
+        let (to_client, to_server) = (client_proxy.sender(), server_proxy.sender());
+        let tasks = [
+            tokio::spawn(async move { drop(server.serve(server_end).await) }),
+            tokio::spawn(forward_without_subscriptions(client_proxy, to_server)),
+            tokio::spawn(forward_without_subscriptions(server_proxy, to_client)),
+        ];
+        let client = Client::builder("x", "1").versions(["2026-07-28".parse().unwrap()]);
+        let client = client.connect(OpenTransport::new(client_end)).await.unwrap();
+        let mut names = Names::follow(&client).0;
+        let are_read = names.wait_for(|lists| lists.tools.iter().any(|tool| tool.name == "add"));
+        assert!(timeout(LIMIT, are_read).await.is_ok_and(|read| read.is_ok()));
+        tasks.iter().for_each(tokio::task::JoinHandle::abort);
     }
 
     #[test]
