@@ -1,5 +1,6 @@
 //! Tables for people: rows of names, and arrays of JSON objects.
 
+use anstyle::{Ansi256Color, Effects, RgbColor};
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Row, Table, presets};
 use serde_json::{Map, Value};
 
@@ -14,6 +15,14 @@ const MAX_ROWS: usize = 1000;
 const MAX_COLUMNS: usize = 50;
 /// The narrowest column of a table of objects, with its gap.
 const MIN_COLUMN: usize = 6;
+
+/// The effects of a style, with their attributes of a cell.
+const EFFECTS: [(Effects, Attribute); 4] = [
+    (Effects::BOLD, Attribute::Bold),
+    (Effects::UNDERLINE, Attribute::Underlined),
+    (Effects::DIMMED, Attribute::Dim),
+    (Effects::INVERT, Attribute::Reverse),
+];
 
 /// The title of a column, and the colour of its cells.
 pub(crate) type Column = (&'static str, Style);
@@ -140,20 +149,18 @@ fn new_table(width: Option<u16>) -> Table {
 }
 
 fn cell(text: &str, style: Style) -> Cell {
-    let cell = Cell::new(text);
-    if !style::on_stdout() {
-        return cell;
-    }
-    match style {
-        Style::Plain => cell,
-        Style::Header => cell.add_attribute(Attribute::Bold).add_attribute(Attribute::Underlined),
-        Style::Name => cell.add_attribute(Attribute::Bold),
-        Style::Type => cell.fg(Color::DarkCyan),
-        Style::Error => cell.fg(Color::DarkRed).add_attribute(Attribute::Bold),
-        Style::Warning => cell.fg(Color::DarkYellow).add_attribute(Attribute::Bold),
-        Style::Good => cell.fg(Color::DarkGreen),
-        Style::Dim => cell.add_attribute(Attribute::Dim),
-        Style::Strong => cell.add_attribute(Attribute::Bold).add_attribute(Attribute::Reverse),
+    if style::on_stdout() { painted(text, style.ansi()) } else { Cell::new(text) }
+}
+
+/// Returns a cell with the colour and the effects of a style.
+fn painted(text: &str, style: anstyle::Style) -> Cell {
+    let attributes = EFFECTS.iter().filter(|(effect, _)| style.get_effects().contains(*effect));
+    let cell = Cell::new(text).add_attributes(attributes.map(|(_, attribute)| *attribute).collect());
+    match style.get_fg_color() {
+        Some(anstyle::Color::Ansi(color)) => cell.fg(Color::AnsiValue(Ansi256Color::from(color).index())),
+        Some(anstyle::Color::Ansi256(color)) => cell.fg(Color::AnsiValue(color.index())),
+        Some(anstyle::Color::Rgb(RgbColor(r, g, b))) => cell.fg(Color::Rgb { r, g, b }),
+        None => cell,
     }
 }
 
@@ -163,11 +170,33 @@ fn lines(table: &Table) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use serde_json::json;
 
     use super::*;
 
     const COLUMNS: [Column; 2] = [("NAME", Style::Name), ("PURPOSE", Style::Plain)];
+
+    /// Returns the codes of a terminal before the letter `x`. The codes `38;5;n` and `3n` are the same colour.
+    fn codes(text: &str) -> BTreeSet<String> {
+        let (before, _) = text.split_once('x').unwrap();
+        let codes = before.split("\u{1b}[").filter_map(|code| code.strip_suffix('m'));
+        codes.map(|code| code.strip_prefix("38;5;").map_or(code.to_owned(), |colour| format!("3{colour}"))).collect()
+    }
+
+    #[test]
+    fn cells_have_the_colours_of_their_style() {
+        use Style::*;
+        for style in [Plain, Header, Name, Type, Error, Warning, Good, Dim, Strong] {
+            let mut table = new_table(None);
+            table.enforce_styling().style_text_only();
+            table.add_row([painted("x", style.ansi())]);
+            let shown: String = table.lines().collect();
+            assert_eq!(codes(&shown), codes(&format!("{}x", style.ansi())), "{style:?}: {shown:?}");
+            assert_eq!(codes(&shown).is_empty(), style == Plain, "{style:?}");
+        }
+    }
 
     #[test]
     fn tables_do_not_wrap_names() {
