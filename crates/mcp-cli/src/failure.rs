@@ -19,8 +19,8 @@ pub(crate) struct Failure {
     message: String,
 }
 
-/// A tool ran and failed, or a local operation failed.
-const TOOL: u8 = 1;
+/// A tool ran and failed, a check found faults, or a local operation failed.
+const FAILED: u8 = 1;
 /// The command line is wrong.
 const USAGE: u8 = 2;
 /// The server cannot be reached, or does not answer in time.
@@ -31,9 +31,9 @@ const SERVER: u8 = 4;
 const SIGNAL: u8 = 128;
 
 impl Failure {
-    /// A tool failed. The result of the tool is already printed.
-    pub(crate) fn tool() -> Self {
-        Self { code: TOOL, message: String::new() }
+    /// A tool failed, or a check found faults. The output already contains the details.
+    pub(crate) fn reported() -> Self {
+        Self { code: FAILED, message: String::new() }
     }
 
     /// The command line is wrong.
@@ -48,12 +48,7 @@ impl Failure {
 
     /// An operation of this program failed.
     pub(crate) fn local(message: impl Into<String>) -> Self {
-        Self { code: TOOL, message: message.into() }
-    }
-
-    /// A check found faults. They are already printed.
-    pub(crate) fn found() -> Self {
-        Self { code: TOOL, message: String::new() }
+        Self { code: FAILED, message: message.into() }
     }
 
     /// The server sent data that the command cannot use.
@@ -97,7 +92,7 @@ impl Failure {
 
     /// Returns whether the stderr of the server's command can explain the failure.
     pub(crate) fn may_have_stderr(&self) -> bool {
-        matches!(self.code, TOOL | CONNECTION | SERVER)
+        matches!(self.code, FAILED | CONNECTION | SERVER)
     }
 
     /// Prints the last stderr lines of the server's command, if they can explain the failure and the message does not
@@ -111,7 +106,7 @@ impl Failure {
         if lines.is_empty() || lines.last().is_some_and(is_in_message) {
             return;
         }
-        if self.code == TOOL {
+        if self.code == FAILED {
             let lines = match lines.len() {
                 1 => "1 line".to_owned(),
                 count => format!("{count} lines"),
@@ -146,7 +141,7 @@ impl From<mcp_client::Error> for Failure {
             message.push_str(hint);
         }
         let code = if error.is_tool_error() {
-            TOOL
+            FAILED
         } else if error.rpc().is_some()
             || error.is_invalid_response()
             || error.is_unsupported()

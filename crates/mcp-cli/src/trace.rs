@@ -144,14 +144,23 @@ fn warn_about(frame: &Frame) {
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
+
     use super::*;
 
     /// A sender in which each method has a result of its own, so that a method that is not forwarded is visible.
-    struct Fixed;
+    #[derive(Default)]
+    struct Fixed {
+        closed: Mutex<Vec<RequestId>>,
+    }
+
+    fn failed(method: &'static str) -> BoxFuture<'static, Result<(), TransportError>> {
+        Box::pin(async move { Err(TransportError::unreachable(method)) })
+    }
 
     impl FrameSender for Fixed {
         fn send(&self, _: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
-            Box::pin(async { Err(TransportError::unanswered()) })
+            failed("send")
         }
 
         fn try_send(&self, frame: Frame) -> Result<(), TrySendError> {
@@ -159,10 +168,12 @@ mod tests {
         }
 
         fn ready(&self, _: usize) -> BoxFuture<'_, Result<(), TransportError>> {
-            Box::pin(async { Err(TransportError::unanswered()) })
+            failed("ready")
         }
 
-        fn close(&self, _: &RequestId) {}
+        fn close(&self, id: &RequestId) {
+            self.closed.lock().push(id.clone());
+        }
 
         fn has_request_streams(&self) -> bool {
             true
@@ -173,7 +184,7 @@ mod tests {
         }
 
         fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>> {
-            Box::pin(async { Err(TransportError::unanswered()) })
+            failed("shutdown")
         }
 
         fn diagnostics(&self) -> Vec<String> {
@@ -187,8 +198,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_traced_sender_forwards_every_method() {
-        let sender = TracedSender(Arc::new(Fixed));
-        assert!(sender.ready(1).await.is_err() && sender.shutdown().await.is_err());
+        let inner = Arc::new(Fixed::default());
+        let sender = TracedSender(inner.clone());
+        let frame = Frame::new("{}");
+        assert_eq!(sender.send(frame.clone()).await.unwrap_err().to_string(), "send");
+        assert!(matches!(sender.try_send(frame), Err(TrySendError::Full(frame)) if frame.message == "{}"));
+        assert_eq!(sender.ready(1).await.unwrap_err().to_string(), "ready");
+        assert_eq!(sender.shutdown().await.unwrap_err().to_string(), "shutdown");
+        sender.close(&RequestId::from(7));
+        assert_eq!(*inner.closed.lock(), [RequestId::from(7)]);
         assert!(sender.has_request_streams() && sender.unread().is_some());
         assert_eq!(sender.diagnostics(), ["the last line"]);
         assert_eq!(sender.shutdown_within(), Some(Duration::from_secs(7)));

@@ -42,7 +42,7 @@ pub(crate) async fn call(session: &Session, words: &[String], output: Option<&Pa
             session.out.data(data)?;
         }
     }
-    if result.is_error() { Err(Failure::tool()) } else { Ok(()) }
+    if result.is_error() { Err(Failure::reported()) } else { Ok(()) }
 }
 
 /// Shows one content block. The text of a failed tool goes to stderr.

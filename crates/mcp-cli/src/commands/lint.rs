@@ -44,7 +44,7 @@ pub(crate) async fn lint(session: &Session, strict: bool) -> Result<(), Failure>
         print(session, &definitions, &report)?;
     }
     let is_failed = report.count(Severity::Error) > 0 || strict && report.count(Severity::Warning) > 0;
-    if is_failed { Err(Failure::found()) } else { Ok(()) }
+    if is_failed { Err(Failure::reported()) } else { Ok(()) }
 }
 
 /// Reads all pages of a list without interpreting the entries. A list that the server does not support is empty.
