@@ -1,6 +1,6 @@
 //! Questions of the server without a terminal: `--answer`, `--yes` and `--decline`.
 
-use super::{Http, check, mcp, tempdir, text};
+use super::{Http, check, mcp, process::BoundedOutput as _, tempdir, text};
 
 /// Revisions of both eras.
 const VERSIONS: [&str; 2] = ["2025-11-25", "2026-07-28"];
@@ -75,7 +75,7 @@ fn answers_come_from_files_and_stdin() {
     std::io::Write::write_all(&mut writer, b"Grace").unwrap();
     drop(writer);
     let line = ["call", &http.url, "greet", "--answer", "name=@-"];
-    let output = mcp().args(line).stdin(reader).output().unwrap();
+    let output = mcp().args(line).stdin(reader).bounded_output();
     assert_eq!(text(&output.stdout), "Hello, Grace!\n", "{output:?}");
 }
 

@@ -2,7 +2,7 @@
 
 #[cfg(unix)]
 use super::terminal::Terminal;
-use super::{Http, mcp, text};
+use super::{Http, mcp, process::BoundedOutput as _, text};
 
 const ESCAPE: char = '\u{1b}';
 
@@ -21,8 +21,8 @@ fn a_pipe_has_colours_only_on_request_and_never_in_json() {
         ("info --color always", &[], true),
     ] {
         let mut command = mcp();
-        command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE").env("MCP_SERVER", &http.url);
-        let output = command.args(line.split(' ')).envs(variables.iter().copied()).output().unwrap();
+        command.env("MCP_SERVER", &http.url);
+        let output = command.args(line.split(' ')).envs(variables.iter().copied()).bounded_output();
         assert_eq!(output.status.code(), Some(0), "{line}: {output:?}");
         assert_eq!(
             text(&output.stdout).contains(ESCAPE),
@@ -34,7 +34,7 @@ fn a_pipe_has_colours_only_on_request_and_never_in_json() {
     for (line, has_colours) in
         [("tools nothing", false), ("tools nothing --color always", true), ("nonsense --color=always", true)]
     {
-        let output = mcp().env("MCP_SERVER", &http.url).args(line.split(' ')).output().unwrap();
+        let output = mcp().env("MCP_SERVER", &http.url).args(line.split(' ')).bounded_output();
         let stderr = text(&output.stderr);
         assert_eq!((output.status.code(), stderr.contains(ESCAPE)), (Some(2), has_colours), "{line}: {stderr}");
     }
@@ -77,6 +77,6 @@ fn a_terminal_shows_an_array_of_objects_as_a_table() {
 #[test]
 fn a_pipe_receives_the_text_of_a_tool_unchanged() {
     let http = Http::start();
-    let output = mcp().args(["call", &http.url, "rows"]).output().unwrap();
+    let output = mcp().args(["call", &http.url, "rows"]).bounded_output();
     assert!(text(&output.stdout).starts_with(r#"[{"id":1,"name":"Ada"},{"id":20,"#));
 }

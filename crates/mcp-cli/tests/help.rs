@@ -1,9 +1,9 @@
 //! The help texts.
 
-use super::{mcp, text};
+use super::{mcp, process::BoundedOutput as _, text};
 
 fn help(arguments: &[&str], columns: &str) -> String {
-    text(&mcp().args(arguments).env("COLUMNS", columns).output().unwrap().stdout)
+    text(&mcp().args(arguments).env("COLUMNS", columns).bounded_output().stdout)
 }
 
 #[test]

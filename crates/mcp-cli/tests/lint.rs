@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use super::{Http, check, json_of, mcp, text};
+#[cfg(unix)]
+use super::process::script;
+use super::{Http, check, json_of, mcp, process::BoundedOutput as _, text};
 
 #[test]
 fn lint_fails_on_errors_and_with_strict_on_warnings() {
@@ -30,7 +32,6 @@ fn lint_fails_on_errors_and_with_strict_on_warnings() {
 /// A server whose definitions attack the terminal and break the specification.
 #[cfg(unix)]
 const FAULTY: &str = r#"
-answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$(printf %s "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')" "$1"; }
 while read -r line; do case "$line" in
 *'"initialize"'*) answer '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}' ;;
 *'"tools/list"'*) answer '{"tools":[{"name":"a\u001b[2Jb","description":"x"},"no tool"],"nextCursor":"c"}' ;;
@@ -40,8 +41,8 @@ esac; done
 #[cfg(unix)]
 #[test]
 fn lint_reports_definitions_that_are_not_valid() {
-    let line = ["lint", "--revision", "2025-11-25", "--", "sh", "-c", FAULTY];
-    let output = mcp().args(line).output().unwrap();
+    let line = ["lint", "--revision", "2025-11-25", "--"];
+    let output = mcp().args(line).args(script(FAULTY)).bounded_output();
     let stdout = text(&output.stdout);
     assert_eq!(output.status.code(), Some(1), "{stdout}{}", text(&output.stderr));
     for code in
@@ -50,7 +51,7 @@ fn lint_reports_definitions_that_are_not_valid() {
         assert!(stdout.contains(code), "{code}: {stdout}");
     }
     assert!(!stdout.contains('\u{1b}') && stdout.contains(r"tool `a\u{1b}[2Jb`"), "{stdout}");
-    let output = mcp().arg("--json").args(line).output().unwrap();
+    let output = mcp().arg("--json").args(line).args(script(FAULTY)).bounded_output();
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((output.status.code(), report["findings"][0]["severity"].as_str()), (Some(1), Some("error")));
 }

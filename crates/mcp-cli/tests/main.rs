@@ -7,6 +7,7 @@ mod exit;
 mod help;
 mod lint;
 mod listen;
+mod process;
 mod project;
 mod server;
 #[cfg(unix)]
@@ -22,6 +23,8 @@ use std::{
 
 use mcp_server::prelude::*;
 use serde_json::{Value, json};
+
+use self::process::BoundedOutput as _;
 
 /// A server over HTTP. Dropping it stops the server.
 struct Http {
@@ -41,14 +44,17 @@ impl Http {
 
 fn mcp() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mcp"));
-    // Colour detection reads `CI`, which a CI machine sets.
-    command.env_remove("MCP_SERVER").env_remove("CI").stdin(Stdio::null());
+    // The variables of the machine that runs the tests do not decide about the server and the colours.
+    for variable in ["MCP_SERVER", "CI", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
+        command.env_remove(variable);
+    }
+    command.stdin(Stdio::null());
     command
 }
 
 /// Runs a command line; the word `URL` is replaced by the server's URL.
 fn run(server: &str, line: &str) -> Output {
-    mcp().args(line.split(' ').map(|word| if word == "URL" { server } else { word })).output().unwrap()
+    mcp().args(line.split(' ').map(|word| if word == "URL" { server } else { word })).bounded_output()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -220,7 +226,7 @@ fn reads_secrets_from_files_and_environment_variables() {
         lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>()
     });
     let (token, headers) = (format!("Authorization: @{}", token.display()), format!("@{}", headers.display()));
-    mcp().args(["info", &url, "--timeout", "5", "-H", &token, "-H", &headers]).output().unwrap();
+    mcp().args(["info", &url, "--timeout", "5", "-H", &token, "-H", &headers]).bounded_output();
     let seen = seen.join().unwrap();
     for header in ["authorization: Bearer s3cret", "x-one: 1", "x-two: 2"] {
         assert!(seen.iter().any(|line| line == header), "{header}: {seen:?}");
@@ -231,7 +237,7 @@ fn reads_secrets_from_files_and_environment_variables() {
     let call = |arguments: &[&str]| {
         let mut command = mcp();
         command.env("MCP_TEST_SECRET", "s3cret").args(["call", "secrets"]).args(arguments).arg("--").arg(&program);
-        text(&command.output().unwrap().stdout)
+        text(&command.bounded_output().stdout)
     };
     assert_eq!(call(&[]), "none\n");
     assert_eq!(call(&["--env", "MCP_TEST_SECRET"]), "s3cret\n");
@@ -241,15 +247,15 @@ fn reads_secrets_from_files_and_environment_variables() {
 #[test]
 fn does_not_use_the_url_of_a_resource_as_the_server() {
     let http = Http::start();
-    let output = mcp().args(["read", "http://127.0.0.1:1/none"]).env("MCP_SERVER", &http.url).output().unwrap();
+    let output = mcp().args(["read", "http://127.0.0.1:1/none"]).env("MCP_SERVER", &http.url).bounded_output();
     assert_eq!(
         (output.status.code(), &*text(&output.stderr)),
         (Some(4), "mcp: the server answered: Resource not found: http://127.0.0.1:1/none (-32602)\n")
     );
     // In other commands the URL overrides the variable.
-    let output = mcp().args(["tools", &http.url]).env("MCP_SERVER", "http://127.0.0.1:1/none").output().unwrap();
+    let output = mcp().args(["tools", &http.url]).env("MCP_SERVER", "http://127.0.0.1:1/none").bounded_output();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let output = mcp().arg("tools").env("MCP_SERVER", " ").output().unwrap();
+    let output = mcp().arg("tools").env("MCP_SERVER", " ").bounded_output();
     assert!(text(&output.stderr).contains("no server is given; write a URL"), "{output:?}");
 }
 
@@ -267,7 +273,7 @@ fn prints_each_log_message_in_one_line() {
 #[test]
 fn reads_the_server_from_the_variable_and_traces_messages() {
     let http = Http::start();
-    let output = mcp().args(["tools", "--trace"]).env("MCP_SERVER", &http.url).output().unwrap();
+    let output = mcp().args(["tools", "--trace"]).env("MCP_SERVER", &http.url).bounded_output();
     assert!(text(&output.stdout).contains("add"));
     let stderr = text(&output.stderr);
     assert!(stderr.contains("-> {") && stderr.contains("<- {") && stderr.contains("tools/list"), "{stderr}");
@@ -284,9 +290,9 @@ fn fixture() -> PathBuf {
 #[test]
 fn connects_to_a_command() {
     let program = fixture();
-    let output = mcp().args(["call", "add", "a=1", "b=2", "--"]).arg(&program).output().unwrap();
+    let output = mcp().args(["call", "add", "a=1", "b=2", "--"]).arg(&program).bounded_output();
     assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(0), "{\"sum\":3}\n"), "{output:?}");
-    let output = mcp().args(["tools", "--"]).arg(&program).args(["a", "b"]).output().unwrap();
+    let output = mcp().args(["tools", "--"]).arg(&program).args(["a", "b"]).bounded_output();
     assert!(text(&output.stdout).contains("add"));
 }
 
@@ -304,7 +310,7 @@ fn the_shell_runs_commands_over_one_connection() {
     let lines = "call add a=1 b=2\nadd a=20 b=22\ngeret\ntols\nstderr\nnonsense\ncall fail\nread config://app --json\n'\nhelp\n\
                  tools --revision 2025-11-25\ntools -- other\ncall add -\nquit\n";
     std::io::Write::write_all(&mut shell.stdin.take().unwrap(), lines.as_bytes()).unwrap();
-    let output = shell.wait_with_output().unwrap();
+    let output = process::finish(shell);
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{stderr}");
     assert!(stdout.contains("{\"sum\":42}"), "{stdout}");

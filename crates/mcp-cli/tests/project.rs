@@ -4,10 +4,14 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use super::{mcp, tempdir, text};
+use super::{
+    mcp,
+    process::{BoundedOutput as _, wait_for},
+    tempdir, text,
+};
 
 /// The longest time of a build.
 const BUILD: Duration = Duration::from_secs(900);
@@ -18,18 +22,7 @@ fn workspace() -> PathBuf {
 
 /// Waits for a build, and returns its status.
 fn build(command: &mut Command) -> ExitStatus {
-    let mut child = command.stdin(Stdio::null()).spawn().unwrap();
-    let start = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status;
-        }
-        if start.elapsed() > BUILD {
-            child.kill().unwrap();
-            panic!("the build does not end");
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_for(&mut command.stdin(Stdio::null()).spawn().unwrap(), BUILD)
 }
 
 #[test]
@@ -38,7 +31,7 @@ fn the_new_project_builds_offline_and_answers_calls() {
     let directory = tempdir();
     for (name, options, flags) in [("weather-http", &["--http"][..], &["--stdio"][..]), ("weather-stdio", &[], &[])] {
         let project = directory.join(name);
-        let output = mcp().args(["new", "--path"]).arg(&root).arg(&project).args(options).output().unwrap();
+        let output = mcp().args(["new", "--path"]).arg(&root).arg(&project).args(options).bounded_output();
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         fs::copy(root.join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
         // The target directory of the workspace contains most of the dependencies.
@@ -49,10 +42,10 @@ fn the_new_project_builds_offline_and_answers_calls() {
         assert!(build(&mut command).success(), "{name}");
         let program = target.join("debug").join(name).with_extension(std::env::consts::EXE_EXTENSION);
         let line = ["call", "count", "text=strawberry", "what=r", "--"];
-        let output = mcp().args(line).arg(&program).args(flags).output().unwrap();
+        let output = mcp().args(line).arg(&program).args(flags).bounded_output();
         assert_eq!(text(&output.stdout), "{\"times\":3}\n", "{}", text(&output.stderr));
         // The project is an example for others, so it has no errors and no warnings.
-        let output = mcp().args(["lint", "--strict", "--"]).arg(&program).args(flags).output().unwrap();
+        let output = mcp().args(["lint", "--strict", "--"]).arg(&program).args(flags).bounded_output();
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
     }
     fs::remove_dir_all(&directory).unwrap();
@@ -65,7 +58,7 @@ fn a_new_project_never_overwrites_and_needs_a_source() {
     let outside = std::env::temp_dir().join(format!("mcp-new-{}", std::process::id()));
     fs::create_dir_all(&outside).unwrap();
     let run = |words: &[&str]| {
-        let output = mcp().current_dir(&outside).arg("new").args(words).output().unwrap();
+        let output = mcp().current_dir(&outside).arg("new").args(words).bounded_output();
         (output.status.code(), text(&output.stderr))
     };
     let root = root.to_str().unwrap();
@@ -90,11 +83,11 @@ fn a_new_project_never_overwrites_and_needs_a_source() {
     let manifest = fs::read_to_string(outside.join("rain/Cargo.toml")).unwrap();
     assert!(manifest.contains("mcp-server = { git = \"https://example.com/mcp.git\", default-features = false }"));
     let git = ["new", "a b/sun", "--git", "https://example.com/mcp.git"];
-    let output = mcp().current_dir(&outside).args(git).output().unwrap();
+    let output = mcp().current_dir(&outside).args(git).bounded_output();
     assert!(text(&output.stdout).contains("next: cd 'a b/sun' && cargo test"), "{output:?}");
     // Inside a checkout, `mcp` finds its root.
     let inside = tempdir().join("inside");
-    let output = mcp().current_dir(root).arg("new").arg(&inside).output().unwrap();
+    let output = mcp().current_dir(root).arg("new").arg(&inside).bounded_output();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let manifest = fs::read_to_string(inside.join("Cargo.toml")).unwrap();
     assert!(manifest.contains(&format!("path = \"{root}/crates/mcp-server\"")), "{manifest}");

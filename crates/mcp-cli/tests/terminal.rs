@@ -5,7 +5,7 @@ use std::{
     io::{Read, Write},
     process::{Child, ExitStatus, Stdio},
     sync::mpsc::{Receiver, channel},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use rustix::{
@@ -13,10 +13,11 @@ use rustix::{
     termios::{Winsize, tcsetwinsize},
 };
 
-use super::{Http, exit, mcp, tempdir};
-
-/// The timeout of every wait in these tests.
-const TIMEOUT: Duration = Duration::from_secs(20);
+use super::{
+    Http, mcp,
+    process::{self, TIMEOUT},
+    tempdir,
+};
 
 /// The program `mcp` at a pseudo-terminal.
 pub(crate) struct Terminal {
@@ -42,8 +43,6 @@ impl Terminal {
         let child = mcp()
             .args(line.split(' ').map(|word| if word == "URL" { server } else { word }))
             .envs([("TERM", "xterm".into()), ("XDG_STATE_HOME", tempdir().into_os_string())])
-            .env_remove("NO_COLOR")
-            .env_remove("CLICOLOR_FORCE")
             .envs(variables.iter().copied())
             .stdin(open())
             .stdout(open())
@@ -84,11 +83,11 @@ impl Terminal {
     }
 
     fn interrupt(&mut self) {
-        assert!(exit::signal(&mut self.child, "INT"));
+        assert!(process::signal(&mut self.child, "INT"));
     }
 
     pub(crate) fn wait(&mut self) -> ExitStatus {
-        exit::wait(&mut self.child)
+        process::wait(&mut self.child)
     }
 }
 
