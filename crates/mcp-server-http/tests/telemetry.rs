@@ -2,13 +2,21 @@
 
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
-use std::{collections::BTreeMap, fmt, sync::OnceLock, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use http::{Method, StatusCode};
-use mcp_server_core::{Server, resource, tool};
+use mcp_server_core::{Server, ToolRoute, resource, tool};
 use mcp_server_http::HttpConfig;
 use serde_json::json;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{
+    Notify,
+    mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+};
 use tracing::{
     Dispatch, Event, Subscriber,
     field::{Field, Visit},
@@ -22,10 +30,12 @@ use tracing_subscriber::{
 };
 
 use crate::common::{
+    http2::Http2,
     legacy, legacy_as, notification,
     observed_server::{self, ObservedServer},
     request,
     socket::serve,
+    sse::Client,
     stateless, within,
 };
 
@@ -295,24 +305,105 @@ async fn a_request_that_the_transport_rejects_has_one_access_event() {
     records.expect_event("tools/list refused -32600").await;
 }
 
+/// The tool `hold`, which never returns, and a notification for each start.
+fn hold() -> (ToolRoute, Arc<Notify>) {
+    let started = Arc::new(Notify::new());
+    let notified = started.clone();
+    let route = tool("hold", move || {
+        notified.notify_one();
+        std::future::pending::<&'static str>()
+    });
+    (route, started)
+}
+
 #[tokio::test]
 async fn a_call_above_a_limit_is_busy_and_a_call_without_scopes_is_refused() {
     let mut records = Records::listen();
+    let (hold, started) = hold();
     let server = Server::builder("test", "1")
         .tool(tool("scoped", async || "scoped").requires_scopes(["admin"]))
-        .tool(tool("hold", async || std::future::pending::<&'static str>().await))
-        .limits(|limits| limits.handlers = 1)
+        .tool(hold)
+        .limits(|limits| (limits.handlers, limits.handlers_per_session, limits.listen_streams) = (2, 1, 1))
         .build();
     let endpoint = serve(&server, HttpConfig::new()).await;
+    let session = endpoint.open().await;
+    records.expect("initialize ok", "initialize").await;
     let call = |name: &str| stateless("tools/call", json!({ "name": name }), &[]);
     assert_eq!(endpoint.exchange(call("scoped")).await.status, StatusCode::FORBIDDEN);
     let span = "tools/call ERROR insufficient_scope";
     records.expect("tools/call scoped refused insufficient_scope", span).await;
+    // The limit of the session.
+    let mut in_session = endpoint.connect().await;
+    in_session.send(legacy_as(7, Some(&session), "tools/call", json!({ "name": "hold" }))).await;
+    within("the call", started.notified()).await;
+    // The list needs no permit.
+    endpoint.exchange(legacy(Some(&session), "tools/list", json!({}))).await;
+    records.expect("tools/list ok", "tools/list").await;
+    let (event, span) = ("tools/call hold busy busy", "tools/call hold ERROR busy -32603");
+    endpoint.exchange(legacy_as(8, Some(&session), "tools/call", json!({ "name": "hold" }))).await;
+    records.expect(event, span).await;
+    // The limit of the server.
     let mut connection = endpoint.connect().await;
     connection.send(call("hold")).await;
-    // The list needs no permit.
+    within("the call", started.notified()).await;
     endpoint.exchange(stateless("tools/list", json!({}), &[])).await;
     records.expect("tools/list ok", "tools/list").await;
     assert_eq!(endpoint.exchange(call("hold")).await.status, StatusCode::SERVICE_UNAVAILABLE);
-    records.expect("tools/call hold busy busy", "tools/call hold ERROR busy -32603").await;
+    records.expect(event, span).await;
+    // The limit of subscriptions.
+    let listen = || stateless("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true } }), &[]);
+    let mut subscribed = endpoint.connect().await;
+    subscribed.send(listen()).await;
+    subscribed.head().await.unwrap();
+    subscribed.chunk().await.unwrap();
+    assert_eq!(endpoint.exchange(listen()).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    records.expect("subscriptions/listen busy busy", "subscriptions/listen ERROR busy -32603").await;
+}
+
+#[tokio::test]
+async fn a_reset_http2_stream_ends_the_span_of_a_stateless_call_as_cancelled() {
+    let mut records = Records::listen();
+    let mut observed = ObservedServer::new();
+    let endpoint = serve(&observed.server, HttpConfig::new()).await;
+    let mut client = Http2::connect(endpoint.stream().await).await;
+    let call = client.open(stateless("tools/call", json!({ "name": "mute" }), &[]));
+    tokio::select! {
+        biased;
+        _ = call => panic!("the call ended"),
+        () = observed.expect(observed_server::Event::Started) => {}
+    }
+    records.expect("tools/call mute cancelled cancelled", "tools/call mute ERROR cancelled").await;
+    // The connection is open.
+    client.exchange(stateless("tools/list", json!({}), &[])).await;
+    records.expect("tools/list ok", "tools/list").await;
+}
+
+#[tokio::test]
+async fn calls_over_http_sse_record_their_ends() {
+    let mut records = Records::listen();
+    let (hold, started) = hold();
+    let server = Server::builder("test", "1")
+        .tool(tool("slow", std::future::pending::<&'static str>).timeout(Duration::from_millis(20)))
+        .tool(hold)
+        .limits(|limits| limits.handlers_per_session = 1)
+        .build();
+    let endpoint = serve(&server, HttpConfig::new().sse("/sse", "/messages")).await;
+    let mut client = Client::open(&endpoint).await;
+    client.initialize("2024-11-05", json!({})).await;
+    records.expect("initialize ok", "initialize").await;
+    client.exchange(1, "tools/call", json!({ "name": "slow" })).await;
+    records.expect("tools/call slow timeout timeout", "tools/call slow ERROR timeout").await;
+    let call = |id: u64| json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": "hold" } });
+    client.send(call(2)).await;
+    within("the call", started.notified()).await;
+    client.exchange(3, "tools/call", json!({ "name": "slow" })).await;
+    records.expect("tools/call slow busy busy", "tools/call slow ERROR busy -32603").await;
+    client.send(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 2 } })).await;
+    let (event, span) = ("tools/call hold cancelled cancelled", "tools/call hold ERROR cancelled");
+    records.expect(event, span).await;
+    client.send(call(4)).await;
+    within("the call", started.notified()).await;
+    assert!(records.events.is_empty() && records.spans.is_empty());
+    drop(client);
+    records.expect(event, span).await;
 }
