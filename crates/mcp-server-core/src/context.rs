@@ -104,8 +104,6 @@ pub(crate) struct Inner<S: ?Sized = dyn Any + Send + Sync> {
     /// response.
     pub(crate) outgoing: Mutex<Outgoing>,
     pub(crate) expired: AtomicBool,
-    /// Whether the span and the access log have the end of the request.
-    pub(crate) ended: AtomicBool,
     pub(crate) span: Span,
     /// Whether the client receives the details of faults.
     pub(crate) shows_faults: bool,
@@ -118,7 +116,7 @@ pub(crate) struct Inner<S: ?Sized = dyn Any + Send + Sync> {
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     last_progress: Option<f64>,
-    /// The response is next, and no notification may follow.
+    /// The request has ended: its response is next, and no notification may follow.
     finished: bool,
 }
 

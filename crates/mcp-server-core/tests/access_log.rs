@@ -5,13 +5,17 @@
 use std::{
     collections::BTreeMap,
     fmt, io,
+    pin::Pin,
     sync::{Arc, Mutex},
+    task::{Context, Poll},
     time::Duration,
 };
 
 use mcp_protocol::Principal;
 use mcp_server_core::{Caller, RawArgs, Server, TaskPolicy, TaskSupport, ToolError, ToolRoute, prompt, template, tool};
+use mcp_transport::{Frame, Transport as _, ndjson::Ndjson, recv};
 use serde_json::{Value, json};
+use tokio::io::{AsyncRead, DuplexStream, ReadBuf};
 use tracing::{
     Event, Subscriber,
     field::{Field, Visit},
@@ -22,7 +26,7 @@ use tracing_subscriber::{
     layer::{Context as LayerContext, SubscriberExt as _},
 };
 
-use crate::common::{Connection, call, cancel, hold, initialize, legacy, modern, notification, slow, subscribe};
+use crate::common::{Connection, call, cancel, code, hold, initialize, legacy, modern, notification, slow, subscribe};
 
 type Fields = BTreeMap<String, String>;
 
@@ -85,7 +89,7 @@ fn server() -> Server {
         .tool(tool("scoped", async || "scoped").requires_scopes(["admin"]))
         .resource_template(template("x:{name}{?key}", async || "text"))
         .prompt(prompt("intro", async || "hello"))
-        .limits(|limits| limits.handlers_per_session = 1)
+        .limits(|limits| (limits.handlers_per_session, limits.listen_streams) = (1, 1))
         .build()
 }
 
@@ -217,9 +221,12 @@ async fn a_stopped_request_has_one_access_event() {
     assert_eq!(recorder.one().await.0, "tools/call hold cancelled cancelled");
     // The client ends its subscription.
     let params = json!({ "notifications": { "toolsListChanged": true } });
-    connection.send(modern(3, "subscriptions/listen", params)).await;
+    connection.send(modern(3, "subscriptions/listen", params.clone())).await;
     assert!(connection.recv().await.get("method").is_some());
     assert_eq!(recorder.take().await, Vec::<Fields>::new());
+    // The limit of subscriptions is reached.
+    connection.exchange(modern(4, "subscriptions/listen", params)).await;
+    assert_eq!(recorder.one().await.0, "subscriptions/listen busy busy");
     connection.send(cancel(3)).await;
     assert_eq!(recorder.one().await.0, "subscriptions/listen cancelled cancelled");
     // The client disconnects.
@@ -245,6 +252,125 @@ async fn a_stopped_request_has_one_access_event() {
     assert_eq!(recorder.one().await.0, "subscriptions/listen ok");
 }
 
+#[tokio::test]
+async fn an_access_event_has_the_fields_of_its_request() {
+    let recorder = Recorder::default();
+    let _guard = subscribe(tracing_subscriber::registry().with(recorder.clone()));
+    let (alice, local) = (true, false);
+    let tool = ("gen_ai.tool.name", "ok");
+    let fails = ("gen_ai.tool.name", "fails");
+    let (intro, read) = (json!({ "name": "intro" }), json!({ "uri": "x:a?key=hidden" }));
+    for (is_alice, version, method, params, expected) in [
+        (alice, "2026-07-28", "tools/call", call("ok"), vec![tool, ("outcome", "ok")]),
+        (alice, "2025-11-25", "tools/call", call("ok"), vec![tool, ("outcome", "ok")]),
+        (local, "2026-07-28", "tools/call", call("ok"), vec![tool, ("outcome", "ok")]),
+        (local, "2025-11-25", "tools/call", call("ok"), vec![tool, ("outcome", "ok")]),
+        (
+            alice,
+            "2026-07-28",
+            "tools/call",
+            call("fails"),
+            vec![fails, ("outcome", "tool_error"), ("error.type", "tool_error")],
+        ),
+        (local, "2026-07-28", "tools/call", call("none"), vec![("outcome", "refused"), ("error.type", "-32602")]),
+        (alice, "2025-11-25", "prompts/get", intro, vec![("gen_ai.prompt.name", "intro"), ("outcome", "ok")]),
+        (alice, "2026-07-28", "resources/read", read, vec![("mcp.resource.uri", "x:a"), ("outcome", "ok")]),
+        (local, "2024-11-05", "tools/list", json!({}), vec![("outcome", "ok")]),
+    ] {
+        let (caller, of_caller) = if is_alice {
+            let alice = Some(Arc::new(Principal::new("alice")));
+            let caller = Caller::remote().session_id("mcp_secret").principal(alice);
+            (caller, vec![("enduser.id", "alice"), ("network.transport", "tcp")])
+        } else {
+            (Caller::local(), vec![("network.transport", "pipe")])
+        };
+        let has_session = version != "2026-07-28";
+        let mut connection = Connection::connect_as(&server(), caller);
+        if has_session {
+            connection.open(version).await;
+            recorder.take().await;
+        }
+        let request = if has_session { legacy(1, method, params) } else { modern(1, method, params) };
+        connection.exchange(request).await;
+        let (_, mut fields) = recorder.one().await;
+        assert!(fields.remove("duration_ms").unwrap().parse::<f64>().unwrap() >= 0.0);
+        let session = fields.remove("mcp.session.id");
+        assert_eq!(session.as_ref().map(String::len), (is_alice && has_session).then_some(16), "{session:?}");
+        let common = [("message", "request finished"), ("mcp.method.name", method), ("mcp.protocol.version", version)];
+        let expected = common.iter().chain(&of_caller).chain(&expected);
+        let expected: Fields = expected.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        assert_eq!(fields, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_on_a_pipe_record_their_ends_in_both_eras() {
+    let recorder = Recorder::default();
+    let _guard = subscribe(tracing_subscriber::registry().with(recorder.clone()));
+    let server = server();
+    for is_legacy in [false, true] {
+        for read_fails in [false, true] {
+            let (ours, theirs) = tokio::io::duplex(1 << 16);
+            let (end, ended) = tokio::io::duplex(1);
+            let (reader, writer) = tokio::io::split(theirs);
+            let served = {
+                let server = server.clone();
+                let reader = InputEnd { reader, ended, read_fails };
+                tokio::spawn(async move { server.serve_io(reader, writer).await })
+            };
+            let (reader, writer) = tokio::io::split(ours);
+            let mut client = Ndjson::new(reader, writer);
+            let sender = client.sender();
+            let send = async |message: Value| sender.send(Frame::new(message.to_string())).await.unwrap();
+            if is_legacy {
+                send(initialize("2025-11-25")).await;
+                recv(&mut client).await.unwrap().unwrap();
+                send(notification("notifications/initialized", json!({}))).await;
+                recorder.take().await;
+            }
+            let request = |id: u64, name: &str| match is_legacy {
+                true => legacy(id, "tools/call", call(name)),
+                false => modern(id, "tools/call", call(name)),
+            };
+            send(request(1, "slow")).await;
+            recv(&mut client).await.unwrap().unwrap();
+            assert_eq!(recorder.one().await.0, "tools/call slow timeout timeout");
+            send(request(2, "hold")).await;
+            send(request(3, "ok")).await;
+            recv(&mut client).await.unwrap().unwrap();
+            assert_eq!(recorder.one().await.0, "tools/call ok busy busy");
+            send(cancel(2)).await;
+            assert_eq!(recorder.one().await.0, "tools/call hold cancelled cancelled");
+            send(request(4, "hold")).await;
+            assert_eq!(recorder.take().await, Vec::<Fields>::new());
+            drop(end);
+            // The call receives an error after the grace period.
+            let answer = recv(&mut client).await.unwrap().unwrap();
+            assert_eq!(code(&serde_json::from_slice(&answer.message).unwrap()), Some(-32603));
+            assert_eq!(recorder.one().await.0, "tools/call hold cancelled cancelled");
+            assert_eq!(served.await.unwrap().is_err(), read_fails);
+        }
+    }
+}
+
+/// An input that ends, or fails, when the other end of `ended` is dropped.
+struct InputEnd<R> {
+    reader: R,
+    ended: DuplexStream,
+    read_fails: bool,
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for InputEnd<R> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let mut nothing = [0];
+        match Pin::new(&mut self.ended).poll_read(cx, &mut ReadBuf::new(&mut nothing)) {
+            Poll::Ready(_) if self.read_fails => Poll::Ready(Err(io::Error::other("the pipe broke"))),
+            Poll::Ready(_) => Poll::Ready(Ok(())),
+            Poll::Pending => Pin::new(&mut self.reader).poll_read(cx, buffer),
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn texts_of_the_peer_have_a_bounded_length() {
     let recorder = Recorder::default();
@@ -268,15 +394,9 @@ async fn the_access_event_names_the_caller() {
     let recorder = Recorder::default();
     let _guard = subscribe(tracing_subscriber::registry().with(recorder.clone()));
     for (principal, expected) in [(Some("alice"), Some("alice")), (None, None)] {
-        let (ours, mut theirs) = mcp_transport::memory::duplex(8);
         let caller = Caller::remote().principal(principal.map(|name| Arc::new(Principal::new(name))));
-        let server = server();
-        tokio::spawn(async move { server.serve_as(ours, caller).await });
-        let sender = mcp_transport::Transport::sender(&theirs);
-        let message = modern(1, "tools/call", call("scoped")).to_string();
-        sender.send(mcp_transport::Frame::new(message)).await.unwrap();
-        let answer = mcp_transport::recv(&mut theirs).await.unwrap().unwrap();
-        assert!(serde_json::from_slice::<Value>(&answer.message).unwrap().get("error").is_some());
+        let mut connection = Connection::connect_as(&server(), caller);
+        assert!(connection.exchange(modern(1, "tools/call", call("scoped"))).await.get("error").is_some());
         let (seen, fields) = recorder.one().await;
         assert_eq!(seen, "tools/call scoped refused insufficient_scope");
         assert_eq!(fields.get("enduser.id").map(String::as_str), expected);

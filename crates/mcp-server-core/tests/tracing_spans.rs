@@ -398,7 +398,9 @@ async fn a_timed_out_or_cancelled_call_records_its_error_type_in_both_eras() {
         .tool(slow().timeout(limit))
         .tool(hold().0)
         .resource(resource("x:slow", async || std::future::pending::<String>().await))
-        .limits(|limits| (limits.read_timeout, limits.handlers_per_session) = (limit, 1))
+        .limits(|limits| {
+            (limits.read_timeout, limits.handlers_per_session, limits.listen_streams) = (limit, 1, 1);
+        })
         .build();
     let (recorder, _guard) = Recorder::listen();
     let mut connection = Connection::connect(&server);
@@ -428,10 +430,13 @@ async fn a_timed_out_or_cancelled_call_records_its_error_type_in_both_eras() {
             assert_eq!(field("otel.status_code"), Some("ERROR"), "{seen:?}");
         }
     }
-    // The client cancels a subscription.
+    // A second subscription is above the limit. The client cancels the first one.
     let params = json!({ "notifications": { "resourcesListChanged": true } });
-    connection.send(modern(5, "subscriptions/listen", params)).await;
+    connection.send(modern(5, "subscriptions/listen", params.clone())).await;
     assert!(connection.recv().await.get("method").is_some());
+    connection.exchange(modern(6, "subscriptions/listen", params)).await;
+    let busy = recorder.one().await.fields;
+    assert_eq!((&*busy["error.type"], &*busy["rpc.response.status_code"]), ("busy", "-32603"));
     connection.send(cancel(5)).await;
     assert_eq!(recorder.one().await.fields["error.type"], "cancelled");
 }

@@ -1,24 +1,19 @@
 //! The end of a request: its notifications stop, and its span and its access event record the outcome.
 
-use std::{ops::Deref, sync::atomic::Ordering};
+use std::ops::Deref;
 
 use super::Context;
 use crate::trace::{self, Ending};
 
 impl Context {
-    /// Stops all notifications of this request before its response is sent.
-    pub(crate) fn finish(&self) {
-        self.outgoing().finished = true;
+    /// Ends the request before its response is sent: stops its notifications and its input requests, and records its end in its
+    /// span and in the access log. Only the first end counts.
+    pub(crate) fn end(&self, ending: Ending) {
+        if std::mem::replace(&mut self.outgoing().finished, true) {
+            return;
+        }
         if let Some(collector) = &self.inner.collector {
             collector.end();
-        }
-    }
-
-    /// Finishes the request, and records its end in its span and in the access log. Only the first end counts.
-    pub(crate) fn end(&self, ending: Ending) {
-        self.finish();
-        if self.inner.ended.swap(true, Ordering::AcqRel) {
-            return;
         }
         let ending = if self.has_expired() { ending.after_time_limit() } else { ending };
         trace::ended(&self.inner.span, ending);

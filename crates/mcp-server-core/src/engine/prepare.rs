@@ -433,7 +433,6 @@ fn context(
         extensions: scope.extensions.clone(),
         outgoing: parking_lot::Mutex::default(),
         expired: std::sync::atomic::AtomicBool::new(false),
-        ended: std::sync::atomic::AtomicBool::new(false),
         span: span.clone(),
         shows_faults: server.data.config.shows_faults,
         access,

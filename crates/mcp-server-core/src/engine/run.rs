@@ -73,23 +73,21 @@ impl Prepared {
             Ok(Output::InputRequired(result)) => Reply::result(&server.data.identity, &id, version, result, 2048),
             Ok(Output::TaskOfClient(result)) => Reply::result(&server.data.identity, &id, version, result, 512),
             Ok(Output::TaskOfServer(result)) => Reply::result(&server.data.identity, &id, version, result, 512),
-            Err(Stop::Cancelled) => return None,
-            Err(Stop::Error(error)) => refuse(&scope, &id, &error),
+            Err(stop) => refuse(&scope, &id, &stop.into_error()?),
         })
     }
 
     /// Runs a method about tasks.
     async fn run_task(self, work: TaskWork) -> Option<Reply> {
         let Self { server, id, scope, place, context, .. } = self;
-        let served = tokio::select! {
-            biased;
-            served = work.run(&server, &scope, &id) => served,
-            () = scope.cancel.cancelled() => return None,
-            cause = scope.grace_period_over(&server.data.shutdown) => Err(cause.error()),
-        };
+        let served = unless_stopped(&server, &scope, pin!(work.run(&server, &scope, &id))).await;
+        let served = served.and_then(|served| served.map_err(Stop::from));
+        context.end(served.as_ref().map_or_else(Stop::ending, Reply::ending));
         drop(place);
-        context.end(served.as_ref().map_or_else(|error| Ending::Error(error.code), Reply::ending));
-        Some(served.unwrap_or_else(|error| refuse(&scope, &id, &error)))
+        match served {
+            Ok(reply) => Some(reply),
+            Err(stop) => Some(refuse(&scope, &id, &stop.into_error()?)),
+        }
     }
 
     /// Runs a method of an extension.
@@ -111,27 +109,19 @@ impl Prepared {
             }
         };
         let outcome = unless_stopped(&server, &scope, pin!(served)).await;
-        context.finish();
-        drop(place);
-        if matches!(outcome, Ok(Ok(_))) {
-            drop_cancels.disarm();
+        let mut outcome = outcome.and_then(|result| result.map_err(Stop::from));
+        if let Err(Stop::Error(error)) = &mut outcome {
+            error.shape(version);
         }
-        let result = match outcome {
-            Ok(result) => result,
-            Err(Stop::Cancelled) => return None,
-            Err(Stop::Error(error)) => Err(error),
-        };
-        Some(match result {
+        context.end(outcome.as_ref().map_or_else(Stop::ending, |_| Ending::Done));
+        drop(place);
+        match outcome {
             Ok(result) => {
-                context.end(Ending::Done);
-                methods::reply(&server, &id, version, result)
+                drop_cancels.disarm();
+                Some(methods::reply(&server, &id, version, result))
             }
-            Err(mut error) => {
-                error.shape(version);
-                context.end(Ending::Error(error.code));
-                refuse(&scope, &id, &error)
-            }
-        })
+            Err(stop) => Some(refuse(&scope, &id, &stop.into_error()?)),
+        }
     }
 
     /// Acquires the permits of the request. From now on a cancellation finds it. [`Prepared::run`] does this if the
@@ -188,10 +178,8 @@ impl Prepared {
     pub(crate) async fn run_for_output(mut self) -> Result<Output, RpcError> {
         self.enter().map_err(|_| busy())?;
         let Work::Handler(work) = self.work else { return Err(RpcError::internal("no handler runs for this")) };
-        execute(&self.server, &self.scope, self.context, work).await.map_err(|stop| match stop {
-            Stop::Cancelled => RpcError::internal("cancelled"),
-            Stop::Error(error) => error,
-        })
+        let outcome = execute(&self.server, &self.scope, self.context, work).await;
+        outcome.map_err(|stop| stop.into_error().unwrap_or_else(|| RpcError::internal("cancelled")))
     }
 }
 
@@ -271,9 +259,7 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
         }
     };
     // The future is dropped at the end of this statement, with the handler.
-    let performed = unless_stopped(server, scope, pin!(served)).await;
-    context.finish();
-    let performed = performed?;
+    let performed = unless_stopped(server, scope, pin!(served)).await?;
     if scope.cancel.is_cancelled() {
         return Err(Stop::Cancelled);
     }
@@ -297,7 +283,7 @@ async fn unless_stopped<T>(server: &Server, scope: &Scope, work: Pin<&mut impl F
         biased;
         done = work => Ok(done),
         () = scope.cancel.cancelled() => Err(Stop::Cancelled),
-        cause = scope.grace_period_over(&server.data.shutdown) => Err(cause.error().into()),
+        cause = scope.grace_period_over(&server.data.shutdown) => Err(Stop::after_grace_period(cause)),
     }
 }
 

@@ -115,7 +115,6 @@ fn outcome_of(done: Result<Output, Stop>) -> TaskOutcome {
     match done {
         Ok(Output::Tool(result)) => TaskOutcome::of(&result),
         Ok(_) => TaskOutcome::Error(RpcError::internal("not a tool result")),
-        Err(Stop::Error(error)) => TaskOutcome::Error(error),
-        Err(Stop::Cancelled) => TaskOutcome::Cancelled,
+        Err(stop) => stop.into_error().map_or(TaskOutcome::Cancelled, TaskOutcome::Error),
     }
 }

@@ -5,7 +5,7 @@ use mcp_protocol::{
     tasks::{CreateTaskResult, ext},
 };
 
-use crate::trace::Ending;
+use crate::{shutdown::Cause, trace::Ending};
 
 /// The output of a handler, before it is written as JSON.
 #[derive(Debug)]
@@ -26,6 +26,8 @@ pub(crate) enum Output {
 pub(crate) enum Stop {
     Cancelled,
     Error(RpcError),
+    /// The connection ended, and the call ran longer than the grace period. The response is this error.
+    Disconnected(RpcError),
 }
 
 impl From<RpcError> for Stop {
@@ -43,10 +45,26 @@ pub(crate) enum Performed {
 }
 
 impl Stop {
+    /// Returns the reason for a call that ran longer than the grace period.
+    pub(crate) fn after_grace_period(cause: Cause) -> Self {
+        match cause {
+            Cause::ServerShutdown => Self::Error(cause.error()),
+            Cause::ClientClosed | Cause::ConnectionFailed => Self::Disconnected(cause.error()),
+        }
+    }
+
+    /// Returns the error of the response. A cancelled request has no response.
+    pub(crate) fn into_error(self) -> Option<RpcError> {
+        match self {
+            Self::Cancelled => None,
+            Self::Error(error) | Self::Disconnected(error) => Some(error),
+        }
+    }
+
     /// Returns the end that the span of the request records.
     pub(crate) fn ending(&self) -> Ending {
         match self {
-            Self::Cancelled => Ending::Cancelled,
+            Self::Cancelled | Self::Disconnected(_) => Ending::Cancelled,
             Self::Error(error) => Ending::Error(error.code),
         }
     }

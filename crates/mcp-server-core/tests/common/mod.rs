@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use mcp_server_core::{ServeError, Server, ToolRoute, tool};
+use mcp_server_core::{Caller, ServeError, Server, ToolRoute, tool};
 use mcp_transport::{
     Frame, FrameSender, Transport,
     memory::{MemoryTransport, duplex},
@@ -46,9 +46,17 @@ impl Connection {
 
     /// Each direction has a queue of this many messages.
     pub(crate) fn with_capacity(server: &Server, capacity: usize) -> Self {
+        Self::over(server, Caller::local(), capacity)
+    }
+
+    pub(crate) fn connect_as(server: &Server, caller: Caller) -> Self {
+        Self::over(server, caller, 256)
+    }
+
+    fn over(server: &Server, caller: Caller, capacity: usize) -> Self {
         let (ours, theirs) = duplex(capacity);
         let server = server.clone();
-        let served = tokio::spawn(async move { server.serve(theirs).await });
+        let served = tokio::spawn(async move { server.serve_as(theirs, caller).await });
         Self { sender: ours.sender(), transport: ours, ahead: None, served, message_timeout: HOUR }
     }
 
