@@ -1,10 +1,19 @@
 //! The trait of all providers, and the types of its method.
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use mcp_protocol::{Challenge, Principal, ProtectedResourceMetadata, auth::Secret};
 use url::Url;
+
+/// The header with the nonce of the next DPoP proof (RFC 9449 §8).
+pub(crate) const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
 
 /// The future of a provider.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -53,9 +62,9 @@ pub trait Authenticator: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns the metadata document, if the authenticator has one of its own.
-    fn metadata(&self) -> Option<&ProtectedResourceMetadata> {
-        None
+    /// Adds members to the metadata document of the endpoint, such as the algorithms of DPoP proofs.
+    fn describe(&self, metadata: &mut ProtectedResourceMetadata) {
+        let _ = metadata;
     }
 }
 
@@ -76,8 +85,8 @@ impl<A: Authenticator + ?Sized> Authenticator for Arc<A> {
         (**self).authorization_servers()
     }
 
-    fn metadata(&self) -> Option<&ProtectedResourceMetadata> {
-        (**self).metadata()
+    fn describe(&self, metadata: &mut ProtectedResourceMetadata) {
+        (**self).describe(metadata);
     }
 }
 
@@ -98,6 +107,8 @@ pub struct AuthRequest<'a> {
     pub method: &'a Method,
     /// The public URL of the endpoint, byte for byte as it is configured: the resource that tokens are issued for.
     pub resource: &'a str,
+    /// The public URL of the request without its query. It differs from the resource for the paths of HTTP+SSE.
+    pub target: &'a str,
     /// The headers.
     pub headers: &'a HeaderMap,
     /// Values of the connection, such as the address of the peer.
@@ -108,7 +119,14 @@ impl<'a> AuthRequest<'a> {
     /// Returns a request for the endpoint at this public URL.
     #[must_use]
     pub fn new(method: &'a Method, resource: &'a str, headers: &'a HeaderMap) -> Self {
-        Self { method, resource, headers, extensions: None }
+        Self { method, resource, target: resource, headers, extensions: None }
+    }
+
+    /// Sets the public URL of the request without its query.
+    #[must_use]
+    pub fn with_target(mut self, target: &'a str) -> Self {
+        self.target = target;
+        self
     }
 
     /// Adds the values of the connection.
@@ -150,12 +168,24 @@ pub struct Authenticated {
     pub headers: HeaderMap,
     /// The token of the client, if the provider keeps it for a token exchange.
     pub subject_token: Option<SubjectToken>,
+    /// The time until which the server accepts the credentials: the end of the authentication plus the clock skew of the
+    /// provider. Streams of the client end then.
+    pub valid_until: Option<SystemTime>,
 }
 
 impl Authenticated {
     /// Returns the result for a principal.
     pub fn new(principal: impl Into<Arc<Principal>>) -> Self {
-        Self { principal: principal.into(), headers: HeaderMap::new(), subject_token: None }
+        let principal = principal.into();
+        let valid_until = principal.expires_at;
+        Self { principal, headers: HeaderMap::new(), subject_token: None, valid_until }
+    }
+
+    /// Adds the largest difference of the clocks to the end of the authentication.
+    #[must_use]
+    pub fn with_clock_skew(mut self, skew: Duration) -> Self {
+        self.valid_until = self.principal.expires_at.map(|at| at.checked_add(skew).unwrap_or(at));
+        self
     }
 
     /// Keeps the token of the client for a token exchange.
@@ -237,6 +267,8 @@ pub enum Rejection {
     Expired,
     /// The caller is known, and it may not use the server (403).
     Forbidden,
+    /// The DPoP proof is missing or wrong (401, RFC 9449 §7.1).
+    InvalidProof,
     /// The DPoP proof needs this nonce (401, RFC 9449 §9).
     FreshProof {
         /// The nonce for the next proof.
@@ -254,7 +286,9 @@ impl Rejection {
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
-            Self::Missing | Self::Invalid | Self::Expired | Self::FreshProof { .. } => StatusCode::UNAUTHORIZED,
+            Self::Missing | Self::Invalid | Self::Expired | Self::InvalidProof | Self::FreshProof { .. } => {
+                StatusCode::UNAUTHORIZED
+            }
             Self::Malformed => StatusCode::BAD_REQUEST,
             Self::Forbidden => StatusCode::FORBIDDEN,
             Self::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
@@ -270,6 +304,7 @@ impl Rejection {
             Self::Malformed => Some("invalid_request"),
             Self::Invalid | Self::Expired => Some("invalid_token"),
             Self::Forbidden => Some("access_denied"),
+            Self::InvalidProof => Some("invalid_dpop_proof"),
             Self::FreshProof { .. } => Some("use_dpop_nonce"),
         }
     }
@@ -283,6 +318,7 @@ impl Rejection {
             Self::Invalid => "the credentials are invalid",
             Self::Expired => "the token has expired",
             Self::Forbidden => "the caller may not use this server",
+            Self::InvalidProof => "the DPoP proof is missing or invalid",
             Self::FreshProof { .. } => "the DPoP proof needs the nonce of this response",
             Self::Unavailable { .. } => "the credentials cannot be checked now",
         }
@@ -291,11 +327,31 @@ impl Rejection {
     /// Adds the error to a challenge of the authenticator.
     #[must_use]
     pub fn challenge(&self, challenge: Challenge) -> Challenge {
-        let is_token_scheme = challenge.is_scheme("Bearer") || challenge.is_scheme("DPoP");
+        let has_errors = match self {
+            Self::InvalidProof | Self::FreshProof { .. } => challenge.is_scheme("DPoP"),
+            _ => challenge.is_scheme("Bearer") || challenge.is_scheme("DPoP"),
+        };
         match self.error() {
-            Some(error) if is_token_scheme => challenge.with_error(error).with_description(self.description()),
+            Some(error) if has_errors => challenge.with_error(error).with_description(self.description()),
             _ => challenge,
         }
+    }
+
+    /// Returns the headers of the response beside the challenges: the nonce, or the time of the next attempt.
+    #[must_use]
+    pub fn headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        match self {
+            Self::FreshProof { nonce } => {
+                headers.insert(DPOP_NONCE, nonce.clone());
+            }
+            Self::Unavailable { retry_after } => {
+                let seconds = retry_after.as_secs().max(1);
+                headers.insert(header::RETRY_AFTER, seconds.into());
+            }
+            _ => {}
+        }
+        headers
     }
 
     /// The order in which a chain prefers rejections. The highest is the most precise.
@@ -305,9 +361,10 @@ impl Rejection {
             Self::Malformed => 1,
             Self::Invalid => 2,
             Self::Expired => 3,
-            Self::FreshProof { .. } => 4,
-            Self::Unavailable { .. } => 5,
-            Self::Forbidden => 6,
+            Self::InvalidProof => 4,
+            Self::FreshProof { .. } => 5,
+            Self::Unavailable { .. } => 6,
+            Self::Forbidden => 7,
         }
     }
 }

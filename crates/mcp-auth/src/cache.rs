@@ -16,7 +16,7 @@ const VALID_FOR: Duration = Duration::from_secs(60);
 /// The time for which invalid credentials are not checked again.
 const INVALID_FOR: Duration = Duration::from_secs(5);
 
-/// Results by the digest of credentials. `None` stands for invalid credentials.
+/// Results by the digest of credentials. `None` means invalid credentials.
 pub(crate) struct Cache<T> {
     generations: Mutex<Generations<T>>,
 }

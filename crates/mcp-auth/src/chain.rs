@@ -98,8 +98,10 @@ impl Authenticator for Chain {
         union(self.providers.iter().flat_map(|provider| provider.authorization_servers()))
     }
 
-    fn metadata(&self) -> Option<&ProtectedResourceMetadata> {
-        self.providers.iter().find_map(|provider| provider.metadata())
+    fn describe(&self, metadata: &mut ProtectedResourceMetadata) {
+        for provider in &self.providers {
+            provider.describe(metadata);
+        }
     }
 }
 

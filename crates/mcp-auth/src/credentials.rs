@@ -48,7 +48,7 @@ pub(crate) fn basic(headers: &HeaderMap) -> Result<Option<(String, Secret)>, Rej
 }
 
 /// Returns the value of a header that may occur once.
-fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Rejection> {
+pub(crate) fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Rejection> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() || value.len() > MAX_LENGTH {

@@ -1,12 +1,12 @@
 //! Signed tokens (RFC 7519, RFC 9068).
 
-mod claims;
+pub(crate) mod claims;
 mod key_cache;
-mod keys;
-mod remote;
+pub(crate) mod keys;
+pub(crate) mod remote;
 #[cfg(test)]
-mod tests;
-mod token;
+pub(crate) mod tests;
+pub(crate) mod token;
 
 use std::{fmt, str::FromStr as _, sync::Arc, time::Duration};
 
@@ -23,17 +23,19 @@ use self::{
 use crate::{
     authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection, SubjectToken},
     clock::Clock,
-    credentials,
+    crypto,
     error::ConfigError,
+    token_verifier::{self, TokenVerifier},
+    verified::Verified,
 };
 
 /// Authenticates clients by signed tokens in `Authorization: Bearer …`.
 ///
 /// A token must have a valid signature of the issuer, the issuer, an expiry time, and this server as its audience. The
 /// audience is the public URL of the endpoint, unless [`audience`](Self::audience) sets others. A token that is bound to a
-/// key (`cnf`) is rejected.
+/// key (`cnf`) is rejected, except by [`Dpop`](crate::Dpop).
 ///
-/// Keys from a URL are fetched at the first token, and again for an unknown key id, at most three times a minute. When the
+/// The result for a token is remembered for at most a minute. Keys from a URL are fetched at the first token, and again for an unknown key id, at most three times a minute. When the
 /// issuer is away, known keys are used for at most 24 hours, and tokens with an unknown key are answered with 503.
 ///
 /// ```
@@ -48,10 +50,10 @@ pub struct Jwt {
     audiences: Vec<String>,
     algorithms: Vec<Algorithm>,
     keys: Keys,
-    skew: Duration,
     scope_claims: Vec<String>,
     keeps_subject_token: bool,
-    clock: Clock,
+    /// Has the clock and the clock skew too.
+    verified: Verified,
 }
 
 enum Keys {
@@ -68,7 +70,7 @@ pub(crate) enum Fault {
 }
 
 /// The algorithms that are allowed by default: signatures with public keys.
-const PUBLIC: [Algorithm; 9] = [
+pub(crate) const PUBLIC: [Algorithm; 9] = [
     Algorithm::ES256,
     Algorithm::ES384,
     Algorithm::EdDSA,
@@ -81,6 +83,8 @@ const PUBLIC: [Algorithm; 9] = [
 ];
 /// The shortest shared secret, in bytes (RFC 7518 §3.2).
 const MIN_SECRET: usize = 32;
+/// The default of the largest difference between the clocks of an issuer and this server.
+pub(crate) const CLOCK_SKEW: Duration = Duration::from_secs(60);
 
 impl Jwt {
     /// Accepts tokens of an issuer whose metadata document names its keys (RFC 8414, OpenID Connect Discovery).
@@ -164,10 +168,9 @@ impl Jwt {
             audiences: Vec::new(),
             algorithms,
             keys,
-            skew: Duration::from_secs(60),
             scope_claims: vec!["scope".to_owned(), "scp".to_owned()],
             keeps_subject_token: false,
-            clock: Clock::system(),
+            verified: Verified::with_skew(CLOCK_SKEW),
         }
     }
 
@@ -207,7 +210,7 @@ impl Jwt {
     /// Sets the largest difference between the clocks of the issuer and this server. The default is 60 seconds.
     #[must_use]
     pub fn clock_skew(mut self, skew: Duration) -> Self {
-        self.skew = skew;
+        self.verified.skew = skew;
         self
     }
 
@@ -256,29 +259,36 @@ impl Jwt {
         let rules = Rules {
             issuers: &self.issuers,
             audiences: if configured.is_empty() { &[resource] } else { &configured },
-            skew: self.skew,
+            skew: self.verified.skew,
             scope_claims: &self.scope_claims,
+            is_lenient: false,
+            may_omit_audience: false,
         };
-        rules.check(&token.claims()?, self.clock.now())
+        rules.check(&token.claims()?, self.verified.clock.now())
     }
+}
 
-    async fn authenticate(&self, request: &AuthRequest<'_>) -> Result<Authenticated, Rejection> {
-        let token = credentials::token(request.headers, "Bearer")?.ok_or(Rejection::Missing)?;
-        let principal = self.verify(token, request.resource).await.map_err(|fault| fault.reject("Bearer"))?;
-        if principal.confirmation.is_some() {
-            tracing::debug!("rejected a token that is bound to a key, without a proof of the key");
-            return Err(Rejection::Invalid);
-        }
-        let authenticated = Authenticated::new(principal.with_scheme("Bearer"));
-        Ok(if self.keeps_subject_token {
-            authenticated.with_subject_token(SubjectToken::new(token))
-        } else {
-            authenticated
+impl TokenVerifier for Jwt {
+    fn verify_token<'a>(
+        &'a self,
+        token: &'a str,
+        resource: &'a str,
+    ) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
+        Box::pin(async move {
+            let digest = crypto::digest(&[b"jwt", token.as_bytes(), resource.as_bytes()]);
+            let check = async { self.verify(token, resource).await.map_err(|fault| fault.reject("Bearer")) };
+            let authenticated = Authenticated::new(self.verified.check(digest, check).await?);
+            let authenticated = authenticated.with_clock_skew(self.verified.skew);
+            Ok(if self.keeps_subject_token {
+                authenticated.with_subject_token(SubjectToken::new(token))
+            } else {
+                authenticated
+            })
         })
     }
 }
 
-fn check_url(text: &str) -> Result<(), ConfigError> {
+pub(crate) fn check_url(text: &str) -> Result<(), ConfigError> {
     let url = url::Url::parse(text).map_err(|_| ConfigError::new("the URL of the issuer or its keys is invalid"))?;
     let is_local = match url.host() {
         Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
@@ -309,7 +319,7 @@ impl Fault {
 
 impl Authenticator for Jwt {
     fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
-        Box::pin(self.authenticate(request))
+        Box::pin(token_verifier::bearer(self, request))
     }
 
     fn challenges(&self) -> Vec<Challenge> {

@@ -6,6 +6,9 @@
 //! | provider | credentials |
 //! |---|---|
 //! | [`Jwt`] | tokens that an issuer signed |
+//! | [`Introspection`] | opaque tokens that an issuer checks |
+//! | [`GitHub`] | tokens of a GitHub application |
+//! | [`Dpop`] | tokens of another provider that are bound to a key of the client |
 //! | [`ApiKeys`] | keys in a header of their own, plain or hashed |
 //! | [`BearerTokens`] | fixed tokens |
 //! | [`Basic`] | user names and passwords |
@@ -33,11 +36,16 @@ mod chain;
 mod clock;
 mod credentials;
 mod crypto;
+mod dpop;
 mod error;
+mod github;
+mod introspection;
+mod issuer_request;
 mod json;
 mod jwt;
 mod password;
 mod policy;
+mod token_verifier;
 mod verified;
 
 pub use self::{
@@ -45,8 +53,12 @@ pub use self::{
     authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection, SubjectToken},
     basic::Basic,
     chain::{Chain, Custom, Scheme},
+    dpop::Dpop,
     error::ConfigError,
+    github::GitHub,
+    introspection::Introspection,
     jwt::Jwt,
     password::hash_password,
     policy::Policy,
+    token_verifier::TokenVerifier,
 };

@@ -125,7 +125,7 @@ impl<A: Authenticator> Authenticator for Policy<A> {
         self.inner.authorization_servers()
     }
 
-    fn metadata(&self) -> Option<&ProtectedResourceMetadata> {
-        self.inner.metadata()
+    fn describe(&self, metadata: &mut ProtectedResourceMetadata) {
+        self.inner.describe(metadata);
     }
 }

@@ -1,6 +1,6 @@
 //! A check of credentials that remembers its results, and the table of configured credentials.
 
-use std::{collections::HashMap, fmt, future::Future, pin::Pin, sync::Arc};
+use std::{collections::HashMap, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use mcp_protocol::{Principal, auth::Secret};
 
@@ -19,11 +19,18 @@ type Check = dyn Fn(Secret) -> Checking + Send + Sync;
 pub(crate) struct Verified {
     cache: Cache<Arc<Principal>>,
     pub(crate) clock: Clock,
+    /// The time for which a principal stays valid after its end.
+    pub(crate) skew: Duration,
 }
 
 impl Verified {
     pub(crate) fn new() -> Self {
-        Self { cache: Cache::new(), clock: Clock::system() }
+        Self { cache: Cache::new(), clock: Clock::system(), skew: Duration::ZERO }
+    }
+
+    /// Returns a check whose principals stay valid for this time after their end.
+    pub(crate) fn with_skew(skew: Duration) -> Self {
+        Self { skew, ..Self::new() }
     }
 
     /// Returns the remembered result for credentials, or runs the check.
@@ -40,8 +47,13 @@ impl Verified {
         let result = check.await.map(Arc::new);
         let now = self.clock.now();
         match &result {
-            Ok(principal) if principal.is_expired(now) => return Err(Rejection::Expired),
-            Ok(principal) => self.cache.valid(digest, Arc::clone(principal), principal.expires_at, now),
+            Ok(principal) => {
+                let end = principal.expires_at.and_then(|at| at.checked_add(self.skew));
+                if end.is_some_and(|end| end <= now) {
+                    return Err(Rejection::Expired);
+                }
+                self.cache.valid(digest, Arc::clone(principal), end, now);
+            }
             Err(Rejection::Invalid) => self.cache.invalid(digest, now),
             Err(_) => {}
         }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::{HeaderMap, HeaderName, Method};
 use mcp_auth::{
-    ApiKeys, AuthRequest, Authenticator, Basic, BearerTokens, BoxFuture, Chain, Custom, Jwt, Rejection, Scheme,
-    hash_api_key, hash_password,
+    ApiKeys, AuthRequest, Authenticator, Basic, BearerTokens, BoxFuture, Chain, Custom, Dpop, GitHub, Introspection,
+    Jwt, Rejection, Scheme, hash_api_key, hash_password,
 };
 use mcp_protocol::{Challenge, Principal};
 
@@ -61,8 +61,17 @@ async fn secrets_are_in_no_log_record_and_no_text() {
     let basic = Basic::new("tools").user("ann", &digest, Principal::new("ann")).unwrap();
     let jwt = Jwt::hs256("https://as.example", b"hunter2-secret-hunter2-secret-32").unwrap();
     let tokens = BearerTokens::new().token("hunter2-token", Principal::new("a"));
-    let mut shown = format!("{keys:?} {basic:?} {jwt:?} {tokens:?}");
+    // The client secret is in the requests to these issuers, which are away.
+    let away =
+        std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().map(|address| format!("http://{address}"));
+    let away = &*away.unwrap();
+    let introspection = Introspection::endpoint(away, away, "hunter2-id", "hunter2-secret").unwrap();
+    let github = GitHub::new("app", "hunter2-secret").unwrap().enterprise(away, away).unwrap();
+    let dpop = Dpop::new(Jwt::hs256("https://as.example", b"hunter2-secret-hunter2-secret-32").unwrap());
+    let dpop = dpop.nonce_key(b"hunter2-nonces-hunter2-nonces-32").unwrap();
+    let mut shown = format!("{keys:?} {basic:?} {jwt:?} {tokens:?} {introspection:?} {github:?} {dpop:?}");
     let chain = Chain::new().with(keys).with(basic).with(jwt).with(tokens).with(Custom::new(Ticket));
+    let chain = chain.with(introspection).with(github).with(dpop);
     let encoded = BASE64_STANDARD.encode("ann:hunter2-wrong");
     let valid = BASE64_STANDARD.encode("ann:hunter2-password");
     for (name, value) in [
@@ -73,6 +82,7 @@ async fn secrets_are_in_no_log_record_and_no_text() {
         ("authorization", "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJodW50ZXIyIn0.".to_owned()),
         ("authorization", "Bearer hunter2 hunter2".to_owned()),
         ("authorization", "Ticket hunter2".to_owned()),
+        ("authorization", "DPoP hunter2".to_owned()),
         ("authorization", format!("Basic {encoded}")),
         ("authorization", format!("Basic {valid}")),
     ] {

@@ -23,12 +23,20 @@ pub(crate) struct Rules<'a> {
     pub(crate) skew: Duration,
     /// The claims with scopes.
     pub(crate) scope_claims: &'a [String],
+    /// Whether a token without issuer and expiry time is accepted. Its issuer is then the first of the allowed ones.
+    pub(crate) is_lenient: bool,
+    /// Whether a token without audience is accepted.
+    pub(crate) may_omit_audience: bool,
 }
 
 impl Rules<'_> {
     /// Checks the claims and returns the principal.
     pub(crate) fn check(&self, claims: &Map<String, Value>, now: SystemTime) -> Result<Principal, Fault> {
-        let issuer = text(claims, "iss")?.ok_or(Fault::Invalid("the token has no issuer"))?;
+        let issuer = match text(claims, "iss")? {
+            None if self.is_lenient => self.issuers.first().map(String::as_str),
+            issuer => issuer,
+        };
+        let issuer = issuer.ok_or(Fault::Invalid("the token has no issuer"))?;
         if !self.issuers.iter().any(|allowed| allowed == issuer) {
             return Err(Fault::Invalid("the issuer is not allowed"));
         }
@@ -37,20 +45,23 @@ impl Rules<'_> {
         let client_id = text(claims, "client_id")?.or(text(claims, "azp")?);
         let subject = text(claims, "sub")?.or(client_id).filter(|subject| !subject.is_empty());
         let subject = subject.ok_or(Fault::Invalid("the token names neither a subject nor a client"))?;
-        let mut principal = Principal::new(subject)
-            .with_issuer(issuer)
-            .with_audience(audience)
-            .with_expires_at(expires_at)
-            .with_scopes(self.scopes(claims)?);
+        let mut principal =
+            Principal::new(subject).with_issuer(issuer).with_audience(audience).with_scopes(self.scopes(claims)?);
+        principal.expires_at = expires_at;
         principal.client_id = client_id.map(str::to_owned);
         principal.token_id = text(claims, "jti")?.map(str::to_owned);
         principal.confirmation = confirmation(claims)?;
+        let is_dpop = principal.confirmation.as_ref().is_some_and(|confirmation| confirmation.jkt.is_some());
+        principal.scheme = Some(if is_dpop { "DPoP" } else { "Bearer" }.to_owned());
         principal.actor = actor(claims.get("act"), MAX_ACTORS)?.map(Box::new);
         let other = claims.iter().filter(|(name, _)| !KNOWN.contains(&name.as_str()));
         Ok(principal.with_claims(other.map(|(name, value)| (name.clone(), value.clone()))))
     }
 
     fn audience(&self, claims: &Map<String, Value>) -> Result<Vec<String>, Fault> {
+        if self.may_omit_audience && !claims.contains_key("aud") {
+            return Ok(Vec::new());
+        }
         let audience = strings(claims.get("aud")).ok_or(Fault::Invalid("the audience is not a list of texts"))?;
         if audience.iter().any(|name| self.audiences.contains(&name.as_str())) {
             Ok(audience)
@@ -60,10 +71,16 @@ impl Rules<'_> {
     }
 
     /// Checks `exp`, `nbf` and `iat`, and returns the expiry time.
-    fn times(&self, claims: &Map<String, Value>, now: SystemTime) -> Result<SystemTime, Fault> {
-        let expires_at = time(claims, "exp")?.ok_or(Fault::Invalid("the token has no expiry time"))?;
-        if now >= expires_at.checked_add(self.skew).ok_or(Fault::Invalid("the expiry time is out of range"))? {
-            return Err(Fault::Expired);
+    fn times(&self, claims: &Map<String, Value>, now: SystemTime) -> Result<Option<SystemTime>, Fault> {
+        let expires_at = time(claims, "exp")?;
+        match expires_at {
+            Some(at)
+                if now >= at.checked_add(self.skew).ok_or(Fault::Invalid("the expiry time is out of range"))? =>
+            {
+                return Err(Fault::Expired);
+            }
+            None if !self.is_lenient => return Err(Fault::Invalid("the token has no expiry time")),
+            _ => {}
         }
         let latest = now.checked_add(self.skew).unwrap_or(now);
         if time(claims, "nbf")?.is_some_and(|not_before| not_before > latest) {

@@ -19,7 +19,7 @@ const MAX_WAIT: Duration = Duration::from_secs(15);
 /// The time after which a client may try again when the wait was too long.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// Where the keys are.
+/// The source of the keys.
 pub(crate) enum Source {
     /// The metadata document of this issuer names the URL.
     Issuer(String),

@@ -19,24 +19,24 @@ use serde_json::{Value, json};
 
 use super::*;
 
-pub(super) const ISSUER: &str = "https://as.example";
-pub(super) const RESOURCE: &str = "https://mcp.example.com/mcp";
-pub(super) const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
+pub(crate) const ISSUER: &str = "https://as.example";
+pub(crate) const RESOURCE: &str = "https://mcp.example.com/mcp";
+pub(crate) const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
 /// The time of the tests, in seconds since 1970.
-pub(super) const NOW: u64 = 1_800_000_000;
+pub(crate) const NOW: u64 = 1_800_000_000;
 /// A key for tests only.
 const RSA_KEY: &[u8] = include_bytes!("../../tests/data/rsa2048.pk8");
 
-pub(super) fn now() -> SystemTime {
+pub(crate) fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(NOW)
 }
 
-pub(super) fn encode(bytes: impl AsRef<[u8]>) -> String {
+pub(crate) fn encode(bytes: impl AsRef<[u8]>) -> String {
     BASE64_URL_SAFE_NO_PAD.encode(bytes)
 }
 
 /// A key pair that signs tokens.
-pub(super) enum Signer {
+pub(crate) enum Signer {
     Secret(&'static [u8]),
     Es256(Box<EcdsaKeyPair>),
     Ed25519(Ed25519KeyPair),
@@ -44,23 +44,23 @@ pub(super) enum Signer {
 }
 
 impl Signer {
-    pub(super) fn es256() -> Self {
+    pub(crate) fn es256() -> Self {
         let random = SystemRandom::new();
         let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
         let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key.as_ref(), &random).unwrap();
         Self::Es256(Box::new(key))
     }
 
-    pub(super) fn ed25519() -> Self {
+    pub(crate) fn ed25519() -> Self {
         let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).unwrap();
         Self::Ed25519(Ed25519KeyPair::from_pkcs8(key.as_ref()).unwrap())
     }
 
-    pub(super) fn rsa(algorithm: &'static str) -> Self {
+    pub(crate) fn rsa(algorithm: &'static str) -> Self {
         Self::Rsa(Box::new(RsaKeyPair::from_pkcs8(RSA_KEY).unwrap()), algorithm)
     }
 
-    pub(super) fn algorithm(&self) -> &'static str {
+    pub(crate) fn algorithm(&self) -> &'static str {
         match self {
             Self::Secret(_) => "HS256",
             Self::Es256(_) => "ES256",
@@ -70,7 +70,7 @@ impl Signer {
     }
 
     /// Returns the public key as a JWK.
-    pub(super) fn jwk(&self, id: &str) -> Value {
+    pub(crate) fn jwk(&self, id: &str) -> Value {
         match self {
             Self::Secret(secret) => json!({"kty": "oct", "kid": id, "k": encode(secret)}),
             Self::Es256(key) => {
@@ -104,26 +104,26 @@ impl Signer {
     }
 
     /// Signs a header and claims, both as texts.
-    pub(super) fn token_of(&self, header: &str, claims: &str) -> String {
+    pub(crate) fn token_of(&self, header: &str, claims: &str) -> String {
         let message = format!("{}.{}", encode(header), encode(claims));
         let signature = self.sign(message.as_bytes());
         format!("{message}.{}", encode(signature))
     }
 
-    pub(super) fn token(&self, id: &str, claims: &Value) -> String {
+    pub(crate) fn token(&self, id: &str, claims: &Value) -> String {
         let header = json!({"alg": self.algorithm(), "kid": id, "typ": "at+jwt"});
         self.token_of(&header.to_string(), &claims.to_string())
     }
 }
 
-pub(super) fn claims() -> Value {
+pub(crate) fn claims() -> Value {
     json!({
         "iss": ISSUER, "sub": "user-7", "aud": RESOURCE, "exp": NOW + 300, "iat": NOW - 10, "nbf": NOW - 10,
         "scope": "files:read files:write", "client_id": "c", "jti": "t1", "email": "a@example.com"
     })
 }
 
-pub(super) fn changed(name: &str, value: &Value) -> Value {
+pub(crate) fn changed(name: &str, value: &Value) -> Value {
     let mut claims = claims();
     if value.is_null() {
         claims.as_object_mut().unwrap().remove(name);
@@ -134,12 +134,12 @@ pub(super) fn changed(name: &str, value: &Value) -> Value {
 }
 
 /// Sets the time of a provider to the time of the tests.
-pub(super) fn at_test_time(mut jwt: Jwt) -> Jwt {
-    jwt.clock = Clock::manual(now()).0;
+pub(crate) fn at_test_time(mut jwt: Jwt) -> Jwt {
+    jwt.verified.clock = Clock::manual(now()).0;
     jwt
 }
 
-pub(super) async fn check(jwt: &Jwt, token: &str) -> Result<Principal, Rejection> {
+pub(crate) async fn check(jwt: &Jwt, token: &str) -> Result<Principal, Rejection> {
     let mut headers = HeaderMap::new();
     headers.insert(header::AUTHORIZATION, HeaderValue::try_from(format!("Bearer {token}")).unwrap());
     let request = AuthRequest::new(&Method::POST, RESOURCE, &headers);

@@ -126,7 +126,7 @@ impl Issuer {
     fn provider(&self) -> (Jwt, impl Fn(Duration)) {
         let mut jwt = Jwt::issuer(&self.url).unwrap();
         let (clock, advance) = Clock::manual(now());
-        jwt.clock = clock.clone();
+        jwt.verified.clock = clock.clone();
         let Keys::Remote(keys) = &mut jwt.keys else { panic!("keys from a URL") };
         Arc::get_mut(keys).unwrap().clock = clock;
         (jwt, advance)
@@ -224,6 +224,6 @@ async fn large_key_sets_and_foreign_metadata_are_refused() {
     // The metadata of the issuer has the name without a slash.
     issuer.publish(&signer, &["a"]);
     let mut foreign = Jwt::issuer(format!("{}/", issuer.url)).unwrap();
-    foreign.clock = Clock::manual(now()).0;
+    foreign.verified.clock = Clock::manual(now()).0;
     assert!(is_unavailable(&check(&foreign, &issuer.token(&signer, "a")).await));
 }

@@ -1,0 +1,299 @@
+//! Providers that ask an issuer about each token, against an issuer on this machine.
+
+#![allow(clippy::unwrap_used, reason = "helpers outside the test functions fail the test too")]
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use http::{HeaderMap, Method};
+use mcp_auth::{AuthRequest, Authenticator, GitHub, Introspection, Rejection, TokenVerifier as _};
+use mcp_protocol::Principal;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
+
+const RESOURCE: &str = "https://mcp.example.com/mcp";
+/// A time in the far future, in seconds since 1970.
+const LATER: u64 = 4_000_000_000;
+
+/// A request that the issuer received.
+struct Seen {
+    line: String,
+    authorization: String,
+    body: String,
+}
+
+/// An issuer that answers each token by a function.
+struct Issuer {
+    url: String,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+type Answer = (&'static str, String);
+
+impl Issuer {
+    async fn start(answer: impl Fn(&str, &str) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+        let (shared, base) = (Arc::clone(&seen), url.clone());
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                serve(stream, &base, &shared, &answer).await;
+            }
+        });
+        Self { url, seen }
+    }
+
+    fn requests(&self) -> usize {
+        self.seen.lock().unwrap().len()
+    }
+}
+
+async fn serve(mut stream: TcpStream, base: &str, seen: &Mutex<Vec<Seen>>, answer: &impl Fn(&str, &str) -> Answer) {
+    let mut bytes = Vec::new();
+    let (head, body) = loop {
+        let read = stream.read_buf(&mut bytes).await.unwrap_or(0);
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let header = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim();
+            let length: usize = header("content-length:").parse().unwrap_or(0);
+            if body.len() >= length {
+                break (head.to_owned(), body.to_owned());
+            }
+        }
+        if read == 0 {
+            return;
+        }
+    };
+    let line = head.lines().next().unwrap_or_default().to_owned();
+    let (status, text) = if line.starts_with("GET ") {
+        let document = json!({"issuer": base, "introspection_endpoint": format!("{base}/introspect")});
+        ("200 OK", document.to_string())
+    } else {
+        let authorization = head.lines().find_map(|line| line.strip_prefix("authorization: "));
+        let authorization = authorization.unwrap_or_default().to_owned();
+        let answered = answer(&line, &body);
+        seen.lock().unwrap().push(Seen { line, authorization, body });
+        answered
+    };
+    let extra = if status.starts_with("429") { "retry-after: 7\r\n" } else { "" };
+    let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n{extra}connection: close\r\n\r\n", text.len());
+    let _ = stream.write_all((head + &text).as_bytes()).await;
+    let _ = stream.shutdown().await;
+}
+
+async fn check(auth: &dyn Authenticator, token: &str) -> Result<Arc<Principal>, Rejection> {
+    let headers =
+        HeaderMap::from_iter([("authorization".parse().unwrap(), format!("Bearer {token}").parse().unwrap())]);
+    let request = AuthRequest::new(&Method::POST, RESOURCE, &headers);
+    auth.authenticate(&request).await.map(|authenticated| authenticated.principal)
+}
+
+fn unavailable(seconds: u64) -> Rejection {
+    Rejection::Unavailable { retry_after: Duration::from_secs(seconds) }
+}
+
+fn introspected(body: &str) -> Answer {
+    let token = body.split('&').find_map(|pair| pair.strip_prefix("token=")).unwrap();
+    let active = |more: Value| {
+        let mut document = json!({
+            "active": true, "sub": "user-7", "client_id": "c", "aud": RESOURCE, "exp": LATER, "scope": "read write",
+            "token_type": "Bearer", "username": "ann",
+        });
+        document.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        document.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+        ("200 OK", document.to_string())
+    };
+    match token {
+        "good" => active(json!({})),
+        "bare" => active(json!({"exp": null, "client_id": null})),
+        "list" => active(json!({"aud": ["x", RESOURCE]})),
+        "revoked" => ("200 OK", r#"{"active":false}"#.into()),
+        "expired" => active(json!({"exp": 1})),
+        "early" => active(json!({"nbf": LATER})),
+        "foreign" => active(json!({"aud": "https://other.example/mcp"})),
+        "no-audience" => active(json!({"aud": null})),
+        "other-issuer" => active(json!({"iss": "https://evil.example"})),
+        "nameless" => active(json!({"sub": null, "client_id": null})),
+        "bound" => active(json!({"cnf": {"jkt": "k"}})),
+        "no-member" => ("200 OK", "{}".into()),
+        "text-member" => ("200 OK", r#"{"active":"true"}"#.into()),
+        "twice" => ("200 OK", r#"{"active":false,"active":true}"#.into()),
+        "list-body" => ("200 OK", "[]".into()),
+        "html" => ("200 OK", "<html>".into()),
+        "denied" => ("401 Unauthorized", String::new()),
+        "forbidden" => ("403 Forbidden", String::new()),
+        "broken" => ("500 Internal Server Error", String::new()),
+        "busy" => ("429 Too Many Requests", String::new()),
+        "moved" => ("302 Found", String::new()),
+        _ => ("200 OK", r#"{"active":false}"#.into()),
+    }
+}
+
+#[tokio::test]
+async fn an_issuer_checks_opaque_tokens() {
+    let issuer = Issuer::start(|_, body| introspected(body)).await;
+    let auth = Introspection::issuer(&issuer.url, "mcp server", "s:cret").unwrap();
+    let principal = check(&auth, "good").await.unwrap();
+    assert_eq!(principal.issuer.as_deref(), Some(&*issuer.url));
+    assert_eq!((&*principal.subject, principal.client_id.as_deref()), ("user-7", Some("c")));
+    assert!(principal.scopes.iter().eq(["read", "write"]) && principal.expires_at.is_some());
+    assert_eq!((principal.scheme.as_deref(), &principal.claims["username"]), (Some("Bearer"), &json!("ann")));
+    assert!(!principal.claims.contains_key("active") && !principal.claims.contains_key("token_type"));
+    {
+        let seen = issuer.seen.lock().unwrap();
+        assert_eq!(seen[0].line, "POST /introspect HTTP/1.1");
+        assert_eq!(seen[0].authorization, format!("Basic {}", BASE64_STANDARD.encode("mcp+server:s%3Acret")));
+        assert_eq!(seen[0].body, "token=good&token_type_hint=access_token");
+    }
+    for (token, expected) in [
+        ("bare", Ok(())),
+        ("list", Ok(())),
+        ("revoked", Err(Rejection::Invalid)),
+        ("expired", Err(Rejection::Expired)),
+        ("early", Err(Rejection::Invalid)),
+        ("foreign", Err(Rejection::Invalid)),
+        ("no-audience", Err(Rejection::Invalid)),
+        ("other-issuer", Err(Rejection::Invalid)),
+        ("nameless", Err(Rejection::Invalid)),
+        ("bound", Err(Rejection::Invalid)),
+        // An issuer that fails does not log clients out.
+        ("no-member", Err(unavailable(5))),
+        ("text-member", Err(unavailable(5))),
+        ("twice", Err(unavailable(5))),
+        ("list-body", Err(unavailable(5))),
+        ("html", Err(unavailable(5))),
+        ("denied", Err(unavailable(5))),
+        ("forbidden", Err(unavailable(5))),
+        ("broken", Err(unavailable(5))),
+        ("busy", Err(unavailable(7))),
+        ("moved", Err(unavailable(5))),
+    ] {
+        assert_eq!(check(&auth, token).await.map(|_| ()), expected, "{token}");
+    }
+    // Another provider checks the proof for a bound token.
+    let bound = auth.verify_token("bound", RESOURCE).await.unwrap().principal;
+    assert_eq!((bound.scheme.as_deref(), bound.confirmation.is_some()), (Some("DPoP"), true));
+}
+
+#[tokio::test]
+async fn results_of_an_issuer_are_remembered_and_outages_are_not() {
+    let issuer = Issuer::start(|_, body| introspected(body)).await;
+    let url = format!("{}/check", issuer.url);
+    let auth = Introspection::endpoint("https://as.example", url, "id", "secret").unwrap();
+    for (token, requests) in
+        [("good", 1), ("good", 1), ("revoked", 2), ("revoked", 2), ("broken", 3), ("broken", 4), ("good", 4)]
+    {
+        let _ = check(&auth, token).await;
+        assert_eq!(issuer.requests(), requests, "{token}");
+    }
+    assert_eq!(check(&auth, "good").await.unwrap().issuer.as_deref(), Some("https://as.example"));
+    assert_eq!(auth.authorization_servers(), ["https://as.example"]);
+}
+
+#[tokio::test]
+async fn settings_of_introspection_apply() {
+    let issuer = Issuer::start(|_, body| introspected(body)).await;
+    let auth = || Introspection::issuer(&issuer.url, "id", "secret").unwrap();
+    check(&auth().audience("https://other.example/mcp"), "foreign").await.unwrap();
+    assert_eq!(check(&auth().audience("a"), "good").await, Err(Rejection::Invalid));
+    let lenient = auth().dangerous_allow_missing_audience();
+    check(&lenient, "no-audience").await.unwrap();
+    assert_eq!(check(&lenient, "foreign").await, Err(Rejection::Invalid));
+    let scopes = check(&auth().scope_claim("username"), "good").await.unwrap().scopes.clone();
+    assert!(scopes.contains("ann"));
+    for (result, expected) in [
+        (Introspection::issuer("http://as.example", "a", "b"), "the URL of the issuer or its keys must begin with"),
+        (Introspection::endpoint("x", "ftp://x", "a", "b"), "the URL of the issuer or its keys must begin with"),
+    ] {
+        let text = result.map(|_| ()).unwrap_err().to_string();
+        assert!(text.starts_with(expected), "{text}");
+    }
+}
+
+/// Returns the URL of a port on which nothing listens.
+async fn nowhere() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
+#[tokio::test]
+async fn an_issuer_that_is_away_is_unavailable() {
+    let url = nowhere().await;
+    let discovered = Introspection::issuer(&url, "id", "secret").unwrap();
+    let fixed = Introspection::endpoint("https://as.example", &url, "id", "secret").unwrap();
+    let github = GitHub::new("app", "secret").unwrap().enterprise(&url, &url).unwrap();
+    let all: [&dyn Authenticator; 3] = [&discovered, &fixed, &github];
+    for auth in all {
+        assert_eq!(check(auth, "good").await, Err(unavailable(5)));
+    }
+}
+
+fn checked(body: &str) -> Answer {
+    let token = serde_json::from_str::<Value>(body).unwrap()["access_token"].as_str().unwrap().to_owned();
+    let ok = |more: Value| {
+        let mut document = json!({
+            "id": 1, "app": {"client_id": "app", "name": "x"}, "scopes": ["repo"], "token": token, "expires_at": null,
+            "user": {"id": 42, "login": "octocat"},
+        });
+        document.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        ("200 OK", document.to_string())
+    };
+    match &*token {
+        "good" => ok(json!({})),
+        "ending" => ok(json!({"expires_at": "2096-01-01T00:00:00Z", "scopes": null})),
+        "ended" => ok(json!({"expires_at": "2020-01-01T00:00:00Z"})),
+        "other-app" => ok(json!({"app": {"client_id": "other"}})),
+        "no-user" => ok(json!({"user": null})),
+        "bad-time" => ok(json!({"expires_at": "soon"})),
+        "malformed" => ("200 OK", "[]".into()),
+        "denied" => ("401 Unauthorized", String::new()),
+        "limited" => ("429 Too Many Requests", String::new()),
+        "broken" => ("502 Bad Gateway", String::new()),
+        "spam" => ("422 Unprocessable Entity", String::new()),
+        _ => ("404 Not Found", String::new()),
+    }
+}
+
+#[tokio::test]
+async fn github_checks_tokens_of_one_application() {
+    let issuer = Issuer::start(|_, body| checked(body)).await;
+    let github = GitHub::new("app", "secret").unwrap().enterprise(&issuer.url, &issuer.url).unwrap();
+    let principal = check(&github, "good").await.unwrap();
+    assert_eq!((&*principal.subject, principal.client_id.as_deref()), ("42", Some("app")));
+    assert!(principal.scopes.iter().eq(["repo"]) && principal.expires_at.is_none());
+    assert_eq!(principal.claims["login"], "octocat");
+    {
+        let seen = issuer.seen.lock().unwrap();
+        assert_eq!(seen[0].line, "POST /applications/app/token HTTP/1.1");
+        assert_eq!(seen[0].authorization, format!("Basic {}", BASE64_STANDARD.encode("app:secret")));
+        assert_eq!(seen[0].body, r#"{"access_token":"good"}"#);
+    }
+    for (token, expected) in [
+        ("good", Ok(())),
+        ("ending", Ok(())),
+        ("ended", Err(Rejection::Expired)),
+        ("other-app", Err(Rejection::Invalid)),
+        ("no-user", Err(Rejection::Invalid)),
+        ("unknown", Err(Rejection::Invalid)),
+        ("spam", Err(Rejection::Invalid)),
+        ("bad-time", Err(unavailable(5))),
+        ("malformed", Err(unavailable(5))),
+        ("denied", Err(unavailable(5))),
+        ("limited", Err(unavailable(7))),
+        ("broken", Err(unavailable(5))),
+    ] {
+        assert_eq!(check(&github, token).await.map(|_| ()), expected, "{token}");
+    }
+    assert_eq!(
+        GitHub::new("a/../b", "s").map(|_| ()).unwrap_err().to_string(),
+        "the client id contains an invalid character"
+    );
+    assert_eq!(GitHub::new("app", "s").unwrap().authorization_servers(), ["https://github.com/login/oauth"]);
+}
