@@ -85,7 +85,7 @@ impl Call {
         let (kind, message) = match (provider_name, name) {
             (None, _) => (CallErrorKind::NotACall, "the block has no name of a tool".to_owned()),
             (Some(unknown), None) => {
-                (CallErrorKind::UnknownTool, format!("the tool {} does not exist", excerpt(unknown)))
+                (CallErrorKind::UnknownTool, format!("the tool {} does not exist", text::excerpt(unknown, 100)))
             }
             (Some(provider_name), Some(_)) => match arguments(member(&["input", "arguments", "args"])) {
                 Ok(arguments) => {
@@ -157,12 +157,6 @@ fn arguments(value: Option<&Value>) -> Result<JsonObject, String> {
         },
         Some(other) => Err(format!("the arguments are {} instead of a JSON object", text::json(other, 60))),
     }
-}
-
-fn excerpt(name: &str) -> String {
-    let mut name = name.to_owned();
-    text::shorten(&mut name, 100);
-    name
 }
 
 /// A call of a model that cannot be sent to a server. [`CallError::result`] is the answer for the model.

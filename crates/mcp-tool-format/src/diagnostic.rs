@@ -1,4 +1,4 @@
-//! The losses of a rendering.
+//! The losses of definitions and messages.
 
 use std::fmt;
 
@@ -21,11 +21,12 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Diagnostic {
-    /// The name of the tool, as the caller passed it.
+    /// The name of the tool, as the caller passed it. Empty for prompts and resources.
     pub tool: String,
     /// The kind of the change.
     pub kind: DiagnosticKind,
-    /// The JSON pointer of the changed schema in the input schema of the tool. Empty: the root, or the whole tool.
+    /// The JSON pointer of the changed schema in the input schema of the tool, or of the content in a result. Empty: the
+    /// root, or the whole tool.
     pub pointer: String,
     /// A sentence about the change.
     pub message: String,
@@ -61,6 +62,12 @@ pub enum DiagnosticKind {
     NotStrict,
     /// The tool stays in the first part of the request, although the options defer it.
     NotDeferred,
+    /// An image, a document or sound is not part of a message: the provider does not accept it.
+    MediaOmitted,
+    /// A block of an unknown type is not part of a message.
+    ContentOmitted,
+    /// The text of a result, a prompt or a resource is longer than the limit.
+    TextCut,
 }
 
 impl DiagnosticKind {

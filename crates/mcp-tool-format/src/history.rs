@@ -8,7 +8,7 @@ impl Rendered {
     /// Returns a call as a part of the history: the block of the assistant for the provider of this request.
     ///
     /// The name and the arguments are those of the request. A tool that is not part of the request has its safe name, so
-    /// that a history stays valid when a server is gone. [`call_id`] returns the id.
+    /// a history stays valid without the server. [`call_id`] returns the id.
     ///
     /// ```
     /// use mcp_protocol::JsonObject;

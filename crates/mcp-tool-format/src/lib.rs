@@ -4,6 +4,7 @@
 //!   accept it, or leaves the tool out. Every loss is a [`Diagnostic`].
 //! - [`Call::parse`] reads a call of a model, in the shape of any provider. [`Rendered::call_messages`] writes calls of a
 //!   stored history.
+//! - [`Rendered::result_messages`] writes the results of calls. [`Messages`] writes prompts and resources.
 //! - [`qualified_name`] returns the name of a tool for models, independent of all other servers and tools.
 //!
 //! ```
@@ -24,16 +25,22 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod block;
 mod call;
 mod check;
+mod content;
+mod content_options;
 mod diagnostic;
 mod history;
 mod keys;
+mod media;
+mod message;
 mod name;
 mod nulls;
 mod options;
 mod provider;
 mod render;
+mod result;
 mod rules;
 mod schema;
 mod shape;
@@ -42,8 +49,12 @@ mod text;
 pub use self::{
     call::{Call, CallError, CallErrorKind},
     check::Violation,
+    content::Rest,
+    content_options::ContentOptions,
     diagnostic::{Diagnostic, DiagnosticKind},
     history::call_id,
+    media::MediaRules,
+    message::Messages,
     name::{qualified_name, safe_name},
     options::Options,
     provider::Provider,

@@ -18,6 +18,13 @@ pub(crate) fn shorten(text: &mut String, max: usize) -> bool {
     true
 }
 
+/// Returns the start of a text.
+pub(crate) fn excerpt(text: &str, max: usize) -> String {
+    let mut text = text.to_owned();
+    shorten(&mut text, max);
+    text
+}
+
 /// Returns a value as JSON text of at most `max` characters. The cost is bounded by `max`.
 pub(crate) fn json(value: &Value, max: usize) -> String {
     let mut out = String::new();
