@@ -74,7 +74,7 @@ async fn each_request_of_a_rejected_batch_receives_the_error_at_once() {
                 );
                 let id = match route {
                     Route::Request(id) => Some(json!(id)),
-                    _ => None,
+                    Route::Connection => None,
                 };
                 assert_eq!(error.get("id"), id.as_ref(), "{version:?} {batch}");
             }
