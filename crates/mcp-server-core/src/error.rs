@@ -2,14 +2,16 @@
 
 mod fault;
 mod input;
+mod panic;
 mod stderr;
 
-use std::{any::Any, error::Error, fmt};
+use std::{error::Error, fmt};
 
 use mcp_protocol::{CallToolResult, ContentBlock, RpcError};
 
 pub(crate) use self::fault::{Fault, report_background, warn};
 pub use self::input::InputError;
+pub(crate) use self::panic::{Panic, contain, contain_async};
 use crate::random::NoRandomNumbers;
 
 /// The text of a failed call for the client.
@@ -109,11 +111,6 @@ impl ToolError {
         Self(Box::new(Failure::ServerText(text.into())))
     }
 
-    /// Creates an error for a panic, like [`ToolError::fault`].
-    pub(crate) fn panic(payload: &(dyn Any + Send)) -> Self {
-        Fault::report("a handler panicked", CALL_FAILED, &panic_text(payload)).into()
-    }
-
     /// Returns the error as the result of a tool, or as a JSON-RPC error.
     pub(crate) fn into_tool_result(self, shows_faults: bool) -> Result<CallToolResult, RpcError> {
         let text = match *self.0 {
@@ -208,10 +205,4 @@ impl fmt::Display for Chain<'_> {
         }
         Ok(())
     }
-}
-
-/// Returns the message of a panic.
-pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
-    let text = payload.downcast_ref::<&str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("not a text")
 }

@@ -6,7 +6,6 @@ mod rate_limit;
 use std::{
     fmt,
     future::poll_fn,
-    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::Arc,
     task::{Context as TaskContext, Poll},
@@ -24,7 +23,7 @@ pub use self::{
 };
 use crate::{
     context::Context,
-    error::{CALL_FAILED, Chain as ErrorChain, Fault, ToolError},
+    error::{CALL_FAILED, Chain as ErrorChain, Fault, ToolError, contain_async},
     request::{Output, Performed},
 };
 
@@ -324,16 +323,10 @@ fn rpc_error(error: BoxError, shows_faults: bool) -> RpcError {
 /// Runs a handler behind its layers.
 pub(crate) async fn run(layers: &HandlerService, invocation: Invocation, is_tool: bool) -> Result<Performed, RpcError> {
     let (version, shows_faults) = (invocation.context.version(), invocation.context.shows_faults());
-    let panicked = |payload: Box<dyn std::any::Any + Send>| {
-        ToolError::panic(&*payload).into_rpc_error(shows_faults, || RpcError::internal("not found"))
-    };
     let mut layers = layers.clone();
-    let mut answering = catch_unwind(AssertUnwindSafe(|| layers.call(invocation))).map_err(panicked)?;
-    let outcome = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| answering.as_mut().poll(cx))) {
-        Ok(poll) => poll,
-        Err(payload) => Poll::Ready(Err(panicked(payload))),
-    })
-    .await?;
+    let outcome = contain_async(|| layers.call(invocation)).await.map_err(|panic| {
+        RpcError::internal(Fault::report("a layer panicked", CALL_FAILED, &panic).text(shows_faults))
+    })??;
     match outcome.0 {
         Performed::Output(Output::Tool(_)) if !is_tool => {
             let (event, text) = ("a layer returned a tool result to another request", "the server has no answer");

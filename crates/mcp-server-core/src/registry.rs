@@ -21,7 +21,7 @@ use serde::Serialize;
 
 pub(crate) use self::{
     completion::{CompletionSource, Sources},
-    method::{MethodFuture, MethodRun, ResultForm},
+    method::{MethodRun, ResultForm},
     pages::{ListStyle, PageError, Pages},
     prompt::PromptEntry,
     resource::{ResourceEntry, ResourceSpec, TemplateEntry, TemplateSpec},

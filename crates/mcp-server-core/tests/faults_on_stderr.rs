@@ -4,18 +4,35 @@
 
 use std::{io, process::Command};
 
-use mcp_server_core::{Invocation, Next, Outcome, Server, ToolError, from_fn, tool};
+use mcp_server_core::{
+    Invocation, Next, Outcome, RegistrationError, Server, ToolError,
+    extension::{MethodRoute, Registrar, ServerExtension},
+    from_fn, tool,
+};
 use serde_json::json;
 use tracing::subscriber::NoSubscriber;
 
+use crate::common::{Connection, initialize, legacy};
+
 /// The mode of the child process.
 const MODE: &str = "MCP_TEST_FAULTS_ON_STDERR";
+
+/// An extension whose methods panic.
+struct Methods;
+
+impl ServerExtension for Methods {
+    fn register(&mut self, registrar: &mut Registrar<'_>) -> Result<(), RegistrationError> {
+        registrar.method(MethodRoute::new("example/later", async |_| panic!("a broken method")))?;
+        registrar.method(MethodRoute::immediate("example/now", |_| panic!("a broken method")))
+    }
+}
 
 fn failing(shows_faults: bool) -> Server {
     let layer =
         async |invocation: Invocation, next: Next| -> Result<Outcome, Box<dyn std::error::Error + Send + Sync>> {
             match invocation.name() {
                 "layered" => Err("a broken layer".into()),
+                "layer-panics" => panic!("a broken lock"),
                 _ => Ok(next.run(invocation).await?),
             }
         };
@@ -25,11 +42,13 @@ fn failing(shows_faults: bool) -> Server {
         }))
         .tool(tool("panics", async || -> String { panic!("a broken invariant") }))
         .tool(tool("layered", async || "layered"))
+        .tool(tool("layer-panics", async || "layered"))
+        .extension(Methods)
         .layer(from_fn(layer));
     if shows_faults { builder.show_faults().build() } else { builder.build() }
 }
 
-/// The child process: it calls each tool and prints the texts for the client to stdout. Without the variable it does nothing.
+/// The child process: it calls each tool and each method, and prints the texts for the client to stdout. Without the variable it does nothing.
 #[test]
 fn runs_as_a_child_process() {
     let Ok(mode) = std::env::var(MODE) else { return };
@@ -39,12 +58,18 @@ fn runs_as_a_child_process() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let server = failing(mode.starts_with("shows"));
     runtime.block_on(async {
-        for name in ["fails", "panics", "layered"] {
+        for name in ["fails", "panics", "layered", "layer-panics"] {
             let text = match server.call_tool(name, json!({})).await {
                 Ok(result) => result.content[0].as_text().unwrap().to_owned(),
                 Err(error) => error.message,
             };
             println!("\nclient: {text}");
+        }
+        let mut connection = Connection::connect(&server);
+        connection.exchange(initialize("2025-11-25")).await;
+        for method in ["example/later", "example/now"] {
+            let response = connection.exchange(legacy(method, method, json!({}))).await;
+            println!("\nclient: {}", response["error"]["message"].as_str().unwrap());
         }
     });
 }
@@ -68,8 +93,11 @@ fn a_process_without_a_subscriber_prints_each_fault_to_stderr() {
         ("a handler failed", r"a broken\ndisk\u{1b}[2J"),
         ("a handler panicked", "a broken invariant"),
         ("a layer failed", "a broken layer"),
+        ("a layer panicked", "a broken lock"),
+        ("a method of an extension panicked", "a broken method"),
+        ("a method of an extension panicked", "a broken method"),
     ];
-    assert_eq!((client.len(), printed.len()), (3, 3), "{client:?} {printed:?}");
+    assert_eq!((client.len(), printed.len()), (6, 6), "{client:?} {printed:?}");
     for ((client, printed), (event, details)) in client.iter().zip(&printed).zip(expected) {
         let reference = client.strip_prefix("the call failed on the server ").unwrap();
         assert_eq!(*printed, format!("{event} {reference}: {details}"));
@@ -80,14 +108,14 @@ fn a_process_without_a_subscriber_prints_each_fault_to_stderr() {
 fn a_server_that_shows_faults_prints_a_warning() {
     let (client, printed) = lines("shows");
     assert!(client.iter().all(|text| text.contains("): a broken")), "{client:?}");
-    assert_eq!(printed.len(), 4, "{printed:?}");
+    assert_eq!(printed.len(), 7, "{printed:?}");
     assert_eq!(printed[0], "warning: clients receive the details of faults, because the server uses `show_faults`");
     let (client, printed) = lines("shows and subscriber");
-    assert_eq!((client.len(), printed.len()), (3, 0), "{printed:?}");
+    assert_eq!((client.len(), printed.len()), (6, 0), "{printed:?}");
 }
 
 #[test]
 fn a_process_with_a_subscriber_prints_no_fault() {
     let (client, printed) = lines("subscriber");
-    assert_eq!((client.len(), printed.len()), (3, 0), "{printed:?}");
+    assert_eq!((client.len(), printed.len()), (6, 0), "{printed:?}");
 }

@@ -3,14 +3,11 @@
 use std::{
     collections::HashMap,
     fmt,
-    future::{Future, poll_fn},
-    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, Ordering},
     },
-    task::Poll,
 };
 
 use mcp_protocol::{ProtocolVersion, RpcError, ServerCapabilities};
@@ -19,7 +16,7 @@ use tokio::{runtime::Handle, task::AbortHandle};
 
 use super::{Server, ServerData};
 use crate::{
-    error::{Fault, panic_text, report_background},
+    error::{Fault, contain, contain_async, report_background},
     registry::MethodRoute,
 };
 
@@ -102,13 +99,7 @@ impl InstalledExtensions {
     /// Calls the hooks of a built server. An extension whose hook panics has no capability and no background work.
     pub(crate) fn new(mut extensions: Vec<Box<dyn Installed>>, methods: Vec<MethodRoute>) -> Self {
         let methods = methods.into_iter().map(|route| (route.name.as_str().into(), Arc::new(route))).collect();
-        extensions.retain(|extension| match catch_unwind(AssertUnwindSafe(|| extension.built())) {
-            Ok(()) => true,
-            Err(payload) => {
-                report_background("an extension panicked in `built`", &panic_text(&*payload));
-                false
-            }
-        });
+        extensions.retain(|extension| run_hook("an extension panicked in `built`", || extension.built()).is_some());
         let works = extensions.iter().map(|_| Work::NotStarted).collect();
         Self { extensions, methods, works: Mutex::new(works), is_stopped: AtomicBool::new(false) }
     }
@@ -128,9 +119,9 @@ impl InstalledExtensions {
         shows_faults: bool,
     ) -> Result<ServerCapabilities, RpcError> {
         self.extensions.iter().try_fold(capabilities, |declared, extension| {
-            catch_unwind(AssertUnwindSafe(|| extension.declare(version, declared))).map_err(|payload| {
+            contain(|| extension.declare(version, declared)).map_err(|panic| {
                 let text = "the capabilities cannot be computed";
-                let fault = Fault::report("an extension panicked in `declare`", text, &panic_text(&*payload));
+                let fault = Fault::report("an extension panicked in `declare`", text, &panic);
                 RpcError::internal(fault.text(shows_faults))
             })
         })
@@ -152,12 +143,8 @@ impl InstalledExtensions {
                 works[at] = Work::Idle;
             }
             // The lock is free meanwhile: an extension may call the server.
-            let started = catch_unwind(AssertUnwindSafe(|| extension.start(WeakServer::from(server))));
-            let started = started.unwrap_or_else(|payload| {
-                report_background("an extension panicked in `start`", &panic_text(&*payload));
-                None
-            });
-            let Some(work) = started else { continue };
+            let start = || extension.start(WeakServer::from(server));
+            let Some(work) = run_hook("an extension panicked in `start`", start).flatten() else { continue };
             let shutdown = server.data.shutdown.token().clone();
             let has_ended = Arc::new(AtomicBool::new(false));
             let ended = has_ended.clone();
@@ -173,23 +160,22 @@ impl InstalledExtensions {
     pub(crate) fn stop(&self) {
         if !self.is_stopped.swap(true, Ordering::AcqRel) {
             for extension in &self.extensions {
-                if let Err(payload) = catch_unwind(AssertUnwindSafe(|| extension.stop())) {
-                    report_background("an extension panicked in `stop`", &panic_text(&*payload));
-                }
+                run_hook("an extension panicked in `stop`", || extension.stop());
             }
         }
     }
 }
 
-/// Runs background work, and logs a panic as its end.
-async fn contained(mut work: Background) {
-    poll_fn(|cx| {
-        catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))).unwrap_or_else(|payload| {
-            report_background("the background work of an extension panicked", &panic_text(&*payload));
-            Poll::Ready(())
-        })
-    })
-    .await;
+/// Runs a hook of an extension. Reports its panic as this event, and returns `None` then.
+fn run_hook<T>(event: &str, hook: impl FnOnce() -> T) -> Option<T> {
+    contain(hook).inspect_err(|panic| report_background(event, panic)).ok()
+}
+
+/// Runs background work, and reports a panic as its end.
+async fn contained(work: Background) {
+    if let Err(panic) = contain_async(|| work).await {
+        report_background("the background work of an extension panicked", &panic);
+    }
 }
 
 impl Drop for InstalledExtensions {

@@ -1,12 +1,6 @@
 //! Runs handlers inside of their layers: time limits, panics, and the checks of results.
 
-use std::{
-    future::{Future, poll_fn},
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
-    task::Poll,
-    time::Duration,
-};
+use std::time::Duration;
 
 use mcp_protocol::{
     CallToolResult, CompleteResult, ContentBlock, GetPromptResult, Method as _, ProtocolVersion, ReadResourceResult,
@@ -19,7 +13,7 @@ use crate::{
     Server,
     cache_hint::CacheHint,
     context::{Completing, Context},
-    error::{Fault, ToolError},
+    error::{CALL_FAILED, Fault, ToolError, contain_async},
     handler::{
         Arguments, Call, CallParts, CompletionKind, Kind, PromptKind, Ready, ResourceKind, StringArgument, ToolKind,
     },
@@ -120,17 +114,12 @@ fn call_of<K: Kind>(
     }
 }
 
-/// Runs a handler and converts panics into errors, also a panic before the first await.
+/// Runs a handler. A panic becomes an error with a reference number.
 async fn guarded<K: Kind>(run: Ready<K>, call: Call) -> Result<K::Output, ToolError> {
-    let mut future: Pin<Box<dyn Future<Output = _> + Send>> = match catch_unwind(AssertUnwindSafe(|| run.call(call))) {
-        Ok(future) => future,
-        Err(payload) => return Err(ToolError::panic(&*payload)),
-    };
-    poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-        Ok(poll) => poll,
-        Err(payload) => Poll::Ready(Err(ToolError::panic(&*payload))),
-    })
-    .await
+    match contain_async(|| run.call(call)).await {
+        Ok(output) => output,
+        Err(panic) => Err(Fault::report("a handler panicked", CALL_FAILED, &panic).into()),
+    }
 }
 
 async fn call_tool(

@@ -4,10 +4,7 @@
 //! [`RequestName`] is exhaustive, so that a method without a row does not compile. Methods of extensions are found by the
 //! same lookup; see [`find`].
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use mcp_protocol::{
     DiscoverResult, EmptyResult, Method, PaginatedParams, ProtocolVersion, RequestId, RpcError, SetLevelParams,
@@ -18,8 +15,9 @@ use mcp_protocol::{
 
 use super::{listen::ListenWork, prepare::Work, task_requests::TaskWork};
 use crate::{
-    Server, ToolError,
+    Server,
     context::Completing,
+    error::{CALL_FAILED, Fault, Panic, contain},
     registry::{Entry, MethodRequest, MethodResult, MethodRoute, MethodRun, Registry, ResultForm},
     request::{Refusal, Reply, Scope},
     session::Client,
@@ -203,14 +201,17 @@ fn extension(route: &Arc<MethodRoute>, p: &Preparation<'_>) -> Result<Work, Refu
     match &route.run {
         MethodRun::Immediate(run) => {
             let request = MethodRequest::new(name, params, version, &p.server.data.list_style);
-            let result = catch_unwind(AssertUnwindSafe(|| run(&request))).map_err(|payload| {
-                let shows_faults = p.server.data.config.shows_faults;
-                ToolError::panic(&*payload).into_rpc_error(shows_faults, || RpcError::internal("not found"))
-            })??;
+            let result = contain(|| run(&request))
+                .map_err(|panic| method_panicked(&panic, p.server.data.config.shows_faults))??;
             Ok(Work::Done(reply(p.server, &p.request.id, version, result)))
         }
         MethodRun::Async(_) => Ok(Work::Extension { route: route.clone(), params: params.map(ToOwned::to_owned) }),
     }
+}
+
+/// Reports the panic of an extension's method, and returns the error for the client.
+pub(super) fn method_panicked(panic: &Panic, shows_faults: bool) -> RpcError {
+    RpcError::internal(Fault::report("a method of an extension panicked", CALL_FAILED, panic).text(shows_faults))
 }
 
 /// Writes the reply of an extension's method.

@@ -1,11 +1,8 @@
 //! Runs prepared requests: their permits, cancellation, shutdown and end.
 
 use std::{
-    future::{Future, poll_fn},
-    panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
     sync::Arc,
-    task::Poll,
 };
 
 use mcp_protocol::{RequestId, RpcError, Shape as _};
@@ -15,7 +12,7 @@ use tracing::Instrument as _;
 use super::{
     Prepared,
     handle::{handled, invocation},
-    methods,
+    methods::{self, method_panicked},
     prepare::{HandlerWork, Place, Work},
     task_call::Candidate,
     task_requests::TaskWork,
@@ -23,9 +20,9 @@ use super::{
 use crate::{
     Server,
     context::{Context, EndGuard},
-    error::ToolError,
+    error::contain_async,
     layers,
-    registry::{MethodCall, MethodFuture, MethodResult, MethodRoute, MethodRun},
+    registry::{MethodCall, MethodResult, MethodRoute, MethodRun},
     request::{Output, Performed, Reply, Scope, Stop, busy, ending},
     session::NotEntered,
     tasks::Plan,
@@ -290,13 +287,5 @@ async fn unless_stopped<T>(server: &Server, scope: &Scope, work: Pin<&mut impl F
 /// Runs the function of an extension's method. A panic becomes an error with a reference number.
 async fn guarded_method(route: &MethodRoute, call: MethodCall, shows_faults: bool) -> Result<MethodResult, RpcError> {
     let MethodRun::Async(run) = &route.run else { return Err(RpcError::internal("the method has no async function")) };
-    let panicked = |payload: Box<dyn std::any::Any + Send>| {
-        ToolError::panic(&*payload).into_rpc_error(shows_faults, || RpcError::internal("not found"))
-    };
-    let mut future: MethodFuture = catch_unwind(AssertUnwindSafe(|| run(call))).map_err(panicked)?;
-    poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-        Ok(poll) => poll,
-        Err(payload) => Poll::Ready(Err(panicked(payload))),
-    })
-    .await
+    contain_async(|| run(call)).await.unwrap_or_else(|panic| Err(method_panicked(&panic, shows_faults)))
 }
