@@ -71,8 +71,8 @@ pub struct Invocation {
     pub(crate) run: Box<dyn FnOnce(Option<Value>) -> Running + Send + Sync>,
 }
 
-/// One run of a handler.
-pub(crate) type Running = Pin<Box<dyn Future<Output = Result<Performed, RpcError>> + Send>>;
+/// One run of a handler, with or without layers.
+pub(crate) type Running = Pin<Box<dyn Future<Output = Result<Outcome, RpcError>> + Send>>;
 
 impl Invocation {
     /// Returns the name of the method.
@@ -230,7 +230,6 @@ enum Chain {
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
-type Answering<E> = Pin<Box<dyn Future<Output = Result<Outcome, E>> + Send>>;
 
 impl HandlerService {
     pub(crate) fn of_server() -> Self {
@@ -256,13 +255,13 @@ impl HandlerService {
 impl Service<Invocation> for HandlerService {
     type Response = Outcome;
     type Error = RpcError;
-    type Future = Answering<RpcError>;
+    type Future = Running;
 
     fn poll_ready(&mut self, _cx: &mut TaskContext<'_>) -> Poll<Result<(), RpcError>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, invocation: Invocation) -> Answering<RpcError> {
+    fn call(&mut self, invocation: Invocation) -> Running {
         let layered = match (&self.0, &invocation.tool_layers) {
             (Chain::Layered(layered), _) | (Chain::Server, Some(Self(Chain::Layered(layered)))) => {
                 Some(layered.clone())
@@ -270,15 +269,8 @@ impl Service<Invocation> for HandlerService {
             _ => None,
         };
         match layered {
-            Some(layered) => {
-                let shows_faults = invocation.context.shows_faults();
-                let answering = layered.call(invocation);
-                Box::pin(async move { answering.await.map_err(|error| rpc_error(error, shows_faults)) })
-            }
-            None => Box::pin(async move {
-                let Invocation { arguments, run, .. } = invocation;
-                run(arguments).await.map(Outcome)
-            }),
+            Some(layered) => layered.call(invocation),
+            None => (invocation.run)(invocation.arguments),
         }
     }
 }
@@ -291,7 +283,7 @@ impl fmt::Debug for HandlerService {
 
 /// A service of any type.
 trait Layered: Send + Sync {
-    fn call(&self, invocation: Invocation) -> Answering<BoxError>;
+    fn call(&self, invocation: Invocation) -> Running;
 }
 
 impl<S> Layered for Mutex<S>
@@ -300,12 +292,14 @@ where
     S::Error: Into<BoxError>,
     S::Future: Send + 'static,
 {
-    fn call(&self, invocation: Invocation) -> Answering<BoxError> {
+    fn call(&self, invocation: Invocation) -> Running {
+        let shows_faults = invocation.context.shows_faults();
+        let failed = move |error: S::Error| rpc_error(error.into(), shows_faults);
         // Each call has its own clone, so that no call waits for the readiness of another.
         let mut service = self.lock().clone();
         Box::pin(async move {
-            poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
-            service.call(invocation).await.map_err(Into::into)
+            poll_fn(|cx| service.poll_ready(cx)).await.map_err(failed)?;
+            service.call(invocation).await.map_err(failed)
         })
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     handler::{
         Arguments, Call, CallParts, CompletionKind, Kind, PromptKind, Ready, ResourceKind, StringArgument, ToolKind,
     },
-    layers::{self, Invocation},
+    layers::{self, Invocation, Outcome},
     registry::{PromptEntry, ToolEntry, ToolSpec},
     request::{Output, Performed},
 };
@@ -52,7 +52,7 @@ pub(super) fn invocation(
         if let (HandlerWork::Tool { arguments, .. }, Some(changed)) = (&mut work, changed) {
             *arguments = changed;
         }
-        Box::pin(async move { handled(&server, version, &run_context, work).await }) as layers::Running
+        Box::pin(async move { handled(&server, version, &run_context, work).await.map(Outcome) }) as layers::Running
     });
     Invocation { method, name, arguments, context: context.clone(), tool_layers, run }
 }

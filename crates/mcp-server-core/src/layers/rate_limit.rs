@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{Answering, HandlerService, Invocation, Outcome};
+use super::{HandlerService, Invocation, Outcome, Running};
 
 /// The most principals with a bucket of their own. Further principals share one bucket, apart from anonymous callers.
 const MAX_PRINCIPALS: usize = 16 << 10;
@@ -195,7 +195,7 @@ pub struct RateLimited {
 impl Service<Invocation> for RateLimited {
     type Response = Outcome;
     type Error = RpcError;
-    type Future = Answering<RpcError>;
+    type Future = Running;
 
     fn poll_ready(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<(), RpcError>> {
         self.inner.poll_ready(cx)
