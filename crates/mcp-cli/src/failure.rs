@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt, io, process::ExitCode};
 
-use mcp_protocol::{ErrorCode, Excerpt, RpcError};
+use mcp_protocol::{ErrorChain, ErrorCode, Excerpt, RpcError};
 
 use crate::{
     logs,
@@ -42,8 +42,8 @@ impl Failure {
     }
 
     /// A library rejected a value of the command line.
-    pub(crate) fn rejected(error: &dyn Error) -> Self {
-        Self::usage(chain(error))
+    pub(crate) fn rejected(error: &(dyn Error + 'static)) -> Self {
+        Self::usage(without_http_layers(error))
     }
 
     /// An operation of this program failed.
@@ -133,7 +133,7 @@ impl fmt::Display for Failure {
 
 impl From<mcp_client::Error> for Failure {
     fn from(error: mcp_client::Error) -> Self {
-        let mut message = chain(&error);
+        let mut message = without_http_layers(&error);
         if error.is_unauthorized() {
             message.push_str("; pass credentials with --header 'Authorization: @FILE', where FILE contains `Bearer …`");
         }
@@ -156,23 +156,12 @@ impl From<mcp_client::Error> for Failure {
     }
 }
 
-/// Returns the text of an error and its causes.
-fn chain(error: &dyn Error) -> String {
-    let mut message = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let text = cause.to_string();
-        source = cause.source();
-        // The texts of the HTTP layers add nothing between the operation and its cause.
-        if source.is_none() || !HTTP_LAYERS.contains(&&*text) {
-            message.push_str(": ");
-            message.push_str(&text);
-        }
-    }
-    message
+/// Returns the text of an error and its causes, without the texts of the HTTP layers.
+fn without_http_layers(error: &(dyn Error + 'static)) -> String {
+    ErrorChain::new(error).without(HTTP_LAYERS).to_string()
 }
 
-/// The texts with which the HTTP layers wrap every error.
+/// The texts with which the HTTP layers wrap every error. They add nothing between the operation and its cause.
 const HTTP_LAYERS: &[&str] = &["error sending request", "client error (Connect)", "tcp connect error", "dns error"];
 
 /// Returns how the user can offer the capability that the server requires.

@@ -34,6 +34,7 @@ mod content;
 mod decode_error;
 mod elicitation;
 mod error;
+mod error_chain;
 mod excerpt;
 mod implementation;
 mod input_request;
@@ -76,6 +77,7 @@ pub use self::{
         ElicitAction, ElicitParams, ElicitResult, ElicitationCompleteParams, FormElicitParams, UrlElicitParams,
     },
     error::{ErrorCode, RpcError},
+    error_chain::ErrorChain,
     excerpt::Excerpt,
     implementation::{Icon, IconTheme, Implementation},
     input_request::{InputRequest, InputRequests, InputRequiredResult},

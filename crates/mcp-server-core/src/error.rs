@@ -7,7 +7,7 @@ mod stderr;
 
 use std::{error::Error, fmt};
 
-use mcp_protocol::{CallToolResult, ContentBlock, RpcError};
+use mcp_protocol::{CallToolResult, ContentBlock, ErrorChain, RpcError};
 
 pub(crate) use self::fault::{Fault, report_background, warn};
 pub use self::input::InputError;
@@ -103,7 +103,7 @@ impl ToolError {
     ///
     /// See the [example](Self#example).
     pub fn fault(error: &(dyn Error + 'static)) -> Self {
-        Fault::report("a handler failed", CALL_FAILED, &Chain(error)).into()
+        Fault::report("a handler failed", CALL_FAILED, &ErrorChain::new(error)).into()
     }
 
     /// Creates an error with a text of the server itself. In a prompt, it is not an error of the arguments.
@@ -189,20 +189,5 @@ pub trait Visible<T> {
 impl<T, E: fmt::Display> Visible<T> for Result<T, E> {
     fn visible(self) -> Result<T, ToolError> {
         self.map_err(|error| ToolError::new(error.to_string()))
-    }
-}
-
-/// Displays an error with its sources on one line.
-pub(crate) struct Chain<'a>(pub(crate) &'a (dyn Error + 'static));
-
-impl fmt::Display for Chain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut source = self.0.source();
-        while let Some(error) = source {
-            write!(f, ": {error}")?;
-            source = error.source();
-        }
-        Ok(())
     }
 }

@@ -11,7 +11,7 @@ use std::{
     task::{Context as TaskContext, Poll},
 };
 
-use mcp_protocol::{CallToolResult, RpcError};
+use mcp_protocol::{CallToolResult, ErrorChain, RpcError};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tower_layer::Layer;
@@ -23,7 +23,7 @@ pub use self::{
 };
 use crate::{
     context::Context,
-    error::{CALL_FAILED, Chain as ErrorChain, Fault, ToolError, contain_async},
+    error::{CALL_FAILED, Fault, ToolError, contain_async},
     request::{Output, Performed},
 };
 
@@ -308,9 +308,9 @@ where
 fn rpc_error(error: BoxError, shows_faults: bool) -> RpcError {
     match error.downcast::<RpcError>() {
         Ok(error) => *error,
-        Err(error) => {
-            RpcError::internal(Fault::report("a layer failed", CALL_FAILED, &ErrorChain(&*error)).text(shows_faults))
-        }
+        Err(error) => RpcError::internal(
+            Fault::report("a layer failed", CALL_FAILED, &ErrorChain::new(&*error)).text(shows_faults),
+        ),
     }
 }
 

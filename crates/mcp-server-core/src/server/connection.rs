@@ -3,7 +3,7 @@
 use std::{fmt, io, sync::Arc, time::Duration};
 
 use mcp_protocol::{
-    RequestId, RpcError,
+    ErrorChain, RequestId, RpcError,
     jsonrpc::{self, Request},
 };
 use mcp_transport::{Frame, FrameSender, Route, Transport, TransportError, ndjson::Ndjson, recv, signal, stdio::Stdio};
@@ -15,7 +15,6 @@ use tokio::{
 use crate::{
     Caller, Peer, Server, Session,
     engine::{Accepted, Arrival, Engine as _, Prepared, Rejected, SessionRequest},
-    error::Chain,
     request::{Refusal, Reply, Scope, Surroundings},
     shutdown::{Cause, Shutdown},
 };
@@ -63,7 +62,7 @@ impl fmt::Display for ServeError {
 
 impl fmt::Debug for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&Chain(self), f)
+        fmt::Display::fmt(&ErrorChain::new(self), f)
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::{fmt, io, net::SocketAddr};
 
+use mcp_protocol::ErrorChain;
+
 #[cfg(doc)]
 use crate::HttpConfig;
 
@@ -59,13 +61,7 @@ impl fmt::Display for HttpError {
 
 impl fmt::Debug for HttpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self}")?;
-        let mut source = std::error::Error::source(self);
-        while let Some(error) = source {
-            write!(f, ": {error}")?;
-            source = error.source();
-        }
-        Ok(())
+        fmt::Display::fmt(&ErrorChain::new(self), f)
     }
 }
 
