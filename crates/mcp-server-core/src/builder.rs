@@ -2,6 +2,7 @@
 
 mod assemble;
 mod routes;
+mod unbuilt;
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -64,7 +65,7 @@ use crate::{
 ///     .build();
 /// assert_eq!(server.versions(), ProtocolVersion::ALL);
 /// ```
-#[must_use = "a builder does nothing until it is built"]
+#[must_use = "the server is not built: call `.build()`"]
 pub struct ServerBuilder<S = ()> {
     pub(crate) config: Config,
     tools: Vec<(ToolSpec, Erased<S, ToolKind>)>,
