@@ -8,10 +8,10 @@ use mcp_protocol::{Challenge, Principal, auth::Secret};
 use ring::{digest, hmac};
 
 use crate::{
-    authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection},
+    authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection, with_scheme},
     credentials,
     error::ConfigError,
-    verified::{Table, with_scheme},
+    verified::Table,
 };
 
 /// Authenticates clients by API keys: in the header `x-api-key`, or as `Authorization: ApiKey …`.

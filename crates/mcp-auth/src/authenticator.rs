@@ -10,7 +10,8 @@ use std::{
 
 use http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use mcp_protocol::{Challenge, Principal, ProtectedResourceMetadata, auth::Secret};
-use url::Url;
+
+use crate::error::ConfigError;
 
 /// The header with the nonce of the next DPoP proof (RFC 9449 §8).
 pub(crate) const DPOP_NONCE: HeaderName = HeaderName::from_static("dpop-nonce");
@@ -90,6 +91,37 @@ impl<A: Authenticator + ?Sized> Authenticator for Arc<A> {
     }
 }
 
+/// An authenticator, or the result of its construction.
+///
+/// A setting of a server takes either, so that the constructor of a provider needs no `?` there.
+///
+/// ```
+/// use mcp_auth::{ApiKeys, IntoAuthenticator, Jwt};
+///
+/// assert!(ApiKeys::new().into_authenticator().is_ok());
+/// assert!(Jwt::issuer("https://as.example").into_authenticator().is_ok());
+/// assert!(Jwt::issuer("as.example").into_authenticator().is_err());
+/// ```
+pub trait IntoAuthenticator {
+    /// Returns the authenticator.
+    ///
+    /// # Errors
+    /// The error of the construction.
+    fn into_authenticator(self) -> Result<Arc<dyn Authenticator>, ConfigError>;
+}
+
+impl<A: Authenticator> IntoAuthenticator for A {
+    fn into_authenticator(self) -> Result<Arc<dyn Authenticator>, ConfigError> {
+        Ok(Arc::new(self))
+    }
+}
+
+impl<A: Authenticator> IntoAuthenticator for Result<A, ConfigError> {
+    fn into_authenticator(self) -> Result<Arc<dyn Authenticator>, ConfigError> {
+        Ok(Arc::new(self?))
+    }
+}
+
 /// The parts of a request by which a client is authenticated. `Debug` shows no header.
 ///
 /// ```
@@ -98,7 +130,7 @@ impl<A: Authenticator + ?Sized> Authenticator for Arc<A> {
 ///
 /// let headers = HeaderMap::new();
 /// let request = AuthRequest::new(&Method::POST, "https://mcp.example.com/mcp", &headers);
-/// assert_eq!(request.url().unwrap().path(), "/mcp");
+/// assert_eq!(request.target, "https://mcp.example.com/mcp");
 /// ```
 #[derive(Clone, Copy)]
 #[non_exhaustive]
@@ -134,12 +166,6 @@ impl<'a> AuthRequest<'a> {
     pub fn with_extensions(mut self, extensions: &'a Extensions) -> Self {
         self.extensions = Some(extensions);
         self
-    }
-
-    /// Returns the public URL of the endpoint. `None` if the configured text is not a URL.
-    #[must_use]
-    pub fn url(&self) -> Option<Url> {
-        Url::parse(self.resource).ok()
     }
 }
 
@@ -376,3 +402,9 @@ impl fmt::Display for Rejection {
 }
 
 impl std::error::Error for Rejection {}
+
+/// Returns a principal with the scheme of its credentials.
+pub(crate) fn with_scheme(mut principal: Principal, scheme: &str) -> Principal {
+    principal.scheme.get_or_insert_with(|| scheme.to_owned());
+    principal
+}

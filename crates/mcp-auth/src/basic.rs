@@ -5,11 +5,11 @@ use std::{collections::HashMap, fmt, future::Future, pin::Pin, sync::Arc};
 use mcp_protocol::{Challenge, Principal, auth::Secret};
 
 use crate::{
-    authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection},
+    authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection, with_scheme},
     credentials, crypto,
     error::ConfigError,
     password::{HashPool, PasswordDigest},
-    verified::{Verified, with_scheme},
+    verified::Verified,
 };
 
 type Checking = Pin<Box<dyn Future<Output = Result<Option<Principal>, Rejection>> + Send>>;

@@ -6,9 +6,8 @@ use http::{HeaderName, header::AUTHORIZATION};
 use mcp_protocol::{Challenge, Principal, ProtectedResourceMetadata};
 
 use crate::{
-    authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection},
+    authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection, with_scheme},
     credentials,
-    verified::with_scheme,
 };
 
 /// Several providers. The first provider that accepts the credentials authenticates the client.

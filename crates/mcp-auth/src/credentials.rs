@@ -1,7 +1,9 @@
 //! The credentials in the headers of a request.
 
+#[cfg(feature = "providers")]
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::{HeaderMap, HeaderName, header};
+#[cfg(feature = "providers")]
 use mcp_protocol::auth::Secret;
 
 use crate::authenticator::Rejection;
@@ -22,6 +24,7 @@ pub(crate) fn authorization<'h>(headers: &'h HeaderMap, scheme: &str) -> Result<
 }
 
 /// Returns the token of `Authorization: Bearer …` (RFC 6750 §2.1), or of another scheme with a token.
+#[cfg(feature = "providers")]
 pub(crate) fn token<'h>(headers: &'h HeaderMap, scheme: &str) -> Result<Option<&'h str>, Rejection> {
     let token = authorization(headers, scheme)?;
     let is_token = |token: &str| token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte));
@@ -29,6 +32,7 @@ pub(crate) fn token<'h>(headers: &'h HeaderMap, scheme: &str) -> Result<Option<&
 }
 
 /// Returns the key from a header of its own, or from `Authorization: ApiKey …`.
+#[cfg(feature = "providers")]
 pub(crate) fn api_key<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Rejection> {
     match single(headers, name)? {
         Some(key) if name == header::AUTHORIZATION => Ok(Some(key)),
@@ -39,6 +43,7 @@ pub(crate) fn api_key<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<O
 }
 
 /// Returns the user and the password of `Authorization: Basic …` (RFC 7617). The password may be empty.
+#[cfg(feature = "providers")]
 pub(crate) fn basic(headers: &HeaderMap) -> Result<Option<(String, Secret)>, Rejection> {
     let Some(encoded) = authorization(headers, "Basic")? else { return Ok(None) };
     let bytes = BASE64_STANDARD.decode(encoded).map_err(|_| Rejection::Malformed)?;
@@ -57,6 +62,7 @@ pub(crate) fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Op
     value.to_str().map(Some).map_err(|_| Rejection::Malformed)
 }
 
+#[cfg(feature = "providers")]
 #[cfg(test)]
 mod tests {
     use http::HeaderValue;

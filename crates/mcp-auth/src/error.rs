@@ -12,7 +12,8 @@ use std::{borrow::Cow, error::Error, fmt};
 pub struct ConfigError(Cow<'static, str>);
 
 impl ConfigError {
-    pub(crate) fn new(text: impl Into<Cow<'static, str>>) -> Self {
+    /// Returns an error with a text. It must not contain secrets.
+    pub fn new(text: impl Into<Cow<'static, str>>) -> Self {
         Self(text.into())
     }
 }

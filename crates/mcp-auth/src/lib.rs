@@ -3,6 +3,8 @@
 //! An [`Authenticator`] reads the credentials of a request and returns the [`Principal`](mcp_protocol::Principal), or a
 //! [`Rejection`]. An outage of an issuer is 503 and never 401, because a 401 makes each client log in again.
 //!
+//! The feature `providers` (on by default) contains all providers but the last three.
+//!
 //! | provider | credentials |
 //! |---|---|
 //! | [`Jwt`] | tokens that an issuer signed |
@@ -28,37 +30,54 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "providers")]
 mod api_key;
 mod authenticator;
+#[cfg(feature = "providers")]
 mod basic;
+#[cfg(feature = "providers")]
 mod cache;
 mod chain;
+#[cfg(feature = "providers")]
 mod clock;
 mod credentials;
+#[cfg(feature = "providers")]
 mod crypto;
+#[cfg(feature = "providers")]
 mod dpop;
 mod error;
+#[cfg(feature = "providers")]
 mod github;
+#[cfg(feature = "providers")]
 mod introspection;
+#[cfg(feature = "providers")]
 mod issuer_request;
+#[cfg(feature = "providers")]
 mod json;
+#[cfg(feature = "providers")]
 mod jwt;
+#[cfg(feature = "providers")]
 mod password;
 mod policy;
+#[cfg(feature = "providers")]
 mod token_verifier;
+#[cfg(feature = "providers")]
 mod verified;
 
+#[cfg(feature = "providers")]
 pub use self::{
     api_key::{ApiKeys, BearerTokens, hash_api_key},
-    authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection, SubjectToken},
     basic::Basic,
-    chain::{Chain, Custom, Scheme},
     dpop::Dpop,
-    error::ConfigError,
     github::GitHub,
     introspection::Introspection,
     jwt::Jwt,
     password::hash_password,
-    policy::Policy,
     token_verifier::TokenVerifier,
+};
+pub use self::{
+    authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, IntoAuthenticator, Rejection, SubjectToken},
+    chain::{Chain, Custom, Scheme},
+    error::ConfigError,
+    policy::Policy,
 };

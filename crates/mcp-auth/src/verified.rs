@@ -112,12 +112,6 @@ impl fmt::Debug for Table {
     }
 }
 
-/// Returns a principal with the scheme of its credentials.
-pub(crate) fn with_scheme(mut principal: Principal, scheme: &str) -> Principal {
-    principal.scheme.get_or_insert_with(|| scheme.to_owned());
-    principal
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
