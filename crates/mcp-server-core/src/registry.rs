@@ -22,7 +22,7 @@ use serde::Serialize;
 pub(crate) use self::{
     completion::{CompletionSource, Sources},
     method::{MethodRun, ResultForm},
-    pages::{ListStyle, PageError, Pages},
+    pages::{ListStyle, PageError, PageForm, Pages},
     prompt::PromptEntry,
     resource::{ResourceEntry, ResourceSpec, TemplateEntry, TemplateSpec},
     tool::{ToolEntry, ToolSpec},
@@ -330,13 +330,8 @@ impl<E: Entry> Snapshot<E> {
         if !self.has_scopes {
             return self.page(version, cursor, style);
         }
-        let style = style.private();
-        let visible: Vec<_> =
-            self.ordered.iter().filter(|(_, entry)| is_allowed(entry.required_scopes())).cloned().collect();
-        if visible.len() == self.ordered.len() {
-            return self.page(version, cursor, &style);
-        }
-        pages::page_of(E::LIST, &visible, version, cursor, &style)
+        let form = PageForm::new(E::LIST, version, style).private();
+        self.pages.page(form, &self.ordered, cursor, |entry| is_allowed(entry.required_scopes()))
     }
 
     /// Returns the result of a list request. It is written once per revision and page.
@@ -346,6 +341,6 @@ impl<E: Entry> Snapshot<E> {
         cursor: Option<&str>,
         style: &ListStyle,
     ) -> Result<bytes::Bytes, PageError> {
-        self.pages.page(E::LIST, &self.ordered, version, cursor, style)
+        self.pages.page(PageForm::new(E::LIST, version, style), &self.ordered, cursor, |_| true)
     }
 }

@@ -6,7 +6,7 @@ use mcp_protocol::{ProtocolVersion, RpcError, Shape};
 use serde::Serialize;
 
 use super::{MethodRequest, MethodResult};
-use crate::registry::{self, Definition, List, Pages, RegistrationError};
+use crate::registry::{self, Definition, List, PageForm, Pages, RegistrationError};
 
 /// A list that a method of an extension returns page by page.
 ///
@@ -113,9 +113,9 @@ impl PagedList {
     /// # Errors
     /// Returns `-32602` when the cursor does not come from this list.
     pub fn page(&self, request: &MethodRequest<'_>, cursor: Option<&str>) -> Result<MethodResult, RpcError> {
-        let list = List::Extension(self.member);
+        let form = PageForm::new(List::Extension(self.member), request.version(), request.style());
         self.pages
-            .page(list, &self.ordered, request.version(), cursor, request.style())
+            .page(form, &self.ordered, cursor, |_| true)
             .map(MethodResult::written)
             .map_err(|_| RpcError::invalid_params("invalid cursor"))
     }
