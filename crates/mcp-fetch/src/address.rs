@@ -31,6 +31,11 @@ impl Network {
         Self { address: IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h)), prefix }
     }
 
+    /// Whether the network is one address.
+    pub(crate) fn is_single(&self) -> bool {
+        self.prefix == if self.address.is_ipv4() { 32 } else { 128 }
+    }
+
     /// Whether the network contains an address. An IPv4 network does not contain IPv6 addresses.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
@@ -82,13 +87,16 @@ const GLOBAL_V6: Network = Network::v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 const EMBEDDED_V4: [Network; 2] =
     [Network::v6([0, 0, 0, 0, 0, 0xffff, 0, 0], 96), Network::v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96)];
 
+/// The purpose of the addresses from which a machine in a cloud receives its credentials.
+pub(crate) const METADATA: &str = "the metadata service of a cloud";
+
 /// The special-purpose addresses of IANA (RFC 6890 and its successors), and the metadata services of cloud providers.
 const TABLE: &[(Network, &str)] = &[
-    (Network::v4([169, 254, 169, 254], 32), "the metadata service of a cloud"),
-    (Network::v4([169, 254, 170, 2], 32), "the metadata service of a cloud"),
-    (Network::v4([168, 63, 129, 16], 32), "the metadata service of a cloud"),
-    (Network::v4([100, 100, 100, 200], 32), "the metadata service of a cloud"),
-    (Network::v4([192, 0, 0, 192], 32), "the metadata service of a cloud"),
+    (Network::v4([169, 254, 169, 254], 32), METADATA),
+    (Network::v4([169, 254, 170, 2], 32), METADATA),
+    (Network::v4([168, 63, 129, 16], 32), METADATA),
+    (Network::v4([100, 100, 100, 200], 32), METADATA),
+    (Network::v4([192, 0, 0, 192], 32), METADATA),
     (Network::v4([0, 0, 0, 0], 8), "this network"),
     (Network::v4([10, 0, 0, 0], 8), "a private network"),
     (Network::v4([100, 64, 0, 0], 10), "a shared network of a provider"),
@@ -107,8 +115,8 @@ const TABLE: &[(Network, &str)] = &[
     (Network::v4([203, 0, 113, 0], 24), "reserved for documentation"),
     (Network::v4([224, 0, 0, 0], 4), "multicast"),
     (Network::v4([240, 0, 0, 0], 4), "reserved"),
-    (Network::v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128), "the metadata service of a cloud"),
-    (Network::v6([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128), "the metadata service of a cloud"),
+    (Network::v6([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128), METADATA),
+    (Network::v6([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128), METADATA),
     (Network::v6([0, 0, 0, 0, 0, 0, 0, 1], 128), "loopback"),
     (Network::v6([0, 0, 0, 0, 0, 0, 0, 0], 96), "an address of IPv4 in a form without use"),
     (Network::v6([0, 0, 0, 0, 0xffff, 0, 0, 0], 96), "an address of IPv4 behind a translator"),
@@ -143,6 +151,14 @@ pub fn forbidden(address: IpAddr) -> Option<&'static str> {
         return Some(purpose);
     }
     (address.is_ipv6() && !GLOBAL_V6.contains(address)).then_some("reserved")
+}
+
+/// Whether packets to an address do not leave this machine. A translator would send packets to `64:ff9b::127.0.0.1` on.
+pub(crate) fn is_loopback(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_loopback(),
+        IpAddr::V6(address) => address.is_loopback() || address.to_ipv4_mapped().is_some_and(|v4| v4.is_loopback()),
+    }
 }
 
 /// Returns the IPv4 address that a mapped or translated IPv6 address contains.
@@ -227,6 +243,23 @@ mod tests {
             ("ff02::1", "multicast"),
         ] {
             assert_eq!(forbidden(address.parse().unwrap()), Some(purpose), "{address}");
+        }
+    }
+
+    #[test]
+    fn loopback_addresses_stay_on_this_machine() {
+        for (address, expected) in [
+            ("127.0.0.1", true),
+            ("127.255.0.1", true),
+            ("128.0.0.1", false),
+            ("::1", true),
+            ("::ffff:127.0.0.1", true),
+            ("::ffff:128.0.0.1", false),
+            ("64:ff9b::127.0.0.1", false),
+            ("::127.0.0.1", false),
+            ("::", false),
+        ] {
+            assert_eq!(is_loopback(address.parse().unwrap()), expected, "{address}");
         }
     }
 

@@ -25,17 +25,28 @@ pub(crate) struct Settings {
     pub(crate) roots: Vec<CertificateDer<'static>>,
 }
 
+/// The ways in which requests leave this machine. Each way has a client of its own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// Without TLS, to this machine.
+    Cleartext,
+    /// With TLS, to this machine. A proxy would connect to itself instead.
+    Loopback,
+    /// With TLS, through the proxy if there is one.
+    Network,
+}
+
 /// Builds a client. A client for `http` trusts no certificates of the system, because reading them takes time.
 pub(crate) fn build(
     settings: &Settings,
-    needs_tls: bool,
+    route: Route,
     resolver: CheckedResolver,
     timeout: Duration,
 ) -> Result<Client, FetchError> {
     let failed = |error: Box<dyn std::error::Error + Send + Sync>| {
         FetchError::new(FetchErrorKind::Configuration, "the HTTP client cannot be built").because(error)
     };
-    let tls = tls(settings, needs_tls).map_err(|error| failed(error.into()))?;
+    let tls = tls(settings, route != Route::Cleartext).map_err(|error| failed(error.into()))?;
     let mut builder = Client::builder()
         .tls_backend_preconfigured(tls)
         .dns_resolver(resolver)
@@ -46,7 +57,7 @@ pub(crate) fn build(
         .connect_timeout(timeout)
         .pool_max_idle_per_host(2)
         .pool_idle_timeout(Duration::from_secs(30));
-    if let Some(proxy) = settings.proxy.clone().filter(|_| needs_tls) {
+    if let Some(proxy) = settings.proxy.clone().filter(|_| route == Route::Network) {
         builder = builder.proxy(proxy);
     }
     builder.build().map_err(|error| failed(error.into()))

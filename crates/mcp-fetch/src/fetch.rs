@@ -15,7 +15,7 @@ use url::Url;
 
 use crate::{
     address::Network,
-    client::{self, Settings},
+    client::{self, Route, Settings},
     error::{FetchError, FetchErrorKind},
     guard::{self, Guard},
     resolver::{CheckedResolver, Resolver, SystemResolver},
@@ -48,8 +48,8 @@ struct Inner {
     settings: Settings,
     timeout: Duration,
     body_limit: usize,
-    /// The clients for `http` and `https`, built for their first request.
-    clients: [OnceLock<Client>; 2],
+    /// The clients by [`Route`], built for their first request.
+    clients: [OnceLock<Client>; 3],
 }
 
 impl Fetch {
@@ -132,7 +132,7 @@ impl Fetch {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         self.bounded(async {
             let response = self.send(Method::POST, &url, headers, body).await?;
-            if location(&response).is_some() {
+            if is_redirect(response.status()) {
                 return Err(FetchError::new(FetchErrorKind::Redirect, "a POST must not be redirected"));
             }
             Ok(response)
@@ -168,7 +168,7 @@ impl Fetch {
         if !headers.contains_key(header::ACCEPT) {
             request = request.header(header::ACCEPT, "application/json");
         }
-        let sent = request.headers(headers).body(body).send().await;
+        let sent = request.headers(protected(headers)).body(body).send().await;
         let mut response = sent.map_err(|error| failed(url, error))?;
         let too_large = || {
             let text = format!("the response is larger than {} bytes", inner.body_limit);
@@ -197,13 +197,17 @@ impl Default for Fetch {
 
 impl Inner {
     fn client(&self, url: &Url) -> Result<&Client, FetchError> {
-        let needs_tls = url.scheme() == "https";
-        let client = &self.clients[usize::from(needs_tls)];
+        let route = match url.scheme() {
+            "https" if guard::is_loopback(url) => Route::Loopback,
+            "https" => Route::Network,
+            _ => Route::Cleartext,
+        };
+        let client = &self.clients[route as usize];
         if let Some(client) = client.get() {
             return Ok(client);
         }
         let resolver = CheckedResolver { resolver: Arc::clone(&self.resolver), guard: Arc::clone(&self.guard) };
-        let built = client::build(&self.settings, needs_tls, resolver, self.timeout)?;
+        let built = client::build(&self.settings, route, resolver, self.timeout)?;
         Ok(client.get_or_init(|| built))
     }
 }
@@ -214,17 +218,31 @@ fn parse(url: &str) -> Result<Url, FetchError> {
     Ok(url)
 }
 
-/// Returns the target of a redirect.
-fn location(response: &Response) -> Option<&str> {
-    let follows = matches!(
-        response.status(),
+/// Marks the headers with credentials: the HTTP client then neither prints nor indexes their values.
+fn protected(mut headers: HeaderMap) -> HeaderMap {
+    for (name, value) in &mut headers {
+        if *name == header::AUTHORIZATION || *name == header::COOKIE || name.as_str() == "dpop" {
+            value.set_sensitive(true);
+        }
+    }
+    headers
+}
+
+fn is_redirect(status: StatusCode) -> bool {
+    matches!(
+        status,
         StatusCode::MOVED_PERMANENTLY
             | StatusCode::FOUND
             | StatusCode::SEE_OTHER
             | StatusCode::TEMPORARY_REDIRECT
             | StatusCode::PERMANENT_REDIRECT
-    );
-    if follows { response.headers().get(header::LOCATION)?.to_str().ok() } else { None }
+    )
+}
+
+/// Returns the target of a redirect.
+fn location(response: &Response) -> Option<&str> {
+    let location = response.headers().get(header::LOCATION).filter(|_| is_redirect(response.status()))?;
+    location.to_str().ok()
 }
 
 /// Returns the error of a request. A blocked address is inside of the error of the HTTP client.
@@ -260,10 +278,10 @@ impl fmt::Debug for Fetch {
 /// let fetch = Fetch::builder()
 ///     .allow_loopback(true)
 ///     .allow_network("10.20.0.0/16".parse()?)
-///     .allow_host("login.corp.example")
+///     .allow_host("login.corp.example")?
 ///     .build();
 /// # let _ = fetch;
-/// # Ok::<_, mcp_fetch::InvalidNetwork>(())
+/// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
 #[must_use]
 pub struct FetchBuilder {
@@ -297,19 +315,25 @@ impl FetchBuilder {
         self.allow_loopback(is_local)
     }
 
-    /// Allows the addresses of a network that the table forbids.
+    /// Allows the addresses of a network that the table forbids. A network of more than one address does not open the
+    /// metadata services of cloud providers in it.
     pub fn allow_network(mut self, network: Network) -> Self {
         self.guard.networks.push(network);
         self
     }
 
-    /// Allows a host, whatever its address is. The scheme must still be `https`.
-    pub fn allow_host(mut self, host: impl AsRef<str>) -> Self {
-        self.guard.hosts.push(guard::normalized(host.as_ref()));
-        self
+    /// Allows a host at each of its ports, whatever its address is. The scheme must still be `https`.
+    ///
+    /// # Errors
+    /// If the text is not a host, for example because it has a port.
+    pub fn allow_host(mut self, host: impl AsRef<str>) -> Result<Self, FetchError> {
+        let invalid =
+            || FetchError::new(FetchErrorKind::Configuration, "an allowed host is a name or an address alone");
+        self.guard.hosts.push(guard::configured(host.as_ref()).ok_or_else(invalid)?);
+        Ok(self)
     }
 
-    /// Sends requests over `https` through a proxy. The section [Proxies](crate#proxies) has the rules.
+    /// Sends requests over `https` through a proxy, except those to loopback hosts. The section [Proxies](crate#proxies) has the rules.
     ///
     /// # Errors
     /// If the text is not the URL of a proxy.
@@ -359,7 +383,7 @@ impl FetchBuilder {
     #[must_use]
     pub fn build(self) -> Fetch {
         let Self { guard, resolver, settings, timeout, body_limit } = self;
-        let clients = [OnceLock::new(), OnceLock::new()];
+        let clients = [const { OnceLock::new() }; 3];
         Fetch { inner: Arc::new(Inner { guard: Arc::new(guard), resolver, settings, timeout, body_limit, clients }) }
     }
 }
@@ -367,5 +391,20 @@ impl FetchBuilder {
 impl fmt::Debug for FetchBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FetchBuilder").field("guard", &self.guard).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_with_credentials_are_marked() {
+        let headers =
+            ["authorization", "dpop", "cookie", "accept"].map(|name| (name.parse().unwrap(), "a".parse().unwrap()));
+        let headers = protected(HeaderMap::from_iter(headers));
+        let marked: Vec<bool> =
+            ["authorization", "dpop", "cookie", "accept"].map(|name| headers[name].is_sensitive()).to_vec();
+        assert_eq!(marked, [true, true, true, false]);
     }
 }

@@ -118,6 +118,7 @@ async fn redirects_are_followed_within_the_origin_only() {
             "/other" => to("302 Found", &elsewhere),
             "/file" => to("302 Found", "file:///etc/passwd"),
             "/metadata" => to("302 Found", "http://169.254.169.254/"),
+            "/nowhere" => response("302 Found", "", ""),
             "/not-modified" => response("304 Not Modified", "location: /end\r\n", ""),
             _ => response("200 OK", "", "{}"),
         }
@@ -128,6 +129,7 @@ async fn redirects_are_followed_within_the_origin_only() {
         ("/same", Ok(200)),
         ("/permanent", Ok(200)),
         ("/not-modified", Ok(304)),
+        ("/nowhere", Ok(302)),
         ("/loop", Err(FetchErrorKind::Redirect)),
         ("/other", Err(FetchErrorKind::Redirect)),
         ("/file", Err(FetchErrorKind::Redirect)),
@@ -137,8 +139,10 @@ async fn redirects_are_followed_within_the_origin_only() {
         assert_eq!(got.map(|answer| answer.status().as_u16()).map_err(|error| error.kind()), expected, "{path}");
     }
     assert_eq!(peer.seen().iter().filter(|request| request.contains("/loop")).count(), 4);
-    let posted = fetch.post_form(&peer.url("/same"), &[], None).await.unwrap_err();
-    assert_eq!(posted.kind(), FetchErrorKind::Redirect);
+    for path in ["/same", "/nowhere"] {
+        let posted = fetch.post_form(&peer.url(path), &[], None).await.unwrap_err();
+        assert_eq!(posted.kind(), FetchErrorKind::Redirect, "{path}");
+    }
     assert!(other.seen().is_empty());
 }
 
@@ -274,6 +278,30 @@ async fn a_proxy_receives_the_name_of_the_host() {
         assert_eq!(fetch.get(url).await.unwrap_err().kind(), FetchErrorKind::Blocked, "{url}");
     }
     assert_eq!((proxy.seen().len(), script.lookups.load(Ordering::SeqCst)), (1, 0));
+}
+
+#[tokio::test]
+async fn requests_to_this_machine_do_not_use_the_proxy() {
+    let proxy = Peer::start(|_| response("502 Bad Gateway", "", "")).await;
+    let pem = rcgen::generate_simple_self_signed([]).unwrap().cert.pem();
+    let fetch = local().proxy(&format!("http://{}", proxy.address)).unwrap();
+    let fetch = fetch.root_certificates(pem.as_bytes()).unwrap().resolver(Script::new(&[&["127.0.0.1"]])).build();
+    // The listener accepts no TLS, so each request fails after it reached the listener directly.
+    let peer = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = peer.local_addr().unwrap().port();
+    for host in ["127.0.0.1", "app.localhost"] {
+        let url = format!("https://{host}:{port}/");
+        let (got, accepted) = tokio::join!(fetch.get(&url), async { peer.accept().await.map(drop) });
+        assert_eq!(got.unwrap_err().kind(), FetchErrorKind::Connection, "{host}");
+        accepted.unwrap();
+    }
+    assert!(proxy.seen().is_empty());
+}
+
+#[test]
+fn an_allowed_host_has_no_port() {
+    let error = Fetch::builder().allow_host("login.corp:8443").unwrap_err();
+    assert_eq!(error.kind(), FetchErrorKind::Configuration);
 }
 
 #[tokio::test]
