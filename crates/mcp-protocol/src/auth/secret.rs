@@ -2,9 +2,11 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use zeroize::{ZeroizeOnDrop, Zeroizing};
 
-/// A token, a password or a key. `Debug` shows no part of it, and there is no `Display`.
+/// A token, a password or a key. `Debug` shows no part of it, and there is no `Display`. The memory is overwritten when the
+/// value is dropped.
 ///
 /// ```
 /// use mcp_protocol::auth::Secret;
@@ -13,14 +15,15 @@ use serde::{Deserialize, Serialize};
 /// assert_eq!(secret.expose(), "hunter2");
 /// assert_eq!(format!("{secret:?}"), "Secret(…)");
 /// ```
-#[derive(Clone, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Secret(String);
+#[derive(Clone, Default)]
+pub struct Secret(Zeroizing<String>);
+
+impl ZeroizeOnDrop for Secret {}
 
 impl Secret {
     /// Wraps a text.
     pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+        Self(Zeroizing::new(text.into()))
     }
 
     /// Returns the text. The caller must not log it.
@@ -42,13 +45,25 @@ impl Eq for Secret {}
 
 impl From<String> for Secret {
     fn from(text: String) -> Self {
-        Self(text)
+        Self::new(text)
     }
 }
 
 impl From<&str> for Secret {
     fn from(text: &str) -> Self {
-        Self(text.to_owned())
+        Self::new(text)
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::new)
     }
 }
 
@@ -76,5 +91,21 @@ mod tests {
         for (one, other, expected) in [("a", "a", true), ("a", "b", false), ("a", "aa", false), ("", "", true)] {
             assert_eq!(Secret::new(one) == Secret::new(other), expected, "{one} {other}");
         }
+    }
+
+    #[test]
+    fn secrets_are_overwritten_when_they_are_dropped() {
+        fn is_overwritten<T: ZeroizeOnDrop>(_: &T) {}
+        let secret = Secret::new("a");
+        is_overwritten(&secret);
+        is_overwritten(&secret.0);
+    }
+
+    #[test]
+    fn secrets_are_texts_in_json() {
+        let secret: Secret = serde_json::from_str(r#""hunter2""#).unwrap();
+        assert_eq!(secret.expose(), "hunter2");
+        assert_eq!(serde_json::to_string(&secret).unwrap(), r#""hunter2""#);
+        assert!(serde_json::from_str::<Secret>("1").is_err());
     }
 }

@@ -138,7 +138,8 @@ impl AuthorizationServerMetadata {
     }
 
     /// Returns the URLs at which the document of an issuer may be, in the order in which a client must try them. `None`
-    /// if the issuer is not an `http` or `https` URL without query and fragment.
+    /// if the issuer is not an `http` or `https` URL without query and fragment, or its path has dot segments, with which a
+    /// URL leaves the well-known path.
     ///
     /// ```
     /// use mcp_protocol::auth::AuthorizationServerMetadata;
@@ -154,11 +155,11 @@ impl AuthorizationServerMetadata {
     pub fn well_known_urls(issuer: &str) -> Option<Vec<String>> {
         let (scheme, rest) = issuer.split_once("://")?;
         let is_http = scheme.eq_ignore_ascii_case("https") || scheme.eq_ignore_ascii_case("http");
-        if !is_http || rest.contains(['?', '#', '\\', '@']) {
+        if !is_http || rest.contains(['?', '#', '\\', '@', ' ']) || rest.contains(char::is_control) {
             return None;
         }
         let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        if host.is_empty() {
+        if host.is_empty() || path.split('/').any(is_dot_segment) {
             return None;
         }
         let origin = format!("{scheme}://{host}");
@@ -193,6 +194,11 @@ impl AuthorizationServerMetadata {
     pub fn token_auth_methods(&self) -> impl Iterator<Item = &str> {
         or_default(self.token_endpoint_auth_methods_supported.as_deref(), &["client_secret_basic"])
     }
+}
+
+/// Whether a URL parser removes a segment of a path, and the segment before it.
+fn is_dot_segment(segment: &str) -> bool {
+    matches!(segment.to_ascii_lowercase().replace("%2e", ".").as_str(), "." | "..")
 }
 
 fn or_default<'a>(declared: Option<&'a [String]>, default: &'static [&'static str]) -> impl Iterator<Item = &'a str> {
@@ -254,6 +260,23 @@ mod tests {
             ("https://as.example/?a=b", None),
             ("https://as.example/#a", None),
             ("https://user@as.example/", None),
+            ("https://as.example/../a", None),
+            ("https://as.example/a/..", None),
+            ("https://as.example/a/./b", None),
+            ("https://as.example/%2E%2e/a", None),
+            ("https://as.example/a/.%2E/../", None),
+            ("https://as.example/a\t/b", None),
+            ("https://as.example/.\n./b", None),
+            ("https://as\r.example", None),
+            ("https://as.example/a b", None),
+            (
+                "https://as.example/...",
+                Some(&[
+                    "https://as.example/.well-known/oauth-authorization-server/...",
+                    "https://as.example/.well-known/openid-configuration/...",
+                    "https://as.example/.../.well-known/openid-configuration",
+                ]),
+            ),
         ] {
             let urls = AuthorizationServerMetadata::well_known_urls(issuer);
             assert_eq!(
