@@ -125,8 +125,7 @@ impl RpcError {
         } else {
             ErrorCode::INVALID_PARAMS
         };
-        let shown: String = uri.chars().take(128).collect();
-        Self::new(code, format!("Resource not found: {shown}")).with_data(json!({ "uri": uri }))
+        Self::new(code, format!("Resource not found: {}", Excerpt::new(uri))).with_data(json!({ "uri": uri }))
     }
 
     /// `-32042`: the user has to visit these pages first (2025-11-25 only, where each of them has a name).

@@ -1,7 +1,7 @@
 //! Invalid parameters: the error names the method, the location and the expected type, in both eras.
 #![allow(clippy::needless_pass_by_value, reason = "tables are read by value")]
 
-use mcp_server_core::{Server, TaskSupport, prompt, resource, tool};
+use mcp_server_core::{Server, TaskSupport, prompt, resource, template, tool};
 use serde_json::{Value, json};
 
 use crate::common::{Connection, initialize, legacy, modern};
@@ -126,5 +126,34 @@ async fn errors_of_session_requests_name_the_location() {
     for (method, params, expected_text) in cases().into_iter().chain(tasks()).chain(legacy_only) {
         let response = connection.exchange(legacy(1, method, params)).await;
         assert_error(&response, method, expected_text);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn error_texts_contain_an_escaped_excerpt_of_an_unknown_name() {
+    let stalled = template("y://{name}", async || std::future::pending::<String>().await);
+    let server = Server::builder("test", "1").tool(tool("t", async || "x")).resource_template(stalled).prompt(
+        prompt("p", async || "x").complete_from("a", ["b"]).arguments([mcp_protocol::PromptArgument::new("a")]),
+    );
+    let mut connection = Connection::connect(&server.build());
+    let long = |start: &str| format!("{start}{}", "é".repeat(200));
+    let cut = |start: &str| format!("{start}{}…", "é".repeat(128 - start.len()));
+    let complete = |argument: &str| json!({ "ref": { "type": "ref/prompt", "name": "p" }, "argument": { "name": argument, "value": "" } });
+    let cases = [
+        ("tools/call", json!({ "name": "a\n\u{202e}b" }), r"Unknown tool: a\n\u{202e}b".to_owned()),
+        ("tools/call", json!({ "name": long("") }), format!("Unknown tool: {}", cut(""))),
+        ("prompts/get", json!({ "name": "a\nb" }), r"Unknown prompt: a\nb".to_owned()),
+        ("completion/complete", complete("a\nb"), r"the prompt `p` has no argument `a\nb` to complete".to_owned()),
+        ("resources/read", json!({ "uri": "x://a\nb" }), r"Resource not found: x://a\nb".to_owned()),
+        ("resources/read", json!({ "uri": long("x://") }), format!("Resource not found: {}", cut("x://"))),
+        (
+            "resources/read",
+            json!({ "uri": long("y://") }),
+            format!("the resource `{}` took longer than 60s", cut("y://")),
+        ),
+    ];
+    for (method, params, expected_text) in cases {
+        let response = connection.exchange(modern(1, method, params)).await;
+        assert_eq!(response["error"]["message"], expected_text, "{method}");
     }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use mcp_protocol::{
-    CallToolResult, CompleteResult, ContentBlock, GetPromptResult, Method as _, ProtocolVersion, ReadResourceResult,
-    RpcError, Shape, method,
+    CallToolResult, CompleteResult, ContentBlock, Excerpt, GetPromptResult, Method as _, ProtocolVersion,
+    ReadResourceResult, RpcError, Shape, method,
 };
 use serde_json::Value;
 
@@ -196,7 +196,7 @@ async fn read(
     version: ProtocolVersion,
 ) -> Result<ReadResourceResult, RpcError> {
     let not_found = || RpcError::resource_not_found(version, uri);
-    let mut result = within(server, context, || format!("the resource `{}`", excerpt(uri)), run)
+    let mut result = within(server, context, || format!("the resource `{}`", Excerpt::new(uri)), run)
         .await?
         .map_err(|error| error.into_rpc_error(context.shows_faults(), not_found))?;
     if result.contents.is_empty() && version.is_stateless() {
@@ -273,11 +273,6 @@ async fn within<T>(
         tracing::warn!("{text}");
         RpcError::internal(text)
     })
-}
-
-/// Returns the start of a text of the client, for an error text.
-fn excerpt(text: &str) -> String {
-    text.chars().take(128).collect()
 }
 
 /// Limits the time of a handler, without the time that it waits for input. Returns `None` when the time is over.

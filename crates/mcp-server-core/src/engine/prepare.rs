@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use mcp_protocol::{
-    CompleteParams, CompletionReference, ErrorCode, GetPromptParams, Method, ProtocolVersion, ReadResourceParams,
-    RequestId, RequestMeta, RpcError, TaskSupport,
+    CompleteParams, CompletionReference, ErrorCode, Excerpt, GetPromptParams, Method, ProtocolVersion,
+    ReadResourceParams, RequestId, RequestMeta, RpcError, TaskSupport,
     jsonrpc::{Request, decode_params},
     method,
 };
@@ -255,8 +255,7 @@ impl Server {
         let params: Params<'_> = decode_params(method::CallTool::NAME, params)?;
         let tools = self.data.tools.load();
         let Some(entry) = tools.find(&params.name) else {
-            let shown: String = params.name.chars().take(128).collect();
-            return Err(RpcError::invalid_params(format!("Unknown tool: {shown}")).into());
+            return Err(RpcError::invalid_params(format!("Unknown tool: {}", Excerpt::new(&params.name))).into());
         };
         self.check_scopes(scope, &entry.spec.required_scopes)?;
         let plan = self.plan(&entry.spec.tasks, params.task, scope)?;
@@ -390,13 +389,11 @@ fn captured(value: &VarValue) -> StringArgument {
 }
 
 fn unknown_prompt(name: &str) -> RpcError {
-    let shown: String = name.chars().take(128).collect();
-    RpcError::invalid_params(format!("Unknown prompt: {shown}"))
+    RpcError::invalid_params(format!("Unknown prompt: {}", Excerpt::new(name)))
 }
 
 fn unknown_argument(of: &str, argument: &str) -> RpcError {
-    let shown: String = argument.chars().take(128).collect();
-    RpcError::invalid_params(format!("{of} has no argument `{shown}` to complete"))
+    RpcError::invalid_params(format!("{of} has no argument `{}` to complete", Excerpt::new(argument)))
 }
 
 fn source_of(sources: &[(String, Ready<CompletionKind>)], argument: &str) -> Option<Ready<CompletionKind>> {
