@@ -4,7 +4,7 @@ use mcp_protocol::{LoggingLevel, LoggingMessageParams, jsonrpc, method::Notifica
 use mcp_transport::{Frame, Route, TrySendError};
 use serde::Serialize;
 
-use super::Context;
+use super::{Context, Outgoing};
 use crate::{log_guard::hold_records, session::Client, tasks::RunningTask};
 
 impl Context {
@@ -51,13 +51,9 @@ impl Context {
         if let Some(task) = self.task() {
             return self.notify_about_task::<notification::LoggingMessage>(task, params, None);
         }
-        let Ok(message) = jsonrpc::notification(notification::LoggingMessage::NAME, params) else { return };
-        let mut frame = Frame::new(message);
-        if let Some(id) = &self.inner.request_id {
-            frame.route = Route::Request(id.clone());
-        }
+        let Some(frame) = self.notification::<notification::LoggingMessage>(params) else { return };
         let outgoing = self.outgoing();
-        if !outgoing.finished && sink.try_send(frame).is_err() {
+        if outgoing.admits(None) && sink.try_send(frame).is_err() {
             tracing::debug!("a record found no room on its way to the client");
         }
     }
@@ -69,25 +65,17 @@ impl Context {
         if let Some(task) = self.task() {
             return self.notify_about_task::<N>(task, params, progress);
         }
-        let Ok(message) = jsonrpc::notification(N::NAME, params) else { return };
-        let len = message.len();
-        let mut frame = Frame::new(message);
-        if let Some(id) = &self.inner.request_id {
-            frame.route = Route::Request(id.clone());
-        }
+        let Some(mut frame) = self.notification::<N>(params) else { return };
+        let len = frame.message.len();
         loop {
             {
                 let _guard = hold_records();
                 let mut outgoing = self.outgoing();
-                let is_stale = progress.is_some_and(|new| outgoing.last_progress.is_some_and(|last| new <= last));
-                if outgoing.finished || is_stale {
+                if !outgoing.admits(progress) {
                     return;
                 }
                 match sink.try_send(frame) {
-                    Ok(()) => {
-                        outgoing.last_progress = progress.or(outgoing.last_progress);
-                        return;
-                    }
+                    Ok(()) => return outgoing.record(progress),
                     Err(TrySendError::Full(back)) => frame = back,
                     // The stream may be closed while the call continues: a lost connection does not cancel a call of a
                     // session.
@@ -120,15 +108,37 @@ impl Context {
         let Client::Session(session) = &self.inner.client else { return };
         let _guard = hold_records();
         let mut outgoing = self.outgoing();
-        let is_stale = progress.is_some_and(|new| outgoing.last_progress.is_some_and(|last| new <= last));
-        if outgoing.finished || is_stale {
+        if !outgoing.admits(progress) {
             return;
         }
         let Ok(mut params) = serde_json::to_value(params) else { return };
         params["_meta"][mcp_protocol::meta::keys::RELATED_TASK] = serde_json::json!({ "taskId": task.id() });
         if let Ok(message) = jsonrpc::notification(N::NAME, &params) {
             session.send(message);
-            outgoing.last_progress = progress.or(outgoing.last_progress);
+            outgoing.record(progress);
         }
+    }
+
+    /// Creates the frame of a notification, with the route of the request.
+    fn notification<N: NotificationMethod>(&self, params: &impl Serialize) -> Option<Frame> {
+        let mut frame = Frame::new(jsonrpc::notification(N::NAME, params).ok()?);
+        if let Some(id) = &self.inner.request_id {
+            frame.route = Route::Request(id.clone());
+        }
+        Some(frame)
+    }
+}
+
+impl Outgoing {
+    /// Whether the handler may send a notification now: the response is not sent, and a progress value is larger than the
+    /// last.
+    fn admits(&self, progress: Option<f64>) -> bool {
+        let is_stale = progress.is_some_and(|new| self.last_progress.is_some_and(|last| new <= last));
+        !self.finished && !is_stale
+    }
+
+    /// Records the progress value of a sent notification.
+    fn record(&mut self, progress: Option<f64>) {
+        self.last_progress = progress.or(self.last_progress);
     }
 }
