@@ -16,7 +16,7 @@ pub use self::{
 };
 pub(crate) use self::{
     output::{Output, Performed, Stop, ending},
-    reply::{ServerIdentity, busy},
+    reply::{ServerIdentity, busy, busy_error},
     scope::Surroundings,
     stateless::ParsedMeta,
 };

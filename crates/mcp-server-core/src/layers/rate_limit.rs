@@ -11,12 +11,12 @@ use std::{
 
 use mcp_protocol::{Principal, RpcError};
 use parking_lot::Mutex;
-use serde_json::json;
 use tokio::time::Instant;
 use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{HandlerService, Invocation, Outcome, Running};
+use crate::request::busy_error;
 
 /// The most principals with a bucket of their own. Further principals share one bucket, apart from anonymous callers.
 const MAX_PRINCIPALS: usize = 16 << 10;
@@ -142,8 +142,8 @@ impl Rate {
         // Rounded up, so that a retry after this time succeeds.
         let millis = u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
         let wait = Duration::from_millis(millis);
-        RpcError::internal(format!("busy: the limit of {calls} calls in {window:?} is reached, retry in {wait:?}"))
-            .with_data(json!({ "reason": "busy", "retryAfterMs": millis }))
+        let problem = format!("the limit of {calls} calls in {window:?} is reached, retry in {wait:?}");
+        busy_error(&problem, Some(millis))
     }
 }
 

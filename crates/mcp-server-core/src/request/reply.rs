@@ -122,7 +122,7 @@ impl Reply {
     }
 
     pub(crate) fn too_many_streams(id: &RequestId) -> Self {
-        let error = RpcError::internal("busy: too many subscriptions are open, try again later").with_data(busy_data());
+        let error = busy_error("too many subscriptions are open, try again later", None);
         Self { verdict: Verdict::Busy, ..Self::error(Some(id), &error) }
     }
 
@@ -168,12 +168,17 @@ impl Reply {
 }
 
 pub(crate) fn busy() -> RpcError {
-    RpcError::internal("busy: too many calls run already, try again later").with_data(busy_data())
+    busy_error("too many calls run already, try again later", None)
 }
 
-/// Returns the data by which a client recognizes that the same request can succeed later.
-fn busy_data() -> serde_json::Value {
-    serde_json::json!({ "reason": "busy" })
+/// Returns an error with data by which a client recognizes that the same request can succeed later. `retry_after` is the
+/// number of milliseconds until then.
+pub(crate) fn busy_error(problem: &str, retry_after: Option<u64>) -> RpcError {
+    let mut data = json!({ "reason": "busy" });
+    if let Some(millis) = retry_after {
+        data["retryAfterMs"] = millis.into();
+    }
+    RpcError::internal(format!("busy: {problem}")).with_data(data)
 }
 
 /// Starts a response: `{"jsonrpc":"2.0","id":…,"result":`.
