@@ -11,6 +11,7 @@ use crate::{
     rules::NullForm,
     schema::{Types, scalar_types},
     shape::parts,
+    strict::Used,
 };
 
 /// A rule that a rendered definition breaks.
@@ -55,7 +56,7 @@ impl Rules {
         if self.max_tools.is_some_and(|max| list.len() > max) {
             add("", "", "the list has too many tools");
         }
-        let mut names = HashSet::new();
+        let (mut names, mut used) = (HashSet::new(), Used::default());
         for (name, description, schema, body) in list {
             if !self.name.accepts(name) {
                 add(name, "", "the name is not accepted");
@@ -83,6 +84,9 @@ impl Rules {
                 Some(Value::Object(root)) => {
                     for (pointer, message) in self::schema(rules, root) {
                         add(name, &pointer, &message);
+                    }
+                    if let Err(message) = used.add(root, rules.strict_budget) {
+                        add(name, "", &message);
                     }
                 }
                 None if self.provider == Provider::Gemini => {}

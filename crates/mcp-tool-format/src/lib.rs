@@ -40,10 +40,12 @@ mod nulls;
 mod options;
 mod provider;
 mod render;
+mod rendered;
 mod result;
 mod rules;
 mod schema;
 mod shape;
+mod strict;
 mod text;
 
 pub use self::{
@@ -58,6 +60,7 @@ pub use self::{
     name::{qualified_name, safe_name},
     options::Options,
     provider::Provider,
-    render::{Rendered, render},
-    rules::{CharRule, FormatRule, NullForm, PatternRule, Rules},
+    render::render,
+    rendered::Rendered,
+    rules::{CharRule, FormatRule, NullForm, PatternRule, Rules, StrictBudget},
 };

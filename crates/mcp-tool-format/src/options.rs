@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use crate::Provider;
+use crate::{Provider, Rules};
 
 /// The provider and the options of a request.
 ///
@@ -16,6 +16,7 @@ use crate::Provider;
 pub struct Options {
     pub(crate) provider: Provider,
     pub(crate) strict: Option<bool>,
+    pub(crate) early_strict: bool,
     pub(crate) max_tools: Option<usize>,
     pub(crate) max_bytes: Option<usize>,
     pub(crate) deferred: HashSet<String>,
@@ -26,7 +27,15 @@ impl Options {
     /// Returns the default options for a provider.
     #[must_use]
     pub fn new(provider: Provider) -> Self {
-        Self { provider, strict: None, max_tools: None, max_bytes: None, deferred: HashSet::new(), cached: false }
+        Self {
+            provider,
+            strict: None,
+            early_strict: false,
+            max_tools: None,
+            max_bytes: None,
+            deferred: HashSet::new(),
+            cached: false,
+        }
     }
 
     /// Returns the provider.
@@ -38,7 +47,8 @@ impl Options {
     /// Sets `strict` for each tool that is eligible. A tool that is not eligible has a diagnostic.
     ///
     /// Without this call, eligible tools of OpenAI are strict, and tools of Anthropic are not: Anthropic compiles the
-    /// strict tools of a request into one grammar and rejects a large grammar.
+    /// strict tools of a request into one grammar and rejects a large grammar. For Gemini,
+    /// [`Rendered::add_to`](crate::Rendered::add_to) sets the mode `VALIDATED` of the request.
     ///
     /// ```
     /// use mcp_tool_format::{Options, Provider};
@@ -61,6 +71,19 @@ impl Options {
     #[must_use]
     pub fn not_strict(mut self) -> Self {
         self.strict = Some(false);
+        self
+    }
+
+    /// Applies the limits of older deployments of OpenAI to strict tools: 5 levels and 100 properties.
+    ///
+    /// ```
+    /// use mcp_tool_format::{Options, Provider};
+    ///
+    /// let options = Options::new(Provider::OpenAiChat).early_strict();
+    /// ```
+    #[must_use]
+    pub fn early_strict(mut self) -> Self {
+        self.early_strict = true;
         self
     }
 
@@ -121,8 +144,10 @@ impl Options {
         self
     }
 
-    /// Whether eligible tools are strict.
-    pub(crate) fn wants_strict(&self) -> bool {
-        self.strict.unwrap_or_else(|| self.provider.is_openai())
+    /// Returns the rules for eligible tools, if they are strict.
+    pub(crate) fn strict_rules(&self) -> Option<&'static Rules> {
+        let wanted = self.strict.unwrap_or_else(|| self.provider.is_openai());
+        let rules = if self.early_strict { Rules::early_strict } else { Rules::strict };
+        wanted.then(|| rules(self.provider)).flatten()
     }
 }

@@ -2,57 +2,20 @@
 
 use std::collections::HashMap;
 
-use mcp_protocol::{JsonObject, Tool};
+use mcp_protocol::Tool;
 use serde_json::{Map, Value};
 
 use crate::{
-    Diagnostic, DiagnosticKind as Kind, Options, Provider, Rules, check,
+    DiagnosticKind as Kind, Options, Provider, Rendered, Rules, check,
     diagnostic::Log,
     keys::Keys,
-    name, nulls,
+    name,
+    rendered::Entry,
     schema::{self, Node},
     shape::{self, Definition},
+    strict::Used,
     text,
 };
-
-/// The tools of a request, and the names to map calls back.
-///
-/// ```
-/// use mcp_protocol::{JsonObject, Tool};
-/// use mcp_tool_format::{Options, Provider, render};
-/// use serde_json::json;
-///
-/// let tool = Tool::new("now", JsonObject::new().with("type", "object"));
-/// let rendered = render([("clock.now", &tool)], &Options::new(Provider::Bedrock));
-///
-/// let mut request = JsonObject::new().with("modelId", "model");
-/// rendered.add_to(&mut request);
-/// let name = request["toolConfig"]["tools"][0]["toolSpec"]["name"].as_str().unwrap_or_default();
-/// assert_eq!(rendered.tool_name(name), Some("clock.now"));
-/// assert_eq!(rendered.provider_name("clock.now"), Some(name));
-/// ```
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Rendered {
-    /// The provider.
-    pub provider: Provider,
-    /// The value of the member of the request; see [`Rendered::add_to`]. `null` if no tool is left: a request without
-    /// tools has no such member.
-    pub value: Value,
-    /// The losses, in the order of the tools.
-    pub diagnostics: Vec<Diagnostic>,
-    entries: Vec<Entry>,
-    by_provider_name: HashMap<String, usize>,
-}
-
-/// One tool of a request.
-#[derive(Debug, Clone)]
-struct Entry {
-    name: String,
-    provider_name: String,
-    node: Node,
-    keys: Keys,
-}
 
 /// Writes tool definitions for a provider.
 ///
@@ -93,8 +56,9 @@ pub fn render<'a>(tools: impl IntoIterator<Item = (&'a str, &'a Tool)>, options:
         diagnostics: Vec::new(),
         entries: Vec::new(),
         by_provider_name: HashMap::new(),
+        validated: provider == Provider::Gemini && options.strict == Some(true),
     };
-    let (mut definitions, mut bytes, mut any_deferred) = (Vec::new(), 0usize, false);
+    let (mut definitions, mut bytes, mut any_deferred, mut used) = (Vec::new(), 0usize, false, Used::default());
     for (name, tool) in tools {
         let mut log = Log::default();
         let provider_name = name::safe_name(name);
@@ -103,7 +67,16 @@ pub fn render<'a>(tools: impl IntoIterator<Item = (&'a str, &'a Tool)>, options:
         } else if definitions.len() >= max_tools {
             Err((Kind::OverBudget, format!("the request has {max_tools} tools already")))
         } else {
-            one(&provider_name, tool, options, &mut log).map_err(|message| (Kind::LeftOut, message))
+            let mut result = one(&provider_name, tool, options, options.strict_rules(), &mut log);
+            if let (Some(rules), Ok((parts, ..))) = (options.strict_rules(), &result)
+                && parts.strict
+                && let Err(reason) = used.add(&parts.schema, rules.strict_budget)
+            {
+                log = Log::default();
+                log.add(Kind::NotStrict, "", reason);
+                result = one(&provider_name, tool, options, None, &mut log);
+            }
+            result.map_err(|message| (Kind::LeftOut, message))
         };
         let fitted = result.and_then(|(mut parts, node, keys)| {
             parts.deferred = options.deferred.contains(name) && can_defer;
@@ -143,7 +116,13 @@ pub fn render<'a>(tools: impl IntoIterator<Item = (&'a str, &'a Tool)>, options:
 }
 
 /// Rewrites one tool, and checks the result. The error is a sentence.
-fn one(name: &str, tool: &Tool, options: &Options, log: &mut Log) -> Result<(Definition, Node, Keys), String> {
+fn one(
+    name: &str,
+    tool: &Tool,
+    options: &Options,
+    strict: Option<&Rules>,
+    log: &mut Log,
+) -> Result<(Definition, Node, Keys), String> {
     let provider = options.provider;
     let rules = Rules::of(provider);
     let node = schema::read(&tool.input_schema.0, log)?;
@@ -161,7 +140,7 @@ fn one(name: &str, tool: &Tool, options: &Options, log: &mut Log) -> Result<(Def
         strict,
         deferred: false,
     };
-    if let Some(strict) = Rules::strict(provider).filter(|_| options.wants_strict()) {
+    if let Some(strict) = strict {
         let mut strict_log = log.clone();
         let written = schema::write(&node, strict, &mut strict_log);
         let violations = check::schema(strict, &written.schema);
@@ -187,107 +166,4 @@ fn one(name: &str, tool: &Tool, options: &Options, log: &mut Log) -> Result<(Def
         return Err(format!("the rewritten schema breaks a rule of {provider} at `{pointer}`: {message}"));
     }
     Ok((finish(written.schema, false), node, written.keys))
-}
-
-impl Rendered {
-    /// Returns the member of the request for [`value`](Self::value): `toolConfig` for Bedrock, else `tools`.
-    ///
-    /// ```
-    /// use mcp_tool_format::{Options, Provider, render};
-    ///
-    /// assert_eq!(render([], &Options::new(Provider::Bedrock)).member(), "toolConfig");
-    /// ```
-    #[must_use]
-    pub fn member(&self) -> &'static str {
-        if self.provider == Provider::Bedrock { "toolConfig" } else { "tools" }
-    }
-
-    /// Adds the tools to the body of a request. Without tools it adds nothing.
-    ///
-    /// ```
-    /// use mcp_protocol::JsonObject;
-    /// use mcp_tool_format::{Options, Provider, render};
-    ///
-    /// let mut request = JsonObject::new();
-    /// render([], &Options::new(Provider::Anthropic)).add_to(&mut request);
-    /// assert!(request.is_empty());
-    /// ```
-    pub fn add_to(&self, request: &mut JsonObject) {
-        if !self.value.is_null() {
-            request.insert(self.member().to_owned(), self.value.clone());
-        }
-    }
-
-    /// Returns the name that the caller passed to [`render`], for a name in a call of the model.
-    #[must_use]
-    pub fn tool_name(&self, provider_name: &str) -> Option<&str> {
-        self.entry(provider_name).map(|entry| entry.name.as_str())
-    }
-
-    /// Returns the name in the request, for a name that the caller passed to [`render`].
-    #[must_use]
-    pub fn provider_name(&self, name: &str) -> Option<&str> {
-        let entry = self.entries.iter().find(|entry| entry.name == name);
-        entry.map(|entry| entry.provider_name.as_str())
-    }
-
-    /// Returns the pairs of a name that the caller passed and the name in the request, in the order of the request.
-    ///
-    /// ```
-    /// use mcp_protocol::{JsonObject, Tool};
-    /// use mcp_tool_format::{Options, Provider, render};
-    ///
-    /// let tool = Tool::new("now", JsonObject::new().with("type", "object"));
-    /// let rendered = render([("now", &tool)], &Options::new(Provider::Ollama));
-    /// assert_eq!(rendered.names().collect::<Vec<_>>(), [("now", "now")]);
-    /// ```
-    pub fn names(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.entries.iter().map(|entry| (entry.name.as_str(), entry.provider_name.as_str()))
-    }
-
-    /// Returns arguments for the server from the arguments of a call of the model.
-    ///
-    /// Renamed keys have their original names. An optional property that is `null` is absent, if its schema does not
-    /// accept `null`. Arguments of an unknown tool are unchanged.
-    ///
-    /// ```
-    /// use mcp_protocol::{JsonObject, Tool};
-    /// use mcp_tool_format::{Options, Provider, render};
-    /// use serde_json::json;
-    ///
-    /// let schema = json!({ "type": "object", "properties": { "a": { "type": "string" }, "b": { "type": "string" } } });
-    /// let tool = Tool::new("t", JsonObject::from_value(schema).unwrap_or_default());
-    /// let rendered = render([("t", &tool)], &Options::new(Provider::OpenAiResponses));
-    /// let arguments = rendered.restore_arguments("t", JsonObject::new().with("a", "x").with("b", json!(null)));
-    /// assert_eq!(arguments, JsonObject::new().with("a", "x"));
-    /// ```
-    #[must_use]
-    pub fn restore_arguments(&self, provider_name: &str, arguments: JsonObject) -> JsonObject {
-        let Some(entry) = self.entry(provider_name) else { return arguments };
-        let mut arguments = entry.keys.restore(arguments.0);
-        nulls::remove_nulls(&mut arguments, &entry.node);
-        arguments.into()
-    }
-
-    /// Returns arguments with the keys of the request, for calls of the history.
-    ///
-    /// ```
-    /// use mcp_protocol::JsonObject;
-    /// use mcp_tool_format::{Options, Provider, render};
-    ///
-    /// let rendered = render([], &Options::new(Provider::Gemini));
-    /// let arguments = JsonObject::new().with("a", 1);
-    /// assert_eq!(rendered.provider_arguments("unknown", arguments.clone()), arguments);
-    /// ```
-    #[must_use]
-    pub fn provider_arguments(&self, name: &str, arguments: JsonObject) -> JsonObject {
-        match self.entries.iter().find(|entry| entry.name == name) {
-            Some(entry) => entry.keys.apply(arguments.0).into(),
-            None => arguments,
-        }
-    }
-
-    fn entry(&self, provider_name: &str) -> Option<&Entry> {
-        self.by_provider_name.get(provider_name).map(|&at| &self.entries[at])
-    }
 }

@@ -68,6 +68,12 @@ pub struct Rules {
     pub max_enum_values: Option<usize>,
     /// The largest number of characters in property keys and enum values of a schema.
     pub max_text: Option<usize>,
+    /// The largest number of characters in an enum with more than 250 values.
+    pub max_large_enum: Option<usize>,
+    /// Whether the objects of `anyOf` must begin with different keys.
+    pub distinct_first_keys: bool,
+    /// The largest number of strict tools in a request, of their optional properties, and of their unions.
+    pub strict_budget: Option<StrictBudget>,
 }
 
 impl Rules {
@@ -103,10 +109,39 @@ impl Rules {
         }
     }
 
+    /// Returns the strict rules of older deployments; see [`Options::early_strict`](crate::Options::early_strict).
+    ///
+    /// ```
+    /// use mcp_tool_format::{Provider, Rules};
+    ///
+    /// assert_eq!(Rules::early_strict(Provider::OpenAiChat).and_then(|rules| rules.max_depth), Some(5));
+    /// assert_eq!(Rules::early_strict(Provider::Anthropic), Rules::strict(Provider::Anthropic));
+    /// ```
+    #[must_use]
+    pub fn early_strict(provider: Provider) -> Option<&'static Self> {
+        match provider {
+            Provider::OpenAiChat => Some(&openai::CHAT_EARLY),
+            Provider::OpenAiResponses => Some(&openai::RESPONSES_EARLY),
+            _ => Self::strict(provider),
+        }
+    }
+
     /// Whether a schema keyword is accepted.
     pub(crate) fn has(&self, keyword: &str) -> bool {
         self.keywords.contains(&keyword)
     }
+}
+
+/// The limits of all strict tools of a request together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StrictBudget {
+    /// The number of strict tools.
+    pub tools: usize,
+    /// The number of optional properties.
+    pub optional: usize,
+    /// The number of unions.
+    pub unions: usize,
 }
 
 /// The accepted characters and the greatest length of a name.
@@ -258,4 +293,7 @@ const BASE: Rules = Rules {
     max_properties: None,
     max_enum_values: None,
     max_text: None,
+    max_large_enum: None,
+    distinct_first_keys: false,
+    strict_budget: None,
 };

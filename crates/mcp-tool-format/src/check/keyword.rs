@@ -1,5 +1,7 @@
 //! The checks of single keywords.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::Check;
@@ -22,6 +24,12 @@ impl Check<'_> {
             }
             "anyOf" => match value.as_array() {
                 Some(branches) if !branches.is_empty() => {
+                    if rules.distinct_first_keys {
+                        let first = |branch: &Value| branch.get("properties")?.as_object()?.keys().next().cloned();
+                        let firsts: Vec<String> = branches.iter().filter_map(first).collect();
+                        let distinct: HashSet<&String> = firsts.iter().collect();
+                        self.require(distinct.len() == firsts.len(), "two objects of `anyOf` begin with the same key");
+                    }
                     for (index, branch) in branches.iter().enumerate() {
                         self.below(&["anyOf", &index.to_string()], branch, depth, level);
                     }
@@ -37,8 +45,11 @@ impl Check<'_> {
             "enum" => match value.as_array() {
                 Some(values) if !values.is_empty() => {
                     self.values += values.len();
-                    self.text +=
-                        values.iter().map(|value| value.as_str().map_or(0, |text| text.chars().count())).sum::<usize>();
+                    let text: usize =
+                        values.iter().map(|value| value.as_str().map_or(0, |text| text.chars().count())).sum();
+                    self.text += text;
+                    let large = values.len() > 250 && rules.max_large_enum.is_some_and(|max| text > max);
+                    self.require(!large, "the values of a large `enum` are too long");
                     let texts = values.iter().all(|value| value.as_str().is_some_and(|text| !text.is_empty()));
                     self.require(!rules.text_enums || texts, "`enum` has values that are not texts with characters");
                 }

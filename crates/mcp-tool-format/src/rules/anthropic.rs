@@ -1,6 +1,6 @@
 //! The rules of Anthropic Messages.
 
-use super::{BASE, FormatRule, NullForm, PatternRule, Rules};
+use super::{BASE, FormatRule, NullForm, PatternRule, Rules, StrictBudget};
 use crate::Provider;
 
 /// The API accepts JSON Schema 2020-12 with an object at the root and without unions at the root
@@ -30,7 +30,7 @@ const KEYWORDS: &[&str] = &[
 ];
 
 /// The transform of the SDK for `strict`: closed objects, `minItems` of 0 or 1, these formats. Optional properties stay
-/// optional; a third-party summary limits them to 24 in a request.
+/// optional.
 pub(super) const STRICT: Rules = Rules {
     keywords: KEYWORDS,
     formats: FormatRule::Only(&[
@@ -52,8 +52,10 @@ pub(super) const STRICT: Rules = Rules {
     items_required: true,
     closed: true,
     max_min_items: Some(1),
-    // A third-party summary of the documentation limits unions and optional parameters. The limits of OpenAI are used
-    // where no source states a limit.
+    // No source states a depth. The limit of OpenAI is used.
     max_depth: Some(10),
+    // A third-party summary of the documentation. Bedrock reports 24 optional parameters for the same models
+    // (strands-agents/harness-sdk#2664).
+    strict_budget: Some(StrictBudget { tools: 20, optional: 24, unions: 16 }),
     ..RULES
 };

@@ -8,6 +8,11 @@ use crate::Provider;
 ///
 /// Bedrock passes the schema to models of several vendors. No source states the keywords that all of them accept. The
 /// rules for keys are those of Anthropic; type arrays are avoided, references are inlined for Nova (pydantic-ai,
-/// `profiles/amazon.py`).
-pub(super) const RULES: Rules =
-    Rules { provider: Provider::Bedrock, patterns: PatternRule::Linear, items_required: true, ..BASE };
+/// `profiles/amazon.py`). No source states a limit of tools: the limit of OpenAI is used.
+pub(super) const RULES: Rules = Rules {
+    provider: Provider::Bedrock,
+    max_tools: Some(128),
+    patterns: PatternRule::Linear,
+    items_required: true,
+    ..BASE
+};

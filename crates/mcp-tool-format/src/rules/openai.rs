@@ -51,7 +51,8 @@ const STRICT_KEYWORDS: &[&str] = &[
 ];
 
 /// The guide to structured outputs: closed objects, all properties required, optional values as a union with `null`,
-/// 10 levels, 5,000 properties, 1,000 enum values, 120,000 characters.
+/// 10 levels, 5,000 properties, 1,000 enum values, 120,000 characters, 15,000 characters in an enum with more than 250
+/// values.
 pub(super) const CHAT_STRICT: Rules = Rules {
     keywords: STRICT_KEYWORDS,
     null: NullForm::AnyOf,
@@ -63,7 +64,23 @@ pub(super) const CHAT_STRICT: Rules = Rules {
     max_properties: Some(5_000),
     max_enum_values: Some(1_000),
     max_text: Some(120_000),
+    max_large_enum: Some(15_000),
+    // "Objects provided via 'anyOf' must not share identical first keys". Reported by users; no page of OpenAI states it.
+    distinct_first_keys: true,
     ..CHAT
 };
 
 pub(super) const RESPONSES_STRICT: Rules = Rules { provider: Provider::OpenAiResponses, ..CHAT_STRICT };
+
+/// The first version of the guide: 5 levels, 100 properties ("144 parameters exceed the limit of 100", openai-node#1176;
+/// ellmer#671), 500 enum values, 15,000 characters, 7,500 characters in an enum with more than 250 values.
+pub(super) const CHAT_EARLY: Rules = Rules {
+    max_depth: Some(5),
+    max_properties: Some(100),
+    max_enum_values: Some(500),
+    max_text: Some(15_000),
+    max_large_enum: Some(7_500),
+    ..CHAT_STRICT
+};
+
+pub(super) const RESPONSES_EARLY: Rules = Rules { provider: Provider::OpenAiResponses, ..CHAT_EARLY };

@@ -1,8 +1,9 @@
 //! Recorded tool lists of real servers, and generated schemas.
 
-#![allow(dead_code, clippy::unwrap_used, reason = "helpers of tests: each test uses a part")]
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests: each test uses a part")]
 
 pub(crate) mod hostile;
+pub(crate) mod oracle;
 
 use std::path::Path;
 
