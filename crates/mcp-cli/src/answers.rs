@@ -60,21 +60,37 @@ impl Answers {
         self.declines
     }
 
-    /// Decides about a form. The error text names the answer that does not fit.
-    pub(crate) fn decide(&self, form: &Form) -> Result<Decision, String> {
+    /// Decides about a form. If `can_ask` is set, the user at the terminal gives the values of all other fields. The error
+    /// text names the answer that does not fit.
+    pub(crate) fn decide(&self, form: &Form, can_ask: bool) -> Result<Decision, String> {
         let mut content = Map::new();
         for field in form.fields() {
             let Some((name, given)) = self.fields.iter().find(|(name, _)| *name == field.name) else { continue };
-            content.insert(name.clone(), elicit::answer(form, field, given)?);
             self.used.lock().insert(name.clone());
+            if let Some(value) = elicit::answer(form, field, given)? {
+                content.insert(name.clone(), value);
+            }
         }
-        // Without an answer to a field or `--yes`, the user has not seen the defaults.
-        let is_answered = self.agrees || !content.is_empty();
-        Ok(match is_answered && missing(form, &content).is_empty() {
+        let is_complete = !can_ask || content.len() == form.fields().len();
+        let is_answered = self.agrees || (is_complete && !content.is_empty());
+        Ok(match is_answered && self.missing(form, &content).is_empty() {
             true => Decision::Accept(content),
             false if self.declines => Decision::Decline,
             false => Decision::Ask(content),
         })
+    }
+
+    /// Returns the fields that need a value: the required ones, and without `--yes` also those with a default, because the
+    /// user has not agreed to it.
+    fn missing<'a>(&self, form: &'a Form, content: &Map<String, Value>) -> Vec<&'a Field> {
+        let is_missing = |field: &&Field| {
+            let needs_value = match field.default_value() {
+                Some(_) => !self.agrees,
+                None => field.required,
+            };
+            needs_value && !content.contains_key(&field.name)
+        };
+        form.fields().iter().filter(is_missing).collect()
     }
 
     /// Returns the error for a question that cannot be answered. The command fails with this reason.
@@ -89,9 +105,9 @@ impl Answers {
         if form.fields().is_empty() {
             return format!("{question}; agree with --yes, or decline with --decline");
         }
-        let mut fields = missing(form, known);
+        let mut fields = self.missing(form, known);
         if fields.is_empty() {
-            // Each field has a default or is optional.
+            // Each field is optional.
             fields.extend(form.fields().first());
         }
         let option = |field: &&Field| match shell_words::quote(&field.name) {
@@ -104,7 +120,11 @@ impl Answers {
         let hint = similar.map_or_else(String::new, |(given, name)| {
             format!("; the form has no field `{}`, did you mean `{}`?", line(given), line(name))
         });
-        format!("{question}; answer with {}, or decline with --decline{hint}", options.join(" "))
+        let agree = match fields.iter().any(|field| field.default_value().is_some()) {
+            true => ", agree to the defaults with --yes",
+            false => "",
+        };
+        format!("{question}; answer with {}{agree}, or decline with --decline{hint}", options.join(" "))
     }
 
     /// Replaces the failure of a command if a question without an answer caused it.
@@ -130,13 +150,6 @@ impl Answers {
         let used = self.used.lock();
         self.fields.iter().map(|(name, _)| name.as_str()).filter(|name| !used.contains(*name)).collect()
     }
-}
-
-/// Returns the required fields without a value and without a default.
-fn missing<'a>(form: &'a Form, content: &Map<String, Value>) -> Vec<&'a Field> {
-    let is_missing =
-        |field: &&Field| field.required && field.default_value().is_none() && !content.contains_key(&field.name);
-    form.fields().iter().filter(is_missing).collect()
 }
 
 #[cfg(test)]
@@ -166,13 +179,18 @@ mod tests {
         }});
         let accept = |content: Value| Decision::Accept(content.as_object().cloned().unwrap_or_default());
         let ask = |content: Value| Decision::Ask(content.as_object().cloned().unwrap_or_default());
+        let age = json!({"type": "object", "properties": {"age": {"type": "integer"}}});
         for (schema, words, yes, decline, expected) in [
             (&consent, &[][..], false, false, ask(json!({}))),
             (&consent, &["name=Ada"], false, false, ask(json!({}))),
             (&consent, &[], true, false, accept(json!({}))),
             (&consent, &[], false, true, Decision::Decline),
             (&consent, &[], true, true, accept(json!({}))),
-            (&name, &["name=Ada"], false, false, accept(json!({"name": "Ada"}))),
+            (&name, &["name=Ada"], false, false, ask(json!({"name": "Ada"}))),
+            (&name, &["name=Ada"], false, true, Decision::Decline),
+            (&name, &["name=Ada", "news:=null"], false, false, ask(json!({"name": "Ada"}))),
+            (&name, &["name=Ada"], true, false, accept(json!({"name": "Ada"}))),
+            (&name, &["name=Ada", "news=n"], false, false, accept(json!({"name": "Ada", "news": false}))),
             (
                 &name,
                 &["name=Ada", "age=7", "news=n"],
@@ -180,15 +198,35 @@ mod tests {
                 true,
                 accept(json!({"name": "Ada", "age": 7, "news": false})),
             ),
-            (&name, &[r#"{"name": "Ada", "age": 7}"#], false, false, accept(json!({"name": "Ada", "age": 7}))),
+            (
+                &name,
+                &[r#"{"name": "Ada", "age": 7, "news": true}"#],
+                false,
+                false,
+                accept(json!({"name": "Ada", "age": 7, "news": true})),
+            ),
             (&name, &["age:=7"], false, false, ask(json!({"age": 7}))),
+            (&name, &["name:=null"], true, false, ask(json!({}))),
             (&name, &[], true, false, ask(json!({}))),
             (&name, &["age=7"], false, true, Decision::Decline),
             (&news, &["name=Ada"], false, false, ask(json!({}))),
             (&news, &[], true, false, accept(json!({}))),
+            (&age, &["age:=null"], false, false, ask(json!({}))),
+            (&age, &["age=7"], false, false, accept(json!({"age": 7}))),
         ] {
-            let decision = answers(words, yes, decline).await.decide(&form(schema));
+            let decision = answers(words, yes, decline).await.decide(&form(schema), false);
             assert_eq!(decision, Ok(expected), "{schema} {words:?} {yes} {decline}");
+        }
+        // The user at a terminal sees each field that no option answers.
+        for (schema, words, yes, expected) in [
+            (&consent, &[][..], false, ask(json!({}))),
+            (&name, &["name=Ada", "news=n"], false, ask(json!({"name": "Ada", "news": false}))),
+            (&name, &["name=Ada", "news=n"], true, accept(json!({"name": "Ada", "news": false}))),
+            (&name, &["name=Ada", "news=n", "age=7"], false, accept(json!({"name": "Ada", "news": false, "age": 7}))),
+            (&age, &["age:=null"], false, ask(json!({}))),
+        ] {
+            let decision = answers(words, yes, false).await.decide(&form(schema), true);
+            assert_eq!(decision, Ok(expected), "{schema} {words:?} {yes}");
         }
     }
 
@@ -203,10 +241,11 @@ mod tests {
             ("x=much", "`x` must be a number; `much` is not a number"),
             ("on=maybe", "`on` must be y or n; `maybe` is not y or n"),
             ("one=c", "`one` must be one of the choices a, b; `c` is not one of them"),
+            ("one=1", "`one` must be one of the choices a, b; `1` is not one of them"),
             ("text=long", "`text`: must have at most 3 characters, got 4"),
             ("n:=\"7\"", "`n`: expected an integer, got \"7\""),
         ] {
-            let problem = answers(&[word], false, true).await.decide(&form);
+            let problem = answers(&[word], false, true).await.decide(&form, false);
             assert_eq!(problem, Err(expected.to_owned()), "{word}");
         }
     }
@@ -217,7 +256,7 @@ mod tests {
             "name": {"type": "string"}, "my age": {"type": "integer"}, "news": {"type": "boolean"},
         }}));
         let problem = |answers: &Answers, form: &Form| {
-            let Ok(Decision::Ask(known)) = answers.decide(form) else { panic!("the form has an answer") };
+            let Ok(Decision::Ask(known)) = answers.decide(form, false) else { panic!("the form has an answer") };
             answers.unanswered("Who\nare you?", form, &known)
         };
         let given = answers(&["my age=7", "nmae=Ada"], false, false).await;
@@ -228,6 +267,10 @@ mod tests {
         assert_eq!(given.unused(), ["nmae"]);
         let none = answers(&[], false, false).await;
         assert!(problem(&none, &name).contains("answer with --answer name=VALUE --answer 'my age=VALUE', or"));
+        let news = form(&json!({"type": "object", "properties": {"news": {"type": "boolean", "default": true}}}));
+        assert!(problem(&none, &news).ends_with(
+            "; answer with --answer news=VALUE, agree to the defaults with --yes, or decline with --decline"
+        ));
         let consent = form(&json!({"type": "object", "properties": {}}));
         assert!(problem(&none, &consent).ends_with("has no answer; agree with --yes, or decline with --decline"));
     }

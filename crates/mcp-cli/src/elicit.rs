@@ -21,14 +21,15 @@ use crate::{
 /// Asks for the fields of a form, one after the other, unless the options answer it.
 pub(crate) async fn form(request: InputContext<FormElicitParams>, answers: &Answers) -> Result<ElicitResult, RpcError> {
     let form = request.form().map_err(|error| RpcError::invalid_params(error.to_string()))?;
-    let known = match answers.decide(&form).map_err(|problem| answers.refuse(problem))? {
+    let can_ask = question::is_possible();
+    let known = match answers.decide(&form, can_ask).map_err(|problem| answers.refuse(problem))? {
         Decision::Accept(content) => {
             let option = if content.is_empty() { "agreed with --yes" } else { "answered with --answer" };
             report(&request.server().name, &request.message, option);
             return Ok(ElicitResult::accept(JsonObject::from(content)));
         }
         Decision::Decline => return Ok(declined(&request.server().name, &request.message)),
-        Decision::Ask(known) if !question::is_possible() => {
+        Decision::Ask(known) if !can_ask => {
             return Err(answers.refuse(answers.unanswered(&request.message, &form, &known)));
         }
         Decision::Ask(known) => known,

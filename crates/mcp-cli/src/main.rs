@@ -119,15 +119,18 @@ async fn run(cli: Cli) -> Result<(), Failure> {
 async fn work(cli: Cli, opened: Arc<OnceLock<Client>>, signals: Signals) -> Result<(), Failure> {
     let Cli { options, command } = cli;
     let (target, command) = Target::take_from(command)?;
-    let input = Input::default();
+    let input = if matches!(command, Command::Shell(_)) { Input::of_shell() } else { Input::default() };
     let answers = Arc::new(Answers::read(&options, &input).await?);
     let client = connection::open(&target, &options, &answers, &command).await?;
     let session = Session::new(opened.get_or_init(|| client).clone(), &options, answers, input);
-    if matches!(command, Command::Shell(_)) {
-        shell::run(session, signals).await
-    } else {
-        session.answers.explain(commands::run(&session, command).await)?;
-        session.answers.warn_about_unused();
-        Ok(())
+    let answers = Arc::clone(&session.answers);
+    let done = match command {
+        Command::Shell(_) => shell::run(session, signals).await,
+        command => answers.explain(commands::run(&session, command).await),
+    };
+    // A failure of the command line names the misspelt answer itself.
+    if done.as_ref().err().is_none_or(Failure::may_have_stderr) {
+        answers.warn_about_unused();
     }
+    done
 }

@@ -31,8 +31,7 @@ const STDERR: &str = "stderr";
 type LineEditor = Editor<Completer, FileHistory>;
 
 /// Reads and runs commands until the user closes the shell.
-pub(crate) async fn run(mut session: Session, mut signals: Signals) -> Result<(), Failure> {
-    session.input = Input::of_shell();
+pub(crate) async fn run(session: Session, mut signals: Signals) -> Result<(), Failure> {
     let names = Names::follow(&session.client);
     let mut editor = open_editor(session.client.clone(), names)?;
     let history = history_file();

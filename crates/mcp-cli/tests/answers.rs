@@ -17,6 +17,9 @@ fn options_answer_questions_without_a_terminal() {
             ("confirm --decline", 0, "kept\n", "fixture asks: Delete the note? (declined with --decline)\n"),
             ("greet --decline", 1, "", "declined"),
             ("visit --decline", 1, "", "fixture asks: Sign in, please (declined with --decline)\n"),
+            ("subscribe --answer name=Ada --yes", 0, "Ada, news: true\n", "(answered with --answer)"),
+            ("subscribe --answer name=Ada --answer news=n", 0, "Ada, news: false\n", "(answered with --answer)"),
+            ("fail --answer nme=Ada", 1, "", "warning: no question of the server has the field `nme`"),
             (
                 "add a=1 b=2 --answer nme=Ada",
                 0,
@@ -41,6 +44,17 @@ fn a_question_without_an_answer_names_the_options() {
                  the form has no field `nmae`, did you mean `name`?\n",
             ),
             ("greet --yes", 2, "has no answer; answer with --answer name=VALUE, or decline with --decline\n"),
+            (
+                "subscribe --answer name=Ada",
+                2,
+                "mcp: the question `Subscribe?` has no answer; answer with --answer news=VALUE, agree to the defaults with \
+                 --yes, or decline with --decline\n",
+            ),
+            (
+                "greet --answer name:=null",
+                2,
+                "mcp: the question `Who are you?` has no answer; answer with --answer name=VALUE",
+            ),
             ("greet --answer name:=7", 2, "mcp: `name`: expected a string, got 7\n"),
             (
                 "confirm --answer name=Ada",
@@ -77,6 +91,8 @@ fn answers_come_from_files_and_stdin() {
     let line = ["call", &http.url, "greet", "--answer", "name=@-"];
     let output = mcp().args(line).stdin(reader).bounded_output();
     assert_eq!(text(&output.stdout), "Hello, Grace!\n", "{output:?}");
+    let message = "the shell reads its commands from stdin; give a file as `@file`";
+    check(&http.url, "shell URL --answer name=@-", 2, "", message);
 }
 
 #[cfg(unix)]
@@ -90,6 +106,12 @@ fn a_terminal_asks_only_for_the_fields_without_an_answer() {
     assert!(!before.contains("seats: "), "{before}");
     terminal.type_text("Ada\n");
     terminal.expect("Ada booked 2");
+    assert_eq!(terminal.wait().code(), Some(0));
+    // The user sees the default of a field that no option answers.
+    let mut terminal = Terminal::run_with(&http.url, "call URL subscribe --answer name=Ada", &[("NO_COLOR", "1")]);
+    terminal.expect("news [y/n] (true): ");
+    terminal.type_text("n\n");
+    terminal.expect("Ada, news: false");
     assert_eq!(terminal.wait().code(), Some(0));
     // With all answers, the terminal shows the question and does not wait.
     let mut terminal = Terminal::run_with(&http.url, "call URL confirm --yes", &[("NO_COLOR", "1")]);

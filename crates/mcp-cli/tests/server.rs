@@ -53,6 +53,17 @@ struct Booking {
     seats: u8,
 }
 
+#[derive(Deserialize, JsonSchema)]
+struct Subscription {
+    name: String,
+    #[serde(default = "yes")]
+    news: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
 /// Ends the tool `hurry` without its answer.
 static RELEASED: tokio::sync::Notify = tokio::sync::Notify::const_new();
 
@@ -80,6 +91,10 @@ pub(crate) fn server() -> Server {
         .tool(tool("book", async |inputs: Inputs| {
             let Booking { name, seats } = inputs.elicit("booking", "Who travels?").await?;
             Ok::<_, ToolError>(format!("{name} booked {seats}"))
+        }))
+        .tool(tool("subscribe", async |inputs: Inputs| {
+            let Subscription { name, news } = inputs.elicit("subscription", "Subscribe?").await?;
+            Ok::<_, ToolError>(format!("{name}, news: {news}"))
         }))
         .tool(tool("confirm", async |inputs: Inputs| {
             let agreed = inputs.confirm("delete", "Delete the note?").await?;

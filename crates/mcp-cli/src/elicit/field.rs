@@ -31,19 +31,21 @@ pub(super) fn value(form: &Form, field: &Field, typed: &str) -> Result<Option<Va
             (None, true) => Err("a value is required".to_owned()),
         };
     }
-    let value = read(&field.kind, typed).map_err(|expected| format!("{expected} is required"))?;
+    let value = read(&field.kind, typed, by_name_or_number).map_err(|expected| format!("{expected} is required"))?;
     match validation_error(form, field, &value) {
         Some(error) => Err(error),
         None => Ok(Some(value)),
     }
 }
 
-/// Returns the value of an answer on the command line, or an error text that names the field.
-pub(crate) fn answer(form: &Form, field: &Field, given: &Given) -> Result<Value, String> {
+/// Returns the value of an answer on the command line, or an error text that names the field. The answer `null` is no value.
+pub(crate) fn answer(form: &Form, field: &Field, given: &Given) -> Result<Option<Value>, String> {
     let name = line(&field.name);
     let value = match given {
+        Given::Json(Value::Null) => return Ok(None),
         Given::Json(value) => value.clone(),
-        Given::Text(text) => read(&field.kind, text).map_err(|expected| match &field.kind {
+        // The user does not see the numbers of the choices.
+        Given::Text(text) => read(&field.kind, text, by_name).map_err(|expected| match &field.kind {
             FieldKind::Choice { options, .. } | FieldKind::MultiChoice { options, .. } => {
                 let values: Vec<String> = options.iter().map(|choice| line(&choice.value)).collect();
                 let values = values.join(", ");
@@ -54,7 +56,7 @@ pub(crate) fn answer(form: &Form, field: &Field, given: &Given) -> Result<Value,
     };
     match validation_error(form, field, &value) {
         Some(error) => Err(error),
-        None => Ok(value),
+        None => Ok(Some(value)),
     }
 }
 
@@ -67,7 +69,7 @@ fn validation_error(form: &Form, field: &Field, value: &Value) -> Option<String>
     own.next().map(|error| format!("`{}`: {}", line(&field.name), error.message()))
 }
 
-fn read(kind: &FieldKind, line: &str) -> Result<Value, &'static str> {
+fn read(kind: &FieldKind, line: &str, chosen: fn(&[Choice], &str) -> Option<String>) -> Result<Value, &'static str> {
     match kind {
         FieldKind::Number { integer: true, .. } => line.parse::<i64>().map(Value::from).map_err(|_| "a whole number"),
         FieldKind::Number { .. } => match serde_json::from_str(line) {
@@ -89,11 +91,16 @@ fn read(kind: &FieldKind, line: &str) -> Result<Value, &'static str> {
     }
 }
 
-/// Finds a choice by its value, its title or its number.
-fn chosen(options: &[Choice], word: &str) -> Option<String> {
-    let exact = options.iter().find(|choice| choice.value == word || choice.title.as_deref() == Some(word));
-    let numbered = || word.parse::<usize>().ok().and_then(|number| options.get(number.checked_sub(1)?));
-    exact.or_else(numbered).map(|choice| choice.value.clone())
+/// Finds a choice by its value or its title.
+fn by_name(options: &[Choice], word: &str) -> Option<String> {
+    let choice = options.iter().find(|choice| choice.value == word || choice.title.as_deref() == Some(word))?;
+    Some(choice.value.clone())
+}
+
+/// Finds a choice by its value, its title or its number in the displayed list.
+fn by_name_or_number(options: &[Choice], word: &str) -> Option<String> {
+    let numbered = || Some(options.get(word.parse::<usize>().ok()?.checked_sub(1)?)?.value.clone());
+    by_name(options, word).or_else(numbered)
 }
 
 fn hint(field: &Field) -> String {
@@ -145,8 +152,9 @@ mod tests {
             ("some", "a, 3", Some(json!(["a", "c"]))),
             ("some", "a, x", None),
         ] {
-            assert_eq!(read(&field(name).kind, line).ok(), expected, "{name} {line}");
+            assert_eq!(read(&field(name).kind, line, by_name_or_number).ok(), expected, "{name} {line}");
         }
+        assert_eq!(read(&field("some").kind, "a, 3", by_name), Err("a list of choices with commas between them"));
         let typed = |name: &str, typed: &str| value(&form, field(name), typed);
         assert_eq!(typed("n", ""), Ok(None));
         assert_eq!(typed("n", "7"), Ok(Some(json!(7))));
