@@ -22,7 +22,7 @@ use crate::TransportError;
 /// It differs from a channel in these points:
 /// - The costs of the queued items are bounded, not only their number. An item above the whole capacity fits alone.
 /// - Both ends can close it, and it keeps the error that closed it.
-/// - The receiver can take all items at once, and return their capacity when they have left the process.
+/// - The receiver can take all items at once.
 /// - With [`Queue::with_stall_timeout`] it closes when a sender waits and the receiver makes no progress.
 ///
 /// One task at a time may wait as the receiver. A second waiting receiver is not supported: the two tasks would wake each
@@ -64,8 +64,6 @@ pub struct Queue<T> {
 #[derive(Debug)]
 struct State<T> {
     items: VecDeque<Queued<T>>,
-    /// The cost of the items that [`Queue::take_all`] returned and [`Queue::release`] has not freed.
-    taken: u32,
     closed: Option<TransportError>,
     receiver: Option<Waker>,
 }
@@ -110,7 +108,7 @@ impl<T> Queue<T> {
     pub fn new(capacity: u32) -> Self {
         let capacity = capacity.max(1);
         Self {
-            state: Mutex::new(State { items: VecDeque::new(), taken: 0, closed: None, receiver: None }),
+            state: Mutex::new(State { items: VecDeque::new(), closed: None, receiver: None }),
             free: Semaphore::new(capacity as usize),
             capacity,
             stall_timeout: None,
@@ -253,49 +251,42 @@ impl<T> Queue<T> {
     /// Takes a value from the state; `None` when the queue is closed and empty. Otherwise the next push or the close wakes
     /// the task.
     fn poll_with<R>(&self, cx: &Context<'_>, take: impl Fn(&mut State<T>) -> Option<R>) -> Poll<Option<R>> {
-        // A waker can run code that uses the queue, so its clone, wake and drop happen without the lock.
-        let mut waker = None;
-        let former = loop {
+        {
             let mut state = self.state.lock();
             let taken = take(&mut state);
             if taken.is_some() || state.closed.is_some() {
                 return Poll::Ready(taken);
             }
-            if let Some(waker) = waker.take() {
-                break state.receiver.replace(waker);
+            if state.receiver.as_ref().is_some_and(|receiver| receiver.will_wake(cx.waker())) {
+                return Poll::Pending;
             }
-            drop(state);
-            waker = Some(cx.waker().clone());
+        }
+        // A waker can run code that uses the queue, so its clone, wake and drop happen without the lock.
+        let waker = cx.waker().clone();
+        let former = {
+            let mut state = self.state.lock();
+            // An item may have been queued meanwhile.
+            let taken = take(&mut state);
+            if taken.is_some() || state.closed.is_some() {
+                return Poll::Ready(taken);
+            }
+            state.receiver.replace(waker)
         };
-        // A receiver that waited before polls again: this one may have replaced it.
-        wake(former.filter(|former| !former.will_wake(cx.waker())));
+        // A receiver that waited before polls again: this one has replaced it.
+        wake(former);
         Poll::Pending
     }
 
-    /// Moves all queued items to the end of `items`. Their capacity stays in use until [`Queue::release`].
-    pub fn take_all(&self, items: &mut VecDeque<Queued<T>>) {
-        let mut state = self.state.lock();
-        // No overflow: queued and taken items occupy at most the capacity.
-        state.taken += state.items.iter().map(|queued| queued.cost).sum::<u32>();
-        if items.is_empty() {
-            // Both buffers keep their memory.
-            mem::swap(items, &mut state.items);
-        } else {
-            items.append(&mut state.items);
-        }
-        drop(state);
+    /// Swaps the queued items with the empty buffer `items`, so both buffers keep their memory. The capacity of the items
+    /// stays in use until [`Queue::release`].
+    pub(crate) fn take_all(&self, items: &mut VecDeque<Queued<T>>) {
+        debug_assert!(items.is_empty(), "the receiver still has items");
+        mem::swap(items, &mut self.state.lock().items);
         self.record_progress();
     }
 
-    /// Frees the capacity of items that the receiver got from [`Queue::take_all`]: the sum of their costs. A cost above
-    /// that of the taken items frees only theirs.
-    pub fn release(&self, cost: u32) {
-        let cost = {
-            let mut state = self.state.lock();
-            let cost = cost.min(state.taken);
-            state.taken -= cost;
-            cost
-        };
+    /// Frees the capacity of items that the receiver got from [`Queue::take_all`]: the sum of their costs.
+    pub(crate) fn release(&self, cost: u32) {
         self.free(cost);
     }
 
@@ -476,35 +467,6 @@ mod tests {
         assert_eq!(queue.try_push(1, 3), Err(TryPushError::Full(3)));
         queue.release(1);
         queue.push(1, 3).await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_release_frees_at_most_the_capacity_of_the_taken_items() {
-        let queue = Queue::new(10);
-        queue.push(4, 1).await.unwrap();
-        queue.release(u32::MAX);
-        assert_eq!(queue.try_push(7, 2), Err(TryPushError::Full(2)), "no item was taken");
-        let mut items = VecDeque::new();
-        queue.take_all(&mut items);
-        queue.release(3);
-        queue.release(u32::MAX);
-        queue.push(10, 3).await.unwrap();
-        assert_eq!(queue.try_push(1, 4), Err(TryPushError::Full(4)));
-    }
-
-    #[tokio::test]
-    async fn taking_all_items_keeps_the_items_that_the_receiver_has() {
-        let queue = Queue::new(10);
-        queue.push(2, 1).await.unwrap();
-        let mut items = VecDeque::new();
-        queue.take_all(&mut items);
-        queue.push(2, 2).await.unwrap();
-        queue.take_all(&mut items);
-        let taken: Vec<_> = items.iter().map(|queued| queued.item).collect();
-        assert_eq!(taken, [1, 2]);
-        assert!(queue.is_empty());
-        queue.release(4);
-        queue.push(10, 3).await.unwrap();
     }
 
     /// A waker that needs the lock of the queue when it wakes or is dropped, as a task that uses the queue does.
