@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use mcp_protocol::{Excerpt, mirror};
-use mcp_transport::Hints;
+use mcp_transport::{Hints, LONGEST_RETRY_AFTER};
 
 use crate::fault::Fault;
 
@@ -73,11 +73,11 @@ pub(crate) fn content_type(headers: &HeaderMap) -> String {
 /// Returns the wait that the server requested, in seconds or until a date.
 pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = value.parse() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let date = httpdate::parse_http_date(value).ok()?;
-    Some(date.duration_since(now).unwrap_or_default())
+    let wait = match value.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => httpdate::parse_http_date(value).ok()?.duration_since(now).unwrap_or_default(),
+    };
+    Some(wait.min(LONGEST_RETRY_AFTER))
 }
 
 #[cfg(test)]
@@ -139,6 +139,9 @@ mod tests {
             (" 0 ", Some(0)),
             ("Sun, 06 Nov 1994 08:49:47 GMT", Some(10)),
             ("Sun, 06 Nov 1994 08:49:07 GMT", Some(0)),
+            ("86401", Some(86_400)),
+            ("18446744073709551615", Some(86_400)),
+            ("Fri, 31 Dec 9999 23:59:59 GMT", Some(86_400)),
             ("-1", None),
             ("soon", None),
         ] {

@@ -9,7 +9,7 @@ use std::{
 
 use http::{HeaderMap, HeaderValue, StatusCode};
 use mcp_transport::{
-    TransportError,
+    LONGEST_RETRY_AFTER, TransportError,
     sse::{Decoder, Received},
 };
 use reqwest::Response;
@@ -80,8 +80,6 @@ pub(crate) struct Position {
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait, if the server names none.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// The longest wait that a server can request.
-const LONGEST_RETRY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The largest random addition to a wait that the server requested.
 const JITTER: Duration = Duration::from_millis(50);
 
@@ -129,8 +127,8 @@ impl Position {
         let doubled = FIRST_WAIT.saturating_mul(1 << self.failures.saturating_sub(1).min(16)).min(LONGEST_WAIT);
         let own = doubled.mul_f64(0.5 + random / 2.0);
         match self.retry {
-            Some(retry) if self.failures <= 1 => retry.min(LONGEST_RETRY) + JITTER.mul_f64(random),
-            Some(retry) => own.max(retry.min(LONGEST_RETRY) + JITTER.mul_f64(random)),
+            Some(retry) if self.failures <= 1 => retry.min(LONGEST_RETRY_AFTER) + JITTER.mul_f64(random),
+            Some(retry) => own.max(retry.min(LONGEST_RETRY_AFTER) + JITTER.mul_f64(random)),
             None => own,
         }
     }

@@ -6,7 +6,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use mcp_protocol::{ErrorCode, ProtocolVersion, RpcError, UrlElicitParams};
 use mcp_schema::ValidationErrors;
-use mcp_transport::TransportError;
+use mcp_transport::{LONGEST_RETRY_AFTER, TransportError};
 
 pub(crate) use self::http_status::HttpStatus;
 use crate::slow_start::SlowStart;
@@ -346,17 +346,18 @@ impl Error {
     }
 
     /// Returns how long the server asked to wait before the next attempt: the header `Retry-After`, or the member
-    /// `retryAfterMs` in the data of a busy error.
+    /// `retryAfterMs` in the data of a busy error. A time of more than one day counts as one day.
     ///
     /// See the [example](Self#example).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        match &*self.kind {
+        let requested = match &*self.kind {
             Kind::Rpc(error) if is_busy(error) => {
                 error.data.as_ref()?["retryAfterMs"].as_u64().map(Duration::from_millis)
             }
             _ => self.transport().and_then(TransportError::retry_after),
-        }
+        };
+        requested.map(|wait| wait.min(LONGEST_RETRY_AFTER))
     }
 
     pub(crate) fn transport(&self) -> Option<&TransportError> {
@@ -531,6 +532,12 @@ mod tests {
         let busy = serde_json::json!({ "reason": "busy", "retryAfterMs": 1500 });
         let error = Error::from(Kind::Rpc(RpcError::internal("busy").with_data(busy)));
         assert_eq!((error.is_retryable(), error.retry_after()), (true, Some(Duration::from_millis(1500))));
+        // A server cannot request a longer wait than one day.
+        let day = Some(Duration::from_secs(86_400));
+        let busy = serde_json::json!({ "reason": "busy", "retryAfterMs": 1_u64 << 63 });
+        assert_eq!(Error::from(Kind::Rpc(RpcError::internal("busy").with_data(busy))).retry_after(), day);
+        let error = Error::from(Kind::Transport(TransportError::http(503, Some(Duration::MAX), "")));
+        assert_eq!(error.retry_after(), day);
         // The status is the whole error.
         let error = Error::from(Kind::Transport(TransportError::http(503, None, "busy")));
         assert_eq!(error.to_string(), "the peer answered with HTTP status 503: busy");

@@ -47,6 +47,15 @@ enum Kind {
     Other(Arc<dyn Error + Send + Sync>),
 }
 
+/// The longest wait before another attempt that a peer can request: one day. Clients treat a longer one as this.
+///
+/// ```
+/// # use std::time::Duration;
+/// let requested = Duration::from_millis(u64::MAX);
+/// assert_eq!(requested.min(mcp_transport::LONGEST_RETRY_AFTER), Duration::from_secs(86_400));
+/// ```
+pub const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// The number of bytes that are kept of a lost message.
 pub(crate) const START: usize = 512;
 
@@ -191,7 +200,7 @@ impl TransportError {
         }
     }
 
-    /// Returns the time that the peer asked to wait before the next attempt (`Retry-After`).
+    /// Returns the time that the peer asked to wait before the next attempt (`Retry-After`). The time has no upper limit.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.kind {

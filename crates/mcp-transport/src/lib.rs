@@ -39,7 +39,7 @@ pub mod stdio;
 mod transport;
 
 pub use self::{
-    error::{TransportError, TrySendError},
+    error::{LONGEST_RETRY_AFTER, TransportError, TrySendError},
     frame::{Frame, Hints, Route},
     transport::{BoxFuture, Connect, FrameSender, Transport, recv},
 };
