@@ -32,7 +32,7 @@ use crate::slow_start::SlowStart;
 ///     Err(error) if error.is_not_a_server() || error.is_unreachable() => println!("check the address: {error}"),
 ///     Err(error) if error.is_retryable() => println!("try again in {:?}: {error}", error.retry_after()),
 ///     Err(error) if error.is_resource_not_found() || error.is_tool_error() => println!("{:?}", error.rpc()),
-///     Err(error) if error.is_unanswered_input() || error.is_unverified() => println!("not trusted: {error}"),
+///     Err(error) if error.is_unanswered_input() => println!("no handler answered: {error}"),
 ///     Err(error) if error.is_closed() => println!("the client was closed"),
 ///     Err(error) => println!("{error}"),
 /// }
@@ -319,7 +319,15 @@ impl Error {
 
     /// Returns true if a skill or one of its files does not match its entry in the list. Do not use its contents.
     ///
-    /// See the [example](Self#example).
+    /// ```no_run
+    /// # async fn example(client: mcp_client::Client, skill: mcp_client::protocol::skills::Skill) {
+    /// match client.load_skill(skill).await {
+    ///     Ok(loaded) => println!("{}", loaded.instructions()),
+    ///     Err(error) if error.is_unverified() => println!("not trusted: {error}"),
+    ///     Err(error) => println!("{error}"),
+    /// }
+    /// # }
+    /// ```
     #[cfg(feature = "skills")]
     #[must_use]
     pub fn is_unverified(&self) -> bool {
@@ -389,7 +397,9 @@ impl Error {
     }
 }
 
-/// Returns true if an error means that the server runs too many calls at the moment: `-32603` with `"reason": "busy"` in its data.
+/// Returns true if the server rejected the request because of a temporary limit: `-32603` with `"reason": "busy"` in its data.
+///
+/// Examples are the number of running calls, the rate of requests, and the number of open streams.
 pub(crate) fn is_busy(error: &RpcError) -> bool {
     error.code == ErrorCode::INTERNAL_ERROR && error.data.as_ref().is_some_and(|data| data["reason"] == "busy")
 }
