@@ -174,6 +174,8 @@ impl Client {
 
     /// Closes the connection and opens another one. Running calls fail as if the connection was lost, later ones wait.
     ///
+    /// If the client waits before its next attempt, it makes the attempt at once, also if the server requested the wait.
+    ///
     /// ```no_run
     /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
     /// client.reconnect();
@@ -182,9 +184,12 @@ impl Client {
     /// # }
     /// ```
     pub fn reconnect(&self) {
-        match self.core().connections.current() {
-            Some(connection) => connection.end(None),
-            None => self.core().connections.wake.notify_one(),
+        let connections = &self.core().connections;
+        let current = connections.current();
+        // The supervisor must know about the request when the connection ends. It also ends the wait after a loss.
+        connections.attempt_now.send_replace(());
+        if let Some(connection) = current {
+            connection.end(None);
         }
     }
 

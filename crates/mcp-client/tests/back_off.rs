@@ -17,7 +17,7 @@ use mcp_client::{
 };
 use tokio::time::Instant;
 
-use crate::common::{Scripted, builder, scripted, scripted_site::predicates};
+use crate::common::{Scripted, builder, scripted, scripted_site::predicates, wait_until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -163,9 +163,55 @@ async fn respects_retry_after() {
     tokio::time::advance(3600 * SECOND).await;
     client.call_tool("t", ()).await.unwrap_err();
     assert_eq!(attempts.load(Ordering::SeqCst), 3);
-    // Not even a time that never ends is too long to count.
-    let (client, _attempts) = lost(busy(u32::MAX)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_can_delay_the_next_attempt_by_one_day_at_most() {
+    let (client, attempts) = lost(TransportError::http(503, Some(Duration::MAX), "")).await;
+    down(&client).await;
+    let error = client.call_tool("t", ()).await.unwrap_err();
+    assert_eq!(predicates(&error), "503 after 86400s unreachable retryable", "{error:?}");
+    assert_eq!(attempts.load(Ordering::SeqCst), 2);
+    tokio::time::advance(86_400 * SECOND).await;
     client.call_tool("t", ()).await.unwrap_err();
+    assert_eq!(attempts.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reconnect_ends_the_wait_before_the_next_attempt() {
+    let busy = |seconds| TransportError::http(503, Some(seconds * SECOND), "");
+    let late = State::Connecting { attempt: 7 };
+    for (fault, state) in [
+        // A longer wait than the back-off stops the attempts.
+        (busy(3600), State::Down),
+        (busy(30), State::Connecting { attempt: 2 }),
+        (TransportError::unreachable("refused"), late),
+        (TransportError::unreachable("refused"), State::Down),
+    ] {
+        let (client, attempts) = lost(fault.clone()).await;
+        client.states().wait_for(|now| *now == state).await.unwrap();
+        let (before, since) = (attempts.load(Ordering::SeqCst), Instant::now());
+        for n in 1..=2 {
+            client.reconnect();
+            wait_until(|| attempts.load(Ordering::SeqCst) == before + n).await;
+            // The wait after the attempt begins.
+            tokio::time::sleep(SECOND / 1000).await;
+        }
+        assert!(since.elapsed() < SECOND / 100, "{fault:?}");
+        assert_eq!(attempts.load(Ordering::SeqCst), before + 2, "{fault:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reconnect_during_an_attempt_does_not_cause_another_one() {
+    let (client, attempts) = lost(None).await;
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(attempts.load(Ordering::SeqCst), 2);
+    client.reconnect();
+    // The attempt times out, and the back-off begins.
+    client.states().wait_for(|now| *now == State::Connecting { attempt: 2 }).await.unwrap();
+    tokio::time::sleep(SECOND / 4).await;
+    assert_eq!((attempts.load(Ordering::SeqCst), client.state()), (2, State::Connecting { attempt: 2 }));
 }
 
 #[tokio::test]

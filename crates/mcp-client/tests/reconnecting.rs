@@ -170,6 +170,26 @@ async fn replaces_a_connection() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn replaces_a_connection_at_once_each_time() {
+    for version in ERAS {
+        let policy = Reconnect::default().attempts(2);
+        let (client, mut peer, mut peers) = connected_as(builder().reconnect(policy), version).await;
+        let started = Instant::now();
+        for _ in 0..4 {
+            client.reconnect();
+            assert!(peer.next().await.is_none());
+            peer = peers.next().await;
+            reopen(&mut peer, version).await;
+            client.states().wait_for(|state| *state == State::Ready).await.unwrap();
+        }
+        assert_eq!(started.elapsed(), Duration::ZERO, "{version}");
+        // The requested reconnections do not count as losses.
+        peer.close();
+        reopen(&mut peers.next().await, version).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn stops_reconnecting_to_a_server_that_closes_every_connection_until_needed() {
     for version in ERAS {
         let policy = Reconnect::default().attempts(3);

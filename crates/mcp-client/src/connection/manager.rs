@@ -32,6 +32,8 @@ pub(crate) struct ConnectionManager {
     pub(crate) wake: Notify,
     /// A call needs a connection before the next attempt is due.
     pub(crate) expedite: Notify,
+    /// Changes when the application requests an attempt at once.
+    pub(crate) attempt_now: watch::Sender<()>,
     ids: AtomicI64,
     status: watch::Sender<Status>,
     state: watch::Sender<State>,
@@ -76,6 +78,7 @@ impl ConnectionManager {
             closing: CancellationToken::new(),
             wake: Notify::new(),
             expedite: Notify::new(),
+            attempt_now: watch::Sender::default(),
             ids: AtomicI64::new(1),
             status: watch::Sender::new(Status::Opening { attempt: 1 }),
             state: watch::Sender::new(State::Connecting { attempt: 1 }),

@@ -95,6 +95,7 @@ fn with_foreign_act(manager: &ConnectionManager, connection: &Connection, error:
 pub(crate) async fn supervise(manager: Arc<ConnectionManager>, mut connection: Arc<Connection>) {
     // The number of consecutive connections that were lost soon.
     let mut losses = 0;
+    let mut attempt_now = manager.attempt_now.subscribe();
     loop {
         let answered = connection.pending.answered();
         let since = Instant::now();
@@ -115,13 +116,14 @@ pub(crate) async fn supervise(manager: Arc<ConnectionManager>, mut connection: A
             manager.set_status(Status::Closed(connection.lost()));
             return;
         }
-        losses = match since.elapsed() >= policy.longest {
+        let is_requested = attempt_now.has_changed().is_ok_and(|is_requested| is_requested);
+        losses = match since.elapsed() >= policy.longest || is_requested {
             true => 0,
             false if connection.pending.answered() != answered => 1,
             false => losses + 1,
         };
         tokio::select! {
-            opened = reopen(&manager, &connection, losses) => connection = opened,
+            opened = reopen(&manager, &connection, losses, &mut attempt_now) => connection = opened,
             () = manager.closing.cancelled() => {
                 manager.set_status(Status::Closed(Error::closed()));
                 return;
@@ -132,7 +134,12 @@ pub(crate) async fn supervise(manager: Arc<ConnectionManager>, mut connection: A
 
 /// Opens another connection. `losses` is the number of consecutive connections that were lost soon. Each of them
 /// doubles the wait. Beyond the number of attempts, the supervisor waits for the next call.
-async fn reopen(manager: &Arc<ConnectionManager>, lost: &Connection, losses: u32) -> Arc<Connection> {
+async fn reopen(
+    manager: &Arc<ConnectionManager>,
+    lost: &Connection,
+    losses: u32,
+    attempt_now: &mut watch::Receiver<()>,
+) -> Arc<Connection> {
     let policy = &manager.config.reconnect;
     let known = lost.agreed().filter(|_| !lost.is_assumed()).map(|agreed| agreed.negotiated.clone());
     let mut attempt = 1;
@@ -141,15 +148,18 @@ async fn reopen(manager: &Arc<ConnectionManager>, lost: &Connection, losses: u32
     let mut wait = if waits == 0 { Duration::ZERO } else { back_off(policy.first, policy.longest, waits) };
     if losses > policy.attempts {
         tracing::warn!(losses, "the server ends every connection: the client waits for the next call");
-        wait_for_call(manager, &lost.lost(), Duration::ZERO).await;
+        wait_for_call(manager, &lost.lost(), Duration::ZERO, attempt_now).await;
         (waits, wait) = (0, Duration::ZERO);
     }
     loop {
         manager.set_status(Status::Opening { attempt });
         let due = Instant::now() + wait;
         let (error, is_hopeless) = loop {
-            let is_early = !until_due(manager, due, requested_wait).await;
-            let error = match open(manager, known.as_deref(), false).await {
+            let is_early = !until_due(manager, due, requested_wait, attempt_now).await;
+            let opened = open(manager, known.as_deref(), false).await;
+            // The attempt also fulfils the requests that came during it.
+            attempt_now.mark_unchanged();
+            let error = match opened {
                 Ok(connection) => {
                     manager.set_status(Status::Ready(connection.clone()));
                     return connection;
@@ -161,12 +171,12 @@ async fn reopen(manager: &Arc<ConnectionManager>, lost: &Connection, losses: u32
             if !is_early || is_hopeless || error.retry_after().is_some() {
                 break (error, is_hopeless);
             }
-            // This attempt does not count, because a waiting call caused it.
+            // This attempt does not count, because a waiting call or the application caused it.
             manager.count_failure(&error);
         };
         requested_wait = error.retry_after().unwrap_or_default();
         if attempt >= policy.attempts || is_hopeless || requested_wait > policy.longest {
-            wait_for_call(manager, &error, requested_wait).await;
+            wait_for_call(manager, &error, requested_wait, attempt_now).await;
             attempt = attempt.max(policy.attempts);
             (wait, requested_wait) = (Duration::ZERO, Duration::ZERO);
         } else {
@@ -177,30 +187,52 @@ async fn reopen(manager: &Arc<ConnectionManager>, lost: &Connection, losses: u32
     }
 }
 
-/// Waits until the next attempt is due, and returns true. If a call waits for a connection, the attempt comes earlier,
-/// and the function returns false. It never comes before the time that the server requested, or at once.
-async fn until_due(manager: &ConnectionManager, due: Instant, requested_wait: Duration) -> bool {
+/// Waits until the next attempt is due, and returns true. The attempt comes earlier, and the function returns false, if
+/// a call waits for a connection or the application requests an attempt. A waiting call never causes it before the time
+/// that the server requested, or at once.
+async fn until_due(
+    manager: &ConnectionManager,
+    due: Instant,
+    requested_wait: Duration,
+    attempt_now: &mut watch::Receiver<()>,
+) -> bool {
     let expedite = manager.expedite.notified();
     let earliest = Instant::now() + requested_wait.max(EXPEDITED_WAIT);
-    if earliest >= due {
-        sleep_until(due).await;
-        return true;
-    }
-    sleep_until(earliest).await;
+    let waiting = async {
+        if earliest >= due {
+            sleep_until(due).await;
+            return true;
+        }
+        sleep_until(earliest).await;
+        tokio::select! {
+            () = sleep_until(due) => true,
+            () = expedite => false,
+        }
+    };
     tokio::select! {
-        () = sleep_until(due) => true,
-        () = expedite => false,
+        biased;
+        is_due = waiting => is_due,
+        Ok(()) = attempt_now.changed() => false,
     }
 }
 
 /// Waits for the next call that needs a connection. Calls before the time that the server requested fail with the same
-/// error.
-async fn wait_for_call(manager: &ConnectionManager, error: &Error, requested_wait: Duration) {
+/// error. A request of the application for an attempt ends the wait at any time.
+async fn wait_for_call(
+    manager: &ConnectionManager,
+    error: &Error,
+    requested_wait: Duration,
+    attempt_now: &mut watch::Receiver<()>,
+) {
     let since = Instant::now();
     loop {
         let failures = manager.count_failure(error);
         manager.set_status(Status::Down { error: error.clone(), failures });
-        manager.wake.notified().await;
+        tokio::select! {
+            biased;
+            Ok(()) = attempt_now.changed() => return,
+            () = manager.wake.notified() => {}
+        }
         if since.elapsed() >= requested_wait {
             return;
         }
