@@ -149,14 +149,18 @@ impl UpdateQueue {
 
     /// Opens the subscription. If it was open before, updates may have been missed.
     pub(crate) fn open(&self, honoured: SubscriptionFilter) {
-        self.state.change(|state| {
-            if !self.open_state.send_if_modified(|state| state.set_open(true)) {
+        let former = {
+            let state = *self.open_state.borrow();
+            if state.is_open || state.has_ended {
                 return;
             }
-            if state.honoured.replace(honoured).is_some() {
-                state.push(Update::Missed);
-            }
-        });
+            self.state.with(|state| state.honoured.replace(honoured))
+        };
+        // This wakes observers, so the lock is free. They find the filter above.
+        let is_opened = self.open_state.send_if_modified(|state| state.set_open(true));
+        if is_opened && former.is_some() {
+            self.state.change(|state| state.push(Update::Missed));
+        }
         self.news.notify_waiters();
     }
 
@@ -244,7 +248,14 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        pin::pin,
+        sync::Arc,
+        task::{Wake, Waker},
+    };
+
     use mcp_protocol::Message;
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -287,5 +298,35 @@ mod tests {
         assert_eq!(next(&inbox).await, Some(Update::Missed));
         inbox.end(Some(Error::closed()));
         assert!(inbox.opened().await.unwrap_err().is_closed());
+    }
+
+    /// A task that reads the queue when it is woken. It records the filter that the server agreed to.
+    struct Observer {
+        queue: UpdateQueue,
+        found: Mutex<Vec<SubscriptionFilter>>,
+    }
+
+    impl Wake for Observer {
+        fn wake(self: Arc<Self>) {
+            assert!(!self.queue.state.is_locked(), "an observer is woken under the lock");
+            self.found.lock().push(self.queue.honoured());
+        }
+    }
+
+    #[test]
+    fn observers_wake_without_the_lock_and_find_the_new_filter() {
+        let queue = UpdateQueue::new(SubscriptionFilter::new());
+        let observer = Arc::new(Observer { queue, found: Mutex::default() });
+        let waker = Waker::from(Arc::clone(&observer));
+        let mut states = observer.queue.open_states();
+        for _ in 0..2 {
+            let mut changed = pin!(states.changed());
+            assert!(changed.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            observer.queue.open(SubscriptionFilter::lists());
+            assert_eq!(*observer.found.lock(), [SubscriptionFilter::lists()]);
+            observer.queue.interrupt();
+            observer.found.lock().clear();
+            assert!(changed.as_mut().poll(&mut Context::from_waker(&waker)).is_ready());
+        }
     }
 }

@@ -38,10 +38,20 @@ impl<S> WakeOnChange<S> {
     pub(crate) fn poll<T>(&self, cx: &Context<'_>, take: impl FnOnce(&mut S) -> Poll<T>) -> Poll<T> {
         let mut inner = self.lock();
         let taken = take(&mut inner.state);
-        if taken.is_pending() {
-            inner.reader = Some(cx.waker().clone());
-        }
+        let is_known = inner.reader.as_ref().is_some_and(|reader| reader.will_wake(cx.waker()));
+        let former = match taken.is_pending() && !is_known {
+            true => inner.reader.replace(cx.waker().clone()),
+            false => None,
+        };
+        // Dropping a waker can run code that uses the state.
+        drop(inner);
+        drop(former);
         taken
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_locked(&self) -> bool {
+        self.inner.is_locked()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner<S>> {
