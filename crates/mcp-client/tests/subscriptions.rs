@@ -12,7 +12,7 @@ use std::{
 };
 
 use mcp_client::{
-    Client, ClientBuilder, Reconnect, State, Subscription, Update,
+    Client, ClientBuilder, Negotiated, Reconnect, State, Subscription, Update,
     protocol::{ProtocolVersion, SubscriptionFilter, notification},
 };
 use mcp_server::prelude::*;
@@ -20,7 +20,7 @@ use mcp_test::peer::{Reply, ScriptedServer};
 use serde_json::{Value, json};
 use tokio::{sync::watch, time::timeout};
 
-use crate::common::{HOUR, Peer, Peers, builder, connected, connected_as, start, tool_result};
+use crate::common::{HOUR, Peer, Peers, builder, connected, connected_as, discovery, scripted, start, tool_result};
 
 async fn next(subscription: &mut Subscription) -> Update {
     timeout(HOUR, subscription.next()).await.expect("nothing changes").unwrap().unwrap()
@@ -488,4 +488,23 @@ async fn an_observer_returns_each_change_of_an_open_subscription_once() {
     drop(subscription);
     assert_eq!(states.changed().await, Some(false));
     assert_eq!(states.changed().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_sees_a_lost_stream_before_the_era_is_checked() {
+    let (connector, mut peers) = scripted();
+    let version = ProtocolVersion::V2026_07_28;
+    let client = builder().known(Negotiated::new(version)).connect(connector).await.unwrap();
+    let mut peer = peers.next().await;
+    let (mut subscription, id) = subscribed(&client, &mut peer, version).await;
+    let mut states = subscription.open_states();
+    let busy = json!({ "code": -32603, "message": "busy", "data": { "reason": "busy" } });
+    peer.refuse(id, busy).await;
+    // No answer has confirmed the era, so the client checks it.
+    let check = peer.expect("server/discover").await;
+    assert_eq!(timeout(HOUR / 3600 / 2, states.changed()).await, Ok(Some(false)));
+    peer.answer(check, discovery(&[version.as_str()])).await;
+    acknowledge(&mut peer).await;
+    assert_eq!(next(&mut subscription).await, Update::Missed);
+    assert_eq!(states.changed().await, Some(true));
 }

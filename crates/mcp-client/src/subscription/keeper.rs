@@ -67,10 +67,18 @@ async fn reopen(core: &Arc<ClientCore>, queue: &Arc<UpdateQueue>) -> Last {
     let _leave = Leave(core, queue);
     loop {
         let since = Instant::now();
+        let mut was_open = false;
         let end = match core.connections.connection().await {
             Ok(connection) => match connection.agreed() {
                 Some(agreed) if agreed.negotiated.version.has_listen() => {
-                    listen(core, &connection, agreed, queue).await
+                    match listen(core, &connection, agreed, queue).await {
+                        Ok(end) => end,
+                        Err(failure) => {
+                            // The check of the era can take long. The observers do not wait for it.
+                            was_open = queue.interrupt();
+                            judge(core, &connection, failure).await
+                        }
+                    }
                 }
                 Some(_) => follow(core, &connection, queue).await,
                 None => End::Again(Error::closed()),
@@ -78,7 +86,7 @@ async fn reopen(core: &Arc<ClientCore>, queue: &Arc<UpdateQueue>) -> Last {
             // All attempts to connect have failed. The next call or subscription causes another one.
             Err(error) => End::Unreached(error),
         };
-        let was_open = queue.interrupt();
+        was_open |= queue.interrupt();
         has_been_open |= was_open;
         failures = if was_open { 0 } else { failures + 1 };
         match end {
@@ -107,16 +115,16 @@ impl Drop for Leave<'_> {
     }
 }
 
-/// Subscribes with a request that stays open (2026-07-28).
+/// Subscribes with a request that stays open (2026-07-28). The error is the outcome of the request.
 async fn listen(
     core: &Arc<ClientCore>,
     connection: &Arc<Connection>,
     agreed: &Agreement,
     queue: &Arc<UpdateQueue>,
-) -> End {
+) -> Result<End, RequestFailure> {
     let request = match Request::of::<Listen>(&ListenParams::new(queue.filter().clone())) {
         Ok(request) => request,
-        Err(error) => return End::Refused(error),
+        Err(error) => return Ok(End::Refused(error)),
     };
     let id = core.connections.next_id();
     let hints = connection::hints(agreed.negotiated.version, Listen::NAME);
@@ -131,34 +139,34 @@ async fn listen(
     let limit = core.config.idle_timeout.unwrap_or(Duration::MAX);
     let mut guard = match timeout(limit, sending).await {
         Ok(Ok(guard)) => guard,
-        Ok(Err(failure)) => return ended(failure),
-        Err(_) => return End::Again(Error::timeout(Listen::NAME, limit)),
+        Ok(Err(failure)) => return Ok(ended(failure)),
+        Err(_) => return Ok(End::Again(Error::timeout(Listen::NAME, limit))),
     };
     let outcome = tokio::select! {
         biased;
         outcome = guard.outcome() => outcome,
         opened = timeout(limit, queue.opened()) => match opened {
             Ok(_) => guard.outcome().await,
-            Err(_) => return End::Again(Error::timeout(Listen::NAME, limit)),
+            Err(_) => return Ok(End::Again(Error::timeout(Listen::NAME, limit))),
         },
     };
-    match outcome {
-        // The server ended the subscription without an error.
-        Ok(_) => End::Again(Kind::Lost(None).into()),
-        Err(failure) => {
-            let trust = connection.era_trust();
-            let is_doubtful = trust == EraTrust::Assumed || failure.suggests_other_era(trust, true);
-            if is_doubtful && era_check::has_changed(&core.connections, connection).await {
-                return End::Elsewhere(failure.into());
-            }
-            match failure {
-                RequestFailure::Rpc(error) if error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {
-                    connection.retire(TransportError::closed());
-                    End::Elsewhere(Kind::Rpc(error).into())
-                }
-                failure => ended(failure),
-            }
+    // A result means that the server ended the subscription without an error.
+    outcome.map(|_| End::Again(Kind::Lost(None).into()))
+}
+
+/// Decides how to continue after the request of a subscription failed.
+async fn judge(core: &Arc<ClientCore>, connection: &Arc<Connection>, failure: RequestFailure) -> End {
+    let trust = connection.era_trust();
+    let is_doubtful = trust == EraTrust::Assumed || failure.suggests_other_era(trust, true);
+    if is_doubtful && era_check::has_changed(&core.connections, connection).await {
+        return End::Elsewhere(failure.into());
+    }
+    match failure {
+        RequestFailure::Rpc(error) if error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => {
+            connection.retire(TransportError::closed());
+            End::Elsewhere(Kind::Rpc(error).into())
         }
+        failure => ended(failure),
     }
 }
 
