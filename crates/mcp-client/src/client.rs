@@ -196,9 +196,10 @@ impl Client {
     /// Closes the connection for all clones, and waits until it is closed. Running calls fail with
     /// [`Error::is_closed`].
     ///
-    /// The client first cancels the tasks that its calls wait for, and then the calls. Each of the two steps, and
-    /// closing the transport, takes at most [`Limits::close`](crate::Limits::close). A child process has its own time
-    /// if that is longer ([`ChildProcess::end_within`](crate::ChildProcess::end_within)). It has ended when this method
+    /// The client first cancels the tasks that its calls wait for, and then the calls. If a tool call can still become a
+    /// task, the client waits for its answer, and cancels that task too. Each of the two steps, and closing the
+    /// transport, takes at most [`Limits::close`](crate::Limits::close). A child process has its own time if that is
+    /// longer ([`ChildProcess::end_within`](crate::ChildProcess::end_within)). It has ended when this method
     /// returns.
     ///
     /// ```no_run

@@ -368,6 +368,11 @@ impl RequestGuard {
         self.on_abandon = Some(on_abandon);
     }
 
+    /// Records that the caller has handled the answer, so no function takes over the request any more.
+    pub(crate) fn answer_handled(&mut self) {
+        self.on_abandon = None;
+    }
+
     /// Waits for the answer, without a time limit.
     pub(crate) async fn outcome(&mut self) -> RequestOutcome {
         loop {

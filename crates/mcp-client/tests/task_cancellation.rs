@@ -157,15 +157,80 @@ async fn closing_waits_for_the_cancellation_of_the_task_of_a_dropped_call() {
 #[tokio::test(start_paused = true)]
 async fn closing_waits_a_bounded_time_for_the_cancellation_of_tasks() {
     for version in [CORE, MODERN] {
-        let (client, mut peer) = with_tasks(builder(), version).await;
-        let mut dropped = call(&client, true);
-        let _id = poll_during(&mut dropped, task_call(&mut peer, version)).await;
-        drop(dropped);
-        let since = Instant::now();
-        client.close().await;
-        let limit = Limits::default().close;
-        assert!((limit..=limit * 2).contains(&since.elapsed()), "{version}: {:?}", since.elapsed());
+        for is_dropped in [true, false] {
+            let (client, mut peer) = with_tasks(builder(), version).await;
+            let mut call = call(&client, true);
+            let _id = poll_during(&mut call, task_call(&mut peer, version)).await;
+            let running = (!is_dropped).then(|| start(call));
+            let since = Instant::now();
+            client.close().await;
+            let (limit, waited) = (Limits::default().close, since.elapsed());
+            assert!((limit..=limit * 2).contains(&waited), "{version}, is_dropped: {is_dropped}: {waited:?}");
+            if let Some(running) = running {
+                assert!(running.await.unwrap().unwrap_err().is_closed(), "{version}");
+            }
+        }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_cancels_the_task_that_a_running_call_becomes() {
+    for version in [CORE, MODERN] {
+        for as_task in [true, false] {
+            let context = format!("{version}, as_task: {as_task}");
+            let (client, mut peer) = with_tasks(builder().tasks(), version).await;
+            let listing = start(client.list_tools());
+            list(&mut peer).await;
+            listing.await.unwrap().unwrap();
+            // No call owns a task yet.
+            let running = start(call(&client, as_task));
+            let id = peer.expect("tools/call").await;
+            let closing = start(async move { client.close().await });
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert!(!closing.is_finished(), "{context}");
+            peer.answer(id, created(version)).await;
+            let id = expect_task_cancellation(&mut peer, &context).await;
+            peer.answer(id, core("cancelled")).await;
+            assert!(peer.next().await.is_none(), "{context}");
+            closing.await.unwrap();
+            assert!(running.await.unwrap().unwrap_err().is_closed(), "{context}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_does_not_wait_for_requests_that_cannot_become_a_task() {
+    let builder = || builder().tasks().on_elicit(async |_| std::future::pending().await);
+    // A request that is not a tool call.
+    let (client, mut peer) = with_tasks(builder(), MODERN).await;
+    let listing = start(client.list_tools());
+    peer.expect("tools/list").await;
+    assert_closes_at_once(&client, "a list").await;
+    assert!(listing.await.unwrap().unwrap_err().is_closed());
+    // A call whose input requests wait for the user.
+    let (client, mut peer) = with_tasks(builder(), MODERN).await;
+    let _asking = start(client.call_tool("t", ()));
+    let id = peer.expect("tools/call").await;
+    let form = json!({ "message": "?", "requestedSchema": { "type": "object", "properties": {} } });
+    let questions = json!({ "k": { "method": "elicitation/create", "params": form } });
+    peer.answer(id, json!({ "resultType": "input_required", "inputRequests": questions })).await;
+    wait_until(|| client.pending() == 0).await;
+    assert_closes_at_once(&client, "an input request").await;
+    // A task that a handle owns.
+    let (client, mut peer) = with_tasks(builder(), CORE).await;
+    let starting = start(client.call_tool("t", ()).on_progress(|_| {}).as_task());
+    let id = task_call(&mut peer, CORE).await;
+    peer.answer(id, created(CORE)).await;
+    let started = starting.await.unwrap().unwrap();
+    assert_closes_at_once(&client, "a handle").await;
+    assert!(started.task().is_some());
+    assert!(peer.next().await.is_none());
+}
+
+async fn assert_closes_at_once(client: &Client, context: &str) {
+    let since = Instant::now();
+    client.close().await;
+    assert_eq!(since.elapsed(), Duration::ZERO, "{context}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -124,6 +124,8 @@ async fn rounds(
                 if input_rounds > core.config.limits.rounds {
                     return Err(Kind::Rounds(core.config.limits.rounds).into());
                 }
+                // A close does not wait for the handlers: the request has its answer.
+                drop(guard);
                 inputs = Some(answer_inputs(core, &connection, reply.read()?).await?);
             }
             other => {

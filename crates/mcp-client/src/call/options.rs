@@ -4,13 +4,16 @@ use std::{pin::Pin, time::Duration};
 
 use mcp_protocol::{LoggingLevel, Meta, ProgressParams};
 
+/// Receives the progress of a call.
+pub(crate) type ProgressCallback = Box<dyn FnMut(ProgressParams) + Send>;
+
 /// The options of one call.
 #[derive(Default)]
 pub(crate) struct CallOptions {
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) total_timeout: Option<Duration>,
     pub(crate) wants_progress: bool,
-    pub(crate) on_progress: Option<Box<dyn FnMut(ProgressParams) + Send>>,
+    pub(crate) on_progress: Option<ProgressCallback>,
     pub(crate) log_level: Option<LoggingLevel>,
     pub(crate) meta: Option<Meta>,
     /// Completes when the application cancels the call.

@@ -2,7 +2,11 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use mcp_protocol::tasks::{TaskMetadata, ext::IDENTIFIER};
+use mcp_protocol::{
+    Method,
+    method::CallTool,
+    tasks::{TaskMetadata, ext::IDENTIFIER},
+};
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -40,7 +44,8 @@ impl<'a> Sending<'a> {
         let has_extension =
             agreed.negotiated.version.has_extensions() && agreed.negotiated.capabilities.supports_extension(IDENTIFIER);
         // The `task` parameter is set only if the revision, the server and the tool support it (2025-11-25).
-        self.task.is_some() || (self.declares_tasks && has_extension)
+        let declares_tasks = self.declares_tasks && self.request.method == CallTool::NAME;
+        self.task.is_some() || (declares_tasks && has_extension)
     }
 }
 
@@ -124,7 +129,7 @@ pub(super) async fn send_once(
     Ok((outcome, guard))
 }
 
-/// Lets a dropped call cancel the task that the server creates.
+/// Lets a dropped call cancel the task that the server creates. An explicit close of the client waits for the answer.
 ///
 /// If the call asks for a task, the client also waits for a late answer, because the id of the task is in it. This also
 /// holds after a timeout of the call. The request keeps its permit meanwhile, at most for the time for closing.
@@ -139,7 +144,12 @@ fn cancel_task_on_drop(
     let mut task_options = TaskOptions::new(options.idle_timeout);
     task_options.meta.clone_from(&options.meta);
     let core = Arc::clone(core);
-    let take_over = move |guard| cancel_when_created(&core, guard, has_core_tasks, task_options);
+    let delays_close = core.owned_tasks.delay_close();
+    let take_over = move |guard| {
+        cancel_when_created(&core, guard, has_core_tasks, task_options);
+        // The cancellation delays the close from now on.
+        drop(delays_close);
+    };
     guard.on_abandon(OnAbandon { awaits_answer: asks_for_task, take_over: Box::new(take_over) });
 }
 

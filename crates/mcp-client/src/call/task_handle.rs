@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use super::{
     Call, ClientHandle, ToolResult, execute, execute_or_start_task,
-    tasks::{ProgressListener, TaskOptions, follow, get_task, with_progress},
+    tasks::{ProgressListener, TaskOptions, cancel_if_closing, follow, get_task, with_progress},
     tool_result,
 };
 use crate::{Error, connection::Request};
@@ -122,9 +122,11 @@ impl IntoFuture for TaskCall {
             let Some(task) = &reply.task else {
                 return Ok(TaskOrResult::Result(tool_result(&handle.core, &reply)?));
             };
-            let task = TaskHandle::new(&handle, task.task_id.clone());
-            let progress = Arc::new(Mutex::new(ProgressListener::new(guard, &mut options)));
+            let callback = options.on_progress.take();
             let options = TaskOptions::of(options).without_total_timeout();
+            cancel_if_closing(&handle.core, &task.task_id, &options)?;
+            let task = TaskHandle::new(&handle, task.task_id.clone());
+            let progress = Arc::new(Mutex::new(ProgressListener::new(guard, callback)));
             Ok(TaskOrResult::Task(TaskHandle { options, progress, ..task }))
         })
     }

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
 
 use mcp_protocol::{
-    ErrorCode, InputRequiredResult, LoggingLevel, Meta, Method, ProgressParams, RpcError,
+    ErrorCode, InputRequiredResult, LoggingLevel, Meta, Method, RpcError,
     method::{CallTool, CancelTask, GetTask, GetTaskPayload, UpdateTask},
     tasks::{
         CreateTaskResult, Task, TaskParams, TaskState, TaskStatus,
@@ -18,7 +18,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Answer, CallOptions, ClientCore, ClientHandle, Mark, Reply, answer_inputs, execute, send_until_answered};
+use super::{
+    Answer, CallOptions, ClientCore, ClientHandle, Mark, Reply, answer_inputs, execute, options::ProgressCallback,
+    send_until_answered,
+};
 use crate::{
     Error,
     connection::{Connection, Request, RequestGuard},
@@ -92,12 +95,14 @@ impl TaskOptions {
 /// Reports the progress of a task to a callback. The progress belongs to the request that created the task (2025-11-25).
 pub(super) struct ProgressListener {
     guard: RequestGuard,
-    callback: Box<dyn FnMut(ProgressParams) + Send>,
+    callback: ProgressCallback,
 }
 
 impl ProgressListener {
-    pub(super) fn new(guard: Option<RequestGuard>, options: &mut CallOptions) -> Option<Self> {
-        Some(Self { guard: guard?, callback: options.on_progress.take()? })
+    pub(super) fn new(guard: Option<RequestGuard>, callback: Option<ProgressCallback>) -> Option<Self> {
+        let (mut guard, callback) = guard.zip(callback)?;
+        guard.answer_handled();
+        Some(Self { guard, callback })
     }
 
     fn report(&mut self) {
@@ -126,8 +131,9 @@ pub(super) async fn with_progress<T>(listener: Option<ProgressListener>, work: i
 #[derive(Default)]
 pub(crate) struct OwnedTasks {
     state: Mutex<OwnedState>,
-    /// Each cancellation of a task without an owner holds a receiver until it ends.
-    cancellations: watch::Sender<()>,
+    /// An explicit close waits until no receiver is left. A request that can become a task holds one until its call has
+    /// handled the answer. A cancellation of a task without an owner holds one until it ends.
+    awaited_by_close: watch::Sender<()>,
 }
 
 #[derive(Default)]
@@ -141,9 +147,14 @@ impl OwnedTasks {
         self.state.lock().is_closing
     }
 
-    /// Cancels all tasks and waits for the cancellations that dropped calls began, within the time for closing. Then
-    /// lets the supervisor close the client. Calls that wait for tasks fail as closed from now on. If the future is
-    /// dropped, the client closes at once.
+    /// Lets an explicit close wait until the value is dropped.
+    pub(super) fn delay_close(&self) -> watch::Receiver<()> {
+        self.awaited_by_close.subscribe()
+    }
+
+    /// Cancels all tasks, also those that running requests still become, within the time for closing. Waits for the
+    /// cancellations that dropped calls began. Then lets the supervisor close the client. Calls that wait for tasks fail
+    /// as closed from now on. If the future is dropped, the client closes at once.
     pub(crate) async fn close(core: &Arc<ClientCore>) {
         let closing = &core.connections.closing;
         let first = {
@@ -156,8 +167,8 @@ impl OwnedTasks {
             return;
         };
         let _closing = closing.clone().drop_guard();
-        let begun = &core.owned_tasks.cancellations;
-        if (ids.is_empty() && begun.is_closed()) || core.connections.current().is_none() {
+        let awaited = &core.owned_tasks.awaited_by_close;
+        if (ids.is_empty() && awaited.is_closed()) || core.connections.current().is_none() {
             return;
         }
         let options = TaskOptions::new(Some(core.config.limits.close));
@@ -168,7 +179,7 @@ impl OwnedTasks {
         }
         let cancelled = async {
             cancelling.join_all().await;
-            begun.closed().await;
+            awaited.closed().await;
         };
         if timeout(core.config.limits.close, cancelled).await.is_err() {
             tracing::debug!("the server did not cancel all tasks in time");
@@ -185,9 +196,11 @@ pub(super) async fn finish(
     mut call: CallOptions,
 ) -> Result<Reply, Error> {
     let connection = guard.as_ref().map(|guard| Arc::clone(guard.connection()));
-    let listener = ProgressListener::new(guard, &mut call);
+    let callback = call.on_progress.take();
     let options = TaskOptions::of(call);
     let mut owned = OwnedTask::new(core, &task.task_id, options.clone());
+    // The listener comes after the owner, because an explicit close waits for the guard only until then.
+    let listener = ProgressListener::new(guard, callback);
     let mut is_over = false;
     let following = follow(core, &task.task_id, interval(task), tool, connection, options, &mut is_over);
     let followed = with_progress(listener, following).await;
@@ -197,6 +210,18 @@ pub(super) async fn finish(
         Err(error) if core.owned_tasks.is_closing() && error.is_cancelled() => Err(Error::closed()),
         followed => followed,
     }
+}
+
+/// Cancels a task whose id the caller will not receive, because the client is being closed.
+///
+/// # Errors
+/// [`Error::is_closed`] if the client is being closed.
+pub(super) fn cancel_if_closing(core: &Arc<ClientCore>, id: &str, options: &TaskOptions) -> Result<(), Error> {
+    if !core.owned_tasks.is_closing() {
+        return Ok(());
+    }
+    cancel_later(core, id.to_owned(), options);
+    Err(Error::closed())
 }
 
 /// A task that belongs to one call. When the call ends before the task, the client cancels the task.
@@ -243,8 +268,7 @@ struct Cancellation {
 
 impl Cancellation {
     fn begin(core: &Arc<ClientCore>) -> Self {
-        let is_running = core.owned_tasks.cancellations.subscribe();
-        Self { core: Arc::clone(core), _open: core.handle(), _is_running: is_running }
+        Self { core: Arc::clone(core), _open: core.handle(), _is_running: core.owned_tasks.delay_close() }
     }
 
     /// Cancels a task within the time for closing.
@@ -443,7 +467,7 @@ async fn payload(
 /// The error of `tasks/result` does not show whether the task was cancelled, so the client requests the status.
 async fn cancelled_by_close(core: &Arc<ClientCore>, id: &str, options: &mut TaskOptions) -> Option<Error> {
     // The close waits for this request too.
-    let _is_running = core.owned_tasks.cancellations.subscribe();
+    let _is_running = core.owned_tasks.delay_close();
     match get_task(core, id, options).await {
         Ok(snapshot) => (snapshot.task.status == TaskStatus::Cancelled).then(|| Kind::Cancelled.into()),
         Err(error) => error.is_closed().then_some(error),
