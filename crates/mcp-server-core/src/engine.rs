@@ -29,3 +29,4 @@ pub use self::{
 };
 pub use crate::request::{Payload, Refusal, Reply, Scope, StatelessCall, Verdict};
 pub use crate::session::{Peer, Session};
+pub use crate::trace::access as access_log;

@@ -2,7 +2,7 @@
 //!
 //! A disabled span costs nothing: attributes are computed for enabled spans only.
 
-mod access;
+pub mod access;
 mod ending;
 
 use std::{

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use std::{io, process::Command};
+use std::io;
 
 use mcp_server_core::{
     Invocation, Next, Outcome, RegistrationError, Server, ToolError,
@@ -12,7 +12,10 @@ use mcp_server_core::{
 use serde_json::json;
 use tracing::subscriber::NoSubscriber;
 
-use crate::common::{Connection, initialize, legacy};
+use crate::{
+    child_process,
+    common::{Connection, initialize, legacy},
+};
 
 /// The mode of the child process.
 const MODE: &str = "MCP_TEST_FAULTS_ON_STDERR";
@@ -75,9 +78,7 @@ fn runs_as_a_child_process() {
 }
 
 fn lines(mode: &str) -> (Vec<String>, Vec<String>) {
-    let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "faults_on_stderr::runs_as_a_child_process", "--nocapture"]).env(MODE, mode);
-    let output = child.output().unwrap();
+    let output = child_process::run("faults_on_stderr::runs_as_a_child_process", MODE, mode);
     assert!(output.status.success(), "{output:?}");
     let read = |bytes: Vec<u8>, start: &str| {
         let text = String::from_utf8(bytes).unwrap();

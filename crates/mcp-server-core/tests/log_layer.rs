@@ -9,9 +9,10 @@ use mcp_server_core::{Context, LogRecords, Server, TaskSupport, tool};
 use mcp_transport::{BoxFuture, Frame, FrameSender, TransportError, TrySendError};
 use serde_json::{Value, json};
 use tracing::{Instrument as _, subscriber::DefaultGuard};
-use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::{fmt, layer::SubscriberExt as _};
 
 use crate::{
+    child_process,
     common::{Connection, call, legacy, modern, subscribe},
     json_client::request_with_scope,
 };
@@ -110,6 +111,34 @@ async fn events_in_a_call_go_to_its_client_at_its_level() {
     }
     // No other client received it.
     listens.quiet().await;
+}
+
+/// Starts the process with a global subscriber that has another layer beside the log layer.
+const CHILD: &str = "MCP_TEST_LOG_LAYER";
+
+#[test]
+fn a_call_sends_its_first_event_beside_another_layer() {
+    if std::env::var_os(CHILD).is_none() {
+        let test = "log_layer::a_call_sends_its_first_event_beside_another_layer";
+        let output = child_process::run(test, CHILD, "1");
+        assert!(output.status.success(), "{output:?}");
+        return;
+    }
+    let greets = async || tracing::info!(target: "app", "greeted");
+    let server = Server::builder("logs", "1").tool(tool("greets", greets)).build();
+    let layers = tracing_subscriber::registry().with(fmt::layer().with_writer(std::io::sink));
+    tracing::subscriber::set_global_default(layers.with(server.log_layer(app()))).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (mut talks, mut listens) = (Connection::connect(&server), Connection::connect(&server));
+        talks.open("2025-11-25").await;
+        listens.open("2025-11-25").await;
+        for _ in 0..2 {
+            let received = record_texts(&mut talks, legacy(1, "tools/call", call("greets"))).await;
+            assert_eq!(received, ["info greeted"]);
+            listens.quiet().await;
+        }
+    });
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod batches;
 mod caching;
 mod calls;
 mod cancellation;
+mod child_process;
 mod common;
 mod completions;
 mod concurrency;

@@ -101,13 +101,13 @@ impl McpService {
         B::Error: Into<BoxError>,
     {
         let Inner { endpoint, legacy } = &*self.inner;
+        endpoint::share_principal(request.extensions_mut());
         let access = AccessRecord::start(&request);
         if let Err(mut refused) = endpoint.admit(&request) {
-            AccessRecord::finish(access, &mut refused);
+            access.finish(&mut refused);
             return refused;
         }
         legacy.sessions.tick();
-        endpoint::share_principal(request.extensions_mut());
         let origin = guard::origin_of(request.headers()).cloned();
         let path = request.uri().path();
         let is_shutting_down = endpoint.server.is_shutting_down();
@@ -121,7 +121,7 @@ impl McpService {
             self.inner.route(request).await
         };
         cors::share(&mut response, origin);
-        AccessRecord::finish(access, &mut response);
+        access.finish(&mut response);
         response
     }
 }

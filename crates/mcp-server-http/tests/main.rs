@@ -4,6 +4,8 @@ mod accept;
 mod batches;
 mod bind;
 mod broken_streams;
+#[path = "../../mcp-server-core/tests/child_process.rs"]
+mod child_process;
 mod common;
 mod concurrent_calls;
 mod concurrent_streams;
@@ -14,6 +16,7 @@ mod http1;
 mod http2;
 mod limits;
 mod list_changes;
+mod log_layer;
 mod malformed_messages;
 mod missing_features;
 mod origins;

@@ -1,16 +1,23 @@
 //! The access log: one event for each request, at the end of the request.
 //!
-//! A disabled event costs nothing: the data of the event is collected for an enabled event only.
+//! The data of the event is collected only if the level of the event is enabled. `tracing::enabled!` would be more exact, but
+//! it leaves the answers of per-layer filters behind, and the next span or event of the thread uses them.
 
 use mcp_protocol::{ErrorCode, Principal, ProtocolVersion};
 use tokio::time::Instant;
-use tracing::{Level, Span};
+use tracing::{Span, level_filters::LevelFilter};
 
 use super::{Ending, Target, excerpt, fingerprint, known, public_uri};
 use crate::Session;
 
 /// The target of the access log.
-const ACCESS: &str = "mcp_server::access";
+pub const TARGET: &str = "mcp_server::access";
+
+/// Returns the value of `enduser.id`.
+#[must_use]
+pub fn caller(principal: &Principal) -> &str {
+    excerpt(&principal.subject)
+}
 
 /// The data of the event of one request, from the start of the request.
 #[derive(Debug)]
@@ -34,9 +41,9 @@ enum Subject {
 }
 
 impl AccessRecord {
-    /// Starts the record of a request. Returns `None` if the event is disabled.
+    /// Starts the record of a request. Returns `None` if no subscriber enables the level of the event.
     pub(crate) fn start(method: &str, is_local: bool, principal: Option<&Principal>) -> Option<Box<Self>> {
-        if !tracing::enabled!(target: ACCESS, Level::INFO) {
+        if LevelFilter::current() < LevelFilter::INFO {
             return None;
         }
         Some(Box::new(Self {
@@ -45,7 +52,7 @@ impl AccessRecord {
             subject: Subject::None,
             version: None,
             session: None,
-            caller: principal.map(|principal| excerpt(&principal.subject).to_owned()),
+            caller: principal.map(|principal| caller(principal).to_owned()),
             is_local,
         }))
     }
@@ -86,7 +93,7 @@ impl AccessRecord {
             Subject::None => {}
         }
         tracing::info!(
-            target: ACCESS,
+            target: TARGET,
             parent: span,
             {
                 mcp.method.name = &*self.method,

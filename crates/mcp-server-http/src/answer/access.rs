@@ -4,13 +4,10 @@ use std::sync::Arc;
 
 use http::{Method, Request, Response};
 use mcp_protocol::Principal;
+use mcp_server_core::engine::access_log;
 use tokio::time::Instant;
-use tracing::Level;
 
-/// The target of the access log.
-const ACCESS: &str = "mcp_server::access";
-/// The most characters of a text of a caller.
-const SHOWN: usize = 256;
+use crate::endpoint;
 
 /// The mark of a response that rejects an HTTP request without an event of the core.
 #[derive(Debug, Clone, Copy)]
@@ -26,40 +23,33 @@ pub(crate) fn mark<B>(mut response: Response<B>) -> Response<B> {
 pub(crate) struct AccessRecord {
     start: Instant,
     method: Method,
-    caller: Option<String>,
+    caller: Option<Arc<Principal>>,
 }
 
 impl AccessRecord {
-    /// Starts the record of an HTTP request. Returns `None` if the event is disabled.
-    pub(crate) fn start<B>(request: &Request<B>) -> Option<Box<Self>> {
-        if !tracing::enabled!(target: ACCESS, Level::INFO) {
-            return None;
-        }
-        let extensions = request.extensions();
-        let shared = extensions.get::<Arc<Principal>>().map(|principal| &**principal);
-        let principal = shared.or_else(|| extensions.get::<Principal>());
-        Some(Box::new(Self {
+    /// Starts the record of an HTTP request.
+    pub(crate) fn start<B>(request: &Request<B>) -> Self {
+        Self {
             start: Instant::now(),
             method: request.method().clone(),
-            caller: principal.map(|principal| principal.subject.chars().take(SHOWN).collect()),
-        }))
+            caller: endpoint::principal(request.extensions()),
+        }
     }
 
-    /// Writes the event of a rejected HTTP request, if the record was started.
-    pub(crate) fn finish<B>(record: Option<Box<Self>>, response: &mut Response<B>) {
-        let Some(record) = record else { return };
+    /// Writes the event of a rejected HTTP request. An accepted request has no event.
+    pub(crate) fn finish<B>(self, response: &mut Response<B>) {
         if response.extensions_mut().remove::<Rejection>().is_none() {
             return;
         }
         let status = response.status();
         tracing::info!(
-            target: ACCESS,
+            target: access_log::TARGET,
             {
-                http.request.method = known(&record.method),
+                http.request.method = known(&self.method),
                 http.response.status_code = status.as_u16(),
-                enduser.id = record.caller.as_deref(),
+                enduser.id = self.caller.as_deref().map(access_log::caller),
                 network.transport = "tcp",
-                duration_ms = record.start.elapsed().as_secs_f64() * 1e3,
+                duration_ms = self.start.elapsed().as_secs_f64() * 1e3,
                 outcome = "refused",
                 error.type = status.as_str()
             },

@@ -35,7 +35,7 @@ impl ConfiguredPaths {
             cors::share(&mut refused, guard::origin_of(request.headers()).cloned());
             refused
         });
-        AccessRecord::finish(access, &mut refused);
+        access.finish(&mut refused);
         refused
     }
 }
