@@ -158,12 +158,20 @@ impl<T> Call<T> {
         self
     }
 
-    /// Cancels the call when a future completes, for example `token.cancelled_owned()` of a `CancellationToken`.
+    /// Cancels the call when a future completes, for example the cancellation of a token.
     ///
-    /// ```no_run
-    /// # async fn example(client: mcp_client::Client) -> Result<(), mcp_client::Error> {
-    /// let interrupted = async { drop(tokio::signal::ctrl_c().await) };
-    /// let result = client.call_tool("build", ()).cancelled_by(interrupted).await?;
+    /// ```
+    /// # use mcp_server::{Server, tool};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mcp_client::Error> {
+    /// use mcp_client::{CancellationToken, Client};
+    ///
+    /// # let server = Server::builder("s", "1").tool(tool("build", async || std::future::pending::<String>().await)).build();
+    /// let client = Client::connect(&server).await?;
+    /// let token = CancellationToken::new();
+    /// let call = client.call_tool("build", ()).cancelled_by(token.clone().cancelled_owned());
+    /// token.cancel();
+    /// assert!(call.await.unwrap_err().is_cancelled());
     /// # Ok(())
     /// # }
     /// ```

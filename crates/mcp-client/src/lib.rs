@@ -56,6 +56,8 @@ pub use mcp_protocol as protocol;
 pub use mcp_schema as schema;
 pub use mcp_transport as transport;
 pub use mcp_transport::child::ChildProcess;
+#[doc(no_inline)]
+pub use tokio_util::sync::CancellationToken;
 
 #[cfg(feature = "skills")]
 pub use self::skills::LoadedSkill;
