@@ -17,6 +17,6 @@ pub use self::{
 pub(crate) use self::{
     output::{Output, Performed, Stop, ending},
     reply::{ServerIdentity, busy, busy_error},
-    scope::Surroundings,
+    scope::{ConnectionData, Surroundings},
     stateless::ParsedMeta,
 };

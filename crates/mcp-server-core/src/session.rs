@@ -71,8 +71,8 @@ impl Session {
             client_capabilities,
             initialized: AtomicBool::new(false),
             log_level: Mutex::new(LoggingLevel::Info),
-            sender: peer.sender.clone(),
-            in_flight: peer.in_flight.clone(),
+            sender: peer.inner.sender.clone(),
+            in_flight: peer.in_flight().clone(),
             pending: PendingRequests::default(),
             outbox: Outbox::new(declared),
             pages: Pages::default(),
@@ -191,9 +191,13 @@ impl fmt::Debug for Session {
     }
 }
 
-/// One connection or HTTP session: its outgoing messages, its running requests, and their limit.
+/// One connection or HTTP session: its outgoing messages, its running requests, and their limit. Cheap to clone.
 #[derive(Clone)]
 pub struct Peer {
+    inner: Arc<PeerData>,
+}
+
+struct PeerData {
     sender: Arc<dyn FrameSender>,
     in_flight: Arc<InFlight>,
     gate: Arc<Gate>,
@@ -204,19 +208,20 @@ impl Peer {
     /// Creates a peer. Messages without a request go to `sender`; at most `handlers` handlers run at once.
     #[must_use]
     pub fn new(sender: Arc<dyn FrameSender>, handlers: usize) -> Self {
-        Self { sender, in_flight: Arc::default(), gate: Gate::new(handlers), notifications: Arc::default() }
+        let (in_flight, notifications) = (Arc::default(), Arc::default());
+        Self { inner: Arc::new(PeerData { sender, in_flight, gate: Gate::new(handlers), notifications }) }
     }
 
     pub(crate) fn in_flight(&self) -> &Arc<InFlight> {
-        &self.in_flight
+        &self.inner.in_flight
     }
 
     pub(crate) fn gate(&self) -> &Arc<Gate> {
-        &self.gate
+        &self.inner.gate
     }
 
     pub(crate) fn notifications(&self) -> &Arc<NotificationQueue> {
-        &self.notifications
+        &self.inner.notifications
     }
 }
 

@@ -31,55 +31,61 @@ impl Cause {
     }
 }
 
-/// The shutdown of a server, or the end of one of its connections.
+/// The shutdown of a server, or the end of one of its connections. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Shutdown {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
     token: CancellationToken,
-    /// The first entry is the shutdown of this connection or server, the second of the server.
-    begun: [Arc<OnceLock<(Instant, Cause)>>; 2],
+    begun: OnceLock<(Instant, Cause)>,
+    /// The shutdown of the server, for the end of a connection.
+    server: Option<Shutdown>,
 }
 
 impl Shutdown {
     /// Creates the shutdown of a server.
     pub(crate) fn of_server() -> Self {
-        let begun = Arc::default();
-        Self { token: CancellationToken::new(), begun: [Arc::clone(&begun), begun] }
+        Self { inner: Arc::new(Inner { token: CancellationToken::new(), begun: OnceLock::new(), server: None }) }
     }
 
     /// Creates the end of a connection, which also begins with the shutdown of the server.
     ///
     /// It has a token of its own, so that connections do not share one lock for every message.
     pub(crate) fn of_connection(&self) -> Self {
-        let [_, server] = &self.begun;
-        Self { token: self.token.child_token(), begun: [Arc::default(), server.clone()] }
+        let (token, server) = (self.inner.token.child_token(), Some(self.clone()));
+        Self { inner: Arc::new(Inner { token, begun: OnceLock::new(), server }) }
     }
 
     /// Begins the shutdown, unless it began already.
     pub(crate) fn begin(&self, cause: Cause) {
-        if !self.token.is_cancelled() {
-            self.begun[0].get_or_init(|| (Instant::now(), cause));
-            self.token.cancel();
+        if !self.has_begun() {
+            self.inner.begun.get_or_init(|| (Instant::now(), cause));
+            self.inner.token.cancel();
         }
     }
 
     pub(crate) fn has_begun(&self) -> bool {
-        self.token.is_cancelled()
+        self.inner.token.is_cancelled()
     }
 
     /// Waits until the shutdown begins.
     pub(crate) async fn wait(&self) {
-        self.token.cancelled().await;
+        self.inner.token.cancelled().await;
     }
 
     /// Returns the token that is cancelled when the shutdown begins.
     pub(crate) fn token(&self) -> &CancellationToken {
-        &self.token
+        &self.inner.token
     }
 
     /// Waits until the grace period is over, counted from the beginning of the shutdown. Returns the cause.
     pub(crate) async fn is_over(&self, grace_period: Duration) -> Cause {
-        self.token.cancelled().await;
-        let begun = self.begun.iter().filter_map(|begun| begun.get()).min_by_key(|(at, _)| *at);
+        self.wait().await;
+        let of_server = self.inner.server.as_ref().and_then(|server| server.inner.begun.get());
+        let begun = self.inner.begun.get().into_iter().chain(of_server).min_by_key(|(at, _)| *at);
         let (at, cause) = begun.copied().unwrap_or_else(|| (Instant::now(), Cause::ServerShutdown));
         match at.checked_add(grace_period) {
             Some(deadline) => tokio::time::sleep_until(deadline).await,

@@ -212,7 +212,7 @@ impl Inner {
         let head = Head::of(&parts);
         let caller = Caller::remote().principal(head.principal.clone()).extensions(parts.into_extensions());
         let queue: Arc<Queue> = Arc::default();
-        let mut arrival = Arrival::new(caller.clone()).headers(headers::mirrored(&head.headers));
+        let mut arrival = Arrival::new(&caller).headers(headers::mirrored(&head.headers));
         arrival = arrival.grace_period(endpoint.config.shutdown_deadline);
         if accepted.sse {
             arrival = arrival.sink(queue.clone());

@@ -18,7 +18,7 @@ use crate::{
 
 /// The surroundings of a message, as its transport knows them.
 pub struct Arrival<'a> {
-    caller: Caller,
+    caller: &'a Caller,
     headers: Option<MirroredHeaders<'a>>,
     surroundings: Surroundings,
 }
@@ -26,7 +26,7 @@ pub struct Arrival<'a> {
 impl<'a> Arrival<'a> {
     /// Creates the surroundings of a message from a caller.
     #[must_use]
-    pub fn new(caller: Caller) -> Self {
+    pub fn new(caller: &'a Caller) -> Self {
         Self { caller, headers: None, surroundings: Surroundings::default() }
     }
 
@@ -40,14 +40,14 @@ impl<'a> Arrival<'a> {
     /// Sets the stream for notifications about the request. Without a stream they are dropped.
     #[must_use]
     pub fn sink(mut self, sink: Arc<dyn FrameSender>) -> Self {
-        self.surroundings.sink = Some(sink);
+        self.surroundings.set_sink(Some(sink));
         self
     }
 
     /// Sets the connection, if several requests share it. Its limit applies, and a cancellation finds the request.
     #[must_use]
     pub fn peer(mut self, peer: Peer) -> Self {
-        self.surroundings.peer = Some(peer);
+        self.surroundings.set_peer(peer);
         self
     }
 
@@ -164,8 +164,16 @@ impl SessionRequest<'_> {
         sink: Option<Arc<dyn FrameSender>>,
         peer: Peer,
     ) -> Result<Prepared, Refusal> {
-        self.arrival.surroundings.sink = sink;
-        self.arrival.surroundings.peer = Some(peer);
+        self.arrival.surroundings.set_sink(sink);
+        self.arrival.surroundings.set_peer(peer);
+        self.on_connection(server, session)
+    }
+
+    /// Prepares the request in the session of its connection.
+    ///
+    /// # Errors
+    /// See [`Engine::prepare`](crate::engine::Engine::prepare).
+    pub(crate) fn on_connection(self, server: &Server, session: Arc<Session>) -> Result<Prepared, Refusal> {
         self.prepare(server, Scope::session(session))
     }
 

@@ -26,7 +26,8 @@ use crate::{
 ///
 /// let server = Server::builder("hello", "1.0").build();
 /// let request = br#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}"#;
-/// let accepted = server.accept(request, Arrival::new(Caller::remote())).unwrap();
+/// let caller = Caller::remote();
+/// let accepted = server.accept(request, Arrival::new(&caller)).unwrap();
 /// assert!(matches!(accepted, Accepted::Initialize(_)));
 /// ```
 pub trait Engine: sealed::Sealed {

@@ -42,7 +42,7 @@ impl ListenWork {
         let name = method::Listen::NAME;
         decode_params::<Form>(name, params)?;
         let requested = decode_params::<ListenParams>(name, params)?.notifications;
-        if scope.surroundings.sink.is_none() {
+        if scope.surroundings.sink().is_none() {
             let text = "subscriptions/listen is answered by a stream, which the request does not accept";
             return Err(RpcError::invalid_request(text));
         }
@@ -78,8 +78,8 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
     // The guard ends a subscription that the client cancels.
     let Prepared { server, id, scope, place, context, .. } = prepared;
     let _place: Option<Place> = place;
-    let (mut accepted, listening, sink) = (work.accepted, work.listening?, scope.surroundings.sink.as_deref()?);
-    let stream = ListenStream { id: &id, sink };
+    let (mut accepted, listening, sink) = (work.accepted, work.listening?, scope.surroundings.sink()?);
+    let stream = ListenStream { id: &id, sink: &**sink };
     let ending = scope.ending(&server.data.shutdown);
     let fetch = async |task: Box<str>| {
         Ok::<_, RpcError>(find_for_listener(&server, &scope, &id, &task).await?.map(|found| match found {
@@ -125,7 +125,7 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
         }
         drop(listening);
         // On a shared stream no other message shows the end of this subscription.
-        if scope.surroundings.peer.is_some() {
+        if scope.surroundings.peer().is_some() {
             stream.send_end().await;
         }
         context.end(Ending::Done);

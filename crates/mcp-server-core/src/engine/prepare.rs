@@ -425,7 +425,7 @@ fn context(
         is_local: scope.is_local,
         meta: std::sync::OnceLock::new(),
         log_level: scope.log_level,
-        sink: scope.surroundings.sink.clone(),
+        sink: scope.surroundings.sink().cloned(),
         cancel: scope.cancel.clone(),
         extensions: scope.extensions.clone(),
         outgoing: parking_lot::Mutex::default(),

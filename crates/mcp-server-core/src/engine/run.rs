@@ -144,7 +144,7 @@ impl Prepared {
             return Ok(());
         }
         let busy = || Reply::busy(&self.id);
-        let peer = self.scope.surroundings.peer.as_ref();
+        let peer = self.scope.surroundings.peer();
         let passes = match &mut self.work {
             // A stream is idle most of the time, so it has a limit of its own.
             Work::Listen(work) => {

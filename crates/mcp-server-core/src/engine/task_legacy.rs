@@ -32,7 +32,7 @@ pub(super) async fn result(query: &TaskQuery<'_>, id: &str) -> Result<Reply, Rpc
                 // Input requests of the task can use the stream of this request meanwhile.
                 let _waiter = match &query.scope.client {
                     Client::Session(session) => {
-                        running_task.add_result_waiter(query.request, session, query.scope.surroundings.sink.as_ref())
+                        running_task.add_result_waiter(query.request, session, query.scope.surroundings.sink())
                     }
                     Client::Request(_) => None,
                 };

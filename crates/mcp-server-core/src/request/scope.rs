@@ -6,7 +6,10 @@ use mcp_protocol::{LoggingLevel, Principal, ProtocolVersion, RequestMeta};
 use mcp_transport::FrameSender;
 use tokio_util::sync::CancellationToken;
 
-use super::stateless::{ParsedMeta, StatelessCall};
+use super::{
+    Caller,
+    stateless::{ParsedMeta, StatelessCall},
+};
 use crate::{
     context::Extensions,
     inputs::Origin,
@@ -32,14 +35,56 @@ pub struct Scope {
 /// The part of a scope that the transport knows before it reads the message.
 #[derive(Clone, Default)]
 pub(crate) struct Surroundings {
-    /// The connection, if several requests share it.
-    pub(crate) peer: Option<Peer>,
-    /// The stream for notifications about the request. Without a stream they are dropped.
-    pub(crate) sink: Option<Arc<dyn FrameSender>>,
-    /// The end of the connection. Without it, the shutdown of the server ends the request.
-    pub(crate) ending: Option<Shutdown>,
+    /// The connection that carries all messages in one stream.
+    connection: Option<Arc<ConnectionData>>,
+    peer: Option<Peer>,
+    sink: Option<Arc<dyn FrameSender>>,
     /// How long the request may run after a shutdown began. Unlimited by default.
     pub(crate) grace_period: Option<Duration>,
+}
+
+/// The data of a connection, which its requests share.
+pub(crate) struct ConnectionData {
+    pub(crate) caller: Caller,
+    pub(crate) peer: Peer,
+    pub(crate) sender: Arc<dyn FrameSender>,
+    /// The end of the connection, also by the shutdown of the server.
+    pub(crate) ending: Shutdown,
+    /// How long calls may run after `ending`.
+    pub(crate) grace_period: Duration,
+}
+
+impl Surroundings {
+    /// Returns the surroundings of a request on a connection.
+    pub(crate) fn of_connection(connection: &Arc<ConnectionData>) -> Self {
+        let grace_period = Some(connection.grace_period);
+        Self { connection: Some(connection.clone()), grace_period, ..Self::default() }
+    }
+
+    /// Sets the stream for notifications about a request that is not on a connection.
+    pub(crate) fn set_sink(&mut self, sink: Option<Arc<dyn FrameSender>>) {
+        self.sink = sink;
+    }
+
+    /// Sets the session of a request that is not on a connection.
+    pub(crate) fn set_peer(&mut self, peer: Peer) {
+        self.peer = Some(peer);
+    }
+
+    /// Returns the connection or the session, if several requests share it.
+    pub(crate) fn peer(&self) -> Option<&Peer> {
+        self.peer.as_ref().or_else(|| Some(&self.connection.as_ref()?.peer))
+    }
+
+    /// Returns the stream for notifications about the request. Without a stream they are dropped.
+    pub(crate) fn sink(&self) -> Option<&Arc<dyn FrameSender>> {
+        self.sink.as_ref().or_else(|| Some(&self.connection.as_ref()?.sender))
+    }
+
+    /// Returns the end of the connection. Without it, the shutdown of the server ends the request.
+    fn ending(&self) -> Option<&Shutdown> {
+        Some(&self.connection.as_ref()?.ending)
+    }
 }
 
 impl Scope {
@@ -104,7 +149,7 @@ impl Scope {
     /// Sets the stream for notifications about this request. Without a stream they are dropped.
     #[must_use]
     pub fn sink(mut self, sink: Arc<dyn FrameSender>) -> Self {
-        self.surroundings.sink = Some(sink);
+        self.surroundings.set_sink(Some(sink));
         self
     }
 
@@ -125,7 +170,7 @@ impl Scope {
     /// Sets the connection of the request. Its limit applies, and a cancellation finds the request by its id.
     #[must_use]
     pub fn peer(mut self, peer: Peer) -> Self {
-        self.surroundings.peer = Some(peer);
+        self.surroundings.set_peer(peer);
         self
     }
 
@@ -148,7 +193,7 @@ impl Scope {
         Origin {
             client: &self.client,
             principal: self.principal.as_deref(),
-            sink: self.surroundings.sink.as_ref(),
+            sink: self.surroundings.sink(),
             cancel: &self.cancel,
         }
     }
@@ -170,7 +215,7 @@ impl Scope {
 
     /// Returns the end of the connection, or the shutdown of the server.
     pub(crate) fn ending<'a>(&'a self, server: &'a Shutdown) -> &'a Shutdown {
-        self.surroundings.ending.as_ref().unwrap_or(server)
+        self.surroundings.ending().unwrap_or(server)
     }
 
     /// Waits until the grace period is over. Returns the cause of the end.

@@ -6,7 +6,7 @@ use mcp_protocol::{
     ErrorChain, RequestId, RpcError,
     jsonrpc::{self, Request},
 };
-use mcp_transport::{Frame, FrameSender, Route, Transport, TransportError, ndjson::Ndjson, recv, signal, stdio::Stdio};
+use mcp_transport::{Frame, Route, Transport, TransportError, ndjson::Ndjson, recv, signal, stdio::Stdio};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     task::JoinSet,
@@ -15,8 +15,8 @@ use tokio::{
 use crate::{
     Caller, Peer, Server, Session,
     engine::{Accepted, Arrival, Engine as _, Prepared, Rejected, SessionRequest},
-    request::{Refusal, Reply, Scope, Surroundings},
-    shutdown::{Cause, Shutdown},
+    request::{ConnectionData, Refusal, Reply, Scope, Surroundings},
+    shutdown::Cause,
 };
 
 /// The time for the client to read queued messages after all calls have ended.
@@ -187,20 +187,23 @@ impl Server {
     ) -> Result<(), ServeError> {
         let mut transport: Box<dyn Transport> = Box::new(transport);
         let sender = transport.sender();
-        let mut connection = Connection {
-            server: self,
+        let data = Arc::new(ConnectionData {
             caller,
             peer: Peer::new(sender.clone(), self.limits().handlers_per_session),
-            sender: sender.clone(),
+            sender,
+            ending: self.data.shutdown.of_connection(),
+            grace_period,
+        });
+        let mut connection = Connection {
+            server: self,
+            data: &data,
             session: None,
             calls: JoinSet::new(),
             streams: JoinSet::new(),
-            ending: self.data.shutdown.of_connection(),
-            grace_period,
             room: self.limits().handlers_per_session.saturating_mul(2).max(1),
         };
         let outcome = connection.read(&mut *transport).await;
-        connection.ending.begin(if outcome.is_ok() { Cause::ClientClosed } else { Cause::ConnectionFailed });
+        data.ending.begin(if outcome.is_ok() { Cause::ClientClosed } else { Cause::ConnectionFailed });
         // A request that runs longer than the grace period answers with an error, which takes a moment.
         let limit = grace_period.saturating_add(LAST_ANSWERS);
         let drained = async {
@@ -213,7 +216,7 @@ impl Server {
             connection.streams.abort_all();
         }
         // The last responses are queued. They are written before the transport is dropped.
-        if tokio::time::timeout(FLUSH, sender.shutdown()).await.is_err() {
+        if tokio::time::timeout(FLUSH, data.sender.shutdown()).await.is_err() {
             tracing::debug!("the client does not read: the last answers are lost");
         }
         outcome
@@ -222,17 +225,11 @@ impl Server {
 
 struct Connection<'a> {
     server: &'a Server,
-    caller: Caller,
-    peer: Peer,
-    sender: Arc<dyn FrameSender>,
+    data: &'a Arc<ConnectionData>,
     session: Option<Arc<Session>>,
     calls: JoinSet<()>,
     /// Open `subscriptions/listen` streams. They last until the connection ends.
     streams: JoinSet<()>,
-    /// The end of the connection, also by the shutdown of the server.
-    ending: Shutdown,
-    /// How long calls may run after `ending`.
-    grace_period: Duration,
     /// The most entries of `calls`.
     room: usize,
 }
@@ -246,9 +243,9 @@ impl Drop for Connection<'_> {
     }
 }
 
-impl Connection<'_> {
+impl<'a> Connection<'a> {
     async fn read(&mut self, transport: &mut dyn Transport) -> Result<(), ServeError> {
-        let shutdown = self.ending.clone();
+        let shutdown = &self.data.ending;
         loop {
             // Finished calls are removed when a message arrives. Above the limit of running handlers, the entries are
             // responses that wait for a client that does not read. The server stops reading until some are written.
@@ -274,7 +271,7 @@ impl Connection<'_> {
                 Some(Err(error)) if error.is_too_large() => {
                     let id = jsonrpc::request_id(error.start());
                     let error = RpcError::invalid_request(error.to_string());
-                    self.server.record_rejection(None, &self.caller, error.code);
+                    self.server.record_rejection(None, &self.data.caller, error.code);
                     self.send(Reply::error(id.as_ref(), &error), route_of(id)).await
                 }
                 Some(Err(error)) if error.is_closed() => return Ok(()),
@@ -303,7 +300,7 @@ impl Connection<'_> {
                 return self.send(reply, Route::Request(request.id)).await;
             }
             Ok(Accepted::Notification(notification)) => {
-                self.server.notified(self.session.as_ref(), &self.peer, &notification);
+                self.server.notified(self.session.as_ref(), &self.data.peer, &notification);
                 return Ok(());
             }
             Ok(Accepted::Response(response)) => {
@@ -343,7 +340,7 @@ impl Connection<'_> {
 
     /// Opens a session, which replaces the one before.
     fn initialize(&mut self, request: &Request<'_>) -> Result<Reply, RpcError> {
-        let (session, reply) = self.server.initialize(request, &self.caller, &self.peer)?;
+        let (session, reply) = self.server.initialize(request, &self.data.caller, &self.data.peer)?;
         if let Some(former) = self.session.replace(session) {
             former.retire();
         }
@@ -352,24 +349,22 @@ impl Connection<'_> {
 
     fn in_session(&self, request: SessionRequest<'_>) -> Result<Prepared, Refusal> {
         match &self.session {
-            Some(session) => {
-                request.in_session(self.server, session.clone(), Some(self.sender.clone()), self.peer.clone())
-            }
+            Some(session) => request.on_connection(self.server, session.clone()),
             None => request.before_handshake(self.server),
         }
     }
 
     /// Returns the surroundings of a message on this connection.
-    fn arrival(&self) -> Arrival<'static> {
-        Arrival::new(self.caller.clone()).within(self.surroundings())
+    fn arrival(&self) -> Arrival<'a> {
+        Arrival::new(&self.data.caller).within(Surroundings::of_connection(self.data))
     }
 
     async fn batch(&mut self, bytes: &[u8]) -> Result<(), TransportError> {
         let Some(session) = self.session.clone() else { return Ok(()) };
         let scope = || self.scope(Scope::session(session.clone()));
-        match self.server.batch(bytes, &session, &self.peer, scope) {
+        match self.server.batch(bytes, &session, &self.data.peer, scope) {
             Ok(batch) => {
-                let sender = self.sender.clone();
+                let sender = self.data.sender.clone();
                 self.calls.spawn(async move {
                     if let Some(answers) = batch.run().await {
                         let _ = sender.send(Frame::new(answers)).await;
@@ -384,7 +379,7 @@ impl Connection<'_> {
     /// Rejects a batch in a revision without batches. Each request of the batch receives the error with its id, because the
     /// client waits for its response. Without such a request the error has no id.
     async fn reject_batch(&self, bytes: &[u8], error: &RpcError) -> Result<(), TransportError> {
-        self.server.record_rejection(None, &self.caller, error.code);
+        self.server.record_rejection(None, &self.data.caller, error.code);
         let ids = self.server.request_ids_of_batch(bytes);
         if ids.is_empty() {
             return self.send(Reply::error(None, error), Route::Connection).await;
@@ -397,20 +392,11 @@ impl Connection<'_> {
 
     /// Adds the data of this connection to a scope.
     fn scope(&self, scope: Scope) -> Scope {
-        self.caller.scope(scope).within(self.surroundings())
-    }
-
-    fn surroundings(&self) -> Surroundings {
-        Surroundings {
-            peer: Some(self.peer.clone()),
-            sink: Some(self.sender.clone()),
-            ending: Some(self.ending.clone()),
-            grace_period: Some(self.grace_period),
-        }
+        self.data.caller.scope(scope).within(Surroundings::of_connection(self.data))
     }
 
     fn spawn(&mut self, prepared: Prepared, id: RequestId) {
-        let sender = self.sender.clone();
+        let sender = self.data.sender.clone();
         let set = if prepared.is_listen() { &mut self.streams } else { &mut self.calls };
         // Boxed, because a task moves its future several times and this one is large.
         set.spawn(Box::pin(async move {
@@ -423,7 +409,7 @@ impl Connection<'_> {
     }
 
     async fn send(&self, reply: Reply, route: Route) -> Result<(), TransportError> {
-        self.sender.send(Frame::new(reply.payload.into_bytes()).with_route(route)).await
+        self.data.sender.send(Frame::new(reply.payload.into_bytes()).with_route(route)).await
     }
 }
 
