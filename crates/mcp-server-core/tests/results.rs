@@ -166,12 +166,12 @@ async fn only_explicit_failures_reach_the_model() {
     check("a visible one", tool("t", visible), json!({ "content": [text("disk full")], "isError": true })).await;
 
     let mut references = Vec::new();
-    let hidden = async || -> Result<String, ToolError> { Err(io::Error::other("password 1234"))? };
-    for route in [tool("t", hidden), tool("t", async || -> String { panic!("password 1234") })] {
+    let hidden = async || -> Result<String, ToolError> { Err(io::Error::other("password xyzzy"))? };
+    for route in [tool("t", hidden), tool("t", async || -> String { panic!("password xyzzy") })] {
         let result = call(route).await.unwrap();
         assert_eq!(result["isError"], true);
         let text = result["content"][0]["text"].as_str().unwrap();
-        assert!(!text.contains("password") && !text.contains("1234") && !text.contains(".rs"), "{text}");
+        assert!(!text.contains("password") && !text.contains("xyzzy") && !text.contains(".rs"), "{text}");
         references.push(text.to_owned());
     }
     assert_ne!(references[0], references[1], "each event can be found by its own reference");
