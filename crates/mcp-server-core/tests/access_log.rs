@@ -12,7 +12,11 @@ use std::{
 };
 
 use mcp_protocol::Principal;
-use mcp_server_core::{Caller, RawArgs, Server, TaskPolicy, TaskSupport, ToolError, ToolRoute, prompt, template, tool};
+use mcp_server_core::{
+    Caller, RawArgs, RegistrationError, Server, TaskPolicy, TaskSupport, ToolError, ToolRoute,
+    extension::{MethodRoute, Registrar, ServerExtension},
+    prompt, template, tool,
+};
 use mcp_transport::{Frame, Transport as _, ndjson::Ndjson, recv};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, DuplexStream, ReadBuf};
@@ -154,6 +158,11 @@ async fn every_request_has_one_access_event() {
         let seen: Vec<_> = recorder.take().await.iter().map(short).collect();
         assert_eq!(seen, expected, "{message}");
     }
+    // A batch has a call that holds the only permit of the session.
+    connection.send(json!([legacy(3, "tools/call", call("hold")), legacy(4, "tools/call", call("ok"))])).await;
+    assert_eq!(recorder.one().await.0, "tools/call ok busy busy");
+    connection.send(cancel(3)).await;
+    assert_eq!(recorder.one().await.0, "tools/call hold cancelled cancelled");
     // The later revisions have no batches.
     connection.send(initialize("2025-11-25")).await;
     assert_eq!(recorder.one().await.0, "initialize ok");
@@ -350,6 +359,61 @@ async fn calls_on_a_pipe_record_their_ends_in_both_eras() {
             assert_eq!(recorder.one().await.0, "tools/call hold cancelled cancelled");
             assert_eq!(served.await.unwrap().is_err(), read_fails);
         }
+    }
+}
+
+/// An extension with the method `example/wait`, which never returns.
+struct Waits;
+
+impl ServerExtension for Waits {
+    fn register(&mut self, registrar: &mut Registrar<'_>) -> Result<(), RegistrationError> {
+        registrar.method(MethodRoute::new("example/wait", async |_| std::future::pending().await))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn methods_of_tasks_and_extensions_record_their_ends() {
+    #[derive(Debug, Clone, Copy)]
+    enum End {
+        Cancellation,
+        Disconnect,
+        Shutdown,
+        TimeLimit,
+    }
+    let recorder = Recorder::default();
+    let _guard = subscribe(tracing_subscriber::registry().with(recorder.clone()));
+    for (is_task, end, expected) in [
+        (true, End::Cancellation, "tasks/result cancelled cancelled"),
+        (true, End::Disconnect, "tasks/result cancelled cancelled"),
+        (true, End::Shutdown, "tasks/result error -32603"),
+        (false, End::Cancellation, "_OTHER cancelled cancelled"),
+        (false, End::Disconnect, "_OTHER cancelled cancelled"),
+        (false, End::Shutdown, "_OTHER error -32603"),
+        (false, End::TimeLimit, "_OTHER timeout timeout"),
+    ] {
+        let held = hold().0.task(TaskSupport::Required).task_policy(TaskPolicy::Immediately);
+        let server = Server::builder("waits", "1").tool(held).extension(Waits).build();
+        let mut connection = Connection::connect(&server);
+        connection.open("2025-11-25").await;
+        let request = if is_task {
+            let params = json!({ "name": "hold", "arguments": {}, "task": {} });
+            let created = connection.exchange(legacy(1, "tools/call", params)).await;
+            legacy(2, "tasks/result", json!({ "taskId": created["result"]["task"]["taskId"] }))
+        } else {
+            legacy(2, "example/wait", json!({}))
+        };
+        connection.send(request).await;
+        recorder.take().await;
+        match end {
+            End::Cancellation => connection.send(cancel(2)).await,
+            End::Disconnect => drop(connection.close().await),
+            End::Shutdown => server.shutdown(),
+            End::TimeLimit => {}
+        }
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        let seen: Vec<_> = recorder.take().await.iter().map(short).collect();
+        let seen: Vec<_> = seen.iter().filter(|event| !event.starts_with("tools/call")).collect();
+        assert_eq!(seen, [expected], "{end:?}");
     }
 }
 
