@@ -37,6 +37,11 @@ impl Session {
 
 /// Runs one command. Its words no longer contain the server.
 pub(crate) async fn run(session: &Session, command: Command) -> Result<(), Failure> {
+    let done = run_command(session, command).await;
+    done.map_err(|failure| failure.in_revision(session.client.negotiated().version))
+}
+
+async fn run_command(session: &Session, command: Command) -> Result<(), Failure> {
     match command {
         Command::Tools(words) => list::tools(session, optional(&words.words)?).await,
         Command::Call { words, output } => call::call(session, &words.words, output.as_deref()).await,

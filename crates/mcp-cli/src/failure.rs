@@ -2,7 +2,8 @@
 
 use std::{error::Error, fmt, io, process::ExitCode};
 
-use mcp_protocol::{ErrorChain, ErrorCode, Excerpt, RpcError};
+use mcp_protocol::{ErrorChain, ErrorCode, Excerpt, ProtocolVersion, RpcError};
+use serde_json::{Map, Value};
 
 use crate::{
     logs,
@@ -17,6 +18,42 @@ pub(crate) struct Failure {
     code: u8,
     /// Empty if there is nothing to print.
     message: String,
+    /// The kind of a question to the user that this client has not declared.
+    question: Option<Question>,
+}
+
+/// A kind of questions of the server to the user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Question {
+    Form,
+    Page,
+}
+
+impl Question {
+    /// Returns the kind of questions among the capabilities that a request requires.
+    fn among(required: &Map<String, Value>) -> Option<Self> {
+        let is_page = required.get("elicitation")?.get("url").is_some();
+        Some(if is_page { Self::Page } else { Self::Form })
+    }
+
+    fn exists_in(self, version: ProtocolVersion) -> bool {
+        match self {
+            Self::Form => version.has_elicitation(),
+            Self::Page => version.has_elicitation_modes(),
+        }
+    }
+
+    /// Returns how the user can answer.
+    fn hint(self) -> &'static str {
+        match self {
+            Self::Form => {
+                "; the server asks the user: run `mcp` with stdin and stderr at a terminal, or give --answer, --yes or --decline"
+            }
+            Self::Page => {
+                "; the server wants the user to open a page: run `mcp` with stdin and stderr at a terminal, or decline with --decline"
+            }
+        }
+    }
 }
 
 /// A tool ran and failed, a check found faults, or a local operation failed.
@@ -31,14 +68,18 @@ const SERVER: u8 = 4;
 const SIGNAL: u8 = 128;
 
 impl Failure {
+    fn new(code: u8, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), question: None }
+    }
+
     /// A tool failed, or a check found faults. The output already contains the details.
     pub(crate) fn reported() -> Self {
-        Self { code: FAILED, message: String::new() }
+        Self::new(FAILED, "")
     }
 
     /// The command line is wrong.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { code: USAGE, message: message.into() }
+        Self::new(USAGE, message)
     }
 
     /// A library rejected a value of the command line.
@@ -48,17 +89,17 @@ impl Failure {
 
     /// An operation of this program failed.
     pub(crate) fn local(message: impl Into<String>) -> Self {
-        Self { code: FAILED, message: message.into() }
+        Self::new(FAILED, message)
     }
 
     /// The server sent data that the command cannot use.
     pub(crate) fn unusable(message: impl Into<String>) -> Self {
-        Self { code: SERVER, message: message.into() }
+        Self::new(SERVER, message)
     }
 
     /// A signal ended the command.
     pub(crate) fn interrupted(code: u8) -> Self {
-        Self { code, message: String::new() }
+        Self::new(code, "")
     }
 
     /// Returns whether a signal ended the command.
@@ -68,12 +109,24 @@ impl Failure {
 
     /// The reader of stdout closed it. The program exits successfully and prints nothing.
     pub(crate) fn stdout_closed() -> Self {
-        Self { code: 0, message: String::new() }
+        Self::new(0, "")
     }
 
     /// Returns whether the reader of stdout closed it.
     pub(crate) fn is_stdout_closed(&self) -> bool {
         self.code == 0
+    }
+
+    /// Adds how the user can answer the questions of the server in this revision.
+    pub(crate) fn in_revision(mut self, version: ProtocolVersion) -> Self {
+        match self.question.take() {
+            Some(question) if question.exists_in(version) => self.message.push_str(question.hint()),
+            Some(_) => self.message.push_str(&format!(
+                "; the server asks the user, and the revision {version} has no such question: choose a later one with --revision"
+            )),
+            None => {}
+        }
+        self
     }
 
     /// Adds a line to the message.
@@ -137,7 +190,8 @@ impl From<mcp_client::Error> for Failure {
         if error.is_unauthorized() {
             message.push_str("; pass credentials with --header 'Authorization: @FILE', where FILE contains `Bearer …`");
         }
-        if let Some(hint) = error.rpc().and_then(missing_capability) {
+        let required = error.rpc().and_then(required_capabilities);
+        if let Some(hint) = required.and_then(missing_capability) {
             message.push_str(hint);
         }
         let code = if error.is_tool_error() {
@@ -152,7 +206,7 @@ impl From<mcp_client::Error> for Failure {
         } else {
             CONNECTION
         };
-        Self { code, message }
+        Self { code, message, question: required.and_then(Question::among) }
     }
 }
 
@@ -164,20 +218,17 @@ fn without_http_layers(error: &(dyn Error + 'static)) -> String {
 /// The texts with which the HTTP layers wrap every error. They add nothing between the operation and its cause.
 const HTTP_LAYERS: &[&str] = &["error sending request", "client error (Connect)", "tcp connect error", "dns error"];
 
-/// Returns how the user can offer the capability that the server requires.
-fn missing_capability(error: &RpcError) -> Option<&'static str> {
+/// Returns the capabilities that the client has not declared, if they are the reason of the error.
+fn required_capabilities(error: &RpcError) -> Option<&Map<String, Value>> {
     if error.code != ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY {
         return None;
     }
-    let required = error.data.as_ref()?.get("requiredCapabilities")?.as_object()?;
-    let is_page = required.get("elicitation").is_some_and(|modes| modes.get("url").is_some());
-    let elicitation = if is_page {
-        "; the server wants the user to open a page: run `mcp` with stdin and stderr at a terminal, or decline with --decline"
-    } else {
-        "; the server asks the user: run `mcp` with stdin and stderr at a terminal, or give --answer, --yes or --decline"
-    };
+    error.data.as_ref()?.get("requiredCapabilities")?.as_object()
+}
+
+/// Returns how the user can offer a capability that does not depend on the revision.
+fn missing_capability(required: &Map<String, Value>) -> Option<&'static str> {
     [
-        ("elicitation", elicitation),
         ("sampling", "; the server sends sampling requests: name a program that answers them with --sample-with"),
         ("roots", "; the server requests directories: offer them with --root"),
     ]

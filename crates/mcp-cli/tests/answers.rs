@@ -78,6 +78,20 @@ fn a_question_without_an_answer_names_the_options() {
 }
 
 #[test]
+fn a_question_that_the_revision_lacks_needs_a_later_revision() {
+    let http = Http::start();
+    for (revision, call) in
+        [("2024-11-05", "confirm --yes"), ("2025-03-26", "greet --answer name=Ada"), ("2025-06-18", "visit --decline")]
+    {
+        let line = format!("call URL {call} --revision {revision}");
+        let hint = format!(
+            "; the server asks the user, and the revision {revision} has no such question: choose a later one with --revision\n"
+        );
+        check(&http.url, &line, 4, "", &hint);
+    }
+}
+
+#[test]
 fn answers_come_from_files_and_stdin() {
     let http = Http::start();
     let directory = tempdir();

@@ -81,7 +81,7 @@ fn json_of(server: &str, line: &str) -> Value {
 fn commands_print_results_and_errors() {
     let http = Http::start();
     for (line, code, out, err) in [
-        ("tools URL", 0, "add      a:integer b:integer  Add two numbers.\n", ""),
+        ("tools URL", 0, "  a:integer b:integer  Add two numbers.\n", ""),
         ("tools URL add", 0, "Nothing is rounded.", ""),
         ("tools URL ad", 2, "", "the server has no tool `ad`; did you mean add?"),
         ("tools URL geret", 2, "", "the server has no tool `geret`; did you mean greet?"),
