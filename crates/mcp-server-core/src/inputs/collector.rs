@@ -16,7 +16,7 @@ use mcp_protocol::{
 };
 use mcp_transport::FrameSender;
 use parking_lot::{Mutex, MutexGuard};
-use serde_json::Value;
+use serde_json::{Value, value::to_raw_value};
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -209,20 +209,23 @@ impl InputCollector {
         let mut flow = self.state().flow.clone();
         flow.asked = requests.0.keys().cloned().collect();
         let effects = flow.effects();
-        let written = serde_json::to_vec(&flow).map_err(|_| RpcError::internal("the state cannot be written"))?;
-        if written.len() > STATE_CAP.max(limits.state_bytes) {
+        let written = to_raw_value(&flow).map_err(|_| RpcError::internal("the state cannot be written"))?;
+        let len = written.get().len();
+        if len > STATE_CAP.max(limits.state_bytes) {
             return Err(RpcError::invalid_params("the answers are too large to continue the call"));
         }
-        let state = if written.len() <= limits.state_bytes {
-            StoredFlow::Inline(flow)
+        let state = if len <= limits.state_bytes {
+            StoredFlow::Inline(written)
         } else {
             // A round that is stored twice uses the same key.
             let round = flow.answers.len() + flow.remembered.len() + flow.done.len() + flow.failures.len();
             let name = format!("mcp/state/{}/{round}", flow.id);
-            self.services.records.put(&name, written.into(), Some(limits.state)).await.map_err(|error| {
-                tracing::error!(%error, "the state of a call cannot be kept");
-                RpcError::internal("the state of the call cannot be kept")
-            })?;
+            self.services.records.put(&name, written.get().as_bytes().into(), Some(limits.state)).await.map_err(
+                |error| {
+                    tracing::error!(%error, "the state of a call cannot be kept");
+                    RpcError::internal("the state of the call cannot be kept")
+                },
+            )?;
             StoredFlow::Handle(name)
         };
         let mut result = InputRequiredResult::new(requests);

@@ -1,11 +1,16 @@
 //! The parameters of a stateless request that belong to the earlier rounds of its call.
 
+use std::fmt;
+
 use mcp_protocol::{
     JsonObject, Principal, RpcError,
     jsonrpc::{Request, decode_params},
 };
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{
+    Deserialize, Deserializer,
+    de::{self, IgnoredAny, MapAccess, Visitor},
+};
+use serde_json::{Map, Value, json};
 
 use super::{
     InputLimits,
@@ -21,13 +26,52 @@ pub(super) struct Round {
     pub(super) stored: Option<(StoredFlow, Effects)>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+/// The parameters of a request.
+#[derive(Default)]
 struct Params {
-    #[serde(default)]
     input_responses: Option<JsonObject>,
-    #[serde(default)]
     request_state: Option<String>,
+    /// The parameters that each round repeats. A number such as `1e400` has no value, so it is rejected.
+    repeated: Map<String, Value>,
+}
+
+impl<'de> Deserialize<'de> for Params {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Members)
+    }
+}
+
+struct Members;
+
+impl<'de> Visitor<'de> for Members {
+    type Value = Params;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Params, A::Error> {
+        let mut params = Params::default();
+        while let Some(name) = members.next_key::<String>()? {
+            match &*name {
+                "inputResponses" if params.input_responses.is_some() => {
+                    return Err(de::Error::duplicate_field("inputResponses"));
+                }
+                "requestState" if params.request_state.is_some() => {
+                    return Err(de::Error::duplicate_field("requestState"));
+                }
+                "inputResponses" => params.input_responses = members.next_value()?,
+                "requestState" => params.request_state = members.next_value()?,
+                "_meta" => {
+                    members.next_value::<IgnoredAny>()?;
+                }
+                _ => {
+                    params.repeated.insert(name, members.next_value()?);
+                }
+            }
+        }
+        Ok(params)
+    }
 }
 
 impl Round {
@@ -38,11 +82,9 @@ impl Round {
         request: &Request<'_>,
         principal: Option<&Principal>,
     ) -> Result<Self, RpcError> {
-        let Params { input_responses, request_state } = decode_params(&request.method, request.params)?;
-        // The binding needs the parameters as values. A number such as `1e400` has none, and is rejected here.
-        let params = decode_params::<Value>(&request.method, request.params)?;
+        let Params { input_responses, request_state, repeated } = decode_params(&request.method, request.params)?;
         let principal = principal.map(Principal::key);
-        let binding = seal::binding(principal.as_deref(), &request.method, params)
+        let binding = seal::binding(principal.as_deref(), &request.method, repeated)
             .map_err(|_| RpcError::invalid_params("the parameters cannot be read"))?;
         let open = |text: String| {
             let effects = StateKeys::effects(&text);
@@ -69,4 +111,49 @@ pub(super) fn expired(effects: Effects) -> RpcError {
 /// Returns the length of the longest sealed state.
 fn seal_limit(limits: &InputLimits) -> usize {
     limits.state_bytes.saturating_add(4096).saturating_mul(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::to_raw_value;
+
+    use super::*;
+
+    fn params(value: &Value) -> Result<Params, RpcError> {
+        decode_params("tools/call", Some(&to_raw_value(value).unwrap()))
+    }
+
+    #[test]
+    fn the_binding_ignores_the_member_order_and_round_parameters() {
+        let first = json!({ "name": "x", "arguments": { "a": 1, "b": { "c": 1, "d": 2 } }, "_meta": { "p": 1 } });
+        let again = json!({ "requestState": "s", "inputResponses": {}, "arguments": { "b": { "d": 2, "c": 1 }, "a": 1 }, "name": "x" });
+        let bind = |principal: Option<&str>, method: &str, value: &Value| {
+            seal::binding(principal, method, params(value).unwrap().repeated).unwrap()
+        };
+        let of_call = |value: &Value| bind(Some("me"), "tools/call", value);
+        assert_eq!(of_call(&first), of_call(&again));
+        let other = json!({ "name": "x", "arguments": { "a": 2, "b": { "c": 1, "d": 2 } } });
+        assert_ne!(of_call(&first), of_call(&other));
+        assert_ne!(of_call(&first), bind(None, "tools/call", &first));
+        assert_ne!(of_call(&first), bind(Some("me"), "prompts/get", &first));
+    }
+
+    #[test]
+    fn reads_the_answers_and_the_state_once() {
+        let read = params(&json!({ "inputResponses": { "a": 1 }, "requestState": "s", "name": "x" })).unwrap();
+        assert_eq!(read.input_responses.unwrap().get("a"), Some(&json!(1)));
+        assert_eq!(read.request_state.as_deref(), Some("s"));
+        let absent = params(&json!({ "inputResponses": null, "requestState": null })).unwrap();
+        assert!(absent.input_responses.is_none() && absent.request_state.is_none());
+        for (text, expected) in [
+            (r#"{"requestState":"a","requestState":"b"}"#, "duplicate field `requestState`"),
+            (r#"{"inputResponses":{},"inputResponses":{}}"#, "duplicate field `inputResponses`"),
+            (r#"{"inputResponses":[]}"#, "`/inputResponses`: invalid type: array, expected an object"),
+            (r#"{"arguments":{"n":1e400}}"#, "`/arguments/n`: number out of range"),
+        ] {
+            let raw: Box<serde_json::value::RawValue> = serde_json::from_str(text).unwrap();
+            let error = decode_params::<Params>("m", Some(&raw)).err().unwrap();
+            assert!(error.message.contains(expected), "{text}: {}", error.message);
+        }
+    }
 }

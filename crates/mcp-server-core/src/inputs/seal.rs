@@ -14,7 +14,7 @@ use chacha20poly1305::{
 };
 use mcp_protocol::RpcError;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::random;
 
@@ -58,12 +58,12 @@ pub(crate) enum Effects {
     Possible,
 }
 
-/// The place of a flow.
+/// The place of a flow, which is a [`Flow`] or its JSON text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) enum StoredFlow {
+pub(crate) enum StoredFlow<F = Flow> {
     /// In the sealed text.
     #[serde(rename = "i")]
-    Inline(Flow),
+    Inline(F),
     /// In the store, under this key.
     #[serde(rename = "h")]
     Handle(String),
@@ -75,14 +75,6 @@ pub(crate) enum StoredFlow {
 /// keys; a single process uses a random one.
 ///
 /// # Example
-/// ```
-/// use mcp_server_core::{Server, StateKeys};
-///
-/// let (new, old) = ([2; 32], [1; 32]);
-/// let server = Server::builder("fleet", "1.0").state_keys(StateKeys::new([new, old])).build();
-/// # let _ = server;
-/// ```
-///
 /// ```
 /// use mcp_server_core::{Server, StateKeys};
 ///
@@ -129,7 +121,7 @@ impl StateKeys {
     /// `-32603` when the state cannot be serialized, or when the system has no random numbers.
     pub(crate) fn seal(
         &self,
-        state: &StoredFlow,
+        state: &StoredFlow<impl Serialize>,
         effects: Effects,
         ttl: Duration,
         binding: &[u8],
@@ -152,6 +144,11 @@ impl StateKeys {
 
     /// Opens a state. Returns `None` for every fault: a foreign key, another binding, or an expired state.
     pub(crate) fn open(&self, text: &str, binding: &[u8], max_len: usize) -> Option<StoredFlow> {
+        self.open_at(text, binding, max_len, millis_now())
+    }
+
+    /// Opens a state at a time in milliseconds since the Unix epoch.
+    fn open_at(&self, text: &str, binding: &[u8], max_len: usize, now: u64) -> Option<StoredFlow> {
         if text.len() > max_len {
             return None;
         }
@@ -164,7 +161,7 @@ impl StateKeys {
         let plain =
             self.keys.iter().find_map(|key| key.decrypt(nonce.into(), Payload { msg: sealed, aad: binding }).ok())?;
         let (expires, state): (u64, StoredFlow) = serde_json::from_slice(&plain).ok()?;
-        (expires > millis_now()).then_some(state)
+        (expires > now).then_some(state)
     }
 
     /// Returns whether a side effect may have run before a state was sealed.
@@ -205,17 +202,16 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Returns the binding of a state: the principal, the method, and the parameters without the members that change
-/// between rounds.
+/// Returns the binding of a state: the principal, the method, and the parameters that each round repeats.
 ///
 /// # Errors
 /// Fails when the parameters cannot be written.
-pub(crate) fn binding(principal: Option<&str>, method: &str, mut params: Value) -> Result<Vec<u8>, serde_json::Error> {
-    if let Some(object) = params.as_object_mut() {
-        for changing in ["_meta", "inputResponses", "requestState"] {
-            object.remove(changing);
-        }
-    }
+pub(crate) fn binding(
+    principal: Option<&str>,
+    method: &str,
+    params: Map<String, Value>,
+) -> Result<Vec<u8>, serde_json::Error> {
+    let mut params = Value::Object(params);
     sort(&mut params);
     serde_json::to_vec(&(principal, method, params))
 }
@@ -291,18 +287,6 @@ mod tests {
     }
 
     #[test]
-    fn the_binding_ignores_the_member_order_and_round_parameters() {
-        let first = json!({ "name": "x", "arguments": { "a": 1, "b": { "c": 1, "d": 2 } }, "_meta": { "p": 1 } });
-        let again = json!({ "requestState": "s", "inputResponses": {}, "arguments": { "b": { "d": 2, "c": 1 }, "a": 1 }, "name": "x" });
-        let bind = |params: &Value| binding(Some("me"), "tools/call", params.clone()).unwrap();
-        assert_eq!(bind(&first), bind(&again));
-        let other = json!({ "name": "x", "arguments": { "a": 2, "b": { "c": 1, "d": 2 } } });
-        assert_ne!(bind(&first), bind(&other));
-        assert_ne!(bind(&first), binding(None, "tools/call", first.clone()).unwrap());
-        assert_ne!(bind(&first), binding(Some("me"), "prompts/get", first.clone()).unwrap());
-    }
-
-    #[test]
     fn rejects_a_seal_of_another_format() {
         let keys = StateKeys::random().unwrap();
         let text = keys.seal(&flow(), Effects::None, TTL, b"").unwrap();
@@ -312,12 +296,17 @@ mod tests {
     }
 
     #[test]
-    fn a_time_to_live_below_a_second_is_rounded_up() {
+    fn a_lifetime_has_a_resolution_of_milliseconds() {
         let keys = StateKeys::new([[7; 32]]);
-        let state = StoredFlow::Handle("h".into());
-        let sealed = |millis| keys.seal(&state, Effects::None, Duration::from_millis(millis), b"b").unwrap();
-        assert_eq!(keys.open(&sealed(999), b"b", 1000), Some(state.clone()));
-        assert_eq!(keys.open(&sealed(0), b"b", 1000), None);
+        let state: StoredFlow = StoredFlow::Handle("h".into());
+        for millis in [0, 1, 999, 1001] {
+            let before = millis_now();
+            let text = keys.seal(&state, Effects::None, Duration::from_millis(millis), b"b").unwrap();
+            let after = millis_now();
+            let is_open_at = |now| keys.open_at(&text, b"b", 1000, now).is_some();
+            assert!(millis == 0 || is_open_at(before + millis - 1), "{millis}");
+            assert!(!is_open_at(after + millis), "{millis}");
+        }
     }
 
     #[test]
