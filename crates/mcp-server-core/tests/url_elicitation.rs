@@ -20,7 +20,7 @@ fn pay() -> ToolError {
 fn server() -> Server {
     Server::builder("pages", "1")
         .tool(tool("sign_in", async |inputs: Inputs| -> Result<&str, ToolError> {
-            inputs.elicit_page("sign_in", "page-7", "Sign in.", "https://a.example/7").await?;
+            inputs.elicit_page("sign_in", "Sign in.", "https://a.example/7", "page-7").await?;
             Ok("gone there")
         }))
         .tool(tool("refuse", async || Err::<&str, _>(pay())))

@@ -226,9 +226,9 @@ impl Inputs {
     pub async fn elicit_page(
         &self,
         key: &str,
-        page: impl Into<String>,
         message: impl Into<String>,
         url: impl Into<String>,
+        page: impl Into<String>,
     ) -> Result<(), InputError> {
         self.send_to(key, UrlElicitParams::new(message, url).with_elicitation_id(page)).await
     }
