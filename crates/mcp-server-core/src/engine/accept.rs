@@ -207,7 +207,7 @@ impl SessionRequest<'_> {
 }
 
 impl Server {
-    pub(super) fn accept_message<'a>(&self, bytes: &'a [u8], arrival: Arrival<'a>) -> Result<Accepted<'a>, Rejected> {
+    pub(crate) fn accept<'a>(&self, bytes: &'a [u8], arrival: Arrival<'a>) -> Result<Accepted<'a>, Rejected> {
         match Message::parse_with(bytes, &self.limits().of_messages()) {
             Ok(Message::Request(request)) => self.accept_request(request, arrival),
             Ok(Message::Notification(notification)) => Ok(Accepted::Notification(notification)),

@@ -29,7 +29,7 @@ enum Member {
 }
 
 impl Server {
-    pub(super) fn accept_batch(
+    pub(crate) fn batch(
         &self,
         bytes: &[u8],
         session: &Arc<Session>,

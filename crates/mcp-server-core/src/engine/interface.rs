@@ -114,9 +114,10 @@ pub trait Engine: sealed::Sealed {
     fn has_legacy_versions(&self) -> bool;
 }
 
+/// Calls the methods of the same name that `Server` has for its own crate.
 impl Engine for Server {
     fn accept<'a>(&self, bytes: &'a [u8], arrival: Arrival<'a>) -> Result<Accepted<'a>, Rejected> {
-        self.accept_message(bytes, arrival)
+        self.accept(bytes, arrival)
     }
 
     fn prepare(&self, request: &Request<'_>, scope: Scope) -> Result<Prepared, Refusal> {
@@ -130,7 +131,7 @@ impl Engine for Server {
         peer: &Peer,
         scope: impl Fn() -> Scope,
     ) -> Result<Batch, RpcError> {
-        self.accept_batch(bytes, session, peer, scope)
+        self.batch(bytes, session, peer, scope)
     }
 
     fn initialize(
@@ -139,7 +140,7 @@ impl Engine for Server {
         caller: &Caller,
         peer: &Peer,
     ) -> Result<(Arc<Session>, Reply), RpcError> {
-        self.opened_session(request, caller, peer)
+        self.initialize(request, caller, peer)
     }
 
     fn initialize_sessionless(
@@ -147,7 +148,7 @@ impl Engine for Server {
         request: &Request<'_>,
         caller: &Caller,
     ) -> Result<(ProtocolVersion, Reply), RpcError> {
-        self.welcome_without_session(request, caller)
+        self.initialize_sessionless(request, caller)
     }
 
     fn record_rejection(&self, method: Option<&str>, caller: &Caller, code: ErrorCode) {
@@ -155,7 +156,7 @@ impl Engine for Server {
     }
 
     fn notified(&self, session: Option<&Arc<Session>>, peer: &Peer, message: &Notification<'_>) {
-        self.process_notification(session, peer, message);
+        self.notified(session, peer, message);
     }
 
     async fn serve_with_grace_period(
@@ -164,7 +165,7 @@ impl Engine for Server {
         caller: Caller,
         grace_period: Duration,
     ) -> Result<(), ServeError> {
-        self.serve_until_drained(transport, caller, grace_period).await
+        self.serve_with_grace_period(transport, caller, grace_period).await
     }
 
     fn has_legacy_versions(&self) -> bool {

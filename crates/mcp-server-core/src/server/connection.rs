@@ -176,10 +176,10 @@ impl Server {
     /// # Errors
     /// As for [`Server::serve`].
     pub async fn serve_as(&self, transport: impl Transport, caller: Caller) -> Result<(), ServeError> {
-        self.serve_until_drained(transport, caller, self.limits().drain).await
+        self.serve_with_grace_period(transport, caller, self.limits().drain).await
     }
 
-    pub(crate) async fn serve_until_drained(
+    pub(crate) async fn serve_with_grace_period(
         &self,
         transport: impl Transport,
         caller: Caller,

@@ -19,7 +19,7 @@ use crate::{
 const KEPT_BYTES: usize = 16 << 10;
 
 impl Server {
-    pub(crate) fn opened_session(
+    pub(crate) fn initialize(
         &self,
         request: &Request<'_>,
         caller: &Caller,
@@ -83,7 +83,7 @@ impl Server {
         Ok((session, self.welcome(request, version, capabilities)))
     }
 
-    pub(crate) fn welcome_without_session(
+    pub(crate) fn initialize_sessionless(
         &self,
         request: &Request<'_>,
         caller: &Caller,
@@ -125,7 +125,7 @@ impl Server {
         Reply::result(&self.data.identity, &request.id, version, shaped(result, version), 512)
     }
 
-    pub(crate) fn process_notification(&self, session: Option<&Arc<Session>>, peer: &Peer, message: &Notification<'_>) {
+    pub(crate) fn notified(&self, session: Option<&Arc<Session>>, peer: &Peer, message: &Notification<'_>) {
         match &*message.method {
             notification::Initialized::NAME => {
                 if let Some(session) = session {
