@@ -19,6 +19,10 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ("plain/build_missing_for_http", &["call `.build()`", "into_router"]),
     // The compiler alone writes the error of a wrong return type. A library can add texts to a missing trait only.
     ("plain/build_missing_in_return", &["-> Server", "mcp_server::Server"]),
+    ("plain/check_completion", &["Image` cannot be the output", "CompletionKind"]),
+    ("plain/check_prompt", &["Image` cannot be the output", "PromptKind"]),
+    ("plain/check_resource", &["Image` cannot be the output", "ResourceKind"]),
+    ("plain/check_tool", &["u64` cannot be the output", "ToolKind"]),
     ("plain/closure_captures_rc", &["Rc<", "text"]),
     ("plain/error_is_a_string", &["String` cannot be the error of a handler"]),
     ("plain/future_not_send", &["`count`", "`Send`"]),

@@ -43,37 +43,67 @@ use mcp_schema::elicitation::{Form, FormError};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-use crate::{
-    extension::ServerExtension,
-    handler::{
-        CompletionKind, FromCall, FromCallParts, Handler, IntoOutput, Kind, PromptKind, ResourceKind, ToolKind,
-        schema_of,
-    },
+use crate::handler::{
+    CompletionKind, FromCall, FromCallParts, Handler, IntoOutput, Kind, PromptKind, ResourceKind, ToolKind, schema_of,
 };
 
 macro_rules! check_handler {
     ($(#[$doc:meta])* $name:ident, $kind:ident) => {
         $(#[$doc])*
-        ///
-        /// `S` is the state of the server, or `()`.
         pub const fn $name<S, M, H: Handler<M, S, $kind>>(_handler: &H) {}
     };
 }
 
 check_handler! {
-    /// Checks the handler of a tool.
+    /// Checks the handler of a tool. `S` is the state of the server, or `()`.
+    ///
+    /// ```
+    /// use mcp_server_core::{Args, check};
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Query { text: String }
+    ///
+    /// async fn search(Args(query): Args<Query>) -> String { query.text }
+    ///
+    /// const _: () = check::tool::<(), _, _>(&search);
+    /// ```
     tool, ToolKind
 }
 check_handler! {
-    /// Checks the handler of a resource or of a resource template.
+    /// Checks the handler of a resource or of a resource template. `S` is the state of the server, or `()`.
+    ///
+    /// ```
+    /// use mcp_server_core::{Blob, ToolError, check};
+    ///
+    /// async fn logo() -> Result<Blob, ToolError> { Ok(Blob::new(vec![0x89, b'P', b'N', b'G'])) }
+    ///
+    /// const _: () = check::resource::<(), _, _>(&logo);
+    /// ```
     resource, ResourceKind
 }
 check_handler! {
-    /// Checks the handler of a prompt.
+    /// Checks the handler of a prompt. `S` is the state of the server, or `()`.
+    ///
+    /// ```
+    /// use mcp_protocol::PromptMessage;
+    /// use mcp_server_core::check;
+    ///
+    /// async fn review() -> Vec<PromptMessage> { vec![PromptMessage::user("Review this code.")] }
+    ///
+    /// const _: () = check::prompt::<(), _, _>(&review);
+    /// ```
     prompt, PromptKind
 }
 check_handler! {
-    /// Checks the handler of a completion.
+    /// Checks the handler of a completion. `S` is the state of the server, or `()`.
+    ///
+    /// ```
+    /// use mcp_server_core::check;
+    ///
+    /// async fn languages() -> Vec<String> { vec!["de".to_owned(), "en".to_owned()] }
+    ///
+    /// const _: () = check::completion::<(), _, _>(&languages);
+    /// ```
     completion, CompletionKind
 }
 
@@ -163,26 +193,6 @@ pub const fn sends<F: Future + Send>(_future: &F) {}
 pub fn form<T: DeserializeOwned + JsonSchema>() -> Result<(), FormError> {
     Form::from_schema(&schema_of::<T>().0).map(drop)
 }
-
-/// Checks that `T` is an extension for [`ServerBuilder::extension`](crate::ServerBuilder::extension).
-///
-/// ```
-/// use mcp_server_core::{
-///     RegistrationError, check,
-///     extension::{Registrar, ServerExtension},
-/// };
-///
-/// struct Motto;
-///
-/// impl ServerExtension for Motto {
-///     fn register(&mut self, _registrar: &mut Registrar<'_>) -> Result<(), RegistrationError> {
-///         Ok(())
-///     }
-/// }
-///
-/// const _: () = check::extension::<Motto>();
-/// ```
-pub const fn extension<T: ServerExtension>() {}
 
 /// Checks a plain parameter of a function with an attribute macro.
 #[doc(hidden)]
