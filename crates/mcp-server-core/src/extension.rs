@@ -69,7 +69,42 @@ pub trait ServerExtension: Send + Sync + 'static {
         capabilities
     }
 
-    /// Runs once when the builder builds the server, after all registrations. It can prepare data for the requests.
+    /// Runs once when the builder builds the server, after the registrations of all extensions.
+    ///
+    /// Use it to prepare data that depends on all registrations. A builder may receive several values of one extension, and
+    /// [`register`](Self::register) of the first value runs before the second value exists. [`start`](Self::start) may
+    /// run after the first request. For example, the skills of all `Skills` values make one catalog.
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    ///
+    /// use mcp_server_core::{
+    ///     RegistrationError, Server,
+    ///     extension::{Registrar, ServerExtension},
+    /// };
+    ///
+    /// type List = Arc<Mutex<Vec<&'static str>>>;
+    ///
+    /// /// Adds a word to a list that is sorted when the server is built.
+    /// struct Word(&'static str, List);
+    ///
+    /// impl ServerExtension for Word {
+    ///     fn register(&mut self, _registrar: &mut Registrar<'_>) -> Result<(), RegistrationError> {
+    ///         self.1.lock().unwrap().push(self.0);
+    ///         Ok(())
+    ///     }
+    ///
+    ///     fn built(&self) {
+    ///         self.1.lock().unwrap().sort_unstable();
+    ///     }
+    /// }
+    ///
+    /// let list = List::default();
+    /// let (pear, apple) = (Word("pear", list.clone()), Word("apple", list.clone()));
+    /// let server = Server::builder("words", "1.0.0").extension(pear).extension(apple).build();
+    /// assert_eq!(*list.lock().unwrap(), ["apple", "pear"]);
+    /// # let _: Server = server;
+    /// ```
     ///
     /// If it panics, the panic is logged. The server then drops the extension: it declares no capability of the extension and
     /// does not start its background work. The registered methods, tools, resources and prompts remain.
