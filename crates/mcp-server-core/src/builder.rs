@@ -419,8 +419,8 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// - The client receives an [`RpcError`](mcp_protocol::RpcError) of a layer as it is. Of any other error it receives a
     ///   reference number.
     ///
-    /// A service that cannot be cloned, such as a rate limit, needs `tower::buffer` around it. The buffer needs a runtime when
-    /// the layer is added.
+    /// A service that cannot be cloned, such as `tower::limit::RateLimit`, needs `tower::buffer` around it. The buffer needs a
+    /// runtime when the layer is added. The layer [`RateLimit`](crate::RateLimit) of this library needs no buffer.
     ///
     /// ```
     /// use mcp_server_core::{Server, tool};
