@@ -61,6 +61,21 @@ impl Rendered {
         if self.provider == Provider::Bedrock { "toolConfig" } else { "tools" }
     }
 
+    /// Returns the value of the member `tools` of the request. For Bedrock, this member is a part of `toolConfig`.
+    ///
+    /// ```
+    /// use mcp_protocol::{JsonObject, Tool};
+    /// use mcp_tool_format::{Options, Provider, render};
+    ///
+    /// let tool = Tool::new("now", JsonObject::new().with("type", "object"));
+    /// let rendered = render([("now", &tool)], &Options::new(Provider::Bedrock));
+    /// assert_eq!(rendered.tools()[0]["toolSpec"]["name"], "now");
+    /// ```
+    #[must_use]
+    pub fn tools(&self) -> &Value {
+        if self.provider == Provider::Bedrock { &self.value["tools"] } else { &self.value }
+    }
+
     /// Adds the tools to the body of a request. Without tools it adds nothing.
     ///
     /// With [`Options::strict`] it sets `toolConfig.functionCallingConfig.mode` of Gemini to `VALIDATED`, unless the

@@ -221,3 +221,31 @@ fn a_long_description_is_cut_for_openai() {
         assert_eq!(found.value.to_string().contains("about it.…"), cut, "{provider}");
     }
 }
+
+#[test]
+fn strict_moves_refused_keywords_to_the_description() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "list": {"type": "array", "items": {"type": "string"}, "minItems": 3, "uniqueItems": true},
+            "text": {"type": "string", "minLength": 2, "pattern": "^(?!x)", "format": "uri", "default": "ab"},
+        },
+        "required": ["list", "text"],
+    });
+    let list = [("t".to_owned(), tool("t", schema))];
+    for (provider, kept, moved) in [
+        (Provider::Anthropic, vec!["format"], vec!["minItems: 3", "uniqueItems", "minLength: 2", "pattern", "default"]),
+        (Provider::OpenAiChat, vec!["minItems"], vec!["uniqueItems", "minLength: 2", "pattern", "format", "default"]),
+    ] {
+        let found = rendered(&list, &Options::new(provider).strict());
+        let text = found.value.to_string();
+        assert!(text.contains(r#""strict":true"#), "{provider}");
+        for keyword in kept {
+            assert!(text.contains(&format!(r#""{keyword}":"#)), "{provider} {keyword}: {text}");
+        }
+        for note in moved {
+            let keyword = note.split(':').next().unwrap();
+            assert!(text.contains(note) && !text.contains(&format!(r#""{keyword}":"#)), "{provider} {note}: {text}");
+        }
+    }
+}
