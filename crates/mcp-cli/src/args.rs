@@ -1,5 +1,6 @@
 //! The command line: options, commands and their help texts.
 
+mod format;
 mod values;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
@@ -8,6 +9,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use mcp_protocol::{LoggingLevel, ProtocolVersion};
 
+pub(crate) use self::format::Format;
 use self::values::{Headers, headers, level, revision, seconds, variable};
 use crate::style::When;
 
@@ -119,8 +121,17 @@ pub(crate) struct Words {
 #[derive(Debug, Clone, Subcommand)]
 pub(crate) enum Command {
     /// List the tools, or show one tool with its arguments.
-    #[command(override_usage = "mcp tools [URL] [NAME] [-- SERVER COMMAND]")]
-    Tools(Words),
+    #[command(override_usage = "mcp tools [URL] [NAME] [--format FORMAT [--strict]] [-- SERVER COMMAND]")]
+    Tools {
+        #[command(flatten)]
+        words: Words,
+        /// Print the member `tools` of a request to this LLM provider as JSON. Each loss is a warning on stderr.
+        #[arg(long, value_name = "FORMAT", value_enum)]
+        format: Option<Format>,
+        /// Fail if the provider does not accept a tool.
+        #[arg(long, requires = "format")]
+        strict: bool,
+    },
     /// Call a tool.
     ///
     /// `key=value` gives an argument; the schema of the tool decides its type. `key:=json` gives a JSON value. `key=@file`
@@ -133,6 +144,9 @@ pub(crate) enum Command {
         /// Write images, audio and embedded resources of the result into this directory.
         #[arg(long, value_name = "DIR")]
         output: Option<PathBuf>,
+        /// Take the name and one JSON text of arguments as a model of this LLM provider gave them.
+        #[arg(long, value_name = "FORMAT", value_enum)]
+        format: Option<Format>,
     },
     /// List the resources and the resource templates.
     #[command(override_usage = "mcp resources [URL] [-- SERVER COMMAND]")]
@@ -225,14 +239,14 @@ impl Command {
     /// Returns the words of the command; `None` if the command needs no server.
     pub(crate) fn words_mut(&mut self) -> Option<&mut Words> {
         match self {
-            Self::Tools(words)
-            | Self::Resources(words)
+            Self::Resources(words)
             | Self::Prompts(words)
             | Self::Prompt(words)
             | Self::Complete(words)
             | Self::Listen(words)
             | Self::Info(words)
             | Self::Shell(words)
+            | Self::Tools { words, .. }
             | Self::Call { words, .. }
             | Self::Lint { words, .. }
             | Self::Read { words, .. }

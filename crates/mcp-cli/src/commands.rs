@@ -2,6 +2,7 @@
 
 mod call;
 mod complete;
+mod format;
 mod info;
 mod lint;
 mod list;
@@ -43,8 +44,11 @@ pub(crate) async fn run(session: &Session, command: Command) -> Result<(), Failu
 
 async fn run_command(session: &Session, command: Command) -> Result<(), Failure> {
     match command {
-        Command::Tools(words) => list::tools(session, optional(&words.words)?).await,
-        Command::Call { words, output } => call::call(session, &words.words, output.as_deref()).await,
+        Command::Tools { words, format: None, .. } => list::tools(session, optional(&words.words)?).await,
+        Command::Tools { words, format: Some(format), strict } => {
+            format::tools(session, optional(&words.words)?, format.provider(), strict).await
+        }
+        Command::Call { words, output, format } => call::call(session, &words.words, output.as_deref(), format).await,
         Command::Resources(words) => {
             no_words(&words.words)?;
             list::resources(session).await

@@ -4,6 +4,7 @@
 mod answers;
 mod colour;
 mod exit;
+mod format;
 mod help;
 mod lint;
 mod listen;

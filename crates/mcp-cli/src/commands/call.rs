@@ -10,6 +10,7 @@ use super::{
     read::{write_bytes, write_contents},
 };
 use crate::{
+    args::Format,
     arguments::{self, signature},
     failure::Failure,
     progress::Progress,
@@ -17,13 +18,27 @@ use crate::{
     text::{line, printable},
 };
 
-pub(crate) async fn call(session: &Session, words: &[String], output: Option<&Path>) -> Result<(), Failure> {
-    let Some((name, words)) = words.split_first() else {
-        return Err(Failure::usage("the name of a tool is required"));
+pub(crate) async fn call(
+    session: &Session,
+    words: &[String],
+    output: Option<&Path>,
+    format: Option<Format>,
+) -> Result<(), Failure> {
+    let (tool, given) = match (format, words.split_first()) {
+        (_, None) => return Err(Failure::usage("the name of a tool is required")),
+        (Some(format), _) => {
+            let (tool, arguments) = super::format::parse(session, words, format.provider()).await?;
+            (tool, Some(arguments.0))
+        }
+        (None, Some((name, _))) => (find_tool(session, name).await?, None),
     };
-    let tool = find_tool(session, name).await?;
-    let usage = |failure: Failure| failure.with_line(&format!("{name} takes: {}", signature(&tool.input_schema)));
-    let arguments = arguments::tool_arguments(words, &tool.input_schema, &session.input).await.map_err(usage)?;
+    let name = &tool.name;
+    let usage =
+        |failure: Failure| failure.with_line(&format!("{} takes: {}", line(name), signature(&tool.input_schema)));
+    let arguments = match given {
+        Some(arguments) => arguments,
+        None => arguments::tool_arguments(&words[1..], &tool.input_schema, &session.input).await.map_err(usage)?,
+    };
     for warning in arguments::check_names(&arguments, &tool.input_schema).map_err(usage)? {
         warn(&warning);
     }

@@ -43,6 +43,18 @@ fn warn_about(list: &str, warning: Option<ListWarning>) {
     }
 }
 
+/// Returns all tools; none if the server offers no tools.
+pub(crate) async fn all_tools(session: &Session) -> Result<Vec<Tool>, Failure> {
+    match session.client.list_tools().await {
+        Err(error) if error.is_unsupported() => Ok(Vec::new()),
+        tools => {
+            let tools = tools?;
+            warn_about("tools", tools.warning());
+            Ok(tools.into_vec())
+        }
+    }
+}
+
 /// Finds a tool by its name.
 pub(crate) async fn find_tool(session: &Session, name: &str) -> Result<Tool, Failure> {
     let mut tools = session.client.list_tools().stream();

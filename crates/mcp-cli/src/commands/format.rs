@@ -1,0 +1,69 @@
+//! Tools and calls in the formats of LLM providers.
+
+use mcp_protocol::{JsonObject, Tool};
+use mcp_tool_format::{Call, Options, Provider, render, safe_name};
+use serde_json::{Value, json};
+
+use super::{
+    Session,
+    list::{all_tools, find_tool},
+};
+use crate::{failure::Failure, screen::warn, text::line};
+
+/// Prints the tools as the member `tools` of a request to the provider, and the losses on stderr.
+pub(crate) async fn tools(
+    session: &Session,
+    name: Option<&str>,
+    provider: Provider,
+    strict: bool,
+) -> Result<(), Failure> {
+    let tools = match name {
+        Some(name) => vec![find_tool(session, name).await?],
+        None => all_tools(session).await?,
+    };
+    let rendered = render(tools.iter().map(|tool| (tool.name.as_str(), tool)), &Options::new(provider));
+    for diagnostic in &rendered.diagnostics {
+        warn(&line(&diagnostic.to_string()));
+    }
+    session.out.value(rendered.tools())?;
+    let left_out = rendered.diagnostics.iter().filter(|diagnostic| diagnostic.kind.is_left_out()).count();
+    match left_out {
+        0 => Ok(()),
+        _ if !strict => Ok(()),
+        1 => Err(Failure::local("1 tool was left out")),
+        count => Err(Failure::local(format!("{count} tools were left out"))),
+    }
+}
+
+/// Returns the tool and the arguments of a call that a model of the provider made.
+pub(crate) async fn parse(
+    session: &Session,
+    words: &[String],
+    provider: Provider,
+) -> Result<(Tool, JsonObject), Failure> {
+    let (name, arguments) = match words {
+        [name] => (name, ""),
+        [name, arguments] => (name, arguments.as_str()),
+        [] => return Err(Failure::usage("the name of a tool is required")),
+        [_, _, more, ..] => return Err(super::unexpected(more)),
+    };
+    let text = match arguments.strip_prefix('@').or_else(|| (arguments == "-").then_some("-")) {
+        Some(file) => session.input.read(file).await?,
+        None => arguments.to_owned(),
+    };
+    let tools = all_tools(session).await?;
+    let tool = match tools.into_iter().find(|tool| safe_name(&tool.name) == *name) {
+        Some(tool) => tool,
+        None => find_tool(session, name).await?,
+    };
+    let rendered = render([(tool.name.as_str(), &tool)], &Options::new(provider));
+    let Some(provider_name) = rendered.provider_name(&tool.name) else {
+        let reason = rendered.diagnostics.first().map_or_else(String::new, |found| format!(": {}", found.message));
+        return Err(Failure::usage(format!("{provider} does not accept the tool `{}`{}", line(name), line(&reason))));
+    };
+    let block = json!({ "name": provider_name, "arguments": Value::String(text) });
+    match Call::parse(&rendered, &block) {
+        Ok(call) => Ok((tool, call.arguments)),
+        Err(error) => Err(Failure::usage(error.to_string())),
+    }
+}
