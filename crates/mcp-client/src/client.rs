@@ -77,7 +77,7 @@ impl Client {
         if !filter.is_empty() {
             tokio::spawn(keep_for_callbacks(Arc::clone(&core), filter));
         }
-        tokio::spawn(supervisor::supervise(Arc::clone(manager), connection));
+        tokio::spawn(supervisor::supervise(Arc::clone(manager), connection, manager.attempt_now.subscribe()));
         Ok(client)
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mcp_client::{
-    OpenTransport, Reconnect, State,
+    Negotiated, OpenTransport, Reconnect, State,
     protocol::{LoggingLevel, ProtocolVersion},
 };
 use mcp_server::prelude::*;
@@ -187,6 +187,20 @@ async fn replaces_a_connection_at_once_each_time() {
         peer.close();
         reopen(&mut peers.next().await, version).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_client_replaces_its_connection_at_once() {
+    let (connector, mut peers) = scripted();
+    let version = ProtocolVersion::V2026_07_28;
+    let client = builder().known(Negotiated::new(version)).connect(connector).await.unwrap();
+    let started = Instant::now();
+    client.reconnect();
+    assert!(peers.next().await.next().await.is_none());
+    let mut peer = peers.next().await;
+    assert_eq!(started.elapsed(), Duration::ZERO);
+    peer.discovered().await;
+    client.states().wait_for(|state| *state == State::Ready).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -91,11 +91,15 @@ fn with_foreign_act(manager: &ConnectionManager, connection: &Connection, error:
     }
 }
 
-/// Watches over a connection until the client is closed.
-pub(crate) async fn supervise(manager: Arc<ConnectionManager>, mut connection: Arc<Connection>) {
+/// Watches over a connection until the client is closed. `attempt_now` also reports the requests of the application that
+/// come before the first poll.
+pub(crate) async fn supervise(
+    manager: Arc<ConnectionManager>,
+    mut connection: Arc<Connection>,
+    mut attempt_now: watch::Receiver<()>,
+) {
     // The number of consecutive connections that were lost soon.
     let mut losses = 0;
-    let mut attempt_now = manager.attempt_now.subscribe();
     loop {
         let answered = connection.pending.answered();
         let since = Instant::now();
