@@ -56,7 +56,11 @@ impl Rendered {
             out.rest.extend(limit(&mut parts, options, "/content", &mut log));
             log.finish(&call.name, &mut out.diagnostics);
             if !nested {
-                move_media(&mut parts, &mut media, &format!("the result of {name} ({id})"));
+                let mark = match provider {
+                    Provider::Gemini | Provider::Ollama => format!("result {}", blocks.len() + 1),
+                    _ => id.clone(),
+                };
+                move_media(&mut parts, &mut media, &format!("the result of {name} ({mark})"));
             }
             blocks.push(result_block(provider, call, &name, &id, result.is_error, parts));
         }
