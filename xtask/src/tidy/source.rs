@@ -5,6 +5,10 @@ use super::{File, Findings};
 const SOFT: usize = 600;
 const HARD: usize = 1000;
 
+/// Example programs, each with the most lines that are not blank. They show how short a server is.
+const PROGRAMS: &[(&str, usize)] =
+    &[("examples/hello/src/main.rs", 12), ("examples/macros/src/main.rs", 26), ("examples/counter/src/main.rs", 75)];
+
 /// The revisions of the protocol. Only one module compares them; all others use its predicates.
 const REVISIONS: &[&str] = &["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
 
@@ -21,6 +25,12 @@ pub(super) fn check(file: &File, found: &mut Findings) {
         found.error(path, format_args!("{} lines without its tests, {HARD} at most", code.len()));
     } else if code.len() > SOFT {
         found.warning(path, format_args!("{} lines without its tests, more than {SOFT}: split it", code.len()));
+    }
+    if let Some((_, most)) = PROGRAMS.iter().find(|(program, _)| program == path) {
+        let lines = text.lines().filter(|line| !line.trim().is_empty()).count();
+        if lines > *most {
+            found.error(path, format_args!("{lines} lines that are not blank, {most} at most"));
+        }
     }
     let dates_allowed = DATES_ALLOWED.iter().any(|allowed| path.starts_with(allowed));
     for (number, line) in (1..).zip(code) {
@@ -57,6 +67,20 @@ fn opens_module(line: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_the_lines_of_the_short_programs() {
+        for (program, most) in PROGRAMS {
+            let text = std::fs::read_to_string(crate::workspace::root().join(program)).unwrap();
+            assert!(text.lines().count() > most / 2, "{program}");
+            for (lines, errors) in [(*most, 0), (most + 1, 1)] {
+                let text = format!("//! A program.\n\n{}", "fn main() {}\n".repeat(lines - 1));
+                let mut found = Findings::default();
+                check(&File { path: (*program).to_owned(), text }, &mut found);
+                assert_eq!(found.errors.len(), errors, "{program} with {lines} lines");
+            }
+        }
+    }
 
     fn errors(path: &str, text: &str) -> usize {
         let mut found = Findings::default();
