@@ -217,6 +217,63 @@ async fn a_call_that_becomes_a_task_has_an_event_for_its_response_and_for_its_en
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_required_task_has_the_events_of_its_response() {
+    let recorder = Recorder::default();
+    let _guard = subscribe(tracing_subscriber::registry().with(recorder.clone()));
+    let required = |route: ToolRoute, policy| route.task(TaskSupport::Required).task_policy(policy);
+    let later = TaskPolicy::After(Duration::from_secs(1));
+    let server = Server::builder("tasks", "1")
+        .tool(required(tool("quick", async || "quick"), later))
+        .tool(required(tool("fails", async || Err::<(), _>(ToolError::new("no"))), later))
+        .tool(required(hold().0, later))
+        .tool(required(tool("immediate", async || "done"), TaskPolicy::Immediately))
+        .limits(|limits| (limits.tasks.per_principal, limits.tasks.unauthenticated) = (2, 2))
+        .build();
+    let with_tasks = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let meta = json!({ "io.modelcontextprotocol/clientCapabilities": with_tasks });
+    for is_legacy in [false, true] {
+        let caller = Caller::remote().principal(Some(Arc::new(Principal::new(if is_legacy { "old" } else { "new" }))));
+        let mut connection = Connection::connect_as(&server, caller);
+        if is_legacy {
+            connection.open("2025-11-25").await;
+            recorder.take().await;
+        }
+        for (name, is_created, expected) in [
+            ("quick", true, vec!["request finished: tools/call quick task", "task finished: tools/call quick ok"]),
+            (
+                "fails",
+                true,
+                vec![
+                    "request finished: tools/call fails task",
+                    "task finished: tools/call fails tool_error tool_error",
+                ],
+            ),
+            // The caller has its maximum of tasks.
+            ("quick", false, vec!["request finished: tools/call quick error -32603"]),
+            ("immediate", false, vec!["request finished: tools/call immediate error -32603"]),
+            ("hold", false, vec!["request finished: tools/call hold error -32603"]),
+        ] {
+            let request = if is_legacy {
+                legacy(1, "tools/call", json!({ "name": name, "arguments": {}, "task": {} }))
+            } else {
+                let mut params = call(name);
+                params["_meta"] = meta.clone();
+                modern(1, "tools/call", params)
+            };
+            connection.send(request).await;
+            let mut response = connection.recv().await;
+            while response.get("method").is_some() {
+                response = connection.recv().await;
+            }
+            assert_eq!(response.get("result").is_some(), is_created, "{response}");
+            let seen = recorder.take().await;
+            let seen: Vec<_> = seen.iter().map(|fields| format!("{}: {}", fields["message"], short(fields))).collect();
+            assert_eq!(seen, expected, "{is_legacy}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stopped_request_has_one_access_event() {
     let recorder = Recorder::default();
     let _guard = subscribe(tracing_subscriber::registry().with(recorder.clone()));

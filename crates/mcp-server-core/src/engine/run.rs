@@ -212,7 +212,7 @@ async fn answer(server: &Server, scope: &Scope, context: EndGuard, mut work: Han
             let mut task_scope = scope.clone();
             task_scope.surroundings.grace_period = None;
             let task_server = server.clone();
-            let work = Box::pin(async move { execute(&task_server, &task_scope, guard, work).await });
+            let work = Box::pin(async move { (perform(&task_server, &task_scope, &guard, work).await, guard) });
             // Boxed, because few calls can become a task and all calls would have the larger future.
             let mut running = Box::pin(candidate.run(work));
             let outcome = unless_stopped(server, scope, running.as_mut()).await.and_then(|outcome| outcome);
@@ -224,13 +224,19 @@ async fn answer(server: &Server, scope: &Scope, context: EndGuard, mut work: Han
     }
 }
 
-/// Runs a handler in the span of its request, also after the call became a task.
+/// Runs a handler and ends its request.
 async fn execute(server: &Server, scope: &Scope, context: EndGuard, work: HandlerWork) -> Result<Output, Stop> {
-    let mut outcome = run_handler(server, scope, &context, work).instrument(context.span().clone()).await;
+    let outcome = perform(server, scope, &context, work).await;
+    context.end(ending(&outcome));
+    outcome
+}
+
+/// Runs a handler in the span of its request, also after the call became a task.
+async fn perform(server: &Server, scope: &Scope, context: &Context, work: HandlerWork) -> Result<Output, Stop> {
+    let mut outcome = run_handler(server, scope, context, work).instrument(context.span().clone()).await;
     if let Err(Stop::Error(error)) = &mut outcome {
         error.shape(scope.version);
     }
-    context.end(ending(&outcome));
     outcome
 }
 

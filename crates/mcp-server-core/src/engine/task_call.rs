@@ -10,14 +10,15 @@ use tokio::time::Instant;
 
 use crate::{
     Server,
-    context::Context,
-    request::{Output, Scope, Stop},
+    context::{Context, EndGuard},
+    request::{Output, Scope, Stop, ending},
     tasks::{Decided, Owner, RunningTask, TaskOutcome, TaskPolicy, TaskSpec},
     trace::Ending,
 };
 
-/// A call that the request polls first, and later the task that it became.
-pub(super) type Work = Pin<Box<dyn Future<Output = Result<Output, Stop>> + Send>>;
+/// A call that the request polls first, and later the task that it became. It returns its guard, because the end of the call
+/// is recorded when its response is known.
+pub(super) type Work = Pin<Box<dyn Future<Output = (Result<Output, Stop>, EndGuard)> + Send>>;
 
 /// A call that may become a task.
 pub(super) struct Candidate<'a> {
@@ -44,16 +45,18 @@ impl Candidate<'_> {
             };
             match done {
                 // The call ended before the time of the policy, and still has to return a task.
-                Some(Ok(Output::Tool(result))) if self.is_required => {
-                    let running_task = self.create().await?;
+                Some((Ok(Output::Tool(result)), guard)) if self.is_required => {
+                    let running_task = self.create().await.map_err(|error| self.failed(error))?;
                     self.server.data.tasks.mark(&running_task, TaskOutcome::of(&result));
+                    self.become_task(&running_task);
                     let created = self.created(&running_task);
+                    guard.end(ending(&Ok(Output::Tool(result))));
                     // The record is stored before the response, also when the request is dropped.
                     let (server, ended) = (self.server.clone(), running_task.clone());
                     let _ = tokio::spawn(async move { server.data.tasks.persist(&ended).await }).await;
                     return Ok(created);
                 }
-                Some(done) => return done,
+                Some(done) => return ended(done),
                 None => {}
             }
         }
@@ -62,19 +65,16 @@ impl Candidate<'_> {
             // The client did not request a task, so the call continues as a plain call.
             Err(_) if !self.is_required && self.scope.version.has_extensions() => {
                 drop(decided);
-                return work.await;
+                return ended(work.await);
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(self.failed(error)),
         };
         if let Some(collector) = self.context.collector() {
             collector.become_task(&running_task);
         }
-        if let Some(upgrade) = self.context.task_upgrade() {
-            upgrade.become_task(&running_task);
-        }
-        self.context.record_task();
+        self.become_task(&running_task);
         let created = self.created(&running_task);
-        let outcome = async move { outcome_of(work.await) };
+        let outcome = async move { outcome_of(ended(work.await)) };
         let (context, expires) = (self.context.clone(), running_task.expires());
         let on_interruption = move |error: &RpcError| {
             let is_expired = expires <= Instant::now();
@@ -82,6 +82,21 @@ impl Candidate<'_> {
         };
         tokio::spawn(self.server.data.task_driver().drive(running_task, outcome, on_interruption));
         Ok(created)
+    }
+
+    /// Records that the response to the call is a task.
+    fn become_task(&self, running_task: &Arc<RunningTask>) {
+        if let Some(upgrade) = self.context.task_upgrade() {
+            upgrade.become_task(running_task);
+        }
+        self.context.record_task();
+    }
+
+    /// Ends the call with an error, before its guard ends it as cancelled.
+    fn failed(&self, error: RpcError) -> Stop {
+        let stop = Stop::from(error);
+        self.context.end(stop.ending());
+        stop
     }
 
     async fn wanted(&self) {
@@ -109,6 +124,12 @@ impl Candidate<'_> {
             Output::TaskOfClient(tasks::CreateTaskResult::new(record.legacy()))
         }
     }
+}
+
+/// Ends a call whose response is its outcome.
+fn ended((outcome, guard): (Result<Output, Stop>, EndGuard)) -> Result<Output, Stop> {
+    guard.end(ending(&outcome));
+    outcome
 }
 
 fn outcome_of(done: Result<Output, Stop>) -> TaskOutcome {
