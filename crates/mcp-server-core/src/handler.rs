@@ -76,7 +76,7 @@ pub enum Returns {
 /// One call of a handler. Extractors read it.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Call {
+pub struct HandlerCall {
     /// The parts that every extractor may read.
     pub parts: CallParts,
     /// The arguments, which the last extractor consumes.
@@ -180,14 +180,14 @@ mod via {
 /// `M` keeps two kinds of implementations apart. Code never has to name it.
 ///
 /// ```
-/// use mcp_server_core::{Arguments, Call, FromCall, ToolError, ToolRoute, tool};
+/// use mcp_server_core::{Arguments, HandlerCall, FromCall, ToolError, ToolRoute, tool};
 /// use serde_json::json;
 ///
 /// /// The number of arguments.
 /// struct Count(usize);
 ///
 /// impl<S: Send + Sync> FromCall<S> for Count {
-///     async fn from_call(call: Call, _state: &S) -> Result<Self, ToolError> {
+///     async fn from_call(call: HandlerCall, _state: &S) -> Result<Self, ToolError> {
 ///         Ok(Self(match call.arguments {
 ///             Arguments::Json(value) => value.as_object().map_or(0, |object| object.len()),
 ///             Arguments::Strings(values) => values.len(),
@@ -212,7 +212,7 @@ pub trait FromCall<S, M = via::Whole>: Sized {
     fn describe(_description: &mut Description) {}
 
     /// Extracts the value from a call.
-    fn from_call(call: Call, state: &S) -> impl Future<Output = Result<Self, ToolError>> + Send;
+    fn from_call(call: HandlerCall, state: &S) -> impl Future<Output = Result<Self, ToolError>> + Send;
 }
 
 impl<S: Send + Sync, T: FromCallParts<S>> FromCall<S, via::Parts> for T {
@@ -220,7 +220,7 @@ impl<S: Send + Sync, T: FromCallParts<S>> FromCall<S, via::Parts> for T {
         <T as FromCallParts<S>>::describe(description);
     }
 
-    async fn from_call(mut call: Call, state: &S) -> Result<Self, ToolError> {
+    async fn from_call(mut call: HandlerCall, state: &S) -> Result<Self, ToolError> {
         T::from_call_parts(&mut call.parts, state).await
     }
 }
@@ -326,7 +326,7 @@ pub trait Handler<M, S, K: Kind>: Clone + Send + Sync + 'static {
     fn describe(description: &mut Description);
 
     /// Runs the handler.
-    fn call(self, call: Call, state: S) -> Pin<Box<dyn Future<Output = Result<K::Output, ToolError>> + Send>>;
+    fn call(self, call: HandlerCall, state: S) -> Pin<Box<dyn Future<Output = Result<K::Output, ToolError>> + Send>>;
 }
 
 /// The single implementation: each bound of it is one rule, and the compiler reports the rule that a function breaks.
@@ -344,7 +344,7 @@ where
         <<F::Returned as function::Asynchronous>::Output as IntoOutput<K>>::describe(description);
     }
 
-    fn call(self, call: Call, state: S) -> HandlerFuture<K> {
+    fn call(self, call: HandlerCall, state: S) -> HandlerFuture<K> {
         Box::pin(async move {
             let arguments = A::from_call(call, &state).await?;
             function::Asynchronous::run(self.apply(arguments)).await.into_output()
@@ -364,7 +364,7 @@ struct Uses {
 
 /// A handler of any type that still needs its state `S`.
 pub(crate) struct Erased<S, K: Kind> {
-    call: Arc<dyn Fn(Call, S) -> HandlerFuture<K> + Send + Sync>,
+    call: Arc<dyn Fn(HandlerCall, S) -> HandlerFuture<K> + Send + Sync>,
     uses: Uses,
 }
 
@@ -376,7 +376,7 @@ impl<S, K: Kind> Clone for Erased<S, K> {
 
 /// A handler of any type that has its state.
 pub(crate) struct Ready<K: Kind> {
-    call: Arc<dyn Fn(Call) -> HandlerFuture<K> + Send + Sync>,
+    call: Arc<dyn Fn(HandlerCall) -> HandlerFuture<K> + Send + Sync>,
     uses: Uses,
 }
 
@@ -388,11 +388,11 @@ impl<K: Kind> Clone for Ready<K> {
 
 impl<K: Kind> Ready<K> {
     /// Creates a handler of the library itself. It sends no input requests.
-    pub(crate) fn new(call: impl Fn(Call) -> HandlerFuture<K> + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(call: impl Fn(HandlerCall) -> HandlerFuture<K> + Send + Sync + 'static) -> Self {
         Self { call: Arc::new(call), uses: Uses::default() }
     }
 
-    pub(crate) fn call(&self, call: Call) -> HandlerFuture<K> {
+    pub(crate) fn call(&self, call: HandlerCall) -> HandlerFuture<K> {
         (self.call)(call)
     }
 

@@ -43,9 +43,9 @@ pub use self::{
     data::Server,
     error::{InputError, ToolError, Visible},
     handler::{
-        Args, Arguments, Audio, Blob, Call, CallParts, CompletionKind, Description, Extension, FromCall, FromCallParts,
-        FromRef, Handler, Image, Inputs, IntoContent, IntoOutput, Json, Kind, PromptKind, RawArgs, ResourceKind,
-        Returns, State, StringArgument, Structured, ToolKind, WithMeta,
+        Args, Arguments, Audio, Blob, CallParts, CompletionKind, Description, Extension, FromCall, FromCallParts,
+        FromRef, Handler, HandlerCall, Image, Inputs, IntoContent, IntoOutput, Json, Kind, PromptKind, RawArgs,
+        ResourceKind, Returns, State, StringArgument, Structured, ToolKind, WithMeta,
     },
     inputs::{InputLimits, StateKeys},
     layers::{FromFn, FromFnService, HandlerService, Invocation, Next, Outcome, RateLimit, RateLimited, from_fn},
@@ -56,7 +56,7 @@ pub use self::{
     },
     request::Caller,
     server::{
-        NewTask, Notices, Prompts, ResourceTemplates, Resources, ServeError, ShuttingDown, TaskHandle, Tasks, Tools,
+        NewTask, Notices, Prompts, ResourceTemplates, Resources, ServeError, ShuttingDown, StandaloneTask, Tasks, Tools,
     },
     session::ClientNotification,
     tasks::{TaskLimits, TaskPolicy},

@@ -23,7 +23,7 @@ pub use self::{
     connection::ServeError,
     lists::{Prompts, ResourceTemplates, Resources, Tools},
     notify::Notices,
-    tasks::{NewTask, TaskHandle, Tasks},
+    tasks::{NewTask, StandaloneTask, Tasks},
 };
 use crate::{Server, builder::ServerBuilder, limits::Limits, shutdown::Cause};
 

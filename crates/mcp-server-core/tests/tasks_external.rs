@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use mcp_protocol::{CallToolResult, Principal, ProtocolVersion, RpcError};
-use mcp_server_core::{Context, NewTask, Server, TaskHandle, ToolError, tool};
+use mcp_server_core::{Context, NewTask, Server, StandaloneTask, ToolError, tool};
 use serde_json::json;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A server whose tool `start` passes a task to an external worker and returns its id.
-fn server() -> (Server, UnboundedReceiver<TaskHandle>) {
+fn server() -> (Server, UnboundedReceiver<StandaloneTask>) {
     let (hand, taken) = unbounded_channel();
     let start = move |context: Context| {
         let hand = hand.clone();

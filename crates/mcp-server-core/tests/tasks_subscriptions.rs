@@ -5,7 +5,7 @@
 use std::{sync::Arc, time::Duration};
 
 use mcp_protocol::{CallToolResult, Principal, ProtocolVersion};
-use mcp_server_core::{Inputs, NewTask, Server, TaskHandle, ToolError, tool};
+use mcp_server_core::{Inputs, NewTask, Server, StandaloneTask, ToolError, tool};
 use mcp_transport::{
     Transport as _,
     memory::{MemoryTransport, duplex},
@@ -50,11 +50,11 @@ async fn settle() {
     }
 }
 
-async fn server_task(server: &Server, caller: &Principal, ttl: Duration) -> TaskHandle {
+async fn server_task(server: &Server, caller: &Principal, ttl: Duration) -> StandaloneTask {
     server.tasks().create(NewTask::for_principal(caller).ttl(ttl)).await.unwrap()
 }
 
-async fn task_of(server: &Server, caller: &Principal) -> TaskHandle {
+async fn task_of(server: &Server, caller: &Principal) -> StandaloneTask {
     server.tasks().create(NewTask::for_principal(caller).message("queued")).await.unwrap()
 }
 

@@ -99,8 +99,8 @@ pub mod prelude {
 /// The parameter types of handlers, and the traits to write more of them.
 pub mod extract {
     pub use mcp_server_core::{
-        Args, Arguments, Call, CallParts, Cancelled, Completing, Context, Extension, Extensions, FromCall,
-        FromCallParts, FromRef, Inputs, Progress, ProgressNumber, RawArgs, ResourceUri, State, StringArgument,
+        Args, Arguments, CallParts, Cancelled, Completing, Context, Extension, Extensions, FromCall, FromCallParts,
+        FromRef, HandlerCall, Inputs, Progress, ProgressNumber, RawArgs, ResourceUri, State, StringArgument,
     };
 }
 
@@ -130,7 +130,7 @@ pub mod inputs {
 
 /// Calls that outlive their request, and tasks for other work.
 pub mod tasks {
-    pub use mcp_server_core::{NewTask, TaskHandle, TaskLimits, TaskPolicy, TaskSupport, Tasks};
+    pub use mcp_server_core::{NewTask, StandaloneTask, TaskLimits, TaskPolicy, TaskSupport, Tasks};
 }
 
 /// The lists and notifications of a running server: [`Server::tools`], [`Server::notify`] and the like.

@@ -15,7 +15,8 @@ use crate::{
     context::{Completing, Context},
     error::{CALL_FAILED, Fault, ToolError, contain_async},
     handler::{
-        Arguments, Call, CallParts, CompletionKind, Kind, PromptKind, Ready, ResourceKind, StringArgument, ToolKind,
+        Arguments, CallParts, CompletionKind, HandlerCall, Kind, PromptKind, Ready, ResourceKind, StringArgument,
+        ToolKind,
     },
     layers::{self, Invocation, Outcome},
     registry::{PromptEntry, ToolEntry, ToolSpec},
@@ -103,7 +104,7 @@ fn call_of<K: Kind>(
     context: &Context,
     arguments: Arguments,
 ) -> impl Future<Output = Result<K::Output, ToolError>> + Send + use<K> {
-    let call = Call { parts: CallParts { context: context.clone() }, arguments };
+    let call = HandlerCall { parts: CallParts { context: context.clone() }, arguments };
     let collector = context.collector().cloned();
     let handler = guarded::<K>(run.clone(), call);
     async move {
@@ -115,7 +116,7 @@ fn call_of<K: Kind>(
 }
 
 /// Runs a handler. A panic becomes an error with a reference number.
-async fn guarded<K: Kind>(run: Ready<K>, call: Call) -> Result<K::Output, ToolError> {
+async fn guarded<K: Kind>(run: Ready<K>, call: HandlerCall) -> Result<K::Output, ToolError> {
     match contain_async(|| run.call(call)).await {
         Ok(output) => output,
         Err(panic) => Err(Fault::report("a handler panicked", CALL_FAILED, &panic).into()),

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Arguments, Call, Description, FromCall, StringArgument, ToolError, strings};
+use super::{Arguments, Description, FromCall, HandlerCall, StringArgument, ToolError, strings};
 
 /// Extracts the arguments as a Rust type.
 ///
@@ -38,7 +38,7 @@ impl<S: Send + Sync, T: DeserializeOwned + JsonSchema> FromCall<S> for Args<T> {
         }
     }
 
-    async fn from_call(call: Call, _state: &S) -> Result<Self, ToolError> {
+    async fn from_call(call: HandlerCall, _state: &S) -> Result<Self, ToolError> {
         match call.arguments {
             Arguments::Json(mut value) => {
                 whole_numbers(&mut value);
@@ -169,7 +169,7 @@ impl<S: Send + Sync> FromCall<S> for RawArgs {
         description.takes_raw_arguments = true;
     }
 
-    async fn from_call(call: Call, _state: &S) -> Result<Self, ToolError> {
+    async fn from_call(call: HandlerCall, _state: &S) -> Result<Self, ToolError> {
         Ok(Self(match call.arguments {
             Arguments::Json(Value::Object(object)) => object.into(),
             Arguments::Json(_) => JsonObject::default(),

@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use super::{Call, Description, FromCall, FromCallParts, ToolError};
+use super::{Description, FromCall, FromCallParts, HandlerCall, ToolError};
 
 /// A tuple of extractors. `V` keeps the two kinds of last arguments apart.
 #[expect(unnameable_types, reason = "code never has to name the trait")]
@@ -11,13 +11,13 @@ pub trait FromCallAll<S, V>: Sized + Send {
     fn describe(description: &mut Description);
 
     /// Extracts the values from a call.
-    fn from_call(call: Call, state: &S) -> impl Future<Output = Result<Self, ToolError>> + Send;
+    fn from_call(call: HandlerCall, state: &S) -> impl Future<Output = Result<Self, ToolError>> + Send;
 }
 
 impl<S: Sync> FromCallAll<S, ()> for () {
     fn describe(_description: &mut Description) {}
 
-    async fn from_call(_call: Call, _state: &S) -> Result<Self, ToolError> {
+    async fn from_call(_call: HandlerCall, _state: &S) -> Result<Self, ToolError> {
         Ok(())
     }
 }
@@ -37,7 +37,7 @@ macro_rules! impl_from_call_all {
             }
 
             #[allow(unused_mut, reason = "a handler of one argument has no parts to extract")]
-            async fn from_call(mut call: Call, state: &S) -> Result<Self, ToolError> {
+            async fn from_call(mut call: HandlerCall, state: &S) -> Result<Self, ToolError> {
                 $(let $part = $part::from_call_parts(&mut call.parts, state).await?;)*
                 let $last = $last::from_call(call, state).await?;
                 Ok(($($part,)* $last,))

@@ -106,7 +106,7 @@ impl Tasks<'_> {
     ///
     /// # Errors
     /// Fails when the owner has too many tasks, or when the store fails.
-    pub async fn create(&self, task: NewTask) -> Result<TaskHandle, RpcError> {
+    pub async fn create(&self, task: NewTask) -> Result<StandaloneTask, RpcError> {
         let tasks = &self.server.data.tasks;
         let ttl = tasks.limits().clamped(task.ttl);
         let wanted = TaskSpec { owner: task.owner, tool: None, ttl, message: task.message, session: None };
@@ -114,18 +114,19 @@ impl Tasks<'_> {
         self.server.data.publisher.fleet();
         let running_task = tasks.create(wanted).await?;
         tokio::spawn(self.server.data.task_driver().watch(running_task.clone()));
-        Ok(TaskHandle { server: self.server.clone(), running_task })
+        Ok(StandaloneTask { server: self.server.clone(), running_task })
     }
 }
 
-/// A running task. Dropping it without an end fails the task.
+/// A running task that the application created by [`Tasks::create`], instead of a call of a tool. Dropping it without an end
+/// fails the task.
 ///
 /// # Example
 /// ```
 /// use mcp_protocol::{CallToolResult, RpcError};
-/// use mcp_server_core::TaskHandle;
+/// use mcp_server_core::StandaloneTask;
 ///
-/// async fn compile(task: TaskHandle) {
+/// async fn compile(task: StandaloneTask) {
 ///     println!("{}", task.id());
 ///     task.progress("linking");
 ///     if task.cancelled().is_cancelled() {
@@ -137,12 +138,12 @@ impl Tasks<'_> {
 /// # let _ = compile;
 /// ```
 #[must_use = "a task that is dropped has failed"]
-pub struct TaskHandle {
+pub struct StandaloneTask {
     server: Server,
     running_task: Arc<RunningTask>,
 }
 
-impl TaskHandle {
+impl StandaloneTask {
     /// Returns the unguessable id of the task. A client with the id can fetch the task, if the task belongs to it.
     ///
     /// See the [example](Self#example).
@@ -181,7 +182,7 @@ impl TaskHandle {
     }
 }
 
-impl Drop for TaskHandle {
+impl Drop for StandaloneTask {
     fn drop(&mut self) {
         if !self.running_task.is_over() {
             tracing::warn!("a task was dropped before it ended");
@@ -193,9 +194,9 @@ impl Drop for TaskHandle {
     }
 }
 
-impl fmt::Debug for TaskHandle {
+impl fmt::Debug for StandaloneTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The id may be the only secret that protects the task, so it is not printed.
-        f.debug_struct("TaskHandle").finish_non_exhaustive()
+        f.debug_struct("StandaloneTask").finish_non_exhaustive()
     }
 }
