@@ -21,9 +21,10 @@ use crate::{
     layers::{HandlerService, Invocation, Outcome},
     limits::Limits,
     registry::{
-        MethodRoute, PromptEntry, ResourceEntry, ResourceSpec, Sources, TemplateEntry, TemplateSpec, ToolEntry,
-        ToolSpec,
+        MethodRoute, PromptEntry, PromptSpec, ResourceEntry, ResourceSpec, Sources, TemplateEntry, TemplateSpec,
+        ToolEntry, ToolSpec,
     },
+    request::Access,
     session::{ClientNotification, NotificationHook},
     tasks::TaskPolicy,
     trace::{Bridge, Propagate},
@@ -71,7 +72,7 @@ pub struct ServerBuilder<S = ()> {
     tools: Vec<(ToolSpec, Erased<S, ToolKind>)>,
     resources: Vec<(ResourceSpec, Erased<S, ResourceKind>)>,
     templates: Vec<(TemplateSpec, Erased<S, ResourceKind>, Sources<S>)>,
-    prompts: Vec<(mcp_protocol::Prompt, Erased<S, PromptKind>, Sources<S>)>,
+    prompts: Vec<(PromptSpec, Erased<S, PromptKind>, Sources<S>)>,
     names: HashSet<(&'static str, String)>,
     extensions: Vec<Box<dyn Installed>>,
     methods: Vec<MethodRoute>,
@@ -89,7 +90,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
                 list_cache: CacheHint::NONE,
                 read_cache: CacheHint::NONE,
                 discover_cache: CacheHint::NONE,
-                required_scopes: Vec::new(),
+                access: Access::default(),
                 state_keys: None,
                 lists_forbidden_tools: false,
                 accepts_unsolicited_answers: false,
@@ -448,7 +449,25 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     ///
     /// See the [example](Self#example).
     pub fn requires_scopes<T: Into<String>>(mut self, scopes: impl IntoIterator<Item = T>) -> Self {
-        self.config.required_scopes.extend(scopes.into_iter().map(Into::into));
+        self.config.access.require(scopes);
+        self
+    }
+
+    /// Requires that every caller over a network is authenticated.
+    ///
+    /// A server with an authenticator requires this by default. The rule is for a server that also allows anonymous callers.
+    ///
+    /// ```
+    /// use mcp_server_core::{Server, tool};
+    ///
+    /// let server = Server::builder("files", "1.0.0")
+    ///     .tool(tool("list", async || "a.txt"))
+    ///     .requires_authentication()
+    ///     .build();
+    /// # let _: Server = server;
+    /// ```
+    pub fn requires_authentication(mut self) -> Self {
+        self.config.access.require_caller();
         self
     }
 
@@ -544,8 +563,8 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
             run: run.with_state(state()),
             completions: completions.with_state::<()>(&state()).ready(),
         });
-        let prompts = self.prompts.into_iter().map(|(prompt, run, completions)| PromptEntry {
-            prompt,
+        let prompts = self.prompts.into_iter().map(|(spec, run, completions)| PromptEntry {
+            spec,
             run: run.with_state(state()),
             completions: completions.with_state::<()>(&state()).ready(),
         });

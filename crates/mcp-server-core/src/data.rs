@@ -19,7 +19,7 @@ use crate::{
     limits::Limits,
     publisher::Publisher,
     registry::{ListStyle, PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry},
-    request::ServerIdentity,
+    request::{Access, ServerIdentity},
     session::{Gate, NotificationHook},
     shutdown::Shutdown,
     tasks::{Driver, TaskPolicy, TaskTable},
@@ -98,7 +98,7 @@ pub(crate) struct Config {
     pub(crate) list_cache: CacheHint,
     pub(crate) read_cache: CacheHint,
     pub(crate) discover_cache: CacheHint,
-    pub(crate) required_scopes: Vec<String>,
+    pub(crate) access: Access,
     pub(crate) state_keys: Option<StateKeys>,
     /// Whether lists contain the tools whose scopes the caller lacks.
     pub(crate) lists_forbidden_tools: bool,

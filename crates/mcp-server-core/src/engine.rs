@@ -6,6 +6,7 @@
 //! This module is for the transports of the workspace. A minor version may change it, so its documentation is hidden.
 
 mod accept;
+mod access;
 mod batch;
 mod era;
 mod handle;
@@ -27,6 +28,6 @@ pub use self::{
     mirrored_headers::MirroredHeaders,
     prepare::Prepared,
 };
-pub use crate::request::{Payload, Refusal, Reply, Scope, StatelessCall, Verdict};
+pub use crate::request::{Denied, Payload, Refusal, Reply, Scope, StatelessCall, Verdict};
 pub use crate::session::{Peer, Session};
 pub use crate::trace::access as access_log;

@@ -19,11 +19,13 @@ use mcp_protocol::{ProtocolVersion, Shape};
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use crate::request::Access;
+
 pub(crate) use self::{
     completion::{CompletionSource, Sources},
     method::{MethodRun, ResultForm},
     pages::{ListStyle, PageError, PageForm, Pages},
-    prompt::PromptEntry,
+    prompt::{PromptEntry, PromptSpec},
     resource::{ResourceEntry, ResourceSpec, TemplateEntry, TemplateSpec},
     tool::{ToolEntry, ToolSpec},
 };
@@ -56,9 +58,9 @@ pub(crate) trait Entry: Definition + Send + Sync + 'static {
         false
     }
 
-    /// The scopes that a caller over a network needs for the entry.
-    fn required_scopes(&self) -> &[String] {
-        &[]
+    /// The access rule of the entry.
+    fn access(&self) -> &Access {
+        const { &Access::PUBLIC }
     }
 }
 
@@ -174,8 +176,8 @@ pub(crate) struct Snapshot<E> {
     next: u64,
     /// Whether an entry adds a capability besides the list, or an earlier entry did.
     has_more: bool,
-    /// Whether an entry requires scopes.
-    has_scopes: bool,
+    /// Whether an entry has an access rule.
+    has_rules: bool,
     pages: Pages,
 }
 
@@ -186,7 +188,7 @@ impl<E> Default for Snapshot<E> {
             ordered: Vec::new(),
             next: FIRST,
             has_more: false,
-            has_scopes: false,
+            has_rules: false,
             pages: Pages::default(),
         }
     }
@@ -291,9 +293,9 @@ impl<E: Entry> Registry<E> {
     /// Replaces the current snapshot.
     fn store(&self, current: &Snapshot<E>, by_key: HashMap<Box<str>, Arc<E>>, ordered: Vec<(u64, Arc<E>)>, next: u64) {
         let has_more = current.has_more || ordered.iter().any(|(_, entry)| entry.brings_more());
-        let has_scopes = ordered.iter().any(|(_, entry)| !entry.required_scopes().is_empty());
+        let has_rules = ordered.iter().any(|(_, entry)| !entry.access().is_public());
         let pages = Pages::default();
-        self.snapshot.store(Arc::new(Snapshot { by_key, ordered, next, has_more, has_scopes, pages }));
+        self.snapshot.store(Arc::new(Snapshot { by_key, ordered, next, has_more, has_rules, pages }));
     }
 }
 
@@ -319,19 +321,19 @@ impl<E: Entry> Snapshot<E> {
 
     /// Returns the result of a list request with the entries that the caller may use.
     ///
-    /// The result differs between callers if an entry requires scopes, so its cache scope is private then.
+    /// The result differs between callers if an entry has an access rule, so its cache scope is private then.
     pub(crate) fn visible_page(
         &self,
         version: ProtocolVersion,
         cursor: Option<&str>,
         style: &ListStyle,
-        is_allowed: impl Fn(&[String]) -> bool,
+        is_allowed: impl Fn(&Access) -> bool,
     ) -> Result<bytes::Bytes, PageError> {
-        if !self.has_scopes {
+        if !self.has_rules {
             return self.page(version, cursor, style);
         }
         let form = PageForm::new(E::LIST, version, style).private();
-        self.pages.page(form, &self.ordered, cursor, |entry| is_allowed(entry.required_scopes()))
+        self.pages.page(form, &self.ordered, cursor, |entry| is_allowed(entry.access()))
     }
 
     /// Returns the result of a list request. It is written once per revision and page.

@@ -73,7 +73,7 @@ impl Server {
     /// See the [example](Self#example).
     #[must_use]
     pub fn required_scopes(&self) -> &[String] {
-        &self.data.config.required_scopes
+        &self.data.config.access.scopes
     }
 
     /// Returns the list of tools, which can change while the server runs.

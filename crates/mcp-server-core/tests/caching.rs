@@ -116,6 +116,6 @@ async fn the_cache_hint_does_not_grant_access() {
         builder().list_cache(public).read_cache(public).discover_cache(public).requires_scopes(["mcp"]).build();
     for (method, uri) in SIX {
         let outcome = request_with_scope(&server, method, params(uri), |scope| scope).await;
-        assert!(matches!(outcome, Err(Refusal::Scopes(_))), "{method}: {outcome:?}");
+        assert!(matches!(outcome, Err(Refusal::Denied(_))), "{method}: {outcome:?}");
     }
 }

@@ -139,7 +139,7 @@ async fn an_extension_method_exceeds_the_read_timeout() {
 async fn an_extension_method_requires_its_scopes() {
     let server = server();
     let refused = request_with_scope(&server, "example/guarded", json!({}), |scope| scope).await.unwrap_err();
-    assert!(matches!(&refused, Refusal::Scopes(scopes) if *scopes == ["planets"]), "{refused:?}");
+    assert!(matches!(&refused, Refusal::Denied(denied) if denied.scopes == ["planets"]), "{refused:?}");
     let principal = Arc::new(Principal::new("ada").with_scopes(["planets"]));
     request_with_scope(&server, "example/guarded", json!({}), |scope| scope.principal(Some(principal))).await.unwrap();
 }

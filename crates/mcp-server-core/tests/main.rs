@@ -1,5 +1,6 @@
 //! The integration tests of this crate, in one program: one module per topic.
 
+mod access;
 mod access_log;
 mod batches;
 mod caching;

@@ -345,7 +345,7 @@ async fn enforces_scopes_of_remote_callers() {
         let outcome = request_with_scope(&server, method, params, |scope| scope.principal(principal)).await;
         match (outcome, lacks) {
             (Ok(reply), None) => assert!(reply["error"].is_null(), "{granted:?} {method}: {reply}"),
-            (Err(Refusal::Scopes(scopes)), Some(lacks)) => assert_eq!(scopes, lacks, "{granted:?} {method}"),
+            (Err(Refusal::Denied(denied)), Some(lacks)) => assert_eq!(denied.scopes, lacks, "{granted:?} {method}"),
             (outcome, _) => panic!("{granted:?} {method}: {outcome:?}"),
         }
     }
@@ -432,7 +432,7 @@ async fn checks_scopes_before_arguments() {
     let server = serve(tool("t", async |_: Args<Name>| "x").requires_scopes(["s"]));
     let outcome =
         request_with_scope(&server, "tools/call", json!({ "name": "t", "arguments": {} }), |scope| scope).await;
-    assert!(matches!(outcome, Err(Refusal::Scopes(_))), "{outcome:?}");
+    assert!(matches!(outcome, Err(Refusal::Denied(_))), "{outcome:?}");
     let outcome = request_with_scope(&server, "tools/call", json!({ "name": "nope" }), |scope| scope).await;
     assert_eq!(refused(outcome.unwrap_err()).code, ErrorCode::INVALID_PARAMS);
 }

@@ -3,7 +3,13 @@
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
-use crate::request::guard;
+use mcp_auth::IntoAuthenticator;
+use mcp_protocol::ProtectedResourceMetadata;
+
+use crate::{
+    auth::{PublicUrl, SharedAuthenticator},
+    request::guard,
+};
 
 /// Configuration of the HTTP endpoint.
 ///
@@ -31,6 +37,7 @@ use crate::request::guard;
 ///     .write_timeout(Duration::from_secs(20))
 ///     .session_idle_timeout(Duration::from_secs(600))
 ///     .max_sessions(100)
+///     .max_sessions_per_principal(10)
 ///     .max_event_bytes(16 << 20)
 ///     .max_connections(1_000)
 ///     .keep_alive(Duration::from_secs(10))
@@ -58,6 +65,7 @@ pub struct HttpConfig {
     pub(crate) session_opening: Duration,
     pub(crate) has_sessions: bool,
     pub(crate) sessions: usize,
+    pub(crate) sessions_per_principal: usize,
     pub(crate) event_bytes: usize,
     pub(crate) keep_alive: Duration,
     pub(crate) retry_delay: Duration,
@@ -65,6 +73,11 @@ pub struct HttpConfig {
     pub(crate) shutdown_deadline: Duration,
     pub(crate) has_signals: bool,
     pub(crate) on_listening: OnListening,
+    pub(crate) authenticator: Option<SharedAuthenticator>,
+    pub(crate) public_url: Option<PublicUrl>,
+    pub(crate) allows_anonymous: bool,
+    pub(crate) protected_resource: Option<ProtectedResourceMetadata>,
+    pub(crate) has_root_metadata: bool,
 }
 
 /// The paths of HTTP+SSE.
@@ -126,6 +139,7 @@ impl Default for HttpConfig {
             session_opening: Duration::from_secs(30),
             has_sessions: true,
             sessions: 10_000,
+            sessions_per_principal: 1_000,
             event_bytes: 256 << 20,
             keep_alive: Duration::from_secs(15),
             retry_delay: Duration::from_secs(1),
@@ -133,6 +147,11 @@ impl Default for HttpConfig {
             shutdown_deadline: Duration::from_secs(10),
             has_signals: true,
             on_listening: OnListening::default(),
+            authenticator: None,
+            public_url: None,
+            allows_anonymous: false,
+            protected_resource: None,
+            has_root_metadata: true,
         }
     }
 }
@@ -210,6 +229,109 @@ impl HttpConfig {
                 panic!("`{other}` and `{name}` are both `{path}`: one of them could not be reached");
             }
         }
+    }
+
+    /// Sets the URL at which clients reach the endpoint: the identifier of the resource for which tokens are issued. Its host
+    /// is an allowed host.
+    ///
+    /// The server never derives this URL from the headers of a request, because a client chooses them. An endpoint with an
+    /// authenticator needs the URL, except on our listener at a loopback address.
+    ///
+    /// See [`authenticate`](Self::authenticate).
+    ///
+    /// # Panics
+    /// If the text does not begin with `https://`, or with `http://` for a loopback host, or it has a query or a fragment.
+    #[must_use]
+    #[track_caller]
+    pub fn public_url(mut self, url: impl Into<String>) -> Self {
+        let url = url.into();
+        match PublicUrl::parse(url.clone()) {
+            Ok(parsed) => self.public_url = Some(parsed),
+            Err(reason) => panic!("`{url}` is not a public URL: {reason}"),
+        }
+        self
+    }
+
+    /// Authenticates the caller of each request. A request without valid credentials receives 401 with a challenge.
+    ///
+    /// The server checks scopes against the principal of the caller. Sessions, streams, tasks and request state belong to
+    /// it. Streams end with the token of their caller, and at the latest after an hour. Handlers do not see the credentials.
+    ///
+    /// If tokens come from an authorization server, the endpoint serves the metadata document of RFC 9728 at
+    /// `/.well-known/oauth-protected-resource`, with and without the path of the public URL behind it.
+    ///
+    /// ```
+    /// use mcp_auth::Jwt;
+    /// use mcp_server_http::HttpConfig;
+    ///
+    /// let config = HttpConfig::new()
+    ///     .public_url("https://mcp.example.com/mcp")
+    ///     .authenticate(Jwt::issuer("https://as.example"));
+    /// # let _ = config;
+    /// ```
+    ///
+    /// # Panics
+    /// If the construction of the authenticator failed.
+    #[must_use]
+    #[track_caller]
+    pub fn authenticate(mut self, authenticator: impl IntoAuthenticator) -> Self {
+        match authenticator.into_authenticator() {
+            Ok(authenticator) => self.authenticator = Some(SharedAuthenticator(authenticator)),
+            Err(error) => panic!("the authenticator is not configured: {error}"),
+        }
+        self
+    }
+
+    /// Accepts requests without credentials as anonymous. A request with invalid credentials is still rejected.
+    ///
+    /// Anonymous callers can use all that requires neither scopes nor authentication, for example a tool without
+    /// [`requires_authentication`](mcp_server_core::ToolRoute::requires_authentication). Any other use receives 401 with a
+    /// challenge. A session of an anonymous caller belongs to the first principal that uses it.
+    ///
+    /// ```
+    /// use mcp_auth::Jwt;
+    /// use mcp_server_http::HttpConfig;
+    ///
+    /// let config = HttpConfig::new()
+    ///     .public_url("https://mcp.example.com/mcp")
+    ///     .authenticate(Jwt::issuer("https://as.example"))
+    ///     .allow_anonymous();
+    /// # let _ = config;
+    /// ```
+    #[must_use]
+    pub fn allow_anonymous(mut self) -> Self {
+        self.allows_anonymous = true;
+        self
+    }
+
+    /// Sets members of the metadata document, such as the scopes that a client may request. The resource is always the
+    /// public URL.
+    ///
+    /// ```
+    /// use mcp_protocol::ProtectedResourceMetadata;
+    /// use mcp_server_http::HttpConfig;
+    ///
+    /// let document = ProtectedResourceMetadata::default().with_scopes(["files:read"]);
+    /// let config = HttpConfig::new().protected_resource(document);
+    /// # let _ = config;
+    /// ```
+    #[must_use]
+    pub fn protected_resource(mut self, document: ProtectedResourceMetadata) -> Self {
+        self.protected_resource = Some(document);
+        self
+    }
+
+    /// Does not serve the metadata document at `/.well-known/oauth-protected-resource` itself. An application with several
+    /// endpoints needs this, because only one of them can have that path.
+    ///
+    /// ```
+    /// let config = mcp_server_http::HttpConfig::new().no_root_metadata();
+    /// # let _ = config;
+    /// ```
+    #[must_use]
+    pub fn no_root_metadata(mut self) -> Self {
+        self.has_root_metadata = false;
+        self
     }
 
     /// Adds hosts under which clients may reach the server, beside the loopback hosts.
@@ -393,6 +515,21 @@ impl HttpConfig {
         self
     }
 
+    /// Sets how many sessions one principal may have open. 1,000 by default. The server answers a further `initialize` with
+    /// 503. Anonymous callers have the limit of [`max_sessions`](Self::max_sessions) only.
+    ///
+    /// See the [example](Self#example).
+    ///
+    /// # Panics
+    /// If `count` is zero.
+    #[must_use]
+    #[track_caller]
+    pub fn max_sessions_per_principal(mut self, count: usize) -> Self {
+        assert!(count > 0, "`max_sessions_per_principal` is zero: no principal could open a session");
+        self.sessions_per_principal = count;
+        self
+    }
+
     /// Sets how many bytes the event logs of all sessions may hold together. 256 MiB by default. The log of one session
     /// holds 1 MiB or one message.
     ///
@@ -505,6 +642,7 @@ mod tests {
             ("write_timeout", |config| config.write_timeout(Duration::ZERO)),
             ("session_idle_timeout", |config| config.session_idle_timeout(Duration::ZERO)),
             ("max_sessions", |config| config.max_sessions(0)),
+            ("max_sessions_per_principal", |config| config.max_sessions_per_principal(0)),
             ("max_event_bytes", |config| config.max_event_bytes(0)),
             ("keep_alive", |config| config.keep_alive(Duration::ZERO)),
             ("max_connections", |config| config.max_connections(0)),

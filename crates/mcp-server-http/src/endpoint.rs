@@ -7,11 +7,17 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header, reques
 use http_body::Body as HttpBody;
 use mcp_protocol::{Principal, RpcError};
 use mcp_server_core::{Extensions, Server};
+use tokio::time::Instant;
 
 use crate::{
-    answer::{body::Body, cors, respond},
+    answer::{
+        body::Body,
+        cors::{self, AllowedHeaders},
+        respond,
+    },
+    auth::{self, Auth},
     config::HttpConfig,
-    request::guard::{self, Guard},
+    request::guard::{self, Blocked, Guard},
 };
 
 /// How long connections may stay open after the grace period of a shutdown, to write the last answers.
@@ -69,11 +75,17 @@ impl RequestParts {
 pub(crate) struct Head {
     pub(crate) headers: Arc<HeaderMap>,
     pub(crate) principal: Option<Arc<Principal>>,
+    /// The time at which the streams of the caller end.
+    pub(crate) valid_until: Option<Instant>,
 }
 
 impl Head {
     pub(crate) fn of(parts: &RequestParts) -> Self {
-        Self { headers: parts.headers.clone(), principal: principal(&parts.extensions) }
+        Self {
+            headers: parts.headers.clone(),
+            principal: principal(&parts.extensions),
+            valid_until: auth::valid_until(&parts.extensions),
+        }
     }
 }
 
@@ -96,19 +108,35 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) struct Endpoint {
     pub(crate) server: Server,
     pub(crate) config: HttpConfig,
+    pub(crate) auth: Auth,
     guard: Guard,
+    /// The request headers that a web page may send.
+    pub(crate) cors: AllowedHeaders,
 }
 
 impl Endpoint {
     /// # Panics
-    /// If two settings of the configuration use one path.
+    /// If two settings of the configuration use one path, or there is an authenticator without a public URL.
     #[track_caller]
     pub(crate) fn new(server: Server, config: HttpConfig) -> Self {
         config.check_paths();
-        let guard = Guard::new(&config.allowed_hosts, &config.allowed_origins);
+        let auth = Auth::new(&config, server.required_scopes());
+        let public_host = config.public_url.iter().map(|url| url.host().to_owned());
+        let hosts: Vec<String> = config.allowed_hosts.iter().cloned().chain(public_host).collect();
+        let guard = Guard::new(&hosts, &config.allowed_origins);
         let guard = if config.any_host { guard.any_host() } else { guard };
         let guard = if config.any_origin { guard.any_origin() } else { guard };
-        Self { server, config, guard }
+        let cors = AllowedHeaders::new(auth.credential_headers());
+        Self { server, config, auth, guard, cors }
+    }
+
+    /// Rejects a request whose `Host` is not allowed. Each web page may read the metadata document.
+    pub(crate) fn admit_to_metadata<B>(&self, request: &Request<B>) -> Result<(), Response<Body>> {
+        if self.guard.has_allowed_host(request) {
+            return Ok(());
+        }
+        let error = RpcError::invalid_request(Blocked::Host.text());
+        Err(respond::refusal(StatusCode::FORBIDDEN, &error))
     }
 
     /// Rejects a request whose `Host` or `Origin` is not allowed, and then a request with a header value above the limit.

@@ -20,6 +20,7 @@ use mcp_server_core::{
     engine::{Engine as _, Peer, Refusal, Reply, Scope, SessionRequest},
 };
 use mcp_transport::FrameSender;
+use tokio::time::Instant;
 
 use self::{
     call::{Answer, Bounds, CallStream},
@@ -49,6 +50,8 @@ impl Legacy {
             idle: config.session_idle_timeout,
             opening: config.session_opening,
             event_bytes: config.event_bytes,
+            per_principal: config.sessions_per_principal,
+            adopts: endpoint.auth.adopts_sessions(),
         };
         Self { sessions: Sessions::new(limits), streams: Arc::default(), endpoint }
     }
@@ -139,7 +142,7 @@ pub(crate) async fn request(
             return response;
         }
     };
-    let call = Call::new(legacy, http);
+    let call = Call::new(legacy, http, head.valid_until);
     let (session, peer) = (call.http.session.clone(), call.http.peer.clone());
     let prepared = match request.in_session(&legacy.endpoint.server, session, call.sink(accepted), peer) {
         Ok(prepared) => prepared,
@@ -159,13 +162,14 @@ struct Call<'a> {
     version: ProtocolVersion,
     stream: Arc<CallStream>,
     open: Open,
+    valid_until: Option<Instant>,
 }
 
 impl<'a> Call<'a> {
-    fn new(legacy: &'a Legacy, http: Arc<HttpSession>) -> Self {
+    fn new(legacy: &'a Legacy, http: Arc<HttpSession>, valid_until: Option<Instant>) -> Self {
         let version = http.session.version();
         let stream = Arc::new(CallStream::new(http.log.clone(), version.has_sse_polling()));
-        Self { legacy, version, stream, open: http.open(), http }
+        Self { legacy, version, stream, open: http.open(), http, valid_until }
     }
 
     /// Returns the stream for notifications, if the client accepts one.
@@ -182,7 +186,7 @@ impl<'a> Call<'a> {
         message: impl FnOnce(T) -> Bytes + Send + 'static,
         respond: impl FnOnce(T) -> Response<Body>,
     ) -> impl Future<Output = Response<Body>> {
-        let Self { legacy, http, version, stream, open } = self;
+        let Self { legacy, http, version, stream, open, valid_until } = self;
         let answered = stream.clone();
         let running = Box::pin(async move {
             let answer = work().await;
@@ -195,7 +199,10 @@ impl<'a> Call<'a> {
             let response = match call::answer(running, &stream, bounds(legacy, &http)).await {
                 Answer::Quiet(Some(answer)) => respond(answer),
                 Answer::Quiet(None) => respond::stream(Answering::ended(config.keep_alive)),
-                Answer::Streaming(number) => respond::events(Body::stream(Listening::new(http, number, config))),
+                Answer::Streaming(number) => {
+                    let listening = Listening::new(http, number, config).end_at(valid_until);
+                    respond::events(Body::stream(listening))
+                }
             };
             respond::with_version(response, version)
         }
@@ -205,8 +212,7 @@ impl<'a> Call<'a> {
 /// Answers a request that is rejected before it runs.
 pub(crate) fn refused(id: &RequestId, refusal: Refusal, version: ProtocolVersion) -> Response<Body> {
     let status = if matches!(refusal, Refusal::Error(_)) { StatusCode::OK } else { StatusCode::FORBIDDEN };
-    let response = respond::error_with_id(status, Some(id), &refusal.into_error());
-    respond::with_version(response, version)
+    respond::with_version(respond::refused(status, Some(id), refusal), version)
 }
 
 /// Returns the session of a batch, or `None` if its revision has no batches. Fails if the session is unknown.
@@ -224,8 +230,9 @@ pub(crate) async fn batch(
     bytes: &[u8],
     accepted: Accepted,
     caller: &Caller,
+    valid_until: Option<Instant>,
 ) -> Response<Body> {
-    let call = Call::new(legacy, http);
+    let call = Call::new(legacy, http, valid_until);
     let sink = call.sink(accepted);
     let scope = || {
         let scope = caller.scope(Scope::session(call.http.session.clone())).peer(call.http.peer.clone());
@@ -237,7 +244,7 @@ pub(crate) async fn batch(
     };
     let batch = match legacy.endpoint.server.batch(bytes, &call.http.session, &call.http.peer, scope) {
         Ok(batch) => batch,
-        Err(error) => return respond::error_with_id(StatusCode::BAD_REQUEST, None, &error),
+        Err(refusal) => return respond::refused(StatusCode::BAD_REQUEST, None, refusal),
     };
     if batch.is_empty() {
         return respond::empty(StatusCode::ACCEPTED);
@@ -292,6 +299,7 @@ pub(crate) fn get(legacy: &Legacy, head: &Head) -> Response<Body> {
                 Err(error) => return respond::refusal(StatusCode::BAD_REQUEST, &error),
             };
             let listening = listening.end_at_shutdown(legacy.endpoint.server.shutting_down());
+            let listening = listening.end_at(head.valid_until);
             respond::with_version(respond::events(Body::stream(listening)), version)
         }
         Err(response) => response,

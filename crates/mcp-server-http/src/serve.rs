@@ -44,7 +44,7 @@ mod sealed {
 ///
 /// # Callers
 ///
-/// A layer around the endpoint can authenticate callers. It inserts a [`Principal`](mcp_protocol::Principal), or an `Arc`
+/// [`HttpConfig::authenticate`] authenticates callers. Instead, a layer around the endpoint can do it. It inserts a [`Principal`](mcp_protocol::Principal), or an `Arc`
 /// of one, into the extensions of the HTTP request. The server checks scopes against this principal. Sessions, their
 /// streams, tasks and input requests belong to their principal and do not exist for other callers. A request without a
 /// principal is anonymous.
@@ -204,9 +204,34 @@ pub trait HttpServer: sealed::Sealed {
     /// ```
     ///
     /// # Panics
-    /// If two settings of the configuration use one path.
+    /// If two settings of the configuration use one path, or there is an authenticator without a public URL.
     #[track_caller]
     fn into_router(self, config: HttpConfig) -> axum::Router;
+
+    /// Returns a router with the metadata document of RFC 9728 alone, for an application that nests the endpoint.
+    ///
+    /// The document belongs at the root of the host, and `Router::nest` moves all paths of a router. The router of
+    /// [`into_router`](Self::into_router) already has the document for an application that does not nest.
+    ///
+    /// ```
+    /// use mcp_auth::Jwt;
+    /// use mcp_server_core::Server;
+    /// use mcp_server_http::{HttpConfig, HttpServer};
+    ///
+    /// let server = Server::builder("example", "1.0.0").build();
+    /// let config = HttpConfig::new()
+    ///     .public_url("https://example.com/team/mcp")
+    ///     .authenticate(Jwt::issuer("https://as.example"));
+    /// let app = axum::Router::new()
+    ///     .merge(server.metadata_router(&config))
+    ///     .nest("/team", server.into_router(config));
+    /// # let _: axum::Router = app;
+    /// ```
+    ///
+    /// # Panics
+    /// If two settings of the configuration use one path, or there is an authenticator without a public URL.
+    #[track_caller]
+    fn metadata_router(&self, config: &HttpConfig) -> axum::Router;
 
     /// Returns the endpoint as a tower service for any other HTTP server.
     ///
@@ -222,7 +247,7 @@ pub trait HttpServer: sealed::Sealed {
     /// ```
     ///
     /// # Panics
-    /// If two settings of the configuration use one path.
+    /// If two settings of the configuration use one path, or there is an authenticator without a public URL.
     #[track_caller]
     fn into_service(self, config: HttpConfig) -> McpService;
 }
@@ -267,9 +292,21 @@ impl HttpServer for Server {
     #[track_caller]
     fn into_router(self, config: HttpConfig) -> axum::Router {
         let service = McpService::new(self, config);
-        let config = &service.inner.endpoint.config;
-        let router = axum::Router::new().route_service(&config.path, service.clone());
-        config.other_paths().fold(router, |router, path| router.route_service(path, service.clone()))
+        let endpoint = &service.inner.endpoint;
+        let router = axum::Router::new().route_service(&endpoint.config.path, service.clone());
+        let metadata = endpoint.auth.metadata_paths().iter().map(String::as_str);
+        endpoint
+            .config
+            .other_paths()
+            .chain(metadata)
+            .fold(router, |router, path| router.route_service(path, service.clone()))
+    }
+
+    #[track_caller]
+    fn metadata_router(&self, config: &HttpConfig) -> axum::Router {
+        let service = McpService::new(self.clone(), config.clone());
+        let paths = service.inner.endpoint.auth.metadata_paths();
+        paths.iter().fold(axum::Router::new(), |router, path| router.route_service(path, service.clone()))
     }
 
     #[track_caller]

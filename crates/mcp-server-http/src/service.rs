@@ -103,6 +103,12 @@ impl McpService {
         let Inner { endpoint, legacy } = &*self.inner;
         endpoint::share_principal(request.extensions_mut());
         let access = AccessRecord::start(&request);
+        if let Some(metadata) = endpoint.auth.metadata(request.uri().path()) {
+            let admitted = endpoint.admit_to_metadata(&request);
+            let mut response = admitted.map_or_else(|refused| refused, |()| metadata.answer(request.method()));
+            access.finish(&mut response);
+            return response;
+        }
         if let Err(mut refused) = endpoint.admit(&request) {
             access.finish(&mut refused);
             return refused;
@@ -112,7 +118,7 @@ impl McpService {
         let path = request.uri().path();
         let is_shutting_down = endpoint.server.is_shutting_down();
         let mut response = if endpoint.config.health.as_deref() == Some(path) {
-            health::answer(is_shutting_down, request.method(), request.headers())
+            health::answer(is_shutting_down, request.method(), request.headers(), &endpoint.cors)
         } else if is_shutting_down {
             endpoint::shutting_down()
         } else if let Some(paths) = endpoint.config.sse.as_ref().filter(|paths| paths.has(path)) {
@@ -144,13 +150,17 @@ impl Inner {
         let (parts, body) = request.into_parts();
         let names_stateless = version_header(&parts.headers).is_some_and(ProtocolVersion::is_stateless);
         match parts.method {
-            Method::OPTIONS => cors::preflight(&parts.headers, self.methods()),
+            Method::OPTIONS => cors::preflight(&parts.headers, self.methods(), &self.endpoint.cors),
             Method::POST => self.post(parts, body).await,
             Method::GET if self.has_sessions() && !names_stateless => {
-                legacy::get(&self.legacy, &Head::of(&RequestParts::of(parts)))
+                self.authenticated(parts, async |parts| legacy::get(&self.legacy, &Head::of(&RequestParts::of(parts))))
+                    .await
             }
             Method::DELETE if self.has_sessions() && !names_stateless => {
-                legacy::delete(&self.legacy, &Head::of(&RequestParts::of(parts)))
+                self.authenticated(parts, async |parts| {
+                    legacy::delete(&self.legacy, &Head::of(&RequestParts::of(parts)))
+                })
+                .await
             }
             Method::GET | Method::DELETE if self.has_sessions() => respond::not_of_a_session(),
             _ => respond::wrong_method(self.methods()),
@@ -164,17 +174,37 @@ impl Inner {
         B::Error: Into<BoxError>,
     {
         let (parts, body) = request.into_parts();
-        match sse::route(paths, &parts) {
-            SseRoute::Open => sse::open(&self.legacy, paths, parts),
-            SseRoute::Message => match sse::addressed(&self.legacy, &parts) {
-                Ok(inbox) => match self.endpoint.read_body(body).await {
-                    Ok(message) => inbox.deliver(message).await,
+        match sse::route(&self.endpoint, paths, &parts) {
+            SseRoute::Open => self.authenticated(parts, async |parts| sse::open(&self.legacy, paths, parts)).await,
+            SseRoute::Message => {
+                self.authenticated(parts, async |parts| match sse::addressed(&self.legacy, &parts) {
+                    Ok(inbox) => match self.endpoint.read_body(body).await {
+                        Ok(message) => inbox.deliver(message).await,
+                        Err(refused) => refused,
+                    },
                     Err(refused) => refused,
-                },
-                Err(refused) => refused,
-            },
+                })
+                .await
+            }
             SseRoute::Answered(response) => response,
         }
+    }
+
+    /// Answers a request after its caller is authenticated.
+    async fn authenticated(
+        &self,
+        mut parts: Parts,
+        answer: impl AsyncFnOnce(Parts) -> Response<Body>,
+    ) -> Response<Body> {
+        let headers = match self.endpoint.auth.authenticate(&mut parts).await {
+            Ok(headers) => headers,
+            Err(refused) => return refused,
+        };
+        let caller = endpoint::principal(&parts.extensions);
+        let response = answer(parts).await;
+        let mut response = self.endpoint.auth.deny(response, caller.as_deref());
+        response.headers_mut().extend(headers);
+        response
     }
 
     async fn post<B>(&self, parts: Parts, body: B) -> Response<Body>
@@ -197,11 +227,12 @@ impl Inner {
             let text = "Accept must list application/json and text/event-stream";
             return refuse(StatusCode::NOT_ACCEPTABLE, text.into());
         }
-        let bytes = match self.endpoint.read_body(body).await {
-            Ok(bytes) => bytes,
-            Err(refused) => return refused,
-        };
-        let response = self.dispatch(parts, accepted, &bytes).await;
+        let response = self
+            .authenticated(parts, async |parts| match self.endpoint.read_body(body).await {
+                Ok(bytes) => self.dispatch(parts, accepted, &bytes).await,
+                Err(refused) => refused,
+            })
+            .await;
         // A client that accepts only SSE receives a stream with one event. An error keeps its status and its JSON body.
         if accepted.json || response.status() != StatusCode::OK { response } else { respond::as_stream(response) }
     }
@@ -213,7 +244,7 @@ impl Inner {
         let caller = Caller::remote().principal(head.principal.clone()).extensions(parts.into_extensions());
         let queue: Arc<Queue> = Arc::default();
         let mut arrival = Arrival::new(&caller).headers(headers::mirrored(&head.headers));
-        arrival = arrival.grace_period(endpoint.config.shutdown_deadline);
+        arrival = arrival.grace_period(endpoint.config.shutdown_deadline).valid_until(head.valid_until);
         if accepted.sse {
             arrival = arrival.sink(queue.clone());
         }
@@ -246,7 +277,9 @@ impl Inner {
             Ok(_) => sessionless::accepted(endpoint, &head.headers),
             Err(rejected) if rejected.is_batch && self.has_sessions() => match legacy::batch_session(legacy, &head) {
                 // Boxed, because few requests are batches, and all requests would have the larger future.
-                Ok(Some(http)) => Box::pin(legacy::batch(legacy, http, bytes, accepted, &caller)).await,
+                Ok(Some(http)) => {
+                    Box::pin(legacy::batch(legacy, http, bytes, accepted, &caller, head.valid_until)).await
+                }
                 Ok(None) => respond::rejected(rejected),
                 Err(response) => response,
             },

@@ -1,6 +1,7 @@
 //! The integration tests of this crate, in one program: one module per topic.
 
 mod accept;
+mod authentication;
 mod batches;
 mod bind;
 mod broken_streams;

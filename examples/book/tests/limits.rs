@@ -125,6 +125,7 @@ fn endpoint() -> Defaults {
         ("header_limit", "value of one header"),
         ("session_opening", "time until `notifications/initialized`"),
         ("sessions", "max_sessions"),
+        ("sessions_per_principal", "max_sessions_per_principal"),
         ("event_bytes", "max_event_bytes"),
         ("connections", "max_connections"),
     ];

@@ -206,9 +206,9 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
 
     /// Adds a prompt. A refused route changes nothing.
     fn add_prompt(&mut self, route: PromptRoute<S>) -> Result<(), RegistrationError> {
-        let (prompt, handler, completions) = route.check()?;
-        self.claim("prompt", &prompt.name)?;
-        self.prompts.push((prompt, handler, completions));
+        let (spec, handler, completions) = route.check()?;
+        self.claim("prompt", &spec.prompt.name)?;
+        self.prompts.push((spec, handler, completions));
         Ok(())
     }
 
@@ -244,9 +244,9 @@ impl<S: Clone + Send + Sync + 'static> RegistrationTarget for ServerBuilder<S> {
     }
 
     fn prompt(&mut self, route: PromptRoute) -> Result<(), RegistrationError> {
-        let (prompt, handler, completions) = route.check()?;
-        self.claim("prompt", &prompt.name)?;
-        self.prompts.push((prompt, Erased::ready(handler.with_state(())), completions.with_state(&())));
+        let (spec, handler, completions) = route.check()?;
+        self.claim("prompt", &spec.prompt.name)?;
+        self.prompts.push((spec, Erased::ready(handler.with_state(())), completions.with_state(&())));
         Ok(())
     }
 

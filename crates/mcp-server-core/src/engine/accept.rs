@@ -8,6 +8,7 @@ use mcp_protocol::{
     meta, method,
 };
 use mcp_transport::FrameSender;
+use tokio::time::Instant;
 
 use super::{Engine as _, Era, MirroredHeaders, Prepared};
 use crate::{
@@ -62,6 +63,13 @@ impl<'a> Arrival<'a> {
     #[must_use]
     pub fn grace_period(mut self, limit: Duration) -> Self {
         self.surroundings.grace_period = Some(limit);
+        self
+    }
+
+    /// Sets the end of the caller's authentication. A subscription ends then. Never by default.
+    #[must_use]
+    pub fn valid_until(mut self, end: Option<Instant>) -> Self {
+        self.surroundings.valid_until = end;
         self
     }
 

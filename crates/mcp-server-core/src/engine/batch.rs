@@ -3,13 +3,16 @@
 use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll};
 
 use bytes::Bytes;
-use mcp_protocol::{Message, RequestId, RpcError, jsonrpc};
+use mcp_protocol::{
+    Message, RequestId, RpcError,
+    jsonrpc::{self, EnvelopeError},
+};
 use serde_json::value::RawValue;
 
 use super::{Engine as _, Era, Prepared};
 use crate::{
     Peer, Server, Session,
-    request::{Refusal, Reply, Scope},
+    request::{Denied, Refusal, Reply, Scope},
     trace,
 };
 
@@ -35,16 +38,22 @@ impl Server {
         session: &Arc<Session>,
         peer: &Peer,
         scope: impl Fn() -> Scope,
-    ) -> Result<Batch, RpcError> {
+    ) -> Result<Batch, Refusal> {
         let limits = self.limits().of_messages();
         let members = jsonrpc::split_batch(bytes, &limits).map_err(|error| error.error).and_then(|members| {
             let text = || format!("a batch has at most {MEMBERS} messages");
             if members.len() > MEMBERS { Err(RpcError::invalid_request(text())) } else { Ok(members) }
         });
         let members = members.map_err(|error| rejected(None, &scope(), error))?;
+        let messages: Vec<_> =
+            members.iter().map(|member| Message::parse_with(member.get().as_bytes(), &limits)).collect();
+        // A client cannot obtain scopes for one member of a batch, so all members are refused together.
+        if let Some(denied) = self.denied_members(&messages, &scope()) {
+            return Err(Refusal::Denied(denied));
+        }
         let mut requests = Vec::new();
-        for member in members {
-            match Message::parse_with(member.get().as_bytes(), &limits) {
+        for message in messages {
+            match message {
                 Ok(Message::Request(request)) => {
                     let prepared = match Era::of(&request) {
                         Ok(Era::Session(meta)) => {
@@ -74,6 +83,21 @@ impl Server {
             }
         }
         Ok(Batch { requests })
+    }
+
+    /// Returns the access that the caller lacks for the requests of a batch. The access log has an event for each of them.
+    fn denied_members(&self, messages: &[Result<Message<'_>, EnvelopeError>], scope: &Scope) -> Option<Denied> {
+        let mut all: Option<Denied> = None;
+        for message in messages {
+            let Ok(Message::Request(request)) = message else { continue };
+            let Some(denied) = self.denied(request, scope) else { continue };
+            rejected(Some(&request.method), scope, denied.to_error());
+            match &mut all {
+                Some(all) => all.merge(denied),
+                None => all = Some(denied),
+            }
+        }
+        all
     }
 
     /// Returns the ids of the requests in a batch. Returns none if the batch is invalid or has too many messages.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mcp_protocol::{
-    CallToolResult, CompleteResult, ContentBlock, Excerpt, GetPromptResult, Method as _, ProtocolVersion,
+    CacheScope, CallToolResult, CompleteResult, ContentBlock, Excerpt, GetPromptResult, Method as _, ProtocolVersion,
     ReadResourceResult, RpcError, Shape, method,
 };
 use serde_json::Value;
@@ -20,7 +20,7 @@ use crate::{
     },
     layers::{self, Invocation, Outcome},
     registry::{PromptEntry, ToolEntry, ToolSpec},
-    request::{Output, Performed},
+    request::{Access, Output, Performed},
 };
 
 /// The most values of a completion (server/utilities/completion).
@@ -38,7 +38,7 @@ pub(super) fn invocation(
         HandlerWork::Resource { uri, .. } | HandlerWork::Template { uri, .. } => {
             (method::ReadResource::NAME, uri.clone())
         }
-        HandlerWork::Prompt { entry, .. } => (method::GetPrompt::NAME, entry.prompt.name.clone()),
+        HandlerWork::Prompt { entry, .. } => (method::GetPrompt::NAME, entry.spec.prompt.name.clone()),
         HandlerWork::Complete { .. } => {
             let completing = context.extension::<Completing>();
             (method::Complete::NAME, completing.map_or_else(String::new, |completing| completing.argument.clone()))
@@ -83,12 +83,12 @@ async fn perform(
             call_tool(server, &entry, context, arguments, version).await.map(Output::Tool)
         }
         HandlerWork::Resource { entry, uri } => {
-            let definition = (entry.spec.resource.mime_type.as_deref(), entry.spec.cache);
+            let definition = (entry.spec.resource.mime_type.as_deref(), entry.spec.cache, &entry.spec.access);
             let run = call_of::<ResourceKind>(&entry.run, context, Arguments::Strings(Vec::new()));
             read(server, context, run, &uri, definition, version).await.map(Output::Resource)
         }
         HandlerWork::Template { entry, uri, variables } => {
-            let definition = (entry.spec.template.mime_type.as_deref(), entry.spec.cache);
+            let definition = (entry.spec.template.mime_type.as_deref(), entry.spec.cache, &entry.spec.access);
             let run = call_of::<ResourceKind>(&entry.run, context, Arguments::Strings(variables));
             read(server, context, run, &uri, definition, version).await.map(Output::Resource)
         }
@@ -193,7 +193,7 @@ async fn read(
     context: &Context,
     run: impl Future<Output = Result<ReadResourceResult, ToolError>>,
     uri: &str,
-    (mime_type, cache): (Option<&str>, Option<CacheHint>),
+    (mime_type, cache, access): (Option<&str>, Option<CacheHint>, &Access),
     version: ProtocolVersion,
 ) -> Result<ReadResourceResult, RpcError> {
     let not_found = || RpcError::resource_not_found(version, uri);
@@ -213,7 +213,12 @@ async fn read(
     }
     let hint = cache.unwrap_or(server.data.config.read_cache);
     result.ttl_ms.get_or_insert(hint.ttl_ms());
-    result.cache_scope.get_or_insert(hint.scope);
+    if access.is_public() && server.data.config.access.is_public() {
+        result.cache_scope.get_or_insert(hint.scope);
+    } else {
+        // A shared cache would return the contents to callers without access.
+        result.cache_scope = Some(CacheScope::Private);
+    }
     result.shape(version);
     Ok(result)
 }
@@ -226,11 +231,11 @@ async fn get_prompt(
     version: ProtocolVersion,
 ) -> Result<GetPromptResult, RpcError> {
     let run = call_of::<PromptKind>(&entry.run, context, Arguments::Strings(arguments));
-    let what = || format!("the prompt `{}`", entry.prompt.name);
+    let what = || format!("the prompt `{}`", entry.spec.prompt.name);
     let result = within(server, context, what, run).await?;
     let mut result = result.map_err(|error| error.into_prompt_error(context.shows_faults()))?;
     if result.description.is_none() {
-        result.description.clone_from(&entry.prompt.description);
+        result.description.clone_from(&entry.spec.prompt.description);
     }
     result.shape(version);
     Ok(result)

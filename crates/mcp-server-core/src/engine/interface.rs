@@ -47,14 +47,15 @@ pub trait Engine: sealed::Sealed {
     /// Processes the notifications and responses of a batch, and prepares its requests.
     ///
     /// # Errors
-    /// Fails when the array is not a batch, is empty, or has too many messages.
+    /// Fails when the array is not a batch, is empty, or has too many messages, or when the caller lacks access to one of its
+    /// requests.
     fn batch(
         &self,
         bytes: &[u8],
         session: &Arc<Session>,
         peer: &Peer,
         scope: impl Fn() -> Scope,
-    ) -> Result<Batch, RpcError>;
+    ) -> Result<Batch, Refusal>;
 
     /// Handles `initialize`: negotiates the revision and creates the session.
     ///
@@ -130,7 +131,7 @@ impl Engine for Server {
         session: &Arc<Session>,
         peer: &Peer,
         scope: impl Fn() -> Scope,
-    ) -> Result<Batch, RpcError> {
+    ) -> Result<Batch, Refusal> {
         self.batch(bytes, session, peer, scope)
     }
 

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     Server,
     publisher::{Filter, ListenStream, Listening, Offered},
-    request::{Reply, Scope},
+    request::{Refusal, Reply, Scope},
     store::STORE_TIMEOUT,
     trace::Ending,
 };
@@ -32,7 +32,7 @@ pub(super) struct ListenWork {
 }
 
 impl ListenWork {
-    pub(super) fn prepare(server: &Server, params: Option<&RawValue>, scope: &Scope) -> Result<Self, RpcError> {
+    pub(super) fn prepare(server: &Server, params: Option<&RawValue>, scope: &Scope) -> Result<Self, Refusal> {
         /// Accepts objects only. Derived structs would also accept an array.
         #[derive(Deserialize)]
         struct Form {
@@ -42,9 +42,12 @@ impl ListenWork {
         let name = method::Listen::NAME;
         decode_params::<Form>(name, params)?;
         let requested = decode_params::<ListenParams>(name, params)?.notifications;
+        for uri in &requested.resource_subscriptions {
+            server.check_resource_access(scope, uri)?;
+        }
         if scope.surroundings.sink().is_none() {
             let text = "subscriptions/listen is answered by a stream, which the request does not accept";
-            return Err(RpcError::invalid_request(text));
+            return Err(RpcError::invalid_request(text).into());
         }
         let offered = Offered {
             tools: server.has_tools(),
@@ -122,6 +125,8 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
                 return Some(Reply::error(Some(&id), &error));
             }
             () = ending.wait() => {}
+            // The client continues with fresh credentials.
+            () = scope.authentication_ended() => {}
         }
         drop(listening);
         // On a shared stream no other message shows the end of this subscription.

@@ -114,14 +114,14 @@ methods! {
     ListResources => anywhere(Requirement::Resources, |p| list(p, &p.server.data.resources));
     ListResourceTemplates => anywhere(Requirement::Resources, |p| list(p, &p.server.data.templates));
     ReadResource => anywhere(Requirement::Resources, |p| {
-        p.server.resource_read(p.request.params, p.scope.version).map(Work::Handler)
+        p.server.resource_read(p.request.params, p.scope).map(Work::Handler)
     });
     Subscribe => in_session(Requirement::Resources, subscribe);
     Unsubscribe => in_session(Requirement::Resources, subscribe);
     ListPrompts => anywhere(Requirement::Prompts, |p| list(p, &p.server.data.prompts));
-    GetPrompt => anywhere(Requirement::Prompts, |p| p.server.prompt_get(p.request.params).map(Work::Handler));
+    GetPrompt => anywhere(Requirement::Prompts, |p| p.server.prompt_get(p.request.params, p.scope).map(Work::Handler));
     Complete => anywhere(Requirement::Completions, |p| {
-        p.server.completion(p.request.params, p.completing).map(Work::Handler)
+        p.server.completion(p.request.params, p.scope, p.completing).map(Work::Handler)
     });
     SetLevel => in_session(Requirement::Nothing, set_level);
     CreateMessage => Dispatch::NotDispatched;
@@ -196,7 +196,7 @@ impl Found<'_> {
 }
 
 fn extension(route: &Arc<MethodRoute>, p: &Preparation<'_>) -> Result<Work, Refusal> {
-    p.server.check_scopes(p.scope, &route.required_scopes)?;
+    p.server.check_access(p.scope, &route.access)?;
     let (name, params, version) = (&*p.request.method, p.request.params, p.scope.version);
     match &route.run {
         MethodRun::Immediate(run) => {
@@ -228,7 +228,7 @@ fn list<E: Entry>(p: &Preparation<'_>, registry: &Registry<E>) -> Result<Work, R
     let page = if p.server.data.config.lists_forbidden_tools {
         snapshot.page(p.scope.version, cursor, style)
     } else {
-        snapshot.visible_page(p.scope.version, cursor, style, |scopes| p.scope.has_scopes(scopes))
+        snapshot.visible_page(p.scope.version, cursor, style, |rule| p.scope.has_access(rule))
     };
     let page = page.map_err(|_| RpcError::invalid_params("invalid cursor"))?;
     Ok(Work::Done(Reply::written(&p.request.id, page)))
@@ -264,6 +264,7 @@ fn subscribe(p: &mut Preparation<'_>) -> Result<Work, Refusal> {
         return Err(RpcError::invalid_params(format!("{name}: the request has no session")).into());
     };
     if name == method::Subscribe::NAME {
+        p.server.check_resource_access(p.scope, &params.uri)?;
         session.subscribe(&params.uri, p.server.limits().subscribed_uris)?;
     } else {
         session.unsubscribe(&params.uri);

@@ -25,7 +25,7 @@ use crate::{
     handler::{CompletionKind, Ready, StringArgument},
     inputs::InputCollector,
     registry::{MethodRoute, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry, ToolSpec},
-    request::{ParsedMeta, Refusal, Reply, Scope},
+    request::{Access, Denied, ParsedMeta, Refusal, Reply, Scope},
     session::{InFlightGuard, Pass},
     tasks::{Plan, TaskUpgrade, ToolTasks},
     trace::{self, AccessRecord, Target},
@@ -77,7 +77,7 @@ impl Work {
     fn target(&self) -> Target<'_> {
         match self {
             Self::Handler(HandlerWork::Tool { entry, .. }) => Target::Tool(&entry.spec.tool.name),
-            Self::Handler(HandlerWork::Prompt { entry, .. }) => Target::Prompt(&entry.prompt.name),
+            Self::Handler(HandlerWork::Prompt { entry, .. }) => Target::Prompt(&entry.spec.prompt.name),
             Self::Handler(HandlerWork::Resource { uri, .. } | HandlerWork::Template { uri, .. }) => {
                 Target::Resource(uri)
             }
@@ -202,7 +202,7 @@ impl Server {
         access: &mut Option<Box<AccessRecord>>,
     ) -> Result<Prepared, Refusal> {
         let method = methods::find(self, &request.method, &scope)?;
-        self.check_scopes(&scope, &self.data.config.required_scopes)?;
+        self.check_access(&scope, &self.data.config.access)?;
         let mut completing = None;
         let work =
             method.prepare(&mut Preparation { server: self, request, scope: &scope, completing: &mut completing })?;
@@ -257,7 +257,7 @@ impl Server {
         let Some(entry) = tools.find(&params.name) else {
             return Err(RpcError::invalid_params(format!("Unknown tool: {}", Excerpt::new(&params.name))).into());
         };
-        self.check_scopes(scope, &entry.spec.required_scopes)?;
+        self.check_access(scope, &entry.spec.access)?;
         let plan = self.plan(&entry.spec.tasks, params.task, scope)?;
         let arguments = params.arguments.unwrap_or_default();
         Ok(HandlerWork::Tool { entry: entry.clone(), arguments: Value::Object(arguments), plan })
@@ -274,30 +274,30 @@ impl Server {
         Plan::of(tool, task, scope.version, scope.client.capabilities(), server)
     }
 
-    pub(super) fn resource_read(
-        &self,
-        params: Option<&RawValue>,
-        version: ProtocolVersion,
-    ) -> Result<HandlerWork, Refusal> {
+    pub(super) fn resource_read(&self, params: Option<&RawValue>, scope: &Scope) -> Result<HandlerWork, Refusal> {
         let params: ReadResourceParams = decode_params(method::ReadResource::NAME, params)?;
         if let Some(entry) = self.data.resources.load().find(&params.uri) {
+            self.check_access(scope, &entry.spec.access)?;
             return Ok(HandlerWork::Resource { entry: entry.clone(), uri: params.uri });
         }
         for entry in self.data.templates.load().iter() {
             if let Some(variables) = entry.spec.matcher.matches(&params.uri) {
+                self.check_access(scope, &entry.spec.access)?;
                 let variables = variables.iter().map(|(name, value)| (name.to_owned(), captured(value))).collect();
                 return Ok(HandlerWork::Template { entry: entry.clone(), uri: params.uri, variables });
             }
         }
-        Err(RpcError::resource_not_found(version, &params.uri).into())
+        Err(RpcError::resource_not_found(scope.version, &params.uri).into())
     }
 
-    pub(super) fn prompt_get(&self, params: Option<&RawValue>) -> Result<HandlerWork, Refusal> {
+    pub(super) fn prompt_get(&self, params: Option<&RawValue>, scope: &Scope) -> Result<HandlerWork, Refusal> {
         let params: GetPromptParams = decode_params(method::GetPrompt::NAME, params)?;
         let prompts = self.data.prompts.load();
         let entry = prompts.find(&params.name).ok_or_else(|| unknown_prompt(&params.name))?;
+        self.check_access(scope, &entry.spec.access)?;
         let arguments = params.arguments.unwrap_or_default();
         let missing: Vec<_> = entry
+            .spec
             .prompt
             .arguments
             .iter()
@@ -305,7 +305,7 @@ impl Server {
             .map(|argument| argument.name.as_str())
             .collect();
         if !missing.is_empty() {
-            let text = format!("the prompt `{}` needs the arguments: {}", entry.prompt.name, missing.join(", "));
+            let text = format!("the prompt `{}` needs the arguments: {}", entry.spec.prompt.name, missing.join(", "));
             return Err(RpcError::invalid_params(text).into());
         }
         let arguments = arguments.into_iter().map(|(name, value)| (name, StringArgument::One(value))).collect();
@@ -315,6 +315,7 @@ impl Server {
     pub(super) fn completion(
         &self,
         params: Option<&RawValue>,
+        scope: &Scope,
         completing: &mut Option<Completing>,
     ) -> Result<HandlerWork, Refusal> {
         let params: CompleteParams = decode_params(method::Complete::NAME, params)?;
@@ -323,7 +324,8 @@ impl Server {
             CompletionReference::Prompt { name, .. } => {
                 let prompts = self.data.prompts.load();
                 let entry = prompts.find(name).ok_or_else(|| unknown_prompt(name))?;
-                let mut arguments = entry.prompt.arguments.iter();
+                self.check_access(scope, &entry.spec.access)?;
+                let mut arguments = entry.spec.prompt.arguments.iter();
                 if !arguments.any(|known| known.name == argument) {
                     return Err(unknown_argument(&format!("the prompt `{name}`"), argument).into());
                 }
@@ -331,6 +333,9 @@ impl Server {
             }
             CompletionReference::ResourceTemplate { uri } => {
                 let templates = self.data.templates.load();
+                if let Some(entry) = templates.find(uri) {
+                    self.check_access(scope, &entry.spec.access)?;
+                }
                 match templates.find(uri) {
                     Some(entry) if entry.spec.matcher.variables().any(|known| known == argument) => {
                         source_of(&entry.completions, argument)
@@ -354,13 +359,27 @@ impl Server {
         Ok(HandlerWork::Complete { source: source.unwrap_or_else(no_completions) })
     }
 
-    pub(crate) fn check_scopes(&self, scope: &Scope, required: &[String]) -> Result<(), Refusal> {
-        if scope.has_scopes(required) {
+    /// Checks the access rule of the resource at a URI. A URI of no resource has no rule.
+    pub(crate) fn check_resource_access(&self, scope: &Scope, uri: &str) -> Result<(), Refusal> {
+        if let Some(entry) = self.data.resources.load().find(uri) {
+            return self.check_access(scope, &entry.spec.access);
+        }
+        let templates = self.data.templates.load();
+        match templates.iter().find(|entry| entry.spec.matcher.matches(uri).is_some()) {
+            Some(entry) => self.check_access(scope, &entry.spec.access),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks the access rule of an entry. A denied caller learns all scopes that it needs, with those of the server.
+    pub(crate) fn check_access(&self, scope: &Scope, rule: &Access) -> Result<(), Refusal> {
+        if scope.has_access(rule) {
             return Ok(());
         }
-        let mut all = self.data.config.required_scopes.clone();
-        all.extend(required.iter().filter(|scope| !self.data.config.required_scopes.contains(scope)).cloned());
-        Err(Refusal::Scopes(all))
+        let scopes = self.data.config.access.scopes.clone();
+        let mut denied = Denied { scopes, is_anonymous: scope.principal.is_none() };
+        denied.merge(Denied { scopes: rule.scopes.clone(), is_anonymous: denied.is_anonymous });
+        Err(Refusal::Denied(denied))
     }
 }
 

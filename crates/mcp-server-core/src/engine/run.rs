@@ -23,7 +23,7 @@ use crate::{
     error::contain_async,
     layers,
     registry::{MethodCall, MethodResult, MethodRoute, MethodRun},
-    request::{Output, Performed, Reply, Scope, Stop, busy, ending},
+    request::{Output, Performed, Refusal, Reply, Scope, Stop, busy, ending},
     session::NotEntered,
     tasks::Plan,
     trace::Ending,
@@ -78,7 +78,11 @@ impl Prepared {
     async fn run_task(self, work: TaskWork) -> Option<Reply> {
         let Self { server, id, scope, place, context, .. } = self;
         let served = unless_stopped(&server, &scope, pin!(work.run(&server, &scope, &id))).await;
-        let served = served.and_then(|served| served.map_err(Stop::from));
+        let served = served.and_then(|served| match served {
+            Ok(reply) => Ok(reply),
+            Err(Refusal::Denied(denied)) => Ok(Reply::denied(&id, denied)),
+            Err(Refusal::Error(error)) => Err(Stop::from(error)),
+        });
         context.end(served.as_ref().map_or_else(Stop::ending, Reply::ending));
         drop(place);
         match served {

@@ -10,7 +10,7 @@ use mcp_protocol::{
 
 use super::task_requests::TaskQuery;
 use crate::{
-    request::Reply,
+    request::{Refusal, Reply},
     session::Client,
     tasks::{Found, Record, TaskOutcome, is_id},
 };
@@ -25,7 +25,7 @@ pub(super) fn state(record: &Record) -> TaskState {
 }
 
 /// Waits for the end of a task, and returns the response to its call.
-pub(super) async fn result(query: &TaskQuery<'_>, id: &str) -> Result<Reply, RpcError> {
+pub(super) async fn result(query: &TaskQuery<'_>, id: &str) -> Result<Reply, Refusal> {
     loop {
         let record = match query.find(id).await? {
             Found::Running(running_task) => {
@@ -43,8 +43,8 @@ pub(super) async fn result(query: &TaskQuery<'_>, id: &str) -> Result<Reply, Rpc
         };
         match record.outcome {
             Some(TaskOutcome::Result(members)) => return Ok(query.reply(payload(id, members))),
-            Some(TaskOutcome::Error(error)) => return Err(error),
-            Some(TaskOutcome::Cancelled) => return Err(RpcError::invalid_params("Task cancelled")),
+            Some(TaskOutcome::Error(error)) => return Err(error.into()),
+            Some(TaskOutcome::Cancelled) => return Err(RpcError::invalid_params("Task cancelled").into()),
             // The task runs on another node. The store learns its end, or drops the record when it expires.
             None => tokio::time::sleep(Duration::from_millis(record.poll.max(10))).await,
         }
@@ -61,16 +61,16 @@ fn payload(id: &str, mut members: JsonObject) -> TaskPayload {
 }
 
 /// Returns the response to a cancellation.
-pub(super) async fn cancelled(query: &TaskQuery<'_>, id: &str, was_running: bool) -> Result<Reply, RpcError> {
+pub(super) async fn cancelled(query: &TaskQuery<'_>, id: &str, was_running: bool) -> Result<Reply, Refusal> {
     let found = query.find(id).await?;
     if was_running {
         return Ok(query.reply(found.inspect(state)));
     }
-    Err(RpcError::invalid_params("the task has ended, and cannot be cancelled any more"))
+    Err(RpcError::invalid_params("the task has ended, and cannot be cancelled any more").into())
 }
 
 /// Returns one page of the caller's tasks, oldest first.
-pub(super) async fn list(query: &TaskQuery<'_>, after: Option<&str>) -> Result<Reply, RpcError> {
+pub(super) async fn list(query: &TaskQuery<'_>, after: Option<&str>) -> Result<Reply, Refusal> {
     let size = query.server.limits().page_entries.clamp(1, PAGE);
     let (found, next) = query.server.data.tasks.list(&query.owner, after, size).await?;
     let show = |record: &Record| query.may_use(record).is_ok().then(|| record.legacy());

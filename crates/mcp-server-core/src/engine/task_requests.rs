@@ -55,7 +55,7 @@ pub(crate) async fn find_for_listener(
         Ok(Found::Stored(record, _)) => {
             Ok(record.outcome.is_some().then(|| ListenTarget::Ended(Box::new(record.into_detailed()))))
         }
-        Err(error) if error.code == ErrorCode::INTERNAL_ERROR => Err(error),
+        Err(Refusal::Error(error)) if error.code == ErrorCode::INTERNAL_ERROR => Err(error),
         Err(_) => Ok(None),
     }
 }
@@ -101,7 +101,7 @@ impl TaskWork {
     }
 
     /// Runs the request and returns its response.
-    pub(crate) async fn run(self, server: &Server, scope: &Scope, request: &RequestId) -> Result<Reply, RpcError> {
+    pub(crate) async fn run(self, server: &Server, scope: &Scope, request: &RequestId) -> Result<Reply, Refusal> {
         let query = TaskQuery { server, scope, request, owner: owner_of(scope) };
         let is_extension = scope.version.has_extensions();
         match self {
@@ -141,16 +141,16 @@ impl TaskQuery<'_> {
     }
 
     /// Returns the task of an id, if the caller owns it and has the scopes of its tool.
-    pub(super) async fn find(&self, id: &str) -> Result<Found, RpcError> {
+    pub(super) async fn find(&self, id: &str) -> Result<Found, Refusal> {
         let found = self.server.data.tasks.find(&self.owner, id).await?;
-        found.inspect(|record| self.may_use(record)).map_err(Refusal::into_error)?;
+        found.inspect(|record| self.may_use(record))?;
         Ok(found)
     }
 
     pub(super) fn may_use(&self, record: &Record) -> Result<(), Refusal> {
         let Some(tool) = &record.tool else { return Ok(()) };
         match self.server.data.tools.load().find(tool) {
-            Some(entry) => self.server.check_scopes(self.scope, &entry.spec.required_scopes),
+            Some(entry) => self.server.check_access(self.scope, &entry.spec.access),
             None => Ok(()),
         }
     }

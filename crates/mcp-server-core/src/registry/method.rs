@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer, de::DeserializeOwned, ser::SerializeMap as _}
 use serde_json::{Value, value::RawValue};
 
 use super::{ListStyle, RegistrationError};
-use crate::{context::Context, error::Fault};
+use crate::{context::Context, error::Fault, request::Access};
 
 /// The member of a result that holds its metadata.
 const META: &str = "_meta";
@@ -42,7 +42,7 @@ pub struct MethodRoute {
     pub(crate) name: String,
     pub(crate) exists_in: fn(ProtocolVersion) -> bool,
     pub(crate) needs_session: bool,
-    pub(crate) required_scopes: Vec<String>,
+    pub(crate) access: Access,
     pub(crate) run: MethodRun,
 }
 
@@ -91,7 +91,7 @@ impl MethodRoute {
     }
 
     fn with_run(name: String, run: MethodRun) -> Self {
-        Self { name, exists_in: |_| true, needs_session: false, required_scopes: Vec::new(), run }
+        Self { name, exists_in: |_| true, needs_session: false, access: Access::default(), run }
     }
 
     /// Limits the method to some revisions. By default it exists in all of them.
@@ -126,7 +126,13 @@ impl MethodRoute {
 
     /// Requires that every caller over a network was granted all of these scopes.
     pub fn requires_scopes<T: Into<String>>(mut self, scopes: impl IntoIterator<Item = T>) -> Self {
-        self.required_scopes.extend(scopes.into_iter().map(Into::into));
+        self.access.require(scopes);
+        self
+    }
+
+    /// Requires that every caller over a network is authenticated.
+    pub fn requires_authentication(mut self) -> Self {
+        self.access.require_caller();
         self
     }
 

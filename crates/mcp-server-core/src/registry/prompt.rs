@@ -10,7 +10,10 @@ use super::{
     completion::Sources,
     text_fields::{self, TextField},
 };
-use crate::handler::{CompletionKind, Description, Erased, Handler, PromptKind, Ready};
+use crate::{
+    handler::{CompletionKind, Description, Erased, Handler, PromptKind, Ready},
+    request::Access,
+};
 
 /// A prompt before its registration. `S` is the state that its handler still needs.
 ///
@@ -25,6 +28,8 @@ use crate::handler::{CompletionKind, Description, Erased, Handler, PromptKind, R
 ///     .arguments([PromptArgument::new("language")])
 ///     .icon(Icon::new("https://example.com/icon.png"))
 ///     .meta(Meta::default())
+///     .requires_scopes(["code:read"])
+///     .requires_authentication()
 ///     .complete_from("language", ["rust", "ruby"])
 ///     .complete("focus", async || vec!["errors".to_owned()]);
 /// route.arguments_mut().push(PromptArgument::new("focus"));
@@ -32,6 +37,7 @@ use crate::handler::{CompletionKind, Description, Erased, Handler, PromptKind, R
 #[must_use = "a route does nothing until a server is given it"]
 pub struct PromptRoute<S = ()> {
     prompt: Prompt,
+    access: Access,
     pub(super) handler: Erased<S, PromptKind>,
     completions: Sources<S>,
     /// The schema of the arguments. Each of its fields has to accept a text.
@@ -65,7 +71,13 @@ where
     let mut prompt = Prompt::new(name);
     prompt.arguments = description.input.as_ref().map(arguments_of).unwrap_or_default();
     prompt.description = description.text;
-    PromptRoute { prompt, handler: Erased::new(handler), completions: Sources::default(), fields: description.input }
+    PromptRoute {
+        prompt,
+        access: Access::default(),
+        handler: Erased::new(handler),
+        completions: Sources::default(),
+        fields: description.input,
+    }
 }
 
 /// Returns the properties of an object schema as prompt arguments.
@@ -85,7 +97,7 @@ fn arguments_of(schema: &Value) -> Vec<PromptArgument> {
 
 impl<S> PromptRoute<S> {
     pub(super) fn from_parts(prompt: Prompt, handler: Erased<S, PromptKind>) -> Self {
-        Self { prompt, handler, completions: Sources::default(), fields: None }
+        Self { prompt, access: Access::default(), handler, completions: Sources::default(), fields: None }
     }
 
     /// Returns the definitions of the arguments, to change them.
@@ -124,6 +136,23 @@ impl<S> PromptRoute<S> {
     /// See the [example](Self#example).
     pub fn icon(mut self, icon: Icon) -> Self {
         self.prompt.icons.push(icon);
+        self
+    }
+
+    /// Requires that a caller over a network was granted all of these scopes, also to complete an argument. Other callers do
+    /// not see the prompt in the list.
+    ///
+    /// See the [example](Self#example).
+    pub fn requires_scopes<T: Into<String>>(mut self, scopes: impl IntoIterator<Item = T>) -> Self {
+        self.access.require(scopes);
+        self
+    }
+
+    /// Requires that a caller over a network is authenticated. Other callers do not see the prompt in the list.
+    ///
+    /// See the [example](Self#example).
+    pub fn requires_authentication(mut self) -> Self {
+        self.access.require_caller();
         self
     }
 
@@ -175,6 +204,7 @@ impl<S: Clone + Send + Sync + 'static> PromptRoute<S> {
     pub fn with_state(self, state: S) -> PromptRoute<()> {
         PromptRoute {
             prompt: self.prompt,
+            access: self.access,
             completions: self.completions.with_state(&state),
             fields: self.fields,
             handler: Erased::ready(self.handler.with_state(state)),
@@ -185,7 +215,7 @@ impl<S: Clone + Send + Sync + 'static> PromptRoute<S> {
 impl<S> PromptRoute<S> {
     /// Checks the definition, and separates it from the handlers.
     #[expect(clippy::type_complexity, reason = "three parts that travel together once")]
-    pub(crate) fn check(self) -> Result<(Prompt, Erased<S, PromptKind>, Sources<S>), RegistrationError> {
+    pub(crate) fn check(self) -> Result<(PromptSpec, Erased<S, PromptKind>, Sources<S>), RegistrationError> {
         let refuse = |what: String| RegistrationError::new(format!("the prompt `{}`: {what}", self.prompt.name));
         if self.prompt.name.is_empty() {
             return Err(refuse("a name has at least one character".into()));
@@ -206,7 +236,7 @@ impl<S> PromptRoute<S> {
             }
         }
         self.completions.check().map_err(refuse)?;
-        Ok((self.prompt, self.handler, self.completions))
+        Ok((PromptSpec { prompt: self.prompt, access: self.access }, self.handler, self.completions))
     }
 }
 
@@ -216,16 +246,22 @@ impl<S> std::fmt::Debug for PromptRoute<S> {
     }
 }
 
+/// The definition of a registered prompt, without its handlers.
+pub(crate) struct PromptSpec {
+    pub(crate) prompt: Prompt,
+    pub(crate) access: Access,
+}
+
 /// A registered prompt.
 pub(crate) struct PromptEntry {
-    pub(crate) prompt: Prompt,
+    pub(crate) spec: PromptSpec,
     pub(crate) completions: Vec<(String, Ready<CompletionKind>)>,
     pub(crate) run: Ready<PromptKind>,
 }
 
 impl Definition for PromptEntry {
     fn definition(&self, version: ProtocolVersion) -> Vec<u8> {
-        super::definition(&self.prompt, version)
+        super::definition(&self.spec.prompt, version)
     }
 }
 
@@ -233,7 +269,11 @@ impl Entry for PromptEntry {
     const LIST: List = List::Prompts;
 
     fn key(&self) -> &str {
-        &self.prompt.name
+        &self.spec.prompt.name
+    }
+
+    fn access(&self) -> &Access {
+        &self.spec.access
     }
 
     fn brings_more(&self) -> bool {

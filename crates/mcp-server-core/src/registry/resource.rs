@@ -12,6 +12,7 @@ use super::{
 use crate::{
     cache_hint::CacheHint,
     handler::{CompletionKind, Description, Erased, Handler, Ready, ResourceKind},
+    request::Access,
 };
 
 /// A resource before its registration. `S` is the state that its handler still needs.
@@ -32,6 +33,8 @@ use crate::{
 ///     .icon(Icon::new("https://example.com/icon.png"))
 ///     .meta(Meta::default())
 ///     .cache(CacheHint::private(Duration::from_secs(60)))
+///     .requires_scopes(["config:read"])
+///     .requires_authentication()
 ///     .size(2);
 /// # let _ = route;
 /// ```
@@ -39,6 +42,7 @@ use crate::{
 pub struct ResourceRoute<S = ()> {
     resource: Resource,
     cache: Option<CacheHint>,
+    access: Access,
     handler: Erased<S, ResourceKind>,
     /// The schema of the arguments. A resource has no variables for required fields.
     arguments: Option<Value>,
@@ -65,7 +69,13 @@ where
     H::describe(&mut description);
     let mut resource = Resource::new(uri, name);
     resource.mime_type = description.mime_type;
-    ResourceRoute { resource, cache: None, handler: Erased::new(handler), arguments: description.input }
+    ResourceRoute {
+        resource,
+        cache: None,
+        access: Access::default(),
+        handler: Erased::new(handler),
+        arguments: description.input,
+    }
 }
 
 /// A resource template before its registration. `S` is the state that its handler still needs.
@@ -86,6 +96,8 @@ where
 ///     .icon(Icon::new("https://example.com/icon.png"))
 ///     .meta(Meta::default())
 ///     .cache(CacheHint::private(Duration::from_secs(60)))
+///     .requires_scopes(["config:read"])
+///     .requires_authentication()
 ///     .complete_from("name", ["app", "log"])
 ///     .complete("name", async || vec!["app".to_owned()]);
 /// # let _ = route;
@@ -94,6 +106,7 @@ where
 pub struct TemplateRoute<S = ()> {
     template: ResourceTemplate,
     cache: Option<CacheHint>,
+    access: Access,
     handler: Erased<S, ResourceKind>,
     /// The schema of the arguments. Its required fields need variables.
     arguments: Option<Value>,
@@ -132,7 +145,14 @@ where
     template.description = description.text;
     template.mime_type = description.mime_type;
     let (handler, completions) = (Erased::new(handler), Sources::default());
-    TemplateRoute { template, cache: None, handler, arguments: description.input, completions }
+    TemplateRoute {
+        template,
+        cache: None,
+        access: Access::default(),
+        handler,
+        arguments: description.input,
+        completions,
+    }
 }
 
 macro_rules! definition_setters {
@@ -194,6 +214,23 @@ macro_rules! definition_setters {
                 self
             }
 
+            /// Requires that a caller over a network was granted all of these scopes, to read, to subscribe and to complete.
+            /// Other callers do not see the definition in the list.
+            ///
+            /// See the [example](Self#example).
+            pub fn requires_scopes<T: Into<String>>(mut self, scopes: impl IntoIterator<Item = T>) -> Self {
+                self.access.require(scopes);
+                self
+            }
+
+            /// Requires that a caller over a network is authenticated. Other callers do not see the definition in the list.
+            ///
+            /// See the [example](Self#example).
+            pub fn requires_authentication(mut self) -> Self {
+                self.access.require_caller();
+                self
+            }
+
             /// Sets how long clients may cache the contents, instead of the hint of the server.
             ///
             /// See the [example](Self#example).
@@ -244,6 +281,7 @@ impl<S: Clone + Send + Sync + 'static> ResourceRoute<S> {
         ResourceRoute {
             resource: self.resource,
             cache: self.cache,
+            access: self.access,
             arguments: self.arguments,
             handler: Erased::ready(self.handler.with_state(state)),
         }
@@ -290,6 +328,7 @@ impl<S: Clone + Send + Sync + 'static> TemplateRoute<S> {
         TemplateRoute {
             template: self.template,
             cache: self.cache,
+            access: self.access,
             arguments: self.arguments,
             completions: self.completions.with_state(&state),
             handler: Erased::ready(self.handler.with_state(state)),
@@ -314,7 +353,7 @@ impl<S> ResourceRoute<S> {
             let text = "but a resource has no variables; use `template` for a URI with variables";
             return Err(refuse(format!("its handler needs the argument `{field}`, {text}")));
         }
-        Ok((ResourceSpec { resource: self.resource, cache: self.cache }, self.handler))
+        Ok((ResourceSpec { resource: self.resource, cache: self.cache, access: self.access }, self.handler))
     }
 }
 
@@ -345,7 +384,7 @@ impl<S> TemplateRoute<S> {
                 return Err(refuse(format!("there is no variable `{field}` for the field of the arguments")));
             }
         }
-        let spec = TemplateSpec { template: self.template, matcher, cache: self.cache };
+        let spec = TemplateSpec { template: self.template, matcher, cache: self.cache, access: self.access };
         Ok((spec, self.handler, self.completions))
     }
 }
@@ -367,6 +406,7 @@ fn begins_with_scheme(uri: &str) -> bool {
 pub(crate) struct ResourceSpec {
     pub(crate) resource: Resource,
     pub(crate) cache: Option<CacheHint>,
+    pub(crate) access: Access,
 }
 
 /// A registered resource.
@@ -387,6 +427,10 @@ impl Entry for ResourceEntry {
     fn key(&self) -> &str {
         &self.spec.resource.uri
     }
+
+    fn access(&self) -> &Access {
+        &self.spec.access
+    }
 }
 
 /// The definition of a registered resource template, without its handlers.
@@ -394,6 +438,7 @@ pub(crate) struct TemplateSpec {
     pub(crate) template: ResourceTemplate,
     pub(crate) matcher: UriTemplate,
     pub(crate) cache: Option<CacheHint>,
+    pub(crate) access: Access,
 }
 
 /// A registered resource template.
@@ -414,6 +459,10 @@ impl Entry for TemplateEntry {
 
     fn key(&self) -> &str {
         &self.spec.template.uri_template
+    }
+
+    fn access(&self) -> &Access {
+        &self.spec.access
     }
 
     fn brings_more(&self) -> bool {

@@ -17,6 +17,7 @@ use super::{Definition, Entry, List, Parameter, RegistrationError, parameter};
 use crate::{
     handler::{Description, Erased, Handler, Ready, Returns, ToolKind},
     layers::{HandlerService, Invocation, Outcome},
+    request::Access,
     tasks::{TaskPolicy, ToolTasks},
 };
 
@@ -42,6 +43,7 @@ use crate::{
 ///     .read_only()
 ///     .open_world()
 ///     .requires_scopes(["search"])
+///     .requires_authentication()
 ///     .requires_client(ClientCapabilities::default())
 ///     .timeout(Duration::from_secs(10));
 /// let add: ToolRoute = tool("add", async || "added").additive().idempotent().closed_world();
@@ -61,7 +63,7 @@ pub struct ToolRoute<S = ()> {
     output_schema: Option<Value>,
     validate_input: bool,
     validate_output: bool,
-    required_scopes: Vec<String>,
+    access: Access,
     required_client: Option<ClientCapabilities>,
     timeout: Option<Duration>,
     tasks: ToolTasks,
@@ -104,7 +106,7 @@ where
         output_schema: None,
         validate_input: true,
         validate_output: true,
-        required_scopes: Vec::new(),
+        access: Access::default(),
         required_client: None,
         timeout: None,
         tasks: ToolTasks::default(),
@@ -274,7 +276,15 @@ impl<S> ToolRoute<S> {
     ///
     /// See the [example](Self#example).
     pub fn requires_scopes<T: Into<String>>(mut self, scopes: impl IntoIterator<Item = T>) -> Self {
-        self.required_scopes.extend(scopes.into_iter().map(Into::into));
+        self.access.require(scopes);
+        self
+    }
+
+    /// Requires that a caller over a network is authenticated. Other callers do not see the tool in the list.
+    ///
+    /// See the [example](Self#example).
+    pub fn requires_authentication(mut self) -> Self {
+        self.access.require_caller();
         self
     }
 
@@ -380,7 +390,7 @@ impl<S: Clone + Send + Sync + 'static> ToolRoute<S> {
             output_schema: self.output_schema,
             validate_input: self.validate_input,
             validate_output: self.validate_output,
-            required_scopes: self.required_scopes,
+            access: self.access,
             required_client: self.required_client,
             timeout: self.timeout,
             tasks: self.tasks,
@@ -447,7 +457,7 @@ impl<S> ToolRoute<S> {
             output: output_schema.filter(|_| self.validate_output),
             defaults,
             header_params,
-            required_scopes: self.required_scopes,
+            access: self.access,
             required_client: self.required_client,
             timeout: self.timeout,
             tasks: self.tasks,
@@ -474,7 +484,7 @@ pub(crate) struct ToolSpec {
     pub(crate) text_is_data: bool,
     pub(crate) defaults: Map<String, Value>,
     pub(crate) header_params: Vec<HeaderParam>,
-    pub(crate) required_scopes: Vec<String>,
+    pub(crate) access: Access,
     pub(crate) required_client: Option<ClientCapabilities>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) tasks: ToolTasks,
@@ -505,7 +515,7 @@ impl Entry for ToolEntry {
         self.spec.tasks.support != TaskSupport::Forbidden
     }
 
-    fn required_scopes(&self) -> &[String] {
-        &self.spec.required_scopes
+    fn access(&self) -> &Access {
+        &self.spec.access
     }
 }

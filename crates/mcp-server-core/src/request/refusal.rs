@@ -3,6 +3,7 @@
 use mcp_protocol::RpcError;
 use serde_json::json;
 
+use super::Denied;
 use crate::trace::Ending;
 
 /// The reason for which a request is rejected before it runs.
@@ -11,8 +12,8 @@ use crate::trace::Ending;
 pub enum Refusal {
     /// A JSON-RPC error.
     Error(RpcError),
-    /// The caller lacks scopes. All scopes of the operation are listed.
-    Scopes(Vec<String>),
+    /// The caller lacks access.
+    Denied(Denied),
 }
 
 impl From<RpcError> for Refusal {
@@ -26,20 +27,29 @@ impl Refusal {
     pub(crate) fn ending(&self) -> Ending {
         match self {
             Self::Error(error) => Ending::Refused(error.code),
-            Self::Scopes(_) => Ending::LacksScopes,
+            Self::Denied(_) => Ending::LacksScopes,
         }
     }
 
-    /// Returns the JSON-RPC error, for transports without a status for missing scopes.
+    /// Returns the JSON-RPC error, for transports without a status for missing access.
     #[must_use]
     pub fn into_error(self) -> RpcError {
         match self {
             Self::Error(error) => error,
-            Self::Scopes(scopes) => {
-                let names: Vec<_> = scopes.iter().map(|scope| format!("`{scope}`")).collect();
-                let text = format!("insufficient scope: this request needs {}", names.join(", "));
-                RpcError::invalid_request(text).with_data(json!({ "requiredScopes": scopes }))
-            }
+            Self::Denied(denied) => denied.to_error(),
         }
+    }
+}
+
+impl Denied {
+    pub(crate) fn to_error(&self) -> RpcError {
+        let names: Vec<_> = self.scopes.iter().map(|scope| format!("`{scope}`")).collect();
+        let text = if names.is_empty() {
+            "this request needs authentication".to_owned()
+        } else {
+            format!("insufficient scope: this request needs {}", names.join(", "))
+        };
+        let error = RpcError::invalid_request(text);
+        if self.scopes.is_empty() { error } else { error.with_data(json!({ "requiredScopes": self.scopes })) }
     }
 }

@@ -8,6 +8,7 @@ use mcp_protocol::{
 };
 use serde_json::json;
 
+use super::Denied;
 use crate::{error::Fault, trace::Ending};
 
 /// The identity of a server, written once for the results of the stateless era.
@@ -32,6 +33,8 @@ pub struct Reply {
     pub payload: Payload,
     /// The kind of the response.
     pub verdict: Verdict,
+    /// The access that the caller lacks, if the verdict is [`Verdict::Denied`].
+    pub denied: Option<Box<Denied>>,
 }
 
 /// The kind of a response. HTTP maps it to a status.
@@ -42,6 +45,8 @@ pub enum Verdict {
     Result,
     /// A JSON-RPC error with this code.
     Error(ErrorCode),
+    /// The caller lacks access.
+    Denied,
     /// A limit is reached. The client can try again later.
     Busy,
 }
@@ -99,6 +104,7 @@ impl Reply {
         match self.verdict {
             Verdict::Result => Ending::Done,
             Verdict::Error(code) => Ending::Error(code),
+            Verdict::Denied => Ending::LacksScopes,
             Verdict::Busy => Ending::Busy,
         }
     }
@@ -111,10 +117,20 @@ impl Reply {
         }
     }
 
+    fn new(payload: Payload, verdict: Verdict) -> Self {
+        Self { payload, verdict, denied: None }
+    }
+
+    /// Creates the response to a request whose caller lacks access.
+    pub(crate) fn denied(id: &RequestId, denied: Denied) -> Self {
+        let error = Self::error(Some(id), &denied.to_error());
+        Self { verdict: Verdict::Denied, denied: Some(Box::new(denied)), ..error }
+    }
+
     /// Creates an error response. `id` is `None` when the id of the message could not be read.
     #[must_use]
     pub fn error(id: Option<&RequestId>, error: &RpcError) -> Self {
-        Self { payload: Payload::whole(jsonrpc::error_response(id, error)), verdict: Verdict::Error(error.code) }
+        Self::new(Payload::whole(jsonrpc::error_response(id, error)), Verdict::Error(error.code))
     }
 
     pub(crate) fn busy(id: &RequestId) -> Self {
@@ -136,7 +152,7 @@ impl Reply {
         } else {
             Payload { pieces: [head.into(), result, Bytes::from_static(b"}")] }
         };
-        Self { payload, verdict: Verdict::Result }
+        Self::new(payload, Verdict::Result)
     }
 
     /// Creates the response for a result, in the form of a revision.
@@ -151,12 +167,12 @@ impl Reply {
         match write_result(identity, version, result, &mut out) {
             Ok(None) => {
                 out.push(b'}');
-                Self { payload: Payload::whole(out), verdict: Verdict::Result }
+                Self::new(Payload::whole(out), Verdict::Result)
             }
             Ok(Some((at, text))) => {
                 let mut tail = out.split_off(at);
                 tail.push(b'}');
-                Self { payload: Payload { pieces: [out.into(), text.into(), tail.into()] }, verdict: Verdict::Result }
+                Self::new(Payload { pieces: [out.into(), text.into(), tail.into()] }, Verdict::Result)
             }
             Err(error) => {
                 let text = "the result cannot be written as JSON";

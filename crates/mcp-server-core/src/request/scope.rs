@@ -4,10 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use mcp_protocol::{LoggingLevel, Principal, ProtocolVersion, RequestMeta};
 use mcp_transport::FrameSender;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Caller,
+    access::Access,
     stateless::{ParsedMeta, StatelessCall},
 };
 use crate::{
@@ -41,6 +43,8 @@ pub(crate) struct Surroundings {
     sink: Option<Arc<dyn FrameSender>>,
     /// How long the request may run after a shutdown began. Unlimited by default.
     pub(crate) grace_period: Option<Duration>,
+    /// The end of the caller's authentication. A stream ends then.
+    pub(crate) valid_until: Option<Instant>,
 }
 
 /// The data of a connection, which its requests share.
@@ -108,10 +112,10 @@ impl Scope {
         Self::new(version, Client::Request(Arc::default()), None)
     }
 
-    /// Whether the caller was granted all of these scopes, or is local.
-    pub(crate) fn has_scopes(&self, required: &[String]) -> bool {
-        let granted = |principal: &Principal| required.iter().all(|needed| principal.scopes.contains(needed));
-        required.is_empty() || self.is_local || self.principal.as_deref().is_some_and(granted)
+    /// Whether a rule allows the caller. Each rule allows a local caller.
+    pub(crate) fn has_access(&self, rule: &Access) -> bool {
+        let granted = |principal: &Principal| rule.scopes.iter().all(|needed| principal.scopes.contains(needed));
+        rule.is_public() || self.is_local || self.principal.as_deref().is_some_and(granted)
     }
 
     /// Whether the request belongs to the session era but has no session.
@@ -216,6 +220,15 @@ impl Scope {
     /// Returns the end of the connection, or the shutdown of the server.
     pub(crate) fn ending<'a>(&'a self, server: &'a Shutdown) -> &'a Shutdown {
         self.surroundings.ending().unwrap_or(server)
+    }
+
+    /// Waits for the end of the caller's authentication.
+    pub(crate) async fn authentication_ended(&self) {
+        match self.surroundings.valid_until {
+            // Boxed, because only streams wait, and all of them would carry the memory of the timer.
+            Some(end) => Box::pin(tokio::time::sleep_until(end)).await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Waits until the grace period is over. Returns the cause of the end.

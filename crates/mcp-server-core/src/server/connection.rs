@@ -372,14 +372,20 @@ impl<'a> Connection<'a> {
                 });
                 Ok(())
             }
-            Err(error) => self.send(Reply::error(None, &error), Route::Connection).await,
+            Err(Refusal::Denied(denied)) => self.answer_members(bytes, &denied.to_error()).await,
+            Err(refusal) => self.send(Reply::error(None, &refusal.into_error()), Route::Connection).await,
         }
     }
 
-    /// Rejects a batch in a revision without batches. Each request of the batch receives the error with its id, because the
-    /// client waits for its response. Without such a request the error has no id.
+    /// Rejects a batch in a revision without batches.
     async fn reject_batch(&self, bytes: &[u8], error: &RpcError) -> Result<(), TransportError> {
         self.server.record_rejection(None, &self.data.caller, error.code);
+        self.answer_members(bytes, error).await
+    }
+
+    /// Answers a batch that is rejected as a whole. Each request of the batch receives the error with its id, because the
+    /// client waits for its response. Without such a request the error has no id.
+    async fn answer_members(&self, bytes: &[u8], error: &RpcError) -> Result<(), TransportError> {
         let ids = self.server.request_ids_of_batch(bytes);
         if ids.is_empty() {
             return self.send(Reply::error(None, error), Route::Connection).await;

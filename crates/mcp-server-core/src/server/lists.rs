@@ -112,7 +112,7 @@ live_list!(
 live_list!(
     /// The prompts of a running server, by name.
     Prompts, prompts, PromptRoute => |route| {
-        let (prompt, run, completions) = route.check()?;
-        Ok(PromptEntry { prompt, run: run.with_state(()), completions: completions.ready() })
+        let (spec, run, completions) = route.check()?;
+        Ok(PromptEntry { spec, run: run.with_state(()), completions: completions.ready() })
     }, Change::Prompts
 );

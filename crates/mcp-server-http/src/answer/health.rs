@@ -2,16 +2,25 @@
 
 use http::{HeaderValue, Method, Response, StatusCode, header};
 
-use super::{body::Body, cors, respond};
+use super::{
+    body::Body,
+    cors::{AllowedHeaders, preflight},
+    respond,
+};
 
 const METHODS: &str = "GET, HEAD, OPTIONS";
 
 /// Answers 200 while the server accepts requests, and 503 after a shutdown began.
-pub(crate) fn answer(is_shutting_down: bool, method: &Method, headers: &http::HeaderMap) -> Response<Body> {
+pub(crate) fn answer(
+    is_shutting_down: bool,
+    method: &Method,
+    headers: &http::HeaderMap,
+    cors: &AllowedHeaders,
+) -> Response<Body> {
     let is_head = match *method {
         Method::GET => false,
         Method::HEAD => true,
-        Method::OPTIONS => return cors::preflight(headers, METHODS),
+        Method::OPTIONS => return preflight(headers, METHODS, cors),
         _ => return respond::wrong_method(METHODS),
     };
     let (status, text) = if is_shutting_down {

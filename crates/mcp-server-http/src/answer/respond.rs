@@ -70,6 +70,7 @@ pub(crate) fn stateless(reply: Reply) -> Response<Body> {
     let status = match reply.verdict {
         Verdict::Error(code) => status_of(code),
         Verdict::Busy => return busy(reply),
+        Verdict::Denied => return denied(reply),
         _ => StatusCode::OK,
     };
     message(status, reply)
@@ -79,6 +80,7 @@ pub(crate) fn stateless(reply: Reply) -> Response<Body> {
 pub(crate) fn legacy(reply: Reply) -> Response<Body> {
     match reply.verdict {
         Verdict::Busy => busy(reply),
+        Verdict::Denied => denied(reply),
         _ => message(StatusCode::OK, reply),
     }
 }
@@ -90,8 +92,28 @@ pub(crate) fn rejected(rejected: Rejected) -> Response<Body> {
         Refusal::Error(error) => status_of(error.code),
         _ => StatusCode::FORBIDDEN,
     };
-    let response = error_with_id(status, rejected.id.as_ref(), &rejected.refusal.into_error());
+    let response = refused(status, rejected.id.as_ref(), rejected.refusal);
     if rejected.is_batch { access::mark(response) } else { response }
+}
+
+/// The answer to a request that is refused before it runs. The endpoint completes the answer to a caller that lacks access.
+pub(crate) fn refused(status: StatusCode, id: Option<&RequestId>, refusal: Refusal) -> Response<Body> {
+    let denied = if let Refusal::Denied(denied) = &refusal { Some(denied.clone()) } else { None };
+    let mut response = error_with_id(status, id, &refusal.into_error());
+    if let Some(denied) = denied {
+        response.extensions_mut().insert(denied);
+    }
+    response
+}
+
+/// The answer to a request whose caller lacks access. The endpoint completes it.
+fn denied(mut reply: Reply) -> Response<Body> {
+    let denied = reply.denied.take();
+    let mut response = message(StatusCode::FORBIDDEN, reply);
+    if let Some(denied) = denied {
+        response.extensions_mut().insert(*denied);
+    }
+    response
 }
 
 /// Returns the status for an error code of the stateless era. Errors of a method have the status 200.

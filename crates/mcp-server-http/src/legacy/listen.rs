@@ -11,6 +11,7 @@ use std::{
 use bytes::Bytes;
 use mcp_server_core::ShuttingDown;
 use mcp_transport::sse;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::{
     event_log::{Place, STANDALONE},
@@ -31,6 +32,8 @@ pub(crate) struct Listening {
     keep_alive: KeepAlive,
     /// Ends the standalone stream at a shutdown, because nothing else ends it.
     shutdown: Option<ShuttingDown>,
+    /// Ends the connection with the authentication of its client. The client resumes the stream with fresh credentials.
+    end: Option<Pin<Box<Sleep>>>,
     _open: Open,
 }
 
@@ -53,6 +56,12 @@ impl Listening {
         self
     }
 
+    /// Ends the connection at this time.
+    pub(crate) fn end_at(mut self, end: Option<Instant>) -> Self {
+        self.end = end.map(|end| Box::pin(sleep_until(end)));
+        self
+    }
+
     fn open(session: Arc<HttpSession>, stream: u32, after: Option<u64>, config: &HttpConfig) -> Self {
         let log = &session.log;
         let is_removed = !log.knows(stream);
@@ -72,6 +81,7 @@ impl Listening {
             opening,
             keep_alive: KeepAlive::new(config.keep_alive),
             shutdown: None,
+            end: None,
             _open: open,
             session,
         }
@@ -86,6 +96,11 @@ impl EventStream for Listening {
         }
         if let Some(shutdown) = &mut this.shutdown
             && Pin::new(shutdown).poll(cx).is_ready()
+        {
+            return Poll::Ready(None);
+        }
+        if let Some(end) = &mut this.end
+            && end.as_mut().poll(cx).is_ready()
         {
             return Poll::Ready(None);
         }

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -13,7 +13,7 @@ use mcp_server_core::engine::{Peer, Session};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use super::event_log::{Budget, EventLog};
+use super::event_log::{Budget, EventLog, STANDALONE};
 
 /// A session with its state of HTTP.
 #[derive(Debug)]
@@ -21,8 +21,9 @@ pub(crate) struct HttpSession {
     pub(crate) session: Arc<Session>,
     pub(crate) peer: Peer,
     pub(crate) log: Arc<EventLog>,
-    /// The key of the principal that opened the session. Only this principal may use it.
-    owner: Option<String>,
+    /// The key of the principal that opened the session, or that used the session of an anonymous caller first. Only this
+    /// principal may use it.
+    owner: OnceLock<String>,
     activity: Mutex<Activity>,
 }
 
@@ -85,6 +86,10 @@ pub(crate) struct SessionLimits {
     pub(crate) opening: Duration,
     /// The bytes of events of all sessions together.
     pub(crate) event_bytes: usize,
+    /// The sessions of one principal.
+    pub(crate) per_principal: usize,
+    /// Whether the session of an anonymous caller becomes that of the first principal that uses it.
+    pub(crate) adopts: bool,
 }
 
 /// All sessions of one endpoint.
@@ -149,15 +154,29 @@ impl Sessions {
         if table.sessions.len() >= self.limits.count {
             return false;
         }
+        if let Some(owner) = &owner
+            && !self.has_capacity_for(&table, owner)
+        {
+            return false;
+        }
+        let owner = owner.map(OnceLock::from).unwrap_or_default();
         table.sessions.insert(id, Arc::new(HttpSession { session, peer, log, owner, activity }));
         true
+    }
+
+    /// Whether a principal may open one more session.
+    fn has_capacity_for(&self, table: &Table, owner: &String) -> bool {
+        // A table below the limit needs no count.
+        table.sessions.len() < self.limits.per_principal
+            || table.sessions.values().filter(|session| session.owner.get() == Some(owner)).count()
+                < self.limits.per_principal
     }
 
     /// Returns the session with an id, if it has not expired and belongs to the caller.
     pub(crate) fn find(&self, id: &str, caller: Option<&str>) -> Option<Arc<HttpSession>> {
         self.sweep();
         let found = self.table().sessions.get(id).cloned()?;
-        if found.owner.as_deref() != caller {
+        if !self.belongs(&found, caller) {
             return None;
         }
         if found.is_expired(Instant::now(), &self.limits) {
@@ -165,6 +184,25 @@ impl Sessions {
             return None;
         }
         Some(found)
+    }
+
+    /// Whether a session belongs to a caller.
+    fn belongs(&self, session: &HttpSession, caller: Option<&str>) -> bool {
+        match (session.owner.get(), caller) {
+            (None, Some(caller)) if self.limits.adopts => {
+                let mut is_new = false;
+                let owner = session.owner.get_or_init(|| {
+                    is_new = true;
+                    caller.to_owned()
+                });
+                if is_new {
+                    // The anonymous caller must not read the messages for the principal.
+                    session.log.disconnect_reader(STANDALONE);
+                }
+                owner == caller
+            }
+            (owner, caller) => owner.map(String::as_str) == caller,
+        }
     }
 
     /// Removes a session, cancels its requests and ends its streams.

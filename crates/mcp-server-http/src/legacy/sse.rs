@@ -18,7 +18,10 @@ use mcp_protocol::{Principal, RpcError};
 use mcp_server_core::{Caller, engine::Engine as _};
 use mcp_transport::{Frame, FrameSender, Transport, TransportError, sse};
 use parking_lot::{Mutex, MutexGuard};
-use tokio::task::AbortHandle;
+use tokio::{
+    task::AbortHandle,
+    time::{Sleep, sleep_until},
+};
 
 use super::{Legacy, sessions};
 use crate::{
@@ -29,6 +32,7 @@ use crate::{
         respond,
         stream::KeepAlive,
     },
+    auth,
     config::SsePaths,
     endpoint::{self, Endpoint, RequestParts},
     request::accept::{self, Accepted},
@@ -101,13 +105,13 @@ pub(crate) enum SseRoute {
     Answered(Response<Body>),
 }
 
-pub(crate) fn route(paths: &SsePaths, parts: &Parts) -> SseRoute {
+pub(crate) fn route(endpoint: &Endpoint, paths: &SsePaths, parts: &Parts) -> SseRoute {
     let path = parts.uri.path();
     let methods = paths.methods(path);
     match parts.method {
         Method::GET if path == paths.stream => SseRoute::Open,
         Method::POST if path == paths.messages => SseRoute::Message,
-        Method::OPTIONS => SseRoute::Answered(cors::preflight(&parts.headers, methods)),
+        Method::OPTIONS => SseRoute::Answered(cors::preflight(&parts.headers, methods, &endpoint.cors)),
         _ => SseRoute::Answered(respond::wrong_method(methods)),
     }
 }
@@ -129,12 +133,14 @@ pub(crate) fn open(legacy: &Legacy, paths: &SsePaths, parts: Parts) -> Response<
     let queue = Arc::new(MessageQueue::with_stall_timeout(config.body_timeout));
     let (outgoing, incoming) = (QueueReader(outbox.clone()), QueueReader(queue.clone()));
     let principal = endpoint::principal(&parts.extensions);
+    let valid_until = auth::valid_until(&parts.extensions);
     let owner = principal.as_deref().map(Principal::key);
-    let inbox = Arc::new(Inbox { queue, owner, is_used: AtomicBool::new(false) });
+    let inbox = Arc::new(Inbox { queue, owner: owner.clone(), is_used: AtomicBool::new(false) });
     let sessions = legacy.sessions.len();
     {
         let mut table = legacy.streams.table();
-        if table.len() + sessions >= config.sessions {
+        let own = || table.values().filter(|inbox| owner.is_some() && inbox.owner == owner).count();
+        if table.len() + sessions >= config.sessions || own() >= config.sessions_per_principal {
             return respond::too_many_sessions(None);
         }
         table.insert(id.clone(), inbox.clone());
@@ -152,6 +158,7 @@ pub(crate) fn open(legacy: &Legacy, paths: &SsePaths, parts: Parts) -> Response<
         rest: sse::Event::new(endpoint.as_bytes()).with_event("endpoint").encode(),
         outgoing,
         keep_alive: KeepAlive::new(config.keep_alive),
+        end: valid_until.map(|end| Box::pin(sleep_until(end))),
         serving: serving.abort_handle(),
     }))
 }
@@ -226,12 +233,19 @@ pub(crate) struct Reading {
     rest: Bytes,
     outgoing: QueueReader,
     keep_alive: KeepAlive,
+    /// Ends the stream with the authentication of its client.
+    end: Option<Pin<Box<Sleep>>>,
     serving: AbortHandle,
 }
 
 impl EventStream for Reading {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let this = &mut *self;
+        if let Some(end) = &mut this.end
+            && end.as_mut().poll(cx).is_ready()
+        {
+            return Poll::Ready(None);
+        }
         if this.rest.is_empty() {
             match this.outgoing.0.poll_pop(cx) {
                 Poll::Ready(Some(message)) => {

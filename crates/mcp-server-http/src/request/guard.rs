@@ -68,6 +68,11 @@ impl Guard {
         Self { any_origin: true, ..self }
     }
 
+    /// Whether the host of a request is allowed.
+    pub(crate) fn has_allowed_host<B>(&self, request: &Request<B>) -> bool {
+        self.any_host || host_of(request).is_some_and(|host| self.allows_host(&host))
+    }
+
     pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), Blocked> {
         let headers = request.headers();
         let host = host_of(request);

@@ -28,6 +28,9 @@ pub enum HttpError {
     /// The address is not a loopback address, and the configuration names no hosts
     /// ([`HttpConfig::allowed_hosts`]).
     HostsRequired(SocketAddr),
+    /// The address is not a loopback address, and the configuration has an authenticator but no
+    /// [`public_url`](HttpConfig::public_url).
+    PublicUrlRequired(SocketAddr),
     /// The address cannot be resolved.
     Resolve {
         /// The address as the caller wrote it.
@@ -52,6 +55,9 @@ impl fmt::Display for HttpError {
             Self::HostsRequired(address) => {
                 write!(f, "{address} is not a loopback address: name the hosts that it serves (`allowed_hosts`)")
             }
+            Self::PublicUrlRequired(address) => {
+                write!(f, "{address} is not a loopback address: set the URL for which tokens are issued (`public_url`)")
+            }
             Self::Resolve { address, .. } => write!(f, "the address {address} to listen on cannot be resolved"),
             Self::Bind { address, .. } => write!(f, "the server cannot listen on {address}"),
             Self::Listener(_) => f.write_str("the listener has no address"),
@@ -69,7 +75,7 @@ impl std::error::Error for HttpError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Resolve { source, .. } | Self::Bind { source, .. } | Self::Listener(source) => Some(source),
-            Self::HostsRequired(_) => None,
+            Self::HostsRequired(_) | Self::PublicUrlRequired(_) => None,
         }
     }
 }

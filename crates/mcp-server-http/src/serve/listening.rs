@@ -110,6 +110,7 @@ impl Serve {
         let Self { listener, server, config, .. } = self;
         let address = listener.local_addr().map_err(HttpError::Listener)?;
         check_hosts(address, &config)?;
+        let config = with_public_url(address, config)?;
         let has_signals = config.has_signals;
         config.on_listening.call(address);
         let service = McpService::new(server.clone(), config);
@@ -189,8 +190,21 @@ impl fmt::Debug for Serving {
 
 /// Rejects an address beyond loopback unless the configuration names the hosts of the server.
 fn check_hosts(address: SocketAddr, config: &HttpConfig) -> Result<(), HttpError> {
-    let is_open = config.any_host || !config.allowed_hosts.is_empty();
+    let is_open = config.any_host || !config.allowed_hosts.is_empty() || config.public_url.is_some();
     if guard::is_loopback_address(address.ip()) || is_open { Ok(()) } else { Err(HttpError::HostsRequired(address)) }
+}
+
+/// Sets the public URL of an endpoint with an authenticator at a loopback address. Another address needs it in the
+/// configuration.
+fn with_public_url(address: SocketAddr, config: HttpConfig) -> Result<HttpConfig, HttpError> {
+    if config.authenticator.is_none() || config.public_url.is_some() {
+        return Ok(config);
+    }
+    if !guard::is_loopback_address(address.ip()) {
+        return Err(HttpError::PublicUrlRequired(address));
+    }
+    let url = format!("http://{address}{}", config.path);
+    Ok(config.public_url(url))
 }
 
 fn on_listener(service: &McpService, listener: TcpListener) -> mcp_http_listener::Serve<ConfiguredPaths> {

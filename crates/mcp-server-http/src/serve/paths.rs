@@ -25,7 +25,8 @@ impl ConfiguredPaths {
     async fn answer(&self, request: Request<RequestBody>) -> Response<Body> {
         let endpoint = &self.0.inner.endpoint;
         let (requested, path) = (request.uri().path(), &*endpoint.config.path);
-        if requested == path || endpoint.config.other_paths().any(|other| other == requested) {
+        let is_metadata = endpoint.auth.metadata(requested).is_some();
+        if is_metadata || requested == path || endpoint.config.other_paths().any(|other| other == requested) {
             return self.0.handle(request).await;
         }
         let access = AccessRecord::start(&request);

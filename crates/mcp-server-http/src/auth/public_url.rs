@@ -1,0 +1,120 @@
+//! The public URL of an endpoint: the identifier of the resource for which tokens are issued (RFC 8707, RFC 9728).
+
+use http::Uri;
+
+use crate::request::guard;
+
+/// The public URL, byte for byte as it is configured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PublicUrl {
+    text: String,
+    /// The length of the scheme and the authority.
+    origin: usize,
+    /// The start of the authority.
+    authority: usize,
+}
+
+impl PublicUrl {
+    /// Parses the URL.
+    ///
+    /// # Errors
+    /// The text does not begin with `https://`, or with `http://` for a loopback host, or it has user information, a query
+    /// or a fragment.
+    pub(crate) fn parse(text: String) -> Result<Self, &'static str> {
+        let uri: Uri = text.parse().map_err(|_| "it is not a URL")?;
+        let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+            return Err("it does not begin with `https://`");
+        };
+        if !guard::is_host(authority.as_str()) {
+            return Err("its host is invalid");
+        }
+        match scheme {
+            "https" => {}
+            "http" if guard::is_loopback(authority.host().trim_matches(['[', ']'])) => {}
+            _ => return Err("it does not begin with `https://`, and its host is not this machine"),
+        }
+        if text.contains(['?', '#']) {
+            return Err("it has a query or a fragment");
+        }
+        let start = scheme.len() + "://".len();
+        let origin = start + authority.as_str().len();
+        if text.len() < origin || text.get(start..origin) != Some(authority.as_str()) {
+            return Err("it is not a URL");
+        }
+        Ok(Self { text, origin, authority: start })
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns `https://host:port`.
+    pub(crate) fn origin(&self) -> &str {
+        &self.text[..self.origin]
+    }
+
+    /// Returns the host with its port.
+    pub(crate) fn host(&self) -> &str {
+        &self.text[self.authority..self.origin]
+    }
+
+    /// Returns the path. It may be empty.
+    pub(crate) fn path(&self) -> &str {
+        &self.text[self.origin..]
+    }
+
+    /// Returns the public URL of another path of the endpoint, whose own path is `own`.
+    pub(crate) fn of_path(&self, own: &str, path: &str) -> String {
+        if path == own {
+            return self.text.clone();
+        }
+        // A proxy may have added a prefix.
+        let prefix = self.path().strip_suffix(own).unwrap_or_default();
+        format!("{}{prefix}{path}", self.origin())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn public_urls_are_checked() {
+        let not_https = Err("it does not begin with `https://`, and its host is not this machine");
+        for (text, expected) in [
+            ("https://mcp.example.com/mcp", Ok(("mcp.example.com", "/mcp"))),
+            ("https://mcp.example.com", Ok(("mcp.example.com", ""))),
+            ("https://mcp.example.com/", Ok(("mcp.example.com", "/"))),
+            ("https://mcp.example.com:8443/a/b/", Ok(("mcp.example.com:8443", "/a/b/"))),
+            ("http://127.0.0.1:8080/mcp", Ok(("127.0.0.1:8080", "/mcp"))),
+            ("http://[::1]:8080/mcp", Ok(("[::1]:8080", "/mcp"))),
+            ("http://localhost/mcp", Ok(("localhost", "/mcp"))),
+            ("http://mcp.example.com/mcp", not_https),
+            ("ftp://mcp.example.com/mcp", not_https),
+            ("mcp.example.com/mcp", Err("it is not a URL")),
+            ("/mcp", Err("it does not begin with `https://`")),
+            ("", Err("it is not a URL")),
+            ("https://user@mcp.example.com/mcp", Err("its host is invalid")),
+            ("https://mcp.example.com/mcp?x=1", Err("it has a query or a fragment")),
+            ("https://mcp.example.com/mcp#x", Err("it has a query or a fragment")),
+        ] {
+            let parsed = PublicUrl::parse(text.to_owned());
+            let got = parsed.as_ref().map(|url| (url.host(), url.path())).map_err(|reason| *reason);
+            assert_eq!(got, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn other_paths_share_the_prefix_of_the_endpoint() {
+        let behind = PublicUrl::parse("https://a.example/team/mcp".to_owned()).unwrap();
+        let renamed = PublicUrl::parse("https://a.example/tools".to_owned()).unwrap();
+        for (url, path, expected) in [
+            (&behind, "/mcp", "https://a.example/team/mcp"),
+            (&behind, "/messages", "https://a.example/team/messages"),
+            (&renamed, "/mcp", "https://a.example/tools"),
+            (&renamed, "/messages", "https://a.example/messages"),
+        ] {
+            assert_eq!(url.of_path("/mcp", path), expected);
+        }
+    }
+}
