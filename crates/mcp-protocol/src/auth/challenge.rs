@@ -29,7 +29,7 @@ pub struct Challenge {
     pub error_description: Option<String>,
     /// The scopes that the operation needs, all of them.
     pub scope: Option<String>,
-    /// The URL of the [`ProtectedResourceMetadata`].
+    /// The URL of the [`ProtectedResourceMetadata`](crate::ProtectedResourceMetadata).
     pub resource_metadata: Option<String>,
     /// The algorithms of DPoP proofs that the server accepts, separated by spaces (RFC 9449 §7.1).
     pub algs: Option<String>,
