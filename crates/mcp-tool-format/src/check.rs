@@ -12,6 +12,7 @@ use crate::{
     schema::{Types, scalar_types},
     shape::parts,
     strict::Used,
+    text,
 };
 
 /// A rule that a rendered definition breaks.
@@ -154,7 +155,7 @@ impl Check<'_> {
         let length = self.pointer.len();
         for step in steps {
             self.pointer.push('/');
-            self.pointer.push_str(&step.replace('~', "~0").replace('/', "~1"));
+            text::push_step(&mut self.pointer, step);
         }
         match schema {
             Value::Object(members) if depth < MAX_DEPTH => self.schema(members, depth + 1, level),

@@ -82,7 +82,7 @@ impl DiagnosticKind {
 const MAX_PER_TOOL: usize = 64;
 
 /// The most schemas of one tool that may be copied into the branches of unions.
-const MAX_COPIED: usize = 20_000;
+const MAX_COPIED: usize = 5_000;
 
 /// Collects the diagnostics of one tool, and counts the copies of schemas.
 #[derive(Debug, Default, Clone)]

@@ -17,6 +17,9 @@ use crate::{
     text,
 };
 
+/// The most schemas of a strict tool. A larger one is written without `strict`, so that it is written once.
+const MAX_STRICT: usize = 2_500;
+
 /// Writes tool definitions for a provider.
 ///
 /// Each item is a name for the model and a tool. The caller chooses the names, for example by
@@ -142,18 +145,27 @@ fn one(
     };
     if let Some(strict) = strict {
         let mut strict_log = log.clone();
-        let written = schema::write(&node, strict, &mut strict_log);
-        let violations = check::schema(strict, &written.schema);
-        let reason = written.obstacle.or_else(|| violations.into_iter().next().map(|(_, message)| message));
-        match reason {
-            None => {
+        let written = if node.size() > MAX_STRICT {
+            Err(format!("the schema has more than {MAX_STRICT} parts"))
+        } else {
+            let written = schema::write(&node, strict, &mut strict_log);
+            match &written.obstacle {
+                Some(obstacle) => Err(obstacle.clone()),
+                None => match check::schema(strict, &written.schema).into_iter().next() {
+                    Some((_, message)) => Err(message),
+                    None => Ok(written),
+                },
+            }
+        };
+        match written {
+            Ok(written) => {
                 *log = strict_log;
                 return Ok((finish(written.schema, true), node, written.keys));
             }
-            Some(reason) if options.strict == Some(true) => {
+            Err(reason) if options.strict == Some(true) => {
                 log.add(Kind::NotStrict, "", format!("the tool is not eligible for `strict`: {reason}"));
             }
-            Some(_) => {}
+            Err(_) => {}
         }
     }
     let written = schema::write(&node, rules, log);

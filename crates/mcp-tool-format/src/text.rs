@@ -18,6 +18,15 @@ pub(crate) fn shorten(text: &mut String, max: usize) -> bool {
     true
 }
 
+/// Adds a step to a JSON pointer, without the separator (RFC 6901 §3).
+pub(crate) fn push_step(pointer: &mut String, step: &str) {
+    if step.contains(['~', '/']) {
+        pointer.push_str(&step.replace('~', "~0").replace('/', "~1"));
+    } else {
+        pointer.push_str(step);
+    }
+}
+
 /// Returns the start of a text.
 pub(crate) fn excerpt(text: &str, max: usize) -> String {
     let mut text = text.to_owned();

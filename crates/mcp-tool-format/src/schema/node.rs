@@ -180,13 +180,14 @@ impl Node {
         self.types == Types::OBJECT
     }
 
-    /// Returns the number of schemas in this schema.
+    /// Returns the number of schemas in this schema. Eight values of `enum` count as one.
     pub(crate) fn size(&self) -> usize {
         let items = self.items.iter().map(|node| node.size());
         let parts = self.branches.iter().chain(&self.prefix).map(Self::size);
         let properties = self.properties.iter().map(|property| property.node.size());
         let extra = if let Extra::Schema(node) = &self.extra { node.size() } else { 0 };
-        1 + extra + items.chain(parts).chain(properties).sum::<usize>()
+        let values = self.values.as_ref().map_or(0, |values| values.len() / 8);
+        1 + values + extra + items.chain(parts).chain(properties).sum::<usize>()
     }
 
     /// Adds a note, unless it is present.

@@ -14,7 +14,7 @@ use super::{
 use crate::{DiagnosticKind as Kind, diagnostic::Log, text};
 
 /// The most schemas of one tool, with those that references repeat.
-const MAX_NODES: usize = 20_000;
+const MAX_NODES: usize = 5_100;
 /// The most schemas of one tool that references may add. Further references are cut.
 const MAX_INLINED: usize = 2_000;
 /// The greatest nesting depth. Deeper schemas are cut.
@@ -88,7 +88,7 @@ impl<'a> Reader<'a, '_> {
         let length = self.pointer.len();
         for step in steps {
             self.pointer.push('/');
-            self.pointer.push_str(&step.replace('~', "~0").replace('/', "~1"));
+            text::push_step(&mut self.pointer, step);
         }
         let node = self.schema(schema, depth + 1);
         self.pointer.truncate(length);

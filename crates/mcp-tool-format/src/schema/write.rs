@@ -71,10 +71,14 @@ impl Writer<'_> {
     }
 
     fn below(&mut self, steps: &[&str], node: &Node, null: bool) -> Map<String, Value> {
+        // An obstacle makes the whole schema useless.
+        if self.obstacle.is_some() {
+            return Map::new();
+        }
         let length = self.pointer.len();
         for step in steps {
             self.pointer.push('/');
-            self.pointer.push_str(&step.replace('~', "~0").replace('/', "~1"));
+            text::push_step(&mut self.pointer, step);
         }
         let schema = self.schema(node, null);
         self.pointer.truncate(length);
@@ -231,6 +235,9 @@ impl Writer<'_> {
     }
 
     fn description(&self, node: &Node, notes: Vec<String>) -> Option<String> {
+        if notes.is_empty() && node.description.is_some() {
+            return node.description.clone();
+        }
         let title = node.title.as_ref().filter(|_| !self.rules.has("title"));
         let mut lines: Vec<String> =
             node.description.iter().chain(title.filter(|_| node.description.is_none())).cloned().collect();
