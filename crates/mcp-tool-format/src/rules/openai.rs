@@ -50,9 +50,8 @@ const STRICT_KEYWORDS: &[&str] = &[
     "multipleOf",
 ];
 
-/// The guide to structured outputs: closed objects, all properties required, optional values as a union with `null`,
-/// 10 levels, 5,000 properties, 1,000 enum values, 120,000 characters, 15,000 characters in an enum with more than 250
-/// values.
+/// The guide to structured outputs: objects are closed, all properties are required, optional values are a union with
+/// `null`. The limits are those of the guide.
 pub(super) const CHAT_STRICT: Rules = Rules {
     keywords: STRICT_KEYWORDS,
     null: NullForm::AnyOf,
@@ -72,8 +71,7 @@ pub(super) const CHAT_STRICT: Rules = Rules {
 
 pub(super) const RESPONSES_STRICT: Rules = Rules { provider: Provider::OpenAiResponses, ..CHAT_STRICT };
 
-/// The first version of the guide: 5 levels, 100 properties ("144 parameters exceed the limit of 100", openai-node#1176;
-/// ellmer#671), 500 enum values, 15,000 characters, 7,500 characters in an enum with more than 250 values.
+/// The limits of the first version of the guide. "144 parameters exceed the limit of 100" (openai-node#1176; ellmer#671).
 pub(super) const CHAT_EARLY: Rules = Rules {
     max_depth: Some(5),
     max_properties: Some(100),
