@@ -165,3 +165,57 @@ fn clones_share_the_compiled_schema() {
     assert!(std::ptr::eq(schema.source(), clone.source()));
     std::thread::spawn(move || assert!(clone.is_valid(&json!("x")))).join().unwrap();
 }
+
+#[test]
+fn each_fault_has_its_kind_and_its_place() {
+    use ValidationErrorKind as Kind;
+    for (keywords, value, kind) in [
+        (json!({"type": "string"}), json!(1), Kind::Type),
+        (json!({"type": ["string", "null"]}), json!(1), Kind::Type),
+        (json!({"enum": ["a"]}), json!("b"), Kind::Value),
+        (json!({"required": ["k"]}), json!({}), Kind::Required),
+        (json!({"additionalProperties": false}), json!({"k": 1}), Kind::Property),
+        (json!({"uniqueItems": true}), json!([1, 1]), Kind::Items),
+        (json!({"minLength": 2}), json!("a"), Kind::Size),
+        (json!({"maxLength": 2}), json!("abc"), Kind::Size),
+        (json!({"minItems": 1}), json!([]), Kind::Size),
+        (json!({"maxItems": 1}), json!([1, 2]), Kind::Size),
+        (json!({"pattern": "^a"}), json!("b"), Kind::Pattern),
+        (json!({"minimum": 2}), json!(1), Kind::Range),
+        (json!({"maximum": 2}), json!(3), Kind::Range),
+        (json!({"exclusiveMinimum": 2}), json!(2), Kind::Range),
+        (json!({"exclusiveMaximum": 2}), json!(2), Kind::Range),
+        (json!({"anyOf": [{"minimum": 5}, {"multipleOf": 2}]}), json!(3), Kind::Combination),
+        (json!({"oneOf": [{"minimum": 5}, {"multipleOf": 2}]}), json!(3), Kind::Combination),
+        (json!({"oneOf": [{"type": "integer"}, {"type": "number"}]}), json!(1), Kind::Combination),
+        (json!({"allOf": [{"type": "integer"}, {"minimum": 2}]}), json!(1), Kind::Range),
+    ] {
+        let schema = Schema::compile(&json!({"properties": {"list": {"items": keywords}}})).unwrap();
+        let errors = schema.validate(&json!({"list": [value]})).unwrap_err();
+        let error = errors.first().unwrap();
+        assert_eq!(
+            (error.kind(), error.instance_pointer(), errors.total()),
+            (kind, "/list/0", 1),
+            "{keywords}: {errors}"
+        );
+    }
+}
+
+#[test]
+fn unknown_keywords_and_keywords_of_other_types_do_not_apply() {
+    let schema =
+        json!({"type": "string", "minLength": 3, "pattern": "^a", "minimum": 5, "x-unknown": {"type": "integer"}});
+    let schema = Schema::compile(&schema).unwrap();
+    assert!(schema.is_valid(&json!("abc")));
+    // A value of another type has one error.
+    let errors = schema.validate(&json!([])).unwrap_err();
+    assert_eq!((errors.total(), errors.first().unwrap().kind()), (1, ValidationErrorKind::Type));
+}
+
+#[test]
+fn a_value_that_is_not_a_schema_is_rejected() {
+    for value in [json!(null), json!("string"), json!(1), json!([])] {
+        let error = Schema::compile(&value).unwrap_err();
+        assert!(error.to_string().contains("a schema must be an object or a boolean"), "{error}");
+    }
+}
