@@ -30,7 +30,7 @@ fn tools_are_the_member_of_the_request_of_each_provider() {
     check(&http.url, "tools URL --format anthropic --strict", 0, "[{", "");
     check(&http.url, "tools URL --strict", 2, "", "--format");
     check(&http.url, "tools URL --format perl", 2, "", "openai-responses");
-    check(&http.url, "tools URL none --format gemini", 2, "", "the server has no tool `none`");
+    check(&http.url, "tools URL none --format gemini", 2, "", "the server lists no tool `none`");
 }
 
 #[test]

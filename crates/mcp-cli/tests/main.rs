@@ -84,8 +84,8 @@ fn commands_print_results_and_errors() {
     for (line, code, out, err) in [
         ("tools URL", 0, "  a:integer b:integer  Add two numbers.\n", ""),
         ("tools URL add", 0, "Nothing is rounded.", ""),
-        ("tools URL ad", 2, "", "the server has no tool `ad`; did you mean add?"),
-        ("tools URL geret", 2, "", "the server has no tool `geret`; did you mean greet?"),
+        ("tools URL ad", 2, "", "the server lists no tool `ad`; did you mean add?"),
+        ("tools URL geret", 2, "", "the server lists no tool `geret`; did you mean greet?"),
         ("prompts URL reviw", 2, "", "the server has no prompt `reviw`; did you mean review?"),
         ("call URL add a=1 b=2", 0, "{\"sum\":3}", ""),
         (r#"call URL add {"a":1,"b":2}"#, 0, "{\"sum\":3}", ""),
@@ -97,7 +97,7 @@ fn commands_print_results_and_errors() {
         ),
         ("call URL add a=1", 1, "", "b"),
         ("call URL fail", 1, "", "no luck today"),
-        ("call URL nothing", 2, "", "the server has no tool `nothing`"),
+        ("call URL nothing", 2, "", "the server lists no tool `nothing`"),
         ("call URL", 2, "", "the name of a tool is required"),
         (
             "call URL greet",

@@ -67,7 +67,7 @@ pub(crate) async fn find_tool(session: &Session, name: &str) -> Result<Tool, Fai
         others.push(tool.name);
     }
     warn_about("tools", tools.warning());
-    Err(Failure::usage(format!("the server has no tool `{name}`{}", did_you_mean(name, &others))))
+    Err(Failure::usage(format!("the server lists no tool `{name}`{}", did_you_mean(name, &others))))
 }
 
 /// Finds a prompt by its name.
