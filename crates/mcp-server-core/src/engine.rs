@@ -28,6 +28,7 @@ pub use self::{
     mirrored_headers::MirroredHeaders,
     prepare::Prepared,
 };
+pub use crate::error::flush_faults;
 pub use crate::request::{Denied, Payload, Refusal, Reply, Scope, StatelessCall, Verdict};
 pub use crate::session::{Peer, Session};
 pub use crate::trace::access as access_log;

@@ -1,5 +1,6 @@
 //! The errors of handlers and of their input requests, and the part of each that a client may read.
 
+mod bounded;
 mod fault;
 mod input;
 mod panic;
@@ -12,6 +13,7 @@ use mcp_protocol::{CallToolResult, ContentBlock, ErrorChain, RpcError};
 pub(crate) use self::fault::{Fault, report_background, warn};
 pub use self::input::InputError;
 pub(crate) use self::panic::{Panic, contain, contain_async};
+pub use self::stderr::flush_faults;
 use crate::random::NoRandomNumbers;
 
 /// The text of a failed call for the client.

@@ -541,6 +541,25 @@ impl io::Write for Text {
 }
 
 #[tokio::test]
+async fn a_plain_subscriber_prints_a_fault_on_one_line() {
+    let text = Text::default();
+    let writer = text.clone();
+    let _guard = subscribe(tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish());
+    let fails = async || -> Result<String, ToolError> { Err(io::Error::other("a disk\nforged\u{1b}[2J"))? };
+    let panics = async || -> String { panic!("a lock\nforged") };
+    let server = Server::builder("faults", "1").tool(tool("fails", fails)).tool(tool("panics", panics)).build();
+    let mut connection = Connection::connect(&server);
+    for name in ["fails", "panics"] {
+        connection.exchange(modern(1, "tools/call", call(name))).await;
+    }
+    let text = String::from_utf8(text.0.lock().unwrap().clone()).unwrap();
+    for details in [r#"error="a disk\nforged\u{1b}[2J""#, r#"error="a lock\nforged""#] {
+        assert_eq!(text.lines().filter(|line| line.contains("ERROR") && line.contains(details)).count(), 1, "{text}");
+    }
+    assert!(!text.lines().any(|line| line.starts_with("forged")), "{text}");
+}
+
+#[tokio::test]
 async fn a_plain_subscriber_prints_the_access_log() {
     for (level, is_printed) in [(LevelFilter::INFO, true), (LevelFilter::WARN, false)] {
         let text = Text::default();

@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use std::io;
+use std::{io, time::Duration};
 
 use mcp_server_core::{
     Invocation, Next, Outcome, RegistrationError, Server, ToolError,
+    engine::flush_faults,
     extension::{MethodRoute, Registrar, ServerExtension},
     from_fn, tool,
 };
@@ -75,6 +76,7 @@ fn runs_as_a_child_process() {
             println!("\nclient: {}", response["error"]["message"].as_str().unwrap());
         }
     });
+    assert!(flush_faults(Duration::from_secs(30)));
 }
 
 fn lines(mode: &str) -> (Vec<String>, Vec<String>) {

@@ -8,11 +8,13 @@ use std::{
     },
 };
 
-use super::stderr;
+use super::{bounded::bounded, stderr};
 use crate::random;
 
 /// The most characters of the details that a client receives.
 const SHOWN: usize = 4096;
+/// The most bytes of the details in an event.
+const LOGGED: usize = 64 << 10;
 
 /// A reported fault.
 #[derive(Clone)]
@@ -29,9 +31,11 @@ impl Fault {
     /// is for the client.
     pub(crate) fn report(event: &str, text: &'static str, details: &dyn fmt::Display) -> Self {
         let reference = next_reference();
-        tracing::error!(reference, error = %details, "{event}");
-        stderr::print(event, Some(&reference), details);
-        Self { text, reference, details: details.to_string().chars().take(SHOWN).collect() }
+        let details = bounded(details, LOGGED);
+        // A string, because subscribers escape the line breaks of strings only.
+        tracing::error!(reference, error = &*details, "{event}");
+        stderr::print(event, Some(&reference), &details);
+        Self { text, reference, details: details.chars().take(SHOWN).collect() }
     }
 
     /// Returns the text for the client. It contains the details if the server shows faults.
@@ -56,8 +60,9 @@ impl fmt::Debug for Fault {
 
 /// Reports a fault outside of requests: to `tracing`, or to stderr in a process without a subscriber.
 pub(crate) fn report_background(event: &str, details: &dyn fmt::Display) {
-    tracing::error!(error = %details, "{event}");
-    stderr::print(event, None, details);
+    let details = bounded(details, LOGGED);
+    tracing::error!(error = &*details, "{event}");
+    stderr::print(event, None, &details);
 }
 
 /// Warns the operator: by `tracing`, or on stderr in a process without a subscriber.

@@ -1,19 +1,19 @@
 //! Faults on stderr, for a process without a `tracing` subscriber.
 
 use std::{
+    collections::VecDeque,
     fmt::{self, Write as _},
-    io::Write as _,
-    sync::{
-        OnceLock,
-        mpsc::{SyncSender, sync_channel},
-    },
+    io,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
+
+use super::bounded::bounded;
 
 /// The most lines in one [`PERIOD`].
-const LINES: u32 = 100;
+const LINES: usize = 100;
 /// The period of the limit of lines.
 const PERIOD: Duration = Duration::from_secs(10);
 /// The most bytes of the details in a line.
@@ -24,7 +24,7 @@ const WRITE: Duration = Duration::from_millis(100);
 /// The lines of the current period.
 struct Quota {
     start: Option<Instant>,
-    lines: u32,
+    lines: usize,
     omitted: u64,
 }
 
@@ -47,76 +47,111 @@ impl Quota {
     }
 }
 
-static QUOTA: Mutex<Quota> = Mutex::new(Quota::new());
+/// Writes lines on a thread of its own, because a stalled reader of stderr must not stop requests.
+struct Printer {
+    state: Mutex<State>,
+    /// Notified when a line was queued or written.
+    changed: Condvar,
+}
+
+struct State {
+    quota: Quota,
+    /// At most [`LINES`] lines.
+    queue: VecDeque<String>,
+    queued: u64,
+    written: u64,
+}
+
+impl Printer {
+    fn start(mut output: impl io::Write + Send + 'static) -> Arc<Self> {
+        let state = State { quota: Quota::new(), queue: VecDeque::new(), queued: 0, written: 0 };
+        let printer = Arc::new(Self { state: Mutex::new(state), changed: Condvar::new() });
+        let writing = printer.clone();
+        // Without a thread the queue becomes full, and the lines are lost.
+        let _ = std::thread::Builder::new().name("mcp-stderr".to_owned()).spawn(move || {
+            loop {
+                let text = writing.next();
+                // A process without stderr loses the text.
+                let _ = output.write_all(text.as_bytes());
+                writing.state.lock().written += 1;
+                writing.changed.notify_all();
+            }
+        });
+        printer
+    }
+
+    /// Waits for the next text and removes it from the queue.
+    fn next(&self) -> String {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(text) = state.queue.pop_front() {
+                return text;
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Queues a line, and waits until it is written or the time is over. Counts a line that is not printed.
+    fn print(&self, line: &str, now: Instant, wait: Duration) {
+        let mut state = self.state.lock();
+        let Some(omitted) = state.quota.take(now) else { return };
+        if state.queue.len() >= LINES {
+            state.quota.omitted = omitted.saturating_add(1);
+            return;
+        }
+        let mut text = String::new();
+        if omitted > 0 {
+            let _ = writeln!(text, "mcp-server: {omitted} lines were not printed, because there were too many");
+        }
+        text.push_str(line);
+        state.queue.push_back(text);
+        state.queued += 1;
+        let number = state.queued;
+        self.changed.notify_all();
+        self.changed.wait_while_for(&mut state, |state| state.written < number, wait);
+    }
+
+    /// Waits until all queued lines are written. Returns false if the time is over.
+    fn flush(&self, wait: Duration) -> bool {
+        let mut state = self.state.lock();
+        !self.changed.wait_while_for(&mut state, |state| state.written < state.queued, wait).timed_out()
+    }
+}
+
+/// Returns the printer of the process.
+fn printer() -> &'static Printer {
+    static PRINTER: OnceLock<Arc<Printer>> = OnceLock::new();
+    PRINTER.get_or_init(|| Printer::start(io::stderr()))
+}
 
 /// Prints a line to stderr if the process never had a `tracing` subscriber.
 pub(super) fn print(event: &str, reference: Option<&str>, details: &dyn fmt::Display) {
-    if tracing::dispatcher::has_been_set() {
-        return;
+    if !tracing::dispatcher::has_been_set() {
+        printer().print(&line(event, reference, details), Instant::now(), WRITE);
     }
-    let Some(omitted) = QUOTA.lock().take(Instant::now()) else { return };
-    let mut text = String::new();
-    if omitted > 0 {
-        let _ = writeln!(text, "mcp-server: {omitted} lines were not printed, because there were too many");
-    }
-    text.push_str(&line(event, reference, details));
-    write(text);
 }
 
-/// Writes a text on a thread of its own, because a stalled reader of stderr must not stop requests. While the reader is
-/// stalled, texts are lost.
-fn write(text: String) {
-    type Job = (String, SyncSender<()>);
-    static WRITER: OnceLock<SyncSender<Job>> = OnceLock::new();
-    let writer = WRITER.get_or_init(|| {
-        let (sender, jobs) = sync_channel::<Job>(1);
-        // Without a thread the channel is closed, and the texts are lost.
-        let _ = std::thread::Builder::new().name("mcp-stderr".to_owned()).spawn(move || {
-            for (text, done) in jobs {
-                // A process without stderr loses the text.
-                let _ = std::io::stderr().lock().write_all(text.as_bytes());
-                let _ = done.try_send(());
-            }
-        });
-        sender
-    });
-    let (done, written) = sync_channel(1);
-    if writer.try_send((text, done)).is_ok() {
-        let _ = written.recv_timeout(WRITE);
-    }
+/// Waits until the printed faults are on stderr. Returns false if the time is over.
+#[must_use]
+pub fn flush_faults(wait: Duration) -> bool {
+    printer().flush(wait)
 }
 
 fn line(event: &str, reference: Option<&str>, details: &dyn fmt::Display) -> String {
     let reference = reference.map_or_else(String::new, |reference| format!(" (reference {reference})"));
-    let mut out = Escaped { text: format!("mcp-server: {event}{reference}: "), room: DETAILS };
-    if write!(out, "{details}").is_err() {
-        out.text.push('…');
-    }
-    out.text.push('\n');
-    out.text
-}
-
-/// Escapes control characters, so that a text of a client cannot forge a line or send commands to a terminal. Fails when the text
-/// is too long.
-struct Escaped {
-    text: String,
-    room: usize,
-}
-
-impl fmt::Write for Escaped {
-    fn write_str(&mut self, part: &str) -> fmt::Result {
-        for char in part.chars() {
-            self.room = self.room.checked_sub(char.len_utf8()).ok_or(fmt::Error)?;
-            // These characters of Unicode end a line, or change the direction of the text.
-            let is_layout = matches!(char, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-            if char.is_control() || is_layout {
-                self.text.extend(char.escape_default());
-            } else {
-                self.text.push(char);
-            }
+    let mut text = format!("mcp-server: {event}{reference}: ");
+    for char in bounded(details, DETAILS).chars() {
+        // These characters of Unicode end a line, or change the direction of the text.
+        let is_layout = matches!(char, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        // A text of a client must not forge a line or send commands to a terminal.
+        if char.is_control() || is_layout {
+            text.extend(char.escape_default());
+        } else {
+            text.push(char);
         }
-        Ok(())
     }
+    text.push('\n');
+    text
 }
 
 #[cfg(test)]
@@ -129,6 +164,52 @@ mod tests {
         assert_eq!(text, "mcp-server: a handler failed (reference 00c0ffee): a\\nb\\u{1b}[2J\\u{202e}c\n");
         let long = line("a handler failed", None, &"x".repeat(2 * DETAILS));
         assert!(long.ends_with("x…\n") && long.len() < DETAILS + 100, "{}", long.len());
+    }
+
+    /// An output that waits until the test releases it.
+    struct Stalled {
+        released: Arc<(Mutex<bool>, Condvar)>,
+        written: Arc<Mutex<String>>,
+    }
+
+    impl io::Write for Stalled {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let (released, changed) = &*self.released;
+            changed.wait_while(&mut released.lock(), |released| !*released);
+            self.written.lock().push_str(std::str::from_utf8(bytes).unwrap_or_default());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_of_a_stalled_reader_are_queued_or_counted() {
+        let released = Arc::<(Mutex<bool>, Condvar)>::default();
+        let written = Arc::<Mutex<String>>::default();
+        let printer = Printer::start(Stalled { released: released.clone(), written: written.clone() });
+        let start = Instant::now();
+        let printed = |number: usize, period: u32| {
+            printer.print(&format!("line {number}\n"), start + PERIOD * period, Duration::ZERO);
+        };
+        (0..LINES).for_each(|number| printed(number, 0));
+        assert!(!printer.flush(Duration::ZERO));
+        // The queue is full, except for the line that is being written.
+        (LINES..LINES + 20).for_each(|number| printed(number, 1));
+        *released.0.lock() = true;
+        released.1.notify_all();
+        assert!(printer.flush(Duration::from_secs(60)));
+        printed(LINES + 20, 2);
+        assert!(printer.flush(Duration::from_secs(60)));
+        let written = written.lock().clone();
+        let lines: Vec<_> = written.lines().filter_map(|line| line.strip_prefix("line ")).collect();
+        let start: Vec<_> = (0..LINES).map(|number| number.to_string()).collect();
+        assert_eq!(lines[..LINES], start);
+        let omitted = LINES + 21 - lines.len();
+        assert!((19..=20).contains(&omitted), "{written}");
+        assert!(written.contains(&format!("mcp-server: {omitted} lines were not printed")), "{written}");
     }
 
     #[test]
