@@ -267,6 +267,10 @@ fn structured_content_is_written_if_the_content_renders_nothing() {
         assert!(has_data(&only(vec![image.clone()]), &usual), "{provider}: a note is not content");
         assert!(!has_data(&only(vec![ContentBlock::text("1, 2")]), &usual), "{provider}");
         assert!(has_data(&only(vec![ContentBlock::text("1, 2")]), &usual.clone().always_structured()), "{provider}");
+        assert!(
+            !has_data(&only(vec![ContentBlock::image(PNG, "image/png")]), &usual),
+            "{provider}: an image is content"
+        );
         assert!(!has_data(&only(vec![ContentBlock::resource(zip.clone())]), &usual), "{provider}: its URI is content");
     }
     let found = messages(Provider::Bedrock, &only(vec![]), &ContentOptions::new());
