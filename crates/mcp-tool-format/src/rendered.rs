@@ -78,8 +78,8 @@ impl Rendered {
 
     /// Adds the tools to the body of a request. Without tools it adds nothing.
     ///
-    /// With [`Options::strict`] it sets `toolConfig.functionCallingConfig.mode` of Gemini to `VALIDATED`, unless the
-    /// request has a mode.
+    /// With [`Options::strict`](crate::Options::strict) it sets `toolConfig.functionCallingConfig.mode` of Gemini to
+    /// `VALIDATED`, unless the request has a mode.
     ///
     /// ```
     /// use mcp_protocol::JsonObject;
@@ -102,13 +102,13 @@ impl Rendered {
         }
     }
 
-    /// Returns the name that the caller passed to [`render`], for a name in a call of the model.
+    /// Returns the name that the caller passed to [`render`](crate::render), for a name in a call of the model.
     #[must_use]
     pub fn tool_name(&self, provider_name: &str) -> Option<&str> {
         self.entry(provider_name).map(|entry| entry.name.as_str())
     }
 
-    /// Returns the name in the request, for a name that the caller passed to [`render`].
+    /// Returns the name in the request, for a name that the caller passed to [`render`](crate::render).
     #[must_use]
     pub fn provider_name(&self, name: &str) -> Option<&str> {
         let entry = self.entries.iter().find(|entry| entry.name == name);
