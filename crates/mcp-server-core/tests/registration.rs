@@ -233,6 +233,8 @@ fn rejects_invalid_resources_and_templates() {
         assert!(builder().try_resource_template(of(text)).is_ok(), "{text}");
     }
     assert!(builder().try_resource_template(template("a:{inner*}", with_field::<Vec<String>>)).is_ok());
+    // The client cannot send a field without a variable.
+    assert!(builder().try_resource_template(template("a:{id}", with_field::<Option<Variables>>)).is_ok());
     // An optional field needs no variable, and a variable needs no field.
     for text in ["a:{id}/{+path}", "a:{id}{?path,page}", "a:{id}/{path}/{other}"] {
         assert!(builder().try_resource_template(template(text, read)).is_ok(), "{text}");

@@ -242,9 +242,8 @@ impl Server {
                 }
                 if !self.has_legacy_versions() {
                     let error = match &arrival.headers {
-                        Some(headers) => {
-                            headers.version_missing(self.versions().first().copied().unwrap_or(ProtocolVersion::LATEST))
-                        }
+                        Some(headers) => headers
+                            .version_missing(self.versions().iter().max().copied().unwrap_or(ProtocolVersion::LATEST)),
                         None => RpcError::invalid_params(missing_version()),
                     };
                     return Err(arrival.reject(&request, error));

@@ -222,7 +222,7 @@ impl<S> PromptRoute<S> {
         }
         self.handler.check_extractors().map_err(refuse)?;
         if let Some(schema) = &self.fields {
-            text_fields::check(schema, TextField::One).map_err(refuse)?;
+            text_fields::check(schema, TextField::One, |_| true).map_err(refuse)?;
         }
         let mut seen = HashSet::new();
         for argument in &self.prompt.arguments {

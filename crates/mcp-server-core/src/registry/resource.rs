@@ -376,7 +376,8 @@ impl<S> TemplateRoute<S> {
         self.completions.check().map_err(&refuse)?;
         self.handler.check_extractors().map_err(&refuse)?;
         if let Some(schema) = &self.arguments {
-            text_fields::check(schema, TextField::OneOrMany).map_err(&refuse)?;
+            let is_variable = |name: &str| matcher.variables().any(|known| known == name);
+            text_fields::check(schema, TextField::OneOrMany, is_variable).map_err(&refuse)?;
         }
         // A required field without a variable would make every read fail.
         for field in required(self.arguments.as_ref()) {

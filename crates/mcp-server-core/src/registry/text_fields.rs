@@ -25,14 +25,14 @@ impl TextField {
     }
 }
 
-/// Checks that texts can give the value of each field.
+/// Checks that texts can give the value of each field that the client can send.
 ///
 /// # Errors
 /// Returns the reason for the first field that is an object, or a list in a prompt.
-pub(super) fn check(schema: &Value, form: TextField) -> Result<(), String> {
+pub(super) fn check(schema: &Value, form: TextField, is_sent: impl Fn(&str) -> bool) -> Result<(), String> {
     let properties = schema["properties"].as_object().into_iter().flatten();
     for (name, property) in properties {
-        if !admits(property, schema, form, DEPTH) {
+        if is_sent(name) && !admits(property, schema, form, DEPTH) {
             let (fault, given) = match form {
                 TextField::One => ("an object or a list", "one text"),
                 TextField::OneOrMany => ("an object", "a text or a list of texts"),
