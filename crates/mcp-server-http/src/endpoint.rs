@@ -1,5 +1,7 @@
 //! The shared parts of an endpoint: the server, the configuration, the guard, and the head of a request.
 
+pub(crate) mod auth;
+
 use std::{future::Future, sync::Arc, task::Poll, time::Duration};
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -9,15 +11,18 @@ use mcp_protocol::{Principal, RpcError};
 use mcp_server_core::{Extensions, Server};
 use tokio::time::Instant;
 
+use self::auth::Auth;
 use crate::{
     answer::{
         body::Body,
         cors::{self, AllowedHeaders},
         respond,
     },
-    auth::{self, Auth},
     config::HttpConfig,
-    request::guard::{self, Blocked, Guard},
+    request::{
+        caller,
+        guard::{self, Blocked, Guard},
+    },
 };
 
 /// How long connections may stay open after the grace period of a shutdown, to write the last answers.
@@ -83,23 +88,10 @@ impl Head {
     pub(crate) fn of(parts: &RequestParts) -> Self {
         Self {
             headers: parts.headers.clone(),
-            principal: principal(&parts.extensions),
+            principal: caller::principal(&parts.extensions),
             valid_until: auth::valid_until(&parts.extensions),
         }
     }
-}
-
-/// Puts the principal behind an `Arc`, because a request reads it more than once and a copy is large.
-pub(crate) fn share_principal(extensions: &mut http::Extensions) {
-    if let Some(principal) = principal(extensions) {
-        extensions.insert(principal);
-    }
-}
-
-/// Returns the principal that an outer layer has attached.
-pub(crate) fn principal(extensions: &http::Extensions) -> Option<Arc<Principal>> {
-    let shared = extensions.get::<Arc<Principal>>().cloned();
-    shared.or_else(|| extensions.get::<Principal>().cloned().map(Arc::new))
 }
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -239,18 +231,4 @@ pub(crate) fn shutting_down() -> Response<Body> {
     let error = RpcError::internal("the server is shutting down");
     let response = respond::refusal(StatusCode::SERVICE_UNAVAILABLE, &error);
     respond::with_header(response, header::RETRY_AFTER, HeaderValue::from_static("10"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_principal_is_copied_once() {
-        let mut extensions = http::Extensions::new();
-        extensions.insert(Principal::new("me"));
-        share_principal(&mut extensions);
-        let [first, second] = [(); 2].map(|()| principal(&extensions).unwrap());
-        assert!(Arc::ptr_eq(&first, &second));
-    }
 }

@@ -12,7 +12,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod answer;
-mod auth;
 mod config;
 mod endpoint;
 mod legacy;

@@ -1,5 +1,6 @@
-//! The head of a request: media types, the guard of `Host` and `Origin`, and headers that mirror the body.
+//! The head of a request: media types, the principal, the guard of `Host` and `Origin`, and headers that mirror the body.
 
 pub(crate) mod accept;
+pub(crate) mod caller;
 pub(crate) mod guard;
 pub(crate) mod headers;

@@ -26,7 +26,7 @@ use crate::{
     },
     request::{
         accept::{self, Accepted},
-        guard, headers,
+        caller, guard, headers,
     },
     stateless,
 };
@@ -101,7 +101,7 @@ impl McpService {
         B::Error: Into<BoxError>,
     {
         let Inner { endpoint, legacy } = &*self.inner;
-        endpoint::share_principal(request.extensions_mut());
+        caller::share_principal(request.extensions_mut());
         let access = AccessRecord::start(&request);
         if let Some(metadata) = endpoint.auth.metadata(request.uri().path()) {
             let admitted = endpoint.admit_to_metadata(&request);
@@ -200,7 +200,7 @@ impl Inner {
             Ok(headers) => headers,
             Err(refused) => return refused,
         };
-        let caller = endpoint::principal(&parts.extensions);
+        let caller = caller::principal(&parts.extensions);
         let response = answer(parts).await;
         let mut response = self.endpoint.auth.deny(response, caller.as_deref());
         response.headers_mut().extend(headers);

@@ -11,6 +11,7 @@
 //! - [`live`]: the lists of a running server.
 //! - [`extension`]: methods, capabilities and background work of your own.
 //! - `http` (feature `http`, on by default): Streamable HTTP. Feature `tls` adds HTTPS.
+//! - `auth` (feature `auth`): authentication of HTTP callers by tokens, API keys, passwords and own schemes.
 //! - `content` (features `fs` and `skills`): files as resources, directories as servers, skills.
 //! - [`check`]: checks of handlers at compile time, with the rules of handlers.
 //! - `macros` (feature `macros`): `#[tool]`, `#[prompt]` and `#[resource]` on plain functions, and `#[debug_handler]`.
@@ -39,6 +40,8 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "auth")]
+pub use mcp_auth as auth;
 pub use mcp_protocol as protocol;
 pub use mcp_schema as schema;
 #[cfg(any(feature = "fs", feature = "skills"))]

@@ -14,6 +14,8 @@ mod pages {
     mod questions {}
     #[doc = include_str!("../../../docs/long-work.md")]
     mod long_work {}
+    #[doc = include_str!("../../../docs/auth/server.md")]
+    mod auth_server {}
     #[doc = include_str!("../../../docs/layers.md")]
     mod layers {}
     #[doc = include_str!("../../../docs/telemetry.md")]

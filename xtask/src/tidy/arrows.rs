@@ -24,13 +24,22 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mcp-server-core", &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-uri-template"]),
     (
         "mcp-server-http",
-        &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-http-listener", "mcp-server-core"],
+        &[
+            "mcp-auth",
+            "mcp-protocol",
+            "mcp-schema",
+            "mcp-store",
+            "mcp-transport",
+            "mcp-http-listener",
+            "mcp-server-core",
+        ],
     ),
     ("mcp-server-content", &["mcp-protocol", "mcp-schema", "mcp-server-core"]),
     ("mcp-macros", &["mcp-uri-template"]),
     (
         "mcp-server",
         &[
+            "mcp-auth",
             "mcp-macros",
             "mcp-protocol",
             "mcp-schema",

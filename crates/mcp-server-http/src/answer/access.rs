@@ -7,7 +7,7 @@ use mcp_protocol::Principal;
 use mcp_server_core::engine::access_log;
 use tokio::time::Instant;
 
-use crate::endpoint;
+use crate::request::caller;
 
 /// The mark of a response that rejects an HTTP request without an event of the core.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +32,7 @@ impl AccessRecord {
         Self {
             start: Instant::now(),
             method: request.method().clone(),
-            caller: endpoint::principal(request.extensions()),
+            caller: caller::principal(request.extensions()),
         }
     }
 

@@ -32,10 +32,12 @@ use crate::{
         respond,
         stream::KeepAlive,
     },
-    auth,
     config::SsePaths,
-    endpoint::{self, Endpoint, RequestParts},
-    request::accept::{self, Accepted},
+    endpoint::{Endpoint, RequestParts, auth},
+    request::{
+        accept::{self, Accepted},
+        caller,
+    },
 };
 
 /// The bytes of an event that one write receives. A client that reads a large event slowly so makes visible progress.
@@ -132,7 +134,7 @@ pub(crate) fn open(legacy: &Legacy, paths: &SsePaths, parts: Parts) -> Response<
     let outbox = Arc::new(MessageQueue::with_stall_timeout(config.write_timeout));
     let queue = Arc::new(MessageQueue::with_stall_timeout(config.body_timeout));
     let (outgoing, incoming) = (QueueReader(outbox.clone()), QueueReader(queue.clone()));
-    let principal = endpoint::principal(&parts.extensions);
+    let principal = caller::principal(&parts.extensions);
     let valid_until = auth::valid_until(&parts.extensions);
     let owner = principal.as_deref().map(Principal::key);
     let inbox = Arc::new(Inbox { queue, owner: owner.clone(), is_used: AtomicBool::new(false) });
@@ -196,7 +198,7 @@ pub(crate) fn addressed(legacy: &Legacy, parts: &Parts) -> Result<Arc<Inbox>, Re
     if !accept::is_json(&parts.headers) {
         return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json");
     }
-    let caller = endpoint::principal(&parts.extensions).map(|principal| principal.key());
+    let caller = caller::principal(&parts.extensions).map(|principal| principal.key());
     let inbox = legacy.streams.table().get(id).filter(|inbox| inbox.owner == caller).cloned();
     inbox.map_or_else(|| refuse(StatusCode::NOT_FOUND, "unknown sessionId: its stream is closed"), Ok)
 }

@@ -5,10 +5,9 @@ use http::{HeaderValue, Method, Response, header};
 use mcp_auth::Authenticator;
 use mcp_protocol::ProtectedResourceMetadata;
 
-use super::PublicUrl;
 use crate::{
     answer::{body::Body, respond},
-    config::HttpConfig,
+    config::{HttpConfig, PublicUrl},
 };
 
 const METHODS: &str = "GET, HEAD, OPTIONS";

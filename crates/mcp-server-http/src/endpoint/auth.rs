@@ -1,10 +1,8 @@
 //! The authentication of an endpoint: the check of credentials, the challenges, and the metadata document.
 
 mod metadata;
-mod public_url;
 
 use std::{
-    fmt,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -15,26 +13,16 @@ use mcp_protocol::{Challenge, Principal, RpcError};
 use mcp_server_core::engine::Denied;
 use tokio::time::Instant;
 
-pub(crate) use self::{metadata::Metadata, public_url::PublicUrl};
+pub(crate) use self::metadata::Metadata;
 use crate::{
     answer::{body::Body, respond},
-    config::HttpConfig,
-    endpoint,
+    config::{HttpConfig, PublicUrl, SharedAuthenticator},
+    request::caller,
 };
 
 /// The longest life of a stream whose caller has credentials without an end. The client then opens the stream again, so that
 /// its credentials are checked again.
 const STREAM_LIFE: Duration = Duration::from_secs(60 * 60);
-
-/// An authenticator of the configuration.
-#[derive(Clone)]
-pub(crate) struct SharedAuthenticator(pub(crate) Arc<dyn Authenticator>);
-
-impl fmt::Debug for SharedAuthenticator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SharedAuthenticator(..)")
-    }
-}
 
 /// The authentication of one endpoint.
 pub(crate) struct Auth {
@@ -108,7 +96,7 @@ impl Auth {
     /// headers for the response, or the response that rejects the request.
     pub(crate) async fn authenticate(&self, parts: &mut Parts) -> Result<HeaderMap, Response<Body>> {
         let Some(checks) = &self.checks else { return Ok(HeaderMap::new()) };
-        if endpoint::principal(&parts.extensions).is_some() {
+        if caller::principal(&parts.extensions).is_some() {
             tracing::error!("a layer around the endpoint sets a principal, but the endpoint has an authenticator");
             let error = RpcError::internal("the request cannot be authenticated");
             return Err(respond::refusal(StatusCode::INTERNAL_SERVER_ERROR, &error));
@@ -194,7 +182,7 @@ impl Checks {
 /// Returns the time at which the streams of a request end: the end of its authentication.
 pub(crate) fn valid_until(extensions: &http::Extensions) -> Option<Instant> {
     let checked = extensions.get::<ValidUntil>().map(|ValidUntil(until)| *until);
-    checked.or_else(|| endpoint::principal(extensions)?.expires_at.map(instant))
+    checked.or_else(|| caller::principal(extensions)?.expires_at.map(instant))
 }
 
 fn instant(time: SystemTime) -> Instant {

@@ -1,0 +1,123 @@
+//! The settings of authentication.
+
+use std::{fmt, sync::Arc};
+
+use mcp_auth::{Authenticator, IntoAuthenticator};
+use mcp_protocol::ProtectedResourceMetadata;
+
+use super::{HttpConfig, PublicUrl};
+
+/// An authenticator of the configuration.
+#[derive(Clone)]
+pub(crate) struct SharedAuthenticator(pub(crate) Arc<dyn Authenticator>);
+
+impl fmt::Debug for SharedAuthenticator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SharedAuthenticator(..)")
+    }
+}
+
+impl HttpConfig {
+    /// Sets the URL at which clients reach the endpoint: the identifier of the resource for which tokens are issued. Its host
+    /// is an allowed host.
+    ///
+    /// The server never derives this URL from the headers of a request, because a client chooses them. An endpoint with an
+    /// authenticator needs the URL, except on our listener at a loopback address.
+    ///
+    /// See [`authenticate`](Self::authenticate).
+    ///
+    /// # Panics
+    /// If the text does not begin with `https://`, or with `http://` for a loopback host, or it has a query or a fragment.
+    #[must_use]
+    #[track_caller]
+    pub fn public_url(mut self, url: impl Into<String>) -> Self {
+        let url = url.into();
+        match PublicUrl::parse(url.clone()) {
+            Ok(parsed) => self.public_url = Some(parsed),
+            Err(reason) => panic!("`{url}` is not a public URL: {reason}"),
+        }
+        self
+    }
+
+    /// Authenticates the caller of each request. A request without valid credentials receives 401 with a challenge.
+    ///
+    /// The server checks scopes against the principal of the caller. Sessions, streams, tasks and request state belong to
+    /// it. Streams end with the token of their caller, and at the latest after an hour. Handlers do not see the credentials.
+    ///
+    /// If tokens come from an authorization server, the endpoint serves the metadata document of RFC 9728 at
+    /// `/.well-known/oauth-protected-resource`, with and without the path of the public URL behind it.
+    ///
+    /// ```
+    /// use mcp_auth::Jwt;
+    /// use mcp_server_http::HttpConfig;
+    ///
+    /// let config = HttpConfig::new()
+    ///     .public_url("https://mcp.example.com/mcp")
+    ///     .authenticate(Jwt::issuer("https://as.example"));
+    /// # let _ = config;
+    /// ```
+    ///
+    /// # Panics
+    /// If the construction of the authenticator failed.
+    #[must_use]
+    #[track_caller]
+    pub fn authenticate(mut self, authenticator: impl IntoAuthenticator) -> Self {
+        match authenticator.into_authenticator() {
+            Ok(authenticator) => self.authenticator = Some(SharedAuthenticator(authenticator)),
+            Err(error) => panic!("the authenticator is not configured: {error}"),
+        }
+        self
+    }
+
+    /// Accepts requests without credentials as anonymous. A request with invalid credentials is still rejected.
+    ///
+    /// Anonymous callers can use all that requires neither scopes nor authentication, for example a tool without
+    /// [`requires_authentication`](mcp_server_core::ToolRoute::requires_authentication). Any other use receives 401 with a
+    /// challenge. A session of an anonymous caller belongs to the first principal that uses it.
+    ///
+    /// ```
+    /// use mcp_auth::Jwt;
+    /// use mcp_server_http::HttpConfig;
+    ///
+    /// let config = HttpConfig::new()
+    ///     .public_url("https://mcp.example.com/mcp")
+    ///     .authenticate(Jwt::issuer("https://as.example"))
+    ///     .allow_anonymous();
+    /// # let _ = config;
+    /// ```
+    #[must_use]
+    pub fn allow_anonymous(mut self) -> Self {
+        self.allows_anonymous = true;
+        self
+    }
+
+    /// Sets members of the metadata document, such as the scopes that a client may request. The resource is always the
+    /// public URL.
+    ///
+    /// ```
+    /// use mcp_protocol::ProtectedResourceMetadata;
+    /// use mcp_server_http::HttpConfig;
+    ///
+    /// let document = ProtectedResourceMetadata::default().with_scopes(["files:read"]);
+    /// let config = HttpConfig::new().protected_resource(document);
+    /// # let _ = config;
+    /// ```
+    #[must_use]
+    pub fn protected_resource(mut self, document: ProtectedResourceMetadata) -> Self {
+        self.protected_resource = Some(document);
+        self
+    }
+
+    /// Does not serve the metadata document at `/.well-known/oauth-protected-resource` itself. An application with several
+    /// endpoints needs this, because only one of them can have that path.
+    ///
+    /// ```
+    /// let config = mcp_server_http::HttpConfig::new().no_root_metadata();
+    /// # let _ = config;
+    /// ```
+    #[must_use]
+    pub fn no_root_metadata(mut self) -> Self {
+        self.has_root_metadata = false;
+        self
+    }
+}

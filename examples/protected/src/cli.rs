@@ -1,0 +1,73 @@
+//! The options of the program.
+
+pub(crate) const USAGE: &str = "\
+Usage: protected [OPTIONS]
+
+Serves http://127.0.0.1:PORT/mcp to authenticated callers.
+
+Options:
+  --port PORT          the port (default 8080; 0 chooses a free port)
+  --provider PROVIDER  jwt-hs256, api-key, basic or static (default static)
+  --issuer URL         accept the tokens of this authorization server instead
+  --anonymous          open the tool `public` and the lists to callers without credentials
+  --help               print this text";
+
+/// The authenticator of the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Provider {
+    /// Tokens with a shared secret, which the program prints.
+    JwtHs256,
+    ApiKey,
+    Basic,
+    /// Fixed bearer tokens.
+    Static,
+    /// Tokens of an authorization server.
+    Issuer(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(crate) port: u16,
+    pub(crate) provider: Provider,
+    pub(crate) anonymous: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Run(Options),
+    Help,
+}
+
+/// Parses the arguments.
+///
+/// # Errors
+/// A text that names the invalid argument.
+pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Command, String> {
+    let mut options = Options { port: 8080, provider: Provider::Static, anonymous: false };
+    let mut issuer = None;
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value"));
+        match argument.as_str() {
+            "--port" => options.port = value()?.parse().map_err(|_| "--port needs a number below 65536".to_owned())?,
+            "--provider" => options.provider = provider(&value()?)?,
+            "--issuer" => issuer = Some(value()?),
+            "--anonymous" => options.anonymous = true,
+            "--help" | "-h" => return Ok(Command::Help),
+            _ => return Err(format!("unknown argument {argument}")),
+        }
+    }
+    if let Some(issuer) = issuer {
+        options.provider = Provider::Issuer(issuer);
+    }
+    Ok(Command::Run(options))
+}
+
+fn provider(name: &str) -> Result<Provider, String> {
+    Ok(match name {
+        "jwt-hs256" => Provider::JwtHs256,
+        "api-key" => Provider::ApiKey,
+        "basic" => Provider::Basic,
+        "static" => Provider::Static,
+        _ => return Err(format!("unknown provider {name}: write jwt-hs256, api-key, basic or static")),
+    })
+}

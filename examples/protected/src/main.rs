@@ -1,0 +1,62 @@
+//! A server that authenticates its callers.
+//!
+//! `protected --help` lists the options. When the server is ready, it prints one line of JSON with its URL and with
+//! credentials for it.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program prints to its streams")]
+
+mod cli;
+mod credentials;
+mod server;
+#[cfg(test)]
+mod tests;
+
+use std::{error::Error, io, net::Ipv4Addr, process::ExitCode};
+
+use mcp_server::prelude::*;
+use tokio::net::TcpListener;
+
+use self::{
+    cli::{Command, Options},
+    credentials::Credentials,
+};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let options = match cli::parse(std::env::args().skip(1)) {
+        Ok(Command::Run(options)) => options,
+        Ok(Command::Help) => {
+            println!("{}", cli::USAGE);
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("error: {error}\n\n{}", cli::USAGE);
+            return ExitCode::from(2);
+        }
+    };
+    // Stdout has the line with the credentials only.
+    tracing_subscriber::fmt().with_writer(io::stderr).with_ansi(false).init();
+    match serve(&options).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)).await?;
+    let url = format!("http://{}/mcp", listener.local_addr()?);
+    let (config, credentials) = configured(options, &url)?;
+    let line = credentials.to_json(&url).to_string();
+    let config = config.on_listening(move |_| println!("{line}"));
+    server::server().serve_http_on(listener, config).await?;
+    Ok(())
+}
+
+/// Returns the configuration of the endpoint, and credentials for it.
+fn configured(options: &Options, url: &str) -> Result<(HttpConfig, Credentials), Box<dyn Error>> {
+    let (config, credentials) = credentials::authenticate(HttpConfig::new().public_url(url), options, url)?;
+    Ok((if options.anonymous { config.allow_anonymous() } else { config }, credentials))
+}
