@@ -50,6 +50,13 @@ pub trait Authorizer: Send + Sync + 'static {
 }
 
 /// The error of an [`Authorizer`], with which the request fails.
+///
+/// ```
+/// use mcp_client_http::AuthorizerError;
+///
+/// let error: AuthorizerError = "the user is logged out".into();
+/// assert_eq!(error.to_string(), "the user is logged out");
+/// ```
 pub type AuthorizerError = Box<dyn Error + Send + Sync>;
 
 /// A request that needs authorization.
@@ -105,6 +112,22 @@ impl Refusal {
 }
 
 /// The decision about a refused request ([`Authorizer::refused`]).
+///
+/// ```
+/// use mcp_client_http::{
+///     Refusal, Target, Verdict,
+///     reqwest::{Method, StatusCode, header::AUTHORIZATION},
+/// };
+///
+/// /// Repeats a request whose token the server does not accept any more.
+/// fn decide(refusal: &Refusal) -> Verdict {
+///     let had_token = refusal.sent.contains_key(AUTHORIZATION);
+///     if refusal.status == StatusCode::UNAUTHORIZED && had_token { Verdict::Retry } else { Verdict::GiveUp }
+/// }
+///
+/// let target = Target::new(Method::POST, "https://mcp.example.com/mcp");
+/// assert_eq!(decide(&Refusal::new(target, StatusCode::FORBIDDEN)), Verdict::GiveUp);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a request is repeated or not")]
 pub enum Verdict {
