@@ -1,6 +1,9 @@
 //! Runs handlers inside of their layers: time limits, panics, and the checks of results.
 
-use std::time::Duration;
+use std::{
+    pin::{Pin, pin},
+    time::Duration,
+};
 
 use mcp_protocol::{
     CacheScope, CallToolResult, CompleteResult, ContentBlock, Excerpt, GetPromptResult, Method as _, ProtocolVersion,
@@ -84,12 +87,12 @@ async fn perform(
         }
         HandlerWork::Resource { entry, uri } => {
             let definition = (entry.spec.resource.mime_type.as_deref(), entry.spec.cache, &entry.spec.access);
-            let run = call_of::<ResourceKind>(&entry.run, context, Arguments::Strings(Vec::new()));
+            let run = pin!(call_of::<ResourceKind>(&entry.run, context, Arguments::Strings(Vec::new())));
             read(server, context, run, &uri, definition, version).await.map(Output::Resource)
         }
         HandlerWork::Template { entry, uri, variables } => {
             let definition = (entry.spec.template.mime_type.as_deref(), entry.spec.cache, &entry.spec.access);
-            let run = call_of::<ResourceKind>(&entry.run, context, Arguments::Strings(variables));
+            let run = pin!(call_of::<ResourceKind>(&entry.run, context, Arguments::Strings(variables)));
             read(server, context, run, &uri, definition, version).await.map(Output::Resource)
         }
         HandlerWork::Prompt { entry, arguments } => {
@@ -106,8 +109,10 @@ fn call_of<K: Kind>(
 ) -> impl Future<Output = Result<K::Output, ToolError>> + Send + use<K> {
     let call = HandlerCall { parts: CallParts { context: context.clone() }, arguments };
     let collector = context.collector().cloned();
-    let handler = guarded::<K>(run.clone(), call);
+    let run = run.clone();
     async move {
+        // Pinned here, because an async function stores its arguments twice.
+        let handler = pin!(guarded::<K>(run, call));
         match collector {
             Some(collector) => collector.drive(handler).await,
             None => handler.await,
@@ -140,14 +145,8 @@ async fn call_tool(
     if let Some(Err(errors)) = spec.input.as_ref().map(|schema| schema.validate(&arguments)) {
         return ToolError::new(format!("Invalid arguments: {errors}")).into_tool_result(false);
     }
-    let outcome = match timed(
-        context,
-        limit,
-        spec.timeout.is_none(),
-        call_of::<ToolKind>(&entry.run, context, Arguments::Json(arguments)),
-    )
-    .await
-    {
+    let run = pin!(call_of::<ToolKind>(&entry.run, context, Arguments::Json(arguments)));
+    let outcome = match timed(context, limit, spec.timeout.is_none(), run).await {
         Some(outcome) => outcome,
         None => {
             context.expire();
@@ -191,7 +190,7 @@ fn checked(spec: &ToolSpec, mut result: CallToolResult, shows_faults: bool) -> C
 async fn read(
     server: &Server,
     context: &Context,
-    run: impl Future<Output = Result<ReadResourceResult, ToolError>>,
+    run: Pin<&mut impl Future<Output = Result<ReadResourceResult, ToolError>>>,
     uri: &str,
     (mime_type, cache, access): (Option<&str>, Option<CacheHint>, &Access),
     version: ProtocolVersion,
@@ -230,7 +229,7 @@ async fn get_prompt(
     arguments: Vec<(String, StringArgument)>,
     version: ProtocolVersion,
 ) -> Result<GetPromptResult, RpcError> {
-    let run = call_of::<PromptKind>(&entry.run, context, Arguments::Strings(arguments));
+    let run = pin!(call_of::<PromptKind>(&entry.run, context, Arguments::Strings(arguments)));
     let what = || format!("the prompt `{}`", entry.spec.prompt.name);
     let result = within(server, context, what, run).await?;
     let mut result = result.map_err(|error| error.into_prompt_error(context.shows_faults()))?;
@@ -246,7 +245,7 @@ async fn complete(
     source: &Ready<CompletionKind>,
     context: &Context,
 ) -> Result<CompleteResult, RpcError> {
-    let run = call_of::<CompletionKind>(source, context, Arguments::Strings(Vec::new()));
+    let run = pin!(call_of::<CompletionKind>(source, context, Arguments::Strings(Vec::new())));
     let not_found = || RpcError::invalid_params("not found");
     let what = || "the completion".to_owned();
     let completion = within(server, context, what, run).await?;
@@ -270,7 +269,7 @@ async fn within<T>(
     server: &Server,
     context: &Context,
     what: impl FnOnce() -> String,
-    run: impl Future<Output = T>,
+    run: Pin<&mut impl Future<Output = T>>,
 ) -> Result<T, RpcError> {
     let limit = server.limits().read_timeout;
     timed(context, limit, true, run).await.ok_or_else(|| {
@@ -286,9 +285,8 @@ async fn timed<T>(
     context: &Context,
     limit: Duration,
     is_server_limit: bool,
-    run: impl Future<Output = T>,
+    mut run: Pin<&mut impl Future<Output = T>>,
 ) -> Option<T> {
-    let mut run = std::pin::pin!(run);
     let in_time = match context.collector() {
         Some(collector) => collector.within(limit, run.as_mut()).await,
         None => tokio::time::timeout(limit, run.as_mut()).await.ok(),

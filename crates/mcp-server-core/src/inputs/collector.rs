@@ -6,6 +6,7 @@ mod guards;
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     future::{Future, poll_fn},
+    pin::Pin,
     sync::{Arc, OnceLock},
     task::{Poll, Waker},
     time::Duration,
@@ -170,8 +171,10 @@ impl InputCollector {
 
     /// Polls a handler until it is done or has opened input requests. In the second case its output does not count: see
     /// [`InputCollector::take_requests`].
-    pub(crate) async fn drive<T>(&self, handler: impl Future<Output = Result<T, ToolError>>) -> Result<T, ToolError> {
-        let mut handler = std::pin::pin!(handler);
+    pub(crate) async fn drive<T>(
+        &self,
+        mut handler: Pin<&mut impl Future<Output = Result<T, ToolError>>>,
+    ) -> Result<T, ToolError> {
         poll_fn(|cx| match handler.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(output),
             Poll::Pending if self.ends_round(cx.waker()) => Poll::Ready(Err(ToolError::not_found())),
