@@ -1,6 +1,6 @@
 //! API keys and static bearer tokens.
 
-use std::{fmt, future::Future, sync::Arc};
+use std::{fmt, future::Future, sync::Arc, time::Duration};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::{HeaderName, header};
@@ -22,7 +22,7 @@ use crate::{
 ///
 /// let keys = ApiKeys::new()
 ///     .header("x-team-key")?
-///     .pepper(b"a secret of the server")
+///     .pepper(b"a secret of the server")?
 ///     .key("hunter2", Principal::new("build-server").with_scopes(["deploy"]))
 ///     .hashed_key("hmac-sha256$q0tBGH8lRkUlXh7ul5Pq5zyAVlnGQN0D6PLvGNbYg/U=", Principal::new("reports"))?;
 /// # let _ = keys;
@@ -40,6 +40,8 @@ pub struct ApiKeys {
 const PLAIN: &str = "plain";
 const HMAC: &str = "hmac-sha256";
 const SHA256: &str = "sha256";
+/// The shortest pepper, in bytes.
+const MIN_PEPPER: usize = 16;
 
 impl ApiKeys {
     /// Returns a provider without keys.
@@ -59,17 +61,33 @@ impl ApiKeys {
         Ok(self)
     }
 
-    /// Adds a key. Memory contains only its digest.
+    /// Adds a key. Memory contains only its digest. No request can have an empty key.
     #[must_use]
     pub fn key(mut self, key: &str, principal: Principal) -> Self {
-        self.table.insert(PLAIN, key.as_bytes(), with_scheme(principal, "ApiKey"));
+        insert(&mut self.table, key, with_scheme(principal, "ApiKey"));
         self
     }
 
     /// Sets the secret under which keys are hashed ([`hash_api_key`]).
-    #[must_use]
-    pub fn pepper(mut self, pepper: &[u8]) -> Self {
+    ///
+    /// # Errors
+    /// If the secret has less than 16 bytes, or hashes under another secret were added before.
+    pub fn pepper(mut self, pepper: &[u8]) -> Result<Self, ConfigError> {
+        if pepper.len() < MIN_PEPPER {
+            return Err(ConfigError::new("the pepper must have at least 16 bytes"));
+        }
+        if self.has_hmac {
+            return Err(ConfigError::new("the pepper must be set before the hashes of keys, and once"));
+        }
         self.pepper = Some(hmac::Key::new(hmac::HMAC_SHA256, pepper));
+        Ok(self)
+    }
+
+    /// Sets the longest time for which keys that the function of [`verify_with`](Self::verify_with) accepts are remembered, at
+    /// most an hour. The default is a minute. With zero, each request calls the function.
+    #[must_use]
+    pub fn remember_for(mut self, time: Duration) -> Self {
+        self.table.remember_for(time);
         self
     }
 
@@ -87,18 +105,19 @@ impl ApiKeys {
                 return Err(ConfigError::new("the hash of the key needs a pepper: call `pepper` first"));
             }
             self.has_hmac = true;
-            self.table.insert(HMAC, &bytes, principal);
+            self.table.insert(HMAC, &bytes, principal)?;
         } else {
             let bytes = hexadecimal(hash).ok_or_else(invalid)?;
             tracing::warn!(subject = principal.subject, "an API key is stored as a SHA-256 hash without a pepper");
             self.has_sha256 = true;
-            self.table.insert(SHA256, &bytes, principal);
+            self.table.insert(SHA256, &bytes, principal)?;
         }
         Ok(self)
     }
 
     /// Checks keys that are not configured with a function. It returns `None` for an invalid key, and an error for an
-    /// outage. The provider remembers valid keys for a minute and invalid keys for five seconds.
+    /// outage. The provider remembers valid keys for a minute and invalid keys for five seconds. A check has ten seconds, and
+    /// at most 64 checks run at once.
     ///
     /// ```
     /// use mcp_auth::{ApiKeys, Rejection};
@@ -122,18 +141,28 @@ impl ApiKeys {
 
     async fn verify(&self, key: &str) -> Result<Arc<Principal>, Rejection> {
         // Each configured form is looked up, so that the time does not show the form of a key.
-        let plain = self.table.find(PLAIN, key.as_bytes());
-        let hashed = self
-            .pepper
-            .as_ref()
-            .filter(|_| self.has_hmac)
-            .and_then(|pepper| self.table.find(HMAC, hmac::sign(pepper, key.as_bytes()).as_ref()));
-        let old =
-            self.has_sha256.then(|| self.table.find(SHA256, digest::digest(&digest::SHA256, key.as_bytes()).as_ref()));
-        match plain.or(hashed).or(old.flatten()) {
+        let plain = self.table.find(PLAIN, key.as_bytes())?;
+        let hashed = match self.pepper.as_ref().filter(|_| self.has_hmac) {
+            Some(pepper) => self.table.find(HMAC, hmac::sign(pepper, key.as_bytes()).as_ref())?,
+            None => None,
+        };
+        let old = match self.has_sha256 {
+            true => self.table.find(SHA256, digest::digest(&digest::SHA256, key.as_bytes()).as_ref())?,
+            false => None,
+        };
+        match plain.or(hashed).or(old) {
             Some(principal) => self.table.current(Arc::clone(principal)),
             None => self.table.run_check(key).await.map(|principal| scheme_of(principal, "ApiKey")),
         }
+    }
+}
+
+/// Adds a key or a token, unless it is empty.
+fn insert(table: &mut Table, secret: &str, principal: Principal) {
+    if secret.trim().is_empty() {
+        tracing::error!(subject = principal.subject, "a configured key or token is empty, so it is ignored");
+    } else if let Err(error) = table.insert(PLAIN, secret.as_bytes(), principal) {
+        tracing::error!(%error, "a configured key or token cannot be used");
     }
 }
 
@@ -215,10 +244,18 @@ impl BearerTokens {
         Self { table: Table::new() }
     }
 
-    /// Adds a token. Memory contains only its digest.
+    /// Adds a token. Memory contains only its digest. No request can have an empty token.
     #[must_use]
     pub fn token(mut self, token: &str, principal: Principal) -> Self {
-        self.table.insert(PLAIN, token.as_bytes(), with_scheme(principal, "Bearer"));
+        insert(&mut self.table, token, with_scheme(principal, "Bearer"));
+        self
+    }
+
+    /// Sets the longest time for which tokens that the function of [`verify_with`](Self::verify_with) accepts are remembered,
+    /// at most an hour. The default is a minute. With zero, each request calls the function.
+    #[must_use]
+    pub fn remember_for(mut self, time: Duration) -> Self {
+        self.table.remember_for(time);
         self
     }
 
@@ -244,7 +281,7 @@ impl Authenticator for BearerTokens {
     fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
         Box::pin(async move {
             let token = credentials::token(request.headers, "Bearer")?.ok_or(Rejection::Missing)?;
-            let principal = match self.table.find(PLAIN, token.as_bytes()) {
+            let principal = match self.table.find(PLAIN, token.as_bytes())? {
                 Some(principal) => self.table.current(Arc::clone(principal))?,
                 None => scheme_of(self.table.run_check(token).await?, "Bearer"),
             };

@@ -234,7 +234,8 @@ impl Authenticated {
 /// let token = SubjectToken::new("hunter2");
 /// assert_eq!(format!("{token:?}"), "SubjectToken(…)");
 /// let form = token.into_exchange("https://upstream.example");
-/// assert_eq!(form[0], ("grant_type", grant_type::TOKEN_EXCHANGE.to_owned()));
+/// assert_eq!(form[0], ("grant_type", grant_type::TOKEN_EXCHANGE.into()));
+/// assert!(!format!("{form:?}").contains("hunter2"));
 /// ```
 #[derive(Clone)]
 pub struct SubjectToken(Secret);
@@ -246,16 +247,16 @@ impl SubjectToken {
     }
 
     /// Returns the form of a token exchange for another resource. The form is only for the token endpoint of the
-    /// authorization server that issued the token.
+    /// authorization server that issued the token. `Debug` shows no value of it.
     #[must_use]
-    pub fn into_exchange(self, resource: &str) -> Vec<(&'static str, String)> {
+    pub fn into_exchange(self, resource: &str) -> Vec<(&'static str, Secret)> {
         use mcp_protocol::auth::{grant_type, token_type};
         vec![
-            ("grant_type", grant_type::TOKEN_EXCHANGE.to_owned()),
-            ("subject_token", self.0.expose().to_owned()),
-            ("subject_token_type", token_type::ACCESS_TOKEN.to_owned()),
-            ("requested_token_type", token_type::ACCESS_TOKEN.to_owned()),
-            ("resource", resource.to_owned()),
+            ("grant_type", grant_type::TOKEN_EXCHANGE.into()),
+            ("subject_token", self.0),
+            ("subject_token_type", token_type::ACCESS_TOKEN.into()),
+            ("requested_token_type", token_type::ACCESS_TOKEN.into()),
+            ("resource", resource.into()),
         ]
     }
 }
@@ -321,15 +322,15 @@ impl Rejection {
         }
     }
 
-    /// Returns the error code of a challenge (RFC 6750 §3.1, RFC 9449 §7). A request without credentials and an outage
-    /// have none.
+    /// Returns the error code of a challenge (RFC 6750 §3.1, RFC 9449 §7). A request without credentials, a caller
+    /// that may not use the server, and an outage have none.
     #[must_use]
     pub fn error(&self) -> Option<&'static str> {
         match self {
-            Self::Missing | Self::Unavailable { .. } => None,
+            // A code of RFC 6750 would make the client log in again, which does not help.
+            Self::Missing | Self::Unavailable { .. } | Self::Forbidden => None,
             Self::Malformed => Some("invalid_request"),
             Self::Invalid | Self::Expired => Some("invalid_token"),
-            Self::Forbidden => Some("access_denied"),
             Self::InvalidProof => Some("invalid_dpop_proof"),
             Self::FreshProof { .. } => Some("use_dpop_nonce"),
         }

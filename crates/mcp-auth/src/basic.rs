@@ -1,6 +1,6 @@
 //! User names and passwords.
 
-use std::{collections::HashMap, fmt, future::Future, pin::Pin, sync::Arc};
+use std::{collections::HashMap, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use mcp_protocol::{Challenge, Principal, auth::Secret};
 
@@ -8,18 +8,24 @@ use crate::{
     authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection, with_scheme},
     credentials, crypto,
     error::ConfigError,
+    limit::CheckLimit,
     password::{HashPool, PasswordDigest},
     verified::Verified,
 };
 
 type Checking = Pin<Box<dyn Future<Output = Result<Option<Principal>, Rejection>> + Send>>;
 type Check = dyn Fn(String, Secret) -> Checking + Send + Sync;
+/// A check on a task of its own.
+type Verifying = Pin<Box<dyn Future<Output = Result<Principal, Rejection>> + Send>>;
 
 /// Authenticates clients by user names and passwords (`Authorization: Basic …`, RFC 7617).
 ///
-/// The provider computes at most two digests at once, lets 64 requests wait, and answers further requests with 503. It
-/// remembers valid passwords for a minute and invalid ones for five seconds. A request with an unknown user name costs as
-/// many computations as one with a wrong password.
+/// The provider computes at most two digests at once, lets 64 requests wait for five seconds, and answers further requests
+/// with 503. At most four of these requests may have one user name. The provider remembers valid passwords for a minute and
+/// invalid ones for five seconds.
+///
+/// The time of a request does not show whether a user name exists: each request computes one digest of each form that the
+/// users have. Users whose digests all have one form, such as that of [`hash_password`](crate::hash_password), need one.
 ///
 /// ```
 /// use mcp_auth::{Basic, hash_password};
@@ -32,7 +38,10 @@ type Check = dyn Fn(String, Secret) -> Checking + Send + Sync;
 pub struct Basic {
     realm: String,
     users: HashMap<String, (PasswordDigest, Principal)>,
-    check: Option<Box<Check>>,
+    /// One digest of each form that the users have.
+    forms: Vec<PasswordDigest>,
+    check: Option<Arc<Check>>,
+    limit: CheckLimit,
     pool: HashPool,
     verified: Verified,
 }
@@ -47,7 +56,9 @@ impl Basic {
         Self {
             realm: realm.into(),
             users: HashMap::new(),
+            forms: Vec::new(),
             check: None,
+            limit: CheckLimit::new(),
             pool: HashPool::new(),
             verified: Verified::new(),
         }
@@ -67,38 +78,63 @@ impl Basic {
         if digest.is_old() {
             tracing::warn!(user = name, "the digest of a password is easy to attack: hash the password again");
         }
+        if self.forms.iter().all(|known| known.form() != digest.form()) {
+            self.forms.push(digest.clone());
+        }
         self.users.insert(name.to_owned(), (digest, with_scheme(principal, "Basic")));
         Ok(self)
     }
 
     /// Checks users that are not configured with a function of the user name and the password. It returns `None` for a
-    /// wrong password or an unknown user, and an error for an outage.
+    /// wrong password or an unknown user, and an error for an outage. A check has ten seconds, and at most 64 checks run at
+    /// once.
+    ///
+    /// The time of the function shows which names it knows, unless it does the same work for an unknown name. It also shows
+    /// which names are configured, unless it takes as long as their digests.
     #[must_use]
     pub fn verify_with<F, Fut>(mut self, verify: F) -> Self
     where
         F: Fn(String, Secret) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Option<Principal>, Rejection>> + Send + 'static,
     {
-        self.check = Some(Box::new(move |user, password| Box::pin(verify(user, password))));
+        self.check = Some(Arc::new(move |user, password| Box::pin(verify(user, password))));
         self
     }
 
-    async fn verify(&self, user: String, password: Secret) -> Result<Principal, Rejection> {
+    /// Sets the longest time for which valid passwords are remembered, at most an hour. The default is a minute. With zero,
+    /// each request computes a digest.
+    #[must_use]
+    pub fn remember_for(mut self, time: Duration) -> Self {
+        self.verified.remember_for(time);
+        self
+    }
+
+    fn verify(&self, user: String, password: Secret) -> Verifying {
         let known = self.users.get(&user);
         if known.is_none()
             && let Some(check) = &self.check
         {
-            let principal = check(user, password).await?.ok_or(Rejection::Invalid)?;
-            return Ok(with_scheme(principal, "Basic"));
+            let (check, limit) = (Arc::clone(check), self.limit.clone());
+            return Box::pin(async move {
+                let principal = limit.run(|| check(user, password)).await?.ok_or(Rejection::Invalid)?;
+                Ok(with_scheme(principal, "Basic"))
+            });
         }
-        // An unknown user costs one computation too.
-        let any = known.or_else(|| self.users.values().next()).map(|(digest, _)| digest.clone());
-        let digest = any.map_or_else(|| PasswordDigest::parse(NO_PASSWORD), Ok).map_err(|_| Rejection::Invalid)?;
-        let is_valid = self.pool.verify(digest, password.expose().to_owned()).await?;
-        match known {
-            Some((_, principal)) if is_valid => Ok(principal.clone()),
-            _ => Err(Rejection::Invalid),
+        // The digest of the user takes the place of the digest in its form.
+        let own = known.and_then(|(digest, _)| self.forms.iter().position(|form| form.form() == digest.form()));
+        let mut digests = self.forms.clone();
+        if let (Some((digest, _)), Some(own)) = (known, own) {
+            digests[own] = digest.clone();
         }
+        let (pool, principal) = (self.pool.clone(), known.map(|(_, principal)| principal.clone()));
+        Box::pin(async move {
+            if digests.is_empty() {
+                digests.extend(PasswordDigest::parse(NO_PASSWORD).ok());
+            }
+            let name = crypto::digest(&[b"user", user.as_bytes()])?;
+            let is_valid = pool.verify(name, digests, own, password).await?;
+            principal.filter(|_| is_valid).ok_or(Rejection::Invalid)
+        })
     }
 }
 
@@ -106,8 +142,8 @@ impl Authenticator for Basic {
     fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
         Box::pin(async move {
             let (user, password) = credentials::basic(request.headers)?.ok_or(Rejection::Missing)?;
-            let digest = crypto::digest(&[b"basic", user.as_bytes(), password.expose().as_bytes()]);
-            let principal: Arc<Principal> = self.verified.check(digest, self.verify(user, password)).await?;
+            let digest = crypto::digest(&[b"basic", user.as_bytes(), password.expose().as_bytes()])?;
+            let principal = self.verified.check(digest, || self.verify(user, password)).await?;
             Ok(Authenticated::new(principal))
         })
     }
@@ -188,7 +224,8 @@ mod tests {
                 assert_eq!(check(&basic, user, password).await, Err(Rejection::Invalid));
                 costs.push(basic.pool.computed.load(Ordering::Relaxed) - before);
             }
-            assert_eq!(costs, [1, 1, 1, 1]);
+            let forms = basic.forms.len().max(1);
+            assert_eq!(costs, [forms; 4]);
         }
     }
 
@@ -198,12 +235,12 @@ mod tests {
         let mut basic = users();
         basic.verified.clock = clock;
         for (password, seconds, computations) in [
-            ("hunter2", 0, 1),
-            ("hunter2", 59, 1),
-            ("hunter2", 1, 2),
-            ("wrong", 0, 3),
-            ("wrong", 4, 3),
-            ("wrong", 1, 4),
+            ("hunter2", 0, 3),
+            ("hunter2", 59, 3),
+            ("hunter2", 1, 6),
+            ("wrong", 0, 9),
+            ("wrong", 4, 9),
+            ("wrong", 1, 12),
         ] {
             advance(Duration::from_secs(seconds));
             let _ = check(&basic, "ann", password).await;
@@ -211,7 +248,7 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn too_many_passwords_at_once_are_unavailable() {
         let basic = Arc::new(users());
         // No computation begins while the test holds all permits.
@@ -219,7 +256,7 @@ mod tests {
         let mut checks = tokio::task::JoinSet::new();
         for number in 0..200 {
             let basic = Arc::clone(&basic);
-            checks.spawn(async move { check(&basic, "bob", &format!("wrong {number}")).await });
+            checks.spawn(async move { check(&basic, &format!("bob {number}"), "wrong").await });
         }
         for _ in 0..200 - 66 {
             let result = checks.join_next().await.unwrap().unwrap();
@@ -230,8 +267,28 @@ mod tests {
         for result in checks.join_all().await {
             assert_eq!(result, Err(Rejection::Invalid));
         }
-        assert_eq!(basic.pool.computed.load(Ordering::Relaxed), 66);
+        assert_eq!(basic.pool.computed.load(Ordering::Relaxed), 66 * basic.forms.len());
         assert_eq!(check(&basic, "bob", "hunter3").await.unwrap(), "bob");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_user_name_does_not_occupy_the_queue() {
+        let basic = Arc::new(users());
+        let permits = basic.pool.hold().await;
+        let mut checks = tokio::task::JoinSet::new();
+        for number in 0..10 {
+            let basic = Arc::clone(&basic);
+            checks.spawn(async move { check(&basic, "bob", &format!("wrong {number}")).await });
+        }
+        for _ in 0..6 {
+            let result = checks.join_next().await.unwrap().unwrap();
+            assert!(matches!(result, Err(Rejection::Unavailable { .. })), "{result:?}");
+        }
+        drop(permits);
+        assert_eq!(check(&basic, "ann", "hunter2").await.unwrap(), "ann");
+        for result in checks.join_all().await {
+            assert_eq!(result, Err(Rejection::Invalid));
+        }
     }
 
     #[tokio::test]
@@ -259,6 +316,7 @@ mod tests {
             "$argon2i$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
             "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA",
             "$argon2id$v=19$m=4194304,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+            "$argon2id$v=19$m=131072,t=9,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
             "$argon2id$v=19$m=19456,t=1000,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
             "pbkdf2-sha256$0$c2FsdHNhbHQ=$x",
             "pbkdf2-sha256$1000$c2FsdHNhbHQ=",

@@ -2,69 +2,86 @@
 
 use std::{
     collections::HashMap,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use parking_lot::Mutex;
 
-use crate::crypto::Digest;
+use crate::{clock::Moment, crypto::Digest};
 
-/// The largest number of entries.
+/// The largest number of valid credentials, and of invalid ones.
 const CAPACITY: usize = 10_000;
-/// The time for which valid credentials are not checked again.
-const VALID_FOR: Duration = Duration::from_secs(60);
 /// The time for which invalid credentials are not checked again.
 const INVALID_FOR: Duration = Duration::from_secs(5);
 
 /// Results by the digest of credentials. `None` means invalid credentials.
 pub(crate) struct Cache<T> {
-    generations: Mutex<Generations<T>>,
-}
-
-/// Two maps of half the capacity. When the young map is full, it becomes the old one, so that unused entries go.
-struct Generations<T> {
-    young: HashMap<Digest, Entry<T>>,
-    old: HashMap<Digest, Entry<T>>,
+    /// Invalid credentials have a map of their own, because each caller can fill it.
+    maps: Mutex<(Generations<Valid<T>>, Generations<Instant>)>,
 }
 
 #[derive(Clone)]
-struct Entry<T> {
-    result: Option<T>,
-    until: SystemTime,
+struct Valid<T> {
+    result: T,
+    until: Instant,
+    expires_at: Option<SystemTime>,
+}
+
+/// Two maps of half the capacity. When the young map is full, it becomes the old one, so that unused entries go.
+struct Generations<E> {
+    young: HashMap<Digest, E>,
+    old: HashMap<Digest, E>,
 }
 
 impl<T: Clone> Cache<T> {
     pub(crate) fn new() -> Self {
-        Self { generations: Mutex::new(Generations { young: HashMap::new(), old: HashMap::new() }) }
+        Self { maps: Mutex::new((Generations::new(), Generations::new())) }
     }
 
     /// Returns the result for credentials: `Some(None)` if they are known to be invalid.
-    pub(crate) fn get(&self, digest: &Digest, now: SystemTime) -> Option<Option<T>> {
-        let mut generations = self.generations.lock();
-        let mut entry = generations.young.get(digest).cloned();
-        if entry.is_none() {
-            entry = generations.old.remove(digest);
-            if let Some(entry) = &entry {
-                generations.insert(*digest, entry.clone());
-            }
+    pub(crate) fn get(&self, digest: &Digest, now: Moment) -> Option<Option<T>> {
+        let (valid, invalid) = &mut *self.maps.lock();
+        let is_current =
+            |entry: &Valid<T>| now.instant < entry.until && entry.expires_at.is_none_or(|at| now.time < at);
+        if let Some(entry) = valid.get(digest).filter(is_current) {
+            return Some(Some(entry.result));
         }
-        entry.filter(|entry| now < entry.until).map(|entry| entry.result)
+        invalid.get(digest).filter(|until| now.instant < *until).map(|_| None)
     }
 
-    /// Stores valid credentials, at most until they expire.
-    pub(crate) fn valid(&self, digest: Digest, result: T, expires_at: Option<SystemTime>, now: SystemTime) {
-        let until = expires_at.unwrap_or(now + VALID_FOR).min(now + VALID_FOR);
-        self.generations.lock().insert(digest, Entry { result: Some(result), until });
+    /// Stores valid credentials for some time, at most until they expire.
+    pub(crate) fn valid(
+        &self,
+        digest: Digest,
+        result: T,
+        expires_at: Option<SystemTime>,
+        lifetime: Duration,
+        now: Moment,
+    ) {
+        self.maps.lock().0.insert(digest, Valid { result, until: now.instant + lifetime, expires_at });
     }
 
     /// Stores invalid credentials for a short time.
-    pub(crate) fn invalid(&self, digest: Digest, now: SystemTime) {
-        self.generations.lock().insert(digest, Entry { result: None, until: now + INVALID_FOR });
+    pub(crate) fn invalid(&self, digest: Digest, now: Moment) {
+        self.maps.lock().1.insert(digest, now.instant + INVALID_FOR);
     }
 }
 
-impl<T> Generations<T> {
-    fn insert(&mut self, digest: Digest, entry: Entry<T>) {
+impl<E: Clone> Generations<E> {
+    fn new() -> Self {
+        Self { young: HashMap::new(), old: HashMap::new() }
+    }
+
+    fn get(&mut self, digest: &Digest) -> Option<E> {
+        if let Some(entry) = self.young.get(digest) {
+            return Some(entry.clone());
+        }
+        let entry = self.old.remove(digest)?;
+        self.insert(*digest, entry.clone());
+        Some(entry)
+    }
+
+    fn insert(&mut self, digest: Digest, entry: E) {
         if self.young.len() >= CAPACITY / 2 && !self.young.contains_key(&digest) {
             self.old = std::mem::take(&mut self.young);
         }
@@ -75,40 +92,68 @@ impl<T> Generations<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crypto::digest;
+    use crate::{clock::Clock, crypto::digest};
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn key(text: &str) -> Digest {
+        digest(&[text.as_bytes()]).unwrap()
+    }
 
     #[test]
     fn entries_expire() {
         let cache = Cache::new();
-        let start = SystemTime::UNIX_EPOCH;
-        let at = |seconds| start + Duration::from_secs(seconds);
-        let [short, long, invalid] = ["short", "long", "invalid"].map(|text| digest(&[text.as_bytes()]));
-        cache.valid(short, 1, Some(at(10)), start);
-        cache.valid(long, 2, None, start);
+        let start = Clock::system().moment();
+        let at = |seconds| {
+            let step = Duration::from_secs(seconds);
+            Moment { time: start.time + step, instant: start.instant + step }
+        };
+        let [short, long, invalid] = ["short", "long", "invalid"].map(key);
+        cache.valid(short, 1, Some(at(10).time), MINUTE, start);
+        cache.valid(long, 2, None, MINUTE, start);
         cache.invalid(invalid, start);
-        for (key, second, expected) in [
-            (short, 9, Some(Some(1))),
-            (short, 10, None),
-            (long, 59, Some(Some(2))),
-            (long, 60, None),
-            (invalid, 4, Some(None)),
-            (invalid, 5, None),
+        // The time of day does not change the lifetime of an entry.
+        let past = |seconds| Moment { time: start.time - 24 * 60 * MINUTE, ..at(seconds) };
+        for (key, now, expected) in [
+            (short, at(9), Some(Some(1))),
+            (short, at(10), None),
+            (long, at(59), Some(Some(2))),
+            (long, at(60), None),
+            (long, past(59), Some(Some(2))),
+            (long, past(60), None),
+            (invalid, at(4), Some(None)),
+            (invalid, at(5), None),
+            (invalid, past(5), None),
         ] {
-            assert_eq!(cache.get(&key, at(second)), expected, "{second}");
+            assert_eq!(cache.get(&key, now), expected, "{:?}", now.instant - start.instant);
         }
     }
 
     #[test]
     fn the_number_of_entries_is_bounded_and_used_entries_stay() {
         let cache = Cache::new();
-        let now = SystemTime::UNIX_EPOCH;
-        let used = digest(&[b"used"]);
-        cache.valid(used, 0, None, now);
+        let now = Clock::system().moment();
+        let used = key("used");
+        cache.valid(used, 0, None, MINUTE, now);
         for number in 0..30_000_u32 {
-            cache.valid(digest(&[&number.to_be_bytes()]), number, None, now);
+            cache.valid(digest(&[&number.to_be_bytes()]).unwrap(), number, None, MINUTE, now);
             assert_eq!(cache.get(&used, now), Some(Some(0)), "{number}");
         }
-        let generations = cache.generations.lock();
-        assert!(generations.young.len() + generations.old.len() <= CAPACITY);
+        let (valid, _) = &*cache.maps.lock();
+        assert!(valid.young.len() + valid.old.len() <= CAPACITY);
+    }
+
+    #[test]
+    fn invalid_credentials_evict_no_valid_ones() {
+        let cache = Cache::new();
+        let now = Clock::system().moment();
+        let quiet = key("quiet");
+        cache.valid(quiet, 0, None, MINUTE, now);
+        for number in 0..30_000_u32 {
+            cache.invalid(digest(&[&number.to_be_bytes()]).unwrap(), now);
+        }
+        assert_eq!(cache.get(&quiet, now), Some(Some(0)));
+        let (_, invalid) = &*cache.maps.lock();
+        assert!(invalid.young.len() + invalid.old.len() <= CAPACITY);
     }
 }

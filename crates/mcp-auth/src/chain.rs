@@ -1,6 +1,6 @@
 //! Several providers, own schemes, and requests without credentials.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use http::{HeaderName, header::AUTHORIZATION};
 use mcp_protocol::{Challenge, Principal, ProtectedResourceMetadata};
@@ -8,11 +8,15 @@ use mcp_protocol::{Challenge, Principal, ProtectedResourceMetadata};
 use crate::{
     authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection, with_scheme},
     credentials,
+    limit::CheckLimit,
 };
+
+/// The longest time that all providers of a chain have together.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Several providers. The first provider that accepts the credentials authenticates the client.
 ///
-/// If no provider accepts the credentials, the most precise rejection counts: 403 before 503, before 401, before 400.
+/// All providers together have 20 seconds. If no provider accepts the credentials, the most precise rejection counts: 403 before 503, before 401, before 400.
 ///
 /// ```
 /// use mcp_auth::{ApiKeys, Chain, Jwt};
@@ -67,8 +71,11 @@ impl Authenticator for Chain {
     fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
         Box::pin(async move {
             let mut worst = Rejection::Missing;
+            let deadline = tokio::time::Instant::now() + TIMEOUT;
             for provider in &self.providers {
-                match provider.authenticate(request).await {
+                let result = tokio::time::timeout_at(deadline, provider.authenticate(request)).await;
+                let late = || Err(Rejection::Unavailable { retry_after: Duration::from_secs(5) });
+                match result.unwrap_or_else(|_| late()) {
                     Ok(authenticated) => return Ok(authenticated),
                     Err(Rejection::Forbidden) => return Err(Rejection::Forbidden),
                     Err(rejection) if rejection.precedence() > worst.precedence() => worst = rejection,
@@ -155,7 +162,7 @@ pub trait Scheme: Send + Sync + 'static {
     fn verify<'a>(&'a self, credentials: &'a str) -> BoxFuture<'a, Result<Principal, Rejection>>;
 }
 
-/// The [`Authenticator`] of a [`Scheme`].
+/// The [`Authenticator`] of a [`Scheme`]. A check has ten seconds, and at most 64 checks run at once.
 ///
 /// ```
 /// # use mcp_auth::{BoxFuture, Custom, Rejection, Scheme};
@@ -174,12 +181,13 @@ pub trait Scheme: Send + Sync + 'static {
 #[derive(Debug, Clone)]
 pub struct Custom<S> {
     scheme: S,
+    limit: CheckLimit,
 }
 
 impl<S: Scheme> Custom<S> {
     /// Returns the authenticator of a scheme.
     pub fn new(scheme: S) -> Self {
-        Self { scheme }
+        Self { scheme, limit: CheckLimit::new() }
     }
 }
 
@@ -188,7 +196,7 @@ impl<S: Scheme> Authenticator for Custom<S> {
         Box::pin(async move {
             let name = self.scheme.challenge().scheme;
             let credentials = credentials::authorization(request.headers, &name)?.ok_or(Rejection::Missing)?;
-            let principal = self.scheme.verify(credentials).await?;
+            let principal = self.limit.run(|| self.scheme.verify(credentials)).await?;
             Ok(Authenticated::new(with_scheme(principal, &name)))
         })
     }

@@ -35,7 +35,6 @@ pub(crate) fn token<'h>(headers: &'h HeaderMap, scheme: &str) -> Result<Option<&
 #[cfg(feature = "providers")]
 pub(crate) fn api_key<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Rejection> {
     match single(headers, name)? {
-        Some(key) if name == header::AUTHORIZATION => Ok(Some(key)),
         Some(key) if !key.trim().is_empty() => Ok(Some(key.trim())),
         Some(_) => Err(Rejection::Malformed),
         None => authorization(headers, "ApiKey"),

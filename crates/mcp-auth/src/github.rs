@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -16,7 +17,7 @@ use crate::{
     crypto,
     error::ConfigError,
     issuer_request::{self, IssuerRequests},
-    jwt::check_url,
+    issuer_url::{check_issuer, check_url, fetch_for},
     token_verifier::{self, TokenVerifier},
     verified::Verified,
 };
@@ -32,23 +33,32 @@ const API: &str = "https://api.github.com";
 /// of a token would accept tokens of any other application. This provider therefore uses the endpoint that checks a token of
 /// one application (`POST /applications/{client_id}/token`). The result is remembered for a minute.
 ///
-/// The subject is the number of the user. The claims have `login` and `scopes` those of the token. Restrict the users with
-/// [`Policy::allow_claim`](crate::Policy::allow_claim), because each user of GitHub can log in.
+/// The subject is the number of the user, and the scopes are those of the token. The claim `login` has the name of the user.
+/// Restrict the users with [`Policy::allow_principals`](crate::Policy::allow_principals), because each user of GitHub can log
+/// in. A user can change the name, and another user can take it then, so a rule should use the number
+/// (`https://api.github.com/users/octocat`).
 ///
 /// ```
 /// use mcp_auth::{GitHub, Policy};
 ///
-/// let auth = Policy::new(GitHub::new("Iv1.0123456789abcdef", "hunter2")?).allow_claim("login", ["octocat"]);
+/// let github = GitHub::new("Iv1.0123456789abcdef", "hunter2")?;
+/// let auth = Policy::new(github).allow_principals("https://github.com/login/oauth", ["583231"]);
 /// # let _ = auth;
 /// # Ok::<_, mcp_auth::ConfigError>(())
 /// ```
 pub struct GitHub {
+    settings: Arc<Settings>,
+    verified: Verified,
+}
+
+/// The settings that a check on a task of its own shares.
+#[derive(Clone)]
+struct Settings {
     issuer: String,
     api: String,
     client_id: String,
     requests: IssuerRequests,
     fetch: Fetch,
-    verified: Verified,
 }
 
 /// The answer of GitHub about a token.
@@ -85,14 +95,9 @@ impl GitHub {
             return Err(ConfigError::new("the client id contains an invalid character"));
         }
         let requests = IssuerRequests::new(&client_id, client_secret.into().expose())?;
-        Ok(Self {
-            issuer: ISSUER.to_owned(),
-            api: API.to_owned(),
-            client_id,
-            requests,
-            fetch: Fetch::new(),
-            verified: Verified::new(),
-        })
+        let settings =
+            Settings { issuer: ISSUER.to_owned(), api: API.to_owned(), client_id, requests, fetch: Fetch::new() };
+        Ok(Self { settings: Arc::new(settings), verified: Verified::new() })
     }
 
     /// Uses a GitHub Enterprise Server: the URL of its authorization server and the URL of its API.
@@ -109,22 +114,33 @@ impl GitHub {
     /// # Ok::<_, mcp_auth::ConfigError>(())
     /// ```
     pub fn enterprise(mut self, issuer: impl Into<String>, api: impl Into<String>) -> Result<Self, ConfigError> {
-        (self.issuer, self.api) = (issuer.into(), api.into().trim_end_matches('/').to_owned());
-        check_url(&self.issuer)?;
-        check_url(&self.api)?;
-        self.fetch = Fetch::builder().for_server(&self.api).build();
+        let settings = Arc::make_mut(&mut self.settings);
+        (settings.issuer, settings.api) = (issuer.into(), api.into().trim_end_matches('/').to_owned());
+        check_issuer(&settings.issuer)?;
+        check_url(&settings.api)?;
+        settings.fetch = fetch_for(&settings.api)?;
         Ok(self)
     }
 
     /// Sends the requests to GitHub with these settings, for example through a proxy.
     #[must_use]
     pub fn fetch(mut self, fetch: Fetch) -> Self {
-        self.fetch = fetch;
+        Arc::make_mut(&mut self.settings).fetch = fetch;
         self
     }
 
+    /// Sets the longest time for which the result for a valid token is remembered, at most an hour. The default is a minute.
+    /// With zero, each request asks GitHub.
+    #[must_use]
+    pub fn remember_for(mut self, time: Duration) -> Self {
+        self.verified.remember_for(time);
+        self
+    }
+}
+
+impl Settings {
     async fn check(&self, token: &str) -> Result<Principal, Rejection> {
-        let _running = self.requests.begin()?;
+        let _running = self.requests.begin().await?;
         let url = format!("{}/applications/{}/token", self.api, self.client_id);
         let headers = HeaderMap::from_iter([
             (header::AUTHORIZATION, self.requests.authorization.clone()),
@@ -181,8 +197,10 @@ fn time(text: &str) -> Option<SystemTime> {
 impl TokenVerifier for GitHub {
     fn verify_token<'a>(&'a self, token: &'a str, _: &'a str) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
         Box::pin(async move {
-            let digest = crypto::digest(&[b"github", token.as_bytes()]);
-            Ok(Authenticated::new(self.verified.check(digest, self.check(token)).await?))
+            let digest = crypto::digest(&[b"github", token.as_bytes()])?;
+            let (settings, secret) = (Arc::clone(&self.settings), Secret::from(token));
+            let check = async move { settings.check(secret.expose()).await };
+            Ok(Authenticated::new(self.verified.check(digest, || check).await?))
         })
     }
 }
@@ -197,16 +215,16 @@ impl Authenticator for GitHub {
     }
 
     fn authorization_servers(&self) -> Vec<String> {
-        vec![self.issuer.clone()]
+        vec![self.settings.issuer.clone()]
     }
 }
 
 impl fmt::Debug for GitHub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GitHub")
-            .field("issuer", &self.issuer)
-            .field("api", &self.api)
-            .field("client_id", &self.client_id)
+            .field("issuer", &self.settings.issuer)
+            .field("api", &self.settings.api)
+            .field("client_id", &self.settings.client_id)
             .finish_non_exhaustive()
     }
 }

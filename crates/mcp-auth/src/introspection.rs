@@ -1,6 +1,10 @@
 //! Opaque tokens, which the issuer checks for the server (RFC 7662).
 
-use std::{fmt, sync::OnceLock, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use http::{HeaderMap, StatusCode, header};
 use mcp_fetch::Fetch;
@@ -12,8 +16,9 @@ use crate::{
     crypto,
     error::ConfigError,
     issuer_request::{self, IssuerRequests},
+    issuer_url::{check_issuer, check_url, fetch_for},
     json,
-    jwt::{CLOCK_SKEW, check_url, claims::Rules, remote},
+    jwt::{CLOCK_SKEW, Fault, check_skew, claims::Rules, remote},
     token_verifier::{self, TokenVerifier},
     verified::Verified,
 };
@@ -23,7 +28,8 @@ use crate::{
 /// The result for a valid token is remembered for at most a minute and not beyond the expiry time, that for an invalid token
 /// for five seconds. A revoked token is therefore accepted for up to a minute. When the issuer is away, the answer is 503.
 ///
-/// The response of the issuer must name this server as the audience ([`audience`](Self::audience)).
+/// The response of the issuer must name this server as the audience ([`audience`](Self::audience)) and the user or client as
+/// the subject.
 ///
 /// ```
 /// use mcp_auth::Introspection;
@@ -33,6 +39,15 @@ use crate::{
 /// # Ok::<_, mcp_auth::ConfigError>(())
 /// ```
 pub struct Introspection {
+    settings: Arc<Settings>,
+    keeps_subject_token: bool,
+    /// Has the clock and the clock skew too.
+    verified: Verified,
+}
+
+/// The settings that a check on a task of its own shares.
+#[derive(Clone)]
+struct Settings {
     issuers: Vec<String>,
     /// The URL, once it is known.
     endpoint: OnceLock<String>,
@@ -40,32 +55,33 @@ pub struct Introspection {
     audiences: Vec<String>,
     may_omit_audience: bool,
     scope_claims: Vec<String>,
-    keeps_subject_token: bool,
     fetch: Fetch,
-    verified: Verified,
 }
+
+/// The values of `token_type` for access tokens. The last one is that of an issuer that does not follow RFC 6749 §5.1.
+const TYPES: [&str; 3] = ["bearer", "dpop", "access_token"];
 
 impl Introspection {
     /// Accepts tokens of an issuer whose metadata document names the introspection endpoint (RFC 8414). The server
     /// authenticates there with a client id and a secret (`client_secret_basic`).
     ///
     /// # Errors
-    /// If the issuer is not an `https` URL, or an `http` URL of this machine.
+    /// If the issuer is not an `https` URL, or an `http` URL of this machine, or it has a user, a query or a fragment.
     pub fn issuer(
         issuer: impl Into<String>,
         client_id: impl Into<Secret>,
         client_secret: impl Into<Secret>,
     ) -> Result<Self, ConfigError> {
         let issuer = issuer.into();
-        check_url(&issuer)?;
-        let fetch = Fetch::builder().for_server(&issuer).build();
+        check_issuer(&issuer)?;
+        let fetch = fetch_for(&issuer)?;
         Self::new(issuer, fetch, OnceLock::new(), &client_id.into(), &client_secret.into())
     }
 
     /// Accepts tokens of an issuer whose introspection endpoint is at a URL.
     ///
     /// # Errors
-    /// If the URL does not begin with `https://`, or with `http://` for this machine.
+    /// If the URL does not begin with `https://`, or with `http://` for this machine, or it has a user or a fragment.
     ///
     /// ```
     /// use mcp_auth::Introspection;
@@ -83,7 +99,7 @@ impl Introspection {
     ) -> Result<Self, ConfigError> {
         let url = url.into();
         check_url(&url)?;
-        let fetch = Fetch::builder().for_server(&url).build();
+        let fetch = fetch_for(&url)?;
         Self::new(issuer.into(), fetch, OnceLock::from(url), &client_id.into(), &client_secret.into())
     }
 
@@ -95,23 +111,26 @@ impl Introspection {
         client_secret: &Secret,
     ) -> Result<Self, ConfigError> {
         let (id, secret) = (issuer_request::form_encoded(client_id), issuer_request::form_encoded(client_secret));
-        Ok(Self {
+        let settings = Settings {
             issuers: vec![issuer],
             endpoint,
             requests: IssuerRequests::new(&id, &secret)?,
             audiences: Vec::new(),
             may_omit_audience: false,
             scope_claims: vec!["scope".to_owned()],
-            keeps_subject_token: false,
             fetch,
-            verified: Verified::with_skew(CLOCK_SKEW),
-        })
+        };
+        Ok(Self { settings: Arc::new(settings), keeps_subject_token: false, verified: Verified::with_skew(CLOCK_SKEW) })
+    }
+
+    fn settings(&mut self) -> &mut Settings {
+        Arc::make_mut(&mut self.settings)
     }
 
     /// Accepts tokens for this audience instead of the public URL of the endpoint. Each call adds one.
     #[must_use]
     pub fn audience(mut self, audience: impl Into<String>) -> Self {
-        self.audiences.push(audience.into());
+        self.settings().audiences.push(audience.into());
         self
     }
 
@@ -119,21 +138,31 @@ impl Introspection {
     /// otherwise a token for any other server is accepted.
     #[must_use]
     pub fn dangerous_allow_missing_audience(mut self) -> Self {
-        self.may_omit_audience = true;
+        self.settings().may_omit_audience = true;
         self
     }
 
     /// Sets the largest difference between the clocks of the issuer and this server. The default is 60 seconds.
+    ///
+    /// # Errors
+    /// If the time is longer than ten minutes.
+    pub fn clock_skew(mut self, skew: Duration) -> Result<Self, ConfigError> {
+        self.verified.skew = check_skew(skew)?;
+        Ok(self)
+    }
+
+    /// Sets the longest time for which the result for a valid token is remembered, at most an hour. The default is a minute.
+    /// With zero, each request asks the issuer.
     #[must_use]
-    pub fn clock_skew(mut self, skew: Duration) -> Self {
-        self.verified.skew = skew;
+    pub fn remember_for(mut self, time: Duration) -> Self {
+        self.verified.remember_for(time);
         self
     }
 
     /// Reads scopes from this member too. The value is a text with scopes between spaces, or a list. The default is `scope`.
     #[must_use]
     pub fn scope_claim(mut self, name: impl Into<String>) -> Self {
-        self.scope_claims.push(name.into());
+        self.settings().scope_claims.push(name.into());
         self
     }
 
@@ -147,10 +176,12 @@ impl Introspection {
     /// Sends the requests to the issuer with these settings, for example through a proxy.
     #[must_use]
     pub fn fetch(mut self, fetch: Fetch) -> Self {
-        self.fetch = fetch;
+        self.settings().fetch = fetch;
         self
     }
+}
 
+impl Settings {
     fn name(&self) -> &str {
         self.issuers.first().map_or("", String::as_str)
     }
@@ -170,8 +201,8 @@ impl Introspection {
     }
 
     /// Asks the issuer about a token.
-    async fn introspect(&self, token: &str, resource: &str) -> Result<Principal, Rejection> {
-        let _running = self.requests.begin()?;
+    async fn introspect(&self, token: &str, resource: &str, verified: &Verified) -> Result<Principal, Rejection> {
+        let _running = self.requests.begin().await?;
         let url = self.url().await?;
         let form = [("token", token), ("token_type_hint", "access_token")];
         let headers = HeaderMap::from_iter([(header::AUTHORIZATION, self.requests.authorization.clone())]);
@@ -182,26 +213,35 @@ impl Introspection {
         }
         let claims = json::object(response.body()).ok_or_else(|| issuer_request::malformed(self.name()))?;
         match claims.get("active") {
-            Some(Value::Bool(true)) => self.principal(claims, resource),
+            Some(Value::Bool(true)) => self.principal(claims, resource, verified),
             Some(Value::Bool(false)) => Err(Rejection::Invalid),
             _ => Err(issuer_request::malformed(self.name())),
         }
     }
 
-    fn principal(&self, mut claims: Map<String, Value>, resource: &str) -> Result<Principal, Rejection> {
-        for name in ["active", "token_type"] {
-            claims.remove(name);
+    fn principal(
+        &self,
+        mut claims: Map<String, Value>,
+        resource: &str,
+        verified: &Verified,
+    ) -> Result<Principal, Rejection> {
+        claims.remove("active");
+        let token_type = claims.remove("token_type").filter(|value| !value.is_null());
+        let is_access_token =
+            |value: &Value| TYPES.iter().any(|typ| value.as_str().is_some_and(|it| it.eq_ignore_ascii_case(typ)));
+        if !token_type.as_ref().is_none_or(is_access_token) {
+            return Err(Fault::Invalid("the token is not an access token").reject("introspection"));
         }
         let configured: Vec<&str> = self.audiences.iter().map(String::as_str).collect();
         let rules = Rules {
             issuers: &self.issuers,
             audiences: if configured.is_empty() { &[resource] } else { &configured },
-            skew: self.verified.skew,
+            skew: verified.skew,
             scope_claims: &self.scope_claims,
             is_lenient: true,
             may_omit_audience: self.may_omit_audience,
         };
-        rules.check(&claims, self.verified.clock.now()).map_err(|fault| fault.reject("introspection"))
+        rules.check(&claims, verified.clock.now()).map_err(|fault| fault.reject("introspection"))
     }
 }
 
@@ -212,8 +252,11 @@ impl TokenVerifier for Introspection {
         resource: &'a str,
     ) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
         Box::pin(async move {
-            let digest = crypto::digest(&[b"introspection", token.as_bytes(), resource.as_bytes()]);
-            let principal = self.verified.check(digest, self.introspect(token, resource)).await?;
+            let digest = crypto::digest(&[b"introspection", token.as_bytes(), resource.as_bytes()])?;
+            let (settings, verified) = (Arc::clone(&self.settings), self.verified.clone());
+            let (secret, resource) = (Secret::from(token), resource.to_owned());
+            let check = async move { settings.introspect(secret.expose(), &resource, &verified).await };
+            let principal = self.verified.check(digest, || check).await?;
             let authenticated = Authenticated::new(principal).with_clock_skew(self.verified.skew);
             Ok(if self.keeps_subject_token {
                 authenticated.with_subject_token(SubjectToken::new(token))
@@ -234,15 +277,15 @@ impl Authenticator for Introspection {
     }
 
     fn authorization_servers(&self) -> Vec<String> {
-        self.issuers.clone()
+        self.settings.issuers.clone()
     }
 }
 
 impl fmt::Debug for Introspection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Introspection")
-            .field("issuers", &self.issuers)
-            .field("audiences", &self.audiences)
+            .field("issuers", &self.settings.issuers)
+            .field("audiences", &self.settings.audiences)
             .finish_non_exhaustive()
     }
 }

@@ -1,26 +1,29 @@
 //! Requests of the server to an issuer about one token: their number, their credentials and their failures.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use mcp_fetch::{FetchError, Response};
 use mcp_protocol::auth::Secret;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{authenticator::Rejection, error::ConfigError};
 
-/// The requests to an issuer that run at once. A request beyond them is rejected.
+/// The requests to an issuer that run at once.
 const RUNNING: usize = 64;
+/// The longest time that a further request waits. It is rejected then.
+const MAX_WAIT: Duration = Duration::from_secs(5);
 /// The time after which a client may try again, if the issuer names no other.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// The longest such time that a client receives.
 const LONGEST: Duration = Duration::from_secs(300);
 
 /// The credentials of the server at an issuer, and the bound of its requests.
+#[derive(Clone)]
 pub(crate) struct IssuerRequests {
     pub(crate) authorization: HeaderValue,
-    running: Semaphore,
+    running: Arc<Semaphore>,
 }
 
 impl IssuerRequests {
@@ -30,12 +33,13 @@ impl IssuerRequests {
         let invalid = |_| ConfigError::new("the client id or its secret cannot be sent in a header");
         let mut authorization = HeaderValue::try_from(encoded).map_err(invalid)?;
         authorization.set_sensitive(true);
-        Ok(Self { authorization, running: Semaphore::new(RUNNING) })
+        Ok(Self { authorization, running: Arc::new(Semaphore::new(RUNNING)) })
     }
 
     /// Begins a request. Dropping the permit ends it.
-    pub(crate) fn begin(&self) -> Result<SemaphorePermit<'_>, Rejection> {
-        self.running.try_acquire().map_err(|_| Rejection::Unavailable { retry_after: Duration::from_secs(1) })
+    pub(crate) async fn begin(&self) -> Result<OwnedSemaphorePermit, Rejection> {
+        let permit = tokio::time::timeout(MAX_WAIT, Arc::clone(&self.running).acquire_owned()).await;
+        permit.ok().and_then(Result::ok).ok_or(Rejection::Unavailable { retry_after: Duration::from_secs(1) })
     }
 }
 
@@ -88,12 +92,21 @@ mod tests {
         assert_eq!(retry_after(&HeaderMap::new()), RETRY_AFTER);
     }
 
-    #[test]
-    fn requests_above_the_limit_are_unavailable() {
+    #[tokio::test(start_paused = true)]
+    async fn requests_above_the_limit_wait_for_a_bounded_time() {
         let requests = IssuerRequests::new("id", "secret").unwrap();
-        let permits: Vec<_> = (0..RUNNING).map(|_| requests.begin().unwrap()).collect();
-        assert!(matches!(requests.begin(), Err(Rejection::Unavailable { .. })));
-        drop(permits);
-        assert!(requests.begin().is_ok());
+        let mut permits = Vec::new();
+        for _ in 0..RUNNING {
+            permits.push(requests.begin().await.unwrap());
+        }
+        let start = tokio::time::Instant::now();
+        let ended = async {
+            tokio::time::sleep(MAX_WAIT - Duration::from_secs(1)).await;
+            permits.pop();
+        };
+        let (first, second, ()) = tokio::join!(requests.begin(), requests.begin(), ended);
+        assert!(first.is_ok());
+        assert!(matches!(second, Err(Rejection::Unavailable { .. })));
+        assert_eq!(start.elapsed(), MAX_WAIT);
     }
 }

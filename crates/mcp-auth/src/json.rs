@@ -1,80 +1,76 @@
 //! JSON without duplicate members: two readers of a token could otherwise see two values.
 
-use std::fmt;
+use std::{collections::HashSet, fmt};
 
 use serde::{
     Deserialize, Deserializer,
     de::{Error, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
 /// Parses an object. `None` if the text is not an object, or an object in it has two members with one name.
 pub(crate) fn object(bytes: &[u8]) -> Option<Map<String, Value>> {
-    match serde_json::from_slice(bytes) {
-        Ok(Unique(Value::Object(object))) => Some(object),
-        _ => None,
-    }
+    serde_json::from_slice::<Unique>(bytes).ok()?;
+    // A feature of serde_json shows numbers to visitors as objects, so the values come from serde_json itself.
+    serde_json::from_slice(bytes).ok()
 }
 
-struct Unique(Value);
+/// Accepts each value without duplicate members.
+struct Unique;
 
 impl<'de> Deserialize<'de> for Unique {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(UniqueVisitor).map(Self)
+        deserializer.deserialize_any(UniqueVisitor)
     }
 }
 
 struct UniqueVisitor;
 
 impl<'de> Visitor<'de> for UniqueVisitor {
-    type Value = Value;
+    type Value = Unique;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value")
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(value.into())
+    fn visit_bool<E>(self, _: bool) -> Result<Unique, E> {
+        Ok(Unique)
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
+    fn visit_i64<E>(self, _: i64) -> Result<Unique, E> {
+        Ok(Unique)
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
+    fn visit_u64<E>(self, _: u64) -> Result<Unique, E> {
+        Ok(Unique)
     }
 
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("the number is not finite"))
+    fn visit_f64<E>(self, _: f64) -> Result<Unique, E> {
+        Ok(Unique)
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
+    fn visit_str<E>(self, _: &str) -> Result<Unique, E> {
+        Ok(Unique)
     }
 
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
+    fn visit_unit<E>(self) -> Result<Unique, E> {
+        Ok(Unique)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let mut list = Vec::new();
-        while let Some(Unique(item)) = items.next_element()? {
-            list.push(item);
-        }
-        Ok(Value::Array(list))
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Unique, A::Error> {
+        while items.next_element::<Unique>()?.is_some() {}
+        Ok(Unique)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
-        let mut object = Map::new();
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Unique, A::Error> {
+        let mut names = HashSet::new();
         while let Some(name) = members.next_key::<String>()? {
-            if object.contains_key(&name) {
+            members.next_value::<Unique>()?;
+            if !names.insert(name) {
                 return Err(A::Error::custom("an object has two members with one name"));
             }
-            let Unique(value) = members.next_value()?;
-            object.insert(name, value);
         }
-        Ok(Value::Object(object))
+        Ok(Unique)
     }
 }
 

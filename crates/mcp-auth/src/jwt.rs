@@ -25,8 +25,9 @@ use crate::{
     clock::Clock,
     crypto,
     error::ConfigError,
+    issuer_url::{check_issuer, check_url, fetch_for},
     token_verifier::{self, TokenVerifier},
-    verified::Verified,
+    verified::{Outcome, Verified},
 };
 
 /// Authenticates clients by signed tokens in `Authorization: Bearer …`.
@@ -35,8 +36,15 @@ use crate::{
 /// audience is the public URL of the endpoint, unless [`audience`](Self::audience) sets others. A token that is bound to a
 /// key (`cnf`) is rejected, except by [`Dpop`](crate::Dpop).
 ///
-/// The result for a token is remembered for at most a minute. Keys from a URL are fetched at the first token, and again for an unknown key id, at most three times a minute. When the
-/// issuer is away, known keys are used for at most 24 hours, and tokens with an unknown key are answered with 503.
+/// The result for a token is remembered for at most a minute. Keys from a URL are fetched at the first token, again for an
+/// unknown key id or a wrong signature, and every ten minutes while they are used, but at most three times a minute. A token
+/// with an unknown key is answered with 503 if the keys cannot be fetched then. When the issuer is away, known keys are used
+/// for at most 24 hours.
+///
+/// The host of the configured URL may be in a private network. A host that the metadata document names must be public.
+///
+/// Issuers sign tokens of other purposes with the same keys. Tokens with the marks of ID tokens, refresh tokens and logout
+/// tokens are rejected. [`require_type`](Self::require_type) is stricter, for issuers that follow RFC 9068.
 ///
 /// ```
 /// use mcp_auth::Jwt;
@@ -51,6 +59,7 @@ pub struct Jwt {
     algorithms: Vec<Algorithm>,
     keys: Keys,
     scope_claims: Vec<String>,
+    required_type: Option<String>,
     keeps_subject_token: bool,
     /// Has the clock and the clock skew too.
     verified: Verified,
@@ -65,6 +74,8 @@ enum Keys {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
     Invalid(&'static str),
+    /// The issuer has no key for the token now.
+    NoKey,
     Expired,
     Unavailable(Duration),
 }
@@ -85,23 +96,25 @@ pub(crate) const PUBLIC: [Algorithm; 9] = [
 const MIN_SECRET: usize = 32;
 /// The default of the largest difference between the clocks of an issuer and this server.
 pub(crate) const CLOCK_SKEW: Duration = Duration::from_secs(60);
+/// The largest value of this setting.
+const MAX_CLOCK_SKEW: Duration = Duration::from_secs(600);
 
 impl Jwt {
     /// Accepts tokens of an issuer whose metadata document names its keys (RFC 8414, OpenID Connect Discovery).
     ///
     /// # Errors
-    /// If the issuer is not an `https` URL, or an `http` URL of this machine.
+    /// If the issuer is not an `https` URL, or an `http` URL of this machine, or it has a user, a query or a fragment.
     pub fn issuer(issuer: impl Into<String>) -> Result<Self, ConfigError> {
         let issuer = issuer.into();
-        check_url(&issuer)?;
+        check_issuer(&issuer)?;
         let source = Source::Issuer(issuer.clone());
-        Ok(Self::remote(issuer, source))
+        Self::remote(issuer, source)
     }
 
     /// Accepts tokens of an issuer whose keys are at a URL.
     ///
     /// # Errors
-    /// If the URL does not begin with `https://`, or with `http://` for this machine.
+    /// If the URL does not begin with `https://`, or with `http://` for this machine, or it has a user or a fragment.
     ///
     /// ```
     /// use mcp_auth::Jwt;
@@ -113,7 +126,7 @@ impl Jwt {
     pub fn jwks(issuer: impl Into<String>, url: impl Into<String>) -> Result<Self, ConfigError> {
         let url = url.into();
         check_url(&url)?;
-        Ok(Self::remote(issuer.into(), Source::Url(url)))
+        Self::remote(issuer.into(), Source::Url(url))
     }
 
     /// Accepts tokens of an issuer with these keys: a JWK set (RFC 7517) in JSON.
@@ -131,6 +144,9 @@ impl Jwt {
     /// ```
     pub fn keys(issuer: impl Into<String>, jwk_set: &str) -> Result<Self, ConfigError> {
         let keys = KeySet::parse(jwk_set.as_bytes()).map_err(ConfigError::new)?;
+        if keys.is_empty() {
+            return Err(ConfigError::new("the key set has no usable key"));
+        }
         Ok(Self::new(issuer.into(), Keys::Fixed(keys), PUBLIC.to_vec()))
     }
 
@@ -154,12 +170,11 @@ impl Jwt {
         Ok(Self::new(issuer.into(), Keys::Fixed(keys), vec![Algorithm::HS256]))
     }
 
-    fn remote(issuer: String, source: Source) -> Self {
+    fn remote(issuer: String, source: Source) -> Result<Self, ConfigError> {
         let (Source::Issuer(url) | Source::Url(url)) = &source;
-        // The operator has configured this URL, so an issuer on this machine is intended.
-        let fetch = Fetch::builder().for_server(url).build();
+        let fetch = fetch_for(url)?;
         let keys = RemoteKeys::new(source, fetch, Clock::system());
-        Self::new(issuer, Keys::Remote(Arc::new(keys)), PUBLIC.to_vec())
+        Ok(Self::new(issuer, Keys::Remote(Arc::new(keys)), PUBLIC.to_vec()))
     }
 
     fn new(issuer: String, keys: Keys, algorithms: Vec<Algorithm>) -> Self {
@@ -169,6 +184,7 @@ impl Jwt {
             algorithms,
             keys,
             scope_claims: vec!["scope".to_owned(), "scp".to_owned()],
+            required_type: None,
             keeps_subject_token: false,
             verified: Verified::with_skew(CLOCK_SKEW),
         }
@@ -191,7 +207,7 @@ impl Jwt {
     /// Sets the allowed algorithms, such as `ES256`. The default is all supported signatures with public keys.
     ///
     /// # Errors
-    /// If an algorithm is unknown, or it does not fit the kind of the keys.
+    /// If an algorithm is unknown or does not fit the kind of the keys, or the list is empty.
     pub fn algorithms<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Result<Self, ConfigError> {
         let allowed = self.algorithms.clone();
         self.algorithms = names
@@ -204,13 +220,34 @@ impl Jwt {
                 })
             })
             .collect::<Result<_, _>>()?;
+        if self.algorithms.is_empty() {
+            return Err(ConfigError::new("the list of algorithms is empty"));
+        }
         Ok(self)
     }
 
-    /// Sets the largest difference between the clocks of the issuer and this server. The default is 60 seconds.
+    /// Accepts only tokens with this type in their header, such as `at+jwt` (RFC 9068 §2.1). Without it, tokens of the types
+    /// `at+jwt` and `JWT` and tokens without a type are accepted.
     #[must_use]
-    pub fn clock_skew(mut self, skew: Duration) -> Self {
-        self.verified.skew = skew;
+    pub fn require_type(mut self, typ: impl Into<String>) -> Self {
+        self.required_type = Some(typ.into());
+        self
+    }
+
+    /// Sets the largest difference between the clocks of the issuer and this server. The default is 60 seconds.
+    ///
+    /// # Errors
+    /// If the time is longer than ten minutes.
+    pub fn clock_skew(mut self, skew: Duration) -> Result<Self, ConfigError> {
+        self.verified.skew = check_skew(skew)?;
+        Ok(self)
+    }
+
+    /// Sets the longest time for which the result for a valid token is remembered, at most an hour. The default is a minute.
+    /// With zero, each request checks its token.
+    #[must_use]
+    pub fn remember_for(mut self, time: Duration) -> Self {
+        self.verified.remember_for(time);
         self
     }
 
@@ -232,28 +269,17 @@ impl Jwt {
     /// Fetches keys with these settings, for example through a proxy. It has no effect on fixed keys.
     #[must_use]
     pub fn fetch(mut self, fetch: Fetch) -> Self {
-        if let Keys::Remote(keys) = &mut self.keys
-            && let Some(keys) = Arc::get_mut(keys)
-        {
-            keys.fetch = fetch;
+        if let Keys::Remote(keys) = &mut self.keys {
+            *keys = Arc::new(RemoteKeys::new(keys.source.clone(), fetch, Clock::system()));
         }
         self
     }
 
     /// Checks a token for the endpoint at this public URL.
     async fn verify(&self, text: &str, resource: &str) -> Result<Principal, Fault> {
-        let token = Token::parse(text)?;
+        let token = Token::parse(text, self.required_type.as_deref())?;
         if !self.algorithms.contains(&token.algorithm) {
             return Err(Fault::Invalid("the algorithm is not allowed"));
-        }
-        let key = match &self.keys {
-            Keys::Fixed(keys) => keys
-                .select(token.algorithm, token.key_id.as_deref())
-                .ok_or(Fault::Invalid("there is no key for the token"))?,
-            Keys::Remote(keys) => keys.key(token.algorithm, token.key_id.as_deref()).await?,
-        };
-        if !key.verify(token.algorithm, token.message, &token.signature) {
-            return Err(Fault::Invalid("the signature is wrong"));
         }
         let configured: Vec<&str> = self.audiences.iter().map(String::as_str).collect();
         let rules = Rules {
@@ -264,7 +290,33 @@ impl Jwt {
             is_lenient: false,
             may_omit_audience: false,
         };
-        rules.check(&token.claims()?, self.verified.clock.now())
+        // The claims come before the signature, because a token of another issuer must not cause a fetch of the keys.
+        let principal = rules.check(&token.claims()?, self.verified.clock.now())?;
+        match &self.keys {
+            Keys::Fixed(keys) => {
+                let keys = keys.select(token.algorithm, token.key_id());
+                if keys.is_empty() {
+                    return Err(Fault::Invalid("there is no key for the token"));
+                }
+                if !token.is_signed_by(&keys) {
+                    return Err(Fault::Invalid("the signature is wrong"));
+                }
+            }
+            Keys::Remote(keys) => keys.check(&token).await?,
+        }
+        Ok(principal)
+    }
+
+    async fn check(&self, token: &str, resource: &str) -> Outcome {
+        let digest = crypto::digest(&[b"jwt", token.as_bytes(), resource.as_bytes()])?;
+        if let Some(known) = self.verified.known(&digest) {
+            return known;
+        }
+        match self.verify(token, resource).await {
+            // The issuer may publish the key at any time.
+            Err(fault @ Fault::NoKey) => Err(fault.reject("Bearer")),
+            checked => self.verified.remember(digest, checked.map_err(|fault| fault.reject("Bearer"))),
+        }
     }
 }
 
@@ -275,9 +327,7 @@ impl TokenVerifier for Jwt {
         resource: &'a str,
     ) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
         Box::pin(async move {
-            let digest = crypto::digest(&[b"jwt", token.as_bytes(), resource.as_bytes()]);
-            let check = async { self.verify(token, resource).await.map_err(|fault| fault.reject("Bearer")) };
-            let authenticated = Authenticated::new(self.verified.check(digest, check).await?);
+            let authenticated = Authenticated::new(self.check(token, resource).await?);
             let authenticated = authenticated.with_clock_skew(self.verified.skew);
             Ok(if self.keeps_subject_token {
                 authenticated.with_subject_token(SubjectToken::new(token))
@@ -288,19 +338,12 @@ impl TokenVerifier for Jwt {
     }
 }
 
-pub(crate) fn check_url(text: &str) -> Result<(), ConfigError> {
-    let url = url::Url::parse(text).map_err(|_| ConfigError::new("the URL of the issuer or its keys is invalid"))?;
-    let is_local = match url.host() {
-        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
-        Some(url::Host::Ipv4(address)) => address.is_loopback(),
-        Some(url::Host::Ipv6(address)) => address.is_loopback(),
-        None => false,
-    };
-    match url.scheme() {
-        "https" => Ok(()),
-        "http" if is_local => Ok(()),
-        _ => Err(ConfigError::new("the URL of the issuer or its keys must begin with `https://`")),
+/// Checks the setting of the largest difference between two clocks.
+pub(crate) fn check_skew(skew: Duration) -> Result<Duration, ConfigError> {
+    if skew > MAX_CLOCK_SKEW {
+        return Err(ConfigError::new("the clock skew must be at most ten minutes"));
     }
+    Ok(skew)
 }
 
 impl Fault {
@@ -311,7 +354,14 @@ impl Fault {
                 tracing::debug!(scheme, reason, "rejected a token");
                 Rejection::Invalid
             }
-            Self::Expired => Rejection::Expired,
+            Self::NoKey => {
+                tracing::debug!(scheme, "rejected a token, because the issuer has no key for it");
+                Rejection::Invalid
+            }
+            Self::Expired => {
+                tracing::debug!(scheme, "rejected an expired token");
+                Rejection::Expired
+            }
             Self::Unavailable(retry_after) => Rejection::Unavailable { retry_after },
         }
     }

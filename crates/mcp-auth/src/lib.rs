@@ -53,9 +53,12 @@ mod introspection;
 #[cfg(feature = "providers")]
 mod issuer_request;
 #[cfg(feature = "providers")]
+mod issuer_url;
+#[cfg(feature = "providers")]
 mod json;
 #[cfg(feature = "providers")]
 mod jwt;
+mod limit;
 #[cfg(feature = "providers")]
 mod password;
 mod policy;

@@ -1,6 +1,7 @@
 //! Digests of passwords, and the bounded pool that computes them.
 
 use std::{
+    collections::HashMap,
     fmt,
     sync::{
         Arc,
@@ -14,21 +15,32 @@ use argon2::{
     password_hash::SaltString,
 };
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use mcp_protocol::auth::Secret;
+use parking_lot::Mutex;
 use ring::{digest, pbkdf2};
 use tokio::sync::Semaphore;
 
-use crate::{authenticator::Rejection, crypto, error::ConfigError};
+use crate::{
+    authenticator::Rejection,
+    crypto::{self, Digest},
+    error::ConfigError,
+};
 
 /// The least number of iterations of PBKDF2 that is not old (OWASP, 2023).
 const GOOD_ITERATIONS: u32 = 600_000;
-/// The largest number of iterations and the largest memory (in KiB) that a digest may demand.
+/// The least memory of Argon2id in KiB that is not old, and the least sum over its passes (OWASP, 2023).
+const GOOD_MEMORY: u32 = 7 << 10;
+const GOOD_PASSES: u64 = 5 * (7 << 10);
+/// The largest number of iterations that a digest may demand.
 const MAX_ITERATIONS: u32 = 10_000_000;
-const MAX_MEMORY: u32 = 1 << 20;
+/// The largest memory in KiB that a digest may demand, and the largest sum over its passes.
+const MAX_MEMORY: u32 = 128 << 10;
+const MAX_PASSES: u64 = 1 << 20;
 
 /// The digest of a password.
 #[derive(Clone)]
 pub(crate) enum PasswordDigest {
-    Argon2id(String),
+    Argon2id(String, Params),
     Pbkdf2 { iterations: std::num::NonZeroU32, salt: Vec<u8>, hash: Vec<u8> },
     Sha256(Vec<u8>),
 }
@@ -44,11 +56,15 @@ impl PasswordDigest {
         if text.starts_with("$argon2id$") {
             let hash = PasswordHash::new(text).map_err(|_| invalid())?;
             let params = Params::try_from(&hash).map_err(|_| invalid())?;
-            let is_complete = hash.salt.is_some() && hash.hash.is_some();
-            if !is_complete || params.m_cost() > MAX_MEMORY || params.t_cost() > 100 {
+            if hash.salt.is_none() || hash.hash.is_none() {
                 return Err(invalid());
             }
-            return Ok(Self::Argon2id(text.to_owned()));
+            if params.m_cost() > MAX_MEMORY || passes(&params) > MAX_PASSES {
+                return Err(ConfigError::new(
+                    "the digest must be cheaper: at most 128 MiB of memory, and 1 GiB in all passes together",
+                ));
+            }
+            return Ok(Self::Argon2id(text.to_owned(), params));
         }
         if let Some(rest) = text.strip_prefix("pbkdf2-sha256$") {
             let parts: Vec<&str> = rest.split('$').collect();
@@ -72,9 +88,18 @@ impl PasswordDigest {
     /// Whether the digest needs less work to attack than is good practice today.
     pub(crate) fn is_old(&self) -> bool {
         match self {
-            Self::Argon2id(_) => false,
+            Self::Argon2id(_, params) => params.m_cost() < GOOD_MEMORY || passes(params) < GOOD_PASSES,
             Self::Pbkdf2 { iterations, .. } => iterations.get() < GOOD_ITERATIONS,
             Self::Sha256(_) => true,
+        }
+    }
+
+    /// Returns the settings on which the time of a computation depends.
+    pub(crate) fn form(&self) -> Form {
+        match self {
+            Self::Argon2id(_, params) => Form::Argon2id(params.m_cost(), params.t_cost(), params.p_cost()),
+            Self::Pbkdf2 { iterations, .. } => Form::Pbkdf2(iterations.get()),
+            Self::Sha256(_) => Form::Sha256,
         }
     }
 
@@ -82,7 +107,7 @@ impl PasswordDigest {
     /// of the runtime.
     pub(crate) fn verify(&self, password: &str) -> bool {
         match self {
-            Self::Argon2id(text) => PasswordHash::new(text)
+            Self::Argon2id(text, _) => PasswordHash::new(text)
                 .is_ok_and(|hash| Argon2::default().verify_password(password.as_bytes(), &hash).is_ok()),
             Self::Pbkdf2 { iterations, salt, hash } => {
                 pbkdf2::verify(pbkdf2::PBKDF2_HMAC_SHA256, *iterations, salt, password.as_bytes(), hash).is_ok()
@@ -90,6 +115,19 @@ impl PasswordDigest {
             Self::Sha256(hash) => crypto::is_equal(digest::digest(&digest::SHA256, password.as_bytes()).as_ref(), hash),
         }
     }
+}
+
+/// The settings on which the time of a computation depends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Argon2id(u32, u32, u32),
+    Pbkdf2(u32),
+    Sha256,
+}
+
+/// Returns the memory of all passes in KiB.
+fn passes(params: &Params) -> u64 {
+    u64::from(params.m_cost()) * u64::from(params.t_cost())
 }
 
 /// Returns the digest of a password for [`Basic::user`](crate::Basic::user): Argon2id with 19 MiB of memory, two passes and
@@ -118,33 +156,45 @@ pub fn hash_password(password: &str) -> Result<String, ConfigError> {
 const RUNNING: usize = 2;
 /// The computations that wait. A request beyond them is rejected.
 const WAITING: usize = 64;
+/// The longest time that a computation waits.
+const MAX_WAIT: Duration = Duration::from_secs(5);
+/// The largest number of computations for one user name.
+const PER_USER: usize = 4;
 
 /// Computes digests on threads of their own: at most two at once, and 64 wait.
+#[derive(Clone)]
 pub(crate) struct HashPool {
     running: Arc<Semaphore>,
-    open: Arc<AtomicUsize>,
+    /// The open computations by user name.
+    open: Arc<Mutex<HashMap<Digest, usize>>>,
     /// The number of computations so far.
-    pub(crate) computed: AtomicUsize,
+    pub(crate) computed: Arc<AtomicUsize>,
 }
 
 impl HashPool {
     pub(crate) fn new() -> Self {
-        Self { running: Arc::new(Semaphore::new(RUNNING)), open: Arc::default(), computed: AtomicUsize::new(0) }
+        Self { running: Arc::new(Semaphore::new(RUNNING)), open: Arc::default(), computed: Arc::default() }
     }
 
-    /// Verifies a password.
-    pub(crate) async fn verify(&self, digest: PasswordDigest, password: String) -> Result<bool, Rejection> {
+    /// Computes all digests with a password in their order. Returns whether the own digest, if there is one, belongs to the
+    /// password.
+    pub(crate) async fn verify(
+        &self,
+        user: Digest,
+        digests: Vec<PasswordDigest>,
+        own: Option<usize>,
+        password: Secret,
+    ) -> Result<bool, Rejection> {
         let busy = Rejection::Unavailable { retry_after: Duration::from_secs(1) };
-        let open = Open(Arc::clone(&self.open));
-        if open.0.fetch_add(1, Ordering::AcqRel) >= RUNNING + WAITING {
-            return Err(busy);
-        }
-        let Ok(permit) = Arc::clone(&self.running).acquire_owned().await else { return Err(busy) };
-        self.computed.fetch_add(1, Ordering::Relaxed);
+        let Some(_open) = Open::begin(&self.open, user) else { return Err(busy) };
+        let permit = tokio::time::timeout(MAX_WAIT, Arc::clone(&self.running).acquire_owned()).await;
+        let Ok(Ok(permit)) = permit else { return Err(busy) };
+        self.computed.fetch_add(digests.len(), Ordering::Relaxed);
         // The computation keeps its permit even if the request is dropped.
         let computing = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            digest.verify(&password)
+            let results: Vec<bool> = digests.iter().map(|digest| digest.verify(password.expose())).collect();
+            own.and_then(|own| results.get(own).copied()).unwrap_or(false)
         });
         computing.await.map_err(|_| busy)
     }
@@ -157,17 +207,76 @@ impl HashPool {
     }
 }
 
-/// Counts an open request until it is dropped.
-struct Open(Arc<AtomicUsize>);
+/// Counts an open computation of a user until it is dropped.
+struct Open {
+    open: Arc<Mutex<HashMap<Digest, usize>>>,
+    user: Digest,
+}
+
+impl Open {
+    /// Begins a computation. `None` if too many are open, for the user or for all users.
+    fn begin(open: &Arc<Mutex<HashMap<Digest, usize>>>, user: Digest) -> Option<Self> {
+        let mut users = open.lock();
+        if users.values().sum::<usize>() >= RUNNING + WAITING || users.get(&user).is_some_and(|open| *open >= PER_USER)
+        {
+            return None;
+        }
+        *users.entry(user).or_default() += 1;
+        Some(Self { open: Arc::clone(open), user })
+    }
+}
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        let mut users = self.open.lock();
+        if let Some(open) = users.get_mut(&self.user) {
+            *open -= 1;
+            if *open == 0 {
+                users.remove(&self.user);
+            }
+        }
     }
 }
 
 impl fmt::Debug for PasswordDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("PasswordDigest(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_that_are_easy_to_attack_are_old() {
+        let argon2 = |settings| format!("$argon2id$v=19${settings}$AAAAAAAAAAAAAAAAAAAAAA${}", "A".repeat(43));
+        let pbkdf2 = |iterations| format!("pbkdf2-sha256${iterations}$c2FsdHNhbHQ=${}=", "A".repeat(43));
+        for (digest, expected) in [
+            (argon2("m=8,t=1,p=1"), true),
+            (argon2("m=4096,t=20,p=1"), true),
+            (argon2("m=19456,t=1,p=1"), true),
+            (argon2("m=7168,t=5,p=1"), false),
+            (argon2("m=19456,t=2,p=1"), false),
+            (argon2("m=47104,t=1,p=1"), false),
+            (pbkdf2(599_999), true),
+            (pbkdf2(600_000), false),
+            ("0".repeat(64), true),
+        ] {
+            assert_eq!(PasswordDigest::parse(&digest).unwrap().is_old(), expected, "{digest}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn computations_wait_for_a_bounded_time() {
+        let pool = HashPool::new();
+        let permits = pool.hold().await;
+        let digest = PasswordDigest::parse(&"0".repeat(64)).unwrap();
+        let start = tokio::time::Instant::now();
+        let result = pool.verify([1; 32], vec![digest], Some(0), "hunter2".into()).await;
+        assert!(matches!(result, Err(Rejection::Unavailable { .. })), "{result:?}");
+        assert_eq!((start.elapsed(), pool.computed.load(Ordering::Relaxed)), (MAX_WAIT, 0));
+        assert!(pool.open.lock().is_empty());
+        drop(permits);
     }
 }

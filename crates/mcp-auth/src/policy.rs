@@ -13,12 +13,16 @@ use crate::authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture,
 
 /// A provider with rules for the callers that it authenticates.
 ///
+/// Without a rule each caller is allowed. With rules, a caller is allowed if any one of them allows the caller: a further rule
+/// never excludes callers. Rules should use values that the issuer never gives to another user, such as the subject. A user can
+/// often change a name or an e-mail address.
+///
 /// ```
 /// use mcp_auth::{Jwt, Policy};
 ///
 /// let auth = Policy::new(Jwt::issuer("https://as.example")?)
 ///     .scope_implies("files:write", ["files:read"])
-///     .allow_claim("preferred_username", ["ann", "bob"]);
+///     .allow_principals("https://as.example", ["user-7", "user-8"]);
 /// # let _ = auth;
 /// # Ok::<_, mcp_auth::ConfigError>(())
 /// ```
@@ -33,8 +37,10 @@ pub struct Policy<A> {
 #[derive(Debug, Clone)]
 enum Allowed {
     Subjects(BTreeSet<String>),
-    /// The values in lower case.
+    Principals(String, BTreeSet<String>),
     Claim(String, BTreeSet<String>),
+    /// The values without a difference between letters of ASCII in upper and lower case.
+    ClaimIgnoringCase(String, Vec<String>),
 }
 
 impl<A: Authenticator> Policy<A> {
@@ -54,17 +60,40 @@ impl<A: Authenticator> Policy<A> {
         self
     }
 
-    /// Allows these subjects. Without any rule each caller is allowed; a caller that no rule allows receives 403.
+    /// Allows these subjects of one issuer. A caller that no rule allows receives 403.
+    #[must_use]
+    pub fn allow_principals(
+        mut self,
+        issuer: impl Into<String>,
+        subjects: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        self.allowed.push(Allowed::Principals(issuer.into(), subjects.into_iter().map(Into::into).collect()));
+        self
+    }
+
+    /// Allows these subjects of any issuer. Two issuers may give one subject to two users, so a server with several issuers
+    /// needs [`allow_principals`](Self::allow_principals).
     #[must_use]
     pub fn allow_subjects(mut self, subjects: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.allowed.push(Allowed::Subjects(subjects.into_iter().map(Into::into).collect()));
         self
     }
 
-    /// Allows callers by the text of a claim, such as `login`. Case does not count.
+    /// Allows callers by the text of a claim. The texts must be identical.
     #[must_use]
     pub fn allow_claim<'a>(mut self, claim: impl Into<String>, values: impl IntoIterator<Item = &'a str>) -> Self {
-        self.allowed.push(Allowed::Claim(claim.into(), values.into_iter().map(str::to_lowercase).collect()));
+        self.allowed.push(Allowed::Claim(claim.into(), values.into_iter().map(str::to_owned).collect()));
+        self
+    }
+
+    /// Allows callers by the text of a claim, such as `login` of GitHub. Upper and lower case of ASCII letters do not count.
+    #[must_use]
+    pub fn allow_claim_ignoring_case<'a>(
+        mut self,
+        claim: impl Into<String>,
+        values: impl IntoIterator<Item = &'a str>,
+    ) -> Self {
+        self.allowed.push(Allowed::ClaimIgnoringCase(claim.into(), values.into_iter().map(str::to_owned).collect()));
         self
     }
 
@@ -98,11 +127,15 @@ impl<A: Authenticator> Policy<A> {
 
 impl Allowed {
     fn allows(&self, principal: &Principal) -> bool {
+        let claim = |name: &str| principal.claims.get(name).and_then(Value::as_str);
         match self {
             Self::Subjects(subjects) => subjects.contains(&principal.subject),
-            Self::Claim(name, values) => {
-                let value = principal.claims.get(name).and_then(Value::as_str);
-                value.is_some_and(|value| values.contains(&value.to_lowercase()))
+            Self::Principals(issuer, subjects) => {
+                principal.issuer.as_ref() == Some(issuer) && subjects.contains(&principal.subject)
+            }
+            Self::Claim(name, values) => claim(name).is_some_and(|value| values.contains(value)),
+            Self::ClaimIgnoringCase(name, values) => {
+                claim(name).is_some_and(|value| values.iter().any(|allowed| allowed.eq_ignore_ascii_case(value)))
             }
         }
     }

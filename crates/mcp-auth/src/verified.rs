@@ -1,31 +1,55 @@
-//! A check of credentials that remembers its results, and the table of configured credentials.
+//! Checks of credentials whose results are remembered, and the table of configured credentials.
 
 use std::{collections::HashMap, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use mcp_protocol::{Principal, auth::Secret};
+use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use crate::{
     authenticator::Rejection,
     cache::Cache,
     clock::Clock,
     crypto::{self, Digest},
+    error::ConfigError,
+    limit::CheckLimit,
 };
 
 /// The future of a check by the application.
 type Checking = Pin<Box<dyn Future<Output = Result<Option<Principal>, Rejection>> + Send>>;
 type Check = dyn Fn(Secret) -> Checking + Send + Sync;
+/// The result of a check.
+pub(crate) type Outcome = Result<Arc<Principal>, Rejection>;
 
-/// A check whose results are remembered: valid credentials for at most a minute, invalid ones for five seconds.
+/// The default of the longest time for which valid credentials are not checked again.
+const VALID_FOR: Duration = Duration::from_secs(60);
+/// The largest value of this setting.
+const LONGEST: Duration = Duration::from_secs(3600);
+/// The largest number of checks that run at once on tasks of their own.
+const MAX_RUNNING: usize = 1_024;
+/// The longest time of such a check.
+const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The results of checks: those of valid credentials for at most a minute, those of invalid ones for five seconds.
+#[derive(Clone)]
 pub(crate) struct Verified {
-    cache: Cache<Arc<Principal>>,
+    shared: Arc<Shared>,
     pub(crate) clock: Clock,
     /// The time for which a principal stays valid after its end.
     pub(crate) skew: Duration,
+    valid_for: Duration,
+}
+
+struct Shared {
+    cache: Cache<Arc<Principal>>,
+    /// The checks that run on tasks of their own.
+    running: Mutex<HashMap<Digest, watch::Receiver<Option<Outcome>>>>,
 }
 
 impl Verified {
     pub(crate) fn new() -> Self {
-        Self { cache: Cache::new(), clock: Clock::system(), skew: Duration::ZERO }
+        let shared = Arc::new(Shared { cache: Cache::new(), running: Mutex::default() });
+        Self { shared, clock: Clock::system(), skew: Duration::ZERO, valid_for: VALID_FOR }
     }
 
     /// Returns a check whose principals stay valid for this time after their end.
@@ -33,49 +57,106 @@ impl Verified {
         Self { skew, ..Self::new() }
     }
 
-    /// Returns the remembered result for credentials, or runs the check.
-    pub(crate) async fn check(
-        &self,
-        digest: Digest,
-        check: impl Future<Output = Result<Principal, Rejection>>,
-    ) -> Result<Arc<Principal>, Rejection> {
-        match self.cache.get(&digest, self.clock.now()) {
-            Some(Some(principal)) => return Ok(principal),
-            Some(None) => return Err(Rejection::Invalid),
-            None => {}
-        }
-        let result = check.await.map(Arc::new);
-        let now = self.clock.now();
+    /// Sets the longest time for which valid credentials are not checked again, at most an hour.
+    pub(crate) fn remember_for(&mut self, time: Duration) {
+        self.valid_for = time.min(LONGEST);
+    }
+
+    /// Returns the remembered result for credentials.
+    pub(crate) fn known(&self, digest: &Digest) -> Option<Outcome> {
+        self.shared.cache.get(digest, self.clock.moment()).map(|known| known.ok_or(Rejection::Invalid))
+    }
+
+    /// Remembers the result of a check, except an outage.
+    pub(crate) fn remember(&self, digest: Digest, result: Result<Principal, Rejection>) -> Outcome {
+        let (result, now) = (result.map(Arc::new), self.clock.moment());
         match &result {
             Ok(principal) => {
                 let end = principal.expires_at.and_then(|at| at.checked_add(self.skew));
-                if end.is_some_and(|end| end <= now) {
+                if end.is_some_and(|end| end <= now.time) {
                     return Err(Rejection::Expired);
                 }
-                self.cache.valid(digest, Arc::clone(principal), end, now);
+                self.shared.cache.valid(digest, Arc::clone(principal), end, self.valid_for, now);
             }
-            Err(Rejection::Invalid) => self.cache.invalid(digest, now),
+            Err(Rejection::Invalid) => self.shared.cache.invalid(digest, now),
             Err(_) => {}
         }
         result
+    }
+
+    /// Returns the remembered result for credentials, or runs the check on a task of its own. Requests with the same
+    /// credentials share one check, and the end of a request does not end the check.
+    pub(crate) async fn check<F>(&self, digest: Digest, check: impl FnOnce() -> F) -> Outcome
+    where
+        F: Future<Output = Result<Principal, Rejection>> + Send + 'static,
+    {
+        let unavailable = Rejection::Unavailable { retry_after: Duration::from_secs(1) };
+        let (mut result, sender) = {
+            let mut running = self.shared.running.lock();
+            // A check stores its result before it leaves the map.
+            if let Some(known) = self.known(&digest) {
+                return known;
+            }
+            match running.get(&digest) {
+                Some(result) => (result.clone(), None),
+                None if running.len() >= MAX_RUNNING => return Err(unavailable),
+                None => {
+                    let (sender, result) = watch::channel(None);
+                    running.insert(digest, result.clone());
+                    (result, Some(sender))
+                }
+            }
+        };
+        if let Some(sender) = sender {
+            let entry = Running { shared: Arc::clone(&self.shared), digest };
+            let (verified, check) = (self.clone(), check());
+            tokio::spawn(async move {
+                let checked = tokio::time::timeout(TIMEOUT, check).await.unwrap_or_else(|_| {
+                    tracing::warn!("a check of credentials takes too long");
+                    Err(Rejection::Unavailable { retry_after: Duration::from_secs(1) })
+                });
+                let outcome = verified.remember(digest, checked);
+                drop(entry);
+                let _ = sender.send(Some(outcome));
+            });
+        }
+        // The task ends without a result if the check panics.
+        let result = result.wait_for(Option::is_some).await.map(|outcome| outcome.clone());
+        result.ok().flatten().unwrap_or(Err(unavailable))
+    }
+}
+
+/// Removes a check from the map of running checks when it is dropped.
+struct Running {
+    shared: Arc<Shared>,
+    digest: Digest,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.shared.running.lock().remove(&self.digest);
     }
 }
 
 /// Credentials of the configuration, and optionally a check by the application for all others.
 pub(crate) struct Table {
     entries: HashMap<Digest, Arc<Principal>>,
-    check: Option<Box<Check>>,
+    check: Option<Arc<Check>>,
+    limit: CheckLimit,
     verified: Verified,
 }
 
 impl Table {
     pub(crate) fn new() -> Self {
-        Self { entries: HashMap::new(), check: None, verified: Verified::new() }
+        Self { entries: HashMap::new(), check: None, limit: CheckLimit::new(), verified: Verified::new() }
     }
 
     /// Adds credentials in a form, such as `plain` or a digest.
-    pub(crate) fn insert(&mut self, form: &str, credentials: &[u8], principal: Principal) {
-        self.entries.insert(crypto::digest(&[form.as_bytes(), credentials]), Arc::new(principal));
+    pub(crate) fn insert(&mut self, form: &str, credentials: &[u8], principal: Principal) -> Result<(), ConfigError> {
+        let digest = crypto::digest(&[form.as_bytes(), credentials]);
+        let digest = digest.map_err(|_| ConfigError::new("the system has no random numbers"))?;
+        self.entries.insert(digest, Arc::new(principal));
+        Ok(())
     }
 
     /// Sets the check for credentials that are not in the table.
@@ -84,20 +165,26 @@ impl Table {
         F: Fn(Secret) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<Option<Principal>, Rejection>> + Send + 'static,
     {
-        self.check = Some(Box::new(move |secret| Box::pin(check(secret))));
+        self.check = Some(Arc::new(move |secret| Box::pin(check(secret))));
+    }
+
+    /// Sets the longest time for which valid credentials are not checked again.
+    pub(crate) fn remember_for(&mut self, time: Duration) {
+        self.verified.remember_for(time);
     }
 
     /// Returns the entry of the table.
-    pub(crate) fn find(&self, form: &str, credentials: &[u8]) -> Option<&Arc<Principal>> {
-        self.entries.get(&crypto::digest(&[form.as_bytes(), credentials]))
+    pub(crate) fn find(&self, form: &str, credentials: &[u8]) -> Result<Option<&Arc<Principal>>, Rejection> {
+        Ok(self.entries.get(&crypto::digest(&[form.as_bytes(), credentials])?))
     }
 
     /// Runs the check of the application.
-    pub(crate) async fn run_check(&self, credentials: &str) -> Result<Arc<Principal>, Rejection> {
+    pub(crate) async fn run_check(&self, credentials: &str) -> Outcome {
         let Some(check) = &self.check else { return Err(Rejection::Invalid) };
-        let digest = crypto::digest(&[b"check", credentials.as_bytes()]);
-        let checking = async { check(credentials.into()).await?.ok_or(Rejection::Invalid) };
-        self.verified.check(digest, checking).await
+        let digest = crypto::digest(&[b"check", credentials.as_bytes()])?;
+        let (check, limit, secret) = (Arc::clone(check), self.limit.clone(), Secret::from(credentials));
+        let checking = async move { limit.run(|| check(secret)).await?.ok_or(Rejection::Invalid) };
+        self.verified.check(digest, || checking).await
     }
 
     /// Rejects a principal whose authentication has ended.
@@ -161,6 +248,66 @@ mod tests {
             let got = table.run_check(secret).await;
             assert_eq!(got.map(|principal| principal.subject.clone()), expected.map(str::to_owned), "{wait} {secret}");
             assert_eq!(calls.load(Ordering::SeqCst), counts, "{wait} {secret}");
+        }
+    }
+
+    #[tokio::test]
+    async fn requests_with_the_same_credentials_share_one_check() {
+        let (calls, gate): (Arc<AtomicUsize>, Arc<tokio::sync::Notify>) = Default::default();
+        let (counted, opened) = (Arc::clone(&calls), Arc::clone(&gate));
+        let mut table = Table::new();
+        table.check_with(move |_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let opened = Arc::clone(&opened);
+            async move {
+                opened.notified().await;
+                Ok(Some(Principal::new("known")))
+            }
+        });
+        let table = Arc::new(table);
+        let request = || {
+            let table = Arc::clone(&table);
+            tokio::spawn(async move { table.run_check("secret").await })
+        };
+        let first = request();
+        let others: Vec<_> = (0..99).map(|_| request()).collect();
+        while calls.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        // The end of the first request does not end the check.
+        first.abort();
+        assert!(first.await.is_err());
+        gate.notify_one();
+        for other in others {
+            assert_eq!(other.await.unwrap().unwrap().subject, "known");
+        }
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
+        assert!(table.verified.shared.running.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_check_that_panics_is_an_outage() {
+        let mut table = Table::new();
+        table.check_with(|_| async { panic!("a fault of the application") });
+        for _ in 0..2 {
+            assert!(matches!(table.run_check("secret").await, Err(Rejection::Unavailable { .. })));
+        }
+        assert!(table.verified.shared.running.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn the_time_for_which_results_are_remembered_can_be_zero() {
+        let calls: Arc<AtomicUsize> = Arc::default();
+        let counted = Arc::clone(&calls);
+        let mut table = Table::new();
+        table.remember_for(Duration::ZERO);
+        table.check_with(move |_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            async { Ok(Some(Principal::new("known"))) }
+        });
+        for number in 1..=3 {
+            table.run_check("secret").await.unwrap();
+            assert_eq!(calls.load(Ordering::SeqCst), number);
         }
     }
 }

@@ -14,6 +14,7 @@ use mcp_auth::{
 };
 use mcp_protocol::{Challenge, Principal};
 
+const PEPPER: &[u8] = b"pepper-pepper-16";
 const RESOURCE: &str = "https://mcp.example.com/mcp";
 
 /// Returns the subject and the scheme of the caller.
@@ -38,10 +39,11 @@ fn accepted(subject: &str, scheme: &str) -> Result<(String, String), Rejection> 
 #[tokio::test]
 async fn api_keys_are_found_in_each_stored_form() {
     let keys = ApiKeys::new()
-        .pepper(b"pepper")
+        .pepper(PEPPER)
+        .unwrap()
         .key("plain-key", Principal::new("plain"))
         .key("old-key", Principal::new("old").with_expires_at(SystemTime::UNIX_EPOCH))
-        .hashed_key(&hash_api_key(b"pepper", "hashed-key"), Principal::new("hashed"))
+        .hashed_key(&hash_api_key(PEPPER, "hashed-key"), Principal::new("hashed"))
         .unwrap()
         // The SHA-256 of `hunter2`.
         .hashed_key("F52FBD32B2B3B86FF88EF6C490628285F482AF15DDCB29541F94BCF526A3F6C7", Principal::new("sha"))
@@ -55,7 +57,7 @@ async fn api_keys_are_found_in_each_stored_form() {
         ("x-api-key", "plain-ke", Err(Rejection::Invalid)),
         ("x-api-key", "", Err(Rejection::Malformed)),
         // A hash is not a key.
-        ("x-api-key", &hash_api_key(b"pepper", "hashed-key"), Err(Rejection::Invalid)),
+        ("x-api-key", &hash_api_key(PEPPER, "hashed-key"), Err(Rejection::Invalid)),
         ("x-other", "plain-key", Err(Rejection::Missing)),
         ("authorization", "Bearer plain-key", Err(Rejection::Missing)),
     ] {
@@ -63,6 +65,13 @@ async fn api_keys_are_found_in_each_stored_form() {
     }
     let other = ApiKeys::new().header("X-Team").unwrap().key("k", Principal::new("t"));
     assert_eq!(check(&other, &[("x-team", "k")]).await, accepted("t", "ApiKey"));
+    // An empty value is not a key, whatever the configuration is.
+    for header in ["authorization", "x-api-key"] {
+        let empty = ApiKeys::new().header(header).unwrap().key("", Principal::new("a")).key(" ", Principal::new("b"));
+        for value in ["", " "] {
+            assert_eq!(check(&empty, &[(header, value)]).await, Err(Rejection::Malformed), "{header} {value:?}");
+        }
+    }
     assert_eq!(check(&other, &[("x-api-key", "k")]).await, Err(Rejection::Missing));
     assert_eq!(other.challenges()[0].to_string(), r#"ApiKey header="x-team""#);
     assert_eq!(other.request_headers(), ["x-team", "authorization"]);
@@ -70,16 +79,25 @@ async fn api_keys_are_found_in_each_stored_form() {
 
 #[test]
 fn invalid_api_key_settings_are_errors() {
-    let hash = hash_api_key(b"pepper", "k");
+    let hash = hash_api_key(PEPPER, "k");
     for (result, expected) in [
         (ApiKeys::new().hashed_key(&hash, Principal::new("a")), "the hash of the key needs a pepper"),
         (
-            ApiKeys::new().pepper(b"p").hashed_key("hmac-sha256$AA==", Principal::new("a")),
+            ApiKeys::new().pepper(PEPPER).unwrap().hashed_key("hmac-sha256$AA==", Principal::new("a")),
             "the hash of the key must be",
         ),
         (ApiKeys::new().hashed_key(&"g".repeat(64), Principal::new("a")), "the hash of the key must be"),
         (ApiKeys::new().hashed_key("plain", Principal::new("a")), "the hash of the key must be"),
         (ApiKeys::new().header("a b"), "the name of the header"),
+        (ApiKeys::new().pepper(b""), "the pepper must have at least 16 bytes"),
+        (ApiKeys::new().pepper(&[7; 15]), "the pepper must have at least 16 bytes"),
+        (
+            ApiKeys::new()
+                .pepper(PEPPER)
+                .and_then(|keys| keys.hashed_key(&hash, Principal::new("a")))
+                .and_then(|keys| keys.pepper(&[7; 32])),
+            "the pepper must be set before",
+        ),
     ] {
         let text = result.map(|_| ()).unwrap_err().to_string();
         assert!(text.starts_with(expected), "{text}");
@@ -167,10 +185,59 @@ async fn policies_allow_callers_and_expand_scopes() {
         let principal = principal(&scopes, &[("authorization", &format!("Bearer {token}"))]).await.unwrap();
         assert!(principal.scopes.iter().eq(expected), "{token}: {principal:?}");
     }
-    let allowed = Policy::new(tokens()).allow_subjects(["2"]).allow_claim("login", ["ANN"]);
+    let allowed = Policy::new(tokens()).allow_subjects(["2"]).allow_claim_ignoring_case("login", ["ANN"]);
     for (token, expected) in [("ann", true), ("bob", true), ("cid", false)] {
         let got = check(&allowed, &[("authorization", &format!("Bearer {token}"))]).await;
         assert_eq!(got.as_ref().err(), (!expected).then_some(&Rejection::Forbidden), "{token}");
     }
     assert_eq!(check(&allowed, &[]).await, Err(Rejection::Missing));
+}
+
+#[tokio::test]
+async fn rules_compare_values_exactly() {
+    let tokens = || {
+        BearerTokens::new()
+            // The Kelvin sign is `k` in lower case.
+            .token("kelvin", Principal::new("1").with_issuer("https://a.example").with_claim("login", "\u{212a}im"))
+            .token("kim", Principal::new("2").with_issuer("https://a.example").with_claim("login", "kim"))
+            .token("other", Principal::new("2").with_issuer("https://b.example").with_claim("login", "Kim"))
+            .token("none", Principal::new("2"))
+    };
+    for (rule, expected) in [
+        (Policy::new(tokens()).allow_claim("login", ["kim"]), [false, true, false, false]),
+        (Policy::new(tokens()).allow_claim_ignoring_case("login", ["KIM"]), [false, true, true, false]),
+        (Policy::new(tokens()).allow_principals("https://a.example", ["2"]), [false, true, false, false]),
+        (Policy::new(tokens()).allow_subjects(["2"]), [false, true, true, true]),
+        // Any rule allows a caller.
+        (Policy::new(tokens()).allow_subjects(["1"]).allow_claim("login", ["kim"]), [true, true, false, false]),
+    ] {
+        for (token, expected) in ["kelvin", "kim", "other", "none"].into_iter().zip(expected) {
+            let got = check(&rule, &[("authorization", &format!("Bearer {token}"))]).await;
+            assert_eq!(got.is_ok(), expected, "{token}: {rule:?}");
+        }
+    }
+}
+
+struct Hung;
+
+impl Scheme for Hung {
+    fn challenge(&self) -> Challenge {
+        Challenge::new("Ticket")
+    }
+
+    fn verify<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Principal, Rejection>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn hung_checks_end_within_the_time_of_the_chain() {
+    let start = tokio::time::Instant::now();
+    let one = check(&Custom::new(Hung), &[("authorization", "Ticket x")]).await;
+    assert!(matches!(one, Err(Rejection::Unavailable { .. })), "{one:?}");
+    assert_eq!(start.elapsed(), Duration::from_secs(10));
+    let chain = (0..5).fold(Chain::new(), |chain, _| chain.with(Custom::new(Hung)));
+    let all = check(&chain, &[("authorization", "Ticket x")]).await;
+    assert!(matches!(all, Err(Rejection::Unavailable { .. })), "{all:?}");
+    assert_eq!(start.elapsed(), Duration::from_secs(30));
 }

@@ -51,10 +51,11 @@ async fn secrets_are_in_no_log_record_and_no_text() {
         tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone()).finish();
     let guard = tracing::subscriber::set_default(subscriber);
     let digest = hash_password("hunter2-password").unwrap();
-    let pepper_hash = hash_api_key(b"hunter2-pepper", "hunter2-hashed");
+    let pepper_hash = hash_api_key(b"hunter2-pepper-16", "hunter2-hashed");
     let keys = ApiKeys::new()
         .key("hunter2-key", Principal::new("a"))
-        .pepper(b"hunter2-pepper")
+        .pepper(b"hunter2-pepper-16")
+        .unwrap()
         .hashed_key(&pepper_hash, Principal::new("b"))
         .unwrap()
         .verify_with(|_| async { Ok(None) });

@@ -12,6 +12,12 @@ const KNOWN: [&str; 13] =
     ["iss", "sub", "aud", "exp", "nbf", "iat", "jti", "scope", "scp", "client_id", "azp", "cnf", "act"];
 /// The largest depth of `act`: the number of parties that act for the caller.
 const MAX_ACTORS: usize = 4;
+/// Claims that no access token has: they belong to ID tokens and logout tokens of OpenID Connect.
+const FOREIGN: [&str; 3] = ["at_hash", "c_hash", "events"];
+/// Values of the claim `typ` by which some issuers mark tokens of other purposes.
+const FOREIGN_TYPES: [&str; 3] = ["id", "refresh", "logout"];
+/// The values of the claim `token_use` for access tokens.
+const USES: [&str; 2] = ["access", "access_token"];
 
 /// The rules for the claims of an issuer.
 pub(crate) struct Rules<'a> {
@@ -32,19 +38,22 @@ pub(crate) struct Rules<'a> {
 impl Rules<'_> {
     /// Checks the claims and returns the principal.
     pub(crate) fn check(&self, claims: &Map<String, Value>, now: SystemTime) -> Result<Principal, Fault> {
-        let issuer = match text(claims, "iss")? {
+        let issuer = match claims.get("iss") {
             None if self.is_lenient => self.issuers.first().map(String::as_str),
-            issuer => issuer,
+            None => None,
+            Some(issuer) => Some(issuer.as_str().ok_or(Fault::Invalid("the issuer is not a text"))?),
         };
         let issuer = issuer.ok_or(Fault::Invalid("the token has no issuer"))?;
         if !self.issuers.iter().any(|allowed| allowed == issuer) {
             return Err(Fault::Invalid("the issuer is not allowed"));
         }
+        check_purpose(claims)?;
         let audience = self.audience(claims)?;
         let expires_at = self.times(claims, now)?;
         let client_id = text(claims, "client_id")?.or(text(claims, "azp")?);
-        let subject = text(claims, "sub")?.or(client_id).filter(|subject| !subject.is_empty());
-        let subject = subject.ok_or(Fault::Invalid("the token names neither a subject nor a client"))?;
+        // The client id must not become the subject: a client could otherwise have the name of a user.
+        let subject = text(claims, "sub")?.filter(|subject| !subject.is_empty());
+        let subject = subject.ok_or(Fault::Invalid("the token has no subject"))?;
         let mut principal =
             Principal::new(subject).with_issuer(issuer).with_audience(audience).with_scopes(self.scopes(claims)?);
         principal.expires_at = expires_at;
@@ -53,7 +62,7 @@ impl Rules<'_> {
         principal.confirmation = confirmation(claims)?;
         let is_dpop = principal.confirmation.as_ref().is_some_and(|confirmation| confirmation.jkt.is_some());
         principal.scheme = Some(if is_dpop { "DPoP" } else { "Bearer" }.to_owned());
-        principal.actor = actor(claims.get("act"), MAX_ACTORS)?.map(Box::new);
+        principal.actor = actor(present(claims, "act"), MAX_ACTORS)?.map(Box::new);
         let other = claims.iter().filter(|(name, _)| !KNOWN.contains(&name.as_str()));
         Ok(principal.with_claims(other.map(|(name, value)| (name.clone(), value.clone()))))
     }
@@ -72,6 +81,9 @@ impl Rules<'_> {
 
     /// Checks `exp`, `nbf` and `iat`, and returns the expiry time.
     fn times(&self, claims: &Map<String, Value>, now: SystemTime) -> Result<Option<SystemTime>, Fault> {
+        if claims.get("exp").is_some_and(Value::is_null) {
+            return Err(Fault::Invalid("the expiry time is null"));
+        }
         let expires_at = time(claims, "exp")?;
         match expires_at {
             Some(at)
@@ -95,7 +107,7 @@ impl Rules<'_> {
     fn scopes(&self, claims: &Map<String, Value>) -> Result<Vec<String>, Fault> {
         let mut scopes = Vec::new();
         for name in self.scope_claims {
-            let Some(value) = claims.get(name) else { continue };
+            let Some(value) = present(claims, name) else { continue };
             let list =
                 strings(Some(value)).ok_or(Fault::Invalid("the scopes are neither a text nor a list of texts"))?;
             scopes.extend(list.iter().flat_map(|item| item.split_ascii_whitespace()).map(str::to_owned));
@@ -113,8 +125,29 @@ pub(crate) fn strings(value: Option<&Value>) -> Option<Vec<String>> {
     }
 }
 
+/// Returns the value of a claim. `null` counts as no value, except where its use would weaken a check: in `iss`, `aud`,
+/// `exp` and `cnf`.
+fn present<'c>(claims: &'c Map<String, Value>, name: &str) -> Option<&'c Value> {
+    claims.get(name).filter(|value| !value.is_null())
+}
+
+/// Rejects tokens of other purposes, which the same issuer signs with the same keys.
+fn check_purpose(claims: &Map<String, Value>) -> Result<(), Fault> {
+    let is_one_of = |name: &str, values: &[&str]| {
+        let text = present(claims, name).map(|value| value.as_str().unwrap_or_default().to_ascii_lowercase());
+        text.map(|text| values.contains(&text.as_str()))
+    };
+    if FOREIGN.iter().any(|name| present(claims, name).is_some())
+        || is_one_of("typ", &FOREIGN_TYPES) == Some(true)
+        || is_one_of("token_use", &USES) == Some(false)
+    {
+        return Err(Fault::Invalid("the token is not an access token"));
+    }
+    Ok(())
+}
+
 fn text<'c>(claims: &'c Map<String, Value>, name: &str) -> Result<Option<&'c str>, Fault> {
-    match claims.get(name) {
+    match present(claims, name) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
         Some(_) => Err(Fault::Invalid("a claim that must be a text is not a text")),
@@ -123,7 +156,7 @@ fn text<'c>(claims: &'c Map<String, Value>, name: &str) -> Result<Option<&'c str
 
 /// Returns a time in seconds since 1970, which may have a fraction.
 pub(crate) fn time(claims: &Map<String, Value>, name: &str) -> Result<Option<SystemTime>, Fault> {
-    let Some(value) = claims.get(name) else { return Ok(None) };
+    let Some(value) = present(claims, name) else { return Ok(None) };
     let seconds = value.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let time = seconds.and_then(|seconds| UNIX_EPOCH.checked_add(seconds));
     time.map(Some).ok_or(Fault::Invalid("a time is not a number of seconds since 1970"))
@@ -149,6 +182,6 @@ fn actor(value: Option<&Value>, depth: usize) -> Result<Option<Principal>, Fault
     let mut principal = Principal::new(subject);
     principal.issuer = text(claims, "iss")?.map(str::to_owned);
     principal.client_id = text(claims, "client_id")?.map(str::to_owned);
-    principal.actor = actor(claims.get("act"), depth - 1)?.map(Box::new);
+    principal.actor = actor(present(claims, "act"), depth - 1)?.map(Box::new);
     Ok(Some(principal))
 }

@@ -14,6 +14,8 @@ use serde_json::Value;
 
 /// The largest number of keys of an issuer.
 const MAX_KEYS: usize = 100;
+/// The largest number of keys that are tried for one token.
+const MAX_TRIED: usize = 4;
 
 /// One key.
 pub(crate) struct Key {
@@ -118,33 +120,32 @@ impl KeySet {
         Self { keys: keys.into_iter().map(Arc::new).collect() }
     }
 
-    /// Parses a JWK set. Keys that this library cannot use are skipped.
+    /// Parses a JWK set. Keys that this library cannot use are skipped, so that the result may be empty.
     ///
     /// # Errors
-    /// If the text is not a JWK set, or it has more than 100 keys or no usable key.
+    /// If the text is not a JWK set, or it has more than 100 keys.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
         let document: Value = serde_json::from_slice(bytes).map_err(|_| "the key set is not valid JSON")?;
         let keys = document.get("keys").and_then(Value::as_array).ok_or("the key set has no list `keys`")?;
         if keys.len() > MAX_KEYS {
             return Err("the key set has too many keys");
         }
-        let set = Self::new(keys.iter().filter_map(Key::from_jwk));
-        if set.keys.is_empty() { Err("the key set has no usable key") } else { Ok(set) }
+        Ok(Self::new(keys.iter().filter_map(Key::from_jwk)))
     }
 
-    /// Returns the key for a token. A token without a key id has a key if only one key allows its algorithm.
-    pub(crate) fn select(&self, algorithm: Algorithm, id: Option<&str>) -> Option<Arc<Key>> {
-        let mut allowed = self.keys.iter().filter(|key| {
-            // A key without an id, for example a shared secret, serves tokens with any id.
-            let has_id = id.is_none() || key.id.is_none() || key.id.as_deref() == id;
-            has_id && key.algorithms.contains(&algorithm)
-        });
-        let exact = allowed.clone().find(|key| id.is_some() && key.id.as_deref() == id);
-        let only = || {
-            let first = allowed.next();
-            first.filter(|_| allowed.next().is_none())
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Returns the keys that may verify a token, at most four. Keys with the id of the token come alone. A key without an
+    /// id, for example a shared secret, serves tokens with any id, and each key serves tokens without an id.
+    pub(crate) fn select(&self, algorithm: Algorithm, id: Option<&str>) -> Vec<Arc<Key>> {
+        let tried = |has_id: &dyn Fn(&Key) -> bool| -> Vec<Arc<Key>> {
+            let allowed = self.keys.iter().filter(|key| key.algorithms.contains(&algorithm) && has_id(key));
+            allowed.take(MAX_TRIED).cloned().collect()
         };
-        exact.or_else(only).cloned()
+        let exact = tried(&|key| id.is_some() && key.id.as_deref() == id);
+        if exact.is_empty() { tried(&|key| id.is_none() || key.id.is_none()) } else { exact }
     }
 
     /// Returns the algorithm family of a name, for tests of the allow-list.

@@ -2,24 +2,28 @@
 
 use std::{sync::Arc, time::Duration};
 
-use jsonwebtoken::Algorithm;
-use mcp_fetch::Fetch;
+use mcp_fetch::{Fetch, FetchErrorKind};
 use mcp_protocol::auth::AuthorizationServerMetadata;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use super::{
     Fault,
     key_cache::{KeyCache, Lookup},
     keys::{Key, KeySet},
+    token::Token,
 };
 use crate::clock::Clock;
 
+/// The longest time of a fetch with its discovery.
+const MAX_FETCH: Duration = Duration::from_secs(14);
 /// The longest time that one request waits for keys.
 const MAX_WAIT: Duration = Duration::from_secs(15);
 /// The time after which a client may try again when the wait was too long.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// The source of the keys.
+#[derive(Clone)]
 pub(crate) enum Source {
     /// The metadata document of this issuer names the URL.
     Issuer(String),
@@ -29,60 +33,79 @@ pub(crate) enum Source {
 
 pub(crate) struct RemoteKeys {
     pub(crate) source: Source,
-    pub(crate) fetch: Fetch,
-    pub(crate) clock: Clock,
+    fetch: Fetch,
+    clock: Clock,
     cache: Mutex<KeyCache>,
-    /// One fetch runs at a time. The others wait for its result.
-    turn: tokio::sync::Mutex<()>,
+    /// The number of completed fetches. It changes while the cache is locked.
+    completed: watch::Sender<u64>,
 }
 
 impl RemoteKeys {
     pub(crate) fn new(source: Source, fetch: Fetch, clock: Clock) -> Self {
-        Self { source, fetch, clock, cache: Mutex::default(), turn: tokio::sync::Mutex::new(()) }
+        Self { source, fetch, clock, cache: Mutex::default(), completed: watch::Sender::new(0) }
     }
 
-    /// Returns the key of a token, and fetches the keys if necessary.
-    pub(crate) async fn key(self: &Arc<Self>, algorithm: Algorithm, id: Option<&str>) -> Result<Arc<Key>, Fault> {
-        let (found, completed) = self.lookup(algorithm, id);
-        match found {
-            Lookup::Stale(key) => {
-                let keys = Arc::clone(self);
-                // The request does not wait, because the known key is still good.
-                tokio::spawn(async move { keys.refresh(completed).await });
-                Ok(key)
-            }
-            Lookup::Fetch => {
-                if tokio::time::timeout(MAX_WAIT, self.refresh(completed)).await.is_err() {
-                    return Err(Fault::Unavailable(RETRY_AFTER));
-                }
-                match self.lookup(algorithm, id).0 {
-                    Lookup::Found(key) | Lookup::Stale(key) => Ok(key),
-                    _ => result(self.cache.lock().missing(self.clock.now())),
-                }
-            }
-            other => result(other),
-        }
-    }
-
-    fn lookup(&self, algorithm: Algorithm, id: Option<&str>) -> (Lookup, u64) {
-        let cache = self.cache.lock();
-        (cache.lookup(algorithm, id, self.clock.now()), cache.completed)
-    }
-
-    /// Fetches the keys, unless another request has fetched them since `completed` attempts.
-    async fn refresh(&self, completed: u64) {
-        let _turn = self.turn.lock().await;
-        {
+    /// Checks the signature of a token, and fetches the keys if necessary.
+    pub(crate) async fn check(self: &Arc<Self>, token: &Token<'_>) -> Result<(), Fault> {
+        let wrong = Err(Fault::Invalid("the signature is wrong"));
+        let (lookup, completed) = {
             let mut cache = self.cache.lock();
-            if cache.completed != completed || !cache.begin(self.clock.now()) {
-                return;
+            (cache.lookup(token.algorithm, token.key_id(), self.clock.moment().instant), self.completed.subscribe())
+        };
+        match lookup {
+            Lookup::Found(keys) if token.is_signed_by(&keys) => return Ok(()),
+            Lookup::Found(_) => {}
+            Lookup::Stale(keys) => {
+                // The request does not wait, because the known keys are still good.
+                self.start();
+                if token.is_signed_by(&keys) {
+                    return Ok(());
+                }
             }
+            Lookup::Fetch | Lookup::Join => {
+                if matches!(lookup, Lookup::Fetch) {
+                    self.start();
+                }
+                let keys = self.fetched(completed, token).await?;
+                return if token.is_signed_by(&keys) { Ok(()) } else { wrong };
+            }
+            Lookup::Unavailable(retry_after) => return Err(Fault::Unavailable(retry_after)),
         }
-        let keys = self.load().await;
-        if let Err(reason) = &keys {
-            tracing::warn!(reason, "the keys of an issuer could not be fetched");
+        let (lookup, completed) = {
+            let mut cache = self.cache.lock();
+            (cache.mismatch(self.clock.moment().instant), self.completed.subscribe())
+        };
+        match lookup {
+            None => return wrong,
+            Some(Lookup::Fetch) => self.start(),
+            Some(_) => {}
         }
-        self.cache.lock().complete(keys.ok(), self.clock.now());
+        let keys = self.fetched(completed, token).await?;
+        if token.is_signed_by(&keys) { Ok(()) } else { wrong }
+    }
+
+    /// Waits for the end of the fetch, and returns the keys of a token.
+    async fn fetched(&self, mut completed: watch::Receiver<u64>, token: &Token<'_>) -> Result<Vec<Arc<Key>>, Fault> {
+        match tokio::time::timeout(MAX_WAIT, completed.changed()).await {
+            Ok(Ok(())) => {
+                let now = self.clock.moment().instant;
+                self.cache.lock().fetched(token.algorithm, token.key_id(), now)
+            }
+            _ => Err(Fault::Unavailable(RETRY_AFTER)),
+        }
+    }
+
+    /// Fetches the keys on a task of its own, so that the end of a request does not end the fetch.
+    fn start(self: &Arc<Self>) {
+        let mut fetching = Fetching { keys: Arc::clone(self), result: None };
+        tokio::spawn(async move {
+            let loaded = tokio::time::timeout(MAX_FETCH, fetching.keys.load()).await;
+            let loaded = loaded.unwrap_or_else(|_| Err("the issuer does not answer in time".to_owned()));
+            if let Err(reason) = &loaded {
+                tracing::warn!(reason, "the keys of an issuer could not be fetched");
+            }
+            fetching.set(loaded.ok());
+        });
     }
 
     async fn load(&self) -> Result<KeySet, String> {
@@ -97,34 +120,59 @@ impl RemoteKeys {
         if !response.status().is_success() {
             return Err(format!("the URL of the keys has the status {}", response.status()));
         }
-        Ok(KeySet::parse(response.body())?)
+        let keys = KeySet::parse(response.body())?;
+        if keys.is_empty() {
+            tracing::warn!("an issuer publishes no usable key");
+        }
+        Ok(keys)
     }
 }
 
-fn result(lookup: Lookup) -> Result<Arc<Key>, Fault> {
-    match lookup {
-        Lookup::Found(key) | Lookup::Stale(key) => Ok(key),
-        Lookup::Unknown | Lookup::Fetch => Err(Fault::Invalid("the issuer has no key for the token")),
-        Lookup::Unavailable(retry_after) => Err(Fault::Unavailable(retry_after)),
+/// A fetch that runs. Its end is recorded even if its task ends early.
+struct Fetching {
+    keys: Arc<RemoteKeys>,
+    result: Option<KeySet>,
+}
+
+impl Fetching {
+    fn set(&mut self, result: Option<KeySet>) {
+        self.result = result;
+    }
+}
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        let mut cache = self.keys.cache.lock();
+        cache.complete(self.result.take(), self.keys.clock.moment().instant);
+        self.keys.completed.send_modify(|completed| *completed += 1);
     }
 }
 
 /// Fetches the metadata document of an issuer, in the order of the specification. The document must name the issuer.
+///
+/// A URL of the specification may have another purpose at an issuer, such as a page for people. The next URL is tried then,
+/// unless the issuer cannot be reached.
 pub(crate) async fn discover(fetch: &Fetch, issuer: &str) -> Result<AuthorizationServerMetadata, String> {
     let urls = AuthorizationServerMetadata::well_known_urls(issuer).ok_or("the issuer is not a URL")?;
-    let mut reason = String::new();
+    let mut reasons = Vec::new();
     for url in urls {
-        let response = fetch.get(&url).await.map_err(|error| error.to_string())?;
+        let response = match fetch.get(&url).await {
+            Ok(response) => response,
+            Err(error) if matches!(error.kind(), FetchErrorKind::Redirect | FetchErrorKind::TooLarge) => {
+                reasons.push(error.to_string());
+                continue;
+            }
+            Err(error) => return Err(error.to_string()),
+        };
         if !response.status().is_success() {
-            reason = format!("the metadata of the issuer has the status {}", response.status());
+            reasons.push(format!("the metadata of the issuer has the status {}", response.status()));
             continue;
         }
-        let metadata: AuthorizationServerMetadata = response.json().map_err(|error| error.to_string())?;
-        return if metadata.is_issued_by(issuer) {
-            Ok(metadata)
-        } else {
-            Err("the metadata names another issuer".to_owned())
-        };
+        match response.json::<AuthorizationServerMetadata>() {
+            Ok(metadata) if metadata.is_issued_by(issuer) => return Ok(metadata),
+            Ok(_) => reasons.push("the metadata names another issuer".to_owned()),
+            Err(error) => reasons.push(error.to_string()),
+        }
     }
-    Err(reason)
+    Err(reasons.join("; "))
 }

@@ -190,7 +190,7 @@ async fn claims_in_unusual_forms_are_read() {
         ("scp", json!("s"), |principal| principal.scopes.contains("s") && principal.scopes.contains("files:read")),
         ("roles", json!(["admin"]), |principal| principal.scopes.contains("admin")),
         ("scope", Value::Null, |principal| principal.scopes.is_empty()),
-        ("sub", Value::Null, |principal| principal.subject == "c"),
+        ("client_id", Value::Null, |principal| principal.client_id.is_none()),
         ("exp", json!(NOW as f64 + 0.5), |principal| principal.expires_at.is_some()),
         ("exp", json!(NOW - 59), |_| true),
         ("nbf", json!(NOW + 60), |_| true),
@@ -218,6 +218,20 @@ fn invalid_settings_are_errors() {
         (Jwt::hs256(ISSUER, b"short"), "the secret must have at least 32 bytes"),
         (Jwt::issuer("as.example"), "the URL of the issuer or its keys is invalid"),
         (Jwt::issuer("http://as.example"), "the URL of the issuer or its keys must begin with `https://`"),
+        (
+            Jwt::issuer("https://ann:hunter2@as.example"),
+            "the URL of the issuer or its keys must not have a user or a fragment",
+        ),
+        (
+            Jwt::jwks(ISSUER, "https://as.example/#k"),
+            "the URL of the issuer or its keys must not have a user or a fragment",
+        ),
+        (Jwt::issuer("https://as.example/?tenant=a"), "the URL of the issuer must not have a query or dot segments"),
+        (Jwt::hs256(ISSUER, SECRET).unwrap().algorithms([]), "the list of algorithms is empty"),
+        (
+            Jwt::hs256(ISSUER, SECRET).unwrap().clock_skew(Duration::from_secs(601)),
+            "the clock skew must be at most ten minutes",
+        ),
         (Jwt::jwks(ISSUER, "file:///keys"), "the URL of the issuer or its keys must begin with `https://`"),
         (Jwt::keys(ISSUER, "{}"), "the key set has no list `keys`"),
         (Jwt::keys(ISSUER, "x"), "the key set is not valid JSON"),
@@ -245,5 +259,56 @@ fn invalid_settings_are_errors() {
     for key in [encryption, private, other_algorithm, json!({"kty": "EC"}), json!(1)] {
         let set = json!({"keys": [key]}).to_string();
         assert_eq!(Jwt::keys(ISSUER, &set).map(|_| ()).unwrap_err().to_string(), few, "{set}");
+    }
+}
+
+#[tokio::test]
+async fn null_claims_are_absent_unless_a_check_needs_them() {
+    let jwt = at_test_time(Jwt::hs256(ISSUER, SECRET).unwrap());
+    for (name, expected) in [
+        ("nbf", true),
+        ("iat", true),
+        ("jti", true),
+        ("scope", true),
+        ("client_id", true),
+        ("act", true),
+        ("at_hash", true),
+        ("token_use", true),
+        ("iss", false),
+        ("aud", false),
+        ("exp", false),
+        ("cnf", false),
+        ("sub", false),
+    ] {
+        let mut claims = claims();
+        claims[name] = Value::Null;
+        let got = check(&jwt, &Signer::Secret(SECRET).token("any", &claims)).await;
+        assert_eq!(got.is_ok(), expected, "{name}: {got:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_required_type_excludes_other_tokens() {
+    let jwt = at_test_time(Jwt::hs256(ISSUER, SECRET).unwrap().require_type("at+jwt"));
+    for (header, expected) in [
+        (r#"{"alg":"HS256","typ":"at+jwt"}"#, true),
+        (r#"{"alg":"HS256","typ":"application/AT+JWT"}"#, true),
+        (r#"{"alg":"HS256","typ":"JWT"}"#, false),
+        (r#"{"alg":"HS256"}"#, false),
+    ] {
+        let got = check(&jwt, &Signer::Secret(SECRET).token_of(header, &claims().to_string())).await;
+        assert_eq!(got.is_ok(), expected, "{header}");
+    }
+}
+
+#[tokio::test]
+async fn keys_with_one_id_and_tokens_without_an_id_are_tried() {
+    let signers = [Signer::es256(), Signer::es256(), Signer::es256()];
+    let keys: Vec<Value> = signers.iter().zip(["a", "a", "b"]).map(|(signer, id)| signer.jwk(id)).collect();
+    let jwt = at_test_time(Jwt::keys(ISSUER, &json!({"keys": keys}).to_string()).unwrap());
+    for (signer, id, expected) in [(0, "a", true), (1, "a", true), (2, "b", true), (2, "a", false), (0, "b", false)] {
+        assert_eq!(check(&jwt, &signers[signer].token(id, &claims())).await.is_ok(), expected, "{signer} {id}");
+        let without = signers[signer].token_of(r#"{"alg":"ES256"}"#, &claims().to_string());
+        assert!(check(&jwt, &without).await.is_ok(), "{signer}");
     }
 }

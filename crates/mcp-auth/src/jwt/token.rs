@@ -1,10 +1,12 @@
 //! The compact form of a signed token (RFC 7515 §7.1), before its signature is checked.
 
+use std::sync::Arc;
+
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use jsonwebtoken::{Algorithm, Header};
 use serde_json::{Map, Value};
 
-use super::Fault;
+use super::{Fault, keys::Key};
 use crate::json;
 
 /// The longest token, in bytes.
@@ -14,10 +16,9 @@ const MAX_KEY_ID: usize = 512;
 /// The types of access tokens (RFC 9068 §2.1). A token of any other type has another purpose.
 const TYPES: [&str; 3] = ["jwt", "at+jwt", "application/at+jwt"];
 
-/// A token in its parts. Its claims must not be used before the signature is checked.
+/// A token in its parts. Its claims count only after the signature is checked.
 pub(crate) struct Token<'t> {
     pub(crate) algorithm: Algorithm,
-    pub(crate) key_id: Option<String>,
     /// The header with the members that no field has.
     pub(crate) header: Header,
     /// The bytes that are signed.
@@ -27,14 +28,17 @@ pub(crate) struct Token<'t> {
 }
 
 impl<'t> Token<'t> {
-    /// Parses an access token.
-    pub(crate) fn parse(text: &'t str) -> Result<Self, Fault> {
+    /// Parses an access token. It may have any type of access tokens, or no type, unless one type is required.
+    pub(crate) fn parse(text: &'t str, required: Option<&str>) -> Result<Self, Fault> {
         let token = Self::parse_any(text)?;
-        let is_access_token = |typ: &str| TYPES.contains(&typ.to_ascii_lowercase().as_str());
-        if token.header.typ.as_deref().is_some_and(|typ| !is_access_token(typ)) {
-            return Err(Fault::Invalid("the type is not that of an access token"));
-        }
-        Ok(token)
+        let typ = token.header.typ.as_deref().map(str::to_ascii_lowercase);
+        let is_access_token = match (typ.as_deref(), required) {
+            (Some(typ), Some(required)) => media_type(typ).eq_ignore_ascii_case(media_type(required)),
+            (None, Some(_)) => false,
+            (Some(typ), None) => TYPES.contains(&typ),
+            (None, None) => true,
+        };
+        if is_access_token { Ok(token) } else { Err(Fault::Invalid("the type is not that of an access token")) }
     }
 
     /// Parses a token of any type.
@@ -63,7 +67,6 @@ impl<'t> Token<'t> {
         }
         Ok(Self {
             algorithm: header.alg,
-            key_id: header.kid.clone(),
             header,
             message: message.as_bytes(),
             signature: decode(signature)?,
@@ -71,8 +74,26 @@ impl<'t> Token<'t> {
         })
     }
 
-    /// Returns the claims, after the signature is checked.
+    /// Returns the id of the key that signed the token.
+    pub(crate) fn key_id(&self) -> Option<&str> {
+        self.header.kid.as_deref()
+    }
+
+    /// Whether one of the keys signed the token.
+    pub(crate) fn is_signed_by(&self, keys: &[Arc<Key>]) -> bool {
+        keys.iter().any(|key| key.verify(self.algorithm, self.message, &self.signature))
+    }
+
+    /// Returns the claims. They count only after the signature is checked.
     pub(crate) fn claims(&self) -> Result<Map<String, Value>, Fault> {
         json::object(&self.claims).ok_or(Fault::Invalid("the claims are not a valid object"))
+    }
+}
+
+/// Returns a type without its optional prefix (RFC 7515 §4.1.9).
+fn media_type(typ: &str) -> &str {
+    match typ.split_once('/') {
+        Some((prefix, rest)) if prefix.eq_ignore_ascii_case("application") => rest,
+        _ => typ,
     }
 }

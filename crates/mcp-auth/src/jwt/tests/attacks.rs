@@ -6,7 +6,8 @@ use super::*;
 async fn forged_and_misused_tokens_are_rejected() {
     let (es, ed, rs) = (Signer::es256(), Signer::ed25519(), Signer::rsa("RS256"));
     let stranger = Signer::es256();
-    let keys = json!({"keys": [es.jwk("es"), ed.jwk("ed"), rs.jwk("rs")]});
+    let long = "k".repeat(10_000);
+    let keys = json!({"keys": [es.jwk("es"), ed.jwk("ed"), rs.jwk("rs"), es.jwk(&long)]});
     let public = at_test_time(Jwt::keys(ISSUER, &keys.to_string()).unwrap());
     let secret = at_test_time(Jwt::hs256(ISSUER, SECRET).unwrap());
     let good = claims().to_string();
@@ -56,7 +57,7 @@ async fn forged_and_misused_tokens_are_rejected() {
         ("key id with a path", &public, es.token("../../etc/passwd", &claims())),
         ("key id with SQL", &public, es.token("es' OR '1'='1", &claims())),
         ("empty key id", &public, stranger.token("", &claims())),
-        ("long key id", &public, es.token(&"k".repeat(10_000), &claims())),
+        ("long key id", &public, es.token(&long, &claims())),
         ("key id as a number", &public, es.token_of(r#"{"alg":"ES256","kid":1}"#, &good)),
         ("jwk in the header", &public, stranger.token_of(&header(json!({"jwk": stranger.jwk("es")})), &good)),
         ("jku in the header", &public, stranger.token_of(&header(json!({"jku": "https://evil.example/k"})), &good)),
@@ -110,6 +111,14 @@ async fn forged_and_misused_tokens_are_rejected() {
         ("issued in the future", &public, bad("iat", json!(NOW + 61))),
         ("subject as a number", &public, bad("sub", json!(7))),
         ("empty subject", &public, bad("sub", json!(""))),
+        ("no subject", &public, bad("sub", Value::Null)),
+        ("ID token with at_hash", &public, bad("at_hash", json!("x"))),
+        ("ID token with c_hash", &public, bad("c_hash", json!("x"))),
+        ("ID token of Cognito", &public, bad("token_use", json!("id"))),
+        ("ID token of Keycloak", &public, bad("typ", json!("ID"))),
+        ("refresh token of Keycloak", &public, bad("typ", json!("Refresh"))),
+        ("logout token of Keycloak", &public, bad("typ", json!("Logout"))),
+        ("logout token with events", &public, bad("events", json!({"x": {}}))),
         ("scopes as a number", &public, bad("scope", json!(1))),
         ("scopes with an object", &public, bad("scope", json!([{}]))),
         ("bound to a DPoP key", &public, bad("cnf", json!({"jkt": "k"}))),
@@ -146,8 +155,11 @@ async fn an_allow_list_excludes_other_algorithms() {
 
 #[test]
 fn short_rsa_keys_verify_nothing() {
-    // 1,024 bits: ring rejects the key before it looks at the signature.
-    let short = json!({"kty": "RSA", "kid": "a", "e": "AQAB", "n": encode([0xc1_u8; 128])});
-    let key = Key::from_jwk(&short).unwrap();
-    assert!(!key.verify(Algorithm::RS256, b"message", &[1; 128]));
+    // A key of 1,024 bits, and its valid signature of `message`.
+    let modulus = "um8TwyfcTqjPCe-XFPa_mod7ZDgRvUBdTzSASYy_ArI8e_iCWGYhqZn_AFDoyenKe0Askd9XY_LNkva98iOI0XZ7IjH_dQtXyphI0bOOmyUfS-a5_AzfMx-Wsk510Uksrm5Ps0CgoWMiyBA9T8LBQ1jMFc7Ongl8P2Sy4b1g_hc";
+    let signature = "LDZcEgeoDLxYmVp2kAV--L47i8cPmSy9muqm508M5tnlHWvL-Zlu_f3gKIpX1CT6ECZhLBruxRtOFqdwU7OYOGB5w4Uju_Lir-4ma5Fg8iGvVBV2wFqv1HnzjtvzEDeI9gp8WHsjIEuXei-F7dRxGWFStk-R4QQ3WRUmco9lj10";
+    let key = Key::from_jwk(&json!({"kty": "RSA", "kid": "a", "e": "AQAB", "n": modulus})).unwrap();
+    let signature = BASE64_URL_SAFE_NO_PAD.decode(signature).unwrap();
+    assert_eq!(signature.len(), 128);
+    assert!(!key.verify(Algorithm::RS256, b"message", &signature));
 }

@@ -1,6 +1,10 @@
 //! Keys that an issuer publishes.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{
+    future::Future as _,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Instant,
+};
 
 use parking_lot::Mutex;
 use tokio::{
@@ -25,7 +29,7 @@ fn name(lookup: &Lookup) -> &'static str {
         Lookup::Found(_) => "found",
         Lookup::Stale(_) => "stale",
         Lookup::Fetch => "fetch",
-        Lookup::Unknown => "unknown",
+        Lookup::Join => "join",
         Lookup::Unavailable(_) => "unavailable",
     }
 }
@@ -33,50 +37,60 @@ fn name(lookup: &Lookup) -> &'static str {
 #[test]
 fn known_keys_outlive_an_outage_of_a_day() {
     let signer = Signer::es256();
+    let start = Instant::now();
     let mut cache = KeyCache::default();
-    let look = |cache: &KeyCache, id, after| name(&cache.lookup(Algorithm::ES256, Some(id), now() + after));
-    assert_eq!(look(&cache, "a", Duration::ZERO), "fetch");
-    assert!(cache.begin(now()));
-    cache.complete(Some(set(&signer, &["a"])), now());
+    let look = |cache: &mut KeyCache, id, after| name(&cache.lookup(Algorithm::ES256, Some(id), start + after));
+    assert_eq!(look(&mut cache, "a", Duration::ZERO), "fetch");
+    assert_eq!(look(&mut cache, "a", Duration::ZERO), "join");
+    cache.complete(Some(set(&signer, &["a"])), start);
     for (id, after, expected) in [
         ("a", Duration::from_secs(599), "found"),
         ("a", Duration::from_secs(600), "stale"),
-        ("b", Duration::from_secs(1), "fetch"),
+        // One caller fetches the keys, and the others use them.
+        ("a", Duration::from_secs(600), "found"),
+        ("b", Duration::from_secs(600), "join"),
     ] {
-        assert_eq!(look(&cache, id, after), expected, "{id} {after:?}");
+        assert_eq!(look(&mut cache, id, after), expected, "{id} {after:?}");
     }
+    cache.complete(None, start + 10 * MINUTE);
     // The issuer is away for more than a day.
-    let mut time = 10 * MINUTE;
+    let mut time = 11 * MINUTE;
     while time < 24 * 60 * MINUTE {
-        assert!(cache.begin(now() + time) && cache.begin(now() + time) && cache.begin(now() + time));
-        assert!(!cache.begin(now() + time), "a fourth fetch in one minute");
-        cache.complete(None, now() + time);
-        assert_eq!(look(&cache, "a", time), "found");
-        assert_eq!(look(&cache, "b", time), "unavailable");
+        for expected in ["stale", "stale", "stale", "found"] {
+            assert_eq!(look(&mut cache, "a", time), expected, "{time:?}");
+            cache.complete(None, start + time);
+        }
+        assert_eq!(look(&mut cache, "b", time), "unavailable");
         time += MINUTE;
     }
-    assert_eq!(look(&cache, "a", time), "fetch", "keys of a day ago are not used");
-    assert!(cache.begin(now() + time));
-    cache.complete(Some(set(&signer, &["b"])), now() + time);
-    assert_eq!(look(&cache, "b", time), "found");
+    assert_eq!(look(&mut cache, "a", time), "fetch", "keys of a day ago are not used");
+    cache.complete(Some(set(&signer, &["b"])), start + time);
+    assert_eq!(look(&mut cache, "b", time), "found");
 }
 
 #[test]
-fn a_wrong_key_id_is_invalid_when_the_issuer_answers() {
+fn a_key_is_unknown_only_after_a_successful_fetch() {
+    let start = Instant::now();
     let mut cache = KeyCache::default();
-    for _ in 0..3 {
-        assert!(cache.begin(now()));
-        cache.complete(Some(set(&Signer::es256(), &["a"])), now());
-    }
-    assert_eq!(name(&cache.lookup(Algorithm::ES256, Some("b"), now())), "unknown");
-    // The clock is set back.
-    assert_eq!(name(&cache.lookup(Algorithm::ES256, Some("a"), now() - MINUTE)), "found");
+    let fetched = |cache: &KeyCache, id| cache.fetched(Algorithm::ES256, Some(id), start).map(|keys| keys.len());
+    cache.complete(Some(set(&Signer::es256(), &["a"])), start);
+    assert_eq!((fetched(&cache, "a"), fetched(&cache, "b")), (Ok(1), Err(Fault::NoKey)));
+    cache.complete(None, start);
+    assert!(matches!(fetched(&cache, "b"), Err(Fault::Unavailable(_))));
+    // A set without keys replaces the known keys.
+    cache.complete(Some(set(&Signer::es256(), &[])), start);
+    assert_eq!(fetched(&cache, "a"), Err(Fault::NoKey));
 }
+
+/// A response with a status, a location and a body.
+type Odd = (&'static str, &'static str, &'static str);
 
 /// An issuer on this machine.
 struct Issuer {
     url: String,
     keys: Arc<Mutex<Option<String>>>,
+    /// The status, the location and the body at the first URL of the metadata.
+    first: Arc<Mutex<Option<Odd>>>,
     fetches: Arc<AtomicUsize>,
 }
 
@@ -86,14 +100,26 @@ impl Issuer {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let keys: Arc<Mutex<Option<String>>> = Arc::default();
         let fetches: Arc<AtomicUsize> = Arc::default();
+        let first: Arc<Mutex<Option<Odd>>> = Arc::default();
         let (issuer, shared, counted) = (url.clone(), Arc::clone(&keys), Arc::clone(&fetches));
+        let odd = Arc::clone(&first);
         tokio::spawn(async move {
             while let Ok((mut stream, _)) = listener.accept().await {
                 let mut request = vec![0; 4096];
                 let read = stream.read(&mut request).await.unwrap_or(0);
                 let head = String::from_utf8_lossy(&request[..read]).into_owned();
                 let path = head.split(' ').nth(1).unwrap_or_default();
+                let mut extra = String::new();
+                let odd = *odd.lock();
                 let (status, body) = match path {
+                    "/.well-known/oauth-authorization-server" if odd.is_some() => {
+                        let (status, location, body) = odd.unwrap_or_default();
+                        if !location.is_empty() {
+                            extra = format!("location: {location}\r\n");
+                        }
+                        (status, body.to_owned())
+                    }
+                    "/login" => ("200 OK", "<html>".to_owned()),
                     "/.well-known/openid-configuration" => {
                         ("200 OK", json!({"issuer": issuer, "jwks_uri": format!("{issuer}/keys")}).to_string())
                     }
@@ -105,12 +131,12 @@ impl Issuer {
                     _ => ("404 Not Found", String::new()),
                 };
                 let length = body.len();
-                let head = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+                let head = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n{extra}connection: close\r\n\r\n");
                 let _ = stream.write_all((head + &body).as_bytes()).await;
                 let _ = stream.shutdown().await;
             }
         });
-        Self { url, keys, fetches }
+        Self { url, keys, first, fetches }
     }
 
     fn publish(&self, signer: &Signer, ids: &[&str]) {
@@ -124,12 +150,8 @@ impl Issuer {
 
     /// Returns a provider for this issuer, and a function that moves its clock.
     fn provider(&self) -> (Jwt, impl Fn(Duration)) {
-        let mut jwt = Jwt::issuer(&self.url).unwrap();
         let (clock, advance) = Clock::manual(now());
-        jwt.verified.clock = clock.clone();
-        let Keys::Remote(keys) = &mut jwt.keys else { panic!("keys from a URL") };
-        Arc::get_mut(keys).unwrap().clock = clock;
-        (jwt, advance)
+        (with_clock(Jwt::issuer(&self.url).unwrap(), clock), advance)
     }
 
     fn token(&self, signer: &Signer, id: &str) -> String {
@@ -137,6 +159,16 @@ impl Issuer {
         claims["exp"] = json!(NOW + 1_000_000);
         signer.token(id, &claims)
     }
+}
+
+fn with_clock(mut jwt: Jwt, clock: Clock) -> Jwt {
+    let Keys::Remote(keys) = &jwt.keys else { panic!("keys from a URL") };
+    let source = keys.source.clone();
+    let (Source::Issuer(url) | Source::Url(url)) = &source;
+    let fetch = fetch_for(url).unwrap();
+    jwt.keys = Keys::Remote(Arc::new(RemoteKeys::new(source, fetch, clock.clone())));
+    jwt.verified.clock = clock;
+    jwt
 }
 
 fn is_unavailable(result: &Result<Principal, Rejection>) -> bool {
@@ -166,7 +198,11 @@ async fn random_key_ids_cause_three_fetches_in_a_minute() {
     for minute in 1..=2 {
         for number in 0..200 {
             let got = check(&jwt, &issuer.token(&signer, &format!("random-{minute}-{number}"))).await;
-            assert_eq!(got, Err(Rejection::Invalid));
+            if number < 3 {
+                assert_eq!(got, Err(Rejection::Invalid), "{number}");
+            } else {
+                assert!(is_unavailable(&got), "{number}: {got:?}");
+            }
             check(&jwt, &issuer.token(&signer, "known")).await.unwrap();
         }
         assert_eq!(issuer.fetches(), minute * 3);
@@ -218,12 +254,115 @@ async fn large_key_sets_and_foreign_metadata_are_refused() {
     issuer.publish(&signer, &ids);
     let (jwt, advance) = issuer.provider();
     assert!(is_unavailable(&check(&jwt, &issuer.token(&signer, "k1")).await));
-    *issuer.keys.lock() = Some(format!("{{\"keys\":[],\"x\":\"{}\"}}", "x".repeat(2 << 20)));
+    *issuer.keys.lock() = Some(json!({"keys": [signer.jwk("k1")], "x": "x".repeat(2 << 20)}).to_string());
     assert!(is_unavailable(&check(&jwt, &issuer.token(&signer, "k1")).await));
     advance(MINUTE);
     // The metadata of the issuer has the name without a slash.
     issuer.publish(&signer, &["a"]);
-    let mut foreign = Jwt::issuer(format!("{}/", issuer.url)).unwrap();
-    foreign.verified.clock = Clock::manual(now()).0;
-    assert!(is_unavailable(&check(&foreign, &issuer.token(&signer, "a")).await));
+    let name = format!("{}/", issuer.url);
+    let foreign = with_clock(Jwt::issuer(&*name).unwrap(), Clock::manual(now()).0);
+    assert!(is_unavailable(&check(&foreign, &signer.token("a", &changed("iss", &json!(name)))).await));
+}
+
+#[tokio::test]
+async fn a_request_that_ends_does_not_end_the_fetch() {
+    let issuer = Issuer::start().await;
+    let signer = Signer::es256();
+    issuer.publish(&signer, &["a"]);
+    let (jwt, _) = issuer.provider();
+    let token = issuer.token(&signer, "a");
+    // The request ends after its first step, which starts the fetch.
+    let mut request = Box::pin(check(&jwt, &token));
+    let first = std::future::poll_fn(|context| std::task::Poll::Ready(request.as_mut().poll(context))).await;
+    assert!(first.is_pending());
+    drop(request);
+    check(&jwt, &token).await.unwrap();
+    assert_eq!(issuer.fetches(), 1);
+}
+
+#[tokio::test]
+async fn tokens_with_wrong_claims_cause_no_fetch() {
+    let issuer = Issuer::start().await;
+    let signer = Signer::es256();
+    issuer.publish(&signer, &["a"]);
+    let (jwt, _) = issuer.provider();
+    for (name, value, expected) in [
+        ("iss", json!("https://other.example"), Rejection::Invalid),
+        ("aud", json!("https://other.example/mcp"), Rejection::Invalid),
+        ("exp", json!(NOW - 100), Rejection::Expired),
+    ] {
+        let mut claims = changed("iss", &json!(issuer.url));
+        claims[name] = value;
+        assert_eq!(check(&jwt, &signer.token("a", &claims)).await, Err(expected), "{name}");
+    }
+    assert_eq!(issuer.fetches(), 0);
+    check(&jwt, &issuer.token(&signer, "a")).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_replaced_key_with_the_same_id_is_seen_once_in_a_minute() {
+    let issuer = Issuer::start().await;
+    let (old, new, stranger) = (Signer::es256(), Signer::es256(), Signer::es256());
+    issuer.publish(&old, &["a"]);
+    let (jwt, advance) = issuer.provider();
+    check(&jwt, &issuer.token(&old, "a")).await.unwrap();
+    issuer.publish(&new, &["a"]);
+    check(&jwt, &issuer.token(&new, "a")).await.unwrap();
+    assert_eq!(issuer.fetches(), 2);
+    for fetches in [2, 3] {
+        for number in 0..10 {
+            let mut claims = changed("iss", &json!(issuer.url));
+            claims["exp"] = json!(NOW + 1_000_000);
+            claims["jti"] = json!(format!("{fetches}-{number}"));
+            assert_eq!(check(&jwt, &stranger.token("a", &claims)).await, Err(Rejection::Invalid));
+        }
+        assert_eq!(issuer.fetches(), fetches);
+        advance(MINUTE);
+    }
+}
+
+#[tokio::test]
+async fn ages_of_keys_do_not_depend_on_the_time_of_day() {
+    let issuer = Issuer::start().await;
+    let signer = Signer::es256();
+    issuer.publish(&signer, &["a"]);
+    let (clock, advance) = Clock::manual(now());
+    // The time of day stands still.
+    let jwt = with_clock(Jwt::issuer(&issuer.url).unwrap(), clock.with_time(now()));
+    check(&jwt, &issuer.token(&signer, "a")).await.unwrap();
+    *issuer.keys.lock() = None;
+    advance(25 * 60 * MINUTE);
+    assert!(is_unavailable(&check(&jwt, &issuer.token(&signer, "a")).await));
+}
+
+#[tokio::test]
+async fn an_issuer_can_withdraw_all_keys() {
+    let issuer = Issuer::start().await;
+    let signer = Signer::es256();
+    issuer.publish(&signer, &["a"]);
+    let (jwt, advance) = issuer.provider();
+    check(&jwt, &issuer.token(&signer, "a")).await.unwrap();
+    issuer.publish(&signer, &[]);
+    advance(MINUTE);
+    assert_eq!(check(&jwt, &issuer.token(&signer, "b")).await, Err(Rejection::Invalid));
+    assert_eq!(check(&jwt, &issuer.token(&signer, "a")).await, Err(Rejection::Invalid));
+}
+
+#[tokio::test]
+async fn discovery_continues_after_a_document_of_another_purpose() {
+    for (status, location, body) in [
+        ("302 Found", "/login", "<html>"),
+        ("302 Found", "https://login.example/", ""),
+        ("200 OK", "", "<html>"),
+        ("200 OK", "", r#"{"issuer":"https://other.example"}"#),
+        ("500 Internal Server Error", "", ""),
+    ] {
+        let issuer = Issuer::start().await;
+        let signer = Signer::es256();
+        issuer.publish(&signer, &["a"]);
+        *issuer.first.lock() = Some((status, location, body));
+        let (jwt, _) = issuer.provider();
+        let got = check(&jwt, &issuer.token(&signer, "a")).await;
+        assert!(got.is_ok(), "{status} {location} {body}: {got:?}");
+    }
 }
