@@ -25,6 +25,7 @@ use crate::common::{initialize, legacy, listen, notification, request, send, sta
 const PUBLIC: &str = "https://mcp.example.com/mcp";
 const ISSUER: &str = "https://as.example";
 const SECRET: &[u8] = b"hunter2-hunter2-hunter2-hunter2!";
+const PEPPER: &[u8] = b"pepper-pepper-16";
 const KEY: &str = "hunter2-key";
 
 fn encode(text: impl AsRef<[u8]>) -> String {
@@ -76,7 +77,7 @@ fn service(calls: &Arc<AtomicUsize>) -> McpService {
         .prompt(prompt("secret", counted(calls)).requires_scopes(["admin"]))
         .build();
     let keys =
-        ApiKeys::new().pepper(b"pepper").hashed_key(&hash_api_key(b"pepper", KEY), Principal::new("ann")).unwrap();
+        ApiKeys::new().pepper(PEPPER).unwrap().hashed_key(&hash_api_key(PEPPER, KEY), Principal::new("ann")).unwrap();
     let auth = Chain::new().with(Jwt::hs256(ISSUER, SECRET).unwrap()).with(keys);
     server.into_service(HttpConfig::new().public_url(PUBLIC).authenticate(auth))
 }
