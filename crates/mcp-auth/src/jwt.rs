@@ -36,8 +36,8 @@ use crate::{
 /// audience is the public URL of the endpoint, unless [`audience`](Self::audience) sets others. A token that is bound to a
 /// key (`cnf`) is rejected, except by [`Dpop`](crate::Dpop).
 ///
-/// The result for a token is remembered for at most a minute. Keys from a URL are fetched at the first token, again for an
-/// unknown key id or a wrong signature, and every ten minutes while they are used, but at most three times a minute. A token
+/// The result for a token is remembered for at most a minute. Keys from a URL are fetched at the first token, and every ten
+/// minutes while they are used. An unknown key id or a wrong signature causes another fetch, at most three times a minute. A token
 /// with an unknown key is answered with 503 if the keys cannot be fetched then. When the issuer is away, known keys are used
 /// for at most 24 hours.
 ///

@@ -322,7 +322,7 @@ impl FetchBuilder {
         self
     }
 
-    /// Allows a host at each of its ports, whatever its address is. The scheme must still be `https`.
+    /// Allows a host with each address and each port. The scheme must still be `https`.
     ///
     /// # Errors
     /// If the text is not a host, for example because it has a port.

@@ -4,8 +4,8 @@
 //! root. Then it opens the resolved path through `cap-std`: one component after the other, each from the handle of its
 //! parent, without following links. A link that appears between the two steps is an error.
 //!
-//! The walk from the top of the file system to the root needs `O_PATH`: without it, each step needs the right to read the
-//! directory, which a server often lacks above its root. Other systems open the root by its resolved path, so a link that
+//! The walk from the top of the file system to the root needs `O_PATH`. Without it, each step needs the right to read the
+//! directory, and a server often lacks this right above its root. Other systems open the root by its resolved path, so a link that
 //! appears above the root is followed there. Below the root each system walks.
 //!
 //! The root itself may be a link, because its owner named it. Each read resolves it again, so the owner can exchange a

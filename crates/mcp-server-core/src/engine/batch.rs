@@ -60,7 +60,7 @@ impl Server {
                             self.prepare(&request, scope().meta(meta.as_ref())).map_err(Refusal::into_error)
                         }
                         Ok(_) => {
-                            let error = RpcError::invalid_request("this request travels alone, not in a batch");
+                            let error = RpcError::invalid_request("this request cannot be in a batch");
                             Err(rejected(Some(&request.method), &scope(), error))
                         }
                         Err(error) => Err(rejected(Some(&request.method), &scope(), error.error)),
