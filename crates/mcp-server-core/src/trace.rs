@@ -77,8 +77,13 @@ pub(crate) const NAME: &str = "mcp.request";
 /// The name of the spans of input requests.
 const ASK: &str = "mcp.ask";
 
-/// Opens the span of a client's request.
-pub(crate) fn open(request: &Request<'_>, is_local: bool) -> Span {
+/// Returns the value of `network.transport`.
+pub(crate) fn transport(is_local: bool) -> &'static str {
+    if is_local { "pipe" } else { "tcp" }
+}
+
+/// Opens the span of a request. A call of the application itself has no transport.
+pub(crate) fn open(request: &Request<'_>, transport: Option<&'static str>) -> Span {
     let span = tracing::info_span!(
         target: TARGET,
         NAME,
@@ -93,7 +98,7 @@ pub(crate) fn open(request: &Request<'_>, is_local: bool) -> Span {
         gen_ai.operation.name = Empty,
         gen_ai.tool.name = Empty,
         gen_ai.prompt.name = Empty,
-        network.transport = if is_local { "pipe" } else { "tcp" },
+        network.transport = transport,
         network.protocol.name = Empty,
         rpc.response.status_code = Empty,
         error.type = Empty,
@@ -101,7 +106,7 @@ pub(crate) fn open(request: &Request<'_>, is_local: bool) -> Span {
     );
     if !span.is_disabled() {
         span.record("jsonrpc.request.id", excerpt(&text_of(&request.id)));
-        if !is_local {
+        if transport == Some("tcp") {
             span.record("network.protocol.name", "http");
         }
     }

@@ -97,6 +97,21 @@ fn server() -> Server {
         .build()
 }
 
+#[tokio::test]
+async fn a_local_call_has_no_access_event() {
+    let recorder = Recorder::default();
+    let _guard = subscribe(tracing_subscriber::registry().with(recorder.clone()));
+    let server = server();
+    server.call_tool("ok", json!({})).await.unwrap();
+    server.get_prompt("intro", BTreeMap::<String, String>::new()).await.unwrap();
+    server.read_resource("x:a").await.unwrap();
+    server.call_tool("none", json!({})).await.unwrap_err();
+    assert_eq!(recorder.take().await, Vec::<Fields>::new());
+    // A client that is connected within the process has the same events as any client.
+    Connection::connect(&server).exchange(modern(1, "tools/call", call("ok"))).await;
+    assert_eq!(recorder.one().await.0, "tools/call ok ok");
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_request_has_one_access_event() {
     let recorder = Recorder::default();

@@ -193,6 +193,16 @@ async fn every_request_has_a_span_by_the_conventions() {
 }
 
 #[tokio::test]
+async fn the_span_of_a_local_call_has_no_transport() {
+    let server = server();
+    let (recorder, _guard) = Recorder::listen();
+    server.read_resource("x:a").await.unwrap();
+    let seen = recorder.one().await;
+    assert_eq!(seen.fields["otel.name"], "resources/read");
+    assert!(!seen.fields.contains_key("network.transport") && !seen.fields.contains_key("network.protocol.name"));
+}
+
+#[tokio::test]
 async fn spans_distinguish_sessions_without_disclosing_their_ids() {
     let (recorder, _guard) = Recorder::listen();
     let server = server();

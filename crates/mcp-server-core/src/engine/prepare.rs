@@ -142,11 +142,15 @@ impl Server {
         // A span of another library with our target may have left a slot.
         #[cfg(feature = "log-layer")]
         drop(crate::log_layer::opened());
-        let span = trace::open(request, scope.is_local);
+        let span = trace::open(request, scope.transport());
         #[cfg(feature = "log-layer")]
         let slot = crate::log_layer::opened();
         trace::belongs(&span, scope.version, scope.client.session());
-        let mut access = AccessRecord::start(&request.method, scope.is_local, scope.principal.as_deref());
+        // A call of the application itself is not an access.
+        let mut access = match scope.transport() {
+            Some(_) => AccessRecord::start(&request.method, scope.is_local, scope.principal.as_deref()),
+            None => None,
+        };
         if let Some(access) = &mut access {
             access.belongs(scope.version, scope.client.session());
         }

@@ -17,6 +17,7 @@ use crate::{
     inputs::Origin,
     session::{Client, Peer, Session},
     shutdown::{Cause, Shutdown},
+    trace,
 };
 
 /// The surroundings of one request: its client, its era, and the stream for its notifications.
@@ -27,6 +28,8 @@ pub struct Scope {
     pub(crate) log_level: Option<LoggingLevel>,
     pub(crate) principal: Option<Arc<Principal>>,
     pub(crate) is_local: bool,
+    /// Whether a transport carries the request. The calls of the application itself have none.
+    has_transport: bool,
     pub(crate) surroundings: Surroundings,
     pub(crate) cancel: CancellationToken,
     pub(crate) extensions: Extensions,
@@ -136,6 +139,7 @@ impl Scope {
             log_level,
             principal: None,
             is_local: false,
+            has_transport: true,
             surroundings: Surroundings::default(),
             cancel: CancellationToken::new(),
             extensions: Extensions::default(),
@@ -169,6 +173,18 @@ impl Scope {
     pub fn local(mut self) -> Self {
         self.is_local = true;
         self
+    }
+
+    /// Marks the caller as the application itself, which calls the server without a transport.
+    #[must_use]
+    pub(crate) fn without_transport(mut self) -> Self {
+        self.has_transport = false;
+        self.local()
+    }
+
+    /// Returns the value of `network.transport`, or `None` for a call of the application itself.
+    pub(crate) fn transport(&self) -> Option<&'static str> {
+        self.has_transport.then(|| trace::transport(self.is_local))
     }
 
     /// Sets the connection of the request. Its limit applies, and a cancellation finds the request by its id.

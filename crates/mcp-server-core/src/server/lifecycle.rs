@@ -39,7 +39,7 @@ impl Server {
     ) -> Result<T, RpcError> {
         #[cfg(feature = "log-layer")]
         drop(crate::log_layer::opened());
-        let span = trace::open(request, caller.is_local());
+        let span = trace::open(request, Some(trace::transport(caller.is_local())));
         // No handler runs, so the log layer has no call to find.
         #[cfg(feature = "log-layer")]
         drop(crate::log_layer::opened());

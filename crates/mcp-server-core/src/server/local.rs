@@ -53,6 +53,6 @@ fn prepare<M: Method>(server: &Server, params: &impl Serialize) -> Result<Prepar
     let request = Request::new(RequestId::Integer(0), M::NAME, Some(&params));
     let version = server.versions().first().copied().unwrap_or(ProtocolVersion::LATEST);
     let client = Client::Request(Arc::new(RequestClient::default()));
-    let scope = Scope::new(version, client, None).local();
+    let scope = Scope::new(version, client, None).without_transport();
     server.prepare(&request, scope).map_err(Refusal::into_error)
 }

@@ -7,7 +7,7 @@ use mcp_protocol::{ErrorCode, Principal, ProtocolVersion};
 use tokio::time::Instant;
 use tracing::{Span, level_filters::LevelFilter};
 
-use super::{Ending, Target, excerpt, fingerprint, known, public_uri};
+use super::{Ending, Target, excerpt, fingerprint, known, public_uri, transport};
 use crate::Session;
 
 /// The target of the access log.
@@ -103,7 +103,7 @@ impl AccessRecord {
                 enduser.id = self.caller.as_deref(),
                 mcp.session.id = self.session.as_deref(),
                 mcp.protocol.version = self.version.map(ProtocolVersion::as_str),
-                network.transport = if self.is_local { "pipe" } else { "tcp" },
+                network.transport = transport(self.is_local),
                 duration_ms = self.start.elapsed().as_secs_f64() * 1e3,
                 outcome,
                 error.type = error
