@@ -91,30 +91,30 @@ pub(crate) fn initialize(legacy: &Legacy, request: &Request<'_>, head: &Head) ->
             Err(response) => response,
         };
     }
-    if !legacy.sessions.has_capacity(legacy.streams.len()) {
+    let cannot_open = || {
         record_rejection(ErrorCode::INTERNAL_ERROR);
-        return respond::too_many_sessions(Some(&request.id));
-    }
+        refuse(StatusCode::INTERNAL_SERVER_ERROR, &RpcError::internal("no session can be opened"))
+    };
     let Ok(id) = sessions::new_id() else {
         tracing::error!("the system has no random numbers for a session id");
+        return cannot_open();
+    };
+    let Ok(value) = HeaderValue::try_from(&*id) else { return cannot_open() };
+    // The place is reserved first: the record of an `initialize` that succeeds must not belong to a 503.
+    let owner = head.principal.as_deref().map(Principal::key);
+    let Some(reserved) = legacy.sessions.reserve(id.clone(), legacy.streams.len(), owner) else {
         record_rejection(ErrorCode::INTERNAL_ERROR);
-        return refuse(StatusCode::INTERNAL_SERVER_ERROR, &RpcError::internal("no session can be opened"));
+        return respond::too_many_sessions(Some(&request.id));
     };
     let log = Arc::new(EventLog::new(&id, legacy.sessions.budget().clone()));
     let peer = Peer::new(log.clone(), legacy.endpoint.server.limits().handlers_per_session);
-    let owner = head.principal.as_deref().map(Principal::key);
-    let caller = caller.session_id(id.clone());
+    let caller = caller.session_id(id);
     let (session, reply) = match legacy.endpoint.server.initialize(request, &caller, &peer) {
         Ok(opened) => opened,
         Err(error) => return not_opened(request, &error),
     };
     let version = session.version();
-    let Ok(value) = HeaderValue::try_from(&*id) else {
-        return refuse(StatusCode::INTERNAL_SERVER_ERROR, &RpcError::internal("no session can be opened"));
-    };
-    if !legacy.sessions.insert(id, session, peer, log, owner) {
-        return respond::too_many_sessions(Some(&request.id));
-    }
+    reserved.insert(session, peer, log);
     let response = respond::with_version(respond::legacy(reply), version);
     respond::with_header(response, headers::SESSION_ID, value)
 }

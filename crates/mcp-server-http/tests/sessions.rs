@@ -112,6 +112,18 @@ async fn answers_503_when_the_table_is_full_until_unopened_sessions_expire() {
 }
 
 #[tokio::test]
+async fn a_failed_initialize_frees_its_place_in_the_table() {
+    let service = common::server().into_service(HttpConfig::new().max_sessions(1));
+    for _ in 0..2 {
+        let answer = send(&service, legacy(None, "initialize", json!({ "protocolVersion": 7 }))).await;
+        assert_eq!(answer.error_code(), Some(-32602));
+        assert_eq!(service.open_sessions(), 0);
+    }
+    open(&service).await;
+    assert_eq!(send(&service, initialize()).await.status, StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
 async fn a_cancelled_call_gets_no_response() {
     let service = service();
     let id = open(&service).await;

@@ -10,8 +10,9 @@ use std::{
 };
 
 use http::{Method, StatusCode};
+use mcp_protocol::Principal;
 use mcp_server_core::{Server, ToolRoute, resource, tool};
-use mcp_server_http::HttpConfig;
+use mcp_server_http::{HttpConfig, HttpServer as _};
 use serde_json::json;
 use tokio::sync::{
     Notify,
@@ -303,6 +304,23 @@ async fn a_request_that_the_transport_rejects_has_one_access_event() {
     unsupported.headers_mut().insert("mcp-protocol-version", "1999-01-01".parse().unwrap());
     assert_eq!(endpoint.exchange(unsupported).await.status, StatusCode::BAD_REQUEST);
     records.expect_event("tools/list refused -32600").await;
+}
+
+#[tokio::test]
+async fn an_initialize_above_a_limit_of_sessions_is_refused() {
+    let mut records = Records::listen();
+    let server = crate::common::server();
+    for config in [HttpConfig::new().max_sessions(1), HttpConfig::new().max_sessions_per_principal(1)] {
+        let service = server.clone().into_service(config);
+        for (status, expected) in
+            [(StatusCode::OK, "initialize ok"), (StatusCode::SERVICE_UNAVAILABLE, "initialize refused -32603")]
+        {
+            let mut initialize = crate::common::initialize();
+            initialize.extensions_mut().insert(Principal::new("ada"));
+            assert_eq!(crate::common::send(&service, initialize).await.status, status);
+            records.expect_event(expected).await;
+        }
+    }
 }
 
 /// The tool `hold`, which never returns, and a notification for each start.

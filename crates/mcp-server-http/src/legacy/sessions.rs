@@ -106,7 +106,46 @@ pub(crate) struct Sessions {
 #[derive(Debug)]
 struct Table {
     sessions: HashMap<Box<str>, Arc<HttpSession>>,
+    /// The reserved places, by the id of the session, with the owner of the session.
+    reserved: HashMap<Box<str>, Option<String>>,
     swept: Instant,
+}
+
+impl Table {
+    /// Returns the number of sessions and of reserved places.
+    fn len(&self) -> usize {
+        self.sessions.len() + self.reserved.len()
+    }
+
+    /// Returns the number of sessions and of reserved places of one owner.
+    fn count_of(&self, owner: &String) -> usize {
+        self.sessions.values().filter(|session| session.owner.get() == Some(owner)).count()
+            + self.reserved.values().filter(|reserved| reserved.as_ref() == Some(owner)).count()
+    }
+}
+
+/// A reserved place of the table. Dropping it frees the place.
+#[derive(Debug)]
+pub(crate) struct Reservation<'a> {
+    sessions: &'a Sessions,
+    id: Box<str>,
+}
+
+impl Reservation<'_> {
+    /// Inserts the session in its reserved place.
+    pub(crate) fn insert(self, session: Arc<Session>, peer: Peer, log: Arc<EventLog>) {
+        let activity = Mutex::new(Activity { last: Instant::now(), opened: false, open: 0 });
+        let mut table = self.sessions.table();
+        let owner = table.reserved.remove(&self.id).flatten().map(OnceLock::from).unwrap_or_default();
+        let session = Arc::new(HttpSession { session, peer, log, owner, activity });
+        table.sessions.insert(self.id.clone(), session);
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        self.sessions.table().reserved.remove(&self.id);
+    }
 }
 
 /// The interval between two sweeps of a table that is not full.
@@ -114,7 +153,8 @@ pub(crate) const SWEEP: Duration = Duration::from_secs(10);
 
 impl Sessions {
     pub(crate) fn new(limits: SessionLimits) -> Self {
-        let table = Arc::new(Mutex::new(Table { sessions: HashMap::new(), swept: Instant::now() }));
+        let table =
+            Arc::new(Mutex::new(Table { sessions: HashMap::new(), reserved: HashMap::new(), swept: Instant::now() }));
         let listed = Arc::downgrade(&table);
         let logs = move || {
             let Some(table) = listed.upgrade() else { return Vec::new() };
@@ -134,42 +174,24 @@ impl Sessions {
         self.table.lock()
     }
 
-    /// Whether the table has capacity for one more session beside `others`, after a sweep.
-    pub(crate) fn has_capacity(&self, others: usize) -> bool {
+    /// Reserves the place of a session beside `others`, after a sweep. Returns `None` if the table is full, or if the owner
+    /// may not open one more session.
+    pub(crate) fn reserve(&self, id: Box<str>, others: usize, owner: Option<String>) -> Option<Reservation<'_>> {
         self.sweep();
-        self.table().sessions.len().saturating_add(others) < self.limits.count
-    }
-
-    /// Inserts a session. Returns false if the table is full.
-    pub(crate) fn insert(
-        &self,
-        id: Box<str>,
-        session: Arc<Session>,
-        peer: Peer,
-        log: Arc<EventLog>,
-        owner: Option<String>,
-    ) -> bool {
-        let activity = Mutex::new(Activity { last: Instant::now(), opened: false, open: 0 });
         let mut table = self.table();
-        if table.sessions.len() >= self.limits.count {
-            return false;
+        if table.len().saturating_add(others) >= self.limits.count {
+            return None;
         }
-        if let Some(owner) = &owner
-            && !self.has_capacity_for(&table, owner)
-        {
-            return false;
-        }
-        let owner = owner.map(OnceLock::from).unwrap_or_default();
-        table.sessions.insert(id, Arc::new(HttpSession { session, peer, log, owner, activity }));
-        true
-    }
-
-    /// Whether a principal may open one more session.
-    fn has_capacity_for(&self, table: &Table, owner: &String) -> bool {
         // A table below the limit needs no count.
-        table.sessions.len() < self.limits.per_principal
-            || table.sessions.values().filter(|session| session.owner.get() == Some(owner)).count()
-                < self.limits.per_principal
+        let limit = self.limits.per_principal;
+        if let Some(owner) = &owner
+            && table.len() >= limit
+            && table.count_of(owner) >= limit
+        {
+            return None;
+        }
+        table.reserved.insert(id.clone(), owner);
+        Some(Reservation { sessions: self, id })
     }
 
     /// Returns the session with an id, if it has not expired and belongs to the caller.
@@ -213,10 +235,10 @@ impl Sessions {
         }
     }
 
-    /// Returns the number of sessions after a sweep.
+    /// Returns the number of sessions and of reserved places after a sweep.
     pub(crate) fn len(&self) -> usize {
         self.sweep();
-        self.table().sessions.len()
+        self.table().len()
     }
 
     /// Ends all sessions.
@@ -247,7 +269,7 @@ impl Sessions {
         let now = Instant::now();
         let expired: Vec<_> = {
             let mut table = self.table();
-            let full = table.sessions.len() >= self.limits.count;
+            let full = table.len() >= self.limits.count;
             // A full table is swept at most once a second. A client that floods it must not cause a sweep with each request.
             let pause = if full { Duration::from_secs(1) } else { SWEEP };
             if now.duration_since(table.swept) < pause {
