@@ -205,6 +205,13 @@ async fn the_error_of_a_missing_revision_header_contains_a_hint() {
         list.headers_mut().remove("mcp-protocol-version");
         list
     };
+    let legacy_only = || server().versions([ProtocolVersion::LATEST_LEGACY]).build().into_service(HttpConfig::new());
+    let unknown_without_header = || {
+        let meta = json!({ "io.modelcontextprotocol/protocolVersion": "1999-01-01" });
+        let mut list = stateless("tools/list", json!({ "_meta": meta }), &[]);
+        list.headers_mut().remove("mcp-protocol-version");
+        list
+    };
     let without_both = || {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }).to_string();
         request(Method::POST, &common::BASE, body)
@@ -218,6 +225,7 @@ async fn the_error_of_a_missing_revision_header_contains_a_hint() {
                   the same revision in `_meta`";
     let session = "the header Mcp-Session-Id is missing: open a session by `initialize`, or send MCP-Protocol-Version: \
                    2026-07-28 and the revision in `_meta`";
+    let without_hint = "the header MCP-Protocol-Version is missing";
     let meta = "`_meta[\"io.modelcontextprotocol/protocolVersion\"]` is missing";
     for (service, request, code, text) in [
         (both_eras(), without_header(), -32020, header),
@@ -225,6 +233,8 @@ async fn the_error_of_a_missing_revision_header_contains_a_hint() {
         (both_eras(), without_meta(), -32602, meta),
         (without_sessions(), without_header(), -32020, header),
         (without_sessions(), without_meta(), -32602, meta),
+        (both_eras(), unknown_without_header(), -32020, header),
+        (legacy_only(), without_header(), -32020, without_hint),
         (stateless_only(), without_header(), -32020, header),
         (stateless_only(), without_both(), -32020, header),
         (stateless_only(), without_meta(), -32602, meta),

@@ -242,8 +242,7 @@ impl Server {
                 }
                 if !self.has_legacy_versions() {
                     let error = match &arrival.headers {
-                        Some(headers) => headers
-                            .version_missing(self.versions().iter().max().copied().unwrap_or(ProtocolVersion::LATEST)),
+                        Some(_) => MirroredHeaders::version_missing(self.versions(), None),
                         None => RpcError::invalid_params(missing_version()),
                     };
                     return Err(arrival.reject(&request, error));
@@ -263,7 +262,7 @@ impl Server {
         let malformed = |error| arrival.reject(request, error);
         let call = StatelessCall::read(meta).map_err(malformed)?;
         if let Some(headers) = &headers {
-            headers.check_request(&request.method, meta, call.requested()).map_err(malformed)?;
+            headers.check_request(&request.method, meta, call.requested(), self.versions()).map_err(malformed)?;
         }
         let call = call.supported(self).map_err(malformed)?;
         let scope = arrival.complete(Scope::stateless(call));

@@ -42,17 +42,36 @@ impl<'a> MirroredHeaders<'a> {
         ProtocolVersion::parse(value.as_ref()?)
     }
 
-    /// Returns the error for a request that names no revision. `newest` is the newest revision of the server.
-    #[expect(clippy::unused_self, reason = "only a request with headers has this error")]
-    pub(super) fn version_missing(&self, newest: ProtocolVersion) -> RpcError {
-        missing_version(newest.as_str())
+    /// Returns the error for a request whose revision header is missing. The error suggests a revision that the server
+    /// supports: the requested revision, or else the newest revision without sessions.
+    pub(super) fn version_missing(supported: &[ProtocolVersion], requested: Option<&str>) -> RpcError {
+        let stateless = || supported.iter().copied().filter(|version| version.is_stateless());
+        let requested = requested.and_then(ProtocolVersion::parse);
+        let suggested = stateless().find(|version| Some(*version) == requested).or_else(|| stateless().max());
+        let header = mirror::display_name(mirror::PROTOCOL_VERSION);
+        let mut text = format!("the header {header} is missing");
+        if let Some(version) = suggested {
+            text.push_str(&format!(
+                ": without a session, send `{header}: {version}`, and the same revision in `_meta`"
+            ));
+        }
+        RpcError::header_mismatch(text)
     }
 
     /// Compares the headers with the method, the revision and the name in the body.
     ///
     /// # Errors
     /// `-32020` with the name of the header.
-    pub(super) fn check_request(&self, method: &str, meta: &RequestMeta<'_>, version: &str) -> Result<(), RpcError> {
+    pub(super) fn check_request(
+        &self,
+        method: &str,
+        meta: &RequestMeta<'_>,
+        version: &str,
+        supported: &[ProtocolVersion],
+    ) -> Result<(), RpcError> {
+        if !self.entries.iter().any(|(name, _)| *name == mirror::PROTOCOL_VERSION) {
+            return Err(Self::version_missing(supported, Some(version)));
+        }
         self.expect(mirror::PROTOCOL_VERSION, version, false)?;
         self.expect(mirror::METHOD, method, false)?;
         let Some(member) = methods::mirrored_param(method) else { return Ok(()) };
@@ -94,10 +113,7 @@ impl<'a> MirroredHeaders<'a> {
     fn expect(&self, name: &str, body: &str, encoded: bool) -> Result<(), RpcError> {
         let shown = mirror::display_name(name);
         let Some(header) = self.single(name, &shown)? else {
-            return Err(match name {
-                mirror::PROTOCOL_VERSION => missing_version(body),
-                _ => RpcError::header_mismatch(format!("the header {shown} is missing")),
-            });
+            return Err(RpcError::header_mismatch(format!("the header {shown} is missing")));
         };
         let header = if encoded { mirror::decode(header).ok_or_else(|| undecodable(&shown))? } else { header.into() };
         // Whitespace around a header value is not a part of it. A client has to encode a value with such whitespace.
@@ -124,13 +140,6 @@ fn excerpt(value: &str) -> Excerpt<'_> {
     Excerpt::new(value).with_limit(EXCERPT)
 }
 
-fn missing_version(revision: &str) -> RpcError {
-    let (header, revision) = (mirror::display_name(mirror::PROTOCOL_VERSION), excerpt(revision));
-    RpcError::header_mismatch(format!(
-        "the header {header} is missing: without a session, send `{header}: {revision}`, and the same revision in `_meta`"
-    ))
-}
-
 fn undecodable(name: &str) -> RpcError {
     RpcError::header_mismatch(format!("the header {name} is not valid base64"))
 }
@@ -138,6 +147,31 @@ fn undecodable(name: &str) -> RpcError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_missing_revision_header_suggests_supported_revisions_only() {
+        let (newest, legacy) = (ProtocolVersion::LATEST, ProtocolVersion::LATEST_LEGACY);
+        let hint = format!(
+            "the header MCP-Protocol-Version is missing: without a session, send `MCP-Protocol-Version: {newest}`, and the \
+             same revision in `_meta`"
+        );
+        let no_hint = "the header MCP-Protocol-Version is missing";
+        for (supported, requested, expected) in [
+            (&[newest, legacy][..], Some(newest.as_str()), &*hint),
+            (&[newest], None, &hint),
+            (&[newest], Some("1999-01-01"), &hint),
+            (&[newest, legacy], Some(legacy.as_str()), &hint),
+            (&[legacy], Some(newest.as_str()), no_hint),
+            (&[legacy], Some("send `X-Other: 1`"), no_hint),
+        ] {
+            let error = MirroredHeaders::version_missing(supported, requested);
+            assert_eq!(
+                (error.code, &*error.message),
+                (mcp_protocol::ErrorCode::HEADER_MISMATCH, expected),
+                "{requested:?}"
+            );
+        }
+    }
 
     #[test]
     fn an_error_shows_both_values() {
