@@ -272,8 +272,8 @@ async fn an_http_request_that_is_rejected_without_a_json_rpc_request_has_one_acc
 #[tokio::test]
 async fn a_request_that_the_transport_rejects_has_one_access_event() {
     let mut records = Records::listen();
-    let server = crate::common::server();
-    let endpoint = serve(&server, HttpConfig::new()).await;
+    let mut observed = ObservedServer::new();
+    let endpoint = serve(&observed.server, HttpConfig::new()).await;
     let session = endpoint.open().await;
     records.expect_event("initialize ok").await;
     let answer = endpoint.exchange(legacy(Some("unknown"), "tools/list", json!({}))).await;
@@ -288,16 +288,15 @@ async fn a_request_that_the_transport_rejects_has_one_access_event() {
     records.expect_event("ping ok").await;
     // The end of the session cancels its calls.
     let mut connection = endpoint.connect().await;
-    connection.send(legacy_as(7, Some(&session), "tools/call", json!({ "name": "slow" }))).await;
-    endpoint.exchange(legacy(Some(&session), "ping", json!({}))).await;
-    records.expect_event("ping ok").await;
+    connection.send(legacy_as(7, Some(&session), "tools/call", json!({ "name": "mute" }))).await;
+    observed.expect(observed_server::Event::Started).await;
     endpoint.exchange(request(Method::DELETE, &[("mcp-session-id", &session)], "")).await;
-    records.expect_event("tools/call slow cancelled cancelled").await;
+    records.expect_event("tools/call mute cancelled cancelled").await;
     let answer = endpoint.exchange(stateless("tools/list", json!({}), &[("mcp-method", "tools/call")])).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST);
     records.expect_event("tools/list refused -32020").await;
     // The sessionless mode.
-    let endpoint = serve(&server, HttpConfig::new().sessionless()).await;
+    let endpoint = serve(&observed.server, HttpConfig::new().sessionless()).await;
     endpoint.exchange(crate::common::initialize()).await;
     records.expect_event("initialize ok").await;
     let mut unsupported = legacy(None, "tools/list", json!({}));
