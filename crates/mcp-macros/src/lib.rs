@@ -27,6 +27,7 @@
 //!   `Default::default()`.
 //! - `#[arg(name = "type")]` sets another name on the wire.
 //! - `#[serde(…)]` and `#[schemars(…)]` apply as on the field of a struct, for example `#[schemars(range(min = 1))]`.
+//!   A name in `#[schemars(rename = …)]` must be the name on the wire.
 //! - The type implements `serde::Deserialize` and `schemars::JsonSchema`, and it owns its values.
 //!
 //! The macros know an extractor by the last segment of its type: `State<T>`, `Extension<T>`, `Option<Extension<T>>`,

@@ -1,6 +1,6 @@
 //! The parameters of a function: extractors, or arguments of the call.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Group, Span, TokenStream};
 use quote::quote;
 use syn::{
     Attribute, Error, Expr, ExprLit, GenericArgument, Ident, Lit, LitStr, Meta, Pat, PatType, PathArguments, Token,
@@ -74,29 +74,46 @@ pub(crate) enum Default {
 impl Argument {
     /// Returns the name on the wire, or `None` if the type of a flattened argument determines the names.
     pub(crate) fn wire_name(&self) -> Option<String> {
-        let serde = SerdeNames::of(&self.attrs);
+        let serde = FieldNames::of(&self.attrs, "serde");
         if serde.is_flattened {
             return None;
         }
         let name = self.name.as_ref().or(serde.rename.as_ref());
         Some(name.map_or_else(|| self.ident.unraw().to_string(), LitStr::value))
     }
+
+    /// Rejects a name that applies to the schema only. A client follows the schema, and the call would lack the argument.
+    fn check_schema_name(&self) -> syn::Result<()> {
+        let (Some(in_schema), Some(name)) = (FieldNames::of(&self.attrs, "schemars").rename, self.wire_name()) else {
+            return Ok(());
+        };
+        let listed = in_schema.value();
+        if listed == name {
+            return Ok(());
+        }
+        let text = format!(
+            "the schema names this argument `{listed}`, but calls name it `{name}`: write `#[arg(name = {listed:?})]` instead of \
+             `#[schemars(rename = …)]`"
+        );
+        Err(Error::new_spanned(in_schema, text))
+    }
 }
 
-/// The options of `#[serde(…)]` that change the name of an argument.
+/// The options of `#[serde(…)]` or `#[schemars(…)]` that change the name of an argument.
 #[derive(std::default::Default)]
-struct SerdeNames {
+struct FieldNames {
     /// `rename = "…"` or `rename(deserialize = "…")`
     rename: Option<LitStr>,
     /// `flatten`
     is_flattened: bool,
 }
 
-impl SerdeNames {
-    fn of(attributes: &[Attribute]) -> Self {
+impl FieldNames {
+    /// Reads the attributes of one derive macro.
+    fn of(attributes: &[Attribute], macro_name: &str) -> Self {
         let mut names = Self::default();
-        for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("serde")) {
-            // The derive macro of serde reports an attribute that is not valid.
+        for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident(macro_name)) {
+            // The derive macro reports an attribute that is not valid.
             let _ = attribute.parse_nested_meta(|option| names.read(&option));
         }
         names
@@ -110,10 +127,13 @@ impl SerdeNames {
             if let (true, Expr::Lit(ExprLit { lit: Lit::Str(name), .. })) = (is_rename, value) {
                 self.rename = Some(name);
             }
+        } else if option.input.peek(token::Paren) && !is_rename {
+            // Other options have values of any kind, for example `range(min = 1)`.
+            option.input.parse::<Group>()?;
         } else if option.input.peek(token::Paren) {
             option.parse_nested_meta(|side| {
                 let value: LitStr = side.value()?.parse()?;
-                if is_rename && side.path.is_ident("deserialize") {
+                if side.path.is_ident("deserialize") {
                     self.rename = Some(value);
                 }
                 Ok(())
@@ -168,11 +188,12 @@ pub(crate) fn read(parameter: &mut PatType) -> syn::Result<Parameter> {
         let text = format!("`{ident}` is an `Option`, which is `None` by default: remove the default or the `Option`");
         return Err(Error::new_spanned(value, text));
     }
-    if let (Some(name), Some(_)) = (&marks.name, SerdeNames::of(&attrs).rename) {
+    if let (Some(name), Some(_)) = (&marks.name, FieldNames::of(&attrs, "serde").rename) {
         let text = format!("`{ident}` has a second name in `#[serde(rename = …)]`: remove one of the two names");
         return Err(Error::new_spanned(name, text));
     }
     let argument = Argument { ident, ty, name: marks.name, default: marks.default, attrs };
+    argument.check_schema_name()?;
     Ok(Parameter::Argument(Box::new(argument)))
 }
 
@@ -253,4 +274,29 @@ fn named(ty: &Type, name: &str) -> bool {
 /// The identifier of the parameter at an index, in generated code.
 pub(crate) fn placeholder(index: usize) -> Ident {
     Ident::new(&format!("__{index}"), Span::mixed_site())
+}
+
+#[cfg(test)]
+mod tests {
+    use syn::{FnArg, parse_quote};
+
+    use super::*;
+
+    #[test]
+    fn a_name_in_the_schema_is_accepted_if_calls_use_it() {
+        let cases: [(FnArg, bool); 8] = [
+            (parse_quote!(#[schemars(rename = "day")] date: String), false),
+            (parse_quote!(#[schemars(length(min = 1), rename = "day")] date: String), false),
+            (parse_quote!(#[schemars(rename(serialize = "d", deserialize = "day"))] date: String), false),
+            (parse_quote!(#[arg(name = "when")] #[schemars(rename = "day")] date: String), false),
+            (parse_quote!(#[serde(rename = "day")] #[schemars(rename = "day")] date: String), true),
+            (parse_quote!(#[arg(name = "day")] #[schemars(rename = "day")] date: String), true),
+            (parse_quote!(#[schemars(rename = "date")] date: String), true),
+            (parse_quote!(#[schemars(length(min = 1), email)] date: String), true),
+        ];
+        for (index, (parameter, is_accepted)) in cases.into_iter().enumerate() {
+            let FnArg::Typed(mut parameter) = parameter else { unreachable!("no case has `self`") };
+            assert_eq!(read(&mut parameter).is_ok(), is_accepted, "case {index}");
+        }
+    }
 }

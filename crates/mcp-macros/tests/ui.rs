@@ -64,6 +64,7 @@ const MISTAKES: &[(&str, &[&str])] = &[
     ("macros/resource_variable_missing", &["no variable `{date}`", "`{day}`"]),
     ("macros/resource_with_argument", &["no variable `{date}`", "notes://today"]),
     ("macros/resource_without_uri", &["a resource needs its URI"]),
+    ("macros/schema_with_another_name", &["the schema names this argument `day`", "rename = \"day\""]),
     ("macros/self_receiver", &["a handler has no `self`"]),
     ("macros/state_missing", &["the server has no state", "State<App>"]),
     ("macros/resource_with_renamed_argument", &["no variable `{date}`", "`{day}`"]),
