@@ -321,15 +321,17 @@ impl<E: Entry> Snapshot<E> {
 
     /// Returns the result of a list request with the entries that the caller may use.
     ///
-    /// The result differs between callers if an entry has an access rule, so its cache scope is private then.
+    /// The result differs between callers if an entry has an access rule, or if `is_public` is false because the server has
+    /// one. Its cache scope is private then.
     pub(crate) fn visible_page(
         &self,
         version: ProtocolVersion,
         cursor: Option<&str>,
         style: &ListStyle,
+        is_public: bool,
         is_allowed: impl Fn(&Access) -> bool,
     ) -> Result<bytes::Bytes, PageError> {
-        if !self.has_rules {
+        if is_public && !self.has_rules {
             return self.page(version, cursor, style);
         }
         let form = PageForm::new(E::LIST, version, style).private();

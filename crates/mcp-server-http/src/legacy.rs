@@ -293,11 +293,17 @@ pub(crate) fn get(legacy: &Legacy, head: &Head) -> Response<Body> {
     match open(legacy, head, None) {
         Ok(http) => {
             let version = http.session.version();
+            let session = http.clone();
             let listening = match last_seen(&http, &head.headers) {
                 Ok(None) => Listening::new(http, STANDALONE, &legacy.endpoint.config),
                 Ok(Some(place)) => Listening::after(http, place, &legacy.endpoint.config),
                 Err(error) => return respond::refusal(StatusCode::BAD_REQUEST, &error),
             };
+            // A principal may have taken over the anonymous session before the stream had its reader.
+            let caller = head.principal.as_deref().map(Principal::key);
+            if !session.has_owner(caller.as_deref()) {
+                return unknown_session(None);
+            }
             let listening = listening.end_at_shutdown(legacy.endpoint.server.shutting_down());
             let listening = listening.end_at(head.valid_until);
             respond::with_version(respond::events(Body::stream(listening)), version)
@@ -363,10 +369,12 @@ fn find(legacy: &Legacy, head: &Head, request: Option<&RequestId>) -> Result<Arc
         return Err(respond::head_error(StatusCode::BAD_REQUEST, request, &RpcError::invalid_request(text)));
     };
     let caller = head.principal.as_deref().map(Principal::key);
-    legacy.sessions.find(id, caller.as_deref()).ok_or_else(|| {
-        let error = RpcError::invalid_request("Unknown Mcp-Session-Id: open a new session by `initialize`");
-        respond::head_error(StatusCode::NOT_FOUND, request, &error)
-    })
+    legacy.sessions.find(id, caller.as_deref()).ok_or_else(|| unknown_session(request))
+}
+
+fn unknown_session(request: Option<&RequestId>) -> Response<Body> {
+    let error = RpcError::invalid_request("Unknown Mcp-Session-Id: open a new session by `initialize`");
+    respond::head_error(StatusCode::NOT_FOUND, request, &error)
 }
 
 /// Returns the same text with the error code of the session era.

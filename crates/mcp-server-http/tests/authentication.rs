@@ -53,6 +53,8 @@ impl Authenticator for Tokens {
                 "malformed" => Err(Rejection::Malformed),
                 "forbidden" => Err(Rejection::Forbidden),
                 "fresh" => Err(Rejection::FreshProof { nonce: HeaderValue::from_static("n2") }),
+                "hang" => std::future::pending().await,
+                "panic" => panic!("the database is gone"),
                 "away" => Err(Rejection::Unavailable { retry_after: Duration::from_secs(7) }),
                 _ => Err(Rejection::Invalid),
             }
@@ -405,6 +407,42 @@ async fn a_second_source_of_principals_is_an_error() {
     let answer = send(&service(), made).await;
     assert_eq!(answer.status, StatusCode::INTERNAL_SERVER_ERROR);
     assert!(!answer.json().to_string().contains("bob"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_authenticator_that_hangs_or_panics_is_an_outage() {
+    for token in ["hang", "panic"] {
+        let answer = send(&service(), bearer(token, call("who"))).await;
+        assert_eq!((answer.status, answer.header("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, Some("5")));
+        assert!(!answer.json().to_string().contains("database"));
+    }
+}
+
+#[tokio::test]
+async fn the_reader_of_an_anonymous_session_receives_nothing_after_its_adoption() {
+    let server = server();
+    let service = server.clone().into_service(config().allow_anonymous());
+    let session = send(&service, initialize()).await.header("mcp-session-id").unwrap().to_owned();
+    let initialized = notification(&session, "notifications/initialized", json!({}));
+    assert_eq!(send(&service, initialized).await.status, StatusCode::ACCEPTED);
+    // The anonymous caller does not read for a while.
+    let mut stream = service.handle(listen(&session)).await.into_body();
+    let ping = legacy(Some(&session), "ping", json!({}));
+    assert_eq!(send(&service, bearer("ann", ping)).await.status, StatusCode::OK);
+    server.notify().tools_changed();
+    settle().await;
+    let mut text = String::new();
+    while let Some(frame) = within("the end of the stream", stream.frame()).await {
+        text += std::str::from_utf8(&frame.unwrap().into_data().unwrap()).unwrap();
+    }
+    assert!(!text.contains("list_changed"), "{text}");
+    // The stream of the principal has the event.
+    let mut stream = service.handle(bearer("ann", listen(&session))).await.into_body();
+    let mut text = String::new();
+    while !text.contains("list_changed") {
+        let frame = within("the change", stream.frame()).await.unwrap().unwrap().into_data().unwrap();
+        text += std::str::from_utf8(&frame).unwrap();
+    }
 }
 
 #[tokio::test]

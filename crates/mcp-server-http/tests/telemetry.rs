@@ -346,7 +346,7 @@ async fn a_call_above_a_limit_is_busy_and_a_call_without_scopes_is_refused() {
     let session = endpoint.open().await;
     records.expect("initialize ok", "initialize").await;
     let call = |name: &str| stateless("tools/call", json!({ "name": name }), &[]);
-    assert_eq!(endpoint.exchange(call("scoped")).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(endpoint.exchange(call("scoped")).await.status, StatusCode::FORBIDDEN);
     let span = "tools/call ERROR insufficient_scope";
     records.expect("tools/call scoped refused insufficient_scope", span).await;
     // The limit of the session.

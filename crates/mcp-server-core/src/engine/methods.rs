@@ -228,7 +228,8 @@ fn list<E: Entry>(p: &Preparation<'_>, registry: &Registry<E>) -> Result<Work, R
     let page = if p.server.data.config.lists_forbidden_tools {
         snapshot.page(p.scope.version, cursor, style)
     } else {
-        snapshot.visible_page(p.scope.version, cursor, style, |rule| p.scope.has_access(rule))
+        let is_public = p.server.data.config.access.is_public();
+        snapshot.visible_page(p.scope.version, cursor, style, is_public, |rule| p.scope.has_access(rule))
     };
     let page = page.map_err(|_| RpcError::invalid_params("invalid cursor"))?;
     Ok(Work::Done(Reply::written(&p.request.id, page)))

@@ -60,11 +60,13 @@ struct State {
     queue: VecDeque<String>,
     queued: u64,
     written: u64,
+    /// The reader did not take a line in time, and has taken none since.
+    is_stalled: bool,
 }
 
 impl Printer {
     fn start(mut output: impl io::Write + Send + 'static) -> Arc<Self> {
-        let state = State { quota: Quota::new(), queue: VecDeque::new(), queued: 0, written: 0 };
+        let state = State { quota: Quota::new(), queue: VecDeque::new(), queued: 0, written: 0, is_stalled: false };
         let printer = Arc::new(Self { state: Mutex::new(state), changed: Condvar::new() });
         let writing = printer.clone();
         // Without a thread the queue becomes full, and the lines are lost.
@@ -73,7 +75,10 @@ impl Printer {
                 let text = writing.next();
                 // A process without stderr loses the text.
                 let _ = output.write_all(text.as_bytes());
-                writing.state.lock().written += 1;
+                let mut state = writing.state.lock();
+                state.written += 1;
+                state.is_stalled = false;
+                drop(state);
                 writing.changed.notify_all();
             }
         });
@@ -91,7 +96,8 @@ impl Printer {
         }
     }
 
-    /// Queues a line, and waits until it is written or the time is over. Counts a line that is not printed.
+    /// Queues a line, and waits until it is written or the time is over. A stalled reader delays one line only, because the
+    /// wait blocks the thread. Counts a line that is not printed.
     fn print(&self, line: &str, now: Instant, wait: Duration) {
         let mut state = self.state.lock();
         let Some(omitted) = state.quota.take(now) else { return };
@@ -108,7 +114,10 @@ impl Printer {
         state.queued += 1;
         let number = state.queued;
         self.changed.notify_all();
-        self.changed.wait_while_for(&mut state, |state| state.written < number, wait);
+        if state.is_stalled {
+            return;
+        }
+        state.is_stalled = self.changed.wait_while_for(&mut state, |state| state.written < number, wait).timed_out();
     }
 
     /// Waits until all queued lines are written. Returns false if the time is over.
@@ -183,6 +192,21 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_stalled_reader_delays_one_line() {
+        let released = Arc::<(Mutex<bool>, Condvar)>::default();
+        let printer = Printer::start(Stalled { released: released.clone(), written: Arc::default() });
+        let start = Instant::now();
+        printer.print("line\n", start, Duration::from_millis(1));
+        let long = Duration::from_secs(60);
+        (0..20).for_each(|_| printer.print("line\n", start, long));
+        assert!(start.elapsed() < long);
+        *released.0.lock() = true;
+        released.1.notify_all();
+        assert!(printer.flush(long));
+        assert!(!printer.state.lock().is_stalled);
     }
 
     #[test]

@@ -3,7 +3,11 @@
 mod metadata;
 
 use std::{
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
     sync::Arc,
+    task::Poll,
     time::{Duration, SystemTime},
 };
 
@@ -23,6 +27,11 @@ use crate::{
 /// The longest life of a stream whose caller has credentials without an end. The client then opens the stream again, so that
 /// its credentials are checked again.
 const STREAM_LIFE: Duration = Duration::from_secs(60 * 60);
+
+/// The longest time of one authentication. The providers of `mcp-auth` have shorter limits of their own.
+const AUTHENTICATION: Duration = Duration::from_secs(25);
+/// The rejection of a request whose authenticator failed.
+const OUTAGE: Rejection = Rejection::Unavailable { retry_after: Duration::from_secs(5) };
 
 /// The authentication of one endpoint.
 pub(crate) struct Auth {
@@ -105,8 +114,7 @@ impl Auth {
         let request = AuthRequest::new(&parts.method, checks.public_url.as_str(), &parts.headers)
             .with_target(&target)
             .with_extensions(&parts.extensions);
-        let result = checks.authenticator.authenticate(&request).await;
-        match result {
+        match contained(checks.authenticator.authenticate(&request)).await {
             Ok(authenticated) => Ok(checks.admit(parts, authenticated)),
             Err(Rejection::Missing) if checks.allows_anonymous && !checks.has_credentials(&parts.headers) => {
                 Ok(HeaderMap::new())
@@ -127,12 +135,15 @@ impl Auth {
         no_store(response)
     }
 
-    /// Completes the response to a caller that lacks access: 401 for an anonymous caller, 403 for any other.
+    /// Completes the response to a caller that lacks access: 401 for an anonymous caller, 403 for any other. Without an
+    /// authenticator the status is always 403.
     pub(crate) fn deny(&self, mut response: Response<Body>, caller: Option<&Principal>) -> Response<Body> {
         let Some(denied) = response.extensions_mut().remove::<Denied>() else { return response };
-        let bearer = || vec![Challenge::bearer()];
-        let all = self.checks.as_ref().map_or_else(bearer, |checks| checks.challenges().collect());
-        if denied.is_anonymous {
+        let all = self.checks.as_ref().map_or_else(Vec::new, |checks| checks.challenges().collect());
+        if self.checks.is_none() && denied.is_anonymous {
+            // The application authenticates its callers, so the endpoint has no challenge for them.
+            *response.status_mut() = StatusCode::FORBIDDEN;
+        } else if denied.is_anonymous {
             *response.status_mut() = StatusCode::UNAUTHORIZED;
             challenge(&mut response, all.into_iter().map(|challenge| with_scopes(challenge, &denied.scopes)));
         } else {
@@ -145,6 +156,24 @@ impl Auth {
         }
         no_store(response)
     }
+}
+
+/// Runs an authenticator, also one of the application: it has a time limit, and a panic is an outage.
+async fn contained(
+    checking: impl Future<Output = Result<Authenticated, Rejection>>,
+) -> Result<Authenticated, Rejection> {
+    let mut checking = pin!(checking);
+    let guarded = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| checking.as_mut().poll(cx))) {
+        Ok(poll) => poll,
+        Err(_) => {
+            tracing::error!("an authenticator panicked");
+            Poll::Ready(Err(OUTAGE))
+        }
+    });
+    tokio::time::timeout(AUTHENTICATION, guarded).await.unwrap_or_else(|_| {
+        tracing::error!(limit = ?AUTHENTICATION, "an authenticator exceeded its time limit");
+        Err(OUTAGE)
+    })
 }
 
 impl Checks {
@@ -179,10 +208,10 @@ impl Checks {
     }
 }
 
-/// Returns the time at which the streams of a request end: the end of its authentication.
+/// Returns the time at which the streams of a request end: the end of its authentication by the authenticator of the
+/// endpoint. An application that authenticates its callers in a layer ends their streams itself.
 pub(crate) fn valid_until(extensions: &http::Extensions) -> Option<Instant> {
-    let checked = extensions.get::<ValidUntil>().map(|ValidUntil(until)| *until);
-    checked.or_else(|| caller::principal(extensions)?.expires_at.map(instant))
+    extensions.get::<ValidUntil>().map(|ValidUntil(until)| *until)
 }
 
 fn instant(time: SystemTime) -> Instant {

@@ -196,6 +196,16 @@ impl EventLog {
         wake(waker);
     }
 
+    /// Disconnects the reader of a stream at once. It receives no more events, also if some wait for it.
+    pub(crate) fn remove_reader(&self, stream: u32) {
+        let waker = self.lock().streams.get_mut(stream).and_then(|of| {
+            of.reader = None;
+            of.waker.take()
+        });
+        wake(waker);
+        self.room.notify_waiters();
+    }
+
     /// Ends all streams and drops all events, because the session ends.
     pub(crate) fn close(&self) {
         let wakers = self.lock().close();

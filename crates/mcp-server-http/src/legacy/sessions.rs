@@ -41,6 +41,11 @@ impl HttpSession {
         self.activity.lock()
     }
 
+    /// Whether the session belongs to this caller: a principal by its key, or an anonymous caller.
+    pub(crate) fn has_owner(&self, caller: Option<&str>) -> bool {
+        self.owner.get().map(String::as_str) == caller
+    }
+
     /// Counts a request or stream as open until the caller drops the guard.
     pub(crate) fn open(self: &Arc<Self>) -> Open {
         let mut activity = self.activity();
@@ -219,11 +224,11 @@ impl Sessions {
                 });
                 if is_new {
                     // The anonymous caller must not read the messages for the principal.
-                    session.log.disconnect_reader(STANDALONE);
+                    session.log.remove_reader(STANDALONE);
                 }
                 owner == caller
             }
-            (owner, caller) => owner.map(String::as_str) == caller,
+            _ => session.has_owner(caller),
         }
     }
 
