@@ -112,7 +112,7 @@ requests! {
     Ping "ping" EmptyParams => EmptyResult, None, ProtocolVersion::has_session_methods;
     /// Requests the revisions and capabilities of the server.
     Discover "server/discover" EmptyParams => DiscoverResult, None, ProtocolVersion::is_stateless;
-    /// Asks for notices of change, for as long as the request is open.
+    /// Subscribes to change notifications for as long as the request is open.
     Listen "subscriptions/listen" ListenParams => ListenResult, None, ProtocolVersion::has_listen;
     /// Lists tools.
     ListTools "tools/list" PaginatedParams => ListToolsResult, None, |_| true;
@@ -120,9 +120,9 @@ requests! {
     CallTool "tools/call" CallToolParams => CallToolResult, Some("name"), |_| true;
     /// Lists resources.
     ListResources "resources/list" PaginatedParams => ListResourcesResult, None, |_| true;
-    /// Lists families of resources.
+    /// Lists resource templates.
     ListResourceTemplates "resources/templates/list" PaginatedParams => ListResourceTemplatesResult, None, |_| true;
-    /// Returns the parameters for a resource.
+    /// Reads a resource.
     ReadResource "resources/read" ReadResourceParams => ReadResourceResult, Some("uri"), |_| true;
     /// Subscribes to updates of a resource.
     Subscribe "resources/subscribe" SubscribeParams => EmptyResult, None, ProtocolVersion::has_session_methods;

@@ -40,7 +40,7 @@ notifications! {
     Initialized "notifications/initialized" EmptyParams, ProtocolVersion::has_handshake;
     /// The sender no longer waits for a request.
     Cancelled "notifications/cancelled" CancelledParams, |_| true;
-    /// A request moves on.
+    /// The progress of a request.
     Progress "notifications/progress" ProgressParams, |_| true;
     /// A log message.
     LoggingMessage "notifications/message" LoggingMessageParams, |_| true;
@@ -57,9 +57,9 @@ notifications! {
     /// The user is done at a URL.
     ElicitationComplete "notifications/elicitation/complete" ElicitationCompleteParams,
         ProtocolVersion::has_elicitation_complete;
-    /// A task moved on (2025-11-25).
+    /// The status of a task changed (2025-11-25).
     TaskStatus "notifications/tasks/status" tasks::TaskState, ProtocolVersion::has_core_tasks;
-    /// A task moved on (tasks extension).
+    /// The status of a task changed (tasks extension).
     Task "notifications/tasks" tasks::ext::DetailedTask, ProtocolVersion::has_extensions;
     /// A subscription is open.
     SubscriptionsAcknowledged "notifications/subscriptions/acknowledged" SubscriptionsAcknowledgedParams,

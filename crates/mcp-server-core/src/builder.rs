@@ -92,7 +92,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
                 discover_cache: CacheHint::NONE,
                 access: Access::default(),
                 state_keys: None,
-                lists_forbidden_tools: false,
+                lists_forbidden_entries: false,
                 accepts_unsolicited_answers: false,
                 store: None,
                 on_notification: None,
@@ -246,24 +246,24 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
         self
     }
 
-    /// Adds the tools whose scopes the caller lacks to the result of `tools/list`.
+    /// Adds the entries whose scopes the caller lacks to the lists of tools, resources, templates and prompts.
     ///
-    /// By default, a caller over a network sees only the tools that it can call. Local callers see all tools. A list with such
-    /// tools is private: caches do not share it between callers. In both cases, a call without the scopes fails.
+    /// By default, a caller over a network sees only the entries that it can use. Local callers see all entries. A list with
+    /// such entries is private: caches do not share it between callers. In both cases, a request without the scopes fails.
     ///
-    /// Use this setting if clients request more scopes for a tool that they see in the list.
+    /// Use this setting if clients request more scopes for an entry that they see in the list.
     ///
     /// ```
     /// use mcp_server_core::{Server, tool};
     ///
     /// let server = Server::builder("files", "1.0")
     ///     .tool(tool("delete", async || "deleted").requires_scopes(["files:write"]))
-    ///     .list_forbidden_tools()
+    ///     .list_forbidden_entries()
     ///     .build();
     /// # let _ = server;
     /// ```
-    pub fn list_forbidden_tools(mut self) -> Self {
-        self.config.lists_forbidden_tools = true;
+    pub fn list_forbidden_entries(mut self) -> Self {
+        self.config.lists_forbidden_entries = true;
         self
     }
 

@@ -101,7 +101,7 @@ pub(crate) struct Config {
     pub(crate) access: Access,
     pub(crate) state_keys: Option<StateKeys>,
     /// Whether lists contain the tools whose scopes the caller lacks.
-    pub(crate) lists_forbidden_tools: bool,
+    pub(crate) lists_forbidden_entries: bool,
     /// Whether answers of stateless clients count without a proof that the question was asked.
     pub(crate) accepts_unsolicited_answers: bool,
     pub(crate) store: Option<Arc<dyn Store>>,

@@ -384,7 +384,7 @@ async fn a_list_contains_the_tools_that_the_caller_may_call() {
     let build = |lists_forbidden: bool| {
         let mut builder = Server::builder("t", "1").page_size(2).list_cache(CacheHint::public(Duration::from_secs(60)));
         if lists_forbidden {
-            builder = builder.list_forbidden_tools();
+            builder = builder.list_forbidden_entries();
         }
         for n in 0..9 {
             let route = tool(format!("t{n}"), async || "ran");

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
+use std::time::Duration;
+
 use http::Method;
 use http_body_util::BodyExt;
 use mcp_server_core::{LogRecords, Server, tool};
@@ -9,19 +11,21 @@ use mcp_server_http::{HttpConfig, HttpServer};
 use serde_json::json;
 use tracing_subscriber::{fmt, layer::SubscriberExt as _};
 
-use crate::{
-    child_process,
-    common::{initialized, legacy, open, opened, request, send, stateless},
-};
+use crate::common::{initialized, legacy, open, opened, request, send, stateless};
 
 /// Starts the process with a global subscriber.
 const CHILD: &str = "MCP_TEST_LOG_LAYER_OVER_HTTP";
 
 #[test]
 fn the_events_of_a_call_go_to_its_client_alone_beside_another_layer() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     if std::env::var_os(CHILD).is_none() {
         let test = "log_layer::the_events_of_a_call_go_to_its_client_alone_beside_another_layer";
-        let output = child_process::run(test, CHILD, "1");
+        let mut process = tokio::process::Command::new(std::env::current_exe().unwrap());
+        process.args(["--exact", test, "--nocapture"]).env(CHILD, "1").kill_on_drop(true);
+        let output = runtime.block_on(async {
+            tokio::time::timeout(Duration::from_secs(60), process.output()).await.expect("the process ends").unwrap()
+        });
         assert!(output.status.success(), "{output:?}");
         return;
     }
@@ -34,7 +38,6 @@ fn the_events_of_a_call_go_to_its_client_alone_beside_another_layer() {
     let layers = tracing_subscriber::registry().with(fmt::layer().with_writer(std::io::sink));
     let log_layer = server.log_layer(LogRecords::from_targets(["app"]));
     tracing::subscriber::set_global_default(layers.with(log_layer)).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let service = server.into_service(HttpConfig::new());
         let (session, other) = (open(&service).await, open(&service).await);

@@ -6,8 +6,6 @@ mod authentication;
 mod batches;
 mod bind;
 mod broken_streams;
-#[path = "../../mcp-server-core/tests/child_process.rs"]
-mod child_process;
 mod common;
 mod concurrent_calls;
 mod concurrent_streams;

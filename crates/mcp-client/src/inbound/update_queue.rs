@@ -20,7 +20,7 @@ use crate::{
     connection::{Notification, StreamReceiver},
 };
 
-/// A change on the server ([`Subscription`](crate::Subscription)).
+/// A change on the server, or a gap in the changes ([`Subscription`](crate::Subscription)).
 ///
 /// ```
 /// use mcp_client::Update;
@@ -50,8 +50,10 @@ pub enum Update {
     },
     /// A task changed (tasks extension).
     Task(Box<DetailedTask>),
-    /// Updates may be lost, so the program reads again the data that it needs. The subscription yields this value after the
-    /// client reopened it, after a stream lost updates, and if the program reads the updates too slowly.
+    /// The server may have sent updates that the client lost. Read the data again.
+    ///
+    /// Causes: the client reopened the subscription, a stream broke off, the application reads the updates too slowly, or the
+    /// URI of a resource is longer than 8 KiB.
     Missed,
 }
 

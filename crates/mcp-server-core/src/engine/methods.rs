@@ -225,7 +225,7 @@ pub(super) fn reply(server: &Server, id: &RequestId, version: ProtocolVersion, r
 fn list<E: Entry>(p: &Preparation<'_>, registry: &Registry<E>) -> Result<Work, Refusal> {
     let params: PaginatedParams = decode_params(&p.request.method, p.request.params)?;
     let (snapshot, style, cursor) = (registry.load(), &p.server.data.list_style, params.cursor.as_deref());
-    let page = if p.server.data.config.lists_forbidden_tools {
+    let page = if p.server.data.config.lists_forbidden_entries {
         snapshot.page(p.scope.version, cursor, style)
     } else {
         let is_public = p.server.data.config.access.is_public();

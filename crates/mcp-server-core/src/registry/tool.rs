@@ -272,7 +272,7 @@ impl<S> ToolRoute<S> {
     }
 
     /// Requires that a caller over a network was granted all of these scopes. Other callers do not see the tool in the list
-    /// ([`ServerBuilder::list_forbidden_tools`](crate::ServerBuilder::list_forbidden_tools)).
+    /// ([`ServerBuilder::list_forbidden_entries`](crate::ServerBuilder::list_forbidden_entries)).
     ///
     /// See the [example](Self#example).
     pub fn requires_scopes<T: Into<String>>(mut self, scopes: impl IntoIterator<Item = T>) -> Self {
