@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::SystemTime};
 
 use http::{HeaderMap, StatusCode};
-use mcp_transport::{Frame, TransportError};
+use mcp_transport::{Frame, TransportError, http_status::HttpStatus};
 use tokio::time::sleep;
 
 use crate::{
@@ -57,5 +57,5 @@ pub(crate) async fn run(shared: &Arc<Shared>, frame: &Frame, mut headers: Header
 
 /// Returns true if the server did nothing with the message and may accept it later.
 fn is_busy(status: StatusCode) -> bool {
-    matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
+    HttpStatus::of(status.as_u16()) == HttpStatus::Busy
 }

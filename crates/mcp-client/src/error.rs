@@ -1,15 +1,13 @@
 //! The errors of calls and connections.
 
-mod http_status;
-
 use std::{fmt, sync::Arc, time::Duration};
 
 use mcp_protocol::{ErrorCode, ProtocolVersion, RpcError, UrlElicitParams};
 use mcp_schema::ValidationErrors;
 use mcp_transport::{LONGEST_RETRY_AFTER, TransportError};
 
-pub(crate) use self::http_status::HttpStatus;
 use crate::slow_start::SlowStart;
+pub(crate) use mcp_transport::http_status::HttpStatus;
 
 /// An error of a call or a connection. The predicates classify it; the text is for people and may change.
 ///

@@ -29,6 +29,8 @@
 pub mod child;
 mod error;
 mod frame;
+#[doc(hidden)]
+pub mod http_status;
 pub mod memory;
 pub mod ndjson;
 #[doc(hidden)]

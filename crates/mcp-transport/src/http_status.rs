@@ -1,8 +1,9 @@
-//! The meaning of HTTP statuses that come without a message: the only table of statuses in this crate.
+//! The meaning of HTTP statuses that come without a message: the only table of statuses of the client crates.
 
 /// The meaning of an HTTP status for the request that it answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum HttpStatus {
+#[non_exhaustive]
+pub enum HttpStatus {
     /// The server did not understand the request, and did nothing. A server of another era answers so.
     NotUnderstood,
     /// Nothing is at this address, at least not for this request. The server did nothing.
@@ -21,7 +22,7 @@ pub(crate) enum HttpStatus {
 
 impl HttpStatus {
     /// Returns the meaning of a status.
-    pub(crate) fn of(status: u16) -> Self {
+    pub fn of(status: u16) -> Self {
         match status {
             400 | 405 => Self::NotUnderstood,
             404 => Self::NotFound,
@@ -34,12 +35,12 @@ impl HttpStatus {
     }
 
     /// Returns true if the same request can succeed later.
-    pub(crate) fn is_temporary(self) -> bool {
+    pub fn is_temporary(self) -> bool {
         matches!(self, Self::Busy | Self::Gateway)
     }
 
     /// Returns true if the server did nothing because it does not know such requests.
-    pub(crate) fn is_refusal(self) -> bool {
+    pub fn is_refusal(self) -> bool {
         matches!(self, Self::NotUnderstood | Self::NotFound)
     }
 }
