@@ -30,7 +30,8 @@ pub(crate) fn run(root: &Path) -> Result<(), Error> {
     for package in metadata.published() {
         let member = format!("{}-{}", package.name, package.version);
         let archive = metadata.target().join("package").join(format!("{member}.crate"));
-        process::run(Command::new("tar").current_dir(&folder).arg("-xzf").arg(archive), LIMIT)?;
+        // The files of a package have a fixed time, so cargo would not see their changes. `m` gives them the current time.
+        process::run(Command::new("tar").current_dir(&folder).arg("-xzmf").arg(archive), LIMIT)?;
         writeln!(patches, "{} = {{ path = {member:?} }}", package.name)?;
         members.push(member);
     }
