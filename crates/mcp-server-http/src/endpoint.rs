@@ -2,7 +2,7 @@
 
 pub(crate) mod auth;
 
-use std::{future::Future, sync::Arc, task::Poll, time::Duration};
+use std::{future::Future, mem::take, sync::Arc, task::Poll, time::Duration};
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header, request::Parts};
@@ -63,8 +63,13 @@ impl std::fmt::Debug for RequestParts {
 }
 
 impl RequestParts {
-    pub(crate) fn of(parts: Parts) -> Self {
-        Self { headers: Arc::new(parts.headers), uri: parts.uri, extensions: parts.extensions }
+    /// Takes the parts of a request. They are moved once, because each async function stores its own copy of an argument.
+    pub(crate) fn take(parts: &mut Parts) -> Self {
+        Self {
+            headers: Arc::new(take(&mut parts.headers)),
+            uri: take(&mut parts.uri),
+            extensions: take(&mut parts.extensions),
+        }
     }
 
     /// Returns the extensions for the `Extension` extractor.

@@ -147,18 +147,21 @@ impl Inner {
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let parts = &mut parts;
         let names_stateless = version_header(&parts.headers).is_some_and(ProtocolVersion::is_stateless);
         match parts.method {
             Method::OPTIONS => cors::preflight(&parts.headers, self.methods(), &self.endpoint.cors),
             Method::POST => self.post(parts, body).await,
             Method::GET if self.has_sessions() && !names_stateless => {
-                self.authenticated(parts, async |parts| legacy::get(&self.legacy, &Head::of(&RequestParts::of(parts))))
-                    .await
+                self.authenticated(parts, async |parts| {
+                    legacy::get(&self.legacy, &Head::of(&RequestParts::take(parts)))
+                })
+                .await
             }
             Method::DELETE if self.has_sessions() && !names_stateless => {
                 self.authenticated(parts, async |parts| {
-                    legacy::delete(&self.legacy, &Head::of(&RequestParts::of(parts)))
+                    legacy::delete(&self.legacy, &Head::of(&RequestParts::take(parts)))
                 })
                 .await
             }
@@ -173,11 +176,12 @@ impl Inner {
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
-        let (parts, body) = request.into_parts();
-        match sse::route(&self.endpoint, paths, &parts) {
+        let (mut parts, body) = request.into_parts();
+        let parts = &mut parts;
+        match sse::route(&self.endpoint, paths, parts) {
             SseRoute::Open => self.authenticated(parts, async |parts| sse::open(&self.legacy, paths, parts)).await,
             SseRoute::Message => {
-                self.authenticated(parts, async |parts| match sse::addressed(&self.legacy, &parts) {
+                self.authenticated(parts, async |parts| match sse::addressed(&self.legacy, parts) {
                     Ok(inbox) => match self.endpoint.read_body(body).await {
                         Ok(message) => inbox.deliver(message).await,
                         Err(refused) => refused,
@@ -193,10 +197,10 @@ impl Inner {
     /// Answers a request after its caller is authenticated.
     async fn authenticated(
         &self,
-        mut parts: Parts,
-        answer: impl AsyncFnOnce(Parts) -> Response<Body>,
+        parts: &mut Parts,
+        answer: impl AsyncFnOnce(&mut Parts) -> Response<Body>,
     ) -> Response<Body> {
-        let headers = match self.endpoint.auth.authenticate(&mut parts).await {
+        let headers = match self.endpoint.auth.authenticate(parts).await {
             Ok(headers) => headers,
             Err(refused) => return refused,
         };
@@ -207,7 +211,7 @@ impl Inner {
         response
     }
 
-    async fn post<B>(&self, parts: Parts, body: B) -> Response<Body>
+    async fn post<B>(&self, parts: &mut Parts, body: B) -> Response<Body>
     where
         B: HttpBody + Send,
         B::Data: Send,
@@ -237,9 +241,9 @@ impl Inner {
         if accepted.json || response.status() != StatusCode::OK { response } else { respond::as_stream(response) }
     }
 
-    async fn dispatch(&self, parts: Parts, accepted: Accepted, bytes: &[u8]) -> Response<Body> {
+    async fn dispatch(&self, parts: &mut Parts, accepted: Accepted, bytes: &[u8]) -> Response<Body> {
         let Self { endpoint, legacy } = self;
-        let parts = RequestParts::of(parts);
+        let parts = RequestParts::take(parts);
         let head = Head::of(&parts);
         let caller = Caller::remote().principal(head.principal.clone()).extensions(parts.into_extensions());
         let queue: Arc<Queue> = Arc::default();

@@ -37,9 +37,9 @@ use crate::{
 /// assert_eq!(template.variables().collect::<Vec<_>>(), ["folder", "rest"]);
 /// assert_eq!(template.as_str(), "notes://{folder}{/rest*}");
 ///
-/// let vars = template.matches("notes://work/2026/plan").ok_or("no match")?;
-/// assert_eq!(vars.text("folder"), Some("work"));
-/// assert_eq!(template.expand(&vars), "notes://work/2026/plan");
+/// let vars = template.matches("notes://trips/2026/plan").ok_or("no match")?;
+/// assert_eq!(vars.text("folder"), Some("trips"));
+/// assert_eq!(template.expand(&vars), "notes://trips/2026/plan");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]

@@ -28,12 +28,12 @@ impl fmt::Debug for MirroredHeaders<'_> {
 }
 
 impl<'a> MirroredHeaders<'a> {
-    /// Collects headers by lower-case name. The value is `None` if it is not visible ASCII. Other headers are ignored.
-    pub fn new(headers: impl IntoIterator<Item = (&'a str, Option<&'a str>)>) -> Self {
+    /// Collects headers by lower-case name. The function of a header returns its value, or `None` if the value is not
+    /// visible ASCII. Other headers are ignored, and their functions are not called.
+    pub fn new(headers: impl IntoIterator<Item = (&'a str, impl FnOnce() -> Option<&'a str>)>) -> Self {
         let entries = headers.into_iter().filter(|(name, _)| name.starts_with("mcp-"));
-        Self {
-            entries: entries.map(|(name, value)| (name, value.map(|text| text.trim_matches([' ', '\t'])))).collect(),
-        }
+        let trimmed = |value: Option<&'a str>| value.map(|text| text.trim_matches([' ', '\t']));
+        Self { entries: entries.map(|(name, value)| (name, trimmed(value()))).collect() }
     }
 
     /// Returns the known revision that the headers name.
@@ -184,7 +184,7 @@ mod tests {
                 "the header MCP-Protocol-Version differs from the body: \"1\" and \"\\n\"",
             ),
         ] {
-            let headers = MirroredHeaders::new([(name, Some(header))]);
+            let headers = MirroredHeaders::new([(name, || Some(header))]);
             assert_eq!(headers.expect(name, body, false).unwrap_err().message, expected);
         }
     }

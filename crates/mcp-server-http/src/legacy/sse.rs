@@ -119,7 +119,7 @@ pub(crate) fn route(endpoint: &Endpoint, paths: &SsePaths, parts: &Parts) -> Sse
 }
 
 /// Opens a stream. Its first event has the path for messages.
-pub(crate) fn open(legacy: &Legacy, paths: &SsePaths, parts: Parts) -> Response<Body> {
+pub(crate) fn open(legacy: &Legacy, paths: &SsePaths, parts: &mut Parts) -> Response<Body> {
     if !Accepted::of(&parts.headers).sse {
         let error = RpcError::invalid_request("Accept must list text/event-stream");
         return respond::refusal(StatusCode::NOT_ACCEPTABLE, &error);
@@ -129,7 +129,7 @@ pub(crate) fn open(legacy: &Legacy, paths: &SsePaths, parts: Parts) -> Response<
         let error = RpcError::internal("no session can be opened");
         return respond::refusal(StatusCode::INTERNAL_SERVER_ERROR, &error);
     };
-    let endpoint = format!("{}{}?sessionId={id}", prefix(paths, &parts), paths.messages);
+    let endpoint = format!("{}{}?sessionId={id}", prefix(paths, parts), paths.messages);
     let config = &legacy.endpoint.config;
     let outbox = Arc::new(MessageQueue::with_stall_timeout(config.write_timeout));
     let queue = Arc::new(MessageQueue::with_stall_timeout(config.body_timeout));
@@ -148,7 +148,7 @@ pub(crate) fn open(legacy: &Legacy, paths: &SsePaths, parts: Parts) -> Response<
         table.insert(id.clone(), inbox.clone());
     }
     let listed = Listed { streams: legacy.streams.clone(), id: id.clone() };
-    let extensions = RequestParts::of(parts).into_extensions();
+    let extensions = RequestParts::take(parts).into_extensions();
     let caller = Caller::remote().session_id(id).principal(principal).extensions(extensions);
     let legacy_endpoint = legacy.endpoint.clone();
     let serving = tokio::spawn(async move {

@@ -35,5 +35,5 @@ fn text(value: &HeaderValue) -> Option<&str> {
 
 /// Returns the headers that mirror the body of a request.
 pub(crate) fn mirrored(headers: &HeaderMap) -> MirroredHeaders<'_> {
-    MirroredHeaders::new(headers.iter().map(|(name, value)| (name.as_str(), value.to_str().ok())))
+    MirroredHeaders::new(headers.iter().map(|(name, value)| (name.as_str(), || value.to_str().ok())))
 }
