@@ -29,6 +29,7 @@ struct Tokens;
 
 impl Authenticator for Tokens {
     fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
+        assert!(!request.headers.get(header::AUTHORIZATION).is_some_and(|value| value == "Bearer early"), "early");
         Box::pin(async move {
             let Some(value) = request.headers.get(header::AUTHORIZATION) else { return Err(Rejection::Missing) };
             let token = value.to_str().ok().and_then(|value| value.strip_prefix("Bearer "));
@@ -411,7 +412,7 @@ async fn a_second_source_of_principals_is_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn an_authenticator_that_hangs_or_panics_is_an_outage() {
-    for token in ["hang", "panic"] {
+    for token in ["hang", "panic", "early"] {
         let answer = send(&service(), bearer(token, call("who"))).await;
         assert_eq!((answer.status, answer.header("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, Some("5")));
         assert!(!answer.json().to_string().contains("database"));

@@ -1,4 +1,5 @@
-//! CORS headers: an origin that passed the guard may read the answer. The server never sends `*`.
+//! CORS headers: an origin that passed the guard may read the answer. The server sends `*` for the public metadata
+//! document only.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 

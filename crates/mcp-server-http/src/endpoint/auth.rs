@@ -91,7 +91,7 @@ impl Auth {
         metadata.map_or(&[], Metadata::paths)
     }
 
-    /// Returns the headers with credentials beside `Authorization`.
+    /// Returns the headers with credentials.
     pub(crate) fn credential_headers(&self) -> &[HeaderName] {
         self.checks.as_ref().map_or(&[], |checks| &checks.headers)
     }
@@ -114,7 +114,8 @@ impl Auth {
         let request = AuthRequest::new(&parts.method, checks.public_url.as_str(), &parts.headers)
             .with_target(&target)
             .with_extensions(&parts.extensions);
-        match contained(checks.authenticator.authenticate(&request)).await {
+        // Called inside of the future, so that a panic before its first await is contained too.
+        match contained(async { checks.authenticator.authenticate(&request).await }).await {
             Ok(authenticated) => Ok(checks.admit(parts, authenticated)),
             Err(Rejection::Missing) if checks.allows_anonymous && !checks.has_credentials(&parts.headers) => {
                 Ok(HeaderMap::new())

@@ -170,7 +170,8 @@ impl IntoFuture for Serve {
 /// ```
 ///
 /// # Errors
-/// [`HttpError::HostsRequired`] if the listener has no loopback address and the configuration names no hosts.
+/// If the listener has no loopback address: [`HttpError::HostsRequired`] without allowed hosts and without a public URL, and
+/// [`HttpError::PublicUrlRequired`] with an authenticator and without a public URL.
 #[must_use = "futures do nothing until they are polled"]
 pub struct Serving(Pin<Box<dyn Future<Output = Result<(), HttpError>> + Send>>);
 
