@@ -29,7 +29,7 @@ struct Tokens;
 
 impl Authenticator for Tokens {
     fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
-        assert!(!request.headers.get(header::AUTHORIZATION).is_some_and(|value| value == "Bearer early"), "early");
+        assert!(request.headers.get(header::AUTHORIZATION).is_none_or(|value| value != "Bearer early"), "early");
         Box::pin(async move {
             let Some(value) = request.headers.get(header::AUTHORIZATION) else { return Err(Rejection::Missing) };
             let token = value.to_str().ok().and_then(|value| value.strip_prefix("Bearer "));
