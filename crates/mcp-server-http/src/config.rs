@@ -415,6 +415,9 @@ impl HttpConfig {
     /// Sets how many sessions one principal may have open. 1,000 by default. The server answers a further `initialize` with
     /// 503. Anonymous callers have the limit of [`max_sessions`](Self::max_sessions) only.
     ///
+    /// Streams of [`sse`](Self::sse) count, and so do anonymous sessions that the principal took over. At the limit, the
+    /// principal receives 503 for a request of another anonymous session.
+    ///
     /// See the [example](Self#example).
     ///
     /// # Panics

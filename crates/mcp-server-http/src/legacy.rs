@@ -26,7 +26,7 @@ use self::{
     call::{Answer, Bounds, CallStream},
     event_log::{EventLog, Place, STANDALONE},
     listen::Listening,
-    sessions::{HttpSession, Open, SessionLimits, Sessions},
+    sessions::{HttpSession, NotFound, Open, SessionLimits, Sessions},
     sse::Streams,
 };
 use crate::{
@@ -57,7 +57,7 @@ impl Legacy {
     }
 
     pub(crate) fn open_sessions(&self) -> usize {
-        self.sessions.len() + self.streams.len()
+        self.sessions.len()
     }
 
     /// Ends all sessions and streams. Their calls may outlive their connections, but not the endpoint.
@@ -102,7 +102,7 @@ pub(crate) fn initialize(legacy: &Legacy, request: &Request<'_>, head: &Head) ->
     let Ok(value) = HeaderValue::try_from(&*id) else { return cannot_open() };
     // The place is reserved first: the record of an `initialize` that succeeds must not belong to a 503.
     let owner = head.principal.as_deref().map(Principal::key);
-    let Some(reserved) = legacy.sessions.reserve(id.clone(), legacy.streams.len(), owner) else {
+    let Some(reserved) = legacy.sessions.reserve(id.clone(), owner) else {
         record_rejection(ErrorCode::INTERNAL_ERROR);
         return respond::too_many_sessions(Some(&request.id));
     };
@@ -138,7 +138,8 @@ pub(crate) async fn request(
     let http = match open(legacy, head, Some(&id)) {
         Ok(http) => http,
         Err(response) => {
-            request.record_rejection(ErrorCode::INVALID_REQUEST);
+            let is_full = response.status() == StatusCode::SERVICE_UNAVAILABLE;
+            request.record_rejection(if is_full { ErrorCode::INTERNAL_ERROR } else { ErrorCode::INVALID_REQUEST });
             return response;
         }
     };
@@ -369,7 +370,10 @@ fn find(legacy: &Legacy, head: &Head, request: Option<&RequestId>) -> Result<Arc
         return Err(respond::head_error(StatusCode::BAD_REQUEST, request, &RpcError::invalid_request(text)));
     };
     let caller = head.principal.as_deref().map(Principal::key);
-    legacy.sessions.find(id, caller.as_deref()).ok_or_else(|| unknown_session(request))
+    legacy.sessions.find(id, caller.as_deref()).map_err(|reason| match reason {
+        NotFound::Unknown => unknown_session(request),
+        NotFound::TooMany => respond::too_many_sessions(request),
+    })
 }
 
 fn unknown_session(request: Option<&RequestId>) -> Response<Body> {

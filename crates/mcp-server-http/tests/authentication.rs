@@ -75,7 +75,7 @@ impl Authenticator for Tokens {
     }
 }
 
-fn server() -> Server {
+pub(crate) fn server() -> Server {
     Server::builder("test", "1")
         .tool(tool("who", async |caller: Option<Principal>| caller.map_or("nobody".into(), |caller| caller.subject)))
         .tool(tool("admin", async || "done").requires_scopes(["admin"]))
@@ -88,7 +88,7 @@ fn server() -> Server {
         .build()
 }
 
-fn config() -> HttpConfig {
+pub(crate) fn config() -> HttpConfig {
     HttpConfig::new().public_url(PUBLIC).authenticate(Tokens)
 }
 
@@ -107,11 +107,11 @@ fn with(mut request: Request<Full<Bytes>>, headers: &[(&'static str, &str)]) -> 
     request
 }
 
-fn bearer(token: &str, request: Request<Full<Bytes>>) -> Request<Full<Bytes>> {
+pub(crate) fn bearer(token: &str, request: Request<Full<Bytes>>) -> Request<Full<Bytes>> {
     with(request, &[("authorization", &format!("Bearer {token}"))])
 }
 
-fn challenges(answer: &Answer) -> Vec<String> {
+pub(crate) fn challenges(answer: &Answer) -> Vec<String> {
     let values = answer.headers.get_all(header::WWW_AUTHENTICATE).iter();
     values.map(|value| value.to_str().unwrap().to_owned()).collect()
 }
@@ -460,21 +460,6 @@ async fn an_anonymous_session_belongs_to_its_first_principal() {
         assert_eq!(send(&service, made).await.status, StatusCode::NOT_FOUND);
     }
     assert_eq!(send(&service, bearer("ann", ping())).await.status, StatusCode::OK);
-}
-
-#[tokio::test]
-async fn sessions_of_one_principal_are_limited() {
-    let service = server().into_service(config().max_sessions_per_principal(2).sse("/sse", "/messages"));
-    for (token, status) in [("ann", 200), ("ann", 200), ("ann", 503), ("bob", 200), ("bob", 200), ("bob", 503)] {
-        let answer = send(&service, bearer(token, initialize())).await;
-        assert_eq!(answer.status.as_u16(), status, "{token}");
-    }
-    let mut streams = Vec::new();
-    for status in [200, 200, 503] {
-        let response = service.handle(bearer("ann", sse::get())).await;
-        assert_eq!(response.status().as_u16(), status);
-        streams.push(response);
-    }
 }
 
 /// Waits until the time of the token has passed, and returns whether the stream has ended at the right time.

@@ -24,6 +24,7 @@ mod principals;
 mod rejections;
 mod resume;
 mod router;
+mod session_limits;
 mod sessionless;
 mod sessions;
 mod shutdown;

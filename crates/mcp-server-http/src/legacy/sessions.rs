@@ -91,7 +91,7 @@ pub(crate) struct SessionLimits {
     pub(crate) opening: Duration,
     /// The bytes of events of all sessions together.
     pub(crate) event_bytes: usize,
-    /// The sessions of one principal.
+    /// The sessions of one principal, with its streams of HTTP+SSE.
     pub(crate) per_principal: usize,
     /// Whether the session of an anonymous caller becomes that of the first principal that uses it.
     pub(crate) adopts: bool,
@@ -122,35 +122,50 @@ impl Table {
         self.sessions.len() + self.reserved.len()
     }
 
-    /// Returns the number of sessions and of reserved places of one owner.
-    fn count_of(&self, owner: &String) -> usize {
-        self.sessions.values().filter(|session| session.owner.get() == Some(owner)).count()
-            + self.reserved.values().filter(|reserved| reserved.as_ref() == Some(owner)).count()
+    /// Whether one owner has as many sessions and reserved places as the limit allows.
+    fn is_full_for(&self, owner: &str, limit: usize) -> bool {
+        // A table below the limit needs no count.
+        if self.len() < limit {
+            return false;
+        }
+        let sessions = self.sessions.values().filter(|session| session.has_owner(Some(owner))).count();
+        let reserved = self.reserved.values().filter(|reserved| reserved.as_deref() == Some(owner)).count();
+        sessions + reserved >= limit
     }
 }
 
-/// A reserved place of the table. Dropping it frees the place.
+/// A reserved place of the table: the place of a session that is being opened, or of an open stream of HTTP+SSE. Dropping it
+/// frees the place.
 #[derive(Debug)]
-pub(crate) struct Reservation<'a> {
-    sessions: &'a Sessions,
+pub(crate) struct Reservation {
+    table: Arc<Mutex<Table>>,
     id: Box<str>,
 }
 
-impl Reservation<'_> {
+impl Reservation {
     /// Inserts the session in its reserved place.
     pub(crate) fn insert(self, session: Arc<Session>, peer: Peer, log: Arc<EventLog>) {
         let activity = Mutex::new(Activity { last: Instant::now(), opened: false, open: 0 });
-        let mut table = self.sessions.table();
+        let mut table = self.table.lock();
         let owner = table.reserved.remove(&self.id).flatten().map(OnceLock::from).unwrap_or_default();
         let session = Arc::new(HttpSession { session, peer, log, owner, activity });
         table.sessions.insert(self.id.clone(), session);
     }
 }
 
-impl Drop for Reservation<'_> {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        self.sessions.table().reserved.remove(&self.id);
+        self.table.lock().reserved.remove(&self.id);
     }
+}
+
+/// The reason for which a caller cannot use a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotFound {
+    /// The session does not exist for the caller.
+    Unknown,
+    /// The session is anonymous, and the caller already owns as many sessions as the limit allows.
+    TooMany,
 }
 
 /// The interval between two sweeps of a table that is not full.
@@ -179,57 +194,40 @@ impl Sessions {
         self.table.lock()
     }
 
-    /// Reserves the place of a session beside `others`, after a sweep. Returns `None` if the table is full, or if the owner
-    /// may not open one more session.
-    pub(crate) fn reserve(&self, id: Box<str>, others: usize, owner: Option<String>) -> Option<Reservation<'_>> {
+    /// Reserves a place after a sweep. Returns `None` if the table is full, or if the owner may not open one more session.
+    pub(crate) fn reserve(&self, id: Box<str>, owner: Option<String>) -> Option<Reservation> {
         self.sweep();
         let mut table = self.table();
-        if table.len().saturating_add(others) >= self.limits.count {
-            return None;
-        }
-        // A table below the limit needs no count.
-        let limit = self.limits.per_principal;
-        if let Some(owner) = &owner
-            && table.len() >= limit
-            && table.count_of(owner) >= limit
-        {
+        let is_full_for = |owner: &String| table.is_full_for(owner, self.limits.per_principal);
+        if table.len() >= self.limits.count || owner.as_ref().is_some_and(is_full_for) {
             return None;
         }
         table.reserved.insert(id.clone(), owner);
-        Some(Reservation { sessions: self, id })
+        Some(Reservation { table: self.table.clone(), id })
     }
 
-    /// Returns the session with an id, if it has not expired and belongs to the caller.
-    pub(crate) fn find(&self, id: &str, caller: Option<&str>) -> Option<Arc<HttpSession>> {
+    /// Returns the session with an id, if it has not expired and belongs to the caller. The first principal that uses an
+    /// anonymous session becomes its owner.
+    pub(crate) fn find(&self, id: &str, caller: Option<&str>) -> Result<Arc<HttpSession>, NotFound> {
         self.sweep();
-        let found = self.table().sessions.get(id).cloned()?;
-        if !self.belongs(&found, caller) {
-            return None;
-        }
+        let table = self.table();
+        let found = table.sessions.get(id).cloned().ok_or(NotFound::Unknown)?;
         if found.is_expired(Instant::now(), &self.limits) {
+            drop(table);
             self.remove(id);
-            return None;
+            return Err(NotFound::Unknown);
         }
-        Some(found)
-    }
-
-    /// Whether a session belongs to a caller.
-    fn belongs(&self, session: &HttpSession, caller: Option<&str>) -> bool {
-        match (session.owner.get(), caller) {
-            (None, Some(caller)) if self.limits.adopts => {
-                let mut is_new = false;
-                let owner = session.owner.get_or_init(|| {
-                    is_new = true;
-                    caller.to_owned()
-                });
-                if is_new {
-                    // The anonymous caller must not read the messages for the principal.
-                    session.log.remove_reader(STANDALONE);
-                }
-                owner == caller
+        if let Some(caller) = caller.filter(|_| self.limits.adopts && found.has_owner(None)) {
+            // The lock of the table is held, so that two adoptions at once do not exceed the limit.
+            if table.is_full_for(caller, self.limits.per_principal) {
+                return Err(NotFound::TooMany);
             }
-            _ => session.has_owner(caller),
+            found.owner.get_or_init(|| caller.to_owned());
+            drop(table);
+            // The anonymous caller must not read the messages for the principal.
+            found.log.remove_reader(STANDALONE);
         }
+        if found.has_owner(caller) { Ok(found) } else { Err(NotFound::Unknown) }
     }
 
     /// Removes a session, cancels its requests and ends its streams.

@@ -23,7 +23,10 @@ use tokio::{
     time::{Sleep, sleep_until},
 };
 
-use super::{Legacy, sessions};
+use super::{
+    Legacy,
+    sessions::{self, Reservation},
+};
 use crate::{
     answer::{
         body::{Body, EventStream},
@@ -60,11 +63,6 @@ impl Streams {
             inbox.queue.close();
         }
     }
-
-    /// Returns the number of streams.
-    pub(crate) fn len(&self) -> usize {
-        self.table().len()
-    }
 }
 
 /// The messages that the client of a stream sends.
@@ -88,10 +86,11 @@ impl Inbox {
     }
 }
 
-/// The entry of a stream in the table. Dropping it removes the stream.
+/// The entry of a stream in the table, and its place among the sessions. Dropping it removes both.
 struct Listed {
     streams: Arc<Streams>,
     id: Box<str>,
+    _place: Reservation,
 }
 
 impl Drop for Listed {
@@ -129,25 +128,20 @@ pub(crate) fn open(legacy: &Legacy, paths: &SsePaths, parts: &mut Parts) -> Resp
         let error = RpcError::internal("no session can be opened");
         return respond::refusal(StatusCode::INTERNAL_SERVER_ERROR, &error);
     };
+    let principal = caller::principal(&parts.extensions);
+    let owner = principal.as_deref().map(Principal::key);
+    let Some(place) = legacy.sessions.reserve(id.clone(), owner.clone()) else {
+        return respond::too_many_sessions(None);
+    };
     let endpoint = format!("{}{}?sessionId={id}", prefix(paths, parts), paths.messages);
     let config = &legacy.endpoint.config;
     let outbox = Arc::new(MessageQueue::with_stall_timeout(config.write_timeout));
     let queue = Arc::new(MessageQueue::with_stall_timeout(config.body_timeout));
     let (outgoing, incoming) = (QueueReader(outbox.clone()), QueueReader(queue.clone()));
-    let principal = caller::principal(&parts.extensions);
     let valid_until = auth::valid_until(&parts.extensions);
-    let owner = principal.as_deref().map(Principal::key);
-    let inbox = Arc::new(Inbox { queue, owner: owner.clone(), is_used: AtomicBool::new(false) });
-    let sessions = legacy.sessions.len();
-    {
-        let mut table = legacy.streams.table();
-        let own = || table.values().filter(|inbox| owner.is_some() && inbox.owner == owner).count();
-        if table.len() + sessions >= config.sessions || own() >= config.sessions_per_principal {
-            return respond::too_many_sessions(None);
-        }
-        table.insert(id.clone(), inbox.clone());
-    }
-    let listed = Listed { streams: legacy.streams.clone(), id: id.clone() };
+    let inbox = Arc::new(Inbox { queue, owner, is_used: AtomicBool::new(false) });
+    legacy.streams.table().insert(id.clone(), inbox.clone());
+    let listed = Listed { streams: legacy.streams.clone(), id: id.clone(), _place: place };
     let extensions = RequestParts::take(parts).into_extensions();
     let caller = Caller::remote().session_id(id).principal(principal).extensions(extensions);
     let legacy_endpoint = legacy.endpoint.clone();
