@@ -1,0 +1,135 @@
+//! Discovery of the authorization server of an MCP server: the protected resource metadata (RFC 9728), then the metadata of
+//! the authorization server (RFC 8414, OpenID Connect Discovery).
+
+mod quirks;
+mod resource;
+mod server;
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use mcp_fetch::Fetch;
+use mcp_protocol::{
+    ProtocolVersion,
+    auth::{AuthorizationServerMetadata, ProtectedResourceMetadata},
+};
+use serde_json::Value;
+use url::Url;
+
+pub(crate) use self::server::Server;
+use crate::error::{Error, ErrorKind};
+
+/// The metadata document of an MCP server.
+pub(crate) struct Resource {
+    /// The identifier of the server, as the document has it.
+    pub(crate) identifier: String,
+    /// The issuers of tokens, in the order of the document.
+    pub(crate) issuers: Vec<String>,
+    /// The scopes that a client may request.
+    pub(crate) scopes: Vec<String>,
+}
+
+/// Returns the metadata of an MCP server. `None` if the server has no document, as servers of 2025-03-26 have none.
+///
+/// # Errors
+/// If the document belongs to another server, names no issuer, or cannot be read because of an outage.
+pub(crate) async fn resource(
+    fetch: &Fetch,
+    endpoint: &Url,
+    challenge: Option<&str>,
+) -> Result<Option<Resource>, Error> {
+    for url in resource::places(endpoint, challenge) {
+        let document = match read(fetch, &url, HeaderMap::new()).await? {
+            Answer::Document(document) => document,
+            Answer::Missing(reason) => {
+                tracing::debug!(%url, reason, "the server has no protected resource metadata here");
+                continue;
+            }
+        };
+        let metadata: ProtectedResourceMetadata = match serde_json::from_value(document) {
+            Ok(metadata) => metadata,
+            Err(_) => {
+                let text = format!("the protected resource metadata at {url} has no member `resource`");
+                return Err(Error::new(ErrorKind::Discovery, text));
+            }
+        };
+        return resource::judge(metadata, endpoint, &url).map(Some);
+    }
+    Ok(None)
+}
+
+/// Returns the metadata of an authorization server.
+///
+/// # Errors
+/// If no document belongs to the issuer, or an outage prevents the search.
+pub(crate) async fn server(fetch: &Fetch, issuer: &str) -> Result<Server, Error> {
+    let Some(urls) = AuthorizationServerMetadata::well_known_urls(issuer) else {
+        let text = format!("the issuer {issuer:?} is not a URL of an authorization server");
+        return Err(Error::new(ErrorKind::Discovery, text));
+    };
+    let mut reasons = Vec::new();
+    for url in urls {
+        let reason = match read(fetch, &url, HeaderMap::new()).await? {
+            Answer::Missing(reason) => reason,
+            Answer::Document(document) => match server::judge(document, issuer) {
+                Ok(server) => return Ok(server),
+                Err(reason) => reason,
+            },
+        };
+        tracing::debug!(%url, reason, "the authorization server has no valid metadata here");
+        reasons.push(format!("{url}: {reason}"));
+    }
+    let text = format!("the issuer {issuer} has no valid metadata ({})", reasons.join("; "));
+    Err(Error::new(ErrorKind::Discovery, text))
+}
+
+/// Returns the authorization server of an MCP server of 2025-03-26, which is the server itself.
+///
+/// # Errors
+/// If an outage prevents the search.
+pub(crate) async fn legacy(fetch: &Fetch, endpoint: &Url) -> Result<Server, Error> {
+    let origin = endpoint.origin().ascii_serialization();
+    let url = format!("{origin}{}", AuthorizationServerMetadata::WELL_KNOWN);
+    let version = ProtocolVersion::V2025_03_26.as_str();
+    let version = (HeaderName::from_static("mcp-protocol-version"), HeaderValue::from_static(version));
+    let reason = match read(fetch, &url, HeaderMap::from_iter([version])).await? {
+        Answer::Document(document) => match server::judge_legacy(document, &origin) {
+            Ok(server) => return Ok(server),
+            Err(reason) => reason,
+        },
+        Answer::Missing(reason) => reason,
+    };
+    tracing::debug!(%url, reason, "the server has no metadata, so its default endpoints are used");
+    Ok(server::default_endpoints(&origin))
+}
+
+enum Answer {
+    Document(Value),
+    /// There is no document at this URL. The text has the reason.
+    Missing(String),
+}
+
+/// Reads a document. An outage is an error, because the next URL would then give a different result than without it.
+async fn read(fetch: &Fetch, url: &str, headers: HeaderMap) -> Result<Answer, Error> {
+    let response = match fetch.get_with(url, headers).await {
+        Ok(response) => response,
+        Err(error) if error.is_temporary() => {
+            return Err(Error::fetch(ErrorKind::Discovery, &format!("cannot read {url}"), error));
+        }
+        Err(error) => return Ok(Answer::Missing(error.to_string())),
+    };
+    let status = response.status();
+    if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
+        let text = format!("cannot read {url}: the status is {status}");
+        return Err(Error::new(ErrorKind::Unavailable, text));
+    }
+    if !status.is_success() {
+        return Ok(Answer::Missing(format!("the status is {status}")));
+    }
+    match response.json::<Value>() {
+        Ok(document @ Value::Object(_)) => Ok(Answer::Document(document)),
+        Ok(_) => Ok(Answer::Missing("the document is not a JSON object".into())),
+        Err(error) => Ok(Answer::Missing(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests;

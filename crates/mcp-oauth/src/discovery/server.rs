@@ -1,0 +1,191 @@
+//! The metadata of an authorization server: its check, and what a login requires of it.
+
+use mcp_protocol::auth::AuthorizationServerMetadata;
+use serde_json::Value;
+use url::{Host, Url};
+
+use super::quirks::{self, Quirks};
+use crate::error::{Error, ErrorKind};
+
+/// An authorization server whose metadata belongs to its issuer.
+#[derive(Debug, Clone)]
+pub(crate) struct Server {
+    /// The identifier to which registrations and tokens are bound. A document cannot choose it freely.
+    pub(crate) identity: String,
+    /// The document.
+    pub(crate) metadata: AuthorizationServerMetadata,
+    /// Whether the server is an MCP server of 2025-03-26 that is its own authorization server.
+    pub(crate) is_legacy: bool,
+    pub(crate) quirks: Quirks,
+}
+
+/// Checks that a document belongs to an issuer. The error is the reason against it.
+pub(super) fn judge(document: Value, issuer: &str) -> Result<Server, String> {
+    let metadata: AuthorizationServerMetadata =
+        serde_json::from_value(document).map_err(|_| "a member of the document has a wrong type".to_owned())?;
+    let quirks = quirks::of(issuer);
+    let is_equal = metadata.is_issued_by(issuer)
+        || quirks.ignores_final_slash && issuer.strip_suffix('/').is_some_and(|issuer| metadata.is_issued_by(issuer));
+    if !is_equal {
+        return Err(format!("the document has the issuer {:?} instead of {issuer:?}", metadata.issuer));
+    }
+    Ok(Server { identity: metadata.issuer.clone(), metadata, is_legacy: false, quirks })
+}
+
+/// Checks the document of an MCP server of 2025-03-26. Its issuer may differ, so the origin is the identity: a document must
+/// not gain the credentials of another issuer.
+pub(super) fn judge_legacy(document: Value, origin: &str) -> Result<Server, String> {
+    let mut metadata: AuthorizationServerMetadata =
+        serde_json::from_value(document).map_err(|_| "a member of the document has a wrong type".to_owned())?;
+    if metadata.issuer.is_empty() {
+        metadata.issuer = origin.to_owned();
+    }
+    Ok(Server { identity: origin.to_owned(), metadata, is_legacy: true, quirks: Quirks::default() })
+}
+
+/// Returns the endpoints of a server of 2025-03-26 without a document.
+pub(super) fn default_endpoints(origin: &str) -> Server {
+    let mut metadata = AuthorizationServerMetadata::new(origin);
+    metadata.authorization_endpoint = Some(format!("{origin}/authorize"));
+    metadata.token_endpoint = Some(format!("{origin}/token"));
+    metadata.registration_endpoint = Some(format!("{origin}/register"));
+    metadata.token_endpoint_auth_methods_supported = Some(vec!["none".to_owned()]);
+    Server { identity: origin.to_owned(), metadata, is_legacy: true, quirks: Quirks::default() }
+}
+
+impl Server {
+    /// Returns the URL at which a user logs in.
+    ///
+    /// # Errors
+    /// If there is none, if its scheme is not safe for a browser, or if the server does not support PKCE with S256.
+    pub(crate) fn login_url(&self) -> Result<Url, Error> {
+        let issuer = &self.identity;
+        let failed = |text: String| Error::new(ErrorKind::Discovery, text);
+        let declared = self.metadata.authorization_endpoint.as_deref();
+        let text = declared.ok_or_else(|| failed(format!("the issuer {issuer} has no authorization endpoint")))?;
+        let url = Url::parse(text).ok().filter(is_safe);
+        let url = url.ok_or_else(|| failed(format!("the authorization endpoint of {issuer} is not an `https` URL")))?;
+        if !self.metadata.supports_s256() && !self.is_legacy && !self.quirks.assumes_s256 {
+            let methods = self.metadata.code_challenge_methods_supported.as_deref();
+            return Err(failed(match methods {
+                None => format!(
+                    "the issuer {issuer} does not declare PKCE: `code_challenge_methods_supported` is missing and must \
+                     contain \"S256\""
+                ),
+                Some(methods) => {
+                    format!("the issuer {issuer} declares the PKCE methods {methods:?} and must declare \"S256\"")
+                }
+            }));
+        }
+        Ok(url)
+    }
+
+    /// Returns the URL of the token endpoint.
+    ///
+    /// # Errors
+    /// If the document has none.
+    pub(crate) fn token_url(&self) -> Result<&str, Error> {
+        self.metadata.token_endpoint.as_deref().ok_or_else(|| {
+            Error::new(ErrorKind::Discovery, format!("the issuer {} has no token endpoint", self.identity))
+        })
+    }
+}
+
+/// Whether a browser may open a URL: `https`, or `http` to this machine.
+fn is_safe(url: &Url) -> bool {
+    let is_loopback = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => return false,
+    };
+    let has_user = !url.username().is_empty() || url.password().is_some();
+    !has_user && (url.scheme() == "https" || url.scheme() == "http" && is_loopback)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn documents_of_other_issuers_are_rejected() {
+        for (issuer, document, expected) in [
+            ("https://as.example", json!({"issuer": "https://as.example"}), None),
+            (
+                "https://as.example/",
+                json!({"issuer": "https://as.example"}),
+                Some("instead of \"https://as.example/\""),
+            ),
+            (
+                "https://as.example",
+                json!({"issuer": "https://as.example/"}),
+                Some("the issuer \"https://as.example/\""),
+            ),
+            ("https://as.example", json!({}), Some("the issuer \"\"")),
+            ("https://as.example", json!({"issuer": 1}), Some("wrong type")),
+            ("https://accounts.google.com/", json!({"issuer": "https://accounts.google.com"}), None),
+            (
+                "https://accounts.google.com",
+                json!({"issuer": "https://accounts.google.com/"}),
+                Some("instead of \"https://accounts.google.com\""),
+            ),
+        ] {
+            match (judge(document.clone(), issuer), expected) {
+                (Ok(server), None) => assert_eq!(server.identity, document["issuer"], "{issuer}"),
+                (Err(reason), Some(text)) => assert!(reason.contains(text), "{issuer}: {reason}"),
+                (result, _) => panic!("{issuer}: {result:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_legacy_document_is_bound_to_the_origin_of_the_server() {
+        let document = json!({"issuer": "https://other.example", "token_endpoint": "https://other.example/token"});
+        let server = judge_legacy(document, "https://a.example").unwrap();
+        assert_eq!(
+            (server.identity.as_str(), server.metadata.issuer.as_str()),
+            ("https://a.example", "https://other.example")
+        );
+        let server = default_endpoints("https://a.example");
+        assert_eq!(server.login_url().unwrap().as_str(), "https://a.example/authorize");
+        assert_eq!(server.token_url().unwrap(), "https://a.example/token");
+    }
+
+    #[test]
+    fn a_login_requires_s256_and_a_safe_url() {
+        let metadata = |url: Option<&str>, methods: Option<&[&str]>| {
+            let mut metadata = AuthorizationServerMetadata::new("https://as.example");
+            metadata.authorization_endpoint = url.map(str::to_owned);
+            metadata.code_challenge_methods_supported =
+                methods.map(|methods| methods.iter().map(|method| (*method).to_owned()).collect());
+            Server { identity: "https://as.example".into(), metadata, is_legacy: false, quirks: Quirks::default() }
+        };
+        let s256: Option<&[&str]> = Some(&["S256"]);
+        for (url, methods, expected) in [
+            (Some("https://as.example/authorize"), s256, None),
+            (Some("https://login.example/authorize"), s256, None),
+            (Some("http://127.0.0.1:8080/authorize"), s256, None),
+            (Some("http://localhost:8080/authorize"), s256, None),
+            (Some("http://as.example/authorize"), s256, Some("is not an `https` URL")),
+            (Some("http://localhost.example/authorize"), s256, Some("is not an `https` URL")),
+            (Some("javascript:alert(1)"), s256, Some("is not an `https` URL")),
+            (Some("file:///etc/passwd"), s256, Some("is not an `https` URL")),
+            (Some("https://user@as.example/"), s256, Some("is not an `https` URL")),
+            (Some("/authorize"), s256, Some("is not an `https` URL")),
+            (None, s256, Some("has no authorization endpoint")),
+            (Some("https://as.example/authorize"), None, Some("`code_challenge_methods_supported` is missing")),
+            (Some("https://as.example/authorize"), Some(&["plain"]), Some("declares the PKCE methods [\"plain\"]")),
+        ] {
+            match (metadata(url, methods).login_url(), expected) {
+                (Ok(_), None) => {}
+                (Err(error), Some(text)) => assert!(error.to_string().contains(text), "{url:?}: {error}"),
+                (result, _) => panic!("{url:?}: {result:?}"),
+            }
+        }
+        let mut legacy = metadata(Some("https://as.example/authorize"), None);
+        legacy.is_legacy = true;
+        assert!(legacy.login_url().is_ok());
+    }
+}

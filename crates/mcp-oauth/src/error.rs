@@ -1,0 +1,140 @@
+//! The error of an authorization, by its fault.
+
+use std::{borrow::Cow, error::Error as StdError, fmt, sync::Arc};
+
+use mcp_fetch::FetchError;
+use mcp_protocol::auth::OAuthError;
+
+/// An authorization that failed. Clones share their content.
+///
+/// The text is for people. It contains no token, code or secret. It may contain URLs of metadata documents, and the shortened
+/// error text of an authorization server.
+///
+/// ```
+/// use mcp_oauth::{Error, ErrorKind};
+///
+/// /// Whether the application shows its login button.
+/// fn offers_login(error: &Error) -> bool {
+///     matches!(error.kind(), ErrorKind::LoginRequired | ErrorKind::Denied)
+/// }
+/// # let _ = offers_login;
+/// ```
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    text: Cow<'static, str>,
+    scopes: Vec<String>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// The fault of an [`Error`].
+///
+/// ```
+/// use mcp_oauth::ErrorKind;
+///
+/// assert!(ErrorKind::Unavailable.is_temporary() && !ErrorKind::Denied.is_temporary());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A setting of the application is invalid.
+    Configuration,
+    /// The metadata documents of the server are missing or invalid, or they do not belong together.
+    Discovery,
+    /// The client has no registration at the authorization server and cannot get one.
+    Registration,
+    /// A user must log in, and the application has no way to ask.
+    LoginRequired,
+    /// The user or the authorization server denied the access.
+    Denied,
+    /// The answer of the login is invalid, for example because it has another issuer.
+    Callback,
+    /// The token endpoint refused the request, or its answer is invalid.
+    Token,
+    /// The server requires scopes that another login would not grant.
+    InsufficientScope,
+    /// A server did not answer in time, or it reported an outage. The same step may succeed later.
+    Unavailable,
+    /// The token store failed.
+    Store,
+}
+
+impl ErrorKind {
+    /// Whether the same step may succeed later without a change.
+    #[must_use]
+    pub fn is_temporary(self) -> bool {
+        self == Self::Unavailable
+    }
+}
+
+impl Error {
+    /// Returns an error with a fault and a text for people. The text must not contain secrets.
+    pub fn new(kind: ErrorKind, text: impl Into<Cow<'static, str>>) -> Self {
+        Self(Arc::new(Inner { kind, text: text.into(), scopes: Vec::new(), source: None }))
+    }
+
+    /// Returns an error with its source. The text of the source must not contain secrets.
+    pub fn with_source(
+        kind: ErrorKind,
+        text: impl Into<Cow<'static, str>>,
+        source: impl Into<Box<dyn StdError + Send + Sync>>,
+    ) -> Self {
+        Self(Arc::new(Inner { kind, text: text.into(), scopes: Vec::new(), source: Some(source.into()) }))
+    }
+
+    /// Returns the error of a request that requires further scopes.
+    pub fn insufficient_scope(text: impl Into<Cow<'static, str>>, scopes: Vec<String>) -> Self {
+        Self(Arc::new(Inner { kind: ErrorKind::InsufficientScope, text: text.into(), scopes, source: None }))
+    }
+
+    /// Returns the error of a request. An outage is temporary, and each other fault has the given kind.
+    pub(crate) fn fetch(kind: ErrorKind, action: &str, error: FetchError) -> Self {
+        let kind = if error.is_temporary() { ErrorKind::Unavailable } else { kind };
+        let text = format!("{action}: {error}");
+        Self::with_source(kind, text, error)
+    }
+
+    /// Returns the fault.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Whether the same step may succeed later without a change.
+    #[must_use]
+    pub fn is_temporary(&self) -> bool {
+        self.0.kind.is_temporary()
+    }
+
+    /// Returns the scopes that the server required, for [`ErrorKind::InsufficientScope`].
+    #[must_use]
+    pub fn required_scopes(&self) -> &[String] {
+        &self.0.scopes
+    }
+
+    /// Returns the answer of the authorization server, if it caused the error.
+    #[must_use]
+    pub fn oauth_error(&self) -> Option<&OAuthError> {
+        self.0.source.as_ref()?.downcast_ref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.text)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error").field("kind", &self.0.kind).field("text", &self.0.text).finish()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}
