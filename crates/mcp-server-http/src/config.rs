@@ -2,12 +2,14 @@
 //! `dangerous_`.
 
 mod auth;
+mod path;
 mod public_url;
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use mcp_protocol::ProtectedResourceMetadata;
 
+use self::path::absolute;
 pub(crate) use self::{auth::SharedAuthenticator, public_url::PublicUrl};
 use crate::request::guard;
 
@@ -168,9 +170,14 @@ impl HttpConfig {
     /// Sets the path of the endpoint. `/mcp` by default.
     ///
     /// See the [example](Self#example).
+    ///
+    /// # Panics
+    /// If the path contains a character that the path of a URL cannot contain, for example `?` or a space. Also if it has a
+    /// segment `.` or `..`, or a segment that begins with `:` or `*`.
     #[must_use]
+    #[track_caller]
     pub fn path(mut self, path: impl Into<String>) -> Self {
-        self.path = absolute(path.into());
+        self.path = absolute("path", path.into());
         self
     }
 
@@ -186,9 +193,14 @@ impl HttpConfig {
     /// let config = HttpConfig::new().sse("/sse", "/messages");
     /// # let _ = config;
     /// ```
+    ///
+    /// # Panics
+    /// As for [`path`](Self::path).
     #[must_use]
+    #[track_caller]
     pub fn sse(mut self, stream: impl Into<String>, messages: impl Into<String>) -> Self {
-        self.sse = Some(SsePaths { stream: absolute(stream.into()), messages: absolute(messages.into()) });
+        let (stream, messages) = (absolute("sse", stream.into()), absolute("sse", messages.into()));
+        self.sse = Some(SsePaths { stream, messages });
         self
     }
 
@@ -199,9 +211,13 @@ impl HttpConfig {
     /// ([`allowed_hosts`](Self::allowed_hosts)).
     ///
     /// See the [example](Self#example).
+    ///
+    /// # Panics
+    /// As for [`path`](Self::path).
     #[must_use]
+    #[track_caller]
     pub fn health(mut self, path: impl Into<String>) -> Self {
-        self.health = Some(absolute(path.into()));
+        self.health = Some(absolute("health", path.into()));
         self
     }
 
@@ -523,10 +539,6 @@ impl HttpConfig {
         self.on_listening = OnListening(Some(Arc::new(callback)));
         self
     }
-}
-
-fn absolute(path: String) -> String {
-    if path.starts_with('/') { path } else { format!("/{path}") }
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ impl HttpConfig {
     ///
     /// # Panics
     /// If the text does not begin with `https://`, or with `http://` for a loopback host, or it has a query or a fragment.
+    /// Also if its path cannot be that of an endpoint (see [`path`](Self::path)).
     #[must_use]
     #[track_caller]
     pub fn public_url(mut self, url: impl Into<String>) -> Self {

@@ -2,6 +2,7 @@
 
 use http::Uri;
 
+use super::path;
 use crate::request::guard;
 
 /// The public URL, byte for byte as it is configured.
@@ -19,28 +20,29 @@ impl PublicUrl {
     ///
     /// # Errors
     /// The text does not begin with `https://`, or with `http://` for a loopback host, or it has user information, a query
-    /// or a fragment.
-    pub(crate) fn parse(text: String) -> Result<Self, &'static str> {
+    /// or a fragment. Also a path that cannot be a route.
+    pub(crate) fn parse(text: String) -> Result<Self, String> {
         let uri: Uri = text.parse().map_err(|_| "it is not a URL")?;
         let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
-            return Err("it does not begin with `https://`");
+            return Err("it does not begin with `https://`".to_owned());
         };
         if !guard::is_host(authority.as_str()) {
-            return Err("its host is invalid");
+            return Err("its host is invalid".to_owned());
         }
         match scheme {
             "https" => {}
             "http" if guard::is_loopback(authority.host().trim_matches(['[', ']'])) => {}
-            _ => return Err("it does not begin with `https://`, and its host is not this machine"),
+            _ => return Err("it does not begin with `https://`, and its host is not this machine".to_owned()),
         }
         if text.contains(['?', '#']) {
-            return Err("it has a query or a fragment");
+            return Err("it has a query or a fragment".to_owned());
         }
         let start = scheme.len() + "://".len();
         let origin = start + authority.as_str().len();
         if text.len() < origin || text.get(start..origin) != Some(authority.as_str()) {
-            return Err("it is not a URL");
+            return Err("it is not a URL".to_owned());
         }
+        path::check(&text[origin..])?;
         Ok(Self { text, origin, authority: start })
     }
 
@@ -97,9 +99,11 @@ mod tests {
             ("https://user@mcp.example.com/mcp", Err("its host is invalid")),
             ("https://mcp.example.com/mcp?x=1", Err("it has a query or a fragment")),
             ("https://mcp.example.com/mcp#x", Err("it has a query or a fragment")),
+            ("https://mcp.example.com/{id}", Err("a path cannot contain '{'")),
+            ("https://mcp.example.com/a/../mcp", Err("clients remove the segment `..`")),
         ] {
             let parsed = PublicUrl::parse(text.to_owned());
-            let got = parsed.as_ref().map(|url| (url.host(), url.path())).map_err(|reason| *reason);
+            let got = parsed.as_ref().map(|url| (url.host(), url.path())).map_err(String::as_str);
             assert_eq!(got, expected, "{text}");
         }
     }
