@@ -11,9 +11,10 @@ use mcp_protocol::{Principal, RpcError};
 use mcp_server_core::{Extensions, Server};
 use tokio::time::Instant;
 
-use self::auth::Auth;
+use self::auth::{Auth, Metadata};
 use crate::{
     answer::{
+        access::AccessRecord,
         body::Body,
         cors::{self, AllowedHeaders},
         respond,
@@ -118,22 +119,14 @@ impl Endpoint {
     pub(crate) fn new(server: Server, config: HttpConfig) -> Self {
         config.check_paths();
         let auth = Auth::new(&config, server.required_scopes());
-        let public_host = config.public_url.iter().map(|url| url.host().to_owned());
-        let hosts: Vec<String> = config.allowed_hosts.iter().cloned().chain(public_host).collect();
-        let guard = Guard::new(&hosts, &config.allowed_origins);
-        let guard = if config.any_host { guard.any_host() } else { guard };
-        let guard = if config.any_origin { guard.any_origin() } else { guard };
+        let guard = guard_of(&config);
         let cors = AllowedHeaders::new(auth.credential_headers());
         Self { server, config, auth, guard, cors }
     }
 
-    /// Rejects a request whose `Host` is not allowed. Each web page may read the metadata document.
-    pub(crate) fn admit_to_metadata<B>(&self, request: &Request<B>) -> Result<(), Response<Body>> {
-        if self.guard.has_allowed_host(request) {
-            return Ok(());
-        }
-        let error = RpcError::invalid_request(Blocked::Host.text());
-        Err(respond::refusal(StatusCode::FORBIDDEN, &error))
+    /// Answers a request for the metadata document.
+    pub(crate) fn answer_metadata<B>(&self, metadata: &Metadata, request: &Request<B>) -> Response<Body> {
+        answer_metadata(&self.guard, metadata, request)
     }
 
     /// Rejects a request whose `Host` or `Origin` is not allowed, and then a request with a header value above the limit.
@@ -220,6 +213,54 @@ impl Endpoint {
             () = tokio::time::sleep(self.config.body_timeout) => Err(ReadError::TooSlow),
             () = self.server.shutting_down() => Err(ReadError::ShuttingDown),
         }
+    }
+}
+
+/// Returns the guard of the hosts and origins that the configuration allows.
+fn guard_of(config: &HttpConfig) -> Guard {
+    let public_host = config.public_url.iter().map(|url| url.host().to_owned());
+    let hosts: Vec<String> = config.allowed_hosts.iter().cloned().chain(public_host).collect();
+    let guard = Guard::new(&hosts, &config.allowed_origins);
+    let guard = if config.any_host { guard.any_host() } else { guard };
+    if config.any_origin { guard.any_origin() } else { guard }
+}
+
+/// Answers a request for the metadata document. The host is checked. Each web page may read the document.
+fn answer_metadata<B>(guard: &Guard, metadata: &Metadata, request: &Request<B>) -> Response<Body> {
+    if guard.has_allowed_host(request) {
+        return metadata.answer(request.method());
+    }
+    respond::refusal(StatusCode::FORBIDDEN, &RpcError::invalid_request(Blocked::Host.text()))
+}
+
+/// The metadata document without its endpoint.
+pub(crate) struct MetadataEndpoint {
+    guard: Guard,
+    auth: Auth,
+}
+
+impl MetadataEndpoint {
+    /// # Panics
+    /// As for [`Endpoint::new`].
+    #[track_caller]
+    pub(crate) fn new(server: &Server, config: &HttpConfig) -> Self {
+        config.check_paths();
+        Self { guard: guard_of(config), auth: Auth::new(config, server.required_scopes()) }
+    }
+
+    pub(crate) fn paths(&self) -> &[String] {
+        self.auth.metadata_paths()
+    }
+
+    /// Answers a request for one of the paths.
+    pub(crate) fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
+        let access = AccessRecord::start(request);
+        let mut response = match self.auth.metadata(request.uri().path()) {
+            Some(metadata) => answer_metadata(&self.guard, metadata, request),
+            None => respond::refusal(StatusCode::NOT_FOUND, &RpcError::invalid_request("no document has this path")),
+        };
+        access.finish(&mut response);
+        response
     }
 }
 

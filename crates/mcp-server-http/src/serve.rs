@@ -4,14 +4,15 @@ mod error;
 mod listening;
 mod paths;
 
-use std::{fmt, future::Future, io};
+use std::{fmt, future::Future, io, sync::Arc};
 
+use axum::{extract::Request, routing::any};
 #[cfg(feature = "tls")]
 use mcp_http_listener::TlsConfig;
 use mcp_server_core::Server;
 use tokio::net::{TcpListener, ToSocketAddrs, lookup_host};
 
-use crate::{HttpConfig, McpService};
+use crate::{HttpConfig, McpService, endpoint::MetadataEndpoint};
 
 pub use self::{
     error::HttpError,
@@ -304,9 +305,11 @@ impl HttpServer for Server {
 
     #[track_caller]
     fn metadata_router(&self, config: &HttpConfig) -> axum::Router {
-        let service = McpService::new(self.clone(), config.clone());
-        let paths = service.inner.endpoint.auth.metadata_paths();
-        paths.iter().fold(axum::Router::new(), |router, path| router.route_service(path, service.clone()))
+        let endpoint = Arc::new(MetadataEndpoint::new(self, config));
+        endpoint.paths().iter().fold(axum::Router::new(), |router, path| {
+            let endpoint = endpoint.clone();
+            router.route(path, any(async move |request: Request| endpoint.answer(&request).map(axum::body::Body::new)))
+        })
     }
 
     #[track_caller]

@@ -104,8 +104,7 @@ impl McpService {
         caller::share_principal(request.extensions_mut());
         let access = AccessRecord::start(&request);
         if let Some(metadata) = endpoint.auth.metadata(request.uri().path()) {
-            let admitted = endpoint.admit_to_metadata(&request);
-            let mut response = admitted.map_or_else(|refused| refused, |()| metadata.answer(request.method()));
+            let mut response = endpoint.answer_metadata(metadata, &request);
             access.finish(&mut response);
             return response;
         }

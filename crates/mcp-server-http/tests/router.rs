@@ -1,8 +1,12 @@
 //! The endpoint as a part of an axum application.
 #![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use crate::common;
-use crate::common::{Answer, initialize, legacy, stateless};
+use std::sync::Arc;
+
+use crate::{
+    authentication, common,
+    common::{Answer, initialize, legacy, stateless},
+};
 use axum::{
     Router,
     body::Body,
@@ -59,6 +63,30 @@ async fn merges_into_a_router_with_other_routes() {
     // The guards of the endpoint are the endpoint's own.
     let foreign = stateless("tools/list", json!({}), &[("origin", "https://evil.example")]);
     assert_eq!(call_router(&mut app, "/api/mcp", foreign).await.status, StatusCode::FORBIDDEN);
+}
+
+#[tokio::test]
+async fn a_metadata_router_holds_the_document_and_not_the_server() {
+    let used = Arc::new(());
+    let held = used.clone();
+    let tool = tool("held", async move || format!("{held:?}"));
+    let server = Server::builder("test", "1").tool(tool).build();
+    let config = authentication::config();
+    let mut app = server.metadata_router(&config);
+    drop(server);
+    assert_eq!(Arc::strong_count(&used), 1);
+    let path = "/.well-known/oauth-protected-resource/mcp";
+    let foreign = Request::get(path).header("host", "evil.example").body(Full::default()).unwrap();
+    for (request, path, status) in [
+        (plain("GET"), path, StatusCode::OK),
+        (plain("POST"), path, StatusCode::METHOD_NOT_ALLOWED),
+        (foreign, path, StatusCode::FORBIDDEN),
+        (stateless("tools/list", json!({}), &[]), "/mcp", StatusCode::NOT_FOUND),
+    ] {
+        assert_eq!(call_router(&mut app, path, request).await.status, status);
+    }
+    // An endpoint without an authenticator has no document.
+    assert!(!common::server().metadata_router(&HttpConfig::new()).has_routes());
 }
 
 #[tokio::test]
