@@ -3,6 +3,7 @@
 use std::{error::Error, fmt};
 
 use http::{HeaderMap, Method, StatusCode};
+use mcp_protocol::Challenge;
 use mcp_transport::BoxFuture;
 use reqwest::Url;
 
@@ -47,6 +48,14 @@ pub trait Authorizer: Send + Sync + 'static {
     /// # Errors
     /// The reason why there is no better authorization. The request fails with it.
     fn refused<'a>(&'a self, refusal: &'a Refusal) -> BoxFuture<'a, Result<Verdict, AuthorizerError>>;
+
+    /// Receives the status and the headers of each response, such as a new `DPoP-Nonce` (RFC 9449 §8.2). The transport
+    /// calls this for a refused request too, before [`refused`](Self::refused).
+    ///
+    /// The method must not block. Default: it does nothing.
+    fn answered(&self, target: &Target, status: StatusCode, headers: &HeaderMap) {
+        let _ = (target, status, headers);
+    }
 }
 
 /// The error of an [`Authorizer`], with which the request fails.
@@ -89,7 +98,8 @@ impl Target {
 /// use mcp_client_http::{Refusal, Target, reqwest::{Method, StatusCode}};
 ///
 /// let target = Target::new(Method::POST, "https://mcp.example.com/mcp");
-/// assert!(Refusal::new(target, StatusCode::UNAUTHORIZED).challenges.is_empty());
+/// let refusal = Refusal::new(target, StatusCode::UNAUTHORIZED);
+/// assert!(refusal.challenges.is_empty() && refusal.headers.is_empty());
 /// ```
 #[derive(Clone)]
 #[non_exhaustive]
@@ -98,8 +108,10 @@ pub struct Refusal {
     pub target: Target,
     /// The status: 401 or 403.
     pub status: StatusCode,
-    /// The values of `WWW-Authenticate`, in order.
-    pub challenges: Vec<String>,
+    /// The challenges of all `WWW-Authenticate` headers, in order.
+    pub challenges: Vec<Challenge>,
+    /// All headers of the response.
+    pub headers: HeaderMap,
     /// The headers from [`Authorizer::authorize`]. The authorizer may have better ones by now.
     pub sent: HeaderMap,
 }
@@ -107,7 +119,7 @@ pub struct Refusal {
 impl Refusal {
     /// Returns a refusal without challenges, of a request without authorization.
     pub fn new(target: Target, status: StatusCode) -> Self {
-        Self { target, status, challenges: Vec::new(), sent: HeaderMap::new() }
+        Self { target, status, challenges: Vec::new(), headers: HeaderMap::new(), sent: HeaderMap::new() }
     }
 }
 
@@ -146,7 +158,7 @@ impl fmt::Debug for Target {
 }
 
 impl fmt::Debug for Refusal {
-    /// Omits the authorization and the challenges.
+    /// Omits the authorization, the challenges and the headers.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Refusal").field("target", &self.target).field("status", &self.status).finish_non_exhaustive()
     }
@@ -168,7 +180,8 @@ mod tests {
             let mut sent = HeaderMap::new();
             sent.insert("authorization", "Bearer hunter2".parse().unwrap());
             let mut refusal = Refusal::new(target, StatusCode::UNAUTHORIZED);
-            refusal.challenges.push("hunter2".to_owned());
+            refusal.challenges.push(Challenge::bearer().with_param("x", "hunter2"));
+            refusal.headers.insert("dpop-nonce", "hunter2".parse().unwrap());
             refusal.sent = sent;
             assert!(!format!("{refusal:?}").contains("hunter2"));
         }

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use mcp_protocol::{Excerpt, mirror};
+use mcp_protocol::{Challenge, Excerpt, mirror};
 use mcp_transport::{Hints, LONGEST_RETRY_AFTER};
 
 use crate::fault::Fault;
@@ -68,6 +68,13 @@ pub(crate) fn session(headers: &HeaderMap) -> Option<HeaderValue> {
 pub(crate) fn content_type(headers: &HeaderMap) -> String {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// Returns the challenges of a refused request.
+pub(crate) fn challenges(headers: &HeaderMap) -> Vec<Challenge> {
+    let values = headers.get_all(header::WWW_AUTHENTICATE).iter();
+    let texts: Vec<_> = values.map(|value| String::from_utf8_lossy(value.as_bytes())).collect();
+    Challenge::parse(texts.iter().map(AsRef::as_ref))
 }
 
 /// Returns the wait that the server requested, in seconds or until a date.

@@ -11,7 +11,7 @@ use crate::{
     Authorizer, Refusal, Target, Verdict,
     config::{self, Config},
     fault::Fault,
-    headers::{EVENT_STREAM, JSON, JSON_OR_EVENTS, LAST_EVENT_ID},
+    headers::{self, EVENT_STREAM, JSON, JSON_OR_EVENTS, LAST_EVENT_ID},
     shared::Shared,
 };
 
@@ -91,6 +91,7 @@ impl HttpRequest {
                 authorized.headers.insert(name, value);
             }
             let mut response = authorized.send_once(shared, limit).await?;
+            authorizer.answered(&self.target(), response.status(), response.headers());
             let is_refused = matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
             if is_refused && refusals < MAX_REFUSALS {
                 refusals += 1;
@@ -138,9 +139,9 @@ impl HttpRequest {
         response: &Response,
         sent: HeaderMap,
     ) -> Result<Verdict, Fault> {
-        let challenges = response.headers().get_all(header::WWW_AUTHENTICATE).iter();
         let mut refusal = Refusal::new(self.target(), response.status());
-        refusal.challenges = challenges.map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()).collect();
+        refusal.challenges = headers::challenges(response.headers());
+        refusal.headers = response.headers().clone();
         refusal.sent = sent;
         authorizer.refused(&refusal).await.map_err(Fault::Authorizer)
     }

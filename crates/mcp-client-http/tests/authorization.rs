@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use http::{HeaderMap, HeaderValue, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use mcp_client_http::{Authorizer, AuthorizerError, Http, Refusal, Target, Verdict};
 use mcp_transport::{BoxFuture, Route};
 
@@ -18,6 +18,8 @@ use crate::common::{
 #[derive(Clone, Default)]
 struct Tokens {
     number: Arc<AtomicUsize>,
+    /// The method, the status and the nonce of each response.
+    answers: Arc<Mutex<Vec<String>>>,
     refusals: Arc<Mutex<Vec<String>>>,
     gives_up: bool,
     fails: bool,
@@ -36,7 +38,9 @@ impl Authorizer for Tokens {
         Box::pin(async move {
             let sent = refusal.sent[header::AUTHORIZATION].to_str()?;
             let target = &refusal.target;
-            let description = format!("{} {} {:?} {sent}", refusal.status, target.method, refusal.challenges);
+            let challenges: Vec<String> = refusal.challenges.iter().map(ToString::to_string).collect();
+            let nonce = &refusal.headers["dpop-nonce"];
+            let description = format!("{} {} {challenges:?} {nonce:?} {sent}", refusal.status, target.method);
             self.refusals.lock().unwrap().push(description);
             if self.fails {
                 return Err("the authorization server is away".into());
@@ -45,13 +49,22 @@ impl Authorizer for Tokens {
             Ok(if self.gives_up { Verdict::GiveUp } else { Verdict::Retry })
         })
     }
+
+    fn answered(&self, target: &Target, status: StatusCode, headers: &HeaderMap) {
+        let nonce = headers.get("dpop-nonce").map_or("", |nonce| nonce.to_str().unwrap());
+        self.answers.lock().unwrap().push(format!("{} {} {nonce}", target.method, status.as_u16()));
+    }
 }
 
 /// Refuses all tokens but one.
 async fn server(token: &'static str, status: u16) -> ByteServer {
     ByteServer::serve(move |_, seen| {
         if seen.header("authorization") != Some(token) {
-            let challenges = [("www-authenticate", "Bearer error=\"invalid_token\""), ("www-authenticate", "Basic")];
+            let challenges = [
+                ("www-authenticate", "Bearer error=\"invalid_token\", DPoP algs=\"ES256\""),
+                ("www-authenticate", "Basic"),
+                ("dpop-nonce", "n-1"),
+            ];
             return Reply::full(status, &challenges, "");
         }
         match (seen.method.as_str(), seen.call().as_str()) {
@@ -77,8 +90,8 @@ async fn every_request_carries_the_new_headers_after_a_challenge() {
     assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
     peer.sender().shutdown().await.unwrap();
     let refusals = tokens.refusals.lock().unwrap().clone();
-    let challenges = r#"["Bearer error=\"invalid_token\"", "Basic"]"#;
-    assert_eq!(refusals, [format!("401 Unauthorized POST {challenges} Bearer token-0")]);
+    let challenges = r#"["Bearer error=\"invalid_token\"", "DPoP algs=\"ES256\"", "Basic"]"#;
+    assert_eq!(refusals, [format!("401 Unauthorized POST {challenges} \"n-1\" Bearer token-0")]);
     let seen = server.seen();
     assert_eq!((seen[0].call(), &seen[0].body), ("initialize".to_owned(), &seen[1].body));
     let sent: Vec<_> = seen.iter().map(|seen| (seen.method.as_str(), seen.headers("authorization"))).collect();
@@ -89,6 +102,15 @@ async fn every_request_carries_the_new_headers_after_a_challenge() {
         ["POST", "POST", "POST", "GET", "POST", "DELETE"]
     );
     assert!(seen.iter().all(|seen| seen.header("x-a") == Some("b")));
+    // The authorizer receives the head of each response, also of a refused request.
+    let answers = tokens.answers.lock().unwrap().clone();
+    let mut sorted = answers.clone();
+    sorted[2..].sort();
+    assert_eq!(
+        sorted,
+        ["POST 401 n-1", "POST 200 ", "DELETE 200 ", "GET 200 ", "POST 200 ", "POST 202 "],
+        "{answers:?}"
+    );
 }
 
 #[tokio::test]
