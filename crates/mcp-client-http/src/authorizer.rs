@@ -3,7 +3,7 @@
 use std::{error::Error, fmt};
 
 use http::{HeaderMap, Method, StatusCode};
-use mcp_protocol::Challenge;
+use mcp_protocol::{Challenge, ProtocolVersion};
 use mcp_transport::BoxFuture;
 use reqwest::Url;
 
@@ -71,24 +71,57 @@ pub type AuthorizerError = Box<dyn Error + Send + Sync>;
 /// A request that needs authorization.
 ///
 /// ```
-/// use mcp_client_http::{Target, reqwest::Method};
+/// use mcp_client_http::{Operation, Target, reqwest::{Method, Url}};
 ///
-/// let target = Target::new(Method::POST, "https://mcp.example.com/mcp");
-/// assert_eq!(target.method, Method::POST);
+/// let mut target = Target::new(Method::POST, "https://mcp.example.com/mcp".parse::<Url>()?);
+/// target.operation = Some(Operation::new("tools/call", Some("get_weather")));
+/// assert_eq!(target.endpoint, target.url);
+/// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Target {
-    /// The HTTP method.
+    /// The HTTP method. The end of a session is a `DELETE`, which is not worth a login.
     pub method: Method,
-    /// The whole URL.
-    pub url: String,
+    /// The whole URL of the request. Over HTTP+SSE, it is the URL for messages with the id of the session.
+    pub url: Url,
+    /// The URL of the endpoint that the application configured.
+    pub endpoint: Url,
+    /// The revision of the message or of the session, once it is known.
+    pub version: Option<ProtocolVersion>,
+    /// The operation of the message. `None` for the stream and the end of a session, and for answers to the server.
+    pub operation: Option<Operation>,
 }
 
 impl Target {
-    /// Returns a target with this method and URL.
-    pub fn new(method: Method, url: impl Into<String>) -> Self {
-        Self { method, url: url.into() }
+    /// Returns a target with this method and URL, which is also the endpoint.
+    pub fn new(method: Method, url: Url) -> Self {
+        Self { method, endpoint: url.clone(), url, version: None, operation: None }
+    }
+}
+
+/// The operation of a message: its method, and the name of its tool, prompt or resource.
+///
+/// ```
+/// use mcp_client_http::Operation;
+///
+/// let operation = Operation::new("tools/call", Some("get_weather"));
+/// assert_eq!(operation.name.as_deref(), Some("get_weather"));
+/// assert_ne!(operation, Operation::new("tools/list", None::<&str>));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Operation {
+    /// The method of the message.
+    pub method: Box<str>,
+    /// The name of the tool or prompt, the URI of the resource, or the id of the task.
+    pub name: Option<Box<str>>,
+}
+
+impl Operation {
+    /// Returns an operation.
+    pub fn new(method: impl Into<Box<str>>, name: Option<impl Into<Box<str>>>) -> Self {
+        Self { method: method.into(), name: name.map(Into::into) }
     }
 }
 
@@ -97,9 +130,10 @@ impl Target {
 /// ```
 /// use mcp_client_http::{Refusal, Target, reqwest::{Method, StatusCode}};
 ///
-/// let target = Target::new(Method::POST, "https://mcp.example.com/mcp");
+/// let target = Target::new(Method::POST, "https://mcp.example.com/mcp".parse()?);
 /// let refusal = Refusal::new(target, StatusCode::UNAUTHORIZED);
 /// assert!(refusal.challenges.is_empty() && refusal.headers.is_empty());
+/// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
 #[non_exhaustive]
@@ -137,8 +171,9 @@ impl Refusal {
 ///     if refusal.status == StatusCode::UNAUTHORIZED && had_token { Verdict::Retry } else { Verdict::GiveUp }
 /// }
 ///
-/// let target = Target::new(Method::POST, "https://mcp.example.com/mcp");
+/// let target = Target::new(Method::POST, "https://mcp.example.com/mcp".parse()?);
 /// assert_eq!(decide(&Refusal::new(target, StatusCode::FORBIDDEN)), Verdict::GiveUp);
+/// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a request is repeated or not")]
@@ -152,8 +187,13 @@ pub enum Verdict {
 impl fmt::Debug for Target {
     /// Omits possible secrets: user, query, and long segments of the path.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = Url::parse(&self.url).map(|url| config::shown(&url)).unwrap_or_default();
-        f.debug_struct("Target").field("method", &self.method).field("url", &shown).finish()
+        f.debug_struct("Target")
+            .field("method", &self.method)
+            .field("url", &config::shown(&self.url))
+            .field("endpoint", &config::shown(&self.endpoint))
+            .field("version", &self.version)
+            .field("operation", &self.operation)
+            .finish()
     }
 }
 
@@ -173,10 +213,10 @@ mod tests {
         for (url, shown) in [
             ("https://u:hunter2@a.example/mcp?key=hunter2#hunter2", "https://a.example/mcp"),
             ("https://a.example?key=hunter2", "https://a.example/"),
-            ("hunter2", ""),
         ] {
-            let target = Target::new(Method::GET, url);
-            assert_eq!(format!("{target:?}"), format!("Target {{ method: GET, url: {shown:?} }}"));
+            let target = Target::new(Method::GET, url.parse().unwrap());
+            let start = format!("Target {{ method: GET, url: {shown:?}, endpoint: {shown:?}, ");
+            assert!(format!("{target:?}").starts_with(&start), "{target:?}");
             let mut sent = HeaderMap::new();
             sent.insert("authorization", "Bearer hunter2".parse().unwrap());
             let mut refusal = Refusal::new(target, StatusCode::UNAUTHORIZED);

@@ -4,11 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use mcp_transport::{Frame, Hints};
 use reqwest::{Request, Response, Url};
 use tokio::time::timeout;
 
 use crate::{
-    Authorizer, Refusal, Target, Verdict,
+    Authorizer, Operation, Refusal, Target, Verdict,
     config::{self, Config},
     fault::Fault,
     headers::{self, EVENT_STREAM, JSON, JSON_OR_EVENTS, LAST_EVENT_ID},
@@ -17,11 +18,13 @@ use crate::{
 
 /// A request that can be sent more than once.
 #[derive(Clone)]
-pub(crate) struct HttpRequest {
+pub(crate) struct HttpRequest<'f> {
     method: Method,
     url: Url,
     headers: HeaderMap,
     body: Bytes,
+    /// The hints of the message, for the authorizer.
+    hints: Option<&'f Hints>,
 }
 
 /// The headers that authorized a request. No text about the response may contain them.
@@ -31,10 +34,11 @@ pub(crate) struct Authorization(pub(crate) HeaderMap);
 /// The number of repetitions because the authorizer has a better authorization.
 const MAX_REFUSALS: usize = 2;
 
-impl HttpRequest {
+impl<'f> HttpRequest<'f> {
     /// Returns a POST of a message, with the headers of [`HttpRequest::post_headers`] and those of the message.
-    pub(crate) fn post(shared: &Shared, headers: HeaderMap, message: Bytes) -> Self {
-        Self { method: Method::POST, url: shared.target().clone(), headers, body: message }
+    pub(crate) fn post(shared: &Shared, headers: HeaderMap, frame: &'f Frame) -> Self {
+        let (url, body) = (shared.target().clone(), frame.message.clone());
+        Self { method: Method::POST, url, headers, body, hints: Some(&frame.hints) }
     }
 
     /// Returns the headers that all POSTs share.
@@ -63,7 +67,7 @@ impl HttpRequest {
     fn without_body(shared: &Shared, method: Method, named: HeaderMap) -> Self {
         let mut headers = shared.config.headers.clone();
         headers.extend(named);
-        Self { method, url: shared.url.clone(), headers, body: Bytes::new() }
+        Self { method, url: shared.url.clone(), headers, body: Bytes::new(), hints: None }
     }
 
     /// Sends the request, and repeats it if the authorizer has a better authorization. `limit` bounds the time until
@@ -81,9 +85,10 @@ impl HttpRequest {
         authorizer: &Arc<dyn Authorizer>,
         limit: Option<Duration>,
     ) -> Result<Response, Fault> {
+        let target = self.target(shared);
         let mut refusals = 0;
         loop {
-            let authorization = authorizer.authorize(&self.target()).await.map_err(Fault::Authorizer)?;
+            let authorization = authorizer.authorize(&target).await.map_err(Fault::Authorizer)?;
             let mut authorized = self.clone();
             for (name, value) in &authorization {
                 let mut value = value.clone();
@@ -91,11 +96,15 @@ impl HttpRequest {
                 authorized.headers.insert(name, value);
             }
             let mut response = authorized.send_once(shared, limit).await?;
-            authorizer.answered(&self.target(), response.status(), response.headers());
+            authorizer.answered(&target, response.status(), response.headers());
             let is_refused = matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
             if is_refused && refusals < MAX_REFUSALS {
                 refusals += 1;
-                if self.ask(authorizer, &response, authorization.clone()).await? == Verdict::Retry {
+                let mut refusal = Refusal::new(target.clone(), response.status());
+                refusal.challenges = headers::challenges(response.headers());
+                refusal.headers = response.headers().clone();
+                refusal.sent = authorization.clone();
+                if authorizer.refused(&refusal).await.map_err(Fault::Authorizer)? == Verdict::Retry {
                     continue;
                 }
             }
@@ -133,21 +142,15 @@ impl HttpRequest {
         })
     }
 
-    async fn ask(
-        &self,
-        authorizer: &Arc<dyn Authorizer>,
-        response: &Response,
-        sent: HeaderMap,
-    ) -> Result<Verdict, Fault> {
-        let mut refusal = Refusal::new(self.target(), response.status());
-        refusal.challenges = headers::challenges(response.headers());
-        refusal.headers = response.headers().clone();
-        refusal.sent = sent;
-        authorizer.refused(&refusal).await.map_err(Fault::Authorizer)
-    }
-
-    fn target(&self) -> Target {
-        Target::new(self.method.clone(), self.url.as_str())
+    /// Returns the description of the request for the authorizer.
+    fn target(&self, shared: &Shared) -> Target {
+        let mut target = Target::new(self.method.clone(), self.url.clone());
+        target.endpoint = shared.url.clone();
+        target.version = self.hints.and_then(|hints| hints.version).or_else(|| shared.session_version());
+        target.operation = self
+            .hints
+            .and_then(|hints| hints.method.as_ref().map(|method| Operation::new(method.clone(), hints.name.clone())));
+        target
     }
 }
 

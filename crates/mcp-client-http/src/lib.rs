@@ -42,7 +42,7 @@ mod transport;
 pub use reqwest;
 
 pub use self::{
-    authorizer::{Authorizer, AuthorizerError, Refusal, Target, Verdict},
+    authorizer::{Authorizer, AuthorizerError, Operation, Refusal, Target, Verdict},
     config::ConfigError,
     http::Http,
 };

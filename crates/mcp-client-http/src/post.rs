@@ -16,7 +16,7 @@ const MAX_ATTEMPTS: u32 = 3;
 /// Posts a message. Returns true if the server accepted it.
 pub(crate) async fn run(shared: &Arc<Shared>, frame: &Frame, mut headers: HeaderMap) -> bool {
     let in_session = shared.name_session(&mut headers, &frame.hints) || shared.endpoint.get().is_some();
-    let post = HttpRequest::post(shared, headers, frame.message.clone());
+    let post = HttpRequest::post(shared, headers, frame);
     let mut attempts = Position::default();
     loop {
         let wait = match post.clone().send(shared, Some(shared.config.response_timeout)).await {

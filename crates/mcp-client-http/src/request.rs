@@ -46,7 +46,7 @@ async fn answer(
 ) -> Result<(), TransportError> {
     let is_legacy_sse = shared.endpoint.get().is_some();
     let in_session = shared.name_session(&mut headers, &frame.hints) || is_legacy_sse;
-    let response = HttpRequest::post(shared, headers, frame.message.clone()).send(shared, None).await;
+    let response = HttpRequest::post(shared, headers, frame).send(shared, None).await;
     let response = response.map_err(Fault::into_error)?;
     let status = response.status();
     if status == StatusCode::NOT_FOUND && in_session {

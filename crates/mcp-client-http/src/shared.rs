@@ -145,6 +145,11 @@ impl Shared {
         lock(&self.session).id = id;
     }
 
+    /// Returns the revision of the session.
+    pub(crate) fn session_version(&self) -> Option<ProtocolVersion> {
+        lock(&self.session).version
+    }
+
     /// Stores the revision of the session.
     pub(crate) fn settle(&self, version: Option<ProtocolVersion>) {
         lock(&self.session).version = version;

@@ -12,6 +12,7 @@ use mcp_transport::{BoxFuture, Route};
 use crate::common::{
     LEGACY, MODERN, Peer,
     byte_server::{ByteServer, Reply},
+    request_with,
 };
 
 /// Returns `token-0`, `token-1` and so on: a new token after each challenge.
@@ -111,6 +112,82 @@ async fn every_request_carries_the_new_headers_after_a_challenge() {
         ["POST 401 n-1", "POST 200 ", "DELETE 200 ", "GET 200 ", "POST 200 ", "POST 202 "],
         "{answers:?}"
     );
+}
+
+/// Records the targets of requests.
+#[derive(Clone, Default)]
+struct Targets(Arc<Mutex<Vec<Target>>>);
+
+impl Authorizer for Targets {
+    fn authorize<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>> {
+        self.0.lock().unwrap().push(target.clone());
+        Box::pin(std::future::ready(Ok(HeaderMap::new())))
+    }
+
+    fn refused<'a>(&'a self, _: &'a Refusal) -> BoxFuture<'a, Result<Verdict, AuthorizerError>> {
+        Box::pin(std::future::ready(Ok(Verdict::GiveUp)))
+    }
+}
+
+impl Targets {
+    /// Returns the targets as lines: HTTP method, path, revision, method and name of the message.
+    fn lines(&self, endpoint: &str) -> Vec<String> {
+        let line = |target: &Target| {
+            assert_eq!(target.endpoint.as_str(), endpoint);
+            let version = target.version.map_or("-", |version| version.as_str());
+            let operation = target.operation.as_ref();
+            let method = operation.map_or("-", |operation| &operation.method);
+            let name = operation.and_then(|operation| operation.name.as_deref()).unwrap_or("-");
+            format!("{} {} {version} {method} {name}", target.method, target.url.path())
+        };
+        self.0.lock().unwrap().iter().map(line).collect()
+    }
+}
+
+#[tokio::test]
+async fn the_authorizer_receives_the_endpoint_the_revision_and_the_operation() {
+    let server = ByteServer::serve(|_, seen| match (seen.method.as_str(), seen.call().as_str()) {
+        ("POST", "initialize") => Reply::opening(seen, "s-1"),
+        ("POST", method) if method.starts_with("notifications/") => Reply::status(202),
+        ("POST", _) => Reply::result(seen),
+        ("GET", _) => Reply::events().hold(),
+        _ => Reply::status(200),
+    })
+    .await;
+    let targets = Targets::default();
+    let http = Http::new(server.url()).unwrap().authorizer(targets.clone());
+    let mut peer = Peer::open(&http).await;
+    peer.initialize().await;
+    server.saw(3).await;
+    peer.sender().shutdown().await.unwrap();
+    assert_eq!(
+        targets.lines(&server.url()),
+        [
+            "POST /mcp 2025-11-25 initialize -",
+            "POST /mcp 2025-11-25 notifications/initialized -",
+            "GET /mcp 2025-11-25 - -",
+            "DELETE /mcp 2025-11-25 - -",
+        ]
+    );
+    let targets = Targets::default();
+    let mut peer = Peer::open(&Http::new(server.url()).unwrap().authorizer(targets.clone())).await;
+    peer.send(request_with(MODERN, 1, "tools/call", serde_json::json!({ "name": "sum" }))).await;
+    peer.next().await.unwrap();
+    assert_eq!(targets.lines(&server.url()), ["POST /mcp 2026-07-28 tools/call sum"]);
+}
+
+#[tokio::test]
+async fn over_http_sse_the_endpoint_is_the_configured_url() {
+    let server = ByteServer::serve(|_, seen| match seen.method.as_str() {
+        "GET" => Reply::events().chunk("event: endpoint\ndata: /messages?sessionId=1\n\n").hold(),
+        _ => Reply::status(202),
+    })
+    .await;
+    let targets = Targets::default();
+    let peer = Peer::open(&Http::sse(server.url()).unwrap().authorizer(targets.clone())).await;
+    peer.request("2024-11-05", 1, "tools/list").await;
+    server.saw(2).await;
+    assert_eq!(targets.lines(&server.url()), ["GET /mcp - - -", "POST /messages 2024-11-05 tools/list -"]);
 }
 
 #[tokio::test]
