@@ -43,7 +43,9 @@ pub trait Authorizer: Send + Sync + 'static {
     /// The reason why there is no authorization. The request fails with it.
     fn authorize<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>>;
 
-    /// Decides about a request that the server answered with 401 or 403. A request is repeated at most twice.
+    /// Decides about a request that the server answered with 401 or 403. A request is repeated at most twice for
+    /// [`Verdict::Retry`], and at most twice more for [`Verdict::RetryFresh`]. Without a repetition that is left, the
+    /// transport does not call this method.
     ///
     /// # Errors
     /// The reason why there is no better authorization. The request fails with it.
@@ -176,10 +178,13 @@ impl Refusal {
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "a request is repeated or not")]
+#[non_exhaustive]
 pub enum Verdict {
-    /// The request is authorized again and repeated.
+    /// The request is authorized again and repeated: there is another token.
     Retry,
+    /// The request is authorized again and repeated with the same token. The server only required a fresh proof, such
+    /// as a DPoP proof with its nonce (RFC 9449 §9). This counts apart from [`Verdict::Retry`].
+    RetryFresh,
     /// The request fails with the status of the server.
     GiveUp,
 }

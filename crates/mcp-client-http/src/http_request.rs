@@ -31,8 +31,36 @@ pub(crate) struct HttpRequest<'f> {
 #[derive(Clone, Default)]
 pub(crate) struct Authorization(pub(crate) HeaderMap);
 
-/// The number of repetitions because the authorizer has a better authorization.
-const MAX_REFUSALS: usize = 2;
+/// The largest number of repetitions with another token, and of repetitions with a fresh proof.
+const MAX_REPETITIONS: u32 = 2;
+
+/// The repetitions of a request that are left.
+struct Repetitions {
+    retries: u32,
+    fresh: u32,
+}
+
+impl Repetitions {
+    fn new() -> Self {
+        Self { retries: MAX_REPETITIONS, fresh: MAX_REPETITIONS }
+    }
+
+    fn is_left(&self) -> bool {
+        self.retries > 0 || self.fresh > 0
+    }
+
+    /// Returns true if the request is repeated, and counts the repetition.
+    fn take(&mut self, verdict: Verdict) -> bool {
+        let left = match verdict {
+            Verdict::Retry => &mut self.retries,
+            Verdict::RetryFresh => &mut self.fresh,
+            Verdict::GiveUp => return false,
+        };
+        let is_left = *left > 0;
+        *left = left.saturating_sub(1);
+        is_left
+    }
+}
 
 impl<'f> HttpRequest<'f> {
     /// Returns a POST of a message, with the headers of [`HttpRequest::post_headers`] and those of the message.
@@ -86,7 +114,7 @@ impl<'f> HttpRequest<'f> {
         limit: Option<Duration>,
     ) -> Result<Response, Fault> {
         let target = self.target(shared);
-        let mut refusals = 0;
+        let mut repetitions = Repetitions::new();
         loop {
             let authorization = authorizer.authorize(&target).await.map_err(Fault::Authorizer)?;
             let mut authorized = self.clone();
@@ -98,13 +126,12 @@ impl<'f> HttpRequest<'f> {
             let mut response = authorized.send_once(shared, limit).await?;
             authorizer.answered(&target, response.status(), response.headers());
             let is_refused = matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-            if is_refused && refusals < MAX_REFUSALS {
-                refusals += 1;
+            if is_refused && repetitions.is_left() {
                 let mut refusal = Refusal::new(target.clone(), response.status());
                 refusal.challenges = headers::challenges(response.headers());
                 refusal.headers = response.headers().clone();
                 refusal.sent = authorization.clone();
-                if authorizer.refused(&refusal).await.map_err(Fault::Authorizer)? == Verdict::Retry {
+                if repetitions.take(authorizer.refused(&refusal).await.map_err(Fault::Authorizer)?) {
                     continue;
                 }
             }

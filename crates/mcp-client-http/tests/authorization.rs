@@ -22,7 +22,8 @@ struct Tokens {
     /// The method, the status and the nonce of each response.
     answers: Arc<Mutex<Vec<String>>>,
     refusals: Arc<Mutex<Vec<String>>>,
-    gives_up: bool,
+    /// The verdicts in turn, of which the last one remains. Without verdicts, each request is repeated.
+    verdicts: Arc<Mutex<Vec<Verdict>>>,
     fails: bool,
 }
 
@@ -47,7 +48,11 @@ impl Authorizer for Tokens {
                 return Err("the authorization server is away".into());
             }
             self.number.fetch_add(1, Ordering::Relaxed);
-            Ok(if self.gives_up { Verdict::GiveUp } else { Verdict::Retry })
+            let mut verdicts = self.verdicts.lock().unwrap();
+            if verdicts.len() > 1 {
+                return Ok(verdicts.remove(0));
+            }
+            Ok(verdicts.first().copied().unwrap_or(Verdict::Retry))
         })
     }
 
@@ -192,19 +197,31 @@ async fn over_http_sse_the_endpoint_is_the_configured_url() {
 
 #[tokio::test]
 async fn limits_repeated_challenges() {
-    for status in [401, 403] {
-        let server = server("never", status).await;
-        let tokens = Tokens::default();
-        let mut peer = Peer::open(&Http::new(server.url()).unwrap().authorizer(tokens.clone())).await;
-        peer.request(MODERN, 1, "tools/list").await;
-        assert_eq!(peer.fault(1).await.http_status(), Some(status));
-        assert_eq!((server.seen().len(), tokens.refusals.lock().unwrap().len()), (3, 2));
+    use Verdict::{GiveUp, Retry, RetryFresh};
+    // The verdicts in turn, the last one again and again; then the requests and the calls of `refused`.
+    for (verdicts, requests, refusals) in [
+        (&[GiveUp][..], 1, 1),
+        (&[Retry], 3, 3),
+        (&[RetryFresh], 3, 3),
+        // No token, a nonce, step-up, a new nonce.
+        (&[Retry, RetryFresh, Retry, RetryFresh], 5, 4),
+        (&[RetryFresh, RetryFresh, Retry, GiveUp], 4, 4),
+    ] {
+        for status in [401, 403] {
+            let server = server("never", status).await;
+            let tokens = Tokens { verdicts: Arc::new(Mutex::new(verdicts.to_vec())), ..Tokens::default() };
+            let mut peer = Peer::open(&Http::new(server.url()).unwrap().authorizer(tokens.clone())).await;
+            peer.request(MODERN, 1, "tools/list").await;
+            assert_eq!(peer.fault(1).await.http_status(), Some(status));
+            let seen = (server.seen().len(), tokens.refusals.lock().unwrap().len());
+            assert_eq!(seen, (requests, refusals), "{verdicts:?}");
+        }
     }
 }
 
 #[tokio::test]
 async fn an_authorizer_may_decline_or_fail() {
-    let gives_up = Tokens { gives_up: true, ..Tokens::default() };
+    let gives_up = Tokens { verdicts: Arc::new(Mutex::new(vec![Verdict::GiveUp])), ..Tokens::default() };
     let fails = Tokens { fails: true, ..Tokens::default() };
     for (tokens, expected) in
         [(gives_up, "the peer answered with HTTP status 401"), (fails, "the request cannot be authorized")]
