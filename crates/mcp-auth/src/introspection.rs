@@ -18,7 +18,11 @@ use crate::{
     issuer_request::{self, IssuerRequests},
     issuer_url::{check_issuer, check_url, fetch_for},
     json,
-    jwt::{CLOCK_SKEW, Fault, check_skew, claims::Rules, remote},
+    jwt::{
+        CLOCK_SKEW, Fault, check_skew,
+        claims::{Rules, client_claims},
+        remote,
+    },
     token_verifier::{self, TokenVerifier},
     verified::Verified,
 };
@@ -55,6 +59,7 @@ struct Settings {
     audiences: Vec<String>,
     may_omit_audience: bool,
     scope_claims: Vec<String>,
+    client_claims: Vec<String>,
     fetch: Fetch,
 }
 
@@ -118,6 +123,7 @@ impl Introspection {
             audiences: Vec::new(),
             may_omit_audience: false,
             scope_claims: vec!["scope".to_owned()],
+            client_claims: client_claims(),
             fetch,
         };
         Ok(Self { settings: Arc::new(settings), keeps_subject_token: false, verified: Verified::with_skew(CLOCK_SKEW) })
@@ -240,6 +246,8 @@ impl Settings {
             scope_claims: &self.scope_claims,
             is_lenient: true,
             may_omit_audience: self.may_omit_audience,
+            clients_without_audience: &[],
+            client_claims: &self.client_claims,
         };
         rules.check(&claims, verified.clock.now()).map_err(|fault| fault.reject("introspection"))
     }

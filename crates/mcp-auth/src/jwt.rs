@@ -15,7 +15,7 @@ use mcp_fetch::Fetch;
 use mcp_protocol::{Challenge, Principal};
 
 use self::{
-    claims::Rules,
+    claims::{Rules, client_claims},
     keys::{Key, KeySet},
     remote::{RemoteKeys, Source},
     token::Token,
@@ -59,6 +59,8 @@ pub struct Jwt {
     algorithms: Vec<Algorithm>,
     keys: Keys,
     scope_claims: Vec<String>,
+    client_claims: Vec<String>,
+    clients_without_audience: Vec<String>,
     required_type: Option<String>,
     keeps_subject_token: bool,
     /// Has the clock and the clock skew too.
@@ -184,6 +186,8 @@ impl Jwt {
             algorithms,
             keys,
             scope_claims: vec!["scope".to_owned(), "scp".to_owned()],
+            client_claims: client_claims(),
+            clients_without_audience: Vec::new(),
             required_type: None,
             keeps_subject_token: false,
             verified: Verified::with_skew(CLOCK_SKEW),
@@ -194,6 +198,30 @@ impl Jwt {
     #[must_use]
     pub fn audience(mut self, audience: impl Into<String>) -> Self {
         self.audiences.push(audience.into());
+        self
+    }
+
+    /// Accepts tokens without the claim `aud` if their claim `client_id` has one of these values. A token with `aud` must still
+    /// name this server there.
+    ///
+    /// This is for issuers whose access tokens have no audience, such as Amazon Cognito. A token of these clients for another
+    /// server is accepted too. Each tool, resource and prompt should therefore require a scope that belongs to this server
+    /// alone.
+    ///
+    /// ```
+    /// use mcp_auth::Jwt;
+    ///
+    /// let auth = Jwt::issuer("https://cognito-idp.eu-west-1.amazonaws.com/eu-west-1_EXAMPLE")?
+    ///     .dangerous_allow_clients_without_audience(["1example23456789"]);
+    /// # let _ = auth;
+    /// # Ok::<_, mcp_auth::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn dangerous_allow_clients_without_audience(
+        mut self,
+        client_ids: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        self.clients_without_audience.extend(client_ids.into_iter().map(Into::into));
         self
     }
 
@@ -259,6 +287,22 @@ impl Jwt {
         self
     }
 
+    /// Reads the id of the client from this claim if the token has neither `client_id` nor `azp`, for example from `cid` of Okta.
+    /// The id is a part of the identity of the caller: sessions of one user with two clients are then separate.
+    ///
+    /// ```
+    /// use mcp_auth::Jwt;
+    ///
+    /// let auth = Jwt::issuer("https://example.okta.com/oauth2/default")?.client_claim("cid");
+    /// # let _ = auth;
+    /// # Ok::<_, mcp_auth::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn client_claim(mut self, name: impl Into<String>) -> Self {
+        self.client_claims.push(name.into());
+        self
+    }
+
     /// Keeps the token of the client for a token exchange. Without this, the token is dropped after the check.
     #[must_use]
     pub fn keep_subject_token(mut self) -> Self {
@@ -289,6 +333,8 @@ impl Jwt {
             scope_claims: &self.scope_claims,
             is_lenient: false,
             may_omit_audience: false,
+            clients_without_audience: &self.clients_without_audience,
+            client_claims: &self.client_claims,
         };
         // The claims come before the signature, because a token of another issuer must not cause a fetch of the keys.
         let principal = rules.check(&token.claims()?, self.verified.clock.now())?;

@@ -33,6 +33,15 @@ pub(crate) struct Rules<'a> {
     pub(crate) is_lenient: bool,
     /// Whether a token without audience is accepted.
     pub(crate) may_omit_audience: bool,
+    /// The clients whose tokens are accepted without an audience.
+    pub(crate) clients_without_audience: &'a [String],
+    /// The claims with the id of the client. The first one in the token counts.
+    pub(crate) client_claims: &'a [String],
+}
+
+/// Returns the standard claims with the id of the client (RFC 9068 §2.2, OpenID Connect).
+pub(crate) fn client_claims() -> Vec<String> {
+    ["client_id", "azp"].map(str::to_owned).to_vec()
 }
 
 impl Rules<'_> {
@@ -50,7 +59,7 @@ impl Rules<'_> {
         check_purpose(claims)?;
         let audience = self.audience(claims)?;
         let expires_at = self.times(claims, now)?;
-        let client_id = text(claims, "client_id")?.or(text(claims, "azp")?);
+        let client_id = self.client_id(claims)?;
         // The client id must not become the subject: a client could otherwise have the name of a user.
         let subject = text(claims, "sub")?.filter(|subject| !subject.is_empty());
         let subject = subject.ok_or(Fault::Invalid("the token has no subject"))?;
@@ -68,7 +77,7 @@ impl Rules<'_> {
     }
 
     fn audience(&self, claims: &Map<String, Value>) -> Result<Vec<String>, Fault> {
-        if self.may_omit_audience && !claims.contains_key("aud") {
+        if !claims.contains_key("aud") && (self.may_omit_audience || self.is_client_without_audience(claims)?) {
             return Ok(Vec::new());
         }
         let audience = strings(claims.get("aud")).ok_or(Fault::Invalid("the audience is not a list of texts"))?;
@@ -77,6 +86,21 @@ impl Rules<'_> {
         } else {
             Err(Fault::Invalid("the token is for another audience"))
         }
+    }
+
+    /// Whether the token is for one of the clients that need no audience. Only `client_id` counts, because other claims with
+    /// clients have other meanings at some issuers.
+    fn is_client_without_audience(&self, claims: &Map<String, Value>) -> Result<bool, Fault> {
+        let client_id = text(claims, "client_id")?;
+        Ok(client_id.is_some_and(|id| self.clients_without_audience.iter().any(|allowed| allowed == id)))
+    }
+
+    fn client_id<'c>(&self, claims: &'c Map<String, Value>) -> Result<Option<&'c str>, Fault> {
+        let mut first = None;
+        for name in self.client_claims {
+            first = first.or(text(claims, name)?);
+        }
+        Ok(first)
     }
 
     /// Checks `exp`, `nbf` and `iat`, and returns the expiry time.

@@ -191,6 +191,7 @@ async fn claims_in_unusual_forms_are_read() {
         ("roles", json!(["admin"]), |principal| principal.scopes.contains("admin")),
         ("scope", Value::Null, |principal| principal.scopes.is_empty()),
         ("client_id", Value::Null, |principal| principal.client_id.is_none()),
+        ("cid", json!("other"), |principal| principal.client_id.as_deref() == Some("c")),
         ("exp", json!(NOW as f64 + 0.5), |principal| principal.expires_at.is_some()),
         ("exp", json!(NOW - 59), |_| true),
         ("nbf", json!(NOW + 60), |_| true),
@@ -208,6 +209,26 @@ async fn claims_in_unusual_forms_are_read() {
         }
         let principal = check(&jwt, &signer.token("any", &claims)).await.unwrap();
         assert!(test(&principal), "{name} {value}: {principal:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_client_is_read_from_the_first_claim_that_is_present() {
+    let jwt = at_test_time(Jwt::hs256(ISSUER, SECRET).unwrap().client_claim("cid").client_claim("appid"));
+    let signer = Signer::Secret(SECRET);
+    for (members, expected) in [
+        (json!({"client_id": "a", "azp": "b", "cid": "c"}), Ok(Some("a"))),
+        (json!({"azp": "b", "cid": "c"}), Ok(Some("b"))),
+        (json!({"cid": "c", "appid": "d"}), Ok(Some("c"))),
+        (json!({"cid": null, "appid": "d"}), Ok(Some("d"))),
+        (json!({}), Ok(None)),
+        (json!({"cid": 1}), Err(Rejection::Invalid)),
+        (json!({"client_id": "a", "cid": ["c"]}), Err(Rejection::Invalid)),
+    ] {
+        let mut claims = changed("client_id", &Value::Null);
+        claims.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        let got = check(&jwt, &signer.token("any", &claims)).await.map(|principal| principal.client_id);
+        assert_eq!(got, expected.map(|id| id.map(str::to_owned)), "{members}");
     }
 }
 

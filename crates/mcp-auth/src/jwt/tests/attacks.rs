@@ -10,6 +10,9 @@ async fn forged_and_misused_tokens_are_rejected() {
     let keys = json!({"keys": [es.jwk("es"), ed.jwk("ed"), rs.jwk("rs"), es.jwk(&long)]});
     let public = at_test_time(Jwt::keys(ISSUER, &keys.to_string()).unwrap());
     let secret = at_test_time(Jwt::hs256(ISSUER, SECRET).unwrap());
+    let clients = at_test_time(
+        Jwt::keys(ISSUER, &keys.to_string()).unwrap().dangerous_allow_clients_without_audience(["c", "d"]),
+    );
     let good = claims().to_string();
     let valid = es.token("es", &claims());
     let parts: Vec<&str> = valid.split('.').collect();
@@ -26,6 +29,13 @@ async fn forged_and_misused_tokens_are_rejected() {
         Signer::Secret(key).token_of(r#"{"alg":"HS256","kid":"rs"}"#, &good)
     };
     let bad = |name: &str, value: Value| es.token("es", &changed(name, &value));
+    // A token without an audience, in the form of Amazon Cognito.
+    let of_client = |members: Value| {
+        let mut claims = changed("aud", &Value::Null);
+        claims["token_use"] = json!("access");
+        claims.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        es.token("es", &claims)
+    };
     let flipped = {
         let mut signature = parts[2].to_owned().into_bytes();
         signature[10] = if signature[10] == b'A' { b'B' } else { b'A' };
@@ -130,9 +140,29 @@ async fn forged_and_misused_tokens_are_rejected() {
             &public,
             bad("act", json!({"sub":"a","act":{"sub":"b","act":{"sub":"c","act":{"sub":"d","act":{"sub":"e"}}}}})),
         ),
+        // Clients in the place of the audience.
+        ("client without the setting", &public, of_client(json!({}))),
+        ("other client", &clients, of_client(json!({"client_id": "x"}))),
+        ("client of another case", &clients, of_client(json!({"client_id": "C"}))),
+        ("client with more text", &clients, of_client(json!({"client_id": "c "}))),
+        ("two clients in a text", &clients, of_client(json!({"client_id": "c d"}))),
+        ("list of clients", &clients, of_client(json!({"client_id": ["c"]}))),
+        ("empty client", &clients, of_client(json!({"client_id": ""}))),
+        ("client null", &clients, of_client(json!({"client_id": null}))),
+        ("authorized party instead of the client", &clients, of_client(json!({"client_id": null, "azp": "c"}))),
+        ("client with another audience", &clients, of_client(json!({"aud": "https://other.example/mcp"}))),
+        ("client with the audience null", &clients, of_client(json!({"aud": null}))),
+        ("client with an empty audience", &clients, of_client(json!({"aud": []}))),
+        ("client as the audience", &clients, of_client(json!({"aud": "c"}))),
+        ("ID token of the client", &clients, of_client(json!({"token_use": "id"}))),
+        ("token of the client without an issuer", &clients, of_client(json!({"iss": null}))),
+        ("key of a stranger with the client", &clients, stranger.token("es", &changed("aud", &Value::Null))),
     ];
-    assert!(rows.len() >= 70);
+    assert!(rows.len() >= 90);
     check(&public, &valid).await.unwrap();
+    for accepted in [of_client(json!({})), of_client(json!({"client_id": "d"})), valid.clone()] {
+        check(&clients, &accepted).await.unwrap();
+    }
     for (name, jwt, token) in rows {
         let got = check(jwt, &token).await;
         let is_rejected = matches!(got, Err(Rejection::Invalid | Rejection::Malformed));
