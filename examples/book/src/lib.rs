@@ -16,6 +16,20 @@ mod pages {
     mod long_work {}
     #[doc = include_str!("../../../docs/auth/server.md")]
     mod auth_server {}
+    #[doc = include_str!("../../../docs/auth/auth0.md")]
+    mod auth_auth0 {}
+    #[doc = include_str!("../../../docs/auth/cognito.md")]
+    mod auth_cognito {}
+    #[doc = include_str!("../../../docs/auth/entra.md")]
+    mod auth_entra {}
+    #[doc = include_str!("../../../docs/auth/github.md")]
+    mod auth_github {}
+    #[doc = include_str!("../../../docs/auth/google.md")]
+    mod auth_google {}
+    #[doc = include_str!("../../../docs/auth/keycloak.md")]
+    mod auth_keycloak {}
+    #[doc = include_str!("../../../docs/auth/okta.md")]
+    mod auth_okta {}
     #[doc = include_str!("../../../docs/layers.md")]
     mod layers {}
     #[doc = include_str!("../../../docs/telemetry.md")]
