@@ -447,6 +447,9 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
 
     /// Requires that every caller over a network was granted all of these scopes.
     ///
+    /// A caller without them can open no session and no stream. Its requests are rejected, and its notifications have no
+    /// effect. Over HTTP it receives 403, or 401 if it is anonymous.
+    ///
     /// See the [example](Self#example).
     pub fn requires_scopes<T: Into<String>>(mut self, scopes: impl IntoIterator<Item = T>) -> Self {
         self.config.access.require(scopes);

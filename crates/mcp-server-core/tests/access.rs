@@ -2,13 +2,16 @@
 
 use mcp_protocol::Principal;
 use mcp_server_core::{
-    Args, Server, TaskSupport,
+    Args, Caller, Server, TaskSupport,
     engine::{Refusal, Scope},
     prompt, resource, template, tool,
 };
 use serde_json::{Value, json};
 
-use crate::json_client::request_with_scope;
+use crate::{
+    common::{Connection, initialize, legacy, notification},
+    json_client::request_with_scope,
+};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Name {
@@ -92,6 +95,44 @@ async fn each_way_to_an_entry_checks_its_access_rule() {
         ("server/discover", json!({})),
     ] {
         assert_eq!(denied(&server, None, method, params.clone()).await, None, "{method} {params}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_of_a_caller_without_the_scopes_of_the_server_opens_no_session() {
+    let granted = Principal::new("ann").with_scopes(["s"]);
+    for (caller, has_access) in [
+        (Caller::remote(), false),
+        (Caller::remote().principal(Some(Principal::new("ann").into())), false),
+        (Caller::remote().principal(Some(granted.into())), true),
+        (Caller::local(), true),
+    ] {
+        let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
+        let server = Server::builder("test", "1")
+            .tool(tool("open", async || "open"))
+            .on_notification(move |notification| {
+                let sent = sender.send(notification.method().to_owned());
+                async move { sent.unwrap() }
+            })
+            .requires_scopes(["s"])
+            .build();
+        let mut connection = Connection::connect_as(&server, caller);
+        connection.send(notification("notifications/x", json!({}))).await;
+        let opened = connection.exchange(initialize("2025-11-25")).await;
+        let required = if has_access { Value::Null } else { json!(["s"]) };
+        assert_eq!(opened["error"]["data"]["requiredScopes"], required, "{opened}");
+        for request in [legacy(1, "ping", json!({})), legacy(2, "tools/call", json!({ "name": "open" }))] {
+            let response = connection.exchange(request).await;
+            assert_eq!(response.get("result").is_some(), has_access, "{response}");
+        }
+        connection.send(notification("notifications/y", json!({}))).await;
+        connection.close().await;
+        let mut methods = Vec::new();
+        while let Ok(method) = received.try_recv() {
+            methods.push(method);
+        }
+        let expected: &[&str] = if has_access { &["notifications/x", "notifications/y"] } else { &[] };
+        assert_eq!(methods, expected);
     }
 }
 

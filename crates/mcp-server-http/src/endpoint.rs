@@ -8,13 +8,13 @@ use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body as HttpBody;
 use mcp_protocol::{Principal, RpcError};
-use mcp_server_core::{Extensions, Server};
+use mcp_server_core::{Caller, Extensions, Server, engine::Engine as _};
 use tokio::time::Instant;
 
 use self::auth::{Auth, Metadata};
 use crate::{
     answer::{
-        access::AccessRecord,
+        access::{self, AccessRecord},
         body::Body,
         cors::{self, AllowedHeaders},
         respond,
@@ -144,6 +144,12 @@ impl Endpoint {
         let mut refused = respond::refusal(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, &error);
         cors::share(&mut refused, guard::origin_of(request.headers()).cloned());
         Err(refused)
+    }
+
+    /// Rejects a caller that lacks the access that the server requires. Requests are checked by the server itself.
+    pub(crate) fn check_caller(&self, caller: &Caller) -> Result<(), Response<Body>> {
+        let refused = |refusal| access::mark(respond::refused(StatusCode::FORBIDDEN, None, refusal));
+        self.server.admit(caller).map_err(refused)
     }
 
     /// Returns the body of a request, or the answer that rejects the request.

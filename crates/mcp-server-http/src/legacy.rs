@@ -111,7 +111,7 @@ pub(crate) fn initialize(legacy: &Legacy, request: &Request<'_>, head: &Head) ->
     let caller = caller.session_id(id);
     let (session, reply) = match legacy.endpoint.server.initialize(request, &caller, &peer) {
         Ok(opened) => opened,
-        Err(error) => return not_opened(request, &error),
+        Err(refusal) => return not_opened(request, refusal),
     };
     let version = session.version();
     reserved.insert(session, peer, log);
@@ -120,10 +120,13 @@ pub(crate) fn initialize(legacy: &Legacy, request: &Request<'_>, head: &Head) ->
 }
 
 /// Answers an `initialize` that fails.
-pub(crate) fn not_opened(request: &Request<'_>, error: &RpcError) -> Response<Body> {
-    let is_version = error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION;
-    let status = if is_version { StatusCode::BAD_REQUEST } else { StatusCode::OK };
-    respond::error_with_id(status, Some(&request.id), error)
+pub(crate) fn not_opened(request: &Request<'_>, refusal: Refusal) -> Response<Body> {
+    let status = match &refusal {
+        Refusal::Error(error) if error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => StatusCode::BAD_REQUEST,
+        Refusal::Error(_) => StatusCode::OK,
+        _ => StatusCode::FORBIDDEN,
+    };
+    respond::refused(status, Some(&request.id), refusal)
 }
 
 /// Serves a request of an open session. The request continues when the connection is lost. Only

@@ -153,16 +153,12 @@ impl Inner {
             Method::OPTIONS => cors::preflight(&parts.headers, self.methods(), &self.endpoint.cors),
             Method::POST => self.post(parts, body).await,
             Method::GET if self.has_sessions() && !names_stateless => {
-                self.authenticated(parts, async |parts| {
-                    legacy::get(&self.legacy, &Head::of(&RequestParts::take(parts)))
-                })
-                .await
+                self.admitted(parts, async |parts| legacy::get(&self.legacy, &Head::of(&RequestParts::take(parts))))
+                    .await
             }
             Method::DELETE if self.has_sessions() && !names_stateless => {
-                self.authenticated(parts, async |parts| {
-                    legacy::delete(&self.legacy, &Head::of(&RequestParts::take(parts)))
-                })
-                .await
+                self.admitted(parts, async |parts| legacy::delete(&self.legacy, &Head::of(&RequestParts::take(parts))))
+                    .await
             }
             Method::GET | Method::DELETE if self.has_sessions() => respond::not_of_a_session(),
             _ => respond::wrong_method(self.methods()),
@@ -178,9 +174,9 @@ impl Inner {
         let (mut parts, body) = request.into_parts();
         let parts = &mut parts;
         match sse::route(&self.endpoint, paths, parts) {
-            SseRoute::Open => self.authenticated(parts, async |parts| sse::open(&self.legacy, paths, parts)).await,
+            SseRoute::Open => self.admitted(parts, async |parts| sse::open(&self.legacy, paths, parts)).await,
             SseRoute::Message => {
-                self.authenticated(parts, async |parts| match sse::addressed(&self.legacy, parts) {
+                self.admitted(parts, async |parts| match sse::addressed(&self.legacy, parts) {
                     Ok(inbox) => match self.endpoint.read_body(body).await {
                         Ok(message) => inbox.deliver(message).await,
                         Err(refused) => refused,
@@ -208,6 +204,22 @@ impl Inner {
         let mut response = self.endpoint.auth.deny(response, caller.as_deref());
         response.headers_mut().extend(headers);
         response
+    }
+
+    /// Answers a request after its caller is authenticated and has the access that the server requires.
+    async fn admitted(
+        &self,
+        parts: &mut Parts,
+        answer: impl AsyncFnOnce(&mut Parts) -> Response<Body>,
+    ) -> Response<Body> {
+        self.authenticated(parts, async |parts| {
+            let caller = Caller::remote().principal(caller::principal(&parts.extensions));
+            match self.endpoint.check_caller(&caller) {
+                Ok(()) => answer(parts).await,
+                Err(refused) => refused,
+            }
+        })
+        .await
     }
 
     async fn post<B>(&self, parts: &mut Parts, body: B) -> Response<Body>
@@ -254,7 +266,14 @@ impl Inner {
         // Without sessions, a notification or a response has no effect.
         let is_stateless = !endpoint.server.has_legacy_versions()
             || version_header(&head.headers).is_some_and(ProtocolVersion::is_stateless);
-        match endpoint.server.accept(bytes, arrival) {
+        let accepted_message = endpoint.server.accept(bytes, arrival);
+        // The server checks the access to requests itself.
+        if let Ok(engine::Accepted::Notification(_) | engine::Accepted::Response(_)) = &accepted_message
+            && let Err(refused) = endpoint.check_caller(&caller)
+        {
+            return refused;
+        }
+        match accepted_message {
             Ok(engine::Accepted::Request(prepared)) => {
                 stateless::run(endpoint, *prepared, queue, respond::stateless).await
             }

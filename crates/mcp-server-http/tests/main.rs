@@ -1,6 +1,7 @@
 //! The integration tests of this crate, in one program: one module per topic.
 
 mod accept;
+mod access;
 mod attacks;
 mod authentication;
 mod batches;

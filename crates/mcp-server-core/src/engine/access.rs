@@ -11,12 +11,26 @@ use serde_json::value::RawValue;
 
 use super::methods::{self, Found};
 use crate::{
-    Server,
+    Caller, Server,
     registry::Entry,
     request::{Denied, Refusal, Scope},
 };
 
 impl Server {
+    /// Checks the access rule of the server. A caller that lacks access can open no session, and its notifications are
+    /// ignored.
+    pub(crate) fn admit(&self, caller: &Caller) -> Result<(), Refusal> {
+        if caller.is_local() || self.data.config.access.allows(caller.authenticated()) {
+            return Ok(());
+        }
+        Err(Refusal::Denied(self.denied_by_server(caller.authenticated().is_none())))
+    }
+
+    /// Returns the access that each operation of the server needs.
+    pub(super) fn denied_by_server(&self, is_anonymous: bool) -> Denied {
+        Denied { scopes: self.data.config.access.scopes.clone(), is_anonymous }
+    }
+
     /// Returns the access that the caller of a request lacks. A request that is invalid in another way lacks none, because its
     /// own error is the better answer. Requests about tasks are checked when their task is known.
     pub(super) fn denied(&self, request: &Request<'_>, scope: &Scope) -> Option<Denied> {

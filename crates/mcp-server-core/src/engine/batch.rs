@@ -85,9 +85,13 @@ impl Server {
         Ok(Batch { requests })
     }
 
-    /// Returns the access that the caller lacks for the requests of a batch. The access log has an event for each of them.
+    /// Returns the access that the caller lacks for a batch. The access log has an event for each denied request.
     fn denied_members(&self, messages: &[Result<Message<'_>, EnvelopeError>], scope: &Scope) -> Option<Denied> {
-        let mut all: Option<Denied> = None;
+        // A batch without requests also needs the access of the server.
+        let mut all = match self.check_access(scope, &self.data.config.access) {
+            Err(Refusal::Denied(denied)) => Some(denied),
+            _ => None,
+        };
         for message in messages {
             let Ok(Message::Request(request)) = message else { continue };
             let Some(denied) = self.denied(request, scope) else { continue };

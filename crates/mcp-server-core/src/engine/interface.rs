@@ -4,7 +4,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use mcp_protocol::{
-    ErrorCode, ProtocolVersion, RpcError,
+    ErrorCode, ProtocolVersion,
     jsonrpc::{Notification, Request},
 };
 use mcp_transport::Transport;
@@ -60,14 +60,11 @@ pub trait Engine: sealed::Sealed {
     /// Handles `initialize`: negotiates the revision and creates the session.
     ///
     /// # Errors
-    /// `-32602` when the parameters are invalid, or when the client information exceeds 16 KiB without its `data:`
-    /// icons. `-32022` when the server supports no revision of the session era. `-32603` when an extension panics.
-    fn initialize(
-        &self,
-        request: &Request<'_>,
-        caller: &Caller,
-        peer: &Peer,
-    ) -> Result<(Arc<Session>, Reply), RpcError>;
+    /// [`Refusal::Denied`] when the caller lacks the access that the server requires. `-32602` when the parameters are
+    /// invalid, or when the client information exceeds 16 KiB without its `data:` icons. `-32022` when the server supports
+    /// no revision of the session era. `-32603` when an extension panics.
+    fn initialize(&self, request: &Request<'_>, caller: &Caller, peer: &Peer)
+    -> Result<(Arc<Session>, Reply), Refusal>;
 
     /// Handles `initialize` without a session. The server declares no list changes, no subscriptions, no tasks and no
     /// log records, because they need a session.
@@ -78,7 +75,14 @@ pub trait Engine: sealed::Sealed {
         &self,
         request: &Request<'_>,
         caller: &Caller,
-    ) -> Result<(ProtocolVersion, Reply), RpcError>;
+    ) -> Result<(ProtocolVersion, Reply), Refusal>;
+
+    /// Checks the access rule of the server, for a message that is not a request. A transport ignores the message of a caller
+    /// that lacks access, and opens no stream for the caller. The other methods check the access to requests.
+    ///
+    /// # Errors
+    /// [`Refusal::Denied`] when the caller lacks the access that the server requires.
+    fn admit(&self, caller: &Caller) -> Result<(), Refusal>;
 
     /// Records in the access log that the transport rejects a message. `method` is `None` if the message is not a request.
     /// The other methods record the messages that they reject.
@@ -140,7 +144,7 @@ impl Engine for Server {
         request: &Request<'_>,
         caller: &Caller,
         peer: &Peer,
-    ) -> Result<(Arc<Session>, Reply), RpcError> {
+    ) -> Result<(Arc<Session>, Reply), Refusal> {
         self.initialize(request, caller, peer)
     }
 
@@ -148,8 +152,12 @@ impl Engine for Server {
         &self,
         request: &Request<'_>,
         caller: &Caller,
-    ) -> Result<(ProtocolVersion, Reply), RpcError> {
+    ) -> Result<(ProtocolVersion, Reply), Refusal> {
         self.initialize_sessionless(request, caller)
+    }
+
+    fn admit(&self, caller: &Caller) -> Result<(), Refusal> {
+        self.admit(caller)
     }
 
     fn record_rejection(&self, method: Option<&str>, caller: &Caller, code: ErrorCode) {

@@ -380,8 +380,7 @@ impl Server {
         if scope.has_access(rule) {
             return Ok(());
         }
-        let scopes = self.data.config.access.scopes.clone();
-        let mut denied = Denied { scopes, is_anonymous: scope.principal.is_none() };
+        let mut denied = self.denied_by_server(scope.principal.is_none());
         denied.merge(Denied { scopes: rule.scopes.clone(), is_anonymous: denied.is_anonymous });
         Err(Refusal::Denied(denied))
     }

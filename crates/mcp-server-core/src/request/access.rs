@@ -1,5 +1,7 @@
 //! The access rules of the server and its entries, and the callers that lack access.
 
+use mcp_protocol::Principal;
+
 /// The access rule of the server, or of a tool, resource, template, prompt or method.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Access {
@@ -21,6 +23,12 @@ impl Access {
     /// Requires an authenticated caller.
     pub(crate) fn require_caller(&mut self) {
         self.needs_caller = true;
+    }
+
+    /// Whether the rule allows a caller over a network.
+    pub(crate) fn allows(&self, caller: Option<&Principal>) -> bool {
+        let granted = |caller: &Principal| self.scopes.iter().all(|needed| caller.scopes.contains(needed));
+        self.is_public() || caller.is_some_and(granted)
     }
 
     /// Whether the rule allows each caller.

@@ -117,8 +117,7 @@ impl Scope {
 
     /// Whether a rule allows the caller. Each rule allows a local caller.
     pub(crate) fn has_access(&self, rule: &Access) -> bool {
-        let granted = |principal: &Principal| rule.scopes.iter().all(|needed| principal.scopes.contains(needed));
-        rule.is_public() || self.is_local || self.principal.as_deref().is_some_and(granted)
+        self.is_local || rule.allows(self.principal.as_deref())
     }
 
     /// Whether the request belongs to the session era but has no session.

@@ -300,6 +300,13 @@ impl<'a> Connection<'a> {
                 return self.send(reply, Route::Request(request.id)).await;
             }
             Ok(Accepted::Notification(notification)) => {
+                if self.server.admit(&self.data.caller).is_err() {
+                    tracing::debug!(
+                        method = &*notification.method,
+                        "ignored the notification of a caller without access"
+                    );
+                    return Ok(());
+                }
                 self.server.notified(self.session.as_ref(), &self.data.peer, &notification);
                 return Ok(());
             }
@@ -340,7 +347,8 @@ impl<'a> Connection<'a> {
 
     /// Opens a session, which replaces the one before.
     fn initialize(&mut self, request: &Request<'_>) -> Result<Reply, RpcError> {
-        let (session, reply) = self.server.initialize(request, &self.data.caller, &self.data.peer)?;
+        let opened = self.server.initialize(request, &self.data.caller, &self.data.peer);
+        let (session, reply) = opened.map_err(Refusal::into_error)?;
         if let Some(former) = self.session.replace(session) {
             former.retire();
         }

@@ -11,7 +11,7 @@ use mcp_protocol::{
 
 use crate::{
     Caller, Peer, Server, Session,
-    request::Reply,
+    request::{Refusal, Reply},
     trace::{self, AccessRecord, Ending, Target},
 };
 
@@ -24,19 +24,19 @@ impl Server {
         request: &Request<'_>,
         caller: &Caller,
         peer: &Peer,
-    ) -> Result<(Arc<Session>, Reply), RpcError> {
+    ) -> Result<(Arc<Session>, Reply), Refusal> {
         let opened = || self.open_session(request, caller, peer);
         self.in_span(request, caller, opened, |(session, _)| (session.version(), Some(session)))
     }
 
-    /// Runs an `initialize` in its span, and records its end. `identity` returns the revision and the session that it opened.
+    /// Runs an `initialize` in its span if the caller has access to the server, and records its end. `identity` returns the revision and the session that it opened.
     fn in_span<T>(
         &self,
         request: &Request<'_>,
         caller: &Caller,
         run: impl FnOnce() -> Result<T, RpcError>,
         identity: impl FnOnce(&T) -> (ProtocolVersion, Option<&Session>),
-    ) -> Result<T, RpcError> {
+    ) -> Result<T, Refusal> {
         #[cfg(feature = "log-layer")]
         drop(crate::log_layer::opened());
         let span = trace::open(request, Some(trace::transport(caller.is_local())));
@@ -45,7 +45,7 @@ impl Server {
         drop(crate::log_layer::opened());
         let mut access = AccessRecord::start(&request.method, caller.is_local(), caller.authenticated());
         trace::follow(&span, || trace::meta_of(request), self.data.config.bridge.as_ref());
-        let opened = span.in_scope(run);
+        let opened = span.in_scope(|| self.admit(caller).and_then(|()| run().map_err(Refusal::from)));
         trace::name(&span, &request.method, Target::None);
         let ending = match &opened {
             Ok(opened) => {
@@ -56,7 +56,7 @@ impl Server {
                 }
                 Ending::Done
             }
-            Err(error) => Ending::Refused(error.code),
+            Err(refusal) => refusal.ending(),
         };
         trace::ended(&span, ending);
         if let Some(access) = access {
@@ -87,7 +87,7 @@ impl Server {
         &self,
         request: &Request<'_>,
         caller: &Caller,
-    ) -> Result<(ProtocolVersion, Reply), RpcError> {
+    ) -> Result<(ProtocolVersion, Reply), Refusal> {
         self.in_span(request, caller, || self.welcome_anonymously(request), |(version, _)| (*version, None))
     }
 

@@ -19,7 +19,7 @@ use crate::{
 pub(crate) fn initialize(endpoint: &Endpoint, request: &Request<'_>, caller: &Caller) -> Response<Body> {
     match endpoint.server.initialize_sessionless(request, caller) {
         Ok((version, reply)) => respond::with_version(respond::legacy(reply), version),
-        Err(error) => legacy::not_opened(request, &error),
+        Err(refusal) => legacy::not_opened(request, refusal),
     }
 }
 
