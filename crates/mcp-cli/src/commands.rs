@@ -7,6 +7,7 @@ mod info;
 mod lint;
 mod list;
 mod listen;
+mod names;
 mod prompt;
 mod read;
 

@@ -136,6 +136,18 @@ impl Failure {
         self
     }
 
+    /// Adds a text at the end of the message.
+    pub(crate) fn with_hint(mut self, hint: &str) -> Self {
+        self.message.push_str(hint);
+        self
+    }
+
+    /// The command line contains a name that the server does not list. Adds a text at the end of the message.
+    pub(crate) fn wrong_name(mut self, hint: &str) -> Self {
+        self.code = USAGE;
+        self.with_hint(hint)
+    }
+
     /// Prints the message on stderr.
     pub(crate) fn print(&self) {
         if !self.message.is_empty() {
@@ -201,6 +213,7 @@ impl From<mcp_client::Error> for Failure {
             || error.is_unsupported()
             || error.is_unanswered_input()
             || error.is_not_a_server()
+            || error.http_status().is_some() && !error.is_retryable()
         {
             SERVER
         } else {

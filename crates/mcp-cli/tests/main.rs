@@ -8,6 +8,7 @@ mod format;
 mod help;
 mod lint;
 mod listen;
+mod names;
 mod process;
 mod project;
 mod server;
@@ -35,10 +36,14 @@ struct Http {
 
 impl Http {
     fn start() -> Self {
+        Self::serve(server::server(), HttpConfig::new())
+    }
+
+    fn serve(server: Server, config: HttpConfig) -> Self {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-        runtime.spawn(async move { server::server().serve_http_on(listener, HttpConfig::new()).await });
+        runtime.spawn(async move { server.serve_http_on(listener, config).await });
         Self { url, _runtime: runtime }
     }
 }
@@ -84,8 +89,8 @@ fn commands_print_results_and_errors() {
     for (line, code, out, err) in [
         ("tools URL", 0, "  a:integer b:integer  Add two numbers.\n", ""),
         ("tools URL add", 0, "Nothing is rounded.", ""),
-        ("tools URL ad", 2, "", "the server lists no tool `ad`; did you mean add?"),
-        ("tools URL geret", 2, "", "the server lists no tool `geret`; did you mean greet?"),
+        ("tools URL ad", 2, "", "the server lists no tool `ad` for this caller; did you mean add?"),
+        ("tools URL geret", 2, "", "the server lists no tool `geret` for this caller; did you mean greet?"),
         ("prompts URL reviw", 2, "", "the server has no prompt `reviw`; did you mean review?"),
         ("call URL add a=1 b=2", 0, "{\"sum\":3}", ""),
         (r#"call URL add {"a":1,"b":2}"#, 0, "{\"sum\":3}", ""),

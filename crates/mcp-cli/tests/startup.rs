@@ -87,6 +87,7 @@ while read -r line; do case "$line" in
 *'"fail"'*) answer '{"content":[{"type":"text","text":"no luck"}],"isError":true}' ;;
 *'"read"'*) answer '{"no":"contents"}' ;;
 *'"crash"'*) answer '"an invalid result"' ;;
+*'"nothing"'*) answer '{"code":-32602,"message":"Unknown tool: nothing"}' | sed 's/"result"/"error"/' ;;
 esac; done
 "#;
 
@@ -123,8 +124,10 @@ fn offers_the_stderr_of_the_command_after_a_failure() {
     assert_eq!(code, Some(4), "{stderr}");
     assert!(stderr.ends_with("mcp: the stderr of the command ends with:\nserver: one\nserver: two\n"), "{stderr}");
     // An error of the command line needs no stderr.
-    let (code, stderr) = call("nothing", &[]);
-    assert_eq!((code, stderr.contains("server: one")), (Some(2), false), "{stderr}");
+    for (name, more) in [("nothing", &[][..]), ("fail", &["x"])] {
+        let (code, stderr) = call(name, more);
+        assert_eq!((code, stderr.contains("server: one")), (Some(2), false), "{stderr}");
+    }
 }
 
 #[test]

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
-use mcp_protocol::{ContentBlock, ResourceBody};
+use mcp_protocol::{ContentBlock, JsonObject, ResourceBody, Tool};
+use serde_json::{Map, Value};
 
 use super::{
     Session,
-    list::find_tool,
+    names::find_tool,
     read::{write_bytes, write_contents},
 };
 use crate::{
@@ -24,28 +25,42 @@ pub(crate) async fn call(
     output: Option<&Path>,
     format: Option<Format>,
 ) -> Result<(), Failure> {
-    let (tool, given) = match (format, words.split_first()) {
-        (_, None) => return Err(Failure::usage("the name of a tool is required")),
-        (Some(format), _) => {
-            let (tool, arguments) = super::format::parse(session, words, format.provider()).await?;
-            (tool, Some(arguments.0))
+    let Some((name, words)) = words.split_first() else {
+        return Err(Failure::usage("the name of a tool is required"));
+    };
+    let (name, arguments, unlisted) = match format {
+        Some(format) => {
+            let (tool, arguments) = super::format::parse(session, name, words, format.provider()).await?;
+            check(&tool, &arguments)?;
+            (tool.name, arguments.0, None)
         }
-        (None, Some((name, _))) => (find_tool(session, name).await?, None),
+        None => match find_tool(session, name).await? {
+            Ok(tool) => {
+                let arguments = arguments::tool_arguments(words, &tool.input_schema, &session.input)
+                    .await
+                    .map_err(|failure| with_signature(&tool, failure))?;
+                check(&tool, &arguments)?;
+                (tool.name, arguments, None)
+            }
+            // A list shows the tools that the caller may use. The answer to the call names the reason.
+            Err(unlisted) => {
+                let arguments = arguments::tool_arguments(words, &JsonObject::default(), &session.input).await?;
+                (name.clone(), arguments, Some(unlisted))
+            }
+        },
     };
-    let name = &tool.name;
-    let usage =
-        |failure: Failure| failure.with_line(&format!("{} takes: {}", line(name), signature(&tool.input_schema)));
-    let arguments = match given {
-        Some(arguments) => arguments,
-        None => arguments::tool_arguments(&words[1..], &tool.input_schema, &session.input).await.map_err(usage)?,
-    };
-    for warning in arguments::check_names(&arguments, &tool.input_schema).map_err(usage)? {
-        warn(&warning);
-    }
-    let progress = Progress::new(name);
-    let result = session.client.call_tool(name, arguments).on_progress(progress.callback()).await;
+    let progress = Progress::new(&name);
+    let result = session.client.call_tool(&name, arguments).on_progress(progress.callback()).await;
     progress.finish().await;
-    let result = result?;
+    let result = match (result, &unlisted) {
+        (Ok(result), None) => result,
+        (Ok(result), Some(unlisted)) => {
+            warn(&if result.is_error() { unlisted.text() } else { unlisted.statement() });
+            result
+        }
+        (Err(error), None) => return Err(error.into()),
+        (Err(error), Some(unlisted)) => return Err(unlisted.failure(error)),
+    };
     if session.out.json {
         session.out.value(&*result)?;
     } else {
@@ -58,6 +73,17 @@ pub(crate) async fn call(
         }
     }
     if result.is_error() { Err(Failure::reported()) } else { Ok(()) }
+}
+
+/// Warns about arguments that the tool does not declare.
+fn check(tool: &Tool, arguments: &Map<String, Value>) -> Result<(), Failure> {
+    let checked = arguments::check_names(arguments, &tool.input_schema);
+    checked.map_err(|failure| with_signature(tool, failure))?.iter().for_each(|warning| warn(warning));
+    Ok(())
+}
+
+fn with_signature(tool: &Tool, failure: Failure) -> Failure {
+    failure.with_line(&format!("{} takes: {}", line(&tool.name), signature(&tool.input_schema)))
 }
 
 /// Shows one content block. The text of a failed tool goes to stderr.

@@ -4,10 +4,7 @@ use mcp_protocol::{JsonObject, Tool};
 use mcp_tool_format::{Call, Options, Provider, render, safe_name};
 use serde_json::{Value, json};
 
-use super::{
-    Session,
-    list::{all_tools, find_tool},
-};
+use super::{Session, list::all_tools, names::find_tool};
 use crate::{failure::Failure, screen::warn, text::line};
 
 /// Prints the tools as the member `tools` of a request to the provider, and the losses on stderr.
@@ -18,7 +15,7 @@ pub(crate) async fn tools(
     strict: bool,
 ) -> Result<(), Failure> {
     let tools = match name {
-        Some(name) => vec![find_tool(session, name).await?],
+        Some(name) => vec![find_tool(session, name).await??],
         None => all_tools(session).await?,
     };
     let rendered = render(tools.iter().map(|tool| (tool.name.as_str(), tool)), &Options::new(provider));
@@ -38,23 +35,19 @@ pub(crate) async fn tools(
 /// Returns the tool and the arguments of a call that a model of the provider made.
 pub(crate) async fn parse(
     session: &Session,
+    name: &str,
     words: &[String],
     provider: Provider,
 ) -> Result<(Tool, JsonObject), Failure> {
-    let (name, arguments) = match words {
-        [name] => (name, ""),
-        [name, arguments] => (name, arguments.as_str()),
-        [] => return Err(Failure::usage("the name of a tool is required")),
-        [_, _, more, ..] => return Err(super::unexpected(more)),
-    };
+    let arguments = super::optional(words)?.unwrap_or_default();
     let text = match arguments.strip_prefix('@').or_else(|| (arguments == "-").then_some("-")) {
         Some(file) => session.input.read(file).await?,
         None => arguments.to_owned(),
     };
     let tools = all_tools(session).await?;
-    let tool = match tools.into_iter().find(|tool| safe_name(&tool.name) == *name) {
+    let tool = match tools.into_iter().find(|tool| safe_name(&tool.name) == name) {
         Some(tool) => tool,
-        None => find_tool(session, name).await?,
+        None => find_tool(session, name).await??,
     };
     let rendered = render([(tool.name.as_str(), &tool)], &Options::new(provider));
     let Some(provider_name) = rendered.provider_name(&tool.name) else {

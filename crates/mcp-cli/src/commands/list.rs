@@ -1,22 +1,19 @@
 //! Lists tools, resources, resource templates and prompts.
 
-use mcp_client::ListWarning;
 use mcp_protocol::{Prompt, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
-use super::Session;
+use super::{
+    Session,
+    names::{did_you_mean, find_tool, warn_about},
+};
 use crate::{
     arguments::{choices, signature, type_names},
     failure::Failure,
     output::styled,
-    screen::warn,
     style::{self, Style},
-    suggestion::nearest,
     text::{first_line, line, one_line, printable},
 };
-
-/// The number of names that an error text suggests at most.
-const MAX_SUGGESTIONS: usize = 5;
 
 pub(crate) async fn tools(session: &Session, name: Option<&str>) -> Result<(), Failure> {
     if let Some(name) = name {
@@ -36,13 +33,6 @@ pub(crate) async fn tools(session: &Session, name: Option<&str>) -> Result<(), F
     )
 }
 
-/// Warns about a list that the server did not end.
-fn warn_about(list: &str, warning: Option<ListWarning>) {
-    if let Some(warning) = warning {
-        warn(&format!("the list of {list} may be incomplete: {warning}"));
-    }
-}
-
 /// Returns all tools; none if the server offers no tools.
 pub(crate) async fn all_tools(session: &Session) -> Result<Vec<Tool>, Failure> {
     match session.client.list_tools().await {
@@ -55,47 +45,8 @@ pub(crate) async fn all_tools(session: &Session) -> Result<Vec<Tool>, Failure> {
     }
 }
 
-/// Finds a tool by its name.
-pub(crate) async fn find_tool(session: &Session, name: &str) -> Result<Tool, Failure> {
-    let mut tools = session.client.list_tools().stream();
-    let mut others = Vec::new();
-    while let Some(tool) = tools.next().await {
-        let tool = tool?;
-        if tool.name == name {
-            return Ok(tool);
-        }
-        others.push(tool.name);
-    }
-    warn_about("tools", tools.warning());
-    Err(Failure::usage(format!("the server lists no tool `{name}`{}", did_you_mean(name, &others))))
-}
-
-/// Finds a prompt by its name.
-pub(crate) async fn find_prompt(session: &Session, name: &str) -> Result<Option<Prompt>, Failure> {
-    let mut prompts = session.client.list_prompts().stream();
-    while let Some(prompt) = prompts.next().await {
-        let prompt = prompt?;
-        if prompt.name == name {
-            return Ok(Some(prompt));
-        }
-    }
-    warn_about("prompts", prompts.warning());
-    Ok(None)
-}
-
-/// Returns the end of an error text: the names that contain `name`, or the most similar name.
-fn did_you_mean(name: &str, others: &[String]) -> String {
-    let part = name.to_lowercase();
-    let containing = others.iter().map(String::as_str).filter(|other| other.to_lowercase().contains(&part));
-    let mut names: Vec<&str> = containing.take(MAX_SUGGESTIONS).collect();
-    if names.is_empty() {
-        names.extend(nearest(name, others.iter().map(String::as_str)));
-    }
-    if names.is_empty() { String::new() } else { format!("; did you mean {}?", line(&names.join(", "))) }
-}
-
 async fn tool(session: &Session, name: &str) -> Result<(), Failure> {
-    let tool = find_tool(session, name).await?;
+    let tool = find_tool(session, name).await??;
     if session.out.json {
         return session.out.value(&tool);
     }

@@ -2,7 +2,10 @@
 
 use mcp_protocol::{ContentBlock, ResourceBody, Role};
 
-use super::{Session, list::find_prompt};
+use super::{
+    Session,
+    names::{find_prompt, prompt_failure},
+};
 use crate::{arguments, failure::Failure, progress::Progress, screen::warn, text::line};
 
 pub(crate) async fn prompt(session: &Session, words: &[String]) -> Result<(), Failure> {
@@ -14,7 +17,10 @@ pub(crate) async fn prompt(session: &Session, words: &[String]) -> Result<(), Fa
     let progress = Progress::new(name);
     let result = session.client.get_prompt(name, arguments).await;
     progress.finish().await;
-    let result = result?;
+    let result = match result {
+        Ok(result) => result,
+        Err(error) => return Err(prompt_failure(session, name, error).await),
+    };
     if session.out.json {
         return session.out.value(&result);
     }

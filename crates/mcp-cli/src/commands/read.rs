@@ -4,14 +4,17 @@ use std::path::Path;
 
 use mcp_protocol::{ResourceBody, ResourceContents};
 
-use super::Session;
+use super::{Session, names::resource_failure};
 use crate::{failure::Failure, output, progress::Progress, text::line};
 
 pub(crate) async fn read(session: &Session, uri: &str, to: Option<&Path>) -> Result<(), Failure> {
     let progress = Progress::new(uri);
     let result = session.client.read_resource(uri).await;
     progress.finish().await;
-    let result = result?;
+    let result = match result {
+        Ok(result) => result,
+        Err(error) => return Err(resource_failure(session, uri, error).await),
+    };
     if let Some(file) = to {
         let mut all = Vec::new();
         for contents in &result.contents {
