@@ -105,7 +105,7 @@ impl Fetch {
         headers: HeaderMap,
     ) -> Result<Response, FetchError> {
         let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
-        self.post(url, "application/x-www-form-urlencoded", body.into(), headers).await
+        self.post_body(url, HeaderValue::from_static("application/x-www-form-urlencoded"), body, headers).await
     }
 
     /// Posts a JSON document with further headers.
@@ -118,18 +118,22 @@ impl Fetch {
         document: &serde_json::Value,
         headers: HeaderMap,
     ) -> Result<Response, FetchError> {
-        self.post(url, "application/json", document.to_string().into(), headers).await
+        self.post_body(url, HeaderValue::from_static("application/json"), document.to_string(), headers).await
     }
 
-    async fn post(
+    /// Posts a body of any media type, such as a form that another library encoded.
+    ///
+    /// # Errors
+    /// As for [`post_form`](Self::post_form).
+    pub async fn post_body(
         &self,
         url: &str,
-        content_type: &'static str,
-        body: Bytes,
+        content_type: HeaderValue,
+        body: impl Into<Bytes>,
         mut headers: HeaderMap,
     ) -> Result<Response, FetchError> {
-        let url = parse(url)?;
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        let (url, body) = (parse(url)?, body.into());
+        headers.insert(header::CONTENT_TYPE, content_type);
         self.bounded(async {
             let response = self.send(Method::POST, &url, headers, body).await?;
             if is_redirect(response.status()) {

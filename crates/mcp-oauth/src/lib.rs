@@ -3,13 +3,30 @@
 //! | part | rules |
 //! |---|---|
 //! | discovery | the metadata of the server and of its authorization server, in the order of the specification |
+//! | registration | a registration of the application, a client id metadata document, a dynamic registration |
+//! | login | the authorization code grant with PKCE, a listener on this machine, a [`UserAgent`] |
+//! | tokens | renewed before their end, once at a time in all processes, in a [`TokenStore`] |
 //!
 //! No text of an error, of `Debug` or of a log record contains a token, a code or a secret.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-#[cfg_attr(not(test), expect(dead_code, reason = "the login uses it"))]
+mod authorizer;
 mod discovery;
 mod error;
+mod login;
+mod oauth;
+mod registration;
+mod session;
+mod settings;
+mod store;
+mod token_endpoint;
+mod tokens;
+mod user_agent;
 
-pub use self::error::{Error, ErrorKind};
+pub use self::{
+    error::{Error, ErrorKind},
+    oauth::{OAuth, OAuthBuilder},
+    store::{FileStore, MemoryStore, SharedStore, StoreLock, TokenStore},
+    user_agent::{Answer, Login, UserAgent},
+};

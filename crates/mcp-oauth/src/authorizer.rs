@@ -1,0 +1,22 @@
+//! The hook of the HTTP client.
+
+use http::HeaderMap;
+use mcp_client_http::{Authorizer, AuthorizerError, Refusal, Target, Verdict};
+use mcp_transport::BoxFuture;
+
+use crate::{oauth::OAuth, session::Refused};
+
+impl Authorizer for OAuth {
+    fn authorize<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>> {
+        Box::pin(async move { Ok(self.headers(&target.endpoint).await?) })
+    }
+
+    fn refused<'a>(&'a self, refusal: &'a Refusal) -> BoxFuture<'a, Result<Verdict, AuthorizerError>> {
+        Box::pin(async move {
+            let Refusal { target, status, challenges, sent, .. } = refusal;
+            let refused = Refused { status: *status, challenges: challenges.clone(), token: None };
+            let is_repeated = self.handle_refusal(&target.endpoint, &target.method, sent, refused).await?;
+            Ok(if is_repeated { Verdict::Retry } else { Verdict::GiveUp })
+        })
+    }
+}

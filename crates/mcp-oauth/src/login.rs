@@ -1,0 +1,152 @@
+//! A login: the authorization code grant with PKCE (RFC 6749 §4.1, RFC 7636, RFC 8707, RFC 9207).
+
+mod callback;
+mod listener;
+
+use std::{sync::Arc, time::Duration};
+
+use mcp_fetch::Fetch;
+use mcp_protocol::auth::{Secret, TokenResponse};
+use oauth2::{AuthUrl, ClientId, CsrfToken, PkceCodeChallenge, RedirectUrl, Scope, basic::BasicClient};
+use url::Url;
+
+use self::{
+    callback::{Callback, Expected},
+    listener::Listener,
+};
+use crate::{
+    discovery::Server,
+    error::{Error, ErrorKind},
+    registration::Registration,
+    token_endpoint::TokenEndpoint,
+    user_agent::{Answer, Login, UserAgent},
+};
+
+/// The place at which the response of a login arrives.
+pub(crate) enum Redirect {
+    Loopback(Listener),
+    /// A URL of the application. The user agent returns the response.
+    Application(String),
+}
+
+impl Redirect {
+    /// Opens a port of this machine: the preferred port, or any other if that one is occupied.
+    pub(crate) async fn loopback(preferred: Option<u16>) -> Result<Self, Error> {
+        if let Some(port) = preferred
+            && let Ok(listener) = Listener::bind(port).await
+        {
+            return Ok(Self::Loopback(listener));
+        }
+        Listener::bind(0).await.map(Self::Loopback)
+    }
+
+    /// Opens this port and no other.
+    pub(crate) async fn fixed(port: u16) -> Result<Self, Error> {
+        Listener::bind(port).await.map(Self::Loopback)
+    }
+
+    pub(crate) fn uri(&self) -> String {
+        match self {
+            Self::Loopback(listener) => listener.redirect_uri(),
+            Self::Application(uri) => uri.clone(),
+        }
+    }
+}
+
+/// The parts of one login.
+pub(crate) struct Attempt<'a> {
+    pub(crate) fetch: &'a Fetch,
+    pub(crate) agent: &'a dyn UserAgent,
+    pub(crate) endpoint: &'a Url,
+    pub(crate) server: &'a Server,
+    pub(crate) client: &'a Registration,
+    pub(crate) redirect: &'a Redirect,
+    pub(crate) resource: Option<&'a str>,
+    pub(crate) scopes: &'a [String],
+    /// Parameters of the application for the page of the login.
+    pub(crate) params: &'a [(String, String)],
+    pub(crate) limit: Duration,
+}
+
+impl Attempt<'_> {
+    /// Runs the login until the tokens are there.
+    pub(crate) async fn run(&self) -> Result<TokenResponse, Error> {
+        let token_url = self.server.token_url()?;
+        let redirect_uri = self.redirect.uri();
+        let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
+        let (url, state) = self.page(&redirect_uri, challenge)?;
+        let metadata = &self.server.metadata;
+        let expected = Arc::new(Expected {
+            state: Secret::new(state.into_secret()),
+            issuer: metadata.issuer.clone(),
+            requires_issuer: metadata.authorization_response_iss_parameter_supported == Some(true),
+        });
+        let login = Login {
+            url,
+            issuer: metadata.issuer.clone(),
+            server: self.endpoint.clone(),
+            scopes: self.scopes.to_vec(),
+            redirect_uri: redirect_uri.clone(),
+        };
+        tracing::info!(issuer = %login.issuer, scopes = ?login.scopes, "a user must log in");
+        let Ok(code) = tokio::time::timeout(self.limit, self.code(&login, expected)).await else {
+            let text = format!("the user did not complete the login in {} seconds", self.limit.as_secs());
+            return Err(Error::new(ErrorKind::LoginRequired, text));
+        };
+        let endpoint =
+            TokenEndpoint { fetch: self.fetch, url: token_url, client: self.client, resource: self.resource };
+        endpoint.redeem(&code?, verifier, &redirect_uri).await
+    }
+
+    /// Returns the URL of the page, and the state of the login.
+    fn page(&self, redirect_uri: &str, challenge: PkceCodeChallenge) -> Result<(Url, CsrfToken), Error> {
+        let redirect = RedirectUrl::new(redirect_uri.to_owned())
+            .map_err(|_| Error::new(ErrorKind::Configuration, "the redirect URI is not a URL"))?;
+        let client = BasicClient::new(ClientId::new(self.client.client_id.clone()))
+            .set_auth_uri(AuthUrl::from_url(self.server.login_url()?))
+            .set_redirect_uri(redirect);
+        let mut request = client
+            .authorize_url(|| CsrfToken::new_random_len(32))
+            .set_pkce_challenge(challenge)
+            .add_scopes(self.scopes.iter().cloned().map(Scope::new));
+        if let Some(resource) = self.resource {
+            request = request.add_extra_param("resource", resource);
+        }
+        for (name, value) in self.params {
+            request = request.add_extra_param(name.as_str(), value.as_str());
+        }
+        Ok(request.url())
+    }
+
+    /// Shows the page and waits for the code.
+    async fn code(&self, login: &Login, expected: Arc<Expected>) -> Result<Secret, Error> {
+        let shown = async {
+            match self.agent.open(login).await? {
+                Answer::Redirect => Ok(None),
+                Answer::Pasted(text) => match expected.judge_pasted(&text) {
+                    Callback::Code(code) => Ok(Some(code)),
+                    Callback::Failed(error) => Err(error),
+                    Callback::Unrelated => {
+                        let text = "the pasted URL does not belong to this login";
+                        Err(Error::new(ErrorKind::Callback, text))
+                    }
+                },
+            }
+        };
+        let Redirect::Loopback(listener) = self.redirect else {
+            return shown.await?.ok_or_else(|| {
+                let text = "the user agent did not return the response for the redirect URI of the application";
+                Error::new(ErrorKind::Configuration, text)
+            });
+        };
+        let received = listener.receive(Arc::clone(&expected));
+        tokio::pin!(received);
+        tokio::select! {
+            code = &mut received => code,
+            code = shown => match code? {
+                Some(code) => Ok(code),
+                None => received.await,
+            },
+        }
+    }
+}

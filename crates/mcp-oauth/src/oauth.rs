@@ -1,0 +1,249 @@
+//! The public authorizer.
+
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
+
+use http::{HeaderMap, HeaderValue, Method, header};
+use mcp_fetch::Fetch;
+use mcp_protocol::auth::Secret;
+use parking_lot::Mutex;
+use url::Url;
+
+use crate::{
+    error::{Error, ErrorKind},
+    registration::{ClientSettings, Registered},
+    session::{Refused, Session},
+    settings::{RedirectSetting, Settings},
+    store::{MemoryStore, TokenStore},
+    user_agent::UserAgent,
+};
+
+/// The largest number of MCP servers of one [`OAuth`].
+const MAX_SERVERS: usize = 1_000;
+
+/// Authorizes the requests of clients with tokens for which a user logs in.
+///
+/// At the first 401 it reads the metadata of the server, registers the client, and asks the [`UserAgent`] to show the page of
+/// the login. It renews tokens before their end, and after a 401. At a 403 that names scopes it logs in with the union of the
+/// scopes.
+///
+/// One value serves the requests of all clients of an application, and keeps the tokens of each server apart. Clones share
+/// the tokens.
+///
+/// ```
+/// use mcp_oauth::{FileStore, OAuth};
+///
+/// # fn example() -> Result<(), mcp_oauth::Error> {
+/// let auth = OAuth::builder()
+///     .client_name("Example")
+///     .client_metadata_url("https://app.example/client.json")
+///     .store(FileStore::open("example/oauth")?)
+///     .build();
+/// # let _ = auth;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct OAuth {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    settings: Arc<Settings>,
+    sessions: Mutex<HashMap<String, Arc<Session>>>,
+}
+
+impl OAuth {
+    /// Returns a builder with the default settings.
+    pub fn builder() -> OAuthBuilder {
+        OAuthBuilder::new()
+    }
+
+    fn session(&self, endpoint: &Url) -> Result<Arc<Session>, Error> {
+        let mut sessions = self.inner.sessions.lock();
+        if let Some(session) = sessions.get(endpoint.as_str()) {
+            return Ok(Arc::clone(session));
+        }
+        if sessions.len() >= MAX_SERVERS {
+            return Err(Error::new(ErrorKind::Configuration, "one `OAuth` serves at most 1,000 MCP servers"));
+        }
+        let session = Session::new(Arc::clone(&self.inner.settings), endpoint.clone());
+        sessions.insert(endpoint.as_str().to_owned(), Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// Returns the headers of a request to a server.
+    pub(crate) async fn headers(&self, endpoint: &Url) -> Result<HeaderMap, Error> {
+        let Some(tokens) = self.session(endpoint)?.tokens().await? else { return Ok(HeaderMap::new()) };
+        let value = HeaderValue::try_from(format!("Bearer {}", tokens.access_token.expose()));
+        let mut value =
+            value.map_err(|_| Error::new(ErrorKind::Token, "the token has characters that no header may have"))?;
+        value.set_sensitive(true);
+        Ok(HeaderMap::from_iter([(header::AUTHORIZATION, value)]))
+    }
+
+    /// Acts on a refused request. `true` if it should be repeated.
+    pub(crate) async fn handle_refusal(
+        &self,
+        endpoint: &Url,
+        method: &Method,
+        sent: &HeaderMap,
+        mut refused: Refused,
+    ) -> Result<bool, Error> {
+        // The end of a session is not worth a login.
+        if *method == Method::DELETE {
+            return Ok(false);
+        }
+        let value = sent.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        refused.token = value.and_then(|value| value.strip_prefix("Bearer ")).map(Secret::new);
+        self.session(endpoint)?.refused(refused).await
+    }
+}
+
+impl fmt::Debug for OAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OAuth").field("servers", &self.inner.sessions.lock().len()).finish_non_exhaustive()
+    }
+}
+
+/// The settings of an [`OAuth`].
+///
+/// ```
+/// use mcp_oauth::OAuth;
+///
+/// // A client that the operator of the authorization server registered.
+/// let auth = OAuth::builder().client_id("example").issuer("https://as.example").redirect_port(8123).build();
+/// # let _ = auth;
+/// ```
+#[must_use]
+pub struct OAuthBuilder {
+    settings: Settings,
+    issuer: Option<String>,
+    client_secret: Option<Secret>,
+}
+
+impl OAuthBuilder {
+    fn new() -> Self {
+        let settings = Settings {
+            client: ClientSettings::default(),
+            agent: None,
+            store: Arc::new(MemoryStore::new()),
+            fetch: None,
+            redirect: RedirectSetting::Loopback,
+            scopes: Vec::new(),
+            params: Vec::new(),
+            omits_resource: false,
+            login_limit: Duration::from_secs(600),
+        };
+        Self { settings, issuer: None, client_secret: None }
+    }
+
+    /// Sets the name of the client, which the pages of logins show.
+    pub fn client_name(mut self, name: impl Into<String>) -> Self {
+        self.settings.client.name = Some(name.into());
+        self
+    }
+
+    /// Sets the URL of a page about the client.
+    pub fn client_uri(mut self, url: impl Into<String>) -> Self {
+        self.settings.client.uri = Some(url.into());
+        self
+    }
+
+    /// Sets the id of a client that the operator of the authorization server registered. No other registration is tried.
+    pub fn client_id(mut self, id: impl Into<String>) -> Self {
+        self.settings.client.registered = Some(Registered { client_id: id.into(), client_secret: None, issuer: None });
+        self
+    }
+
+    /// Sets the secret of the registered client.
+    pub fn client_secret(mut self, secret: impl Into<Secret>) -> Self {
+        self.client_secret = Some(secret.into());
+        self
+    }
+
+    /// Sets the issuer of the registered client. The client rejects a server that names another issuer.
+    pub fn issuer(mut self, issuer: impl Into<String>) -> Self {
+        self.issuer = Some(issuer.into());
+        self
+    }
+
+    /// Sets the URL of the client id metadata document. It is the client id at authorization servers that support it.
+    pub fn client_metadata_url(mut self, url: impl Into<String>) -> Self {
+        self.settings.client.document = Some(url.into());
+        self
+    }
+
+    /// Adds scopes to those that a server requires.
+    pub fn scopes(mut self, scopes: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.settings.scopes.extend(scopes.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets how a user reaches the page of a login. Without a user agent, a required login is an error of the kind
+    /// [`ErrorKind::LoginRequired`].
+    pub fn user_agent(mut self, agent: impl UserAgent) -> Self {
+        self.settings.agent = Some(Arc::new(agent));
+        self
+    }
+
+    /// Sets the store of tokens and registrations. The default is a [`MemoryStore`].
+    pub fn store(mut self, store: impl TokenStore) -> Self {
+        self.settings.store = Arc::new(store);
+        self
+    }
+
+    /// Sets the port on 127.0.0.1 that receives the response of a login. The default is any port.
+    pub fn redirect_port(mut self, port: u16) -> Self {
+        self.settings.redirect = RedirectSetting::Port(port);
+        self
+    }
+
+    /// Sets a redirect URI of the application, such as a page of a web application. The user agent must return the whole URL
+    /// as [`Answer::Pasted`](crate::Answer::Pasted).
+    pub fn redirect_uri(mut self, uri: impl Into<String>) -> Self {
+        self.settings.redirect = RedirectSetting::Application(uri.into());
+        self
+    }
+
+    /// Adds a parameter to the URL of the page of a login, such as `audience` or `prompt`.
+    pub fn authorize_param(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.settings.params.push((name.into(), value.into()));
+        self
+    }
+
+    /// Omits the parameter `resource`, for an authorization server that rejects it. The tokens then are for a resource that
+    /// the scopes select.
+    pub fn omit_resource(mut self) -> Self {
+        self.settings.omits_resource = true;
+        self
+    }
+
+    /// Sets the requests to metadata documents and authorization servers. The default allows public hosts, and this machine
+    /// if the MCP server is on this machine.
+    pub fn fetch(mut self, fetch: Fetch) -> Self {
+        self.settings.fetch = Some(fetch);
+        self
+    }
+
+    /// Sets the time for one login. The default is 10 minutes.
+    pub fn login_limit(mut self, limit: Duration) -> Self {
+        self.settings.login_limit = limit;
+        self
+    }
+
+    /// Returns the configured [`OAuth`].
+    #[must_use]
+    pub fn build(mut self) -> OAuth {
+        if let Some(registered) = &mut self.settings.client.registered {
+            registered.client_secret = self.client_secret;
+            registered.issuer = self.issuer;
+        }
+        OAuth { inner: Arc::new(Inner { settings: Arc::new(self.settings), sessions: Mutex::default() }) }
+    }
+}
+
+impl fmt::Debug for OAuthBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OAuthBuilder").field("redirect", &self.settings.redirect).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,292 @@
+//! What follows a refusal of the MCP server: a refresh, a login, or a login with further scopes.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use http::StatusCode;
+use mcp_protocol::{Challenge, auth::Secret};
+
+use super::{Session, Work, on_own_task};
+use crate::{
+    discovery::{self, Server},
+    error::{Error, ErrorKind},
+    login::{Attempt, Redirect},
+    registration::{self, Plan, Registration, Source},
+    tokens::{self, Grant, Tokens, now},
+    user_agent::UserAgent,
+};
+
+/// A request that the server refused.
+pub(crate) struct Refused {
+    pub(crate) status: StatusCode,
+    pub(crate) challenges: Vec<Challenge>,
+    /// The token of the request.
+    pub(crate) token: Option<Secret>,
+}
+
+impl Refused {
+    fn metadata_url(&self) -> Option<&str> {
+        self.challenges.iter().find_map(|challenge| challenge.resource_metadata.as_deref())
+    }
+
+    fn scopes(&self) -> Vec<String> {
+        let challenge = self.challenges.iter().find(|challenge| challenge.scope.is_some());
+        challenge.map(|challenge| challenge.scopes().map(str::to_owned).collect()).unwrap_or_default()
+    }
+
+    fn is_insufficient_scope(&self) -> bool {
+        self.challenges.iter().any(|challenge| challenge.error.as_deref() == Some("insufficient_scope"))
+    }
+}
+
+/// The time after a login in which a refusal of its token is not answered with another login, in seconds.
+const JUST_NOW: u64 = 60;
+/// What the wait for the lock of a login adds to the limit of the login.
+const LOCK_MARGIN: Duration = Duration::from_secs(60);
+
+/// The parts of a login that discovery determined.
+struct Found {
+    server: Arc<Server>,
+    /// The value of the parameter `resource`.
+    resource: Option<String>,
+    /// The scopes of the metadata document.
+    scopes: Vec<String>,
+}
+
+impl Session {
+    /// Acts on a refusal. `true` if another token is there, so the request should be repeated.
+    pub(crate) async fn refused(self: &Arc<Self>, refused: Refused) -> Result<bool, Error> {
+        let (session, logins) = (Arc::clone(self), self.completed_logins());
+        on_own_task(async move { session.react(refused, logins).await }).await
+    }
+
+    async fn react(&self, refused: Refused, logins: u64) -> Result<bool, Error> {
+        let mut work = self.working().await?;
+        let current = self.current();
+        // A login that ended during the wait answers this refusal too.
+        if self.completed_logins() != logins
+            && let Some(failure) = &work.failure
+        {
+            return Err(failure.clone());
+        }
+        if let Some(tokens) = &current
+            && refused.token.as_ref() != Some(&tokens.access_token)
+            && !tokens.is_expired(now())
+        {
+            return Ok(true);
+        }
+        // Tokens of an earlier request are gone: the refusal says nothing about the current ones.
+        let sent = current.filter(|tokens| refused.token.as_ref() == Some(&tokens.access_token));
+        match refused.status {
+            StatusCode::UNAUTHORIZED => self.replace(&mut work, &refused, sent).await,
+            StatusCode::FORBIDDEN if refused.is_insufficient_scope() => self.step_up(&mut work, &refused, sent).await,
+            _ => Ok(false),
+        }
+    }
+
+    /// Replaces a missing or invalid token. The metadata is read again, because the server may have another issuer by now.
+    async fn replace(&self, work: &mut Work, refused: &Refused, sent: Option<Arc<Tokens>>) -> Result<bool, Error> {
+        let found = self.discover(refused).await?;
+        work.server = Some(Arc::clone(&found.server));
+        let stored = self.stored().await?.map(Arc::new);
+        let known = sent.clone().or(stored).filter(|tokens| tokens.issuer == found.server.identity);
+        let is_new = |tokens: &Tokens| now().saturating_sub(tokens.obtained_at) < JUST_NOW && !tokens.is_expired(now());
+        if let Some(tokens) = &known {
+            let was_just_refreshed = tokens.grant == Grant::Refresh && is_new(tokens) && sent.is_some();
+            if tokens.refresh_token().is_some() && !was_just_refreshed {
+                match self.refresh(work, tokens).await {
+                    Ok(fresh) if refused.token.as_ref() != Some(&fresh.access_token) => return Ok(true),
+                    Ok(_) => {}
+                    Err(error) if error.is_temporary() || error.kind() == ErrorKind::Store => return Err(error),
+                    Err(error) => tracing::debug!(%error, "the refresh failed, so the user must log in again"),
+                }
+            }
+            if sent.is_some() && tokens.grant == Grant::Login && is_new(tokens) && tokens.refresh_token().is_none() {
+                let text = "the server rejects the token of a login that just succeeded";
+                return Err(Error::new(ErrorKind::Token, text));
+            }
+        }
+        let mut scopes = refused.scopes();
+        if scopes.is_empty() {
+            scopes.clone_from(&found.scopes);
+        }
+        // A new login keeps the scopes of earlier step-ups.
+        let earlier = known.map(|tokens| tokens.requested.clone()).unwrap_or_default();
+        self.log_in(work, &found, union(&scopes, &earlier), refused.token.as_ref()).await
+    }
+
+    /// Logs in with further scopes. The same scopes are never requested twice.
+    async fn step_up(&self, work: &mut Work, refused: &Refused, sent: Option<Arc<Tokens>>) -> Result<bool, Error> {
+        let required = refused.scopes();
+        let earlier = sent.map(|tokens| tokens.requested.clone()).unwrap_or_default();
+        let scopes = union(&earlier, &required);
+        if scopes.len() == earlier.len() {
+            let text = format!("the server requires the scopes {required:?}, which the last login already requested");
+            return Err(Error::insufficient_scope(text, required));
+        }
+        let found = self.discover(refused).await?;
+        work.server = Some(Arc::clone(&found.server));
+        self.log_in(work, &found, scopes, refused.token.as_ref()).await
+    }
+
+    async fn discover(&self, refused: &Refused) -> Result<Found, Error> {
+        let resource = discovery::resource(&self.fetch, &self.endpoint, refused.metadata_url()).await?;
+        let Some(resource) = resource else {
+            let server = Arc::new(discovery::legacy(&self.fetch, &self.endpoint).await?);
+            let resource = (!self.settings.omits_resource).then(|| self.endpoint.to_string());
+            return Ok(Found { server, resource, scopes: Vec::new() });
+        };
+        let server = Arc::new(self.choose(&resource.issuers).await?);
+        let omits_resource = self.settings.omits_resource || server.quirks.omits_resource;
+        let identifier = (!omits_resource).then_some(resource.identifier);
+        Ok(Found { server, resource: identifier, scopes: resource.scopes })
+    }
+
+    /// Returns the authorization server: that of the current tokens if the server still names it, else the first valid one.
+    async fn choose(&self, issuers: &[String]) -> Result<Server, Error> {
+        let own = self.current().map(|tokens| tokens.issuer.clone());
+        let configured = self.settings.client.registered.as_ref().and_then(|client| client.issuer.clone());
+        let preferred: Vec<&String> = own.iter().chain(&configured).filter(|issuer| issuers.contains(issuer)).collect();
+        let mut failure = None;
+        for issuer in preferred.into_iter().chain(issuers) {
+            match discovery::server(&self.fetch, issuer).await {
+                Ok(server) => return Ok(server),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        Err(failure.unwrap_or_else(|| Error::new(ErrorKind::Discovery, "the server names no authorization server")))
+    }
+
+    async fn log_in(
+        &self,
+        work: &mut Work,
+        found: &Found,
+        mut scopes: Vec<String>,
+        refused: Option<&Secret>,
+    ) -> Result<bool, Error> {
+        let Some(agent) = self.settings.agent.as_deref() else {
+            let text =
+                format!("a user must log in at {}, and the application has no user agent", found.server.identity);
+            return Err(Error::new(ErrorKind::LoginRequired, text));
+        };
+        scopes = union(&scopes, &self.settings.scopes);
+        let offered = found.server.metadata.scopes_supported.as_deref().unwrap_or_default();
+        if offered.iter().any(|scope| scope == "offline_access") {
+            scopes = union(&scopes, &["offline_access".to_owned()]);
+        }
+        let result = self.log_in_alone(agent, found, scopes, refused).await;
+        work.failure = result.as_ref().err().cloned();
+        self.logins.fetch_add(1, Ordering::Release);
+        result.map(|()| true)
+    }
+
+    /// Logs in while no other process does. The tokens of another process serve this one too.
+    async fn log_in_alone(
+        &self,
+        agent: &dyn UserAgent,
+        found: &Found,
+        scopes: Vec<String>,
+        refused: Option<&Secret>,
+    ) -> Result<(), Error> {
+        let limit = self.settings.login_limit + LOCK_MARGIN;
+        let _lock = self.settings.store.lock(&self.key, limit).await?;
+        if let Some(stored) = self.stored().await?
+            && refused != Some(&stored.access_token)
+            && stored.issuer == found.server.identity
+            && !stored.is_expired(now())
+            && scopes.iter().all(|scope| stored.requested.contains(scope))
+        {
+            *self.current.write() = Some(Arc::new(stored));
+            return Ok(());
+        }
+        let server = &*found.server;
+        let stored = self.registration(server).await?;
+        let redirect = self.settings.redirect(stored.as_ref()).await?;
+        let (mut client, mut is_stored) = self.client(server, stored, &redirect).await?;
+        let answer = loop {
+            let attempt = Attempt {
+                fetch: &self.fetch,
+                agent,
+                endpoint: &self.endpoint,
+                server,
+                client: &client,
+                redirect: &redirect,
+                resource: found.resource.as_deref(),
+                scopes: &scopes,
+                params: &self.settings.params,
+                limit: self.settings.login_limit,
+            };
+            let result = attempt.run().await;
+            if !is_stored || !result.as_ref().is_err_and(shows_a_stale_registration) {
+                break result?;
+            }
+            // The authorization server may have forgotten the client. A new registration is tried once.
+            self.forget_registration(server).await?;
+            if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::LoginRequired) {
+                break result?;
+            }
+            tracing::info!(issuer = %server.identity, "the client registers again");
+            (client, is_stored) = self.client(server, None, &redirect).await?;
+        };
+        let now = now();
+        let expires_at = tokens::end(&answer, now);
+        let tokens = Tokens {
+            issuer: server.identity.clone(),
+            is_legacy: server.is_legacy,
+            client_id: client.client_id,
+            resource: found.resource.clone(),
+            access_token: answer.access_token,
+            refresh_token: answer.refresh_token,
+            is_revoked: false,
+            obtained_at: now,
+            expires_at,
+            requested: scopes,
+            grant: Grant::Login,
+        };
+        self.keep(tokens).await;
+        Ok(())
+    }
+
+    /// Returns the client, and whether its registration was stored before. Registers it if necessary.
+    async fn client(
+        &self,
+        server: &Server,
+        stored: Option<Registration>,
+        redirect: &Redirect,
+    ) -> Result<(Registration, bool), Error> {
+        let settings = &self.settings.client;
+        let uri = redirect.uri();
+        match registration::plan(settings, server, stored, &uri, now())? {
+            Plan::Use(client) => {
+                let is_stored = client.source == Source::Dynamic;
+                Ok((client, is_stored))
+            }
+            Plan::Register(endpoint) => {
+                let document = registration::request(settings, server, &uri);
+                let client = registration::register(&self.fetch, &endpoint, &document).await?;
+                self.keep_registration(server, &client).await?;
+                Ok((client, false))
+            }
+        }
+    }
+}
+
+/// Whether an error may mean that the authorization server forgot the client. A server that does not know a client shows an
+/// error page, so the login does not end.
+fn shows_a_stale_registration(error: &Error) -> bool {
+    let code = error.oauth_error().map(|error| error.error.as_str());
+    matches!(code, Some("invalid_client" | "unauthorized_client")) || error.kind() == ErrorKind::LoginRequired
+}
+
+/// Returns the scopes of both lists, in their order.
+fn union(one: &[String], other: &[String]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::with_capacity(one.len() + other.len());
+    for scope in one.iter().chain(other) {
+        if !all.contains(scope) {
+            all.push(scope.clone());
+        }
+    }
+    all
+}

@@ -1,0 +1,90 @@
+//! The renewal of tokens with a refresh token.
+
+use std::sync::Arc;
+
+use mcp_protocol::auth::TokenResponse;
+
+use super::{REFRESH_LOCK, Session, Work};
+use crate::{
+    discovery::Server,
+    error::{Error, ErrorKind},
+    registration::{self, AuthMethod, Registration, Source},
+    token_endpoint::TokenEndpoint,
+    tokens::{Tokens, now},
+};
+
+impl Session {
+    /// Renews tokens, unless another process did. A definitive refusal marks the refresh token, and an outage keeps it.
+    pub(super) async fn refresh(&self, work: &mut Work, tokens: &Arc<Tokens>) -> Result<Arc<Tokens>, Error> {
+        let server = self.server_of(work, tokens).await?;
+        let _lock = self.settings.store.lock(&self.key, REFRESH_LOCK).await?;
+        let stored = self.stored().await?.filter(|stored| stored.issuer == tokens.issuer);
+        let tokens = match stored {
+            Some(stored) if stored.access_token != tokens.access_token => {
+                let stored = Arc::new(stored);
+                *self.current.write() = Some(Arc::clone(&stored));
+                if !stored.needs_renewal(now()) {
+                    return Ok(stored);
+                }
+                stored
+            }
+            // Another process may have met the refusal of the refresh token.
+            Some(stored) => Arc::new(stored),
+            None => Arc::clone(tokens),
+        };
+        let client = self.client_of(&server, &tokens).await?;
+        match self.redeem(&server, &client, &tokens).await {
+            Ok(answer) => {
+                work.refresh_after = None;
+                Ok(self.keep(tokens.renewed(answer, now())).await)
+            }
+            Err(error) => {
+                let refusal = error.oauth_error().filter(|refusal| refusal.is_definitive());
+                if refusal.is_some_and(|refusal| refusal.error == "invalid_client") && client.source == Source::Dynamic
+                {
+                    self.forget_registration(&server).await?;
+                }
+                if refusal.is_some() {
+                    self.keep(Tokens { is_revoked: true, ..(*tokens).clone() }).await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Sends the refresh token. If the answer is lost, the same token is sent once more at once: an authorization server that
+    /// rotates tokens accepts the old one for a short time.
+    async fn redeem(&self, server: &Server, client: &Registration, tokens: &Tokens) -> Result<TokenResponse, Error> {
+        let Some(token) = tokens.refresh_token() else {
+            return Err(Error::new(ErrorKind::LoginRequired, "the authorization server rejected the refresh token"));
+        };
+        let resource = tokens.resource.as_deref();
+        let endpoint = TokenEndpoint { fetch: &self.fetch, url: server.token_url()?, client, resource };
+        match endpoint.refresh(token).await {
+            Err(error) if error.is_temporary() && error.oauth_error().is_none() => {
+                tracing::debug!(%error, "the refresh is repeated once");
+                endpoint.refresh(token).await
+            }
+            result => result,
+        }
+    }
+
+    /// Returns the client to which the tokens were issued.
+    async fn client_of(&self, server: &Server, tokens: &Tokens) -> Result<Registration, Error> {
+        if let Some(registered) = &self.settings.client.registered {
+            return registration::application(registered, server);
+        }
+        if let Some(stored) = self.registration(server).await?.filter(|stored| stored.client_id == tokens.client_id) {
+            return Ok(stored);
+        }
+        // The id of a metadata document needs no record.
+        Ok(Registration {
+            client_id: tokens.client_id.clone(),
+            client_secret: None,
+            secret_expires_at: None,
+            method: AuthMethod::None,
+            redirect_uris: Vec::new(),
+            source: Source::Document,
+        })
+    }
+}

@@ -1,0 +1,53 @@
+//! The settings of an [`OAuth`](crate::OAuth).
+
+use std::{sync::Arc, time::Duration};
+
+use mcp_fetch::Fetch;
+use url::Url;
+
+use crate::{
+    error::Error,
+    login::Redirect,
+    registration::{ClientSettings, Registration},
+    store::TokenStore,
+    user_agent::UserAgent,
+};
+
+/// The redirect URI of logins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RedirectSetting {
+    /// Any port of this machine.
+    Loopback,
+    /// This port of this machine.
+    Port(u16),
+    /// A URL of the application.
+    Application(String),
+}
+
+/// The settings, which all clones of an `OAuth` share.
+pub(crate) struct Settings {
+    pub(crate) client: ClientSettings,
+    pub(crate) agent: Option<Arc<dyn UserAgent>>,
+    pub(crate) store: Arc<dyn TokenStore>,
+    pub(crate) fetch: Option<Fetch>,
+    pub(crate) redirect: RedirectSetting,
+    pub(crate) scopes: Vec<String>,
+    pub(crate) params: Vec<(String, String)>,
+    pub(crate) omits_resource: bool,
+    pub(crate) login_limit: Duration,
+}
+
+impl Settings {
+    /// Opens the place for the response of a login. A stored registration prefers its port.
+    pub(crate) async fn redirect(&self, stored: Option<&Registration>) -> Result<Redirect, Error> {
+        match &self.redirect {
+            RedirectSetting::Port(port) => Redirect::fixed(*port).await,
+            RedirectSetting::Application(uri) => Ok(Redirect::Application(uri.clone())),
+            RedirectSetting::Loopback => {
+                let uri = stored.and_then(|stored| stored.redirect_uris.first());
+                let port = uri.and_then(|uri| Url::parse(uri).ok()?.port());
+                Redirect::loopback(port).await
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The store in files of one user.
+
+use std::{
+    fmt, fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use fs4::TryLockError;
+use mcp_protocol::auth::Secret;
+use mcp_transport::BoxFuture;
+use sha2::{Digest as _, Sha256};
+
+use super::{StoreLock, TokenStore};
+use crate::error::{Error, ErrorKind};
+
+/// The delay between two attempts to take a lock.
+const PAUSE: Duration = Duration::from_millis(25);
+/// The largest record that the store reads, in bytes.
+const MAX_RECORD: u64 = 1 << 20;
+
+/// Records in the files of a directory, for several processes on one machine.
+///
+/// On Unix only the user can read the directory (0700) and its files (0600). A file is replaced as a whole, so a process
+/// that ends during a write leaves the old record. A lock is a lock of the operating system, which ends with its process.
+///
+/// ```no_run
+/// use mcp_oauth::FileStore;
+///
+/// let store = FileStore::open("example/oauth")?;
+/// # let _ = store;
+/// # Ok::<_, mcp_oauth::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct FileStore {
+    dir: Arc<PathBuf>,
+}
+
+impl FileStore {
+    /// Returns the store of a directory, and creates it if it is missing.
+    ///
+    /// # Errors
+    /// If the directory cannot be created, or its permissions cannot be set.
+    pub fn open(dir: impl Into<PathBuf>) -> Result<Self, Error> {
+        let dir = dir.into();
+        create(&dir).map_err(|error| {
+            let text = format!("the token store {} cannot be created: {error}", dir.display());
+            Error::with_source(ErrorKind::Store, text, error)
+        })?;
+        Ok(Self { dir: Arc::new(dir) })
+    }
+
+    fn path(&self, key: &str, extension: &str) -> PathBuf {
+        self.dir.join(format!("{}.{extension}", digest(key)))
+    }
+
+    /// Runs a file operation on a thread for blocking work.
+    async fn run<T: Send + 'static>(
+        &self,
+        action: &'static str,
+        operation: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> Result<T, Error> {
+        let result = tokio::task::spawn_blocking(operation).await;
+        let result = result.unwrap_or_else(|_| Err(io::Error::other("the operation panicked")));
+        result.map_err(|error| {
+            let text = format!("the token store {} cannot be {action}: {error}", self.dir.display());
+            Error::with_source(ErrorKind::Store, text, error)
+        })
+    }
+}
+
+/// Returns the name of a key: keys contain URLs, which are not names of files.
+pub(super) fn digest(key: &str) -> String {
+    Sha256::digest(key.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl TokenStore for FileStore {
+    fn load<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Secret>, Error>> {
+        let path = self.path(key, "json");
+        Box::pin(self.run("read", move || read(&path)))
+    }
+
+    fn save<'a>(&'a self, key: &'a str, record: &'a Secret) -> BoxFuture<'a, Result<(), Error>> {
+        let (path, record) = (self.path(key, "json"), record.clone());
+        Box::pin(self.run("written", move || write(&path, &record)))
+    }
+
+    fn remove<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        let path = self.path(key, "json");
+        Box::pin(self.run("written", move || match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }))
+    }
+
+    fn lock<'a>(&'a self, key: &'a str, limit: Duration) -> BoxFuture<'a, Result<StoreLock, Error>> {
+        let path = self.path(key, "lock");
+        Box::pin(async move {
+            let file =
+                self.run("locked", move || options().read(true).create(true).truncate(false).open(&path)).await?;
+            let taken = async {
+                loop {
+                    match fs4::FileExt::try_lock(&file) {
+                        Ok(()) => return Ok(()),
+                        Err(TryLockError::WouldBlock) => tokio::time::sleep(PAUSE).await,
+                        Err(TryLockError::Error(error)) => return Err(error),
+                    }
+                }
+            };
+            match tokio::time::timeout(limit, taken).await {
+                Ok(Ok(())) => Ok(StoreLock::new(file)),
+                Ok(Err(error)) => {
+                    let text = format!("the token store {} cannot be locked: {error}", self.dir.display());
+                    Err(Error::with_source(ErrorKind::Store, text, error))
+                }
+                Err(_) => {
+                    let text = "another process still logs in to the same server or refreshes its tokens";
+                    Err(Error::new(ErrorKind::Unavailable, text))
+                }
+            }
+        })
+    }
+}
+
+fn create(dir: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+        builder.mode(0o700).create(dir)?;
+        fs::set_permissions(dir, fs::Permissions::from_mode(0o700))
+    }
+    #[cfg(not(unix))]
+    builder.create(dir)
+}
+
+/// Returns the options of a file that only its user can read.
+fn options() -> fs::OpenOptions {
+    let mut options = fs::OpenOptions::new();
+    options.write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options
+}
+
+fn read(path: &Path) -> io::Result<Option<Secret>> {
+    let file = match fs::File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let mut text = String::new();
+    let read = io::Read::read_to_string(&mut io::Read::take(file, MAX_RECORD + 1), &mut text)?;
+    if read as u64 > MAX_RECORD {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "a record is larger than 1 MiB"));
+    }
+    Ok(Some(Secret::new(text)))
+}
+
+/// Writes a file beside the old one, and replaces the old one with it.
+fn write(path: &Path, record: &Secret) -> io::Result<()> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let temporary = path.with_extension(format!("{}-{number}.tmp", std::process::id()));
+    let written = (|| {
+        let mut file = options().create(true).truncate(true).open(&temporary)?;
+        file.write_all(record.expose().as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    })();
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+        return written;
+    }
+    // The new name must survive a loss of power. Only Unix can open a directory as a file.
+    #[cfg(unix)]
+    if let Some(dir) = path.parent() {
+        fs::File::open(dir)?.sync_all()?;
+    }
+    Ok(())
+}
+
+impl fmt::Debug for FileStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileStore").field("dir", &self.dir).finish()
+    }
+}

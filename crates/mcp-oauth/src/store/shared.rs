@@ -1,0 +1,121 @@
+//! The store of a fleet, over the traits of `mcp-store`.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use mcp_protocol::auth::Secret;
+use mcp_store::{KeyValue, StoreError};
+use mcp_transport::BoxFuture;
+
+use super::{StoreLock, TokenStore};
+use crate::error::{Error, ErrorKind};
+
+/// The delay between two attempts to take a lock.
+const PAUSE: Duration = Duration::from_millis(50);
+/// The time after which the lock of a process that ended is free.
+const LEASE: Duration = Duration::from_secs(15);
+
+/// Records in a store of `mcp-store`, for several processes. The records are plain texts with secrets, so the store must be
+/// as safe as the tokens.
+///
+/// A lock is a lease of 15 seconds that its holder renews. If a holder ends, the lock becomes free after that time.
+///
+/// ```
+/// use std::sync::Arc;
+/// use mcp_oauth::SharedStore;
+///
+/// let store = SharedStore::new(Arc::new(mcp_store::MemoryStore::new()));
+/// # let _ = store;
+/// ```
+#[derive(Clone)]
+pub struct SharedStore(Arc<dyn KeyValue>);
+
+impl SharedStore {
+    /// Returns a store over another.
+    pub fn new(store: Arc<dyn KeyValue>) -> Self {
+        Self(store)
+    }
+}
+
+/// Returns the key of a record: the length of keys in a store is limited, that of URLs is not.
+fn name(kind: &str, key: &str) -> String {
+    format!("mcp/oauth/{kind}/{}", super::file::digest(key))
+}
+
+fn failed(error: StoreError) -> Error {
+    let kind = if error.is_unavailable() { ErrorKind::Unavailable } else { ErrorKind::Store };
+    Error::with_source(kind, format!("the token store failed: {error}"), error)
+}
+
+impl TokenStore for SharedStore {
+    fn load<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Secret>, Error>> {
+        Box::pin(async move {
+            let Some(bytes) = self.0.get(&name("record", key)).await.map_err(failed)? else { return Ok(None) };
+            let text = std::str::from_utf8(&bytes);
+            let text = text.map_err(|_| Error::new(ErrorKind::Store, "a record of the token store is not a text"))?;
+            Ok(Some(Secret::new(text)))
+        })
+    }
+
+    fn save<'a>(&'a self, key: &'a str, record: &'a Secret) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            self.0.put(&name("record", key), Arc::from(record.expose().as_bytes()), None).await.map_err(failed)
+        })
+    }
+
+    fn remove<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move { self.0.delete(&name("record", key)).await.map(|_| ()).map_err(failed) })
+    }
+
+    fn lock<'a>(&'a self, key: &'a str, limit: Duration) -> BoxFuture<'a, Result<StoreLock, Error>> {
+        Box::pin(async move {
+            let key = name("lock", key);
+            let holder: Arc<[u8]> = Arc::from(oauth2::CsrfToken::new_random().secret().as_bytes());
+            let taken = async {
+                loop {
+                    let swap = self.0.compare_and_swap(&key, None, Some(Arc::clone(&holder)), Some(LEASE));
+                    if swap.await.map_err(failed)?.is_done() {
+                        return Ok::<_, Error>(());
+                    }
+                    tokio::time::sleep(PAUSE).await;
+                }
+            };
+            let Ok(taken) = tokio::time::timeout(limit, taken).await else {
+                let text = "another process still logs in to the same server or refreshes its tokens";
+                return Err(Error::new(ErrorKind::Unavailable, text));
+            };
+            taken?;
+            let (held, released) = tokio::sync::oneshot::channel::<()>();
+            tokio::spawn(hold(Arc::clone(&self.0), key, holder, released));
+            Ok(StoreLock::new(held))
+        })
+    }
+}
+
+/// Renews a lease until its lock is dropped, and deletes it then.
+async fn hold(
+    store: Arc<dyn KeyValue>,
+    key: String,
+    holder: Arc<[u8]>,
+    mut released: tokio::sync::oneshot::Receiver<()>,
+) {
+    loop {
+        let is_released = tokio::time::timeout(LEASE / 3, &mut released).await.is_ok();
+        let new = (!is_released).then(|| Arc::clone(&holder));
+        let swap = store.compare_and_swap(&key, Some(&holder), new, (!is_released).then_some(LEASE)).await;
+        match swap {
+            Ok(swap) if !is_released && swap.is_done() => {}
+            Ok(_) => return,
+            Err(error) if is_released => {
+                tracing::debug!(%error, "the lock of a token store ends with its lease");
+                return;
+            }
+            Err(error) => tracing::warn!(%error, "the lock of a token store is not renewed"),
+        }
+    }
+}
+
+impl fmt::Debug for SharedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SharedStore")
+    }
+}

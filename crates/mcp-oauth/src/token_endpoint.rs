@@ -1,0 +1,234 @@
+//! Requests to a token endpoint, with the crate `oauth2` over guarded requests.
+
+use std::{error::Error as StdError, fmt, future::Future, pin::Pin, time::Duration};
+
+use http::{HeaderMap, StatusCode, header};
+use mcp_fetch::{Fetch, FetchError};
+use mcp_protocol::auth::{OAuthError, Secret, TokenResponse};
+use oauth2::{
+    AccessToken, AsyncHttpClient, AuthType, AuthorizationCode, ClientId, ClientSecret, EndpointNotSet, EndpointSet,
+    HttpRequest, HttpResponse, PkceCodeVerifier, RedirectUrl, RefreshToken, RequestTokenError, StandardRevocableToken,
+    TokenUrl,
+    basic::{BasicRevocationErrorResponse, BasicTokenIntrospectionResponse, BasicTokenType},
+};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::{Error, ErrorKind},
+    registration::{AuthMethod, Registration},
+};
+
+type Client = oauth2::Client<
+    Refused,
+    Granted,
+    BasicTokenIntrospectionResponse,
+    StandardRevocableToken,
+    BasicRevocationErrorResponse,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointSet,
+>;
+
+/// A token endpoint, and the client that asks it.
+pub(crate) struct TokenEndpoint<'a> {
+    pub(crate) fetch: &'a Fetch,
+    pub(crate) url: &'a str,
+    pub(crate) client: &'a Registration,
+    /// The resource of the tokens, unless the authorization server rejects the parameter.
+    pub(crate) resource: Option<&'a str>,
+}
+
+impl TokenEndpoint<'_> {
+    /// Redeems the code of a login.
+    pub(crate) async fn redeem(
+        &self,
+        code: &Secret,
+        verifier: PkceCodeVerifier,
+        redirect_uri: &str,
+    ) -> Result<TokenResponse, Error> {
+        let redirect = RedirectUrl::new(redirect_uri.to_owned())
+            .map_err(|_| Error::new(ErrorKind::Configuration, "the redirect URI is not a URL"))?;
+        let client = self.client()?.set_redirect_uri(redirect);
+        let mut request =
+            client.exchange_code(AuthorizationCode::new(code.expose().to_owned())).set_pkce_verifier(verifier);
+        if let Some(resource) = self.resource {
+            request = request.add_extra_param("resource", resource);
+        }
+        Self::read(request.request_async(&Wire(self.fetch)).await)
+    }
+
+    /// Redeems a refresh token.
+    pub(crate) async fn refresh(&self, token: &Secret) -> Result<TokenResponse, Error> {
+        let (client, token) = (self.client()?, RefreshToken::new(token.expose().to_owned()));
+        let mut request = client.exchange_refresh_token(&token);
+        if let Some(resource) = self.resource {
+            request = request.add_extra_param("resource", resource);
+        }
+        Self::read(request.request_async(&Wire(self.fetch)).await)
+    }
+
+    fn client(&self) -> Result<Client, Error> {
+        let url = TokenUrl::new(self.url.to_owned())
+            .map_err(|_| Error::new(ErrorKind::Discovery, "the token endpoint of the issuer is not a URL"))?;
+        let client = oauth2::Client::new(ClientId::new(self.client.client_id.clone())).set_token_uri(url);
+        let method = match self.client.method {
+            AuthMethod::ClientSecretBasic => AuthType::BasicAuth,
+            AuthMethod::ClientSecretPost | AuthMethod::None => AuthType::RequestBody,
+        };
+        let client = client.set_auth_type(method);
+        Ok(match &self.client.client_secret {
+            Some(secret) if self.client.method != AuthMethod::None => {
+                client.set_client_secret(ClientSecret::new(secret.expose().to_owned()))
+            }
+            _ => client,
+        })
+    }
+
+    fn read(result: Result<Granted, RequestTokenError<WireError, Refused>>) -> Result<TokenResponse, Error> {
+        let unsupported = |answer: &TokenResponse| !answer.token_type.eq_ignore_ascii_case("bearer");
+        match result {
+            Ok(Granted { answer, .. }) if unsupported(&answer) => {
+                Err(Error::new(ErrorKind::Token, "the token endpoint issued a token that is not a bearer token"))
+            }
+            Ok(Granted { answer, .. }) => Ok(answer),
+            Err(RequestTokenError::ServerResponse(Refused(error))) => Err(refused(error)),
+            Err(RequestTokenError::Request(WireError::Fetch(error))) => {
+                Err(Error::fetch(ErrorKind::Token, "the request to the token endpoint failed", error))
+            }
+            Err(RequestTokenError::Request(WireError::Status(status))) => {
+                let is_outage = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+                let kind = if is_outage { ErrorKind::Unavailable } else { ErrorKind::Token };
+                Err(Error::new(kind, format!("the token endpoint answered with the status {status}")))
+            }
+            // The sources may quote the answer, which contains tokens.
+            Err(RequestTokenError::Parse(..) | RequestTokenError::Other(_)) => {
+                Err(Error::new(ErrorKind::Token, "the answer of the token endpoint is not a token response"))
+            }
+        }
+    }
+}
+
+/// Returns the error of an authorization server that refused a request.
+fn refused(error: OAuthError) -> Error {
+    let kind = match error.error.as_str() {
+        "server_error" | "temporarily_unavailable" | "slow_down" => ErrorKind::Unavailable,
+        "access_denied" => ErrorKind::Denied,
+        _ => ErrorKind::Token,
+    };
+    Error::with_source(kind, format!("the token endpoint refused the request: {error}"), error)
+}
+
+/// The HTTP client of the crate `oauth2`.
+struct Wire<'a>(&'a Fetch);
+
+impl<'c> AsyncHttpClient<'c> for Wire<'_> {
+    type Error = WireError;
+    type Future = Pin<Box<dyn Future<Output = Result<HttpResponse, WireError>> + Send + 'c>>;
+
+    fn call(&'c self, request: HttpRequest) -> Self::Future {
+        Box::pin(async move {
+            let (mut parts, body) = request.into_parts();
+            let content_type = parts.headers.remove(header::CONTENT_TYPE);
+            let content_type = content_type.ok_or(WireError::Status(StatusCode::BAD_REQUEST))?;
+            let url = parts.uri.to_string();
+            let response = self.0.post_body(&url, content_type, body, parts.headers).await.map_err(WireError::Fetch)?;
+            let status = response.status();
+            let refusal = response.json::<OAuthError>().is_ok();
+            // Some authorization servers refuse with the status 200.
+            let status = match (status.is_success(), refusal) {
+                (true, false) => StatusCode::OK,
+                (_, true) if !status.is_server_error() => StatusCode::BAD_REQUEST,
+                _ => return Err(WireError::Status(status)),
+            };
+            let mut answer = HttpResponse::new(response.body().to_vec());
+            *answer.status_mut() = status;
+            *answer.headers_mut() = HeaderMap::new();
+            Ok(answer)
+        })
+    }
+}
+
+/// The fault of one request.
+#[derive(Debug)]
+enum WireError {
+    Fetch(FetchError),
+    /// The answer is not a document of OAuth.
+    Status(StatusCode),
+}
+
+impl fmt::Display for WireError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fetch(error) => error.fmt(f),
+            Self::Status(status) => write!(f, "the status is {status}"),
+        }
+    }
+}
+
+impl StdError for WireError {}
+
+/// The refusal of a token endpoint, for the crate `oauth2`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+struct Refused(OAuthError);
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl oauth2::ErrorResponse for Refused {}
+
+/// The answer of a token endpoint, for the crate `oauth2`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(from = "TokenResponse", into = "TokenResponse")]
+struct Granted {
+    answer: TokenResponse,
+    access_token: AccessToken,
+    refresh_token: Option<RefreshToken>,
+    token_type: BasicTokenType,
+}
+
+impl From<TokenResponse> for Granted {
+    fn from(answer: TokenResponse) -> Self {
+        Self {
+            access_token: AccessToken::new(answer.access_token.expose().to_owned()),
+            refresh_token: answer.refresh_token.as_ref().map(|token| RefreshToken::new(token.expose().to_owned())),
+            token_type: BasicTokenType::Extension(answer.token_type.clone()),
+            answer,
+        }
+    }
+}
+
+impl From<Granted> for TokenResponse {
+    fn from(granted: Granted) -> Self {
+        granted.answer
+    }
+}
+
+impl oauth2::TokenResponse for Granted {
+    type TokenType = BasicTokenType;
+
+    fn access_token(&self) -> &AccessToken {
+        &self.access_token
+    }
+
+    fn token_type(&self) -> &BasicTokenType {
+        &self.token_type
+    }
+
+    fn expires_in(&self) -> Option<Duration> {
+        self.answer.expires_in.map(Duration::from_secs)
+    }
+
+    fn refresh_token(&self) -> Option<&RefreshToken> {
+        self.refresh_token.as_ref()
+    }
+
+    fn scopes(&self) -> Option<&Vec<oauth2::Scope>> {
+        None
+    }
+}

@@ -1,0 +1,160 @@
+//! The tokens of one server, as they are stored.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use mcp_protocol::auth::{Secret, TokenResponse};
+use serde::{Deserialize, Serialize};
+
+/// The least time before the end of a token at which the client renews it, in seconds.
+const LEAST_MARGIN: u64 = 30;
+
+/// How the client got a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Grant {
+    Login,
+    Refresh,
+}
+
+/// The tokens of one server. All times are absolute, in seconds since 1970, so a stored record keeps its meaning.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Tokens {
+    /// The identity of the authorization server that issued the tokens.
+    pub(crate) issuer: String,
+    /// Whether the authorization server is the MCP server itself, as in 2025-03-26.
+    #[serde(default)]
+    pub(crate) is_legacy: bool,
+    /// The client to which the tokens were issued.
+    pub(crate) client_id: String,
+    /// The parameter `resource` of the first request. Each refresh sends the same bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) resource: Option<String>,
+    pub(crate) access_token: Secret,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) refresh_token: Option<Secret>,
+    /// Whether the authorization server rejected the refresh token. It is kept, and not sent again.
+    #[serde(default)]
+    pub(crate) is_revoked: bool,
+    pub(crate) obtained_at: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) expires_at: Option<u64>,
+    /// The scopes that the client requested.
+    #[serde(default)]
+    pub(crate) requested: Vec<String>,
+    pub(crate) grant: Grant,
+}
+
+impl Tokens {
+    /// Returns the tokens of a refresh. An answer without a refresh token keeps the old one.
+    pub(crate) fn renewed(&self, answer: TokenResponse, now: u64) -> Self {
+        let expires_at = end(&answer, now);
+        Self {
+            access_token: answer.access_token,
+            refresh_token: answer.refresh_token.or_else(|| self.refresh_token.clone()),
+            is_revoked: false,
+            obtained_at: now,
+            expires_at,
+            grant: Grant::Refresh,
+            ..self.clone()
+        }
+    }
+
+    /// Whether the access token has ended.
+    pub(crate) fn is_expired(&self, now: u64) -> bool {
+        self.expires_at.is_some_and(|end| end <= now)
+    }
+
+    /// Whether the client should renew the access token: 30 seconds or a tenth of its life before its end, and at most half
+    /// of its life before its end. A token without an end is renewed after a 401.
+    pub(crate) fn needs_renewal(&self, now: u64) -> bool {
+        let Some(end) = self.expires_at else { return false };
+        let life = end.saturating_sub(self.obtained_at);
+        let margin = LEAST_MARGIN.max(life / 10).min(life / 2);
+        end.saturating_sub(margin) <= now
+    }
+
+    /// Returns the refresh token, if the authorization server may accept it.
+    pub(crate) fn refresh_token(&self) -> Option<&Secret> {
+        self.refresh_token.as_ref().filter(|_| !self.is_revoked)
+    }
+}
+
+/// Returns the end of an access token.
+pub(crate) fn end(answer: &TokenResponse, now: u64) -> Option<u64> {
+    now.checked_add(answer.expires_in?)
+}
+
+/// Returns the seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(obtained_at: u64, expires_at: Option<u64>) -> Tokens {
+        Tokens {
+            issuer: "https://as.example".into(),
+            is_legacy: false,
+            client_id: "c".into(),
+            resource: Some("https://a.example/mcp".into()),
+            access_token: "hunter1".into(),
+            refresh_token: Some("hunter2".into()),
+            is_revoked: false,
+            obtained_at,
+            expires_at,
+            requested: vec!["a".into()],
+            grant: Grant::Login,
+        }
+    }
+
+    #[test]
+    fn tokens_are_renewed_before_their_end() {
+        for (life, now, needs_renewal, is_expired) in [
+            (Some(3600), 1_000, false, false),
+            (Some(3600), 1_000 + 3239, false, false),
+            (Some(3600), 1_000 + 3240, true, false),
+            (Some(3600), 1_000 + 3600, true, true),
+            (Some(100), 1_000 + 69, false, false),
+            (Some(100), 1_000 + 70, true, false),
+            (Some(10), 1_000 + 4, false, false),
+            (Some(10), 1_000 + 5, true, false),
+            (Some(0), 1_000, true, true),
+            (None, u64::MAX, false, false),
+        ] {
+            let tokens = tokens(1_000, life.map(|life| 1_000 + life));
+            assert_eq!(
+                (tokens.needs_renewal(now), tokens.is_expired(now)),
+                (needs_renewal, is_expired),
+                "{life:?} {now}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_refresh_keeps_what_its_answer_omits() {
+        let old = tokens(1_000, Some(2_000));
+        let mut answer = TokenResponse::new("hunter3", "Bearer");
+        answer.expires_in = Some(60);
+        let renewed = old.renewed(answer.clone(), 5_000);
+        assert_eq!(renewed.refresh_token, old.refresh_token);
+        assert_eq!((renewed.obtained_at, renewed.expires_at, renewed.grant), (5_000, Some(5_060), Grant::Refresh));
+        answer.refresh_token = Some("hunter4".into());
+        answer.expires_in = None;
+        let rotated = renewed.renewed(answer, 6_000);
+        assert_eq!(rotated.refresh_token().unwrap().expose(), "hunter4");
+        assert_eq!((rotated.expires_at, rotated.resource), (None, old.resource));
+    }
+
+    #[test]
+    fn stored_tokens_round_trip_and_print_no_secrets() {
+        for tokens in [tokens(1_000, Some(2_000)), tokens(1_000, None)] {
+            let json = serde_json::to_string(&tokens).unwrap();
+            assert_eq!(serde_json::from_str::<Tokens>(&json).unwrap(), tokens);
+            assert!(!format!("{tokens:?}").contains("hunter"));
+        }
+        let revoked = Tokens { is_revoked: true, ..tokens(1, None) };
+        assert_eq!(revoked.refresh_token(), None);
+    }
+}

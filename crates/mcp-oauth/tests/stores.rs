@@ -1,0 +1,129 @@
+//! The rules that each token store keeps.
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use mcp_oauth::{ErrorKind, FileStore, MemoryStore, SharedStore, TokenStore};
+
+/// A directory that ends with the test.
+struct Dir(PathBuf);
+
+impl Dir {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("mcp-oauth-{name}-{}", std::process::id())))
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Each kind of store, as two handles on the same records.
+fn stores(dir: &Dir) -> Vec<[Arc<dyn TokenStore>; 2]> {
+    let memory = MemoryStore::new();
+    let shared = Arc::new(mcp_store::MemoryStore::new());
+    let open = || Arc::new(FileStore::open(&dir.0).expect("the directory can be created"));
+    vec![
+        [Arc::new(memory.clone()), Arc::new(memory)],
+        [open(), open()],
+        [Arc::new(SharedStore::new(shared.clone())), Arc::new(SharedStore::new(shared))],
+    ]
+}
+
+#[tokio::test]
+async fn records_are_visible_through_each_handle() {
+    let dir = Dir::new("records");
+    for [one, other] in stores(&dir) {
+        let keys = ["tokens/https://a.example/mcp?a=../..", "client/https://as.example", ""];
+        for key in keys {
+            assert!(one.load(key).await.unwrap().is_none());
+            one.save(key, &format!("1 {key}").as_str().into()).await.unwrap();
+            one.save(key, &format!("2 {key}").as_str().into()).await.unwrap();
+        }
+        for key in keys {
+            assert_eq!(other.load(key).await.unwrap().unwrap().expose(), format!("2 {key}"));
+            other.remove(key).await.unwrap();
+            other.remove(key).await.unwrap();
+            assert!(one.load(key).await.unwrap().is_none());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lock_has_one_holder_and_a_bounded_wait() {
+    let dir = Dir::new("locks");
+    for [one, other] in stores(&dir) {
+        let held = one.lock("key", Duration::from_secs(5)).await.unwrap();
+        let error = other.lock("key", Duration::from_millis(100)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        // The locks of other keys are free.
+        drop(other.lock("another key", Duration::from_secs(5)).await.unwrap());
+        drop(held);
+        drop(other.lock("key", Duration::from_secs(5)).await.unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn locks_keep_holders_apart() {
+    let dir = Dir::new("holders");
+    for handles in stores(&dir) {
+        let (inside, most) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+        let tasks: Vec<_> = (0..8)
+            .map(|number| {
+                let (store, inside, most) = (Arc::clone(&handles[number % 2]), inside.clone(), most.clone());
+                tokio::spawn(async move {
+                    for _ in 0..3 {
+                        let lock = store.lock("key", Duration::from_secs(30)).await.unwrap();
+                        most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        tokio::time::sleep(Duration::from_millis(2)).await;
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        drop(lock);
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await.unwrap();
+        }
+        assert_eq!(most.load(Ordering::SeqCst), 1);
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn only_the_user_can_read_the_files() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let dir = Dir::new("permissions");
+    std::fs::create_dir_all(&dir.0).unwrap();
+    std::fs::set_permissions(&dir.0, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let store = FileStore::open(&dir.0).unwrap();
+    store.save("key", &"hunter2".into()).await.unwrap();
+    drop(store.lock("key", Duration::from_secs(5)).await.unwrap());
+    let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&dir.0), 0o700);
+    let files: Vec<_> = std::fs::read_dir(&dir.0).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 2, "{files:?}");
+    for file in files {
+        assert_eq!(mode(&file), 0o600, "{file:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_cannot_be_used_names_its_directory() {
+    let dir = Dir::new("broken");
+    std::fs::create_dir_all(&dir.0).unwrap();
+    let file = dir.0.join("file");
+    std::fs::write(&file, "").unwrap();
+    let error = FileStore::open(&file).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Store);
+    assert!(error.to_string().contains("file"), "{error}");
+}
