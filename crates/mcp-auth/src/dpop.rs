@@ -1,7 +1,7 @@
 //! Tokens that are bound to a key of the client (RFC 9449).
 
 mod nonce;
-mod proof;
+pub(crate) mod proof;
 #[cfg(test)]
 mod tests;
 
@@ -145,7 +145,7 @@ impl<V: TokenVerifier> Dpop<V> {
         let expected = Expected {
             method: request.method,
             target: request.target,
-            token,
+            token: Some(token),
             algorithms: &self.algorithms,
             window: self.window,
             now,

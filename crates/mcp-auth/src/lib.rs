@@ -55,6 +55,9 @@ mod issuer_request;
 #[cfg(feature = "providers")]
 mod issuer_url;
 #[cfg(feature = "providers")]
+#[doc(hidden)]
+pub mod jose;
+#[cfg(feature = "providers")]
 mod json;
 #[cfg(feature = "providers")]
 mod jwt;

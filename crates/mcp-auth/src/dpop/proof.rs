@@ -18,28 +18,29 @@ use crate::{
 const MAX_ID: usize = 1 << 10;
 
 /// The request that a proof must be about.
-pub(super) struct Expected<'a> {
-    pub(super) method: &'a Method,
-    pub(super) target: &'a str,
-    pub(super) token: &'a str,
-    pub(super) algorithms: &'a [Algorithm],
-    pub(super) window: Duration,
-    pub(super) now: SystemTime,
+pub(crate) struct Expected<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) target: &'a str,
+    /// The access token of the request. A token request has none.
+    pub(crate) token: Option<&'a str>,
+    pub(crate) algorithms: &'a [Algorithm],
+    pub(crate) window: Duration,
+    pub(crate) now: SystemTime,
 }
 
 /// A proof that passed the checks.
 #[derive(Debug)]
-pub(super) struct Proof {
+pub(crate) struct Proof {
     /// The thumbprint of the key that signed it (RFC 7638).
-    pub(super) thumbprint: String,
+    pub(crate) thumbprint: String,
     /// The id: the claim `jti`.
-    pub(super) id: String,
-    pub(super) nonce: Option<String>,
+    pub(crate) id: String,
+    pub(crate) nonce: Option<String>,
 }
 
 impl Proof {
     /// Checks the signature and the claims of a proof. The error names the reason for log records.
-    pub(super) fn check(text: &str, expected: &Expected<'_>) -> Result<Self, &'static str> {
+    pub(crate) fn check(text: &str, expected: &Expected<'_>) -> Result<Self, &'static str> {
         let token = Token::parse_any(text).map_err(reason)?;
         if !token.header.typ.as_deref().is_some_and(|typ| typ.eq_ignore_ascii_case("dpop+jwt")) {
             return Err("the type of the proof is not dpop+jwt");
@@ -59,9 +60,11 @@ impl Proof {
         if !is_same_url(text_of(&claims, "htu")?, expected.target) {
             return Err("the proof is for another URL");
         }
-        let hash = BASE64_URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, expected.token.as_bytes()));
-        if !crypto::is_equal(text_of(&claims, "ath")?.as_bytes(), hash.as_bytes()) {
-            return Err("the proof is for another token");
+        if let Some(token) = expected.token {
+            let hash = BASE64_URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, token.as_bytes()));
+            if !crypto::is_equal(text_of(&claims, "ath")?.as_bytes(), hash.as_bytes()) {
+                return Err("the proof is for another token");
+            }
         }
         let issued_at = claims::time(&claims, "iat").map_err(reason)?.ok_or("the proof has no time")?;
         let difference = match expected.now.duration_since(issued_at) {
@@ -111,7 +114,7 @@ fn is_same_url(one: &str, other: &str) -> bool {
 }
 
 /// Returns the thumbprint of a public key: the SHA-256 of its required members in their order (RFC 7638 §3).
-pub(super) fn thumbprint(jwk: &Value) -> Option<String> {
+pub(crate) fn thumbprint(jwk: &Value) -> Option<String> {
     let members: &[&str] = match jwk.get("kty")?.as_str()? {
         "EC" => &["crv", "kty", "x", "y"],
         "OKP" => &["crv", "kty", "x"],
