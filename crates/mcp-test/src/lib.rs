@@ -5,6 +5,7 @@
 //! | a server, message by message | [`peer::ScriptedClient`]: sends any text and reads the responses |
 //! | a server, over every transport | [`transcript`]: a text file with the messages of both peers |
 //! | a client against faulty servers | [`peer::ScriptedServer`]: follows a script over pipes or HTTP |
+//! | authorization, against an authorization server | `authorization_server`, with the feature of that name |
 //! | messages against the specification | [`schemas`]: the JSON schemas of each revision |
 //!
 //! A client of the crate `mcp-client` connects to a server in memory by `connect(&server)`, without this crate.
@@ -88,6 +89,8 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "authorization-server")]
+pub mod authorization_server;
 pub mod peer;
 pub mod schemas;
 pub mod transcript;

@@ -1,0 +1,58 @@
+//! The metadata document and the key set.
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use mcp_protocol::auth::{AuthorizationServerMetadata, grant_type};
+
+use super::{Inner, Misbehavior, message};
+
+/// The paths of the endpoints below the issuer.
+pub(super) mod path {
+    pub(in super::super) const KEYS: &str = "/jwks";
+    pub(in super::super) const REGISTRATION: &str = "/register";
+    pub(in super::super) const AUTHORIZATION: &str = "/authorize";
+    pub(in super::super) const DECISION: &str = "/authorize/decision";
+    pub(in super::super) const TOKEN: &str = "/token";
+}
+
+impl Inner {
+    /// Returns the URL of an endpoint.
+    pub(super) fn url_of(&self, path: &str) -> String {
+        format!("{}{path}", self.config.issuer.trim_end_matches('/'))
+    }
+
+    pub(super) fn metadata(&self) -> Response<Bytes> {
+        let list = |items: &[&str]| Some(items.iter().map(|item| (*item).to_owned()).collect::<Vec<_>>());
+        let mut metadata = AuthorizationServerMetadata::new(self.config.issuer.as_str());
+        metadata.authorization_endpoint = Some(self.url_of(path::AUTHORIZATION));
+        metadata.token_endpoint = Some(self.url_of(path::TOKEN));
+        metadata.jwks_uri = Some(self.url_of(path::KEYS));
+        metadata.registration_endpoint = self.config.registers.then(|| self.url_of(path::REGISTRATION));
+        metadata.scopes_supported = (!self.config.scopes.is_empty()).then(|| self.config.scopes.clone());
+        metadata.response_types_supported = list(&["code"]);
+        metadata.response_modes_supported = list(&["query"]);
+        metadata.grant_types_supported = list(&[grant_type::AUTHORIZATION_CODE, grant_type::REFRESH_TOKEN]);
+        metadata.token_endpoint_auth_methods_supported = list(&["none", "client_secret_basic", "client_secret_post"]);
+        metadata.code_challenge_methods_supported = list(&["S256"]);
+        metadata.authorization_response_iss_parameter_supported = Some(true);
+        metadata.subject_types_supported = list(&["public"]);
+        if self.misbehaviors.occurs(&Misbehavior::WrongIssuer) {
+            metadata.issuer = "https://wrong.example".to_owned();
+        }
+        if self.misbehaviors.occurs(&Misbehavior::NoPkceMethods) {
+            metadata.code_challenge_methods_supported = None;
+        }
+        message::json(StatusCode::OK, &metadata)
+    }
+
+    pub(super) fn key_set(&self) -> Response<Bytes> {
+        let keys = if self.misbehaviors.occurs(&Misbehavior::NoKeys) {
+            serde_json::json!({"keys": []})
+        } else if self.misbehaviors.occurs(&Misbehavior::HugeKeySet) {
+            self.keys.huge_key_set()
+        } else {
+            self.keys.key_set()
+        };
+        message::json(StatusCode::OK, &keys)
+    }
+}
