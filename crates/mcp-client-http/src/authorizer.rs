@@ -1,13 +1,13 @@
 //! The hook that authorizes requests and handles refusals.
 
-use std::{error::Error, fmt};
+use std::fmt;
 
 use http::{HeaderMap, Method, StatusCode};
 use mcp_protocol::{Challenge, ProtocolVersion};
 use mcp_transport::BoxFuture;
 use reqwest::Url;
 
-use crate::config;
+use crate::{AuthorizerError, config};
 
 /// Authorizes requests, and decides whether a refused request is repeated.
 ///
@@ -59,16 +59,6 @@ pub trait Authorizer: Send + Sync + 'static {
         let _ = (target, status, headers);
     }
 }
-
-/// The error of an [`Authorizer`], with which the request fails.
-///
-/// ```
-/// use mcp_client_http::AuthorizerError;
-///
-/// let error: AuthorizerError = "the user is logged out".into();
-/// assert_eq!(error.to_string(), "the user is logged out");
-/// ```
-pub type AuthorizerError = Box<dyn Error + Send + Sync>;
 
 /// A request that needs authorization.
 ///

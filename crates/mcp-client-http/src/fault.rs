@@ -2,6 +2,7 @@
 
 use std::{error::Error, fmt, io, time::Duration};
 
+use mcp_protocol::Challenge;
 use mcp_transport::TransportError;
 use reqwest::Url;
 
@@ -44,7 +45,10 @@ pub(crate) enum Fault {
         after: Duration,
     },
     ContentType(String),
-    Status(u16),
+    Status {
+        status: u16,
+        challenges: Vec<Challenge>,
+    },
     TooLarge {
         limit: usize,
     },
@@ -82,7 +86,8 @@ impl Fault {
                 TransportError::unanswered()
             }
             Self::TooLarge { limit } => TransportError::too_large(limit),
-            Self::Status(status) => TransportError::http(status, None, ""),
+            Self::Status { status, challenges } => TransportError::http(status, None, "").with_challenges(challenges),
+            Self::Authorizer(error) => error.into_transport_error(),
             fault @ Self::Connect { .. } => TransportError::unreachable(fault),
             fault @ (Self::Tls { .. } | Self::Cleartext { .. } | Self::Client(_) | Self::Roots(_)) => {
                 TransportError::unreachable(fault).lasting()
@@ -133,7 +138,7 @@ impl fmt::Display for Fault {
                     "the server answered with content of type `{kind}`, which is neither JSON nor an event stream"
                 )
             }
-            Self::Status(status) => write!(f, "the server answered with HTTP status {status}"),
+            Self::Status { status, .. } => write!(f, "the server answered with HTTP status {status}"),
             Self::TooLarge { limit } => write!(f, "the answer is longer than the limit of {limit} bytes"),
             Self::Authorizer(_) => f.write_str("the request cannot be authorized"),
             Self::NoEndpoint => f.write_str("the event stream does not begin with the event `endpoint`"),
@@ -150,7 +155,7 @@ impl Error for Fault {
         match self {
             Self::Connect { source, .. } | Self::Client(source) | Self::Broken(source) => Some(source),
             Self::Tls { source, .. } | Self::Roots(source) => Some(source),
-            Self::Authorizer(source) => Some(source.as_ref()),
+            Self::Authorizer(source) => Some(source),
             _ => None,
         }
     }

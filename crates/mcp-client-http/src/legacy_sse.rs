@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use crate::{
     config,
     fault::Fault,
-    headers::content_type,
+    headers::{self, content_type},
     http_request::HttpRequest,
     listen,
     shared::Shared,
@@ -32,7 +32,8 @@ async fn begin(shared: &Shared) -> Result<(Url, EventStream), Fault> {
     let limit = FIRST_EVENT.min(shared.config.response_timeout);
     let response = HttpRequest::stream(shared, HeaderMap::new(), None).send(shared, Some(limit)).await?;
     if response.status() != StatusCode::OK {
-        return Err(Fault::Status(response.status().as_u16()));
+        let challenges = headers::challenges(response.headers());
+        return Err(Fault::Status { status: response.status().as_u16(), challenges });
     }
     let kind = content_type(response.headers());
     if kind != "text/event-stream" {

@@ -22,6 +22,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod authorizer;
+mod authorizer_error;
 mod client;
 mod config;
 mod fault;
@@ -42,7 +43,8 @@ mod transport;
 pub use reqwest;
 
 pub use self::{
-    authorizer::{Authorizer, AuthorizerError, Operation, Refusal, Target, Verdict},
+    authorizer::{Authorizer, Operation, Refusal, Target, Verdict},
+    authorizer_error::{AuthorizerError, AuthorizerErrorKind},
     config::ConfigError,
     http::Http,
 };

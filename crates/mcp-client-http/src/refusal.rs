@@ -10,7 +10,7 @@ use reqwest::Response;
 use tokio::time::timeout;
 
 use crate::{
-    headers::{content_type, retry_after},
+    headers::{challenges, content_type, retry_after},
     http_request::{self, Authorization},
     shared::Shared,
 };
@@ -47,6 +47,7 @@ pub(crate) async fn refusal(shared: &Shared, mut response: Response, in_session:
     let status = response.status();
     let wait = retry_after(response.headers(), SystemTime::now());
     let kind = content_type(response.headers());
+    let challenges = challenges(response.headers());
     let Authorization(sent) = response.extensions_mut().remove().unwrap_or_default();
     let reading = http_request::body(&mut response, shared.config.max_message);
     let body = match timeout(shared.config.response_timeout, reading).await {
@@ -73,7 +74,10 @@ pub(crate) async fn refusal(shared: &Shared, mut response: Response, in_session:
     let is_about_status = wait.is_some() || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
     match message {
         Some((_, error)) if !is_about_status => Refused::Message { code: error.map(|error| error.code), bytes: body },
-        _ => Refused::Fault(TransportError::http(status.as_u16(), wait, detail(&body_text, &shared.secrets(&sent)))),
+        _ => {
+            let fault = TransportError::http(status.as_u16(), wait, detail(&body_text, &shared.secrets(&sent)));
+            Refused::Fault(fault.with_challenges(challenges))
+        }
     }
 }
 

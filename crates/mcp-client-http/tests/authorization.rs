@@ -1,8 +1,11 @@
 //! The authorizer: the transport calls it for each request and each challenge, a bounded number of times.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -24,7 +27,8 @@ struct Tokens {
     refusals: Arc<Mutex<Vec<String>>>,
     /// The verdicts in turn, of which the last one remains. Without verdicts, each request is repeated.
     verdicts: Arc<Mutex<Vec<Verdict>>>,
-    fails: bool,
+    /// The error of each refusal.
+    error: Option<fn() -> AuthorizerError>,
 }
 
 impl Authorizer for Tokens {
@@ -38,14 +42,14 @@ impl Authorizer for Tokens {
 
     fn refused<'a>(&'a self, refusal: &'a Refusal) -> BoxFuture<'a, Result<Verdict, AuthorizerError>> {
         Box::pin(async move {
-            let sent = refusal.sent[header::AUTHORIZATION].to_str()?;
+            let sent = refusal.sent[header::AUTHORIZATION].to_str().unwrap();
             let target = &refusal.target;
             let challenges: Vec<String> = refusal.challenges.iter().map(ToString::to_string).collect();
             let nonce = &refusal.headers["dpop-nonce"];
             let description = format!("{} {} {challenges:?} {nonce:?} {sent}", refusal.status, target.method);
             self.refusals.lock().unwrap().push(description);
-            if self.fails {
-                return Err("the authorization server is away".into());
+            if let Some(error) = self.error {
+                return Err(error());
             }
             self.number.fetch_add(1, Ordering::Relaxed);
             let mut verdicts = self.verdicts.lock().unwrap();
@@ -220,16 +224,33 @@ async fn limits_repeated_challenges() {
 }
 
 #[tokio::test]
-async fn an_authorizer_may_decline_or_fail() {
-    let gives_up = Tokens { verdicts: Arc::new(Mutex::new(vec![Verdict::GiveUp])), ..Tokens::default() };
-    let fails = Tokens { fails: true, ..Tokens::default() };
-    for (tokens, expected) in
-        [(gives_up, "the peer answered with HTTP status 401"), (fails, "the request cannot be authorized")]
-    {
+async fn an_authorizer_may_give_up_or_fail() {
+    let challenges = r#"[Bearer error="invalid_token", DPoP algs="ES256", Basic]"#;
+    let wait = Duration::from_secs(2);
+    for (error, text, status, is_lasting, retry_after) in [
+        (None, "the peer answered with HTTP status 401", Some(401), false, None),
+        (Some((|| AuthorizerError::denied("no")) as fn() -> _), "the request cannot be authorized", None, true, None),
+        (Some(|| AuthorizerError::login_required("no")), "the request cannot be authorized", None, true, None),
+        (Some(|| "no".into()), "the request cannot be authorized", None, true, None),
+        (
+            Some(|| AuthorizerError::unavailable("away", Some(Duration::from_secs(2)))),
+            "the request cannot be authorized",
+            None,
+            false,
+            Some(wait),
+        ),
+    ] {
+        let verdicts = Arc::new(Mutex::new(vec![Verdict::GiveUp]));
+        let tokens = Tokens { verdicts, error, ..Tokens::default() };
         let server = server("never", 401).await;
         let mut peer = Peer::open(&Http::new(server.url()).unwrap().authorizer(tokens)).await;
         peer.request(MODERN, 1, "tools/list").await;
-        assert_eq!(peer.fault(1).await.to_string(), expected);
+        let fault = peer.fault(1).await;
+        assert_eq!((fault.to_string().as_str(), fault.http_status()), (text, status));
+        assert_eq!((fault.is_lasting(), fault.retry_after()), (is_lasting, retry_after));
+        assert_eq!(fault.is_unauthorized(), error.is_some());
+        let shown: Vec<String> = fault.challenges().iter().map(ToString::to_string).collect();
+        assert_eq!(format!("[{}]", shown.join(", ")), if error.is_none() { challenges } else { "[]" });
         assert_eq!(server.seen().len(), 1);
     }
 }
@@ -239,7 +260,8 @@ async fn without_an_authorizer_a_challenge_is_an_error() {
     let server = server("never", 401).await;
     let mut peer = Peer::open(&Http::new(server.url()).unwrap().bearer("x").unwrap()).await;
     peer.request(MODERN, 1, "tools/list").await;
-    assert_eq!(peer.fault(1).await.http_status(), Some(401));
+    let fault = peer.fault(1).await;
+    assert_eq!((fault.http_status(), fault.challenges().len()), (Some(401), 3));
     assert_eq!(server.seen()[0].header("authorization"), Some("Bearer x"));
     assert_eq!(server.seen().len(), 1);
 }

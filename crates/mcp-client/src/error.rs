@@ -1,5 +1,7 @@
 //! The errors of calls and connections.
 
+mod authorization;
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use mcp_protocol::{ErrorCode, ProtocolVersion, RpcError, UrlElicitParams};
@@ -24,6 +26,7 @@ pub(crate) use mcp_transport::http_status::HttpStatus;
 ///     Ok(result) => println!("{}", result.text()),
 ///     Err(error) if error.is_cancelled() || error.is_timeout() => println!("stopped: {error}"),
 ///     Err(error) if error.is_unauthorized() => println!("log in first: {:?}", error.http_status()),
+///     Err(error) if error.is_forbidden() => println!("missing scopes: {:?}", error.required_scopes()),
 ///     Err(error) if error.is_url_elicitation_required() => println!("{:?}", error.url_elicitations()),
 ///     Err(error) if error.is_invalid_arguments() || error.is_too_large() => println!("change the request: {error}"),
 ///     Err(error) if error.is_unsupported() || error.is_version_mismatch() => println!("use another server: {error}"),
@@ -155,18 +158,11 @@ impl Error {
         matches!(*self.kind, Kind::Cancelled)
     }
 
-    /// Returns true if the server requires other credentials (HTTP status 401).
-    ///
-    /// See the [example](Self#example).
-    #[must_use]
-    pub fn is_unauthorized(&self) -> bool {
-        self.http_status().map(HttpStatus::of) == Some(HttpStatus::Unauthorized)
-    }
-
     /// Returns true if the same call can succeed later. The call may have had its effect already.
     ///
     /// - The server could not be reached.
     /// - The connection or the session was lost.
+    /// - The authorization server is unavailable.
     /// - The server is overloaded: HTTP status 408, 425, 429, 502, 503 or 504, or the busy error of `mcp-server`.
     ///
     /// Returns false if another attempt would fail in the same way. Examples are a program that does not exist, an untrusted
@@ -402,6 +398,11 @@ pub(crate) fn is_busy(error: &RpcError) -> bool {
     error.code == ErrorCode::INTERNAL_ERROR && error.data.as_ref().is_some_and(|data| data["reason"] == "busy")
 }
 
+/// Returns true if the text of the transport is more specific than the missing answer.
+fn is_specific(source: &TransportError) -> bool {
+    source.http_status().is_some() || source.is_unauthorized()
+}
+
 impl From<Kind> for Error {
     fn from(kind: Kind) -> Self {
         Self { kind: Arc::new(kind) }
@@ -420,8 +421,7 @@ impl fmt::Display for Error {
             Kind::Closed => f.write_str("the client is closed"),
             Kind::Lost(_) => f.write_str("the connection ended before the answer came"),
             Kind::Unreachable { peer, .. } => write!(f, "{peer} cannot be reached"),
-            // The status is more specific than the missing answer.
-            Kind::Transport(source) if source.http_status().is_some() => source.fmt(f),
+            Kind::Transport(source) if is_specific(source) => source.fmt(f),
             Kind::Transport(source) if source.is_unreachable() => f.write_str("the server cannot be reached"),
             Kind::Transport(_) => f.write_str("the answer to the request did not come"),
             Kind::Cancelled => f.write_str("the call was cancelled"),
@@ -463,7 +463,7 @@ impl fmt::Debug for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &*self.kind {
-            Kind::Transport(source) if source.http_status().is_some() => source.source(),
+            Kind::Transport(source) if is_specific(source) => source.source(),
             Kind::Unreachable { source, .. }
             | Kind::Transport(source)
             | Kind::Unsendable(source)
@@ -492,6 +492,9 @@ mod tests {
             (Kind::Lost(None).into(), "closed retryable"),
             (Kind::Cancelled.into(), "cancelled"),
             (http(401), "unauthorized"),
+            (http(403), "forbidden"),
+            (Kind::Transport(TransportError::unauthorized("x").lasting()).into(), "unauthorized"),
+            (Kind::Transport(TransportError::unauthorized("x")).into(), "unauthorized retryable"),
             (http(503), "retryable"),
             (http(500), ""),
             (Kind::Transport(TransportError::unanswered()).into(), "retryable"),
@@ -516,6 +519,7 @@ mod tests {
                 (error.is_too_large(), "large"),
                 (error.is_cancelled(), "cancelled"),
                 (error.is_unauthorized(), "unauthorized"),
+                (error.is_forbidden(), "forbidden"),
                 (error.is_retryable(), "retryable"),
                 (error.is_invalid_response(), "invalid"),
                 (error.is_version_mismatch(), "version"),

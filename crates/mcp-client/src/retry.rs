@@ -215,18 +215,21 @@ impl RequestFailure {
         match self {
             Self::Rpc(error) => !is_busy(error),
             Self::Unsendable(_) => true,
-            Self::Transport(_) => match self.http_status() {
-                None => false,
+            Self::Transport(fault) => match self.http_status() {
+                // Each attempt would ask the user for a login again.
+                None => fault.is_unauthorized() && fault.is_lasting(),
                 Some(status) => !matches!(status, HttpStatus::Busy | HttpStatus::Gateway | HttpStatus::Other),
             },
             Self::Invalid(_) | Self::TooDeep(_) | Self::Lost { .. } => false,
         }
     }
 
-    /// Returns true if the failure proves that the server is running.
+    /// Returns true if the failure does not suggest that the server is silent: the server answered, or the client could
+    /// not authorize the request.
     pub(crate) fn is_answer(&self) -> bool {
         match self {
             Self::Rpc(_) | Self::Invalid(_) | Self::TooDeep(_) => true,
+            Self::Transport(fault) if fault.is_unauthorized() => true,
             _ => self.http_status().is_some_and(|status| status != HttpStatus::Gateway),
         }
     }
@@ -236,7 +239,7 @@ impl RequestFailure {
 pub(crate) fn is_permanent(error: &Error) -> bool {
     let is_used_up = error.is_unreachable() && error.is_closed();
     let is_lasting = error.transport().is_some_and(TransportError::is_lasting);
-    error.is_version_mismatch() || error.is_unauthorized() || is_used_up || is_lasting
+    error.is_version_mismatch() || error.rejects_credentials() || is_used_up || is_lasting
 }
 
 /// Returns true if another attempt to subscribe in a session would fail in the same way.
@@ -415,6 +418,8 @@ mod tests {
     #[test]
     fn handshakes_subscriptions_and_pings_classify_failures() {
         let unanswered = RequestFailure::Transport(TransportError::unanswered());
+        let unauthorized_fault = TransportError::unauthorized("x");
+        let unauthorized = RequestFailure::Transport(unauthorized_fault.clone());
         let busy = RequestFailure::Rpc(RpcError::internal("busy").with_data(json!({"reason": "busy"})));
         for (failure, rejects_handshake, rejects_subscription, is_answer) in [
             (rpc(-32601), true, true, true),
@@ -431,6 +436,8 @@ mod tests {
             (http(503), false, false, true),
             (http(504), false, false, false),
             (unanswered, false, false, false),
+            (unauthorized, false, false, true),
+            (RequestFailure::Transport(unauthorized_fault.lasting()), false, true, true),
             (lost(true), false, false, false),
         ] {
             let found = (failure.rejects_handshake(), failure.rejects_subscription(), failure.is_answer());

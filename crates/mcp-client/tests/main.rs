@@ -1,5 +1,6 @@
 //! The integration tests of this crate, in one program: one module per topic.
 
+mod authorization;
 mod back_off;
 mod caching;
 mod cancellation;

@@ -3,7 +3,7 @@
 use std::{error::Error, fmt, io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use mcp_protocol::RequestId;
+use mcp_protocol::{Challenge, RequestId};
 
 use crate::Frame;
 
@@ -39,7 +39,8 @@ enum Kind {
     Closed,
     Io(Arc<io::Error>),
     TooLarge { limit: usize, start: Bytes },
-    Http { status: u16, retry_after: Option<Duration>, detail: Arc<str> },
+    Http { status: u16, retry_after: Option<Duration>, detail: Arc<str>, challenges: Option<Arc<[Challenge]>> },
+    Unauthorized { source: Arc<dyn Error + Send + Sync>, retry_after: Option<Duration> },
     SessionLost,
     Missed,
     Unanswered,
@@ -123,7 +124,64 @@ impl TransportError {
     /// assert_eq!((error.http_status(), error.retry_after()), (Some(429), None));
     /// ```
     pub fn http(status: u16, retry_after: Option<Duration>, detail: impl Into<Arc<str>>) -> Self {
-        Kind::Http { status, retry_after, detail: detail.into() }.into()
+        Kind::Http { status, retry_after, detail: detail.into(), challenges: None }.into()
+    }
+
+    /// Returns the error of a request that the client could not authorize, so the client did not send it. `source` is the
+    /// reason.
+    ///
+    /// ```
+    /// use std::error::Error;
+    ///
+    /// use mcp_transport::TransportError;
+    ///
+    /// let error = TransportError::unauthorized("the user closed the window").lasting();
+    /// assert!(error.is_unauthorized() && error.is_lasting());
+    /// assert_eq!(error.to_string(), "the request cannot be authorized");
+    /// assert_eq!(error.source().unwrap().to_string(), "the user closed the window");
+    /// ```
+    pub fn unauthorized(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        Kind::Unauthorized { source: Arc::from(source.into()), retry_after: None }.into()
+    }
+
+    /// Sets the time after which another attempt can succeed. Has no effect on errors other than
+    /// [`TransportError::http`] and [`TransportError::unauthorized`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use mcp_transport::TransportError;
+    ///
+    /// let error = TransportError::unauthorized("the authorization server is away");
+    /// let wait = Some(Duration::from_secs(2));
+    /// assert_eq!(error.with_retry_after(wait).retry_after(), wait);
+    /// ```
+    #[must_use]
+    pub fn with_retry_after(mut self, wait: Option<Duration>) -> Self {
+        if let Kind::Http { retry_after, .. } | Kind::Unauthorized { retry_after, .. } = &mut self.kind {
+            *retry_after = wait;
+        }
+        self
+    }
+
+    /// Adds the challenges of a response (`WWW-Authenticate`). Has no effect on errors other than
+    /// [`TransportError::http`].
+    ///
+    /// ```
+    /// use mcp_protocol::Challenge;
+    /// use mcp_transport::TransportError;
+    ///
+    /// let challenge = Challenge::insufficient_scope(["files:write"]);
+    /// let error = TransportError::http(403, None, "").with_challenges([challenge.clone()]);
+    /// assert_eq!(error.challenges(), [challenge]);
+    /// ```
+    #[must_use]
+    pub fn with_challenges(mut self, list: impl IntoIterator<Item = Challenge>) -> Self {
+        if let Kind::Http { challenges, .. } = &mut self.kind {
+            let list: Arc<[Challenge]> = list.into_iter().collect();
+            *challenges = Some(list).filter(|list| !list.is_empty());
+        }
+        self
     }
 
     /// Returns the error of a session that the peer does not know (a 404 to a request that named it). A new transport
@@ -200,13 +258,30 @@ impl TransportError {
         }
     }
 
-    /// Returns the time that the peer asked to wait before the next attempt (`Retry-After`). The time has no upper limit.
+    /// Returns the time that the peer or the authorization server asked to wait before the next attempt (`Retry-After`).
+    /// The time has no upper limit.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.kind {
-            Kind::Http { retry_after, .. } => retry_after,
+            Kind::Http { retry_after, .. } | Kind::Unauthorized { retry_after, .. } => retry_after,
             _ => None,
         }
+    }
+
+    /// Returns the challenges of a response, usually with the status 401 or 403; empty for other errors.
+    #[must_use]
+    pub fn challenges(&self) -> &[Challenge] {
+        match &self.kind {
+            Kind::Http { challenges: Some(challenges), .. } => challenges,
+            _ => &[],
+        }
+    }
+
+    /// Whether the client could not authorize the request. The peer has received nothing. A status 401 of the peer is a
+    /// different error.
+    #[must_use]
+    pub fn is_unauthorized(&self) -> bool {
+        matches!(self.kind, Kind::Unauthorized { .. })
     }
 
     /// Whether the peer does not know the session. It has not processed the request.
@@ -281,6 +356,7 @@ impl fmt::Display for TransportError {
                 write!(f, "the peer answered with HTTP status {status}")
             }
             Kind::Http { status, detail, .. } => write!(f, "the peer answered with HTTP status {status}: {detail}"),
+            Kind::Unauthorized { .. } => f.write_str("the request cannot be authorized"),
             Kind::SessionLost => f.write_str("the peer no longer knows the session"),
             Kind::Missed => f.write_str("messages of the peer may be lost"),
             Kind::Unanswered => f.write_str("the stream of the request ended without a response"),
@@ -293,7 +369,9 @@ impl fmt::Debug for TransportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
             Kind::Io(source) => f.debug_tuple("TransportError").field(source).finish(),
-            Kind::Unreachable(source) | Kind::Other(source) => f.debug_tuple("TransportError").field(source).finish(),
+            Kind::Unreachable(source) | Kind::Other(source) | Kind::Unauthorized { source, .. } => {
+                f.debug_tuple("TransportError").field(source).finish()
+            }
             _ => write!(f, "TransportError({self})"),
         }
     }
@@ -303,6 +381,7 @@ impl Error for TransportError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.kind {
             Kind::Io(source) => Some(source.as_ref()),
+            Kind::Unauthorized { source, .. } => Some(source.as_ref()),
             Kind::Unreachable(source) | Kind::Other(source) => source.source(),
             _ => None,
         }

@@ -10,6 +10,8 @@ pub enum HttpStatus {
     NotFound,
     /// The server requires other credentials.
     Unauthorized,
+    /// The server requires another permission, such as a further scope.
+    Forbidden,
     /// The server did nothing, and the request can succeed later.
     Busy,
     /// A gateway answered: the server behind it did not.
@@ -27,6 +29,7 @@ impl HttpStatus {
             400 | 405 => Self::NotUnderstood,
             404 => Self::NotFound,
             401 => Self::Unauthorized,
+            403 => Self::Forbidden,
             408 | 425 | 429 | 503 => Self::Busy,
             502 | 504 => Self::Gateway,
             400..=499 => Self::Rejected,

@@ -95,7 +95,8 @@ impl ConnectionManager {
 
     /// Waits for an open connection.
     ///
-    /// When the last attempt has failed, the supervisor makes another one first.
+    /// When the last attempt has failed, the supervisor makes another one first. An attempt that failed without
+    /// authorization during the wait is not repeated, because it would ask the user for a login again.
     pub(crate) async fn connection(&self) -> Result<Arc<Connection>, Error> {
         if let Status::Ready(connection) = &*self.status.borrow()
             && !connection.is_ended()
@@ -104,12 +105,16 @@ impl ConnectionManager {
         }
         let mut status = self.status.subscribe();
         let mut failed_before = None;
+        let failures_at_start = self.failures.load(Ordering::Relaxed);
         self.expedite.notify_waiters();
         loop {
             let now = status.borrow_and_update().clone();
             match now {
                 Status::Ready(connection) if !connection.is_ended() => return Ok(connection),
                 Status::Closed(error) => return Err(error),
+                Status::Down { error, failures } if failures > failures_at_start && needs_login(&error) => {
+                    return Err(error);
+                }
                 Status::Down { error, failures } => match failed_before {
                     None => {
                         failed_before = Some(failures);
@@ -137,6 +142,7 @@ impl ConnectionManager {
         let last = self.last_failure.lock().clone();
         let source = match last {
             None => TransportError::unreachable(format!("there was no connection for {after:?}")),
+            Some(error) if error.transport().is_some_and(TransportError::is_unauthorized) => return error,
             Some(error) => match error.transport() {
                 Some(source) => source.clone(),
                 None => TransportError::unreachable(error),
@@ -208,4 +214,9 @@ impl ConnectionManager {
     pub(crate) fn set_log_level(&self, level: LoggingLevel) {
         *self.log_level.lock() = Some(level);
     }
+}
+
+/// Returns true if the client could not authorize the connection, and another attempt would fail in the same way.
+fn needs_login(error: &Error) -> bool {
+    error.transport().is_some_and(|fault| fault.is_unauthorized() && fault.is_lasting())
 }

@@ -311,8 +311,10 @@ impl Drop for OpenedConnection {
 
 async fn dial(manager: &Arc<ConnectionManager>, latest: &Latest) -> Result<OpenedConnection, Error> {
     let connector = &manager.connector;
-    let transport =
-        connector.connect().await.map_err(|source| Kind::Unreachable { peer: connector.describe().into(), source })?;
+    let transport = connector.connect().await.map_err(|source| match source.is_unauthorized() {
+        true => Kind::Transport(source),
+        false => Kind::Unreachable { peer: connector.describe().into(), source },
+    })?;
     let connection = Connection::new(transport.sender(), manager.config.limits.pending);
     *latest.lock() = Some(Arc::clone(&connection));
     let (reading, alive) =

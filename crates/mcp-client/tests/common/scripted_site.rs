@@ -126,6 +126,7 @@ pub(crate) fn predicates(error: &Error) -> String {
         (error.is_closed(), "closed"),
         (error.is_unreachable(), "unreachable"),
         (error.is_unauthorized(), "unauthorized"),
+        (error.is_forbidden(), "forbidden"),
         (error.is_invalid_response(), "invalid"),
         (error.is_too_large(), "large"),
         (error.is_retryable(), "retryable"),

@@ -1,0 +1,129 @@
+//! Authorizers: their errors, and how the client reconnects after them.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
+
+use std::{
+    collections::VecDeque,
+    error::Error as _,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use mcp_client::{
+    State,
+    http::{
+        Authorizer, AuthorizerError, AuthorizerErrorKind, Http, Refusal, Target, Verdict,
+        reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue},
+    },
+    protocol::ProtocolVersion,
+    transport::BoxFuture,
+};
+use mcp_test::peer::{Reply, ScriptedServer};
+use parking_lot::Mutex;
+
+use crate::common::{
+    scripted_site::{ERAS, predicates, quick},
+    wait_until,
+};
+
+/// Fails for `initialize` while there are errors, and counts these requests.
+#[derive(Clone, Default)]
+struct Login {
+    errors: Arc<Mutex<VecDeque<fn() -> AuthorizerError>>>,
+    logins: Arc<AtomicUsize>,
+}
+
+impl Login {
+    fn fail(&self, times: usize, error: fn() -> AuthorizerError) {
+        self.errors.lock().extend(vec![error; times]);
+    }
+
+    fn logins(&self) -> usize {
+        self.logins.load(Ordering::Relaxed)
+    }
+}
+
+impl Authorizer for Login {
+    fn authorize<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>> {
+        Box::pin(async {
+            if target.operation.as_ref().is_some_and(|operation| &*operation.method == "initialize") {
+                self.logins.fetch_add(1, Ordering::Relaxed);
+                let error = self.errors.lock().pop_front();
+                if let Some(error) = error {
+                    return Err(error());
+                }
+            }
+            Ok(HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static("Bearer t"))]))
+        })
+    }
+
+    fn refused<'a>(&'a self, _: &'a Refusal) -> BoxFuture<'a, Result<Verdict, AuthorizerError>> {
+        Box::pin(std::future::ready(Ok(Verdict::GiveUp)))
+    }
+}
+
+const SESSION: ProtocolVersion = ProtocolVersion::V2025_11_25;
+
+#[tokio::test]
+async fn a_failed_login_is_not_repeated_when_the_client_reconnects() {
+    let server = ScriptedServer::for_revision(SESSION);
+    let peer = server.listen().await.unwrap();
+    let login = Login::default();
+    let http = Http::new(peer.url()).unwrap().authorizer(login.clone());
+    let client = quick(&[SESSION]).connect(http).await.unwrap();
+    assert_eq!(login.logins(), 1);
+    login.fail(8, || AuthorizerError::login_required("the token was revoked"));
+    peer.forget_sessions();
+    // The session is lost, and the client cannot open another one.
+    let error = client.ping().await.unwrap_err();
+    assert_eq!(predicates(&error), "unauthorized", "{error:?}");
+    let mut cause = error.source();
+    while let Some(source) = cause.filter(|source| !source.is::<AuthorizerError>()) {
+        cause = source.source();
+    }
+    let kind = cause.and_then(|source| source.downcast_ref::<AuthorizerError>()).map(AuthorizerError::kind);
+    assert_eq!(kind, Some(AuthorizerErrorKind::LoginRequired));
+    wait_until(|| client.state() == State::Down).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(login.logins(), 2);
+    // Each later call asks once.
+    assert_eq!(predicates(&client.ping().await.unwrap_err()), "unauthorized");
+    assert_eq!(login.logins(), 3);
+    login.errors.lock().clear();
+    client.ping().await.unwrap();
+    client.close().await;
+}
+
+#[tokio::test]
+async fn the_client_reconnects_when_the_authorization_server_is_back() {
+    let server = ScriptedServer::for_revision(SESSION);
+    let peer = server.listen().await.unwrap();
+    let login = Login::default();
+    let http = Http::new(peer.url()).unwrap().authorizer(login.clone());
+    let client = quick(&[SESSION]).connect(http).await.unwrap();
+    login.fail(3, || AuthorizerError::unavailable("HTTP status 503", None));
+    peer.forget_sessions();
+    client.ping().await.unwrap();
+    assert_eq!(login.logins(), 5);
+    client.close().await;
+}
+
+#[tokio::test]
+async fn errors_contain_the_challenges_and_the_required_scopes() {
+    let challenge = "Bearer error=\"insufficient_scope\", scope=\"files:read files:write\", DPoP algs=\"ES256\"";
+    for version in ERAS {
+        for (status, expected) in [(401, "401 unauthorized"), (403, "403 forbidden")] {
+            let reply = || Reply::status(status, "").header("www-authenticate", challenge);
+            let server = ScriptedServer::for_revision(version).on("tools/call", reply());
+            let peer = server.listen().await.unwrap();
+            let client = quick(&[version]).connect(peer.url()).await.unwrap();
+            let error = client.call_tool("t", ()).await.unwrap_err();
+            assert_eq!(predicates(&error), expected, "{version}");
+            assert_eq!(error.required_scopes(), ["files:read", "files:write"]);
+            assert_eq!(error.challenges().len(), 2);
+            client.close().await;
+        }
+    }
+}
