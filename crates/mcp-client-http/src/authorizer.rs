@@ -1,6 +1,6 @@
 //! The hook that authorizes requests and handles refusals.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use http::{HeaderMap, Method, StatusCode};
 use mcp_protocol::{Challenge, ProtocolVersion};
@@ -57,6 +57,21 @@ pub trait Authorizer: Send + Sync + 'static {
     /// The method must not block. Default: it does nothing.
     fn answered(&self, target: &Target, status: StatusCode, headers: &HeaderMap) {
         let _ = (target, status, headers);
+    }
+}
+
+/// An authorizer that several endpoints share.
+impl<T: Authorizer + ?Sized> Authorizer for Arc<T> {
+    fn authorize<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>> {
+        (**self).authorize(target)
+    }
+
+    fn refused<'a>(&'a self, refusal: &'a Refusal) -> BoxFuture<'a, Result<Verdict, AuthorizerError>> {
+        (**self).refused(refusal)
+    }
+
+    fn answered(&self, target: &Target, status: StatusCode, headers: &HeaderMap) {
+        (**self).answered(target, status, headers);
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) use self::{
     request::{InputResponses, Request, RequestExtras, write_request},
 };
 pub use self::{
-    connector::{IntoConnector, OpenTransport},
+    connector::{ConnectorSettings, IntoConnector, OpenTransport},
     negotiated::Negotiated,
     notification::Notification,
 };

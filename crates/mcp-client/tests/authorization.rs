@@ -18,7 +18,7 @@ use mcp_client::{
         reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue},
     },
     protocol::ProtocolVersion,
-    transport::BoxFuture,
+    transport::{BoxFuture, Connect},
 };
 use mcp_test::peer::{Reply, ScriptedServer};
 use parking_lot::Mutex;
@@ -126,4 +126,42 @@ async fn errors_contain_the_challenges_and_the_required_scopes() {
             client.close().await;
         }
     }
+}
+
+#[tokio::test]
+async fn the_authorizer_of_the_builder_reaches_urls_and_endpoints() {
+    let server = ScriptedServer::for_revision(SESSION);
+    let peer = server.listen().await.unwrap();
+    let (login, other) = (Arc::new(Login::default()), Login::default());
+    let builder = || quick(&[SESSION]).auth(Arc::clone(&login));
+    let url = peer.url();
+    let http = || Http::new(&url).unwrap().header("x-team", "blue").unwrap().authorizer(other.clone());
+    for client in [
+        builder().connect(&url).await,
+        builder().connect(url.as_str()).await,
+        builder().connect(url.clone()).await,
+        builder().connect(http()).await,
+        builder().connect(&http()).await,
+    ] {
+        client.unwrap().close().await;
+    }
+    assert_eq!((login.logins(), other.logins()), (5, 0));
+    let requests = peer.requests();
+    assert!(requests.iter().all(|request| request.header("authorization") == Some("Bearer t")));
+    assert!(requests.iter().any(|request| request.header("x-team") == Some("blue")));
+}
+
+#[tokio::test]
+async fn an_authorizer_is_an_error_for_targets_without_http() {
+    let server = ScriptedServer::for_revision(SESSION);
+    let connector: Arc<dyn Connect> = Arc::new(server.clone());
+    for connecting in [
+        quick(&[SESSION]).auth(Login::default()).connect(server.clone()).await,
+        quick(&[SESSION]).auth(Login::default()).connect(&server).await,
+        quick(&[SESSION]).auth(Login::default()).connect(connector).await,
+    ] {
+        let error = connecting.unwrap_err();
+        assert!(error.is_invalid_request() && error.to_string().contains("a URL"), "{error}");
+    }
+    assert_eq!(server.connections(), 0);
 }

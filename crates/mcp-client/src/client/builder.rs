@@ -7,7 +7,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use mcp_protocol::{Icon, Implementation, JsonObject, LoggingLevel, ProtocolVersion, tasks::ext::IDENTIFIER};
 
 use crate::{
-    Client, Error, IntoConnector, Limits, Negotiated, Reconnect, SlowStart,
+    Client, ConnectorSettings, Error, IntoConnector, Limits, Negotiated, Reconnect, SlowStart,
     config::Config,
     inbound::{Callbacks, HandlerSet},
     slow_start::SlowStartReport,
@@ -68,6 +68,7 @@ pub struct ClientBuilder {
     handlers: HandlerSet,
     callbacks: Callbacks,
     known: Option<Negotiated>,
+    connector: ConnectorSettings,
     /// The error of the first invalid setting.
     error: Option<Error>,
 }
@@ -79,6 +80,7 @@ impl ClientBuilder {
             handlers: HandlerSet::default(),
             callbacks: Callbacks::default(),
             known: None,
+            connector: ConnectorSettings::default(),
             error: None,
         }
     }
@@ -148,6 +150,24 @@ impl ClientBuilder {
     /// See the [example](Self#example).
     pub fn known(mut self, negotiated: impl Into<Option<Negotiated>>) -> Self {
         self.known = negotiated.into();
+        self
+    }
+
+    /// Authorizes each request to a server over HTTP. The target must be a URL or an [`Http`](crate::http::Http), whose own
+    /// authorizer this one replaces. [`ClientBuilder::connect`] fails for any other target.
+    ///
+    /// ```no_run
+    /// use std::sync::Arc;
+    ///
+    /// use mcp_client::{Client, Error, http::Authorizer};
+    ///
+    /// async fn connect(login: Arc<dyn Authorizer>) -> Result<Client, Error> {
+    ///     Client::builder("my-app", "1.0").auth(login).connect("https://mcp.example.com/mcp").await
+    /// }
+    /// ```
+    #[cfg(feature = "http")]
+    pub fn auth(mut self, authorizer: impl mcp_client_http::Authorizer) -> Self {
+        self.connector.authorizer = Some(Arc::new(authorizer));
         self
     }
 
@@ -344,7 +364,7 @@ impl ClientBuilder {
         if let Some(error) = self.error {
             return Err(error);
         }
-        let connector = target.into_connector()?;
+        let connector = target.into_connector(&self.connector)?;
         self.config.declared = self.handlers.capabilities();
         Client::open(self.config, self.handlers, self.callbacks, self.known, connector).await
     }

@@ -33,11 +33,63 @@ use crate::Error;
 /// # }
 /// ```
 pub trait IntoConnector<M> {
-    /// Returns the connector that opens the transports.
+    /// Returns the connector that opens the transports, with the settings of the client for it.
     ///
     /// # Errors
-    /// If the target is invalid, such as a malformed URL.
-    fn into_connector(self) -> Result<Arc<dyn Connect>, Error>;
+    /// If the target is invalid, such as a malformed URL, or if it cannot use a setting.
+    fn into_connector(self, settings: &ConnectorSettings) -> Result<Arc<dyn Connect>, Error>;
+}
+
+/// The settings of a client for its connector ([`IntoConnector`]).
+///
+/// A connector of your own that uses no setting:
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use mcp_client::{ConnectorSettings, Error, IntoConnector, OpenTransport, transport::{Connect, memory::MemoryTransport}};
+///
+/// struct Pipe(MemoryTransport);
+///
+/// impl IntoConnector<Pipe> for Pipe {
+///     fn into_connector(self, settings: &ConnectorSettings) -> Result<Arc<dyn Connect>, Error> {
+///         OpenTransport::new(self.0).into_connector(settings)
+///     }
+/// }
+/// ```
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct ConnectorSettings {
+    /// Authorizes the requests of the client over HTTP ([`ClientBuilder::auth`](crate::ClientBuilder::auth)).
+    #[cfg(feature = "http")]
+    pub authorizer: Option<Arc<dyn mcp_client_http::Authorizer>>,
+}
+
+impl ConnectorSettings {
+    /// Rejects an authorizer for a target without HTTP.
+    #[cfg_attr(not(feature = "http"), expect(clippy::unused_self, clippy::unnecessary_wraps, reason = "see `http`"))]
+    fn without_http(&self) -> Result<(), Error> {
+        #[cfg(feature = "http")]
+        if self.authorizer.is_some() {
+            return Err(Error::request("an authorizer needs a target over HTTP: a URL or an `Http`"));
+        }
+        Ok(())
+    }
+
+    /// Returns the connector of an endpoint.
+    #[cfg(feature = "http")]
+    fn http(&self, mut http: mcp_client_http::Http) -> Arc<dyn Connect> {
+        if let Some(authorizer) = &self.authorizer {
+            http = http.authorizer(Arc::clone(authorizer));
+        }
+        Arc::new(http)
+    }
+}
+
+impl std::fmt::Debug for ConnectorSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ConnectorSettings").finish_non_exhaustive()
+    }
 }
 
 /// Marks targets that implement [`Connect`].
@@ -56,19 +108,25 @@ pub struct ByReference;
 pub struct ByArc;
 
 impl<C: Connect> IntoConnector<ByValue> for C {
-    fn into_connector(self) -> Result<Arc<dyn Connect>, Error> {
+    fn into_connector(self, settings: &ConnectorSettings) -> Result<Arc<dyn Connect>, Error> {
+        #[cfg(feature = "http")]
+        if let Some(http) = (&self as &dyn std::any::Any).downcast_ref::<mcp_client_http::Http>() {
+            return Ok(settings.http(http.clone()));
+        }
+        settings.without_http()?;
         Ok(Arc::new(self))
     }
 }
 
 impl<C: Connect + Clone> IntoConnector<ByReference> for &C {
-    fn into_connector(self) -> Result<Arc<dyn Connect>, Error> {
-        Ok(Arc::new(self.clone()))
+    fn into_connector(self, settings: &ConnectorSettings) -> Result<Arc<dyn Connect>, Error> {
+        self.clone().into_connector(settings)
     }
 }
 
 impl IntoConnector<ByArc> for Arc<dyn Connect> {
-    fn into_connector(self) -> Result<Arc<dyn Connect>, Error> {
+    fn into_connector(self, settings: &ConnectorSettings) -> Result<Arc<dyn Connect>, Error> {
+        settings.without_http()?;
         Ok(self)
     }
 }
@@ -81,9 +139,9 @@ pub struct ByUrl;
 
 #[cfg(feature = "http")]
 impl IntoConnector<ByUrl> for &str {
-    fn into_connector(self) -> Result<Arc<dyn Connect>, Error> {
+    fn into_connector(self, settings: &ConnectorSettings) -> Result<Arc<dyn Connect>, Error> {
         match mcp_client_http::Http::new(self) {
-            Ok(http) => Ok(Arc::new(http)),
+            Ok(http) => Ok(settings.http(http)),
             Err(error) => Err(crate::error::Kind::Address(error).into()),
         }
     }
@@ -91,15 +149,15 @@ impl IntoConnector<ByUrl> for &str {
 
 #[cfg(feature = "http")]
 impl IntoConnector<ByUrl> for String {
-    fn into_connector(self) -> Result<Arc<dyn Connect>, Error> {
-        self.as_str().into_connector()
+    fn into_connector(self, settings: &ConnectorSettings) -> Result<Arc<dyn Connect>, Error> {
+        self.as_str().into_connector(settings)
     }
 }
 
 #[cfg(feature = "http")]
 impl IntoConnector<ByUrl> for &String {
-    fn into_connector(self) -> Result<Arc<dyn Connect>, Error> {
-        self.as_str().into_connector()
+    fn into_connector(self, settings: &ConnectorSettings) -> Result<Arc<dyn Connect>, Error> {
+        self.as_str().into_connector(settings)
     }
 }
 
