@@ -1,5 +1,4 @@
 //! Authorizers: their errors, and how the client reconnects after them.
-#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{
     collections::VecDeque,
@@ -28,15 +27,17 @@ use crate::common::{
     wait_until,
 };
 
+type MakeError = fn() -> AuthorizerError;
+
 /// Fails for `initialize` while there are errors, and counts these requests.
 #[derive(Clone, Default)]
 struct Login {
-    errors: Arc<Mutex<VecDeque<fn() -> AuthorizerError>>>,
+    errors: Arc<Mutex<VecDeque<MakeError>>>,
     logins: Arc<AtomicUsize>,
 }
 
 impl Login {
-    fn fail(&self, times: usize, error: fn() -> AuthorizerError) {
+    fn fail(&self, times: usize, error: MakeError) {
         self.errors.lock().extend(vec![error; times]);
     }
 

@@ -152,7 +152,7 @@ async fn a_truncated_event_fails_the_call() {
 async fn a_status_without_a_message_fails_the_call_with_the_status() {
     for (reply, expected) in [
         (Reply::status(401, "").header("WWW-Authenticate", "Bearer"), "401 unauthorized"),
-        (Reply::status(403, "no"), "403"),
+        (Reply::status(403, "no"), "403 forbidden"),
         (Reply::status(500, "it burns"), "500"),
         (Reply::status(502, ""), "502 retryable"),
         (Reply::status(503, "").header("Retry-After", "2"), "503 after 2s retryable"),
