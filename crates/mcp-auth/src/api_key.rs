@@ -23,7 +23,7 @@ use crate::{
 /// let keys = ApiKeys::new()
 ///     .header("x-team-key")?
 ///     .pepper(b"a secret of the server")?
-///     .key("hunter2", Principal::new("build-server").with_scopes(["deploy"]))
+///     .key("hunter2", Principal::new("build-server").with_scopes(["deploy"]))?
 ///     .hashed_key("hmac-sha256$q0tBGH8lRkUlXh7ul5Pq5zyAVlnGQN0D6PLvGNbYg/U=", Principal::new("reports"))?;
 /// # let _ = keys;
 /// # Ok::<_, mcp_auth::ConfigError>(())
@@ -61,11 +61,13 @@ impl ApiKeys {
         Ok(self)
     }
 
-    /// Adds a key. Memory contains only its digest. No request can have an empty key.
-    #[must_use]
-    pub fn key(mut self, key: &str, principal: Principal) -> Self {
-        insert(&mut self.table, key, with_scheme(principal, "ApiKey"));
-        self
+    /// Adds a key. Memory contains only its digest.
+    ///
+    /// # Errors
+    /// If the key is empty or blank, or the system has no random numbers.
+    pub fn key(mut self, key: &str, principal: Principal) -> Result<Self, ConfigError> {
+        insert(&mut self.table, "key", key, with_scheme(principal, "ApiKey"))?;
+        Ok(self)
     }
 
     /// Sets the secret under which keys are hashed ([`hash_api_key`]).
@@ -157,13 +159,12 @@ impl ApiKeys {
     }
 }
 
-/// Adds a key or a token, unless it is empty.
-fn insert(table: &mut Table, secret: &str, principal: Principal) {
+/// Adds a key or a token.
+fn insert(table: &mut Table, kind: &str, secret: &str, principal: Principal) -> Result<(), ConfigError> {
     if secret.trim().is_empty() {
-        tracing::error!(subject = principal.subject, "a configured key or token is empty, so it is ignored");
-    } else if let Err(error) = table.insert(PLAIN, secret.as_bytes(), principal) {
-        tracing::error!(%error, "a configured key or token cannot be used");
+        return Err(ConfigError::new(format!("the {kind} of `{}` is empty", principal.subject)));
     }
+    table.insert(PLAIN, secret.as_bytes(), principal)
 }
 
 fn scheme_of(principal: Arc<Principal>, scheme: &str) -> Arc<Principal> {
@@ -230,8 +231,9 @@ impl fmt::Debug for ApiKeys {
 /// use mcp_auth::BearerTokens;
 /// use mcp_protocol::Principal;
 ///
-/// let tokens = BearerTokens::new().token("hunter2", Principal::new("build-server"));
+/// let tokens = BearerTokens::new().token("hunter2", Principal::new("build-server"))?;
 /// # let _ = tokens;
+/// # Ok::<_, mcp_auth::ConfigError>(())
 /// ```
 pub struct BearerTokens {
     table: Table,
@@ -244,11 +246,13 @@ impl BearerTokens {
         Self { table: Table::new() }
     }
 
-    /// Adds a token. Memory contains only its digest. No request can have an empty token.
-    #[must_use]
-    pub fn token(mut self, token: &str, principal: Principal) -> Self {
-        insert(&mut self.table, token, with_scheme(principal, "Bearer"));
-        self
+    /// Adds a token. Memory contains only its digest.
+    ///
+    /// # Errors
+    /// If the token is empty or blank, or the system has no random numbers.
+    pub fn token(mut self, token: &str, principal: Principal) -> Result<Self, ConfigError> {
+        insert(&mut self.table, "token", token, with_scheme(principal, "Bearer"))?;
+        Ok(self)
     }
 
     /// Sets the longest time for which tokens that the function of [`verify_with`](Self::verify_with) accepts are remembered,

@@ -31,7 +31,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// use mcp_protocol::Principal;
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-/// let keys = ApiKeys::new().key("hunter2", Principal::new("build-server"));
+/// let keys = ApiKeys::new().key("hunter2", Principal::new("build-server")).unwrap();
 /// let headers = HeaderMap::from_iter([("x-api-key".parse().unwrap(), "hunter2".parse().unwrap())]);
 /// let request = AuthRequest::new(&Method::POST, "https://mcp.example.com/mcp", &headers);
 /// assert_eq!(keys.authenticate(&request).await.unwrap().principal.subject, "build-server");

@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 ///
 /// let auth = Chain::new()
 ///     .with(Jwt::issuer("https://as.example")?)
-///     .with(ApiKeys::new().key("hunter2", Principal::new("build-server")));
+///     .with(ApiKeys::new().key("hunter2", Principal::new("build-server"))?);
 /// # let _ = auth;
 /// # Ok::<_, mcp_auth::ConfigError>(())
 /// ```
@@ -56,9 +56,10 @@ impl Chain {
     /// use mcp_protocol::Principal;
     ///
     /// let auth = Chain::new()
-    ///     .with(ApiKeys::new().key("hunter2", Principal::new("build-server").with_scopes(["deploy"])))
+    ///     .with(ApiKeys::new().key("hunter2", Principal::new("build-server").with_scopes(["deploy"]))?)
     ///     .or_anonymous(Principal::new("anonymous").with_scopes(["read"]));
     /// # let _ = auth;
+    /// # Ok::<_, mcp_auth::ConfigError>(())
     /// ```
     #[must_use]
     pub fn or_anonymous(mut self, principal: Principal) -> Self {

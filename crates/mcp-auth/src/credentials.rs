@@ -20,7 +20,10 @@ pub(crate) fn authorization<'h>(headers: &'h HeaderMap, scheme: &str) -> Result<
         return Ok(None);
     }
     let credentials = credentials.trim_matches(' ');
-    if credentials.is_empty() { Err(Rejection::Malformed) } else { Ok(Some(credentials)) }
+    if credentials.is_empty() {
+        return Err(malformed("there are no credentials behind the scheme"));
+    }
+    Ok(Some(credentials))
 }
 
 /// Returns the token of `Authorization: Bearer …` (RFC 6750 §2.1), or of another scheme with a token.
@@ -28,7 +31,10 @@ pub(crate) fn authorization<'h>(headers: &'h HeaderMap, scheme: &str) -> Result<
 pub(crate) fn token<'h>(headers: &'h HeaderMap, scheme: &str) -> Result<Option<&'h str>, Rejection> {
     let token = authorization(headers, scheme)?;
     let is_token = |token: &str| token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte));
-    if token.is_some_and(|token| !is_token(token)) { Err(Rejection::Malformed) } else { Ok(token) }
+    if token.is_some_and(|token| !is_token(token)) {
+        return Err(malformed("the token contains an invalid character"));
+    }
+    Ok(token)
 }
 
 /// Returns the key from a header of its own, or from `Authorization: ApiKey …`.
@@ -36,7 +42,7 @@ pub(crate) fn token<'h>(headers: &'h HeaderMap, scheme: &str) -> Result<Option<&
 pub(crate) fn api_key<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Rejection> {
     match single(headers, name)? {
         Some(key) if !key.trim().is_empty() => Ok(Some(key.trim())),
-        Some(_) => Err(Rejection::Malformed),
+        Some(_) => Err(malformed("the key is empty")),
         None => authorization(headers, "ApiKey"),
     }
 }
@@ -45,9 +51,10 @@ pub(crate) fn api_key<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<O
 #[cfg(feature = "providers")]
 pub(crate) fn basic(headers: &HeaderMap) -> Result<Option<(String, Secret)>, Rejection> {
     let Some(encoded) = authorization(headers, "Basic")? else { return Ok(None) };
-    let bytes = BASE64_STANDARD.decode(encoded).map_err(|_| Rejection::Malformed)?;
-    let text = String::from_utf8(bytes).map_err(|_| Rejection::Malformed)?;
-    let (user, password) = text.split_once(':').ok_or(Rejection::Malformed)?;
+    let bytes = BASE64_STANDARD.decode(encoded).map_err(|_| malformed("the user and the password are not Base64"))?;
+    let text = String::from_utf8(bytes).map_err(|_| malformed("the user and the password are not UTF-8"))?;
+    let (user, password) =
+        text.split_once(':').ok_or_else(|| malformed("there is no colon between the user and the password"))?;
     Ok(Some((user.to_owned(), password.into())))
 }
 
@@ -55,10 +62,19 @@ pub(crate) fn basic(headers: &HeaderMap) -> Result<Option<(String, Secret)>, Rej
 pub(crate) fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h str>, Rejection> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
-    if values.next().is_some() || value.len() > MAX_LENGTH {
-        return Err(Rejection::Malformed);
+    if values.next().is_some() {
+        return Err(malformed("the header with the credentials is given twice"));
     }
-    value.to_str().map(Some).map_err(|_| Rejection::Malformed)
+    if value.len() > MAX_LENGTH {
+        return Err(malformed("the header with the credentials is too long"));
+    }
+    value.to_str().map(Some).map_err(|_| malformed("the header with the credentials is not ASCII"))
+}
+
+/// Logs the reason for which credentials cannot be read. The client receives no reason.
+fn malformed(reason: &'static str) -> Rejection {
+    tracing::debug!(reason, "rejected malformed credentials");
+    Rejection::Malformed
 }
 
 #[cfg(feature = "providers")]

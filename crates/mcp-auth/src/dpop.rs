@@ -81,7 +81,7 @@ impl<V: TokenVerifier> Dpop<V> {
     /// Sets the algorithms of proofs, such as `ES256`. The default is all supported signatures with public keys.
     ///
     /// # Errors
-    /// If an algorithm is unknown or has no public keys.
+    /// If an algorithm is unknown or has no public keys, or the list is empty.
     pub fn algorithms<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Result<Self, ConfigError> {
         let known = |name: &str| {
             let algorithm = Algorithm::from_str(name).ok().filter(|algorithm| PUBLIC.contains(algorithm));
@@ -89,6 +89,9 @@ impl<V: TokenVerifier> Dpop<V> {
                 .ok_or_else(|| ConfigError::new(format!("the algorithm `{name}` is unknown or has no public keys")))
         };
         self.algorithms = names.into_iter().map(known).collect::<Result<_, _>>()?;
+        if self.algorithms.is_empty() {
+            return Err(ConfigError::new("the list of algorithms is empty"));
+        }
         Ok(self)
     }
 

@@ -44,3 +44,33 @@ pub(crate) fn fetch_for(url: &str) -> Result<Fetch, ConfigError> {
     let builder = Fetch::builder().for_server(url).allow_host(host).map_err(|_| invalid())?;
     Ok(builder.build())
 }
+
+#[cfg(test)]
+mod tests {
+    use mcp_fetch::FetchErrorKind;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn private_addresses_are_refused_unless_the_operator_configured_them() {
+        for private in [
+            "https://10.0.0.1/keys",
+            "https://192.168.1.1/keys",
+            "https://172.16.0.1/keys",
+            "https://169.254.169.254/latest/meta-data",
+            "https://[fd00::1]/keys",
+            "https://127.0.0.1/keys",
+            "https://localhost/keys",
+        ] {
+            // A document of the issuer names the URL.
+            for issuer in ["https://as.example", "https://10.0.0.2", "https://idp.internal"] {
+                let error = fetch_for(issuer).unwrap().get(private).await.unwrap_err();
+                assert_eq!(error.kind(), FetchErrorKind::Blocked, "{issuer} {private}");
+            }
+        }
+        // Port 1 of this machine: the connection fails, because the address is allowed.
+        let local = "https://127.0.0.1:1/keys";
+        let error = fetch_for(local).unwrap().get(local).await.unwrap_err();
+        assert_eq!(error.kind(), FetchErrorKind::Connection);
+    }
+}

@@ -42,7 +42,9 @@ async fn api_keys_are_found_in_each_stored_form() {
         .pepper(PEPPER)
         .unwrap()
         .key("plain-key", Principal::new("plain"))
+        .unwrap()
         .key("old-key", Principal::new("old").with_expires_at(SystemTime::UNIX_EPOCH))
+        .unwrap()
         .hashed_key(&hash_api_key(PEPPER, "hashed-key"), Principal::new("hashed"))
         .unwrap()
         // The SHA-256 of `hunter2`.
@@ -63,13 +65,13 @@ async fn api_keys_are_found_in_each_stored_form() {
     ] {
         assert_eq!(check(&keys, &[(header, value)]).await, expected, "{header}: {value}");
     }
-    let other = ApiKeys::new().header("X-Team").unwrap().key("k", Principal::new("t"));
+    let other = ApiKeys::new().header("X-Team").unwrap().key("k", Principal::new("t")).unwrap();
     assert_eq!(check(&other, &[("x-team", "k")]).await, accepted("t", "ApiKey"));
     // An empty value is not a key, whatever the configuration is.
     for header in ["authorization", "x-api-key"] {
-        let empty = ApiKeys::new().header(header).unwrap().key("", Principal::new("a")).key(" ", Principal::new("b"));
+        let keys = ApiKeys::new().header(header).unwrap();
         for value in ["", " "] {
-            assert_eq!(check(&empty, &[(header, value)]).await, Err(Rejection::Malformed), "{header} {value:?}");
+            assert_eq!(check(&keys, &[(header, value)]).await, Err(Rejection::Malformed), "{header} {value:?}");
         }
     }
     assert_eq!(check(&other, &[("x-api-key", "k")]).await, Err(Rejection::Missing));
@@ -89,6 +91,8 @@ fn invalid_api_key_settings_are_errors() {
         (ApiKeys::new().hashed_key(&"g".repeat(64), Principal::new("a")), "the hash of the key must be"),
         (ApiKeys::new().hashed_key("plain", Principal::new("a")), "the hash of the key must be"),
         (ApiKeys::new().header("a b"), "the name of the header"),
+        (ApiKeys::new().key("", Principal::new("ann")), "the key of `ann` is empty"),
+        (ApiKeys::new().key(" \t", Principal::new("bob")), "the key of `bob` is empty"),
         (ApiKeys::new().pepper(b""), "the pepper must have at least 16 bytes"),
         (ApiKeys::new().pepper(&[7; 15]), "the pepper must have at least 16 bytes"),
         (
@@ -101,6 +105,14 @@ fn invalid_api_key_settings_are_errors() {
     ] {
         let text = result.map(|_| ()).unwrap_err().to_string();
         assert!(text.starts_with(expected), "{text}");
+    }
+}
+
+#[test]
+fn an_empty_token_is_an_error() {
+    for token in ["", " "] {
+        let text = BearerTokens::new().token(token, Principal::new("ann")).unwrap_err().to_string();
+        assert_eq!(text, "the token of `ann` is empty");
     }
 }
 
@@ -127,9 +139,9 @@ impl Scheme for Ticket {
 async fn a_chain_prefers_the_most_precise_rejection() {
     let chain = Chain::new()
         .with(Jwt::hs256("https://as.example", &[7; 32]).unwrap())
-        .with(BearerTokens::new().token("fixed", Principal::new("fixed")))
+        .with(BearerTokens::new().token("fixed", Principal::new("fixed")).unwrap())
         .with(Custom::new(Ticket))
-        .with(ApiKeys::new().key("key", Principal::new("key")));
+        .with(ApiKeys::new().key("key", Principal::new("key")).unwrap());
     for (lines, expected) in [
         (&[][..], Err(Rejection::Missing)),
         (&[("authorization", "Bearer fixed")], accepted("fixed", "Bearer")),
@@ -154,8 +166,9 @@ async fn a_chain_prefers_the_most_precise_rejection() {
 
 #[tokio::test]
 async fn anonymous_requests_are_accepted_only_without_credentials() {
-    let chain =
-        Chain::new().with(ApiKeys::new().key("key", Principal::new("key"))).or_anonymous(Principal::new("anonymous"));
+    let chain = Chain::new()
+        .with(ApiKeys::new().key("key", Principal::new("key")).unwrap())
+        .or_anonymous(Principal::new("anonymous"));
     for (lines, expected) in [
         (&[][..], accepted("anonymous", "")),
         (&[("x-api-key", "key")], accepted("key", "ApiKey")),
@@ -171,8 +184,11 @@ async fn policies_allow_callers_and_expand_scopes() {
     let tokens = || {
         BearerTokens::new()
             .token("ann", Principal::new("1").with_claim("login", "Ann").with_scopes(["admin"]))
+            .unwrap()
             .token("bob", Principal::new("2").with_claim("login", "bob").with_scopes(["write"]))
+            .unwrap()
             .token("cid", Principal::new("3").with_claim("login", 3))
+            .unwrap()
     };
     let scopes = Policy::new(tokens())
         .scope_implies("admin", ["write", "audit"])
@@ -199,9 +215,13 @@ async fn rules_compare_values_exactly() {
         BearerTokens::new()
             // The Kelvin sign is `k` in lower case.
             .token("kelvin", Principal::new("1").with_issuer("https://a.example").with_claim("login", "\u{212a}im"))
+            .unwrap()
             .token("kim", Principal::new("2").with_issuer("https://a.example").with_claim("login", "kim"))
+            .unwrap()
             .token("other", Principal::new("2").with_issuer("https://b.example").with_claim("login", "Kim"))
+            .unwrap()
             .token("none", Principal::new("2"))
+            .unwrap()
     };
     for (rule, expected) in [
         (Policy::new(tokens()).allow_claim("login", ["kim"]), [false, true, false, false]),

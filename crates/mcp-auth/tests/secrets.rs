@@ -16,6 +16,16 @@ use mcp_protocol::{Challenge, Principal};
 
 const RESOURCE: &str = "https://mcp.example.com/mcp";
 
+/// Credentials that cannot be read, and the reason in the log.
+const MALFORMED: [(&str, &str, &str); 6] = [
+    ("authorization", "Bearer hunter2 hunter2", "the token contains an invalid character"),
+    ("authorization", "Bearer", "there are no credentials behind the scheme"),
+    ("authorization", "Basic hunter2?", "the user and the password are not Base64"),
+    ("authorization", "Basic aHVudGVyMg==", "there is no colon between the user and the password"),
+    ("authorization", "Basic /w==", "the user and the password are not UTF-8"),
+    ("x-api-key", " ", "the key is empty"),
+];
+
 struct Ticket;
 
 impl Scheme for Ticket {
@@ -54,6 +64,7 @@ async fn secrets_are_in_no_log_record_and_no_text() {
     let pepper_hash = hash_api_key(b"hunter2-pepper-16", "hunter2-hashed");
     let keys = ApiKeys::new()
         .key("hunter2-key", Principal::new("a"))
+        .unwrap()
         .pepper(b"hunter2-pepper-16")
         .unwrap()
         .hashed_key(&pepper_hash, Principal::new("b"))
@@ -61,7 +72,7 @@ async fn secrets_are_in_no_log_record_and_no_text() {
         .verify_with(|_| async { Ok(None) });
     let basic = Basic::new("tools").user("ann", &digest, Principal::new("ann")).unwrap();
     let jwt = Jwt::hs256("https://as.example", b"hunter2-secret-hunter2-secret-32").unwrap();
-    let tokens = BearerTokens::new().token("hunter2-token", Principal::new("a"));
+    let tokens = BearerTokens::new().token("hunter2-token", Principal::new("a")).unwrap();
     // The client secret is in the requests to these issuers, which are away.
     let away =
         std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().map(|address| format!("http://{address}"));
@@ -81,12 +92,14 @@ async fn secrets_are_in_no_log_record_and_no_text() {
         ("x-api-key", "hunter2-other".to_owned()),
         ("authorization", "Bearer hunter2-token".to_owned()),
         ("authorization", "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJodW50ZXIyIn0.".to_owned()),
-        ("authorization", "Bearer hunter2 hunter2".to_owned()),
         ("authorization", "Ticket hunter2".to_owned()),
         ("authorization", "DPoP hunter2".to_owned()),
         ("authorization", format!("Basic {encoded}")),
         ("authorization", format!("Basic {valid}")),
-    ] {
+    ]
+    .into_iter()
+    .chain(MALFORMED.map(|(name, value, _)| (name, value.to_owned())))
+    {
         let mut headers = HeaderMap::new();
         headers.insert(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
         let request = AuthRequest::new(&Method::POST, RESOURCE, &headers);
@@ -99,6 +112,9 @@ async fn secrets_are_in_no_log_record_and_no_text() {
     drop(guard);
     shown += &String::from_utf8(records.0.lock().unwrap().clone()).unwrap();
     assert!(shown.contains("rejected a token"), "{shown}");
+    for reason in MALFORMED.map(|(.., reason)| reason) {
+        assert!(shown.contains(&format!(r#"rejected malformed credentials reason="{reason}""#)), "{reason}: {shown}");
+    }
     for secret in ["hunter2", &encoded, &valid, "eyJ", &digest, &pepper_hash] {
         assert!(!shown.contains(secret), "{secret}: {shown}");
     }

@@ -176,7 +176,7 @@ async fn handlers_receive_the_principal_and_no_credentials() {
     let rotated = send(&service, bearer("nonce", call("who"))).await;
     assert_eq!((rotated.status, rotated.header("dpop-nonce")), (StatusCode::OK, Some("n1")));
     // The header of an API key is a credential too.
-    let keys = ApiKeys::new().key("k", Principal::new("ann"));
+    let keys = ApiKeys::new().key("k", Principal::new("ann")).unwrap();
     let service = server().into_service(HttpConfig::new().public_url(PUBLIC).authenticate(keys));
     let seen = send(&service, with(call("seen"), &[("x-api-key", "k")])).await.json();
     let seen = seen["result"]["content"][0]["text"].as_str().unwrap();
@@ -242,13 +242,13 @@ async fn challenges_name_the_scopes_of_the_server_and_the_scheme_of_the_caller()
     let denied = send(&server().into_service(config()), bearer("bob", call("admin"))).await;
     assert!(challenges(&denied)[0].contains(r#"scope="base""#), "{denied:?}");
     // A caller with an API key cannot obtain scopes by a login.
-    let auth = Chain::new().with(ApiKeys::new().key("k", Principal::new("ann"))).with(Tokens);
+    let auth = Chain::new().with(ApiKeys::new().key("k", Principal::new("ann")).unwrap()).with(Tokens);
     let service = server().into_service(HttpConfig::new().public_url(PUBLIC).authenticate(auth));
     let denied = send(&service, with(call("admin"), &[("x-api-key", "k")])).await;
     assert_eq!(denied.status, StatusCode::FORBIDDEN);
     assert_eq!(challenges(&denied), [r#"ApiKey error="insufficient_scope", scope="base", header="x-api-key""#]);
     // Scopes that imply others.
-    let tokens = Policy::new(BearerTokens::new().token("t", Principal::new("ann").with_scopes(["all"])))
+    let tokens = Policy::new(BearerTokens::new().token("t", Principal::new("ann").with_scopes(["all"])).unwrap())
         .scope_implies("all", ["base", "offline_access", "admin"]);
     let service = server().into_service(HttpConfig::new().public_url(PUBLIC).authenticate(tokens));
     assert_eq!(send(&service, bearer("t", call("admin"))).await.status, StatusCode::OK);
@@ -293,7 +293,7 @@ async fn the_metadata_document_is_public() {
         }
     }
     // Without an authorization server there is no document, and challenges name none.
-    let keys = ApiKeys::new().key("k", Principal::new("ann"));
+    let keys = ApiKeys::new().key("k", Principal::new("ann")).unwrap();
     let basic = Basic::new("tools").user("ann", &hash_password("x").unwrap(), Principal::new("ann")).unwrap();
     let config = HttpConfig::new().public_url(PUBLIC).authenticate(Chain::new().with(keys).with(basic));
     let service = server().into_service(config);
@@ -337,7 +337,7 @@ async fn routers_serve_the_document_where_clients_look_for_it() {
 
 #[tokio::test]
 async fn browsers_read_challenges_and_send_credentials() {
-    let keys = ApiKeys::new().header("x-team-key").unwrap().key("k", Principal::new("ann"));
+    let keys = ApiKeys::new().header("x-team-key").unwrap().key("k", Principal::new("ann")).unwrap();
     let auth = Chain::new().with(keys).with(Tokens);
     let config = HttpConfig::new().public_url(PUBLIC).authenticate(auth).allowed_origins(["https://app.example"]);
     let service = server().into_service(config);

@@ -46,9 +46,9 @@ async fn credentials_are_in_no_log_record_response_or_handler() {
         .build();
     let digest = hash_password("hunter2-password").unwrap();
     let auth = Chain::new()
-        .with(BearerTokens::new().token("hunter2-token", Principal::new("ann")))
+        .with(BearerTokens::new().token("hunter2-token", Principal::new("ann")).unwrap())
         .with(Jwt::hs256("https://as.example", b"hunter2-secret-hunter2-secret-32").unwrap())
-        .with(ApiKeys::new().key("hunter2-key", Principal::new("ann")))
+        .with(ApiKeys::new().key("hunter2-key", Principal::new("ann")).unwrap())
         .with(Basic::new("test").user("ann", &digest, Principal::new("ann")).unwrap());
     let config = HttpConfig::new().public_url("https://mcp.example.com/mcp").authenticate(auth);
     let mut shown = format!("{config:?}");

@@ -79,13 +79,13 @@ pub(crate) fn authenticate(
     Ok(match &options.provider {
         Provider::Static => {
             let [a, b, r] = principals;
-            let tokens = BearerTokens::new().token(&ann, a).token(&bob, b).token(&root, r);
+            let tokens = BearerTokens::new().token(&ann, a)?.token(&bob, b)?.token(&root, r)?;
             let values = [ann, bob, root].map(|token| format!("Bearer {token}"));
             (config.authenticate(tokens), Credentials::new("Authorization", values))
         }
         Provider::ApiKey => {
             let [a, b, r] = principals;
-            let keys = ApiKeys::new().key(&ann, a).key(&bob, b).key(&root, r);
+            let keys = ApiKeys::new().key(&ann, a)?.key(&bob, b)?.key(&root, r)?;
             (config.authenticate(keys), Credentials::new("x-api-key", [ann, bob, root]))
         }
         Provider::Basic => {

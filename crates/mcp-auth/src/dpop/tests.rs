@@ -158,6 +158,8 @@ async fn tokens_and_proofs_of_different_keys_are_rejected() {
     assert_eq!((names(&dpop), names(&required)), (vec!["DPoP".into(), "Bearer".into()], vec!["DPoP".to_owned()]));
     let mut metadata = ProtectedResourceMetadata::default();
     required.algorithms(["ES256"]).unwrap().describe(&mut metadata);
+    let none = provider().algorithms([]).unwrap_err();
+    assert_eq!(none.to_string(), "the list of algorithms is empty");
     assert_eq!(metadata.dpop_signing_alg_values_supported, Some(vec!["ES256".to_owned()]));
     assert_eq!(metadata.dpop_bound_access_tokens_required, Some(true));
 }
