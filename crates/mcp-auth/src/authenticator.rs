@@ -306,6 +306,11 @@ pub enum Rejection {
         /// The time after which the client may try again.
         retry_after: Duration,
     },
+    /// The credentials are not checked, because too many checks for the peer failed (429).
+    TooManyFailures {
+        /// The time after which the client may try again.
+        retry_after: Duration,
+    },
 }
 
 impl Rejection {
@@ -319,6 +324,7 @@ impl Rejection {
             Self::Malformed => StatusCode::BAD_REQUEST,
             Self::Forbidden => StatusCode::FORBIDDEN,
             Self::Unavailable { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Self::TooManyFailures { .. } => StatusCode::TOO_MANY_REQUESTS,
         }
     }
 
@@ -328,7 +334,7 @@ impl Rejection {
     pub fn error(&self) -> Option<&'static str> {
         match self {
             // A code of RFC 6750 would make the client log in again, which does not help.
-            Self::Missing | Self::Unavailable { .. } | Self::Forbidden => None,
+            Self::Missing | Self::Unavailable { .. } | Self::TooManyFailures { .. } | Self::Forbidden => None,
             Self::Malformed => Some("invalid_request"),
             Self::Invalid | Self::Expired => Some("invalid_token"),
             Self::InvalidProof => Some("invalid_dpop_proof"),
@@ -348,6 +354,7 @@ impl Rejection {
             Self::InvalidProof => "the DPoP proof is missing or invalid",
             Self::FreshProof { .. } => "the DPoP proof needs the nonce of this response",
             Self::Unavailable { .. } => "the credentials cannot be checked now",
+            Self::TooManyFailures { .. } => "too many authentications failed",
         }
     }
 
@@ -372,7 +379,7 @@ impl Rejection {
             Self::FreshProof { nonce } => {
                 headers.insert(DPOP_NONCE, nonce.clone());
             }
-            Self::Unavailable { retry_after } => {
+            Self::Unavailable { retry_after } | Self::TooManyFailures { retry_after } => {
                 let seconds = retry_after.as_secs().max(1);
                 headers.insert(header::RETRY_AFTER, seconds.into());
             }
@@ -390,7 +397,7 @@ impl Rejection {
             Self::Expired => 3,
             Self::InvalidProof => 4,
             Self::FreshProof { .. } => 5,
-            Self::Unavailable { .. } => 6,
+            Self::Unavailable { .. } | Self::TooManyFailures { .. } => 6,
             Self::Forbidden => 7,
         }
     }

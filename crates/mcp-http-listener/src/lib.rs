@@ -33,6 +33,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod connection;
+mod peer;
 mod security;
 mod serve;
 mod tcp;
@@ -44,5 +45,6 @@ mod write_timeout;
 pub use self::tls::{TlsConfig, TlsError};
 pub use self::{
     connection::{RequestBody, RequestBodyError},
+    peer::PeerAddr,
     serve::{Serve, Serving, serve},
 };

@@ -5,6 +5,7 @@ use std::{
     fmt,
     future::{Future, IntoFuture},
     io,
+    net::SocketAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -25,6 +26,7 @@ use tower_service::Service;
 use crate::tls::TlsConfig;
 use crate::{
     connection::{self, BoxError, RequestBody},
+    peer::{PeerAddr, WithPeer},
     security::{Cleartext, Security},
     tcp::Duplex,
     write_timeout::WriteTimeout,
@@ -64,6 +66,7 @@ pub fn serve<S>(listener: TcpListener, service: S) -> Serve<S> {
         connections: 20_000,
         write_timeout: Duration::from_secs(30),
         shutdown_deadline: Duration::from_secs(10),
+        has_peers: false,
     };
     Serve {
         listener,
@@ -80,6 +83,8 @@ struct Limits {
     connections: usize,
     write_timeout: Duration,
     shutdown_deadline: Duration,
+    /// Whether requests have the address of their peer.
+    has_peers: bool,
 }
 
 /// A listener that is configured and not started. Returned by [`serve`].
@@ -168,6 +173,25 @@ impl<S> Serve<S> {
     /// once.
     pub fn shutdown_deadline(mut self, limit: Duration) -> Self {
         self.limits.shutdown_deadline = limit;
+        self
+    }
+
+    /// Adds the address of the peer to the extensions of each request, as [`PeerAddr`]. By default requests have no address.
+    ///
+    /// ```
+    /// use axum::{Extension, Router, routing::get};
+    /// use mcp_http_listener::PeerAddr;
+    /// use tokio::net::TcpListener;
+    ///
+    /// # async fn example() -> std::io::Result<()> {
+    /// let app = Router::new().route("/", get(async |Extension(PeerAddr(address))| format!("{address}")));
+    /// let listener = TcpListener::bind("127.0.0.1:8080").await?;
+    /// mcp_http_listener::serve(listener, app).peer_addresses().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn peer_addresses(mut self) -> Self {
+        self.limits.has_peers = true;
         self
     }
 
@@ -310,8 +334,8 @@ async fn accept<S, B, Sec>(
             next = next => next,
             () = &mut shutdown => break,
         };
-        let stream = match accepted {
-            Ok(stream) => stream,
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 // The likely cause is the limit of open files. The pause gives connections time to close.
@@ -319,7 +343,9 @@ async fn accept<S, B, Sec>(
                 continue;
             }
         };
-        let (service, security, shutting_down) = (service.clone(), security.clone(), shutting_down.clone());
+        let peer = limits.has_peers.then_some(PeerAddr(address));
+        let service = WithPeer { service: service.clone(), peer };
+        let (security, shutting_down) = (security.clone(), shutting_down.clone());
         connections.spawn(async move {
             // The future is created inside the task: moving it in would reserve its size twice.
             serve_stream(stream, service, limits.write_timeout, shutting_down, security).await;
@@ -334,11 +360,11 @@ async fn accept<S, B, Sec>(
     }
 }
 
-async fn next_stream(listener: &TcpListener) -> io::Result<TcpStream> {
-    let (stream, _) = listener.accept().await?;
+async fn next_stream(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let (stream, address) = listener.accept().await?;
     // Without TCP_NODELAY, small answers wait for the acknowledgement of earlier ones.
     let _ = stream.set_nodelay(true);
-    Ok(stream)
+    Ok((stream, address))
 }
 
 /// Serves one accepted stream.
@@ -419,6 +445,6 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (connected, accepted) = tokio::join!(TcpStream::connect(address), next_stream(&listener));
-        assert!(connected.is_ok() && accepted.unwrap().nodelay().unwrap());
+        assert!(connected.is_ok() && accepted.unwrap().0.nodelay().unwrap());
     }
 }

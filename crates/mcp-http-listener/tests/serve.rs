@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use mcp_http_listener::Serve;
+use mcp_http_listener::{PeerAddr, Serve};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpSocket},
@@ -23,6 +23,29 @@ async fn an_axum_router_is_served_over_both_protocols() {
     assert_eq!(Http1::over(connect().await).await.get_root().await, expected);
     assert_eq!(ask_http2(connect().await).await, expected);
     serving.abort();
+}
+
+#[tokio::test]
+async fn requests_have_the_address_of_their_peer_if_configured() {
+    let peer = async |peer: Option<axum::Extension<PeerAddr>>| {
+        peer.map_or("none".to_owned(), |axum::Extension(PeerAddr(address))| address.to_string())
+    };
+    for is_configured in [false, true] {
+        let app = axum::Router::new().route("/", axum::routing::get(peer));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serve = mcp_http_listener::serve(listener, app);
+        let serve = if is_configured { serve.peer_addresses() } else { serve };
+        let serving = tokio::spawn(serve.into_future());
+        for is_http2 in [false, true] {
+            let stream = tokio::net::TcpStream::connect(address).await.unwrap();
+            let own = stream.local_addr().unwrap().to_string();
+            let (_, answer) =
+                if is_http2 { ask_http2(stream).await } else { Http1::over(stream).await.get_root().await };
+            assert_eq!(answer, if is_configured { own } else { "none".to_owned() });
+        }
+        serving.abort();
+    }
 }
 
 #[tokio::test]

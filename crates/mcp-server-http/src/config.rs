@@ -10,7 +10,10 @@ use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 use mcp_protocol::ProtectedResourceMetadata;
 
 use self::path::absolute;
-pub(crate) use self::{auth::SharedAuthenticator, public_url::PublicUrl};
+pub(crate) use self::{
+    auth::{AttemptLimit, SharedAuthenticator},
+    public_url::PublicUrl,
+};
 use crate::request::guard;
 
 /// Configuration of the HTTP endpoint.
@@ -80,6 +83,7 @@ pub struct HttpConfig {
     pub(crate) allows_anonymous: bool,
     pub(crate) protected_resource: Option<ProtectedResourceMetadata>,
     pub(crate) has_root_metadata: bool,
+    pub(crate) failed_authentications: Option<AttemptLimit>,
 }
 
 /// The paths of HTTP+SSE.
@@ -154,6 +158,7 @@ impl Default for HttpConfig {
             allows_anonymous: false,
             protected_resource: None,
             has_root_metadata: true,
+            failed_authentications: None,
         }
     }
 }

@@ -11,6 +11,7 @@ mod common;
 mod concurrent_calls;
 mod concurrent_streams;
 mod disconnect;
+mod failed_authentications;
 mod headers;
 mod health;
 mod http1;

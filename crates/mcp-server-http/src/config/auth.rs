@@ -1,6 +1,6 @@
 //! The settings of authentication.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use mcp_auth::{Authenticator, IntoAuthenticator};
 use mcp_protocol::ProtectedResourceMetadata;
@@ -14,6 +14,20 @@ pub(crate) struct SharedAuthenticator(pub(crate) Arc<dyn Authenticator>);
 impl fmt::Debug for SharedAuthenticator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SharedAuthenticator(..)")
+    }
+}
+
+/// The number of failures that an address may have at once, and the time in which as many are forgiven.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AttemptLimit {
+    pub(crate) count: u32,
+    pub(crate) per: Duration,
+}
+
+impl AttemptLimit {
+    /// Returns the number of failures that are forgiven in each second.
+    pub(crate) fn rate(self) -> f64 {
+        f64::from(self.count) / self.per.as_secs_f64()
     }
 }
 
@@ -119,6 +133,45 @@ impl HttpConfig {
     #[must_use]
     pub fn no_root_metadata(mut self) -> Self {
         self.has_root_metadata = false;
+        self
+    }
+
+    /// Limits failed authentications for each address of a peer: an address may fail this often at once, and as many failures
+    /// are forgiven in each period. By default there is no limit.
+    ///
+    /// An address above the limit receives 429 with `Retry-After`, and the server does not check its credentials. Requests
+    /// without credentials are not affected. Credentials that the server accepted since the first failure of the address stay
+    /// usable. Only wrong and unreadable credentials count: expired tokens, missing scopes and outages do not.
+    ///
+    /// The limit makes it expensive to guess passwords and keys. All callers behind one proxy have the same address, so a
+    /// server behind a proxy must not set the limit, unless it adds the address of the client to each request
+    /// ([`PeerAddr`](crate::listener::PeerAddr)). Our listener adds the address of the connection. Without an address there is no
+    /// limit.
+    ///
+    /// The server remembers up to 10,000 addresses with failures. Addresses of one IPv6 network of 64 bits count as one.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use mcp_auth::ApiKeys;
+    /// use mcp_protocol::Principal;
+    /// use mcp_server_http::HttpConfig;
+    ///
+    /// let config = HttpConfig::new()
+    ///     .public_url("https://mcp.example.com/mcp")
+    ///     .authenticate(ApiKeys::new().key("hunter2", Principal::new("build-server")))
+    ///     .max_failed_authentications(20, Duration::from_secs(60));
+    /// # let _ = config;
+    /// ```
+    ///
+    /// # Panics
+    /// If the number or the period is zero.
+    #[must_use]
+    #[track_caller]
+    pub fn max_failed_authentications(mut self, count: u32, per: Duration) -> Self {
+        assert!(count > 0, "`max_failed_authentications` has the number zero: no caller could authenticate");
+        assert!(!per.is_zero(), "`max_failed_authentications` has the period zero: it would limit nothing");
+        self.failed_authentications = Some(AttemptLimit { count, per });
         self
     }
 }

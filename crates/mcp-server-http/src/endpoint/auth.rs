@@ -1,5 +1,6 @@
 //! The authentication of an endpoint: the check of credentials, the challenges, and the metadata document.
 
+mod attempts;
 mod metadata;
 
 use std::{
@@ -17,6 +18,7 @@ use mcp_protocol::{Challenge, Principal, RpcError};
 use mcp_server_core::engine::Denied;
 use tokio::time::Instant;
 
+use self::attempts::Attempts;
 pub(crate) use self::metadata::Metadata;
 use crate::{
     answer::{body::Body, respond},
@@ -50,6 +52,7 @@ struct Checks {
     path: String,
     allows_anonymous: bool,
     metadata: Option<Metadata>,
+    attempts: Option<Attempts>,
 }
 
 /// The time at which the streams of a request end.
@@ -76,6 +79,7 @@ impl Auth {
             path: config.path.clone(),
             allows_anonymous: config.allows_anonymous,
             metadata,
+            attempts: config.failed_authentications.map(Attempts::new),
         };
         Self { checks: Some(checks), scopes }
     }
@@ -115,7 +119,12 @@ impl Auth {
             .with_target(&target)
             .with_extensions(&parts.extensions);
         // Called inside of the future, so that a panic before its first await is contained too.
-        match contained(async { checks.authenticator.authenticate(&request).await }).await {
+        let check = contained(async { checks.authenticator.authenticate(&request).await });
+        let checked = match &checks.attempts {
+            Some(attempts) => attempts.limited(&parts.headers, &checks.headers, &parts.extensions, check).await,
+            None => check.await,
+        };
+        match checked {
             Ok(authenticated) => Ok(checks.admit(parts, authenticated)),
             Err(Rejection::Missing) if checks.allows_anonymous && !checks.has_credentials(&parts.headers) => {
                 Ok(HeaderMap::new())

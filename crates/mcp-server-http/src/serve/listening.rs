@@ -210,7 +210,9 @@ fn with_public_url(address: SocketAddr, config: HttpConfig) -> Result<HttpConfig
 
 fn on_listener(service: &McpService, listener: TcpListener) -> mcp_http_listener::Serve<ConfiguredPaths> {
     let (server, config) = (&service.inner.endpoint.server, &service.inner.endpoint.config);
-    mcp_http_listener::serve(listener, ConfiguredPaths(service.clone()))
+    let serving = mcp_http_listener::serve(listener, ConfiguredPaths(service.clone()));
+    let serving = if config.failed_authentications.is_some() { serving.peer_addresses() } else { serving };
+    serving
         .max_connections(config.connections)
         .write_timeout(config.write_timeout)
         .shutdown_deadline(config.shutdown_deadline.saturating_add(FLUSH))

@@ -1,0 +1,112 @@
+//! The limit of failed authentications for each address.
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
+
+use std::{net::SocketAddr, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::Full;
+use mcp_auth::ApiKeys;
+use mcp_protocol::Principal;
+use mcp_server_http::{HttpServer, McpService, listener::PeerAddr};
+use serde_json::json;
+
+use crate::{
+    authentication::{bearer, config, server},
+    common::{send, socket, stateless},
+};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn service() -> McpService {
+    server().into_service(config().max_failed_authentications(3, MINUTE))
+}
+
+fn call() -> Request<Full<Bytes>> {
+    stateless("tools/call", json!({"name": "who"}), &[])
+}
+
+/// Sends a call from an address, and returns its status.
+async fn status(service: &McpService, peer: &str, token: &str) -> u16 {
+    let mut request = if token.is_empty() { call() } else { bearer(token, call()) };
+    request.extensions_mut().insert(PeerAddr(SocketAddr::new(peer.parse().unwrap(), 40_000)));
+    send(service, request).await.status.as_u16()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_with_too_many_failures_is_refused_for_a_time() {
+    let service = service();
+    let [attacker, other] = ["192.0.2.1", "192.0.2.2"];
+    for (token, expected) in [("wrong1", 401), ("malformed", 400), ("wrong2", 401), ("wrong3", 429), ("ann", 429)] {
+        assert_eq!(status(&service, attacker, token).await, expected, "{token}");
+    }
+    assert_eq!(status(&service, other, "ann").await, 200);
+    assert_eq!(status(&service, other, "wrong").await, 401);
+    let mut refused = bearer("wrong4", call());
+    refused.extensions_mut().insert(PeerAddr(SocketAddr::new(attacker.parse().unwrap(), 1)));
+    let refused = send(&service, refused).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (StatusCode::TOO_MANY_REQUESTS, Some("20")));
+    assert_eq!((refused.header("www-authenticate"), refused.header("cache-control")), (None, Some("no-store")));
+    assert_eq!(refused.json()["error"]["message"], "too many authentications failed");
+    // A client can still learn how to authenticate.
+    assert_eq!(status(&service, attacker, "").await, 401);
+    tokio::time::advance(Duration::from_secs(20)).await;
+    assert_eq!(status(&service, attacker, "ann").await, 200);
+    assert_eq!(status(&service, attacker, "wrong5").await, 401);
+    assert_eq!(status(&service, attacker, "wrong6").await, 429);
+    // The credentials that were accepted since the first failure stay usable.
+    assert_eq!(status(&service, attacker, "ann").await, 200);
+    assert_eq!(status(&service, attacker, "bob").await, 429);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rejections_of_known_callers_and_outages_do_not_count() {
+    let service = service();
+    for token in ["ann", "expired", "forbidden", "fresh", "away", "panic", ""] {
+        for _ in 0..5 {
+            assert_ne!(status(&service, "192.0.2.1", token).await, 429, "{token}");
+        }
+    }
+    assert_eq!(status(&service, "192.0.2.1", "wrong").await, 401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_without_failures_are_not_limited() {
+    let service = service();
+    for _ in 0..100 {
+        assert_eq!(status(&service, "192.0.2.1", "ann").await, 200);
+    }
+}
+
+#[tokio::test]
+async fn there_is_no_limit_by_default_and_without_addresses() {
+    let without_addresses = service();
+    for service in [&without_addresses, &server().into_service(config())] {
+        for _ in 0..10 {
+            assert_eq!(send(service, bearer("wrong", call())).await.status, StatusCode::UNAUTHORIZED);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_listener_adds_the_addresses() {
+    let keys = ApiKeys::new().key("right", Principal::new("ann"));
+    let config = config().authenticate(keys).allowed_hosts(["127.0.0.1"]).max_failed_authentications(2, MINUTE);
+    let server = server();
+    let endpoint = socket::serve(&server, config).await;
+    for (key, expected) in [("wrong", 401), ("wrong", 401), ("wrong", 429), ("right", 429)] {
+        let mut request = call();
+        request.headers_mut().insert("x-api-key", key.parse().unwrap());
+        assert_eq!(endpoint.exchange(request).await.status.as_u16(), expected, "{key}");
+    }
+    server.shutdown();
+    endpoint.ended().await.unwrap();
+}
+
+#[test]
+fn a_limit_of_zero_is_refused() {
+    for (count, per) in [(0, MINUTE), (1, Duration::ZERO)] {
+        let set = std::panic::catch_unwind(|| config().max_failed_authentications(count, per));
+        assert!(set.is_err(), "{count} {per:?}");
+    }
+}
