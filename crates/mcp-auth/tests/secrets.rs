@@ -4,17 +4,33 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers outside the test functions fail the test too")]
 
-use std::sync::Arc;
+use std::{
+    collections::BTreeSet,
+    fmt::Debug,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
-use base64::prelude::{BASE64_STANDARD, Engine as _};
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine as _};
 use http::{HeaderMap, HeaderName, Method};
 use mcp_auth::{
-    ApiKeys, AuthRequest, Authenticator, Basic, BearerTokens, BoxFuture, Chain, Custom, Dpop, GitHub, Introspection,
-    Jwt, Rejection, Scheme, hash_api_key, hash_password,
+    ApiKeys, AuthRequest, Authenticator, Basic, BearerTokens, BoxFuture, Chain, ConfigError, Custom, Dpop, GitHub,
+    Introspection, Jwt, Policy, Rejection, Scheme, hash_api_key, hash_password,
 };
 use mcp_protocol::{Challenge, Principal};
+use ring::{
+    digest, hmac,
+    rand::SystemRandom,
+    signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _},
+};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
 
 const RESOURCE: &str = "https://mcp.example.com/mcp";
+const SECRET: &[u8] = b"hunter2-secret-hunter2-secret-32";
 
 /// Credentials that cannot be read, and the reason in the log.
 const MALFORMED: [(&str, &str, &str); 6] = [
@@ -26,6 +42,7 @@ const MALFORMED: [(&str, &str, &str); 6] = [
     ("x-api-key", " ", "the key is empty"),
 ];
 
+#[derive(Debug)]
 struct Ticket;
 
 impl Scheme for Ticket {
@@ -53,6 +70,105 @@ impl std::io::Write for Records {
     }
 }
 
+/// Collects the texts of public types.
+#[derive(Default)]
+struct Shown {
+    text: String,
+    types: BTreeSet<String>,
+}
+
+impl Shown {
+    fn add(&mut self, value: &impl Debug) {
+        let name = std::any::type_name_of_val(value).split('<').next().unwrap_or_default();
+        self.types.insert(name.rsplit("::").next().unwrap_or_default().to_owned());
+        self.text += &format!("{value:?} {value:#?} ");
+    }
+
+    fn refused<T>(&mut self, result: Result<T, ConfigError>) {
+        let error = result.err().expect("the setting is invalid");
+        self.add(&error);
+        self.text += &format!("{error} ");
+    }
+}
+
+/// Returns the public types of the crate, without traits and aliases.
+fn public_types() -> BTreeSet<String> {
+    let exports = include_str!("../src/lib.rs").split("pub use").skip(1);
+    let exports = exports.map(|export| export.split(';').next().unwrap_or_default());
+    let words = exports.flat_map(|export| export.split(|c: char| !c.is_alphanumeric()));
+    let not_types = ["Authenticator", "BoxFuture", "IntoAuthenticator", "Scheme", "TokenVerifier"];
+    let is_type = |word: &&str| word.starts_with(char::is_uppercase) && !not_types.contains(word);
+    words.filter(is_type).map(str::to_owned).collect()
+}
+
+fn encode(bytes: impl AsRef<[u8]>) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(bytes)
+}
+
+fn signed(header: &Value, claims: &Value, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> String {
+    let message = format!("{}.{}", encode(header.to_string()), encode(claims.to_string()));
+    let signature = sign(message.as_bytes());
+    format!("{message}.{}", encode(signature))
+}
+
+/// Returns a token of the shared secret.
+fn token(issuer: &str, more: &Value) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let mut claims = json!({ "iss": issuer, "sub": "u", "aud": RESOURCE, "iat": now, "exp": now + 300 });
+    claims.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let sign = |message: &[u8]| hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, SECRET), message).as_ref().to_vec();
+    signed(&json!({ "alg": "HS256", "typ": "at+jwt" }), &claims, sign)
+}
+
+/// Returns a token that is bound to a key, and a proof of the key for it.
+fn bound() -> (String, String) {
+    let random = SystemRandom::new();
+    let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
+    let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pkcs8.as_ref(), &random).unwrap();
+    let point = key.public_key().as_ref();
+    let (x, y) = (encode(&point[1..33]), encode(&point[33..]));
+    let digest_of = |text: &str| encode(digest::digest(&digest::SHA256, text.as_bytes()));
+    let thumbprint = digest_of(&format!(r#"{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}"#));
+    let token = token("https://bound.example", &json!({ "cnf": { "jkt": thumbprint } }));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let claims =
+        json!({ "jti": "hunter2-proof", "htm": "POST", "htu": RESOURCE, "iat": now, "ath": digest_of(&token) });
+    let header = json!({ "typ": "dpop+jwt", "alg": "ES256", "jwk": { "kty": "EC", "crv": "P-256", "x": x, "y": y } });
+    let proof = signed(&header, &claims, |message| key.sign(&random, message).unwrap().as_ref().to_vec());
+    (token, proof)
+}
+
+/// Starts an issuer that knows one opaque token. It fails for another one, and repeats the request in its answer.
+async fn issuer() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let active = json!({ "active": true, "sub": "u", "aud": RESOURCE, "iss": url, "exp": now + 300 }).to_string();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut request = vec![0; 8192];
+            let mut length = 0;
+            // The body may follow in a segment of its own.
+            while !String::from_utf8_lossy(&request[..length]).contains("token=") {
+                match stream.read(&mut request[length..]).await {
+                    Ok(read @ 1..) => length += read,
+                    _ => break,
+                }
+            }
+            let request = String::from_utf8_lossy(&request[..length]).into_owned();
+            let (status, body) = match &request {
+                known if known.contains("hunter2-opaque") => ("200 OK", active.clone()),
+                failing if failing.contains("hunter2-outage") => ("500 Internal Server Error", request.clone()),
+                _ => ("200 OK", json!({ "active": false, "error": request }).to_string()),
+            };
+            let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+            let _ = stream.write_all((head + &body).as_bytes()).await;
+            let _ = stream.shutdown().await;
+        }
+    });
+    url
+}
+
 #[tokio::test]
 async fn secrets_are_in_no_log_record_and_no_text() {
     let records = Records::default();
@@ -71,50 +187,99 @@ async fn secrets_are_in_no_log_record_and_no_text() {
         .unwrap()
         .verify_with(|_| async { Ok(None) });
     let basic = Basic::new("tools").user("ann", &digest, Principal::new("ann")).unwrap();
-    let jwt = Jwt::hs256("https://as.example", b"hunter2-secret-hunter2-secret-32").unwrap();
+    let jwt = Jwt::hs256("https://as.example", SECRET).unwrap().keep_subject_token();
     let tokens = BearerTokens::new().token("hunter2-token", Principal::new("a")).unwrap();
+    let issuer = &*issuer().await;
+    let introspection = Introspection::endpoint(issuer, issuer, "hunter2-id", "hunter2-secret").unwrap();
     // The client secret is in the requests to these issuers, which are away.
-    let away =
-        std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().map(|address| format!("http://{address}"));
-    let away = &*away.unwrap();
-    let introspection = Introspection::endpoint(away, away, "hunter2-id", "hunter2-secret").unwrap();
+    let away = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let away = &*format!("http://{away}");
+    let absent = Introspection::endpoint(away, away, "hunter2-id", "hunter2-secret").unwrap();
     let github = GitHub::new("app", "hunter2-secret").unwrap().enterprise(away, away).unwrap();
-    let dpop = Dpop::new(Jwt::hs256("https://as.example", b"hunter2-secret-hunter2-secret-32").unwrap());
+    let dpop = Dpop::new(Jwt::hs256("https://bound.example", SECRET).unwrap());
     let dpop = dpop.nonce_key(b"hunter2-nonces-hunter2-nonces-32").unwrap();
-    let mut shown = format!("{keys:?} {basic:?} {jwt:?} {tokens:?} {introspection:?} {github:?} {dpop:?}");
-    let chain = Chain::new().with(keys).with(basic).with(jwt).with(tokens).with(Custom::new(Ticket));
-    let chain = chain.with(introspection).with(github).with(dpop);
+    let custom = Custom::new(Ticket);
+    let mut shown = Shown::default();
+    shown.add(&keys);
+    shown.add(&basic);
+    shown.add(&jwt);
+    shown.add(&tokens);
+    shown.add(&introspection);
+    shown.add(&github);
+    shown.add(&dpop);
+    shown.add(&custom);
+    shown.refused(Jwt::hs256("https://as.example", b"hunter2"));
+    shown.refused(Jwt::issuer("https://hunter2:hunter2@as.example"));
+    shown.refused(Jwt::issuer("https://as.example/?key=hunter2"));
+    shown.refused(Jwt::keys("https://as.example", r#"{"keys":"hunter2"}"#));
+    shown.refused(ApiKeys::new().pepper(b"hunter2"));
+    shown.refused(ApiKeys::new().hashed_key("hunter2", Principal::new("a")));
+    shown.refused(Basic::new("tools").user("ann", "hunter2", Principal::new("ann")));
+    shown.refused(Introspection::issuer("http://hunter2@as.example", "hunter2", "hunter2"));
+    shown.refused(Dpop::new(Jwt::hs256("https://as.example", SECRET).unwrap()).nonce_key(b"hunter2"));
+    let chain = Chain::new().with(keys).with(basic).with(jwt).with(tokens).with(custom);
+    let chain = Policy::new(chain.with(introspection).with(absent).with(github).with(dpop));
+    shown.add(&chain);
+    shown.add(&Chain::new());
     let encoded = BASE64_STANDARD.encode("ann:hunter2-wrong");
     let valid = BASE64_STANDARD.encode("ann:hunter2-password");
-    for (name, value) in [
-        ("x-api-key", "hunter2-key".to_owned()),
-        ("x-api-key", "hunter2-hashed".to_owned()),
-        ("x-api-key", "hunter2-other".to_owned()),
-        ("authorization", "Bearer hunter2-token".to_owned()),
-        ("authorization", "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJodW50ZXIyIn0.".to_owned()),
-        ("authorization", "Ticket hunter2".to_owned()),
-        ("authorization", "DPoP hunter2".to_owned()),
-        ("authorization", format!("Basic {encoded}")),
-        ("authorization", format!("Basic {valid}")),
+    let (bound, proof) = bound();
+    let token = token("https://as.example", &json!({}));
+    let mut accepted = 0;
+    for (name, value, proof) in [
+        ("x-api-key", "hunter2-key".to_owned(), None),
+        ("x-api-key", "hunter2-hashed".to_owned(), None),
+        ("x-api-key", "hunter2-other".to_owned(), None),
+        ("authorization", "Bearer hunter2-token".to_owned(), None),
+        ("authorization", "Bearer hunter2-opaque".to_owned(), None),
+        ("authorization", "Bearer hunter2-unknown".to_owned(), None),
+        ("authorization", "Bearer hunter2-outage".to_owned(), None),
+        ("authorization", format!("Bearer {token}"), None),
+        ("authorization", format!("Bearer {token}x"), None),
+        ("authorization", format!("Bearer {bound}"), None),
+        ("authorization", "Bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJodW50ZXIyIn0.".to_owned(), None),
+        ("authorization", "Ticket hunter2".to_owned(), None),
+        ("authorization", "DPoP hunter2".to_owned(), None),
+        ("authorization", format!("DPoP {bound}"), Some(proof.clone())),
+        // A proof is good for one request.
+        ("authorization", format!("DPoP {bound}"), Some(proof.clone())),
+        ("authorization", format!("DPoP {bound}"), Some("hunter2".to_owned())),
+        ("authorization", format!("Basic {encoded}"), None),
+        ("authorization", format!("Basic {valid}"), None),
     ]
     .into_iter()
-    .chain(MALFORMED.map(|(name, value, _)| (name, value.to_owned())))
+    .chain(MALFORMED.map(|(name, value, _)| (name, value.to_owned(), None)))
     {
         let mut headers = HeaderMap::new();
         headers.insert(name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+        headers.extend(proof.map(|proof| (HeaderName::from_static("dpop"), proof.parse().unwrap())));
         let request = AuthRequest::new(&Method::POST, RESOURCE, &headers);
-        let result = chain.authenticate(&request).await;
-        shown += &format!("{request:?} {result:?}");
-        if let Err(rejection) = result {
-            shown += &format!("{rejection} {}", rejection.challenge(Challenge::bearer()));
+        shown.add(&request);
+        match chain.authenticate(&request).await {
+            Ok(authenticated) => {
+                accepted += 1;
+                shown.add(&authenticated);
+                if let Some(token) = &authenticated.subject_token {
+                    shown.add(token);
+                    shown.text += &format!("{:?}", token.clone().into_exchange("https://upstream.example"));
+                }
+            }
+            Err(rejection) => {
+                shown.add(&rejection);
+                shown.text += &format!("{rejection} {} ", rejection.challenge(Challenge::bearer()));
+            }
         }
     }
+    assert_eq!(accepted, 6, "{}", shown.text);
+    assert_eq!(shown.types, public_types());
     drop(guard);
-    shown += &String::from_utf8(records.0.lock().unwrap().clone()).unwrap();
-    assert!(shown.contains("rejected a token"), "{shown}");
+    let records = String::from_utf8(records.0.lock().unwrap().clone()).unwrap();
+    assert!(records.contains("rejected a token"), "{records}");
     for reason in MALFORMED.map(|(.., reason)| reason) {
-        assert!(shown.contains(&format!(r#"rejected malformed credentials reason="{reason}""#)), "{reason}: {shown}");
+        let record = format!(r#"rejected malformed credentials reason="{reason}""#);
+        assert!(records.contains(&record), "{reason}: {records}");
     }
+    let shown = shown.text + &records;
     for secret in ["hunter2", &encoded, &valid, "eyJ", &digest, &pepper_hash] {
         assert!(!shown.contains(secret), "{secret}: {shown}");
     }

@@ -211,6 +211,30 @@ async fn random_key_ids_cause_three_fetches_in_a_minute() {
 }
 
 #[tokio::test]
+async fn a_flood_of_random_key_ids_causes_three_fetches_in_a_minute() {
+    const TOKENS: usize = 100_000;
+    let issuer = Issuer::start().await;
+    let signer = Signer::es256();
+    issuer.publish(&signer, &["known"]);
+    let (jwt, advance) = issuer.provider();
+    let known = issuer.token(&signer, "known");
+    check(&jwt, &known).await.unwrap();
+    let (_, signed) = known.split_once('.').unwrap();
+    // The key is looked up before the signature is checked, so the tokens of the flood need no signature of their own.
+    for number in 0..TOKENS {
+        let header = encode(format!(r#"{{"alg":"ES256","kid":"random-{number}","typ":"at+jwt"}}"#));
+        let got = check(&jwt, &format!("{header}.{signed}")).await;
+        assert!(matches!(got, Err(Rejection::Invalid | Rejection::Unavailable { .. })), "{number}: {got:?}");
+        if number == TOKENS / 2 {
+            assert_eq!(issuer.fetches(), 3);
+            advance(MINUTE);
+        }
+    }
+    assert_eq!(issuer.fetches(), 6);
+    check(&jwt, &known).await.unwrap();
+}
+
+#[tokio::test]
 async fn parallel_requests_share_one_fetch() {
     let issuer = Issuer::start().await;
     let signer = Signer::es256();
@@ -249,11 +273,13 @@ async fn an_outage_is_unavailable_for_new_keys_only() {
 async fn large_key_sets_and_foreign_metadata_are_refused() {
     let issuer = Issuer::start().await;
     let signer = Signer::es256();
-    let ids: Vec<String> = (0..101).map(|number| format!("k{number}")).collect();
-    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-    issuer.publish(&signer, &ids);
     let (jwt, advance) = issuer.provider();
-    assert!(is_unavailable(&check(&jwt, &issuer.token(&signer, "k1")).await));
+    for count in [101, 10_000] {
+        let mut keys: Vec<Value> = (1..count).map(|number| json!({ "kid": number.to_string() })).collect();
+        keys.push(signer.jwk("k1"));
+        *issuer.keys.lock() = Some(json!({ "keys": keys }).to_string());
+        assert!(is_unavailable(&check(&jwt, &issuer.token(&signer, "k1")).await), "{count}");
+    }
     *issuer.keys.lock() = Some(json!({"keys": [signer.jwk("k1")], "x": "x".repeat(2 << 20)}).to_string());
     assert!(is_unavailable(&check(&jwt, &issuer.token(&signer, "k1")).await));
     advance(MINUTE);
