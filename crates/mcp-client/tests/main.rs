@@ -23,5 +23,6 @@ mod skills;
 mod subscriptions;
 mod task_cancellation;
 mod tasks;
+mod token_renewal;
 mod transport_faults;
 mod url_elicitation;

@@ -1,10 +1,13 @@
 //! The measured cases and the bytes of their requests.
 
-use std::{fmt, io::Write, ops::Range};
+use std::{fmt, io::Write, ops::Range, sync::Arc};
 
 use serde_json::{Value, json};
 
-use crate::error::Error;
+use crate::{
+    auth::{Auth, Credential, Prover},
+    error::Error,
+};
 
 /// One case of the table.
 #[derive(Debug)]
@@ -14,8 +17,12 @@ pub(crate) struct Case {
     pub(crate) over: Over,
     /// Measured against the line loop that gathers its answers.
     pub(crate) gathered: bool,
+    /// The provider of our server. The bare peer is then our server without authentication.
+    pub(crate) auth: Option<Auth>,
     /// The ratio that is wanted at least.
     pub(crate) aim: Option<f64>,
+    /// The calls in a second that are wanted at least.
+    pub(crate) least: Option<f64>,
 }
 
 /// The method or tool that a case calls.
@@ -48,7 +55,12 @@ const TEXT: usize = 1 << 20;
 pub(crate) const ECHO_TEXT: &str = "The quick brown fox jumps over the lazy dog.";
 
 const fn case(name: &'static str, call: Call, over: Over, aim: Option<f64>) -> Case {
-    Case { name, call, over, gathered: false, aim }
+    Case { name, call, over, gathered: false, auth: None, aim, least: None }
+}
+
+/// An echo over 32 connections with credentials.
+const fn with_auth(name: &'static str, auth: Auth, aim: Option<f64>) -> Case {
+    Case { auth: Some(auth), ..case(name, Call::Echo, Over::Http { connections: 32 }, aim) }
 }
 
 pub(crate) const CASES: &[Case] = &[
@@ -60,6 +72,10 @@ pub(crate) const CASES: &[Case] = &[
     case("stdio-64", Call::Echo, Over::Stdio { depth: 64 }, Some(0.40)),
     Case { gathered: true, ..case("stdio-64-gathered", Call::Echo, Over::Stdio { depth: 64 }, None) },
     case("client-1", Call::Echo, Over::Client { at_once: 1 }, Some(0.85)),
+    with_auth("auth-jwt", Auth::Jwt, Some(0.92)),
+    with_auth("auth-api-key", Auth::ApiKey, Some(0.95)),
+    with_auth("auth-introspection", Auth::Introspection, Some(0.92)),
+    Case { least: Some(8_000.0), ..with_auth("auth-dpop", Auth::Dpop, None) },
     case("client-64", Call::Echo, Over::Client { at_once: 64 }, Some(0.70)),
 ];
 
@@ -167,6 +183,8 @@ pub(crate) struct Template {
     bytes: Vec<u8>,
     id: Range<usize>,
     next: u64,
+    /// The place of the proof, and the credential that makes a proof for each request.
+    proof: Option<(Range<usize>, Arc<Prover>)>,
 }
 
 /// Ids have ten digits, so that all requests of a case are equally long, and so are the answers.
@@ -188,8 +206,15 @@ impl Template {
     }
 
     /// A request over HTTP.
-    pub(crate) fn http(call: Call, revision: Revision, host: &str, session: Option<&str>) -> Self {
-        let mut headers = format!("MCP-Protocol-Version: {revision}\r\n");
+    pub(crate) fn http(
+        call: Call,
+        revision: Revision,
+        host: &str,
+        session: Option<&str>,
+        credential: Option<&Credential>,
+    ) -> Result<Self, Error> {
+        let mut headers = credential.map_or_else(|| Ok(String::new()), Credential::lines)?;
+        headers.push_str(&format!("MCP-Protocol-Version: {revision}\r\n"));
         if let Some(session) = session {
             headers.push_str(&format!("Mcp-Session-Id: {session}\r\n"));
         }
@@ -199,13 +224,27 @@ impl Template {
                 headers.push_str(&format!("Mcp-Name: {name}\r\n"));
             }
         }
-        Self::new(post(host, &headers, &body(call, revision)))
+        let mut template = Self::new(post(host, &headers, &body(call, revision)));
+        if let Some(prover) = credential.and_then(Credential::prover) {
+            template.proof = Some((template.value_of("DPoP: ")?, Arc::clone(prover)));
+        }
+        Ok(template)
+    }
+
+    /// The place of the value of a header.
+    fn value_of(&self, header: &str) -> Result<Range<usize>, Error> {
+        let position = |from: usize, text: &str| {
+            let found = self.bytes[from..].windows(text.len()).position(|window| window == text.as_bytes());
+            found.map(|at| from + at).ok_or_else(|| Error::new(format!("a request lacks `{text}`")))
+        };
+        let start = position(0, header)? + header.len();
+        Ok(start..position(start, "\r\n")?)
     }
 
     fn new(bytes: Vec<u8>) -> Self {
         let mark = FIRST_ID.to_string();
         let at = bytes.windows(mark.len()).position(|window| window == mark.as_bytes()).unwrap_or_default();
-        Self { id: at..at + mark.len(), bytes, next: FIRST_ID }
+        Self { id: at..at + mark.len(), bytes, next: FIRST_ID, proof: None }
     }
 
     /// The same request with a separate range of ids.
@@ -219,6 +258,13 @@ impl Template {
         self.next += 1;
         // A slice that is too short cuts the id off; ten digits last for more calls than a run can make.
         let _ = write!(&mut self.bytes[self.id.clone()], "{id}");
+        // A request without a fresh proof fails, and its response ends the measurement.
+        if let Some((place, prover)) = &self.proof
+            && let Ok(proof) = prover.proof()
+            && proof.len() == place.len()
+        {
+            self.bytes[place.clone()].copy_from_slice(proof.as_bytes());
+        }
         (&self.bytes, id)
     }
 }
@@ -264,11 +310,12 @@ mod tests {
 
     #[test]
     fn http_requests_have_mirrored_headers_if_the_revision_requires_them() {
-        let stateless = text(&mut Template::http(Call::Text, Revision::Stateless, "127.0.0.1:1", None));
+        let stateless = text(&mut Template::http(Call::Text, Revision::Stateless, "127.0.0.1:1", None, None).unwrap());
         for part in ["POST /mcp HTTP/1.1\r\n", "Host: 127.0.0.1:1\r\n", "Mcp-Method: tools/call\r\nMcp-Name: big\r\n"] {
             assert!(stateless.contains(part), "{part}: {stateless}");
         }
-        let session = text(&mut Template::http(Call::List, Revision::Session, "127.0.0.1:1", Some("abc")));
+        let session =
+            text(&mut Template::http(Call::List, Revision::Session, "127.0.0.1:1", Some("abc"), None).unwrap());
         assert!(session.contains("MCP-Protocol-Version: 2025-11-25\r\nMcp-Session-Id: abc\r\n"), "{session}");
         assert!(!session.contains("Mcp-Method") && !session.contains("_meta"), "{session}");
     }

@@ -32,7 +32,7 @@ pub(crate) async fn measure(
     options: &Options,
     cpu: Option<usize>,
 ) -> Result<Vec<(Round, Round)>, Error> {
-    let mut peer = Peer::start(&Start { kind: "bare-mcp", cpu, tools: 0, answer: None })?;
+    let mut peer = Peer::start(&Start { kind: "bare-mcp", cpu, tools: 0, auth: None, answer: None })?;
     let url = format!("http://{}/mcp", peer.address().await?);
     let opening = timeout(GRACE, Caller::ours(&url, revision)).await;
     let mut ours = opening.map_err(|_| Error::new("the client does not connect in time"))??;

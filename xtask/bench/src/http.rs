@@ -12,6 +12,7 @@ use tokio::{
 };
 
 use crate::{
+    auth::Credential,
     case::{Call, INITIALIZED, Revision, Template, post},
     error::Error,
 };
@@ -157,17 +158,22 @@ fn parse_head(head: &[u8]) -> Result<Head, Error> {
 }
 
 /// Opens the session that the revision needs, if it needs one.
-pub(crate) async fn open_session(address: SocketAddr, revision: Revision) -> Result<Option<String>, Error> {
+pub(crate) async fn open_session(
+    address: SocketAddr,
+    revision: Revision,
+    credential: Option<&Credential>,
+) -> Result<Option<String>, Error> {
     if revision == Revision::Stateless {
         return Ok(None);
     }
     let host = address.to_string();
     let mut connection = Connection::open(address).await?;
-    let opened = connection.call(&post(&host, "", &revision.initialize()), true).await?;
+    let authorization = || credential.map_or_else(|| Ok(String::new()), Credential::lines);
+    let opened = connection.call(&post(&host, &authorization()?, &revision.initialize()), true).await?;
     let id = opened.session.ok_or_else(|| {
         Error::new(format!("`initialize` opened no session: {}", String::from_utf8_lossy(&opened.body)))
     })?;
-    let headers = format!("MCP-Protocol-Version: {revision}\r\nMcp-Session-Id: {id}\r\n");
+    let headers = authorization()? + &format!("MCP-Protocol-Version: {revision}\r\nMcp-Session-Id: {id}\r\n");
     let noticed = connection.call(&post(&host, &headers, INITIALIZED), false).await?;
     if noticed.status != 202 {
         return Err(Error::new(format!("`initialized` was answered with {}", noticed.status)));
@@ -182,18 +188,19 @@ pub(crate) struct Target<'a> {
     pub(crate) call: Call,
     pub(crate) revision: Revision,
     pub(crate) session: Option<&'a str>,
+    pub(crate) credential: Option<&'a Credential>,
 }
 
 impl Target<'_> {
-    fn template(&self) -> Template {
-        Template::http(self.call, self.revision, &self.address.to_string(), self.session)
+    fn template(&self) -> Result<Template, Error> {
+        Template::http(self.call, self.revision, &self.address.to_string(), self.session, self.credential)
     }
 
     /// Makes one call. Returns its response and its id.
     pub(crate) async fn once(&self) -> Result<(Vec<u8>, u64), Error> {
         let mut connection = Connection::open(self.address).await?;
         // Above the lanes of the load.
-        let mut template = self.template().for_worker(100);
+        let mut template = self.template()?.for_worker(100);
         let (request, id) = template.next();
         let answer = connection.call(request, true).await?;
         if answer.status != 200 {
@@ -220,7 +227,7 @@ impl Target<'_> {
         deadline: Instant,
         expected: usize,
     ) -> Result<u64, Error> {
-        let template = self.template();
+        let template = self.template()?;
         let mut workers = JoinSet::new();
         for (n, mut connection) in connections.into_iter().enumerate() {
             let mut template = template.for_worker(n);

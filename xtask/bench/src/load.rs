@@ -9,6 +9,7 @@ use std::{
 use tokio::time::timeout;
 
 use crate::{
+    auth::Credential,
     case::{Call, Case, Over, Revision, Template},
     client, cpu,
     error::Error,
@@ -84,7 +85,7 @@ struct Runner {
 }
 
 enum Side {
-    Http { address: SocketAddr, session: Option<String>, connections: usize },
+    Http { address: SocketAddr, session: Option<String>, connections: usize, credential: Option<Credential> },
     Stdio { template: Template, depth: usize },
 }
 
@@ -100,10 +101,14 @@ async fn measure(
     }
     let mut ours = Runner::start(case, revision, cpu, None, None).await?;
     let answer = ours.check(None).await?;
-    let file = scratch.file();
-    std::fs::write(&file, &answer)?;
-    let session = ours.session();
-    let mut bare = Runner::start(case, revision, cpu, Some(&file), session).await?;
+    let mut bare = if case.auth.is_some() {
+        Runner::start(&Case { auth: None, ..*case }, revision, cpu, None, None).await?
+    } else {
+        let file = scratch.file();
+        std::fs::write(&file, &answer)?;
+        let session = ours.session();
+        Runner::start(case, revision, cpu, Some(&file), session).await?
+    };
     for runner in [&mut ours, &mut bare] {
         runner.round(WARM_UP.min(options.round), &answer).await?;
     }
@@ -146,14 +151,21 @@ impl Runner {
             (Over::Stdio { .. }, true) => "bare-stdio",
             (Over::Client { .. }, _) => "bare-mcp",
         };
-        let start = Start { kind, cpu, tools: case.tools(), answer: answer.map(Path::to_owned) };
+        let start = Start { kind, cpu, tools: case.tools(), auth: case.auth, answer: answer.map(Path::to_owned) };
         let mut peer = Peer::start(&start)?;
         let opening = async {
             Ok::<_, Error>(match case.over {
                 Over::Http { connections } => {
                     let address = peer.address().await?;
-                    let session = if is_bare { session } else { http::open_session(address, revision).await? };
-                    Side::Http { address, session, connections }
+                    let credential = match case.auth {
+                        Some(_) if !is_bare => Some(peer.credential().await?),
+                        _ => None,
+                    };
+                    let session = match is_bare {
+                        true => session,
+                        false => http::open_session(address, revision, credential.as_ref()).await?,
+                    };
+                    Side::Http { address, session, connections, credential }
                 }
                 Over::Stdio { depth } => {
                     if !is_bare {
@@ -182,9 +194,10 @@ impl Runner {
     async fn check(&mut self, expected: Option<&[u8]>) -> Result<Vec<u8>, Error> {
         let calling = async {
             match &mut self.side {
-                Side::Http { address, session, .. } => {
-                    let session = session.as_deref();
-                    http::Target { address: *address, call: self.call, revision: self.revision, session }.once().await
+                Side::Http { address, session, credential, .. } => {
+                    let (session, credential) = (session.as_deref(), credential.as_ref());
+                    let (call, revision) = (self.call, self.revision);
+                    http::Target { address: *address, call, revision, session, credential }.once().await
                 }
                 Side::Stdio { template, .. } => stdio::once(&mut self.peer, template).await,
             }
@@ -218,9 +231,10 @@ impl Runner {
         let expected = answer.len();
         let own = std::process::id();
         let (calls, elapsed, server, generator) = match &mut self.side {
-            Side::Http { address, session, connections } => {
-                let session = session.as_deref();
-                let target = http::Target { address: *address, call: self.call, revision: self.revision, session };
+            Side::Http { address, session, connections, credential } => {
+                let (session, credential) = (session.as_deref(), credential.as_ref());
+                let (call, revision) = (self.call, self.revision);
+                let target = http::Target { address: *address, call, revision, session, credential };
                 let open = target.connect(*connections).await?;
                 let (server, generator, start) = (self.peer.used(), cpu::used(own), Instant::now());
                 let calls = target.drive(open, start + length, expected).await?;

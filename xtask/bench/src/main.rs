@@ -10,6 +10,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use crate::error::Error;
 
+mod auth;
 mod bare;
 mod case;
 mod client;
@@ -27,7 +28,7 @@ mod stdio;
 const USAGE: &str = "\
 usage: bench load [--case NAME]... [--rounds N] [--seconds S] [--quick]   measure and print a table
        bench memory                                                       what sessions and streams cost
-       bench peer ours-http|ours-stdio [--cpu N] [--tools N]              the server under test
+       bench peer ours-http|ours-stdio [--cpu N] [--tools N] [--auth PROVIDER]   the server under test
        bench peer bare-http|bare-stdio|bare-stdio-gathered --answer FILE [--cpu N]   a bare limit
        bench peer bare-mcp [--cpu N]                                      a bare server for clients";
 
@@ -54,13 +55,14 @@ fn main() -> ExitCode {
 /// Runs as one of the servers.
 fn peer(args: &[String]) -> Result<(), Error> {
     let (kind, rest) = args.split_first().ok_or_else(|| Error::new(USAGE))?;
-    let (mut cpu, mut tools, mut answer) = (None, 0, None);
+    let (mut cpu, mut tools, mut auth, mut answer) = (None, 0, None, None);
     let mut rest = rest.iter();
     while let Some(flag) = rest.next() {
         let value = rest.next().ok_or_else(|| Error::new(USAGE))?;
         match flag.as_str() {
             "--cpu" => cpu = Some(value.parse()?),
             "--tools" => tools = value.parse()?,
+            "--auth" => auth = Some(auth::Auth::parse(value)?),
             "--answer" => answer = Some(PathBuf::from(value)),
             _ => return Err(Error::new(USAGE)),
         }
@@ -74,7 +76,7 @@ fn peer(args: &[String]) -> Result<(), Error> {
         std::fs::read(&path).map_err(|error| Error::new(format!("{}: {error}", path.display())))
     };
     match kind.as_str() {
-        "ours-http" => server::http(tools),
+        "ours-http" => server::http(tools, auth),
         "ours-stdio" => server::stdio(tools),
         "bare-http" => bare::http(answer()?),
         "bare-mcp" => bare::mcp(),

@@ -30,7 +30,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         return Err(Error::new(format!("memory takes no arguments, not `{arg}`")));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let start = Start { kind: "ours-http", cpu: None, tools: 0, answer: None };
+    let start = Start { kind: "ours-http", cpu: None, tools: 0, auth: None, answer: None };
     let (mut peer, address) = runtime.block_on(async {
         let mut peer = Peer::start(&start)?;
         let address = peer.address().await?;

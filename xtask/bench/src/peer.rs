@@ -14,7 +14,11 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{cpu, error::Error};
+use crate::{
+    auth::{Auth, Credential, Issued},
+    cpu,
+    error::Error,
+};
 
 const START_LIMIT: Duration = Duration::from_secs(20);
 
@@ -32,6 +36,7 @@ pub(crate) struct Start {
     pub(crate) kind: &'static str,
     pub(crate) cpu: Option<usize>,
     pub(crate) tools: usize,
+    pub(crate) auth: Option<Auth>,
     /// The file with the response of a bare peer.
     pub(crate) answer: Option<PathBuf>,
 }
@@ -47,6 +52,9 @@ impl Peer {
         if start.tools > 0 {
             command.args(["--tools", &start.tools.to_string()]);
         }
+        if let Some(auth) = start.auth {
+            command.args(["--auth", auth.name()]);
+        }
         if let Some(answer) = &start.answer {
             command.arg("--answer").arg(answer);
         }
@@ -60,11 +68,19 @@ impl Peer {
 
     /// The address that a server over HTTP prints when it listens.
     pub(crate) async fn address(&mut self) -> Result<SocketAddr, Error> {
-        let mut line = String::new();
-        timeout(START_LIMIT, self.stdout.read_line(&mut line))
-            .await
-            .map_err(|_| Error::new("no address in time"))??;
+        let line = self.line().await?;
         line.trim().parse().map_err(|_| Error::new(format!("a server printed `{}` for its address", line.trim())))
+    }
+
+    /// The credential that a server with authentication prints after its address.
+    pub(crate) async fn credential(&mut self) -> Result<Credential, Error> {
+        Credential::new(&Issued::from_line(&self.line().await?)?)
+    }
+
+    async fn line(&mut self) -> Result<String, Error> {
+        let mut line = String::new();
+        timeout(START_LIMIT, self.stdout.read_line(&mut line)).await.map_err(|_| Error::new("no output in time"))??;
+        Ok(line)
     }
 
     /// The time on a core that the server has used.

@@ -38,6 +38,7 @@ pub(crate) struct Row {
     name: &'static str,
     revision: Revision,
     aim: Option<f64>,
+    least: Option<f64>,
     ours: f64,
     bare: f64,
     ratio: Spread,
@@ -91,6 +92,7 @@ impl Row {
             name: case.name,
             revision,
             aim: case.aim,
+            least: case.least,
             ours: Spread::of(rounds.iter().map(|(ours, _)| ours.per_second())).median,
             bare: Spread::of(rounds.iter().map(|(_, bare)| bare.per_second())).median,
             ratio: Spread::of(rounds.iter().map(|(ours, bare)| ours.per_second() / bare.per_second())),
@@ -108,9 +110,10 @@ pub(crate) fn print(rows: &[Row]) {
         "case", "revision", "calls/s", "bare", "ratio", "(spread)", "aim", "CPU us", "bare", "ratio", "(spread)"
     );
     for row in rows {
-        let aim = match row.aim {
-            Some(aim) => format!("{aim:.2}{}", if row.ratio.median < aim { " !" } else { "  " }),
-            None => String::new(),
+        let aim = match (row.aim, row.least) {
+            (Some(aim), _) => format!("{aim:.2}{}", if row.ratio.median < aim { " !" } else { "  " }),
+            (None, Some(least)) => format!("{least:.0}{}", if row.ours < least { " !" } else { "  " }),
+            (None, None) => String::new(),
         };
         let cost = match &row.cost {
             Some((ours, bare, ratio)) => format!("{ours:>8.1} {bare:>8.1}  {}", spread(ratio)),

@@ -5,7 +5,11 @@ use std::thread;
 use mcp_server::prelude::*;
 use tokio::{net::TcpListener, runtime::Runtime};
 
-use crate::{error::Error, peer};
+use crate::{
+    auth::{self, Auth},
+    error::Error,
+    peer,
+};
 
 /// Say the text again.
 #[derive(Deserialize, JsonSchema)]
@@ -57,18 +61,26 @@ fn more_names(tools: usize) -> impl Iterator<Item = String> {
     (3..=tools).map(|n| format!("find_{n:04}"))
 }
 
-/// Serves HTTP on a free port, which it prints, until stdin ends.
-pub(crate) fn http(tools: usize) -> Result<(), Error> {
+/// Serves HTTP on a free port until stdin ends. It prints the address, and the credential for a server with authentication.
+pub(crate) fn http(tools: usize, auth: Option<Auth>) -> Result<(), Error> {
     let server = server(tools);
     Runtime::new()?.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         println!("{}", listener.local_addr()?);
+        let config = match auth {
+            None => HttpConfig::new(),
+            Some(auth) => {
+                let (config, issued) = auth::configured(auth).await?;
+                println!("{}", issued.to_line());
+                config
+            }
+        };
         let running = server.clone();
         thread::spawn(move || {
             peer::wait_for_end();
             running.shutdown();
         });
-        Ok(server.serve_http_on(listener, HttpConfig::new()).await?)
+        Ok(server.serve_http_on(listener, config).await?)
     })
 }
 
