@@ -36,6 +36,7 @@ const STEPS: &[Step] = &[
     Step { name: "wire-check", run: wire_check::run_in_ci },
     Step { name: "conformance", run: |_| conformance::run(&["server".to_owned()]) },
     Step { name: "conformance-client", run: |_| conformance::run(&["client".to_owned()]) },
+    Step { name: "conformance-authorization", run: |_| conformance::run(&["authorization".to_owned()]) },
     Step { name: "interop", run: |_| interop::run(&[]) },
 ];
 
@@ -55,9 +56,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         }
         done.push((step.name, took, outcome.is_ok()));
     }
-    println!("\n{:<18} {:>9}", "step", "time");
+    println!("\n{:<26} {:>9}", "step", "time");
     for (name, took, ok) in &done {
-        println!("{name:<18} {took:>7.1} s  {}", if *ok { "ok" } else { "FAILED" });
+        println!("{name:<26} {took:>7.1} s  {}", if *ok { "ok" } else { "FAILED" });
     }
     let failed: Vec<&str> = done.iter().filter(|(.., ok)| !ok).map(|(name, ..)| *name).collect();
     if failed.is_empty() { Ok(()) } else { Err(Error::msg(format!("failed: {}", failed.join(", ")))) }

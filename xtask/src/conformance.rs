@@ -14,6 +14,8 @@ use crate::{
     workspace::{self, Metadata},
 };
 
+mod authorization;
+mod browser;
 pub(crate) mod fixture;
 mod lists;
 mod options;
@@ -24,7 +26,7 @@ pub(crate) mod tools;
 pub(crate) use self::lists::{ExpectedFailures, REVISIONS, Requirements};
 use self::{
     fixture::Server,
-    lists::OLDER,
+    lists::{AUTHORIZATION, OLDER},
     options::{Options, Selection},
     outcome::Verdict,
     report::{Report, Row},
@@ -76,19 +78,21 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let results = metadata.target().join("conformance/results");
     let bench = Bench { root, tools, results, leg: options.leg, binary };
     let mut report = Report::new(options.leg);
+    if options.leg == Leg::Authorization {
+        authorization::run(&bench, &mut report)?;
+        return report.finish();
+    }
     match &options.selection {
         Selection::Everything => {
             for revision in REVISIONS {
                 bench.requirements(revision, &mut report)?;
             }
-            if options.leg != Leg::Authorization {
-                bench.rest(&mut report)?;
-            }
-            match options.leg {
-                Leg::Server => bench.suite(Release::Stable, "active", &mut report)?,
+            bench.rest(&mut report)?;
+            if options.leg == Leg::Server {
+                bench.suite(Release::Stable, "active", &mut report)?;
+            } else {
                 // The older release has no collection of the scenarios outside of authorization.
-                Leg::Client => bench.older_release(&mut report)?,
-                Leg::Authorization => {}
+                bench.older_release(&mut report)?;
             }
         }
         Selection::Requirements(revision) => bench.requirements(revision, &mut report)?,
@@ -269,12 +273,10 @@ impl Bench {
         let output = self.fresh_output(&format!("{release}-{lists_of}-{}", scenario.replace('/', "-")))?;
         let mut command = self.command(target, release)?;
         command.args(["--scenario", scenario]).args(extra).arg("--output-dir").arg(&output);
-        if self.leg != Leg::Authorization {
-            let known = self.results.join(format!("expected-failures-{lists_of}.yaml"));
-            let list = ExpectedFailures::load(&self.root, lists_of)?.to_yaml();
-            std::fs::write(&known, list).with_context(|| known.display().to_string())?;
-            command.arg("--expected-failures").arg(known);
-        }
+        let known = self.results.join(format!("expected-failures-{lists_of}.yaml"));
+        let list = ExpectedFailures::load(&self.root, lists_of)?.to_yaml();
+        std::fs::write(&known, list).with_context(|| known.display().to_string())?;
+        command.arg("--expected-failures").arg(known);
         let started = Instant::now();
         let ran = match process::capture(&mut command, SCENARIO_LIMIT) {
             Ok(ran) => ran,
@@ -291,7 +293,7 @@ impl Bench {
             verdict = Verdict::NoResult("nothing was checked".to_owned());
         }
         // The suite has the same list. Its exit status counts if the recorded checks miss a failure.
-        if self.leg != Leg::Authorization && !verdict.is_bad() && !ran.status.success() {
+        if !verdict.is_bad() && !ran.status.success() {
             verdict = Verdict::NoResult(format!("the suite disagrees ({}): {}", ran.status, last_lines(&ran)));
         }
         Ok(Some(Row::new(scenario.to_owned(), checks, verdict).took(took)))
@@ -300,8 +302,8 @@ impl Bench {
     /// Starts the tested server. The suite starts a tested client.
     fn start(&self) -> Result<Target, Error> {
         match self.leg {
-            Leg::Server | Leg::Authorization => Server::start(&self.binary).map(Target::Server),
             Leg::Client => Ok(Target::Client),
+            Leg::Server | Leg::Authorization => Server::start(&self.binary).map(Target::Server),
         }
     }
 
@@ -404,12 +406,13 @@ pub(crate) fn passing_scenarios(root: &Path) -> Result<Vec<String>, Error> {
     for revision in REVISIONS {
         let list = Requirements::load(root, revision)?;
         let known = ExpectedFailures::load(root, revision)?;
-        // Only legs with a fixture run, and only scenarios that run are evidence.
+        // Only scenarios that run are evidence.
         for leg in [Leg::Server, Leg::Client] {
             let required = list.must_pass(leg).into_iter();
             passing.extend(required.filter(|name| known.why(leg, name).is_none()).map(str::to_owned));
         }
     }
+    passing.extend(AUTHORIZATION.iter().map(|&name| name.to_owned()));
     passing.sort();
     passing.dedup();
     Ok(passing)

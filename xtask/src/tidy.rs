@@ -8,8 +8,8 @@ use crate::workspace::{self, Metadata};
 
 mod arrows;
 mod ceilings;
+mod feature_cost;
 mod links;
-mod macros_cost;
 mod manifests;
 mod prose;
 mod rooms;
@@ -95,7 +95,7 @@ fn check(root: &Path) -> Result<(Findings, Ceilings), Error> {
     arrows::check(root, &metadata, &mut found);
     arrows::check_names(&metadata, &mut found);
     manifests::check(&metadata, &mut found)?;
-    macros_cost::check(root, &mut found)?;
+    feature_cost::check(root, &mut found)?;
     let mut ceilings = Ceilings::load(root)?;
     rooms::check(root, &metadata, &mut ceilings, &mut found)?;
     found.language = prose::check(&files, &mut ceilings, &mut found);

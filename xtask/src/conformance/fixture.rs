@@ -1,7 +1,7 @@
 //! The programs under test: built by cargo, started on a free port, killed at the end.
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::mpsc,
@@ -27,7 +27,7 @@ pub(crate) fn package(leg: Leg) -> &'static str {
     match leg {
         Leg::Server => "everything",
         Leg::Client => "conformance-client",
-        Leg::Authorization => "conformance-authorization",
+        Leg::Authorization => "protected",
     }
 }
 
@@ -74,39 +74,67 @@ impl Server {
     pub(crate) fn start(binary: &Path) -> Result<Self, Error> {
         let mut command = Command::new(binary);
         command.args(["--port", "0"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().with_context(|| format!("cannot start {}", binary.display()))?;
-        let stderr = child.stderr.take();
-        let process = Running(child);
-        let (send, lines) = mpsc::channel();
-        thread::spawn(move || {
-            let Some(stderr) = stderr else { return };
-            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                // The thread reads the stream to its end, also without a receiver: a full pipe would stop the server.
-                let _ = send.send(line);
-            }
-        });
-        let deadline = Instant::now() + START_LIMIT;
-        let mut output: Vec<String> = Vec::new();
-        while let Ok(line) = lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            if let Some(url) = url_in(&line) {
-                return Ok(Self { url, process });
-            }
-            if output.len() < KEPT_LINES {
-                output.push(line);
-            }
-        }
-        Err(Error::msg(format!(
-            "{} printed no address within {} s; its output:\n{}",
-            binary.display(),
-            START_LIMIT.as_secs(),
-            output.join("\n")
-        )))
+        let (url, process) = start(command, url_in)?;
+        Ok(Self { url, process })
     }
 
     /// The reason why the server has exited, if it has.
     pub(crate) fn gone(&mut self) -> Option<String> {
         self.process.ended().map(|status| format!("the server exited ({status})"))
     }
+}
+
+/// The example `protected`, with the authorization server that it starts. The drop of this value kills both.
+pub(crate) struct Protected {
+    pub(crate) url: String,
+    pub(crate) issuer: String,
+    _process: Running,
+}
+
+impl Protected {
+    /// Starts `binary` on a free port and waits for the line with its URLs.
+    pub(crate) fn start(binary: &Path, args: &[&str]) -> Result<Self, Error> {
+        let mut command = Command::new(binary);
+        command.args(["--port", "0"]).args(args);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let ((url, issuer), process) = start(command, urls_in)?;
+        Ok(Self { url, issuer, _process: process })
+    }
+}
+
+/// Starts a server, and waits for the line of its piped stream that `found` accepts.
+fn start<T>(mut command: Command, found: impl Fn(&str) -> Option<T>) -> Result<(T, Running), Error> {
+    let name = process::display(&command);
+    let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+    let stdout = child.stdout.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>);
+    let stream = stdout.or(child.stderr.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>));
+    let process = Running(child);
+    let (send, lines) = mpsc::channel();
+    thread::spawn(move || {
+        let Some(stream) = stream else { return };
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            // The thread reads the stream to its end, also without a receiver: a full pipe would stop the server.
+            let _ = send.send(line);
+        }
+    });
+    let deadline = Instant::now() + START_LIMIT;
+    let mut output: Vec<String> = Vec::new();
+    while let Ok(line) = lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        if let Some(found) = found(&line) {
+            return Ok((found, process));
+        }
+        if output.len() < KEPT_LINES {
+            output.push(line);
+        }
+    }
+    let (limit, output) = (START_LIMIT.as_secs(), output.join("\n"));
+    Err(Error::msg(format!("{name} printed no address within {limit} s; its output:\n{output}")))
+}
+
+/// The URLs of the server and of its issuer.
+fn urls_in(line: &str) -> Option<(String, String)> {
+    let line: serde_json::Value = serde_json::from_str(line).ok()?;
+    Some((line["url"].as_str()?.to_owned(), line["issuer"].as_str()?.to_owned()))
 }
 
 fn url_in(line: &str) -> Option<String> {
@@ -129,6 +157,13 @@ mod tests {
         ] {
             assert_eq!(url_in(line).as_deref(), url, "{line}");
         }
+    }
+
+    #[test]
+    fn finds_both_urls_in_the_line_of_the_example() {
+        let line = r#"{"url":"http://127.0.0.1:1/mcp","issuer":"http://127.0.0.1:2","header":"Authorization"}"#;
+        assert_eq!(urls_in(line), Some(("http://127.0.0.1:1/mcp".to_owned(), "http://127.0.0.1:2".to_owned())));
+        assert_eq!(urls_in(r#"{"url":"http://127.0.0.1:1/mcp","issuer":null}"#), None);
     }
 
     #[test]

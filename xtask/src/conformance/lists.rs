@@ -13,6 +13,9 @@ pub(crate) const REVISIONS: &[&str] = &["2025-11-25", "2026-07-28"];
 /// A revision that the suite tests and that has no list of requirements.
 pub(crate) const OLDER: &str = "2025-06-18";
 
+/// The scenarios of the authorization leg, in the order of the suite. Each of them must pass.
+pub(crate) const AUTHORIZATION: &[&str] = &["authorization-server-metadata-endpoint", "authorization-code-grant"];
+
 /// The scenarios of the suite for one revision.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

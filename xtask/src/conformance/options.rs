@@ -5,8 +5,7 @@ use lexopt::{Arg, Parser, ValueExt as _};
 
 use super::{Leg, REVISIONS, Release};
 
-pub(super) const USAGE: &str =
-    "usage: cargo xtask conformance server|client|authorization [--requirements REV | --suite NAME | --scenario NAME]";
+pub(super) const USAGE: &str = "usage: cargo xtask conformance authorization | server|client [--requirements REV | --suite NAME | --scenario NAME]";
 
 /// The parsed arguments.
 #[derive(Debug, PartialEq, Eq)]
@@ -49,6 +48,9 @@ impl Options {
         }
         let Some(leg) = leg else { bail!("the argument server, client or authorization is missing") };
         match &selection {
+            Selection::Requirements(_) | Selection::Suite(_) | Selection::Scenario(_) if leg == Leg::Authorization => {
+                bail!("the authorization leg has one run of all its scenarios")
+            }
             Selection::Requirements(revision) if !REVISIONS.contains(&revision.as_str()) => {
                 bail!("revision `{revision}` has no requirements; known revisions: {}", REVISIONS.join(", "))
             }
@@ -86,6 +88,7 @@ mod tests {
             ("server", Leg::Server, Selection::Everything),
             ("server --requirements 2025-11-25", Leg::Server, Selection::Requirements("2025-11-25".into())),
             ("server --suite draft", Leg::Server, Selection::Suite("draft".into())),
+            ("authorization", Leg::Authorization, Selection::Everything),
             ("client --scenario=initialize", Leg::Client, Selection::Scenario("initialize".into())),
         ] {
             assert_eq!(parse(line).unwrap(), Options { leg, selection }, "{line}");
@@ -102,6 +105,7 @@ mod tests {
             "server --suite",
             "server --suite all --scenario ping",
             "client -v x",
+            "authorization --scenario authorization-code-grant",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -19,11 +19,12 @@ struct Check {
 }
 
 /// The checks of one scenario, counted.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Checks {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
     pub(crate) warnings: usize,
+    pub(crate) skipped: usize,
     /// Each failed or warned check: its name and its message.
     pub(crate) complaints: Vec<String>,
 }
@@ -36,7 +37,11 @@ impl Checks {
                 "SUCCESS" => counted.passed += 1,
                 "FAILURE" => counted.failed += 1,
                 "WARNING" => counted.warnings += 1,
-                // INFO and SKIPPED mean that the suite judged nothing.
+                "SKIPPED" => {
+                    counted.skipped += 1;
+                    continue;
+                }
+                // INFO means that the suite judged nothing.
                 _ => continue,
             }
             if check.status != "SUCCESS" {
