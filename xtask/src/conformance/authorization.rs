@@ -6,7 +6,7 @@
 use std::{
     io::{BufRead, BufReader, Read},
     net::TcpListener,
-    path::PathBuf,
+    path::Path,
     process::{Command, Stdio},
     sync::mpsc::{self, RecvTimeoutError},
     thread,
@@ -99,7 +99,7 @@ fn login(
     if let Some(resource) = resource {
         command.args(["--resource", resource]);
     }
-    browse(&mut command, issuer, output)
+    browse(&mut command, issuer, &output)
 }
 
 /// Registers a public client (RFC 7591) and returns its id.
@@ -121,7 +121,7 @@ fn json_of(reply: &Reply) -> Result<Value, Error> {
 }
 
 /// Runs the suite, and visits each URL of the authorization server that it prints.
-fn browse(command: &mut Command, issuer: &str, output: PathBuf) -> Result<Found, Error> {
+fn browse(command: &mut Command, issuer: &str, output: &Path) -> Result<Found, Error> {
     let started = Instant::now();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot start `{}`", process::display(command)))?;
@@ -157,6 +157,6 @@ fn browse(command: &mut Command, issuer: &str, output: PathBuf) -> Result<Found,
         }
     }
     let status = child.wait(RUN_LIMIT)?;
-    let results = outcome::read(&output)?;
+    let results = outcome::read(output)?;
     Ok(Found { results, succeeded: status.success(), output: kept.join(" / "), took: started.elapsed() })
 }
