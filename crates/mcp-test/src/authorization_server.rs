@@ -10,6 +10,8 @@
 //! | authorization with a consent page or without, PKCE with S256 only, `resource`, `iss` | RFC 6749, RFC 7636, RFC 8707, RFC 9207 |
 //! | redirect URIs are compared exactly, but each port of this machine is allowed | RFC 8252 |
 //! | access tokens are JWTs with audience, scopes and client | RFC 9068 |
+//! | clients with a secret, a key, or a metadata document | RFC 6749 §2.3, RFC 7523, client id metadata documents |
+//! | introspection and revocation, opaque access tokens | RFC 7662, RFC 7009 |
 //! | refresh tokens rotate; a second use revokes their family | RFC 9700 |
 //! | deliberate faults | [`Misbehavior`] |
 //!
@@ -31,14 +33,17 @@
 //! # Ok::<_, mcp_test::authorization_server::AuthorizationServerError>(()) }).unwrap();
 //! ```
 
+mod assertion;
 mod authenticate;
 mod authorize;
 mod builder;
+mod client_document;
 mod clients;
 mod clock;
 mod code_grant;
 mod consent;
 mod fault;
+mod inspect;
 mod issue;
 mod journal;
 mod keys;
@@ -235,6 +240,8 @@ impl Inner {
             path::AUTHORIZATION => Endpoint::Authorization,
             path::DECISION => Endpoint::Decision,
             path::TOKEN => Endpoint::Token,
+            path::INTROSPECTION => Endpoint::Introspection,
+            path::REVOCATION => Endpoint::Revocation,
             _ => Endpoint::Unknown,
         }
     }
@@ -262,6 +269,8 @@ impl Inner {
             Endpoint::Authorization => Ok(self.authorize(request, now).await),
             Endpoint::Decision => Ok(self.decide(request, now).await),
             Endpoint::Token => self.token(request, now).await,
+            Endpoint::Introspection => self.introspect(request, now).await,
+            Endpoint::Revocation => self.revoke(request, now).await,
             _ => Ok(message::plain(StatusCode::NOT_FOUND, "this path has no endpoint")),
         };
         result.unwrap_or_else(|fault| {

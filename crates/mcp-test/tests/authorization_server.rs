@@ -4,14 +4,15 @@
 
 use std::time::Duration;
 
+use axum::{Router, routing::get};
 use http::{HeaderMap, HeaderValue, Method, header};
-use mcp_auth::{AuthRequest, Authenticator as _, Jwt, Rejection};
+use mcp_auth::{AuthRequest, Authenticator, Introspection, Jwt, Rejection};
 use mcp_fetch::{Fetch, FetchErrorKind};
-use mcp_test::authorization_server::{AuthorizationServer, Endpoint, Misbehavior, ResponseFault};
+use mcp_test::authorization_server::{AuthorizationServer, Endpoint, Misbehavior, RegisteredClient, ResponseFault};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
 };
 
 const RESOURCE: &str = "http://127.0.0.1:9000/mcp";
@@ -33,7 +34,7 @@ async fn head_of(issuer: &str, path: &str) -> String {
 }
 
 /// Authenticates a token as a resource server does.
-async fn authenticate(auth: &Jwt, token: &str) -> Result<String, Rejection> {
+async fn authenticate(auth: &impl Authenticator, token: &str) -> Result<String, Rejection> {
     let mut headers = HeaderMap::new();
     headers.insert(header::AUTHORIZATION, HeaderValue::try_from(format!("Bearer {token}")).unwrap());
     let authenticated = auth.authenticate(&AuthRequest::new(&Method::POST, RESOURCE, &headers)).await?;
@@ -96,6 +97,60 @@ async fn a_resource_server_rejects_faulty_tokens() {
         let result = authenticate(&auth, &token).await.map_err(|rejection| rejection.status().as_u16());
         assert_eq!(result.as_deref(), expected.as_ref().map(|subject| *subject), "{misbehavior:?}");
     }
+}
+
+#[tokio::test]
+async fn a_resource_server_checks_opaque_tokens() {
+    let client = RegisteredClient::with_secret("mcp-server", "hunter2");
+    let server = AuthorizationServer::builder().opaque_tokens().client(client).start().await.unwrap();
+    let auth = Introspection::issuer(server.issuer(), "mcp-server", "hunter2").unwrap().audience(RESOURCE);
+    let token = server.issue_token("alice", ["read"], RESOURCE).await.unwrap();
+    assert_eq!(authenticate(&auth, &token).await.unwrap(), "alice");
+    assert!(matches!(authenticate(&auth, "unknown").await, Err(Rejection::Invalid)));
+    let other = server.issue_token("alice", ["read"], "http://127.0.0.1:9000/other").await.unwrap();
+    assert!(matches!(authenticate(&auth, &other).await, Err(Rejection::Invalid)));
+    assert_eq!(server.count(Endpoint::Introspection), 3);
+}
+
+#[tokio::test]
+async fn the_id_of_a_client_can_be_the_url_of_its_document() {
+    let server = AuthorizationServer::builder().auto_approve().start().await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let id = format!("http://{}/client.json", listener.local_addr().unwrap());
+    let document = json!({"client_id": id, "client_name": "Test", "redirect_uris": ["http://127.0.0.1/callback"]});
+    let other = json!({"client_id": id.replace("client", "other"), "redirect_uris": ["https://evil.example/callback"]});
+    let router = Router::new()
+        .route("/client.json", get(async move || document.to_string()))
+        .route("/other.json", get(async move || other.to_string()))
+        .route("/wrong.json", get(async || json!({"client_id": "x", "redirect_uris": []}).to_string()));
+    let serving = tokio::spawn(async move { mcp_http_listener::serve(listener, router).await });
+    let authorize = async |id: &str| {
+        let query = format!(
+            "response_type=code&client_id={id}&redirect_uri=http://127.0.0.1:5/callback&code_challenge={CHALLENGE}\
+             &code_challenge_method=S256"
+        );
+        head_of(server.issuer(), &format!("/authorize?{query}")).await
+    };
+    let head = authorize(&id).await;
+    let (_, code) = head.split_once("location: http://127.0.0.1:5/callback?code=").expect(&head);
+    let form = [
+        ("grant_type", "authorization_code"),
+        ("client_id", &*id),
+        ("code", &code[..43]),
+        ("code_verifier", VERIFIER),
+        ("redirect_uri", "http://127.0.0.1:5/callback"),
+    ];
+    let tokens = fetch().post_form(&format!("{}/token", server.issuer()), &form, None).await.unwrap();
+    assert_eq!(tokens.status(), 200);
+    for name in ["other", "wrong", "missing"] {
+        let head = authorize(&id.replace("client", name)).await;
+        assert!(head.starts_with("HTTP/1.1 4") && !head.contains("location"), "{name} {head}");
+    }
+    serving.abort();
+    assert!(serving.await.unwrap_err().is_cancelled());
+    // The document is in the cache, and a document that is not in the cache is away for a moment.
+    assert!(authorize(&id).await.contains("code="));
+    assert!(authorize(&id.replace("client", "new")).await.starts_with("HTTP/1.1 503"));
 }
 
 #[tokio::test]

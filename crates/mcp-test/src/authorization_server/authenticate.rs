@@ -1,16 +1,21 @@
 //! The authentication of clients at the token endpoint (RFC 6749 §2.3).
 
+use std::time::SystemTime;
+
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::{HeaderMap, header};
+use mcp_auth::jose;
+use mcp_protocol::auth::client_assertion_type;
 use url::form_urlencoded;
 
-use super::{Inner, fault::Fault, message::Parameters, state::ClientRecord};
+use super::{Inner, assertion::text, fault::Fault, message::Parameters, state::ClientRecord};
 
 /// Credentials of a client, in the form in which the request has them.
 enum Credentials<'p> {
     None { id: &'p str },
     Basic { id: String, secret: String },
     Post { id: &'p str, secret: &'p str },
+    Assertion { id: String, assertion: &'p str },
 }
 
 impl Inner {
@@ -19,16 +24,21 @@ impl Inner {
         &self,
         headers: &HeaderMap,
         parameters: &Parameters,
+        now: SystemTime,
     ) -> Result<ClientRecord, Fault> {
         let unknown = || Fault::invalid_client("the client is unknown or did not authenticate");
         let credentials = credentials(headers, parameters)?;
         let id = match &credentials {
             Credentials::None { id } | Credentials::Post { id, .. } => *id,
-            Credentials::Basic { id, .. } => id.as_str(),
+            Credentials::Basic { id, .. } | Credentials::Assertion { id, .. } => id.as_str(),
         };
-        let client = self.client(id).await?.ok_or_else(unknown)?;
+        let client = self.client(id, now).await?.ok_or_else(unknown)?;
         let is_authentic = match &credentials {
-            Credentials::None { .. } => client.secret.is_none() && client.may_authenticate_with("none"),
+            Credentials::None { .. } => client.is_public() && client.may_authenticate_with("none"),
+            Credentials::Assertion { assertion, .. } => {
+                self.check_client_assertion(&client, assertion, now).await?.map_err(Fault::invalid_client)?;
+                client.may_authenticate_with("private_key_jwt")
+            }
             Credentials::Basic { secret, .. } => {
                 client.may_authenticate_with("client_secret_basic") && client.has_secret(secret)
             }
@@ -54,6 +64,19 @@ fn credentials<'p>(headers: &HeaderMap, parameters: &'p Parameters) -> Result<Cr
             return Err(Fault::invalid_request("the request has credentials of two clients or in two forms"));
         }
         return Ok(Credentials::Basic { id, secret: basic });
+    }
+    if let Some(assertion) = parameters.get("client_assertion") {
+        if parameters.get("client_assertion_type") != Some(client_assertion_type::JWT_BEARER) || secret.is_some() {
+            return Err(Fault::invalid_request(
+                "the type of the assertion is unknown, or the request has a secret too",
+            ));
+        }
+        let claims = jose::unverified_claims(assertion).unwrap_or_default();
+        let id = text(&claims, "sub").unwrap_or_default();
+        if id.is_empty() || client_id.is_some_and(|other| other != id) {
+            return Err(Fault::invalid_client("the assertion names no client, or another client than the request"));
+        }
+        return Ok(Credentials::Assertion { id: id.to_owned(), assertion });
     }
     match (client_id, secret) {
         (Some(id), Some(secret)) => Ok(Credentials::Post { id, secret }),

@@ -39,7 +39,7 @@ impl From<Fault> for Refusal {
 
 impl Inner {
     pub(super) async fn authorize(&self, request: &Request<Bytes>, now: SystemTime) -> Response<Bytes> {
-        let result = match self.read_authorization(request).await {
+        let result = match self.read_authorization(request, now).await {
             Ok((client, valid)) if self.config.is_auto_approved => {
                 tracing::debug!(client = client.id(), "approved an authorization request");
                 self.approve(valid, now).await
@@ -63,6 +63,7 @@ impl Inner {
     async fn read_authorization(
         &self,
         request: &Request<Bytes>,
+        now: SystemTime,
     ) -> Result<(ClientRecord, AuthorizationRequest), Refusal> {
         let parameters = if request.method() == Method::POST {
             Parameters::of_form(request)?
@@ -70,7 +71,7 @@ impl Inner {
             Parameters::parse(request.uri().query().unwrap_or_default().as_bytes())?
         };
         let unknown = || Fault::new("invalid_client", "The client is not registered.");
-        let client = self.client(parameters.require("client_id")?).await?.ok_or_else(unknown)?;
+        let client = self.client(parameters.require("client_id")?, now).await?.ok_or_else(unknown)?;
         let uri = requested_uri(&client, parameters.get("redirect_uri"))?;
         let state = parameters.get("state").map(str::to_owned);
         if state.as_ref().is_some_and(|state| state.len() > MAX_STATE) {

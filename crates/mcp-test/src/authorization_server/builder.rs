@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, error::Error, fmt, sync::Arc, time::Duration};
 
+use mcp_fetch::Fetch;
 use mcp_store::{KeyValue, MemoryLimits, MemoryStore};
 use tokio::net::TcpListener;
 use url::Url;
@@ -14,6 +15,9 @@ use super::{
     serve,
     state::{ClientRecord, State},
 };
+
+/// The largest document or key set of a client, in bytes.
+const MAX_DOCUMENT: usize = 64 << 10;
 
 /// Builds an [`AuthorizationServer`].
 ///
@@ -54,6 +58,9 @@ pub(super) struct Config {
     pub(super) resources: Vec<String>,
     pub(super) is_auto_approved: bool,
     pub(super) registers: bool,
+    pub(super) has_opaque_tokens: bool,
+    /// Fetches documents and keys of clients.
+    pub(super) fetch: Fetch,
     pub(super) access_token_lifetime: Duration,
     pub(super) refresh_token_lifetime: Duration,
     pub(super) refresh_grace: Duration,
@@ -84,6 +91,8 @@ impl AuthorizationServerBuilder {
             resources: Vec::new(),
             is_auto_approved: false,
             registers: true,
+            has_opaque_tokens: false,
+            fetch: Fetch::builder().allow_loopback(true).body_limit(MAX_DOCUMENT).build(),
             access_token_lifetime: Duration::from_secs(3_600),
             refresh_token_lifetime: Duration::from_secs(30 * 24 * 3_600),
             refresh_grace: Duration::from_secs(60),
@@ -155,6 +164,19 @@ impl AuthorizationServerBuilder {
     /// Offers no dynamic registration.
     pub fn no_registration(mut self) -> Self {
         self.config.registers = false;
+        self
+    }
+
+    /// Issues access tokens without content. A resource server checks them by introspection (RFC 7662).
+    pub fn opaque_tokens(mut self) -> Self {
+        self.config.has_opaque_tokens = true;
+        self
+    }
+
+    /// Sets the rules for fetches of client metadata documents and key sets. The default allows hosts of this machine, and
+    /// documents of at most 64 KiB.
+    pub fn fetch(mut self, fetch: Fetch) -> Self {
+        self.config.fetch = fetch;
         self
     }
 

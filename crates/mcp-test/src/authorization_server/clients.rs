@@ -6,11 +6,12 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use mcp_auth::jose;
 use mcp_protocol::auth::{ClientInformation, ClientMetadata, Secret, grant_type};
+use serde_json::Value;
 
-use super::{Inner, Misbehavior, clock, fault::Fault, message, redirect_uri, state::ClientRecord};
+use super::{Inner, Misbehavior, client_document, clock, fault::Fault, message, redirect_uri, state::ClientRecord};
 
 /// The methods of authentication that a client may register.
-const METHODS: [&str; 3] = ["none", "client_secret_basic", "client_secret_post"];
+const METHODS: [&str; 4] = ["none", "client_secret_basic", "client_secret_post", "private_key_jwt"];
 /// The largest number of redirect URIs of a client.
 const MAX_REDIRECT_URIS: usize = 20;
 
@@ -42,6 +43,25 @@ impl RegisteredClient {
     /// Returns a client that authenticates with a secret, in the header `Authorization` or in the form.
     pub fn with_secret(id: impl Into<String>, secret: impl Into<Secret>) -> Self {
         Self { secret: Some(secret.into()), ..Self::new(id) }
+    }
+
+    /// Returns a client that authenticates with signed assertions (RFC 7523 §2.2). The keys are a JWK set.
+    ///
+    /// ```
+    /// use mcp_test::authorization_server::RegisteredClient;
+    /// use serde_json::json;
+    ///
+    /// let key = json!({
+    ///     "kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo",
+    /// });
+    /// let client = RegisteredClient::with_keys("service", json!({"keys": [key]}));
+    /// # let _ = client;
+    /// ```
+    pub fn with_keys(id: impl Into<String>, keys: Value) -> Self {
+        let mut client = Self::new(id);
+        client.metadata.token_endpoint_auth_method = Some("private_key_jwt".to_owned());
+        client.metadata.jwks = Some(keys);
+        client
     }
 
     fn new(id: impl Into<String>) -> Self {
@@ -87,6 +107,11 @@ impl ClientRecord {
         self.metadata.token_endpoint_auth_method.as_deref().is_none_or(|registered| registered == method)
     }
 
+    /// Whether the client has no credentials.
+    pub(super) fn is_public(&self) -> bool {
+        self.secret.is_none() && self.metadata.jwks.is_none() && self.metadata.jwks_uri.is_none()
+    }
+
     pub(super) fn has_secret(&self, secret: &str) -> bool {
         self.secret.as_ref().is_some_and(|expected| jose::is_equal(expected, &digest(&Secret::new(secret))))
     }
@@ -98,9 +123,12 @@ fn digest(secret: &Secret) -> String {
 
 impl Inner {
     /// Returns a client by its id.
-    pub(super) async fn client(&self, id: &str) -> Result<Option<ClientRecord>, Fault> {
+    pub(super) async fn client(&self, id: &str, now: SystemTime) -> Result<Option<ClientRecord>, Fault> {
         if let Some(client) = self.config.clients.get(id) {
             return Ok(Some(client.clone()));
+        }
+        if client_document::is_document(id) {
+            return self.client_of_document(id, now).await.map(Some);
         }
         if self.misbehaviors.occurs(&Misbehavior::ForgetsClients) {
             self.state.delete::<ClientRecord>(id).await?;
@@ -127,8 +155,9 @@ impl Inner {
         }
         let id = jose::random_text()?;
         metadata.client_id = Some(id.clone());
-        let is_confidential = metadata.token_endpoint_auth_method.as_deref() != Some("none");
-        let secret = if is_confidential { Some(Secret::new(jose::random_text()?)) } else { None };
+        let method = metadata.token_endpoint_auth_method.as_deref();
+        let has_secret = method.is_some_and(|method| method.starts_with("client_secret"));
+        let secret = if has_secret { Some(Secret::new(jose::random_text()?)) } else { None };
         let record = ClientRecord { secret: secret.as_ref().map(digest), metadata: metadata.clone() };
         self.state.create_lasting(&id, &record).await?;
         let mut information = ClientInformation::new(id);
@@ -145,6 +174,9 @@ impl Inner {
         let method = metadata.token_endpoint_auth_method.get_or_insert_with(|| "client_secret_basic".to_owned());
         if !METHODS.contains(&method.as_str()) {
             return Err(invalid("the value of `token_endpoint_auth_method` is not supported"));
+        }
+        if method == "private_key_jwt" && metadata.jwks.is_none() == metadata.jwks_uri.is_none() {
+            return Err(invalid("the method private_key_jwt needs either `jwks` or `jwks_uri`"));
         }
         let grants = metadata.grant_types.get_or_insert_with(|| vec![grant_type::AUTHORIZATION_CODE.to_owned()]);
         let has_code = grants.iter().any(|grant| grant == grant_type::AUTHORIZATION_CODE);

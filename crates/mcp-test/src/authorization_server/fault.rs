@@ -40,6 +40,13 @@ impl Fault {
             .with_header(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"token\""))
     }
 
+    /// Returns the fault of a part that is away for a moment.
+    pub(super) fn unavailable(description: impl Into<Cow<'static, str>>) -> Self {
+        Self::new("temporarily_unavailable", description)
+            .with_status(StatusCode::SERVICE_UNAVAILABLE)
+            .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
+    }
+
     pub(super) fn with_status(mut self, status: StatusCode) -> Self {
         self.status = status;
         self
@@ -63,9 +70,7 @@ impl Fault {
 impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
         tracing::warn!(%error, "the store of the authorization server failed");
-        Self::new("temporarily_unavailable", "the store is not available")
-            .with_status(StatusCode::SERVICE_UNAVAILABLE)
-            .with_header(header::RETRY_AFTER, HeaderValue::from_static("1"))
+        Self::unavailable("the store is not available")
     }
 }
 

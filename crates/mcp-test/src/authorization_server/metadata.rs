@@ -13,7 +13,12 @@ pub(super) mod path {
     pub(in super::super) const AUTHORIZATION: &str = "/authorize";
     pub(in super::super) const DECISION: &str = "/authorize/decision";
     pub(in super::super) const TOKEN: &str = "/token";
+    pub(in super::super) const INTROSPECTION: &str = "/introspect";
+    pub(in super::super) const REVOCATION: &str = "/revoke";
 }
+
+/// The algorithms of assertions of clients.
+const ALGORITHMS: [&str; 5] = ["ES256", "ES384", "EdDSA", "RS256", "PS256"];
 
 impl Inner {
     /// Returns the URL of an endpoint.
@@ -32,7 +37,15 @@ impl Inner {
         metadata.response_types_supported = list(&["code"]);
         metadata.response_modes_supported = list(&["query"]);
         metadata.grant_types_supported = list(&[grant_type::AUTHORIZATION_CODE, grant_type::REFRESH_TOKEN]);
-        metadata.token_endpoint_auth_methods_supported = list(&["none", "client_secret_basic", "client_secret_post"]);
+        let with_credentials = list(&["client_secret_basic", "client_secret_post", "private_key_jwt"]);
+        let methods = list(&["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]);
+        metadata.token_endpoint_auth_methods_supported.clone_from(&methods);
+        metadata.token_endpoint_auth_signing_alg_values_supported = list(&ALGORITHMS);
+        metadata.introspection_endpoint = Some(self.url_of(path::INTROSPECTION));
+        metadata.introspection_endpoint_auth_methods_supported = with_credentials;
+        metadata.revocation_endpoint = Some(self.url_of(path::REVOCATION));
+        metadata.revocation_endpoint_auth_methods_supported = methods;
+        metadata.client_id_metadata_document_supported = Some(true);
         metadata.code_challenge_methods_supported = list(&["S256"]);
         metadata.authorization_response_iss_parameter_supported = Some(true);
         metadata.subject_types_supported = list(&["public"]);

@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// The longest time of an operation of the store.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// The shortest time to live of a record. A store rejects zero.
+const MIN_TTL: Duration = Duration::from_secs(1);
 /// The number of attempts to change a record that other requests change as well.
 const ATTEMPTS: usize = 16;
 
@@ -165,6 +167,12 @@ impl State {
         self.swap_bytes::<T>(name, None, Some(encode(record)?), None).await
     }
 
+    /// Writes a record in the place of an earlier record.
+    pub(super) async fn put<T: Record>(&self, name: &str, record: &T, ttl: Duration) -> Result<(), StoreError> {
+        let key = self.key::<T>(name);
+        bounded(self.store.put(&key, encode(record)?, Some(ttl.max(MIN_TTL)))).await
+    }
+
     /// Replaces a record if no other request changed it.
     pub(super) async fn replace<T: Record>(
         &self,
@@ -211,7 +219,7 @@ impl State {
         ttl: Option<Duration>,
     ) -> Result<bool, StoreError> {
         let key = self.key::<T>(name);
-        let ttl = ttl.map(|ttl| ttl.max(Duration::from_secs(1)));
+        let ttl = ttl.map(|ttl| ttl.max(MIN_TTL));
         Ok(bounded(self.store.compare_and_swap(&key, expected, new, ttl)).await?.is_done())
     }
 }

@@ -2,6 +2,7 @@
 
 mod authorization;
 mod clients;
+mod inspect;
 mod refresh;
 
 use std::{

@@ -14,7 +14,7 @@ const BEARER: &str = "Bearer";
 impl Inner {
     pub(super) async fn token(&self, request: &Request<Bytes>, now: SystemTime) -> Result<Response<Bytes>, Fault> {
         let parameters = Parameters::of_form(request)?;
-        let client = self.authenticate(request.headers(), &parameters).await?;
+        let client = self.authenticate(request.headers(), &parameters, now).await?;
         let grant_type = parameters.require("grant_type")?;
         if !client.may_use(grant_type) {
             return Err(Fault::new("unauthorized_client", "the client did not register the grant type"));
