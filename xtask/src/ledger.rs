@@ -1,4 +1,4 @@
-//! `cargo xtask ledger`: checks that the tests named in the ledger files exist and that no entry is missing.
+//! `cargo xtask ledger`: checks that the tests named in the ledger files and in pages exist, and that no entry is missing.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +8,7 @@ use crate::workspace::{self, Metadata};
 
 mod entry;
 mod evidence;
+mod page;
 
 use self::{
     entry::{Ledger, Number, Status},
@@ -38,6 +39,13 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         }
         let counts: Vec<String> = counts.iter().map(|(status, count)| format!("{count} {status}")).collect();
         println!("{file}: {} entries: {}", ledger.entries.len(), counts.join(", "));
+    }
+    for file in page::PAGES {
+        let text = std::fs::read_to_string(root.join(file)).with_context(|| file.to_string())?;
+        for problem in page::check(&text, &evidence) {
+            println!("error: {file}:{problem}");
+            problems += 1;
+        }
     }
     if problems == 0 { Ok(()) } else { Err(Error::msg(format!("{problems} problem(s) in the ledger"))) }
 }

@@ -7,6 +7,7 @@ use axum::{Router, body::Body as AxumBody, extract::Request as AxumRequest, midd
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
+use mcp_auth::ApiKeys;
 use mcp_protocol::Principal;
 use mcp_server_core::{Inputs, Server, TaskSupport, ToolError, tool};
 use mcp_server_http::{HttpConfig, HttpServer};
@@ -15,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tower_service::Service as _;
 
-use crate::common::{Answer, initialize, legacy, listen, notification, request, sse, stateless, within};
+use crate::common::{Answer, initialize, legacy, listen, notification, request, send, sse, stateless, within};
 
 #[derive(Deserialize, JsonSchema)]
 struct Name {
@@ -97,6 +98,37 @@ async fn handlers_receive_the_principal_and_scopes_are_enforced() {
         assert_eq!(written.status, expected, "{caller:?}");
         let written = app.exchange(caller, legacy(Some(&session), "tools/call", call("write"))).await;
         assert_eq!(written.status, expected, "{caller:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn concurrent_callers_receive_their_own_principal() {
+    let names: Vec<String> = (0..32).map(|number| format!("caller-{number}")).collect();
+    let keys = names.iter().fold(ApiKeys::new(), |keys, name| keys.key(name, Principal::new(name)).unwrap());
+    let config = HttpConfig::new().public_url("https://mcp.example.com/mcp").authenticate(keys);
+    let service = server().into_service(config);
+    let callers = names.into_iter().map(|name| {
+        let service = service.clone();
+        tokio::spawn(async move {
+            let of_caller = |mut request: Request<Full<Bytes>>| {
+                request.headers_mut().insert("x-api-key", name.parse().unwrap());
+                request
+            };
+            let opened = send(&service, of_caller(initialize())).await;
+            let session = opened.header("mcp-session-id").unwrap().to_owned();
+            send(&service, of_caller(notification(&session, "notifications/initialized", json!({})))).await;
+            for _ in 0..20 {
+                for made in
+                    [stateless("tools/call", call("who"), &[]), legacy(Some(&session), "tools/call", call("who"))]
+                {
+                    let answer = send(&service, of_caller(made)).await.json();
+                    assert_eq!(answer["result"]["content"][0]["text"], name.as_str());
+                }
+            }
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        within("the calls", caller).await.unwrap();
     }
 }
 

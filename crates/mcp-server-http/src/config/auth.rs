@@ -143,10 +143,9 @@ impl HttpConfig {
     /// without credentials are not affected. Credentials that the server accepted since the first failure of the address stay
     /// usable. Only wrong and unreadable credentials count: expired tokens, missing scopes and outages do not.
     ///
-    /// The limit makes it expensive to guess passwords and keys. All callers behind one proxy have the same address, so a
-    /// server behind a proxy must not set the limit, unless it adds the address of the client to each request
-    /// ([`PeerAddr`](crate::listener::PeerAddr)). Our listener adds the address of the connection. Without an address there is no
-    /// limit.
+    /// The limit makes it expensive to guess passwords and keys. All callers behind one proxy have the same address. Behind a
+    /// proxy, the limit therefore needs the address of the client in each request ([`PeerAddr`](crate::listener::PeerAddr)). Our
+    /// listener adds the address of the connection. Without an address there is no limit.
     ///
     /// The server remembers up to 10,000 addresses with failures. Addresses of one IPv6 network of 64 bits count as one.
     ///
