@@ -12,6 +12,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod authorizer;
+#[cfg(feature = "browser")]
+mod browser;
 mod discovery;
 mod error;
 mod login;
@@ -24,6 +26,8 @@ mod token_endpoint;
 mod tokens;
 mod user_agent;
 
+#[cfg(feature = "browser")]
+pub use self::browser::Browser;
 pub use self::{
     error::{Error, ErrorKind},
     oauth::{OAuth, OAuthBuilder},
