@@ -1,10 +1,14 @@
 //! The hook of the HTTP client.
 
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use mcp_client_http::{Authorizer, AuthorizerError, Refusal, Target, Verdict};
 use mcp_transport::BoxFuture;
 
-use crate::{oauth::OAuth, session::Refused};
+use crate::{
+    error::{Error, ErrorKind},
+    oauth::OAuth,
+    session::Refused,
+};
 
 impl Authorizer for OAuth {
     fn authorize<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>> {
@@ -18,5 +22,22 @@ impl Authorizer for OAuth {
             let is_repeated = self.handle_refusal(&target.endpoint, &target.method, sent, refused).await?;
             Ok(if is_repeated { Verdict::Retry } else { Verdict::GiveUp })
         })
+    }
+
+    fn answered(&self, target: &Target, status: StatusCode, _: &HeaderMap) {
+        if status.is_success() {
+            self.accept(&target.endpoint);
+        }
+    }
+}
+
+impl From<Error> for AuthorizerError {
+    fn from(error: Error) -> Self {
+        match error.kind() {
+            ErrorKind::Unavailable => Self::unavailable(error, None),
+            ErrorKind::LoginRequired => Self::login_required(error),
+            ErrorKind::Denied | ErrorKind::Callback | ErrorKind::InsufficientScope => Self::denied(error),
+            _ => Self::other(error),
+        }
     }
 }

@@ -53,6 +53,13 @@ struct Inner {
 }
 
 impl OAuth {
+    /// Returns the default: a dynamic registration, and tokens in memory. With the feature `browser` a user logs in with the
+    /// browser. Without it, a required login is an error of the kind [`ErrorKind::LoginRequired`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
     /// Returns a builder with the default settings.
     pub fn builder() -> OAuthBuilder {
         OAuthBuilder::new()
@@ -69,6 +76,14 @@ impl OAuth {
         let session = Session::new(Arc::clone(&self.inner.settings), endpoint.clone());
         sessions.insert(endpoint.as_str().to_owned(), Arc::clone(&session));
         Ok(session)
+    }
+
+    /// Notes that a server accepts its tokens.
+    pub(crate) fn accept(&self, endpoint: &Url) {
+        let session = self.inner.sessions.lock().get(endpoint.as_str()).cloned();
+        if let Some(session) = session {
+            session.accept();
+        }
     }
 
     /// Returns the headers of a request to a server.
@@ -99,6 +114,12 @@ impl OAuth {
     }
 }
 
+impl Default for OAuth {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl fmt::Debug for OAuth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OAuth").field("servers", &self.inner.sessions.lock().len()).finish_non_exhaustive()
@@ -125,6 +146,9 @@ impl OAuthBuilder {
     fn new() -> Self {
         let settings = Settings {
             client: ClientSettings::default(),
+            #[cfg(feature = "browser")]
+            agent: Some(Arc::new(crate::Browser::new())),
+            #[cfg(not(feature = "browser"))]
             agent: None,
             store: Arc::new(MemoryStore::new()),
             fetch: None,
@@ -179,8 +203,7 @@ impl OAuthBuilder {
         self
     }
 
-    /// Sets how a user reaches the page of a login. Without a user agent, a required login is an error of the kind
-    /// [`ErrorKind::LoginRequired`].
+    /// Sets how a user reaches the page of a login. The default is that of [`OAuth::new`].
     pub fn user_agent(mut self, agent: impl UserAgent) -> Self {
         self.settings.agent = Some(Arc::new(agent));
         self

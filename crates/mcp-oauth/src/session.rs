@@ -1,4 +1,4 @@
-//! The tokens of one MCP server in this process: which token a request gets, and what follows a refusal.
+//! The tokens of one MCP server in this process: the token of each request, and the reaction to refusals.
 //!
 //! All work on tokens runs on tasks of its own, one at a time. A request that is cancelled stops its wait and not the work.
 
@@ -40,12 +40,14 @@ pub(crate) struct Session {
     /// The key of the tokens in the store.
     key: String,
     current: RwLock<Option<Arc<Tokens>>>,
+    /// The latest tokens that the MCP server accepted.
+    accepted: RwLock<Option<Arc<Tokens>>>,
     /// The number of completed logins, with and without success.
     logins: AtomicU64,
     work: Mutex<Work>,
 }
 
-/// What only the task that works on the tokens uses.
+/// The state that only the task that works on the tokens uses.
 #[derive(Default)]
 struct Work {
     is_loaded: bool,
@@ -67,13 +69,14 @@ impl Session {
             key: format!("tokens/{endpoint}"),
             endpoint,
             current: RwLock::default(),
+            accepted: RwLock::default(),
             logins: AtomicU64::new(0),
             work: Mutex::default(),
         })
     }
 
-    /// Returns the tokens for a request, renewed if their end is near. `None` if there are none: the request is then sent
-    /// without a token, and the challenge of the server begins a login.
+    /// Returns the tokens for a request, renewed if their end is near. Without tokens the client sends the request
+    /// unauthorized, and the challenge of the server begins a login.
     pub(crate) async fn tokens(self: &Arc<Self>) -> Result<Option<Arc<Tokens>>, Error> {
         let current = self.current();
         if let Some(tokens) = current.filter(|tokens| !tokens.needs_renewal(now())) {
@@ -81,6 +84,24 @@ impl Session {
         }
         let session = Arc::clone(self);
         on_own_task(async move { session.renewed().await }).await
+    }
+
+    /// Notes that the MCP server accepts the current tokens.
+    pub(crate) fn accept(&self) {
+        let current = self.current();
+        *self.accepted.write() = current;
+    }
+
+    /// Takes over the tokens of another process, which used them.
+    fn adopt(&self, tokens: Tokens) -> Arc<Tokens> {
+        let tokens = Arc::new(tokens);
+        *self.current.write() = Some(Arc::clone(&tokens));
+        self.accept();
+        tokens
+    }
+
+    fn is_accepted(&self, tokens: &Tokens) -> bool {
+        self.accepted.read().as_ref().is_some_and(|accepted| accepted.access_token == tokens.access_token)
     }
 
     fn current(&self) -> Option<Arc<Tokens>> {
@@ -92,7 +113,7 @@ impl Session {
         let mut work = self.work.lock().await;
         if !work.is_loaded {
             if let Some(tokens) = self.stored().await? {
-                *self.current.write() = Some(Arc::new(tokens));
+                self.adopt(tokens);
             }
             work.is_loaded = true;
         }

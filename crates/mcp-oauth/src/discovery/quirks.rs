@@ -15,7 +15,7 @@ pub(crate) struct Quirks {
 
 const NONE: Quirks = Quirks { assumes_s256: false, ignores_final_slash: false, omits_resource: false };
 
-/// Hosts, each with its differences. The character `*` stands for any text.
+/// Hosts, each with its differences. The character `*` matches any text.
 const TABLE: &[(&str, Quirks)] = &[
     // Microsoft Entra ID. The document has no `code_challenge_methods_supported`:
     // https://login.microsoftonline.com/common/v2.0/.well-known/openid-configuration

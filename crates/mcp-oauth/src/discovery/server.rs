@@ -57,7 +57,7 @@ impl Server {
     /// Returns the URL at which a user logs in.
     ///
     /// # Errors
-    /// If there is none, if its scheme is not safe for a browser, or if the server does not support PKCE with S256.
+    /// If the document has no such URL, its scheme is not safe for a browser, or the server does not support PKCE with S256.
     pub(crate) fn login_url(&self) -> Result<Url, Error> {
         let issuer = &self.identity;
         let failed = |text: String| Error::new(ErrorKind::Discovery, text);

@@ -1,11 +1,11 @@
-//! The response of a login (RFC 6749 §4.1.2, RFC 9207): what it proves, and what it contains.
+//! The check of the response of a login (RFC 6749 §4.1.2, RFC 9207).
 
 use mcp_protocol::auth::{OAuthError, Secret};
 use url::{Url, form_urlencoded};
 
 use crate::error::{Error, ErrorKind};
 
-/// What the response of one login must contain.
+/// The values that the response of one login must contain.
 pub(crate) struct Expected {
     pub(crate) state: Secret,
     /// The issuer in the metadata of the authorization server.
@@ -14,7 +14,7 @@ pub(crate) struct Expected {
     pub(crate) requires_issuer: bool,
 }
 
-/// The meaning of a response.
+/// The result of a response.
 #[derive(Debug)]
 pub(crate) enum Callback {
     /// The response does not belong to this login. The client continues to wait.

@@ -1,4 +1,4 @@
-//! What follows a refusal of the MCP server: a refresh, a login, or a login with further scopes.
+//! The reaction to a refusal of the MCP server: a refresh, a login, or a login with further scopes.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -41,9 +41,9 @@ impl Refused {
     }
 }
 
-/// The time after a login in which a refusal of its token is not answered with another login, in seconds.
+/// The age up to which tokens are new, in seconds. The refusal of a new token does not start the same grant again.
 const JUST_NOW: u64 = 60;
-/// What the wait for the lock of a login adds to the limit of the login.
+/// The wait for the lock of a login is longer than the limit of the login by this time.
 const LOCK_MARGIN: Duration = Duration::from_secs(60);
 
 /// The parts of a login that discovery determined.
@@ -92,20 +92,19 @@ impl Session {
         work.server = Some(Arc::clone(&found.server));
         let stored = self.stored().await?.map(Arc::new);
         let known = sent.clone().or(stored).filter(|tokens| tokens.issuer == found.server.identity);
-        let is_new = |tokens: &Tokens| now().saturating_sub(tokens.obtained_at) < JUST_NOW && !tokens.is_expired(now());
         if let Some(tokens) = &known {
-            let was_just_refreshed = tokens.grant == Grant::Refresh && is_new(tokens) && sent.is_some();
-            if tokens.refresh_token().is_some() && !was_just_refreshed {
+            let is_useless = sent.is_some() && self.is_useless(tokens);
+            if is_useless && tokens.grant == Grant::Login {
+                let text = "the server rejects the token of a login that just succeeded";
+                return Err(Error::new(ErrorKind::Token, text));
+            }
+            if tokens.refresh_token().is_some() && !is_useless {
                 match self.refresh(work, tokens).await {
                     Ok(fresh) if refused.token.as_ref() != Some(&fresh.access_token) => return Ok(true),
                     Ok(_) => {}
                     Err(error) if error.is_temporary() || error.kind() == ErrorKind::Store => return Err(error),
                     Err(error) => tracing::debug!(%error, "the refresh failed, so the user must log in again"),
                 }
-            }
-            if sent.is_some() && tokens.grant == Grant::Login && is_new(tokens) && tokens.refresh_token().is_none() {
-                let text = "the server rejects the token of a login that just succeeded";
-                return Err(Error::new(ErrorKind::Token, text));
             }
         }
         let mut scopes = refused.scopes();
@@ -115,6 +114,12 @@ impl Session {
         // A new login keeps the scopes of earlier step-ups.
         let earlier = known.map(|tokens| tokens.requested.clone()).unwrap_or_default();
         self.log_in(work, &found, union(&scopes, &earlier), refused.token.as_ref()).await
+    }
+
+    /// Whether refused tokens are new, and the server never accepted them. The same grant would not help.
+    fn is_useless(&self, tokens: &Tokens) -> bool {
+        let is_new = now().saturating_sub(tokens.obtained_at) < JUST_NOW;
+        is_new && !tokens.is_expired(now()) && !self.is_accepted(tokens)
     }
 
     /// Logs in with further scopes. The same scopes are never requested twice.
@@ -198,7 +203,7 @@ impl Session {
             && !stored.is_expired(now())
             && scopes.iter().all(|scope| stored.requested.contains(scope))
         {
-            *self.current.write() = Some(Arc::new(stored));
+            self.adopt(stored);
             return Ok(());
         }
         let server = &*found.server;

@@ -21,8 +21,7 @@ impl Session {
         let stored = self.stored().await?.filter(|stored| stored.issuer == tokens.issuer);
         let tokens = match stored {
             Some(stored) if stored.access_token != tokens.access_token => {
-                let stored = Arc::new(stored);
-                *self.current.write() = Some(Arc::clone(&stored));
+                let stored = self.adopt(stored);
                 if !stored.needs_renewal(now()) {
                     return Ok(stored);
                 }

@@ -12,10 +12,10 @@ use std::{
 use mcp_oauth::{ErrorKind, FileStore, MemoryStore, SharedStore, TokenStore};
 
 /// A directory that ends with the test.
-struct Dir(PathBuf);
+pub(crate) struct Dir(pub(crate) PathBuf);
 
 impl Dir {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         Self(std::env::temp_dir().join(format!("mcp-oauth-{name}-{}", std::process::id())))
     }
 }

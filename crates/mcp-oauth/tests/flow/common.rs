@@ -1,0 +1,268 @@
+//! An MCP server that requires tokens, a user, and the loop of the HTTP client.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use http::{HeaderMap, Method, StatusCode, header::AUTHORIZATION};
+use mcp_client_http::{Authorizer as _, AuthorizerError, Refusal, Target, Verdict};
+use mcp_oauth::{Answer, Error, ErrorKind, Login, OAuth, OAuthBuilder, TokenStore, UserAgent};
+use mcp_protocol::{
+    Challenge,
+    auth::{ProtectedResourceMetadata, Secret},
+};
+use mcp_test::authorization_server::{AuthorizationServer, AuthorizationServerBuilder, RunningAuthorizationServer};
+use mcp_transport::BoxFuture;
+use serde_json::Value;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+};
+use url::Url;
+
+/// An MCP server with its metadata document.
+pub(crate) struct Site {
+    pub(crate) endpoint: Url,
+    document: Arc<Mutex<Option<ProtectedResourceMetadata>>>,
+    /// Tokens that the server rejects.
+    revoked: Mutex<Vec<String>>,
+    /// The number of next requests that the server rejects.
+    rejections: AtomicUsize,
+    /// The scopes that the server requires.
+    required: Mutex<Vec<String>>,
+}
+
+impl Site {
+    /// Starts a server that names this issuer.
+    pub(crate) async fn start(issuer: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let endpoint = Url::parse(&format!("http://{address}/mcp")).unwrap();
+        let document = ProtectedResourceMetadata::new(endpoint.as_str(), [issuer]);
+        let document = Arc::new(Mutex::new(Some(document)));
+        tokio::spawn(serve(listener, Arc::clone(&document)));
+        let (revoked, required) = Default::default();
+        Self { endpoint, document, revoked, rejections: AtomicUsize::new(0), required }
+    }
+
+    pub(crate) fn publish(&self, document: ProtectedResourceMetadata) {
+        *self.document.lock().unwrap() = Some(document);
+    }
+
+    pub(crate) fn revoke(&self, token: &str) {
+        self.revoked.lock().unwrap().push(token.to_owned());
+    }
+
+    /// Rejects the tokens of the next requests.
+    pub(crate) fn reject(&self, number: usize) {
+        self.rejections.store(number, Ordering::SeqCst);
+    }
+
+    pub(crate) fn require(&self, scopes: &[&str]) {
+        *self.required.lock().unwrap() = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+    }
+
+    pub(crate) fn target(&self) -> Target {
+        Target::new(Method::POST, self.endpoint.clone())
+    }
+
+    /// Judges a request as a server does: the status and the challenge of a refusal.
+    fn judge(&self, headers: &HeaderMap) -> Option<(StatusCode, Challenge)> {
+        let metadata = format!("{}/prm", self.endpoint.origin().ascii_serialization());
+        let Some(token) = token_of(headers) else {
+            return Some((StatusCode::UNAUTHORIZED, Challenge::bearer().with_resource_metadata(metadata)));
+        };
+        let rejects = |left: usize| left.checked_sub(1);
+        let is_rejected = self.rejections.fetch_update(Ordering::SeqCst, Ordering::SeqCst, rejects).is_ok();
+        if is_rejected || self.revoked.lock().unwrap().contains(&token) {
+            return Some((StatusCode::UNAUTHORIZED, Challenge::invalid_token().with_resource_metadata(metadata)));
+        }
+        let required = self.required.lock().unwrap();
+        let granted = scopes_of(&token);
+        let is_granted = required.iter().all(|scope| granted.contains(scope));
+        (!is_granted).then(|| {
+            let challenge = Challenge::insufficient_scope(required.iter().map(String::as_str));
+            (StatusCode::FORBIDDEN, challenge.with_resource_metadata(metadata))
+        })
+    }
+
+    /// Sends a request as the HTTP client does: it repeats a refused request at most twice.
+    pub(crate) async fn call(&self, auth: &OAuth) -> Result<(StatusCode, String), Error> {
+        let result: Result<(StatusCode, String), AuthorizerError> = async {
+            for repetitions in (0..=2).rev() {
+                let sent = auth.authorize(&self.target()).await?;
+                let Some((status, challenge)) = self.judge(&sent) else {
+                    auth.answered(&self.target(), StatusCode::OK, &HeaderMap::new());
+                    return Ok((StatusCode::OK, token_of(&sent).unwrap()));
+                };
+                let mut refusal = Refusal::new(self.target(), status);
+                refusal.challenges.push(challenge);
+                refusal.sent = sent;
+                if repetitions == 0 || auth.refused(&refusal).await? != Verdict::Retry {
+                    return Ok((status, String::new()));
+                }
+            }
+            unreachable!("the last repetition returns")
+        }
+        .await;
+        result.map_err(|error| {
+            let source = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<Error>());
+            source.expect("each error of an `OAuth` has its error as the source").clone()
+        })
+    }
+
+    /// Sends a request that must succeed, and returns its token.
+    pub(crate) async fn token(&self, auth: &OAuth) -> String {
+        let (status, token) = tokio::time::timeout(Duration::from_secs(30), self.call(auth)).await.unwrap().unwrap();
+        assert_eq!(status, StatusCode::OK);
+        token
+    }
+
+    /// Sends a request that must fail.
+    pub(crate) async fn error(&self, auth: &OAuth) -> Error {
+        let result = tokio::time::timeout(Duration::from_secs(30), self.call(auth)).await.unwrap();
+        result.expect_err("the request must fail")
+    }
+
+    /// Returns the key of the tokens in a store.
+    pub(crate) fn key(&self) -> String {
+        format!("tokens/{}", self.endpoint)
+    }
+
+    /// Changes the stored tokens.
+    pub(crate) async fn edit(&self, store: &dyn TokenStore, edit: impl FnOnce(&mut Value)) {
+        let record = store.load(&self.key()).await.unwrap().expect("there are tokens");
+        let mut record: Value = serde_json::from_str(record.expose()).unwrap();
+        edit(&mut record);
+        store.save(&self.key(), &Secret::new(record.to_string())).await.unwrap();
+    }
+
+    /// Ends the life of the stored access token.
+    pub(crate) async fn expire(&self, store: &dyn TokenStore) {
+        self.edit(store, |record| record["expires_at"] = 1.into()).await;
+    }
+}
+
+async fn serve(listener: TcpListener, document: Arc<Mutex<Option<ProtectedResourceMetadata>>>) {
+    while let Ok((mut stream, _)) = listener.accept().await {
+        let document = Arc::clone(&document);
+        tokio::spawn(async move {
+            let path = read_head(&mut stream).await;
+            let document = document.lock().unwrap().clone().filter(|_| path == "/prm");
+            let (status, body) = match document {
+                Some(document) => (200, serde_json::to_string(&document).unwrap()),
+                None => (404, String::new()),
+            };
+            let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+            let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
+        });
+    }
+}
+
+async fn read_head(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let Ok(byte) = stream.read_u8().await else { break };
+        head.push(byte);
+    }
+    String::from_utf8(head).unwrap().split(' ').nth(1).unwrap_or_default().to_owned()
+}
+
+pub(crate) fn token_of(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(AUTHORIZATION)?;
+    assert!(value.is_sensitive());
+    Some(value.to_str().unwrap().strip_prefix("Bearer ").unwrap().to_owned())
+}
+
+pub(crate) fn claims_of(token: &str) -> Value {
+    let payload = BASE64_URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();
+    serde_json::from_slice(&payload).unwrap()
+}
+
+fn scopes_of(token: &str) -> Vec<String> {
+    claims_of(token)["scope"].as_str().unwrap_or_default().split(' ').map(str::to_owned).collect()
+}
+
+/// A user who approves each login at once.
+#[derive(Clone, Default)]
+pub(crate) struct User {
+    pub(crate) logins: Arc<AtomicUsize>,
+    /// The user copies the URL of the response instead of opening it.
+    pub(crate) pastes: bool,
+    /// The time that the user takes.
+    pub(crate) delay: Duration,
+    /// The user closes the page.
+    pub(crate) declines: bool,
+}
+
+impl User {
+    pub(crate) fn count(&self) -> usize {
+        self.logins.load(Ordering::SeqCst)
+    }
+}
+
+impl UserAgent for User {
+    fn open<'a>(&'a self, login: &'a Login) -> BoxFuture<'a, Result<Answer, Error>> {
+        Box::pin(async move {
+            self.logins.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(self.delay).await;
+            if self.declines {
+                return Err(Error::new(ErrorKind::Denied, "the user declined"));
+            }
+            let Some(location) = open(login.url.as_str()).await else { return Ok(Answer::Redirect) };
+            assert!(location.starts_with(&login.redirect_uri));
+            if self.pastes {
+                return Ok(Answer::Pasted(location));
+            }
+            open(&location).await;
+            Ok(Answer::Redirect)
+        })
+    }
+}
+
+/// Opens a page as a browser does, and returns the target of its redirect.
+async fn open(url: &str) -> Option<String> {
+    let url = Url::parse(url).unwrap();
+    let address: SocketAddr = format!("{}:{}", url.host_str()?, url.port()?).parse().unwrap();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let path = &url[url::Position::BeforePath..];
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let location = answer.lines().find(|line| line.to_ascii_lowercase().starts_with("location: "));
+    location.map(|line| line["location: ".len()..].trim().to_owned())
+}
+
+/// A server, its authorization server and a user.
+pub(crate) struct World {
+    pub(crate) site: Site,
+    pub(crate) authorization: RunningAuthorizationServer,
+    pub(crate) user: User,
+}
+
+impl World {
+    pub(crate) async fn new() -> Self {
+        Self::with(AuthorizationServer::builder()).await
+    }
+
+    pub(crate) async fn with(builder: AuthorizationServerBuilder) -> Self {
+        let authorization = builder.auto_approve().start().await.unwrap();
+        let site = Site::start(authorization.issuer()).await;
+        Self { site, authorization, user: User::default() }
+    }
+
+    pub(crate) fn builder(&self) -> OAuthBuilder {
+        OAuth::builder().client_name("Test").user_agent(self.user.clone())
+    }
+
+    pub(crate) fn auth(&self) -> OAuth {
+        self.builder().build()
+    }
+}

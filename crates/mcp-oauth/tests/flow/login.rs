@@ -1,0 +1,137 @@
+//! Registrations and logins.
+
+use http::StatusCode;
+use mcp_oauth::{ErrorKind, MemoryStore, OAuth, TokenStore as _};
+use mcp_protocol::auth::ProtectedResourceMetadata;
+use mcp_test::authorization_server::{AuthorizationServer, Endpoint, RecordedRequest, RegisteredClient};
+use serde_json::{Value, json};
+use url::Url;
+
+use crate::common::{Site, User, World, claims_of};
+
+fn requests(world: &World, endpoint: Endpoint) -> Vec<RecordedRequest> {
+    world.authorization.requests().into_iter().filter(|request| request.endpoint() == endpoint).collect()
+}
+
+#[tokio::test]
+async fn a_user_logs_in_once_for_all_requests() {
+    for pastes in [false, true] {
+        let mut world = World::new().await;
+        world.user.pastes = pastes;
+        let auth = world.auth();
+        let token = world.site.token(&auth).await;
+        assert_eq!(world.site.token(&auth).await, token);
+        assert_eq!(world.user.count(), 1);
+        let resource = world.site.endpoint.as_str();
+        assert_eq!(claims_of(&token)["aud"], resource);
+
+        let registration: Value = serde_json::from_slice(requests(&world, Endpoint::Registration)[0].body()).unwrap();
+        let redirect = registration["redirect_uris"][0].as_str().unwrap().to_owned();
+        let expected = json!({
+            "client_name": "Test", "redirect_uris": [redirect], "token_endpoint_auth_method": "none",
+            "grant_types": ["authorization_code", "refresh_token"], "response_types": ["code"],
+            "application_type": "native"
+        });
+        assert_eq!(registration, expected);
+        assert!(redirect.starts_with("http://127.0.0.1:") && redirect.ends_with("/callback"));
+
+        let pages = requests(&world, Endpoint::Authorization);
+        let page = &pages[0];
+        for (name, value) in [
+            ("response_type", "code"),
+            ("code_challenge_method", "S256"),
+            ("resource", resource),
+            ("redirect_uri", &redirect),
+        ] {
+            assert_eq!(page.parameter(name), Some(value), "{name}");
+        }
+        assert!(page.parameter("state").unwrap().len() >= 43 && page.parameter("scope").is_none());
+        let exchanges = requests(&world, Endpoint::Token);
+        let exchange = &exchanges[0];
+        assert_eq!((pages.len(), exchanges.len()), (1, 1));
+        assert_eq!(exchange.parameter("resource"), Some(resource));
+        assert!(exchange.parameter("code_verifier").unwrap().len() >= 43);
+    }
+}
+
+#[tokio::test]
+async fn requested_scopes_are_those_of_the_metadata_and_of_the_application() {
+    for (offered, documented, own, expected) in [
+        (&[][..], &[][..], &[][..], None),
+        (&["a", "b"], &["a"], &[], Some("a")),
+        (&["a", "b"], &["a"], &["b", "a"], Some("a b")),
+        (&["a", "offline_access"], &["a"], &[], Some("a offline_access")),
+        (&["a", "offline_access"], &[], &[], Some("offline_access")),
+    ] {
+        let world = World::with(AuthorizationServer::builder().scopes(offered.iter().copied())).await;
+        let document = ProtectedResourceMetadata::new(world.site.endpoint.as_str(), [world.authorization.issuer()]);
+        world.site.publish(document.with_scopes(documented.iter().copied()));
+        world.site.token(&world.builder().scopes(own.iter().copied()).build()).await;
+        assert_eq!(requests(&world, Endpoint::Authorization)[0].parameter("scope"), expected, "{offered:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_registered_client_needs_no_registration() {
+    let client = || RegisteredClient::with_secret("app", "hunter2").redirect_uri("http://127.0.0.1/callback");
+    let world = World::with(AuthorizationServer::builder().no_registration().client(client())).await;
+    let auth = world.builder().client_id("app").client_secret("hunter2").issuer(world.authorization.issuer()).build();
+    assert_eq!(claims_of(&world.site.token(&auth).await)["client_id"], "app");
+
+    let error = world.site.error(&world.auth()).await;
+    assert_eq!(error.kind(), ErrorKind::Registration, "{error}");
+    let foreign = world.builder().client_id("app").issuer("https://as.example").build();
+    assert_eq!(world.site.error(&foreign).await.kind(), ErrorKind::Registration);
+    let wrong = world.builder().client_id("app").client_secret("hunter3").build();
+    let error = world.site.error(&wrong).await;
+    assert_eq!(error.oauth_error().unwrap().error, "invalid_client");
+    assert!(!error.to_string().contains("hunter3"));
+}
+
+#[tokio::test]
+async fn a_server_of_2025_03_26_is_its_own_authorization_server() {
+    let authorization = AuthorizationServer::builder().auto_approve().start().await.unwrap();
+    let user = User::default();
+    let mut site = Site::start(authorization.issuer()).await;
+    site.endpoint = Url::parse(&format!("{}/mcp", authorization.issuer())).unwrap();
+    let auth = OAuth::builder().user_agent(user.clone()).build();
+    site.token(&auth).await;
+    assert_eq!(user.count(), 1);
+}
+
+#[tokio::test]
+async fn a_stored_registration_is_used_again() {
+    let world = World::new().await;
+    let store = MemoryStore::new();
+    for _ in 0..2 {
+        world.site.token(&world.builder().store(store.clone()).build()).await;
+        store.remove(&world.site.key()).await.unwrap();
+    }
+    assert_eq!((world.authorization.count(Endpoint::Registration), world.user.count()), (1, 2));
+}
+
+#[tokio::test]
+async fn a_new_issuer_gets_a_new_registration() {
+    let world = World::new().await;
+    let second = AuthorizationServer::builder().auto_approve().start().await.unwrap();
+    let auth = world.auth();
+    let first = world.site.token(&auth).await;
+    world.site.publish(ProtectedResourceMetadata::new(world.site.endpoint.as_str(), [second.issuer()]));
+    world.site.revoke(&first);
+    let token = world.site.token(&auth).await;
+    assert_eq!(claims_of(&token)["iss"], second.issuer());
+    assert_eq!((second.count(Endpoint::Registration), second.count(Endpoint::Token)), (1, 1));
+    // The refresh token of the first issuer is not sent to any issuer.
+    assert_eq!(world.authorization.count(Endpoint::Token), 1);
+}
+
+#[tokio::test]
+async fn the_end_of_a_session_starts_no_login() {
+    use mcp_client_http::{Authorizer as _, Refusal, Verdict};
+
+    let world = World::new().await;
+    let mut target = world.site.target();
+    target.method = http::Method::DELETE;
+    let verdict = world.auth().refused(&Refusal::new(target, StatusCode::UNAUTHORIZED)).await.unwrap();
+    assert_eq!((verdict, world.user.count()), (Verdict::GiveUp, 0));
+}

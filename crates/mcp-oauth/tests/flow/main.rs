@@ -1,0 +1,12 @@
+//! OAuth against the test authorization server.
+
+#![expect(clippy::unwrap_used, reason = "a test ends at the first error")]
+
+mod common;
+mod faults;
+mod login;
+mod processes;
+mod refresh;
+mod secrets;
+mod step_up;
+mod stores;

@@ -1,0 +1,65 @@
+//! Several processes with one store. Each `OAuth` stands for a process: they share only the store.
+
+use std::{sync::Arc, time::Duration};
+
+use mcp_oauth::{FileStore, OAuth, SharedStore};
+use mcp_test::authorization_server::{AuthorizationServer, Endpoint, Misbehavior};
+
+use crate::{common::World, stores::Dir};
+
+/// Returns processes with one store of files, and processes with one shared store.
+fn processes(world: &World, dir: &Dir, number: usize) -> [Vec<OAuth>; 2] {
+    let shared: Arc<dyn mcp_store::KeyValue> = Arc::new(mcp_store::MemoryStore::new());
+    let files = || world.builder().store(FileStore::open(&dir.0).unwrap()).build();
+    let shared = || world.builder().store(SharedStore::new(Arc::clone(&shared))).build();
+    [(0..number).map(|_| files()).collect(), (0..number).map(|_| shared()).collect()]
+}
+
+async fn all(world: &Arc<World>, processes: &[OAuth]) -> Vec<String> {
+    let calls: Vec<_> = processes
+        .iter()
+        .map(|auth| {
+            let (auth, world) = (auth.clone(), Arc::clone(world));
+            tokio::spawn(async move { world.site.token(&auth).await })
+        })
+        .collect();
+    let mut tokens = Vec::new();
+    for call in calls {
+        tokens.push(call.await.unwrap());
+    }
+    tokens.sort();
+    tokens.dedup();
+    tokens
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn processes_that_start_together_show_one_page() {
+    for kind in 0..2 {
+        let dir = Dir::new(&format!("login-{kind}"));
+        let mut world = World::new().await;
+        world.user.delay = Duration::from_millis(200);
+        let processes = processes(&world, &dir, 4).into_iter().nth(kind).unwrap();
+        let world = Arc::new(world);
+        assert_eq!(all(&world, &processes).await.len(), 1);
+        assert_eq!((world.user.count(), world.authorization.count(Endpoint::Token)), (1, 1));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn processes_refresh_a_rotating_token_once() {
+    // A second use of a refresh token revokes all tokens of the login.
+    let builder = AuthorizationServer::builder().misbehave(Misbehavior::NoRefreshGrace);
+    let world = Arc::new(World::with(builder).await);
+    let dir = Dir::new("refresh");
+    let [processes, _] = processes(&world, &dir, 8);
+    all(&world, &processes).await;
+    let rounds = 10;
+    for _ in 0..rounds {
+        let tokens = all(&world, &processes).await;
+        assert_eq!(tokens.len(), 1);
+        world.site.revoke(&tokens[0]);
+    }
+    all(&world, &processes).await;
+    assert_eq!(world.authorization.count(Endpoint::Token), 1 + rounds);
+    assert_eq!(world.user.count(), 1);
+}

@@ -1,0 +1,180 @@
+//! The renewal of tokens.
+
+use std::{sync::Arc, time::Duration};
+
+use mcp_oauth::{ErrorKind, MemoryStore, OAuth, TokenStore as _};
+use mcp_test::authorization_server::{AuthorizationServer, Endpoint, Misbehavior, ResponseFault};
+use serde_json::Value;
+
+use crate::common::World;
+
+/// A world whose user is logged in, and a client that starts with the stored tokens of that login.
+async fn logged_in(builder: mcp_test::authorization_server::AuthorizationServerBuilder) -> (World, MemoryStore, OAuth) {
+    let world = World::with(builder).await;
+    let store = MemoryStore::new();
+    world.site.token(&world.builder().store(store.clone()).build()).await;
+    let auth = world.builder().store(store.clone()).build();
+    (world, store, auth)
+}
+
+async fn expired() -> (World, MemoryStore, OAuth) {
+    let (world, store, auth) = logged_in(AuthorizationServer::builder()).await;
+    world.site.expire(&store).await;
+    (world, store, auth)
+}
+
+#[tokio::test]
+async fn stored_tokens_serve_the_next_process() {
+    let (world, _, auth) = logged_in(AuthorizationServer::builder()).await;
+    world.site.token(&auth).await;
+    assert_eq!((world.user.count(), world.authorization.count(Endpoint::Token)), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn parallel_requests_at_the_end_of_a_token_send_one_refresh() {
+    let (world, _, auth) = expired().await;
+    let site = Arc::new(world.site);
+    let calls: Vec<_> = (0..1_000)
+        .map(|_| {
+            let (auth, site) = (auth.clone(), Arc::clone(&site));
+            tokio::spawn(async move { site.token(&auth).await })
+        })
+        .collect();
+    let mut tokens = Vec::new();
+    for call in calls {
+        tokens.push(call.await.unwrap());
+    }
+    tokens.dedup();
+    assert_eq!((tokens.len(), world.authorization.count(Endpoint::Token)), (1, 2));
+    let requests = world.authorization.requests();
+    let resources: Vec<_> = requests
+        .iter()
+        .filter(|request| request.endpoint() == Endpoint::Token)
+        .map(|request| request.parameter("resource"))
+        .collect();
+    assert_eq!(resources, [Some(site.endpoint.as_str()); 2]);
+}
+
+#[tokio::test]
+async fn a_refused_token_is_renewed_first_and_then_replaced_by_a_login() {
+    let (world, _, auth) = logged_in(AuthorizationServer::builder()).await;
+    let counts = || (world.user.count(), world.authorization.count(Endpoint::Token));
+    for (rejections, logins, requests) in [(1, 1, 2), (1, 1, 3), (2, 2, 5)] {
+        world.site.reject(rejections);
+        world.site.token(&auth).await;
+        assert_eq!(counts(), (logins, requests));
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_rejects_each_token_starts_one_login() {
+    let (world, _, auth) = logged_in(AuthorizationServer::builder()).await;
+    world.site.reject(usize::MAX);
+    let (status, _) = world.site.call(&auth).await.unwrap();
+    assert_eq!(status, http::StatusCode::UNAUTHORIZED);
+    for _ in 0..3 {
+        let error = world.site.error(&auth).await;
+        assert_eq!(error.kind(), ErrorKind::Token);
+        assert!(error.to_string().contains("a login that just succeeded"), "{error}");
+    }
+    assert_eq!((world.user.count(), world.authorization.count(Endpoint::Token)), (2, 3));
+}
+
+#[tokio::test]
+async fn a_rejected_refresh_token_leads_to_a_login_and_is_not_sent_again() {
+    let (world, store, auth) = expired().await;
+    world.authorization.misbehave(Misbehavior::RefreshRejected);
+    world.site.token(&auth).await;
+    assert_eq!((world.user.count(), world.authorization.count(Endpoint::Token)), (2, 3));
+
+    // Without a user agent, the refusal is remembered.
+    world.site.expire(&store).await;
+    let auth = OAuth::builder().store(store.clone());
+    #[cfg(feature = "browser")]
+    let auth = auth.user_agent(crate::common::User { declines: true, ..Default::default() });
+    let auth = auth.build();
+    for _ in 0..3 {
+        assert!(!world.site.error(&auth).await.is_temporary());
+    }
+    assert_eq!(world.authorization.count(Endpoint::Token), 4);
+    let record = store.load(&world.site.key()).await.unwrap().unwrap();
+    let record: Value = serde_json::from_str(record.expose()).unwrap();
+    assert!(record["is_revoked"] == true && record["refresh_token"].is_string());
+}
+
+#[tokio::test]
+async fn an_outage_deletes_nothing() {
+    let (world, _, auth) = expired().await;
+    for fault in [
+        ResponseFault::Status(500),
+        ResponseFault::Status(429),
+        ResponseFault::Unavailable { retry_after: Duration::from_secs(1) },
+    ] {
+        world.authorization.misbehave(Misbehavior::Response(Endpoint::Token, fault));
+        let error = world.site.error(&auth).await;
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        world.authorization.behave();
+    }
+    world.site.token(&auth).await;
+    assert_eq!(world.user.count(), 1);
+}
+
+#[tokio::test]
+async fn a_valid_token_is_used_during_an_outage() {
+    let (world, store, auth) = logged_in(AuthorizationServer::builder()).await;
+    let soon = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() + 20;
+    world.site.edit(&store, |record| record["expires_at"] = soon.into()).await;
+    world.site.edit(&store, |record| record["obtained_at"] = (soon - 3600).into()).await;
+    world.authorization.misbehave(Misbehavior::Response(Endpoint::Token, ResponseFault::Status(500)));
+    let token = world.site.token(&auth).await;
+    // The next requests do not try again at once.
+    let count = world.authorization.count(Endpoint::Token);
+    assert_eq!(world.site.token(&auth).await, token);
+    assert_eq!(world.authorization.count(Endpoint::Token), count);
+    assert_eq!(world.user.count(), 1);
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_requested_once_more() {
+    let (world, _, auth) = expired().await;
+    let lost = Misbehavior::Response(Endpoint::Token, ResponseFault::Truncated);
+    world.authorization.misbehave_times(lost, 1);
+    world.site.token(&auth).await;
+    assert_eq!((world.user.count(), world.authorization.count(Endpoint::Token)), (1, 3));
+}
+
+#[tokio::test]
+async fn a_dropped_request_does_not_stop_the_refresh() {
+    let (world, store, auth) = expired().await;
+    let before = store.load(&world.site.key()).await.unwrap().unwrap();
+    let slow = Misbehavior::Response(Endpoint::Token, ResponseFault::Slow(Duration::from_millis(300)));
+    world.authorization.misbehave(slow);
+    let call = tokio::time::timeout(Duration::from_millis(100), world.site.call(&auth));
+    assert!(call.await.is_err());
+    let stored = async {
+        while store.load(&world.site.key()).await.unwrap().unwrap() == before {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), stored).await.unwrap();
+    world.site.token(&auth).await;
+    assert_eq!((world.user.count(), world.authorization.count(Endpoint::Token)), (1, 2));
+}
+
+#[tokio::test]
+async fn a_forgotten_client_registers_again() {
+    let (world, _, auth) = expired().await;
+    world.authorization.misbehave_times(Misbehavior::ForgetsClients, 1);
+    world.site.token(&auth).await;
+    assert_eq!((world.user.count(), world.authorization.count(Endpoint::Registration)), (2, 2));
+}
+
+#[tokio::test]
+async fn a_token_without_an_end_is_used_until_it_is_refused() {
+    let (world, _, auth) = logged_in(AuthorizationServer::builder().misbehave(Misbehavior::NoExpiresIn)).await;
+    let token = world.site.token(&auth).await;
+    assert_eq!(world.authorization.count(Endpoint::Token), 1);
+    world.site.revoke(&token);
+    world.site.token(&auth).await;
+    assert_eq!((world.user.count(), world.authorization.count(Endpoint::Token)), (1, 2));
+}
