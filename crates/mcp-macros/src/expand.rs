@@ -42,6 +42,7 @@ const TOOL: Methods = Methods {
         "open_world",
         "closed_world",
         "long_running",
+        "requires_authentication",
         "skip_input_validation",
         "skip_output_validation",
     ],
@@ -62,12 +63,26 @@ const TOOL: Methods = Methods {
         "timeout",
     ],
 };
-const PROMPT: Methods =
-    Methods { attribute: "prompt", flags: &[], values: &["name", "title", "description", "icon", "meta", "arguments"] };
+const PROMPT: Methods = Methods {
+    attribute: "prompt",
+    flags: &["requires_authentication"],
+    values: &["name", "title", "description", "icon", "meta", "arguments", "requires_scopes"],
+};
 const RESOURCE: Methods = Methods {
     attribute: "resource",
-    flags: &[],
-    values: &["name", "title", "description", "mime_type", "annotations", "icon", "meta", "cache", "size"],
+    flags: &["requires_authentication"],
+    values: &[
+        "name",
+        "title",
+        "description",
+        "mime_type",
+        "annotations",
+        "icon",
+        "meta",
+        "requires_scopes",
+        "cache",
+        "size",
+    ],
 };
 
 impl Target {

@@ -73,7 +73,7 @@ use crate::{expand::Target, function::Function};
 /// ```
 ///
 /// Options without a value: `read_only`, `destructive`, `additive`, `idempotent`, `open_world`, `closed_world`,
-/// `long_running`, `skip_input_validation`, `skip_output_validation`.
+/// `long_running`, `requires_authentication`, `skip_input_validation`, `skip_output_validation`.
 ///
 /// Options with a value: `name`, `title`, `description`, `icon`, `meta`, `annotations`, `input_schema`, `parameters`,
 /// `output_schema`, `requires_scopes`, `requires_client`, `task`, `task_policy`, `timeout`.
@@ -104,7 +104,8 @@ pub fn tool(options: TokenStream, item: TokenStream) -> TokenStream {
 /// # let _: Server = server;
 /// ```
 ///
-/// Options: `name`, `title`, `description`, `icon`, `meta`, `arguments`.
+/// Options: `name`, `title`, `description`, `icon`, `meta`, `arguments`, `requires_scopes`, and without a value
+/// `requires_authentication`.
 ///
 /// The [page of this crate](crate) explains parameters.
 #[proc_macro_attribute]
@@ -136,7 +137,8 @@ pub fn prompt(options: TokenStream, item: TokenStream) -> TokenStream {
 /// # let _: Server = server;
 /// ```
 ///
-/// Options: `name`, `title`, `description`, `mime_type`, `annotations`, `icon`, `meta`, `cache`, and for a resource `size`.
+/// Options: `name`, `title`, `description`, `mime_type`, `annotations`, `icon`, `meta`, `requires_scopes`, `cache`, for a
+/// resource `size`, and without a value `requires_authentication`.
 ///
 /// The [page of this crate](crate) explains parameters.
 #[proc_macro_attribute]

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends")]
 
-use mcp_client::Client;
+use mcp_client::{Client, OpenTransport, transport::memory};
 use mcp_server::{
     extract::{FromRef, ResourceUri},
     prelude::*,
@@ -199,4 +199,63 @@ async fn prompts_and_templates_take_their_parameters_by_name() {
 #[tokio::test]
 async fn the_function_stays_callable() {
     assert_eq!(greet(Greeting("hi".to_owned()), 2).await, "hi 2");
+}
+
+#[prompt(requires_scopes = ["plans"])]
+async fn secret_plan() -> &'static str {
+    "secret"
+}
+
+#[prompt(requires_authentication)]
+async fn known_plan() -> &'static str {
+    "known"
+}
+
+#[resource("secret://plan", requires_scopes = ["plans"], mime_type = "text/plain")]
+async fn secret_resource() -> &'static str {
+    "secret"
+}
+
+#[resource("known://{day}", requires_authentication)]
+async fn known_template(day: String) -> String {
+    day
+}
+
+#[tool(requires_authentication)]
+async fn known_tool() -> &'static str {
+    "known"
+}
+
+#[tokio::test]
+async fn access_rules_of_attributes_apply() {
+    let (public, known) = (&["all"][..], &["known_plan", "known_template", "known_tool", "all"][..]);
+    let granted = &["secret_plan", "known_plan", "secret_resource", "known_template", "known_tool", "all"][..];
+    for (principal, expected) in [
+        (None, public),
+        (Some(Principal::new("ann")), known),
+        (Some(Principal::new("ann").with_scopes(["plans"])), granted),
+    ] {
+        let server = Server::builder("plans", "1.0.0")
+            .prompt(secret_plan::route())
+            .prompt(known_plan::route())
+            .resource(secret_resource::route())
+            .resource(all::route())
+            .resource_template(known_template::route())
+            .tool(known_tool::route())
+            .build();
+        let (ours, theirs) = memory::duplex(64);
+        let caller = mcp_server::Caller::remote().principal(principal.clone().map(Into::into));
+        tokio::spawn(async move { server.serve_as(theirs, caller).await });
+        let client = Client::connect(OpenTransport::new(ours)).await.unwrap();
+        let mut names: Vec<String> = client.list_prompts().await.unwrap().into_iter().map(|entry| entry.name).collect();
+        names.extend(client.list_resources().await.unwrap().into_iter().map(|entry| entry.name));
+        names.extend(client.list_resource_templates().await.unwrap().into_iter().map(|entry| entry.name));
+        names.extend(client.list_tools().await.unwrap().into_iter().map(|entry| entry.name));
+        names.sort_unstable();
+        let mut expected = expected.to_vec();
+        expected.sort_unstable();
+        assert_eq!(names, expected, "{principal:?}");
+        let has_scopes = principal.is_some_and(|principal| !principal.scopes.is_empty());
+        assert_eq!(client.read_resource("secret://plan").await.is_ok(), has_scopes);
+    }
 }
