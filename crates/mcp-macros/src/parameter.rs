@@ -282,6 +282,39 @@ mod tests {
 
     use super::*;
 
+    /// The extractors of `mcp-server-core` that no function of an attribute has: those of completions.
+    const NOT_OF_ATTRIBUTES: &[&str] = &["Completing"];
+
+    #[test]
+    fn the_list_has_each_extractor_of_the_library() {
+        let core = concat!(env!("CARGO_MANIFEST_DIR"), "/../mcp-server-core/src");
+        let mut directories = vec![std::path::PathBuf::from(core)];
+        let mut found = Vec::new();
+        while let Some(directory) = directories.pop() {
+            for entry in std::fs::read_dir(&directory).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    directories.push(path);
+                    continue;
+                }
+                let text = std::fs::read_to_string(&path).unwrap();
+                let implementations = text.lines().filter(|line| line.starts_with("impl<S"));
+                let types = implementations.filter_map(|line| {
+                    let (_, ty) =
+                        line.split_once("> FromCallParts<S> for ").or_else(|| line.split_once("> FromCall<S> for "))?;
+                    Some(ty.trim_end_matches([' ', '{']).to_owned())
+                });
+                found.extend(types.filter(|ty| !ty.starts_with("Option<")));
+            }
+        }
+        let listed =
+            EXTRACTORS.iter().map(|(name, generic)| if *generic { format!("{name}<T>") } else { (*name).into() });
+        let mut listed: Vec<String> = listed.chain(NOT_OF_ATTRIBUTES.iter().map(|name| (*name).into())).collect();
+        listed.sort_unstable();
+        found.sort_unstable();
+        assert_eq!(listed, found);
+    }
+
     #[test]
     fn a_name_in_the_schema_is_accepted_if_calls_use_it() {
         let cases: [(FnArg, bool); 8] = [

@@ -148,6 +148,12 @@ mod tests {
     use crate::workspace;
 
     #[test]
+    fn each_revision_after_the_older_one_has_a_list() {
+        let known = mcp_protocol::ProtocolVersion::ALL.iter().rev().map(|version| version.as_str());
+        assert_eq!(known.skip_while(|version| *version <= OLDER).collect::<Vec<_>>(), REVISIONS);
+    }
+
+    #[test]
     fn each_list_parses_and_names_each_scenario_once() {
         for (revision, server, client) in [("2025-11-25", 33, 9), ("2026-07-28", 53, 12)] {
             let list = Requirements::load(&workspace::root(), revision).unwrap();

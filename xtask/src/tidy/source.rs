@@ -89,6 +89,12 @@ mod tests {
     }
 
     #[test]
+    fn the_list_has_each_revision() {
+        let known = mcp_protocol::ProtocolVersion::ALL.iter().rev().map(|version| version.as_str());
+        assert_eq!(known.collect::<Vec<_>>(), REVISIONS);
+    }
+
+    #[test]
     fn each_rule_rejects_only_its_case() {
         let long = format!("//! Long.\n{}", "fn f() {}\n".repeat(HARD));
         let tested = format!("//! Tested.\n#[cfg(test)]\nmod tests {{\n{}}}\n", "fn f() {}\n".repeat(HARD));

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use mcp_protocol::{
     ClientCapabilities, Implementation, JsonObject, LoggingLevel, Meta, ProtocolVersion, Shape,
     meta::keys,
-    method::{self, Method},
+    method::{self, Method, RequestName},
     shape_params,
     tasks::TaskMetadata,
 };
@@ -70,8 +70,36 @@ impl Request {
 /// Returns true if executing the method twice has the same effect as executing it once. For tools, their annotations
 /// decide.
 fn is_safe(method: &str) -> bool {
-    method != method::CallTool::NAME && !method.starts_with("tasks/") && method::is_known(method)
-        || matches!(method, "tasks/get" | "tasks/result" | "tasks/list")
+    use RequestName as Name;
+    // Without a wildcard, so that a new method does not compile before this list names it.
+    match Name::parse(method) {
+        Some(Name::CallTool | Name::CancelTask | Name::UpdateTask) => false,
+        // Requests of servers to clients.
+        Some(Name::CreateMessage | Name::Elicit | Name::ListRoots) => false,
+        Some(
+            Name::Initialize
+            | Name::Ping
+            | Name::Discover
+            | Name::Listen
+            | Name::ListTools
+            | Name::ListResources
+            | Name::ListResourceTemplates
+            | Name::ReadResource
+            | Name::Subscribe
+            | Name::Unsubscribe
+            | Name::ListPrompts
+            | Name::GetPrompt
+            | Name::Complete
+            | Name::SetLevel
+            | Name::GetTask
+            | Name::GetTaskPayload
+            | Name::ListTasks
+            | Name::ListSkills
+            | Name::GetSkill
+            | Name::ReadDirectory,
+        ) => true,
+        None => false,
+    }
 }
 
 /// Parameters as JSON, without their metadata.
