@@ -173,7 +173,8 @@ fn scheme_of(principal: Arc<Principal>, scheme: &str) -> Arc<Principal> {
 
 fn hexadecimal(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
-    if text.len() != 64 || !text.is_ascii() {
+    // `from_str_radix` alone accepts a sign.
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return None;
     }
     for (place, byte) in bytes.iter_mut().enumerate() {

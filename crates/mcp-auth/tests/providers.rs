@@ -90,6 +90,7 @@ fn invalid_api_key_settings_are_errors() {
         ),
         (ApiKeys::new().hashed_key(&"g".repeat(64), Principal::new("a")), "the hash of the key must be"),
         (ApiKeys::new().hashed_key("plain", Principal::new("a")), "the hash of the key must be"),
+        (ApiKeys::new().hashed_key(&"+5".repeat(32), Principal::new("a")), "the hash of the key must be"),
         (ApiKeys::new().header("a b"), "the name of the header"),
         (ApiKeys::new().key("", Principal::new("ann")), "the key of `ann` is empty"),
         (ApiKeys::new().key(" \t", Principal::new("bob")), "the key of `bob` is empty"),

@@ -121,7 +121,7 @@ pub(crate) fn take_user(url: &mut Url) -> Result<Option<HeaderValue>, ConfigErro
     if url.username().is_empty() && url.password().is_none() {
         return Ok(None);
     }
-    // Invalid percent signs are kept.
+    // A `%` without two hexadecimal digits is kept, and `+` is not a space (URL standard, "percent-decode").
     let mut user: Vec<u8> = percent_decode_str(url.username()).collect();
     if user.contains(&b':') {
         return Err(ConfigError::new(

@@ -86,6 +86,8 @@ fn decode(fragment: &str) -> String {
     let (mut out, mut at) = (Vec::with_capacity(bytes.len()), 0);
     while at < bytes.len() {
         let hex = fragment.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
+        // `from_str_radix` alone accepts a sign.
+        let hex = hex.filter(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
         match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
             Some(byte) => {
                 out.push(byte);
@@ -110,13 +112,14 @@ mod tests {
     fn references_resolve_inside_of_the_document() {
         let root = json!({
             "$id": "https://example.com/s",
-            "$defs": { "a b": { "type": "string" }, "c/d": { "$anchor": "deep", "type": "integer" } },
+            "$defs": { "a b": { "type": "string" }, "%+5%zz%": { "type": "null" }, "c/d": { "$anchor": "deep", "type": "integer" } },
             "properties": { "x": { "type": "boolean" } },
         });
         let members = root.as_object().unwrap();
         for (reference, kind) in [
             ("#/$defs/a%20b", Some("string")),
             ("#/$defs/a b", Some("string")),
+            ("#/$defs/%+5%zz%", Some("null")),
             ("#/$defs/c~1d", Some("integer")),
             ("#deep", Some("integer")),
             ("#/properties/x", Some("boolean")),
