@@ -20,6 +20,8 @@ pub(crate) struct Failure {
     message: String,
     /// The kind of a question to the user that this client has not declared.
     question: Option<Question>,
+    /// Whether the server rejected the request as wrong. The log of the server then explains nothing more.
+    is_rejected: bool,
 }
 
 /// A kind of questions of the server to the user.
@@ -56,6 +58,10 @@ impl Question {
     }
 }
 
+/// How the user can pass credentials.
+const CREDENTIALS: &str = "; pass credentials with --header 'Authorization: @FILE', where FILE contains `Bearer …`. \
+                           If the server requires another header, write its name: --header 'x-api-key: @FILE'";
+
 /// A tool ran and failed, a check found faults, or a local operation failed.
 const FAILED: u8 = 1;
 /// The command line is wrong.
@@ -69,7 +75,7 @@ const SIGNAL: u8 = 128;
 
 impl Failure {
     fn new(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), question: None }
+        Self { code, message: message.into(), question: None, is_rejected: false }
     }
 
     /// A tool failed, or a check found faults. The output already contains the details.
@@ -161,7 +167,8 @@ impl Failure {
     }
 
     /// Prints the last stderr lines of the server's command, if they can explain the failure and the message does not
-    /// contain them. For a failed tool, which has its own text, only names the option that prints them.
+    /// contain them. For a failed tool and a rejected request, which have their own text, only names the option that
+    /// prints them.
     pub(crate) fn offer_server_stderr(&self) {
         if !self.may_have_stderr() {
             return;
@@ -171,7 +178,7 @@ impl Failure {
         if lines.is_empty() || lines.last().is_some_and(is_in_message) {
             return;
         }
-        if self.code == FAILED {
+        if self.code == FAILED || self.is_rejected {
             let lines = match lines.len() {
                 1 => "1 line".to_owned(),
                 count => format!("{count} lines"),
@@ -200,7 +207,7 @@ impl From<mcp_client::Error> for Failure {
     fn from(error: mcp_client::Error) -> Self {
         let mut message = without_http_layers(&error);
         if error.is_unauthorized() {
-            message.push_str("; pass credentials with --header 'Authorization: @FILE', where FILE contains `Bearer …`");
+            message.push_str(CREDENTIALS);
         }
         let required = error.rpc().and_then(required_capabilities);
         if let Some(hint) = required.and_then(missing_capability) {
@@ -219,7 +226,9 @@ impl From<mcp_client::Error> for Failure {
         } else {
             CONNECTION
         };
-        Self { code, message, question: required.and_then(Question::among) }
+        let rejections = [ErrorCode::INVALID_PARAMS, ErrorCode::RESOURCE_NOT_FOUND];
+        let is_rejected = error.rpc().is_some_and(|error| rejections.contains(&error.code));
+        Self { code, message, question: required.and_then(Question::among), is_rejected }
     }
 }
 

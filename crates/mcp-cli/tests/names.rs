@@ -19,7 +19,7 @@ fn protected() -> Http {
         .build();
     let keys = ApiKeys::new()
         .key("reader-key", Principal::new("reader"))
-        .key("admin-key", Principal::new("admin").with_scopes(["admin"]));
+        .and_then(|keys| keys.key("admin-key", Principal::new("admin").with_scopes(["admin"])));
     Http::serve(server, HttpConfig::new().authenticate(keys).allow_anonymous())
 }
 
@@ -70,7 +70,7 @@ fn a_call_of_a_hidden_tool_names_the_required_scope() {
             4,
             "",
             format!(
-                "401: {needs}; pass credentials with --header 'Authorization: @FILE', where FILE contains `Bearer …`{hidden}"
+                "401: {needs}; pass credentials with --header 'Authorization: @FILE', where FILE contains `Bearer …`. If the server requires another header, write its name: --header 'x-api-key: @FILE'{hidden}"
             ),
         ),
         (" --header x-api-key:reader-key", 4, "", format!("403: {needs}{hidden}")),

@@ -87,7 +87,7 @@ while read -r line; do case "$line" in
 *'"fail"'*) answer '{"content":[{"type":"text","text":"no luck"}],"isError":true}' ;;
 *'"read"'*) answer '{"no":"contents"}' ;;
 *'"crash"'*) answer '"an invalid result"' ;;
-*'"nothing"'*) answer '{"code":-32602,"message":"Unknown tool: nothing"}' | sed 's/"result"/"error"/' ;;
+*'"nothing"'*|*'"nothing://x"'*) answer '{"code":-32602,"message":"Unknown tool: nothing"}' | sed 's/"result"/"error"/' ;;
 esac; done
 "#;
 
@@ -123,6 +123,12 @@ fn offers_the_stderr_of_the_command_after_a_failure() {
     let (code, stderr) = call("crash", &[]);
     assert_eq!(code, Some(4), "{stderr}");
     assert!(stderr.ends_with("mcp: the stderr of the command ends with:\nserver: one\nserver: two\n"), "{stderr}");
+    // An error that names the wrong value needs no stderr.
+    let line = ["read", "nothing://x", "--revision", "2025-11-25", "--"];
+    let output = mcp().args(line).args(script(SERVER)).bounded_output();
+    let expected = "(-32602)\nmcp: the command wrote 2 lines to stderr; --stderr prints them\n";
+    let stderr = text(&output.stderr);
+    assert!(output.status.code() == Some(4) && stderr.ends_with(expected), "{stderr}");
     // An error of the command line needs no stderr.
     for (name, more) in [("nothing", &[][..]), ("fail", &["x"])] {
         let (code, stderr) = call(name, more);
