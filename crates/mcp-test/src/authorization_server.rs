@@ -11,6 +11,8 @@
 //! | redirect URIs are compared exactly, but each port of this machine is allowed | RFC 8252 |
 //! | access tokens are JWTs with audience, scopes and client | RFC 9068 |
 //! | clients with a secret, a key, or a metadata document | RFC 6749 §2.3, RFC 7523, client id metadata documents |
+//! | client credentials, device flow, token exchange, assertions of trusted issuers with ID-JAG | RFC 6749 §4.4, RFC 8628, RFC 8693, RFC 7523 |
+//! | tokens that are bound to a key, nonces for proofs | RFC 9449 |
 //! | introspection and revocation, opaque access tokens | RFC 7662, RFC 7009 |
 //! | refresh tokens rotate; a second use revokes their family | RFC 9700 |
 //! | deliberate faults | [`Misbehavior`] |
@@ -34,6 +36,7 @@
 //! ```
 
 mod assertion;
+mod assertion_grant;
 mod authenticate;
 mod authorize;
 mod builder;
@@ -42,6 +45,9 @@ mod clients;
 mod clock;
 mod code_grant;
 mod consent;
+mod device;
+mod dpop;
+mod exchange;
 mod fault;
 mod inspect;
 mod issue;
@@ -69,10 +75,11 @@ use axum::Router;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use mcp_protocol::auth::AuthorizationServerMetadata;
+use serde_json::Value;
 
 use self::{
-    builder::Config, issue::Issue, journal::Journal, keys::Keys, metadata::path, misbehavior::Misbehaviors,
-    state::State,
+    builder::Config, fault::Fault, issue::Issue, journal::Journal, keys::Keys, metadata::path,
+    misbehavior::Misbehaviors, state::State,
 };
 pub use self::{
     builder::{AuthorizationServerBuilder, AuthorizationServerError},
@@ -104,10 +111,10 @@ pub struct AuthorizationServer {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 struct Inner {
     config: Config,
     keys: Keys,
+    nonce_key: String,
     state: State,
     journal: Journal,
     misbehaviors: Misbehaviors,
@@ -146,7 +153,10 @@ impl AuthorizationServer {
             _ => {}
         }
         if is_shared(endpoint) {
-            response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+            let headers = response.headers_mut();
+            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+            let exposed = HeaderValue::from_static("dpop-nonce, retry-after, www-authenticate");
+            headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
         }
         self.inner.journal.record(endpoint, &request, response.status());
         response
@@ -172,6 +182,42 @@ impl AuthorizationServer {
         };
         let issued = self.inner.issue(issue, SystemTime::now()).await;
         issued.map(|issued| issued.token).map_err(|_| AuthorizationServerError::new("the token could not be issued"))
+    }
+
+    /// Issues an id token for a client without a login, for example as the subject of a token exchange.
+    ///
+    /// # Errors
+    /// If the system has no random numbers.
+    pub fn issue_id_token(&self, subject: &str, client_id: &str) -> Result<String, AuthorizationServerError> {
+        let token = self.inner.id_token(subject, client_id, SystemTime::now());
+        token.map_err(|_| AuthorizationServerError::new("the token could not be issued"))
+    }
+
+    /// Returns the key set, as the endpoint without faults does.
+    #[must_use]
+    pub fn key_set(&self) -> Value {
+        self.inner.keys.key_set()
+    }
+
+    /// Approves the request of a device, as the page does. Returns whether the request was open.
+    ///
+    /// # Errors
+    /// If the store is not available.
+    pub async fn approve_device(&self, user_code: &str) -> Result<bool, AuthorizationServerError> {
+        self.decide_device(user_code, true).await
+    }
+
+    /// Denies the request of a device, as the page does. Returns whether the request was open.
+    ///
+    /// # Errors
+    /// If the store is not available.
+    pub async fn deny_device(&self, user_code: &str) -> Result<bool, AuthorizationServerError> {
+        self.decide_device(user_code, false).await
+    }
+
+    async fn decide_device(&self, user_code: &str, is_approved: bool) -> Result<bool, AuthorizationServerError> {
+        let decided = self.inner.decide_device(user_code, is_approved, SystemTime::now()).await;
+        decided.map_err(|_| AuthorizationServerError::new("the store is not available"))
     }
 
     /// Returns the number of requests to an endpoint.
@@ -242,6 +288,8 @@ impl Inner {
             path::TOKEN => Endpoint::Token,
             path::INTROSPECTION => Endpoint::Introspection,
             path::REVOCATION => Endpoint::Revocation,
+            path::DEVICE_AUTHORIZATION => Endpoint::DeviceAuthorization,
+            path::DEVICE => Endpoint::Device,
             _ => Endpoint::Unknown,
         }
     }
@@ -249,7 +297,7 @@ impl Inner {
     async fn answer(&self, endpoint: Endpoint, request: &Request<Bytes>, now: SystemTime) -> Response<Bytes> {
         let methods: &'static [Method] = match endpoint {
             Endpoint::Metadata | Endpoint::Keys => &[Method::GET],
-            Endpoint::Authorization => &[Method::GET, Method::POST],
+            Endpoint::Authorization | Endpoint::Device => &[Method::GET, Method::POST],
             Endpoint::Unknown => return message::plain(StatusCode::NOT_FOUND, "this path has no endpoint"),
             _ => &[Method::POST],
         };
@@ -271,13 +319,20 @@ impl Inner {
             Endpoint::Token => self.token(request, now).await,
             Endpoint::Introspection => self.introspect(request, now).await,
             Endpoint::Revocation => self.revoke(request, now).await,
-            _ => Ok(message::plain(StatusCode::NOT_FOUND, "this path has no endpoint")),
+            Endpoint::DeviceAuthorization => self.authorize_device(request, now).await,
+            Endpoint::Device => Ok(self.device_page(request, now).await.unwrap_or_else(|fault| page_of_fault(&fault))),
+            Endpoint::Unknown => Ok(message::plain(StatusCode::NOT_FOUND, "this path has no endpoint")),
         };
         result.unwrap_or_else(|fault| {
             tracing::debug!(?endpoint, error = fault.error, description = %fault.description, "rejected a request");
             fault.into_response()
         })
     }
+}
+
+/// Returns the page for a fault of a request of the user.
+fn page_of_fault(fault: &Fault) -> Response<Bytes> {
+    message::page(fault.status, page::error(&fault.description))
 }
 
 /// Returns the answer to a preflight of a browser. The endpoints use no cookies.

@@ -2,8 +2,10 @@
 
 use std::{collections::HashMap, error::Error, fmt, sync::Arc, time::Duration};
 
+use mcp_auth::jose;
 use mcp_fetch::Fetch;
 use mcp_store::{KeyValue, MemoryLimits, MemoryStore};
+use serde_json::Value;
 use tokio::net::TcpListener;
 use url::Url;
 
@@ -59,6 +61,11 @@ pub(super) struct Config {
     pub(super) is_auto_approved: bool,
     pub(super) registers: bool,
     pub(super) has_opaque_tokens: bool,
+    pub(super) requires_dpop: bool,
+    pub(super) requires_nonces: bool,
+    pub(super) device_interval: Duration,
+    /// The key sets of trusted issuers of assertions and id tokens.
+    pub(super) trusted: HashMap<String, Value>,
     /// Fetches documents and keys of clients.
     pub(super) fetch: Fetch,
     pub(super) access_token_lifetime: Duration,
@@ -92,6 +99,10 @@ impl AuthorizationServerBuilder {
             is_auto_approved: false,
             registers: true,
             has_opaque_tokens: false,
+            requires_dpop: false,
+            requires_nonces: false,
+            device_interval: Duration::from_secs(5),
+            trusted: HashMap::new(),
             fetch: Fetch::builder().allow_loopback(true).body_limit(MAX_DOCUMENT).build(),
             access_token_lifetime: Duration::from_secs(3_600),
             refresh_token_lifetime: Duration::from_secs(30 * 24 * 3_600),
@@ -173,6 +184,31 @@ impl AuthorizationServerBuilder {
         self
     }
 
+    /// Demands a DPoP proof in each token request (RFC 9449).
+    pub fn require_dpop(mut self) -> Self {
+        self.config.requires_dpop = true;
+        self
+    }
+
+    /// Demands a nonce of this server in each DPoP proof (RFC 9449 §8). A nonce is valid for two to four minutes.
+    pub fn dpop_nonces(mut self) -> Self {
+        self.config.requires_nonces = true;
+        self
+    }
+
+    /// Sets the time between two polls of a device, in whole seconds. The default is 5 seconds.
+    pub fn device_interval(mut self, interval: Duration) -> Self {
+        self.config.device_interval = interval;
+        self
+    }
+
+    /// Accepts the assertions and the id tokens of an issuer (RFC 7523, RFC 8693). The keys are a JWK set. The server trusts
+    /// itself without this setting.
+    pub fn trust_issuer(mut self, issuer: impl Into<String>, keys: Value) -> Self {
+        self.config.trusted.insert(issuer.into(), keys);
+        self
+    }
+
     /// Sets the rules for fetches of client metadata documents and key sets. The default allows hosts of this machine, and
     /// documents of at most 64 KiB.
     pub fn fetch(mut self, fetch: Fetch) -> Self {
@@ -208,9 +244,17 @@ impl AuthorizationServerBuilder {
             Arc::new(MemoryStore::with_limits(MemoryLimits::default().bytes(64 << 20).entries(200_000)))
         });
         let keys = Keys::generate().map_err(|error| AuthorizationServerError::new("no signing key").because(error))?;
+        let nonce_key = jose::random_text();
+        let nonce_key = nonce_key.map_err(|error| AuthorizationServerError::new("no key for nonces").because(error))?;
         let state = State::new(store, &self.config.issuer);
-        let inner =
-            Inner { config: self.config, keys, state, journal: Journal::default(), misbehaviors: self.misbehaviors };
+        let inner = Inner {
+            config: self.config,
+            keys,
+            nonce_key,
+            state,
+            journal: Journal::default(),
+            misbehaviors: self.misbehaviors,
+        };
         Ok(AuthorizationServer { inner: Arc::new(inner) })
     }
 

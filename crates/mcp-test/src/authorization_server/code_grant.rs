@@ -3,12 +3,10 @@
 use std::time::SystemTime;
 
 use mcp_auth::jose;
-use mcp_protocol::auth::{TokenResponse, grant_type};
+use mcp_protocol::auth::TokenResponse;
 
 use super::{
-    Inner,
-    authorize::OFFLINE_ACCESS,
-    clock,
+    Inner, clock,
     fault::Fault,
     issue::Issue,
     message::Parameters,
@@ -23,6 +21,7 @@ impl Inner {
         &self,
         client: &ClientRecord,
         parameters: &Parameters,
+        jkt: Option<String>,
         now: SystemTime,
     ) -> Result<TokenResponse, Fault> {
         let code = parameters.require("code")?;
@@ -48,13 +47,17 @@ impl Inner {
         if !has_length || !jose::is_equal(&jose::sha256(verifier.as_bytes()), &record.request.challenge) {
             return Err(Fault::invalid_grant("the verifier does not belong to the challenge"));
         }
+        if record.request.jkt.is_some() && record.request.jkt != jkt {
+            return Err(Fault::invalid_grant("the code is bound to another key"));
+        }
         let audience = self.narrow_audience(&record.request.resources, parameters)?;
         let grant = GrantRecord {
             client_id: record.request.client_id.clone(),
             subject: record.subject.clone(),
             scopes: record.request.scopes.clone(),
             audience: record.request.resources.clone(),
-            jkt: record.request.jkt.clone(),
+            // The refresh tokens of a client with credentials are bound by those (RFC 9449 §5).
+            jkt: if client.is_public() { jkt.clone() } else { None },
             is_revoked: false,
         };
         // The grant exists before the code is used up, so that a second use of the code can revoke it.
@@ -63,14 +66,8 @@ impl Inner {
         if !self.state.replace(code, &stored, &used, self.config.refresh_token_lifetime).await? {
             return self.reject_used_code(&record.grant).await;
         }
-        let needs_scope = self.config.scopes.iter().any(|scope| scope == OFFLINE_ACCESS);
-        let is_offline = !needs_scope || grant.scopes.iter().any(|scope| scope == OFFLINE_ACCESS);
-        let refresh_token = if is_offline && client.may_use(grant_type::REFRESH_TOKEN) {
-            Some(self.first_refresh_token(&used.grant, now).await?)
-        } else {
-            None
-        };
-        let issue = Issue { audience, ..Issue::of_grant(used.grant, grant) };
+        let refresh_token = self.refresh_token_for(client, &used.grant, &grant.scopes, now).await?;
+        let issue = Issue { audience, jkt, ..Issue::of_grant(used.grant, grant) };
         self.tokens(issue, refresh_token, now).await
     }
 

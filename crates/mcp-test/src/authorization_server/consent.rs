@@ -34,11 +34,7 @@ impl Inner {
         now: SystemTime,
     ) -> Result<Response<Bytes>, Refusal> {
         let id = jose::random_text().map_err(Fault::from)?;
-        // A browser with several pages keeps its name, so that each of the forms stays valid.
-        let browser = match browser(headers) {
-            Some(name) => name.to_owned(),
-            None => jose::random_text().map_err(Fault::from)?,
-        };
+        let (browser, cookie) = self.browser(headers)?;
         let html = page::consent(&page::Consent {
             action: &self.url_of(path::DECISION),
             id: &id,
@@ -56,13 +52,21 @@ impl Inner {
         };
         self.state.create(&id, &record, DECISION_TIME).await.map_err(Fault::from)?;
         let mut response = message::page(StatusCode::OK, html);
+        response.headers_mut().extend(cookie.map(|cookie| (header::SET_COOKIE, cookie)));
+        Ok(response)
+    }
+
+    /// Returns the name of a browser, and the cookie with the name. A browser with several pages keeps its name, so that each
+    /// of the forms stays valid.
+    pub(super) fn browser(&self, headers: &HeaderMap) -> Result<(String, Option<HeaderValue>), Fault> {
+        let name = match browser_of(headers) {
+            Some(name) => name.to_owned(),
+            None => jose::random_text()?,
+        };
         let secure = if self.config.issuer.starts_with("https://") { "; Secure" } else { "" };
         let path = if self.config.base_path.is_empty() { "/" } else { &self.config.base_path };
-        let cookie = format!("{COOKIE}={browser}; Path={path}; HttpOnly; SameSite=Lax{secure}");
-        if let Ok(cookie) = HeaderValue::try_from(cookie) {
-            response.headers_mut().insert(header::SET_COOKIE, cookie);
-        }
-        Ok(response)
+        let cookie = format!("{COOKIE}={name}; Path={path}; HttpOnly; SameSite=Lax{secure}");
+        Ok((name, HeaderValue::try_from(cookie).ok()))
     }
 
     /// Processes the form of the page.
@@ -80,7 +84,7 @@ impl Inner {
         };
         let gone = || Fault::invalid_request("The request expired, or the user already decided.");
         let stored = self.state.get::<PendingRecord>(id).await.map_err(Fault::from)?.ok_or_else(gone)?;
-        let name = browser(request.headers()).unwrap_or_default();
+        let name = browser_of(request.headers()).unwrap_or_default();
         if !jose::is_equal(&jose::sha256(name.as_bytes()), &stored.record.browser) {
             let fault = Fault::new("access_denied", "The page belongs to another browser.");
             return Err(fault.with_status(StatusCode::FORBIDDEN).into());
@@ -100,7 +104,7 @@ impl Inner {
 }
 
 /// Returns the name of the browser from its cookie, if it has the form of a name.
-fn browser(headers: &HeaderMap) -> Option<&str> {
+pub(super) fn browser_of(headers: &HeaderMap) -> Option<&str> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
     let (_, name) = pairs.find(|(name, _)| *name == COOKIE)?;

@@ -69,13 +69,6 @@ impl Inner {
     }
 
     fn sign(&self, id: &str, record: &TokenRecord) -> Result<String, Fault> {
-        if self.misbehaviors.occurs(&Misbehavior::RotatesKeys) {
-            self.keys.rotate()?;
-        }
-        let key = self.keys.current();
-        let is_unknown = self.misbehaviors.occurs(&Misbehavior::UnknownKeyId);
-        let key_id = if is_unknown { "unknown" } else { key.thumbprint() };
-        let header = object(json!({"typ": "at+jwt", "kid": key_id}));
         let audience = match record.audience.as_slice() {
             [only] => json!(only),
             all => json!(all),
@@ -95,7 +88,31 @@ impl Inner {
         if let Some(jkt) = &record.jkt {
             claims.insert("cnf".to_owned(), json!({"jkt": jkt}));
         }
-        Ok(key.sign(&header, &claims)?)
+        self.sign_claims("at+jwt", &claims)
+    }
+
+    /// Signs the claims of a token of a type.
+    pub(super) fn sign_claims(&self, typ: &str, claims: &Map<String, Value>) -> Result<String, Fault> {
+        if self.misbehaviors.occurs(&Misbehavior::RotatesKeys) {
+            self.keys.rotate()?;
+        }
+        let key = self.keys.current();
+        let is_unknown = self.misbehaviors.occurs(&Misbehavior::UnknownKeyId);
+        let key_id = if is_unknown { "unknown" } else { key.thumbprint() };
+        let header = object(json!({"typ": typ, "kid": key_id}));
+        Ok(key.sign(&header, claims)?)
+    }
+
+    /// Issues an id token (OpenID Connect Core §2).
+    pub(super) fn id_token(&self, subject: &str, client_id: &str, now: SystemTime) -> Result<String, Fault> {
+        let claims = object(json!({
+            "iss": self.config.issuer,
+            "sub": subject,
+            "aud": client_id,
+            "iat": clock::seconds(now),
+            "exp": clock::after(now, self.config.access_token_lifetime),
+        }));
+        self.sign_claims("JWT", &claims)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use mcp_protocol::auth::{AuthorizationServerMetadata, grant_type};
+use mcp_protocol::auth::{AuthorizationServerMetadata, grant_profile, grant_type};
 
 use super::{Inner, Misbehavior, message};
 
@@ -15,9 +15,11 @@ pub(super) mod path {
     pub(in super::super) const TOKEN: &str = "/token";
     pub(in super::super) const INTROSPECTION: &str = "/introspect";
     pub(in super::super) const REVOCATION: &str = "/revoke";
+    pub(in super::super) const DEVICE_AUTHORIZATION: &str = "/device_authorization";
+    pub(in super::super) const DEVICE: &str = "/device";
 }
 
-/// The algorithms of assertions of clients.
+/// The algorithms of assertions and of DPoP proofs.
 const ALGORITHMS: [&str; 5] = ["ES256", "ES384", "EdDSA", "RS256", "PS256"];
 
 impl Inner {
@@ -36,7 +38,17 @@ impl Inner {
         metadata.scopes_supported = (!self.config.scopes.is_empty()).then(|| self.config.scopes.clone());
         metadata.response_types_supported = list(&["code"]);
         metadata.response_modes_supported = list(&["query"]);
-        metadata.grant_types_supported = list(&[grant_type::AUTHORIZATION_CODE, grant_type::REFRESH_TOKEN]);
+        metadata.grant_types_supported = list(&[
+            grant_type::AUTHORIZATION_CODE,
+            grant_type::REFRESH_TOKEN,
+            grant_type::CLIENT_CREDENTIALS,
+            grant_type::DEVICE_CODE,
+            grant_type::TOKEN_EXCHANGE,
+            grant_type::JWT_BEARER,
+        ]);
+        metadata.authorization_grant_profiles_supported = list(&[grant_profile::ID_JAG]);
+        metadata.device_authorization_endpoint = Some(self.url_of(path::DEVICE_AUTHORIZATION));
+        metadata.dpop_signing_alg_values_supported = list(&ALGORITHMS);
         let with_credentials = list(&["client_secret_basic", "client_secret_post", "private_key_jwt"]);
         let methods = list(&["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]);
         metadata.token_endpoint_auth_methods_supported.clone_from(&methods);

@@ -23,31 +23,82 @@ pub(super) struct Consent<'a> {
 pub(super) fn consent(consent: &Consent<'_>) -> String {
     let redirect = Url::parse(consent.redirect_uri).ok();
     let host = redirect.as_ref().and_then(|url| url.host_str()).unwrap_or(consent.redirect_uri);
-    let mut body = String::new();
-    let _ = write!(body, "<h1>Allow {}?</h1><dl>", escape(consent.client));
-    for (name, value) in [
+    let rows = [
         ("Client", consent.client_id),
         ("User", consent.subject),
         ("Sends the answer to", host),
         ("Redirect URI", consent.redirect_uri),
-    ] {
+    ];
+    let hidden = [("request", consent.id)];
+    let body = question(consent.client, &rows, consent.resources, consent.scopes, consent.action, &hidden);
+    document("Consent", &body)
+}
+
+/// The content of the page about the request of a device.
+pub(super) struct Device<'a> {
+    pub(super) action: &'a str,
+    /// The number that the form needs besides the cookie.
+    pub(super) form: &'a str,
+    pub(super) user_code: &'a str,
+    pub(super) client: &'a str,
+    pub(super) client_id: &'a str,
+    pub(super) subject: &'a str,
+    pub(super) scopes: &'a [String],
+    pub(super) resources: &'a [String],
+}
+
+/// Returns the page about the request of a device.
+pub(super) fn device(device: &Device<'_>) -> String {
+    let rows = [("Client", device.client_id), ("User", device.subject), ("Code of the device", device.user_code)];
+    let hidden = [("form", device.form), ("user_code", device.user_code)];
+    let body = question(device.client, &rows, device.resources, device.scopes, device.action, &hidden);
+    document("Device", &body)
+}
+
+/// Returns the page that asks for the code of a device.
+pub(super) fn device_code(action: &str) -> String {
+    let action = escape(action);
+    let form = format!(
+        "<h1>Connect a device</h1><form method=\"get\" action=\"{action}\"><label>Code \
+         <input name=\"user_code\" autocomplete=\"off\"></label> <button>Continue</button></form>"
+    );
+    document("Device", &form)
+}
+
+/// Returns a page with a text.
+pub(super) fn notice(text: &str) -> String {
+    document("Done", &format!("<p>{}</p>", escape(text)))
+}
+
+/// Returns the part of a page that asks the user about a client.
+fn question(
+    client: &str,
+    rows: &[(&str, &str)],
+    resources: &[String],
+    scopes: &[String],
+    action: &str,
+    hidden: &[(&str, &str)],
+) -> String {
+    let mut body = String::new();
+    let _ = write!(body, "<h1>Allow {}?</h1><dl>", escape(client));
+    for (name, value) in rows {
         let _ = write!(body, "<dt>{name}</dt><dd>{}</dd>", escape(value));
     }
-    for (name, values) in [("Access to", consent.resources), ("Scopes", consent.scopes)] {
+    for (name, values) in [("Access to", resources), ("Scopes", scopes)] {
         let _ = write!(body, "<dt>{name}</dt>");
         for value in values {
             let _ = write!(body, "<dd>{}</dd>", escape(value));
         }
     }
-    let _ = write!(
-        body,
-        "</dl><form method=\"post\" action=\"{}\"><input type=\"hidden\" name=\"request\" value=\"{}\">\
-         <button name=\"decision\" value=\"approve\">Allow</button> \
+    let _ = write!(body, "</dl><form method=\"post\" action=\"{}\">", escape(action));
+    for (name, value) in hidden {
+        let _ = write!(body, "<input type=\"hidden\" name=\"{name}\" value=\"{}\">", escape(value));
+    }
+    body.push_str(
+        "<button name=\"decision\" value=\"approve\">Allow</button> \
          <button name=\"decision\" value=\"deny\">Deny</button></form>",
-        escape(consent.action),
-        escape(consent.id)
     );
-    document("Consent", &body)
+    body
 }
 
 /// Returns a page with an error.

@@ -7,10 +7,12 @@
 use std::time::SystemTime;
 
 use mcp_auth::jose;
-use mcp_protocol::auth::TokenResponse;
+use mcp_protocol::auth::{TokenResponse, grant_type};
 
 use super::{
-    Inner, Misbehavior, clock,
+    Inner, Misbehavior,
+    authorize::OFFLINE_ACCESS,
+    clock,
     fault::Fault,
     issue::Issue,
     message::{self, Parameters},
@@ -18,11 +20,22 @@ use super::{
 };
 
 impl Inner {
-    /// Creates the first refresh token of a family.
-    pub(super) async fn first_refresh_token(&self, grant: &str, now: SystemTime) -> Result<String, Fault> {
+    /// Creates the first refresh token of a family, if the client and the scopes allow it.
+    pub(super) async fn refresh_token_for(
+        &self,
+        client: &ClientRecord,
+        grant: &str,
+        scopes: &[String],
+        now: SystemTime,
+    ) -> Result<Option<String>, Fault> {
+        let needs_scope = self.config.scopes.iter().any(|scope| scope == OFFLINE_ACCESS);
+        let is_offline = !needs_scope || scopes.iter().any(|scope| scope == OFFLINE_ACCESS);
+        if !is_offline || !client.may_use(grant_type::REFRESH_TOKEN) {
+            return Ok(None);
+        }
         let token = jose::random_text()?;
         self.create_refresh_token(&token, grant, now).await?;
-        Ok(token)
+        Ok(Some(token))
     }
 
     async fn create_refresh_token(&self, token: &str, grant: &str, now: SystemTime) -> Result<(), Fault> {
@@ -42,6 +55,7 @@ impl Inner {
         &self,
         client: &ClientRecord,
         parameters: &Parameters,
+        jkt: Option<String>,
         now: SystemTime,
     ) -> Result<TokenResponse, Fault> {
         let token = parameters.require("refresh_token")?;
@@ -57,6 +71,9 @@ impl Inner {
         if grant.is_revoked || clock::seconds(now) >= record.expires_at {
             return Err(unknown());
         }
+        if grant.jkt.is_some() && grant.jkt != jkt {
+            return Err(Fault::invalid_grant("the refresh token is bound to another key"));
+        }
         // Invalid parameters must not use up the token.
         let audience = self.narrow_audience(&grant.audience, parameters)?;
         let scopes = match parameters.get("scope").map(message::scopes) {
@@ -65,7 +82,7 @@ impl Inner {
             None => grant.scopes.clone(),
         };
         let successor = self.rotate(token, now).await?;
-        let issue = Issue { audience, scopes, ..Issue::of_grant(record.grant, grant) };
+        let issue = Issue { audience, scopes, jkt, ..Issue::of_grant(record.grant, grant) };
         self.tokens(issue, Some(successor), now).await
     }
 

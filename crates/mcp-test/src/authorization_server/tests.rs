@@ -2,7 +2,11 @@
 
 mod authorization;
 mod clients;
+mod device;
+mod dpop;
+mod grants;
 mod inspect;
+mod misbehavior;
 mod refresh;
 
 use std::{
