@@ -25,7 +25,7 @@ pub use self::{
     batch::Batch,
     era::Era,
     interface::Engine,
-    mirrored_headers::MirroredHeaders,
+    mirrored_headers::{MirroredHeaders, SingleHeader},
     prepare::Prepared,
 };
 pub use crate::error::flush_faults;

@@ -2,7 +2,7 @@
 
 pub(crate) mod auth;
 
-use std::{future::Future, mem::take, sync::Arc, task::Poll, time::Duration};
+use std::{future::Future, mem::take, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header, request::Parts};
@@ -23,6 +23,7 @@ use crate::{
     request::{
         caller,
         guard::{self, Blocked, Guard},
+        headers::VersionHeader,
     },
 };
 
@@ -85,6 +86,7 @@ impl RequestParts {
 #[derive(Clone)]
 pub(crate) struct Head {
     pub(crate) headers: Arc<HeaderMap>,
+    pub(crate) version: VersionHeader,
     pub(crate) principal: Option<Arc<Principal>>,
     /// The time at which the streams of the caller end.
     pub(crate) valid_until: Option<Instant>,
@@ -94,6 +96,7 @@ impl Head {
     pub(crate) fn of(parts: &RequestParts) -> Self {
         Self {
             headers: parts.headers.clone(),
+            version: VersionHeader::of(&parts.headers),
             principal: caller::principal(&parts.extensions),
             valid_until: auth::valid_until(&parts.extensions),
         }
@@ -133,9 +136,7 @@ impl Endpoint {
     ///
     /// Only an allowed origin may read the answer, so the guard comes first.
     pub(crate) fn admit<B>(&self, request: &Request<B>) -> Result<(), Response<Body>> {
-        self.guard
-            .check(request)
-            .map_err(|blocked| respond::refusal(StatusCode::FORBIDDEN, &RpcError::invalid_request(blocked.text())))?;
+        self.guard.check(request).map_err(blocked_answer)?;
         let limit = self.config.header_limit;
         let Some((name, _)) = request.headers().iter().find(|(_, value)| value.len() > limit) else {
             return Ok(());
@@ -153,7 +154,7 @@ impl Endpoint {
     }
 
     /// Returns the body of a request, or the answer that rejects the request.
-    pub(crate) async fn read_body<B>(&self, body: B) -> Result<Bytes, Response<Body>>
+    pub(crate) async fn read_body<B>(&self, body: Pin<&mut B>) -> Result<Bytes, Response<Body>>
     where
         B: HttpBody + Send,
         B::Data: Send,
@@ -173,7 +174,7 @@ impl Endpoint {
     }
 
     /// Reads a body into one buffer, within the limits on size and time.
-    async fn collect<B>(&self, body: B) -> Result<Bytes, ReadError>
+    async fn collect<B>(&self, mut body: Pin<&mut B>) -> Result<Bytes, ReadError>
     where
         B: HttpBody + Send,
         B::Data: Send,
@@ -183,7 +184,6 @@ impl Endpoint {
         if body.size_hint().lower() > limit as u64 {
             return Err(ReadError::TooLarge);
         }
-        let mut body = std::pin::pin!(body);
         let read = async {
             let mut first = Bytes::new();
             let mut rest: Option<BytesMut> = None;
@@ -233,10 +233,15 @@ fn guard_of(config: &HttpConfig) -> Guard {
 
 /// Answers a request for the metadata document. The host is checked. Each web page may read the document.
 fn answer_metadata<B>(guard: &Guard, metadata: &Metadata, request: &Request<B>) -> Response<Body> {
-    if guard.has_allowed_host(request) {
-        return metadata.answer(request.method());
+    match guard.check_host(request) {
+        Ok(()) => metadata.answer(request.method()),
+        Err(blocked) => blocked_answer(blocked),
     }
-    respond::refusal(StatusCode::FORBIDDEN, &RpcError::invalid_request(Blocked::Host.text()))
+}
+
+/// The answer to a request whose `Host` or `Origin` is not allowed.
+fn blocked_answer(blocked: Blocked) -> Response<Body> {
+    respond::refusal(StatusCode::FORBIDDEN, &RpcError::invalid_request(blocked.text()))
 }
 
 /// The metadata document without its endpoint.

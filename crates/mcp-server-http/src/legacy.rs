@@ -32,7 +32,10 @@ use self::{
 use crate::{
     answer::{body::Body, respond, stream::Answering},
     endpoint::{Endpoint, FLUSH, Head},
-    request::{accept::Accepted, headers},
+    request::{
+        accept::Accepted,
+        headers::{self, VersionHeader},
+    },
 };
 
 /// The open sessions of an endpoint, and its streams of HTTP+SSE.
@@ -133,7 +136,7 @@ pub(crate) fn not_opened(request: &Request<'_>, refusal: Refusal) -> Response<Bo
 /// `notifications/cancelled` or the end of the session cancels it.
 pub(crate) async fn request(
     legacy: &Legacy,
-    request: SessionRequest<'_>,
+    request: Box<SessionRequest<'_>>,
     accepted: Accepted,
     head: &Head,
 ) -> Response<Body> {
@@ -156,7 +159,14 @@ pub(crate) async fn request(
         // The client accepts streams only, so the stream is opened at once and can be resumed.
         call.stream.open();
     }
-    call.answer(|| prepared.run(), |reply: Reply| reply.payload.into_bytes(), respond::legacy).await
+    // A response that exists already needs no work, unless the stream has to carry it.
+    let prepared = if call.stream.is_open() { Err(prepared) } else { prepared.into_reply() };
+    match prepared {
+        Ok(reply) => respond::with_version(respond::legacy(reply), call.version),
+        Err(prepared) => {
+            call.answer(|| prepared.run(), |reply: Reply| reply.payload.into_bytes(), respond::legacy).await
+        }
+    }
 }
 
 /// A call of a session: one request, or one batch. Its stream is in the event log of the session.
@@ -338,27 +348,32 @@ pub(crate) fn delete(legacy: &Legacy, head: &Head) -> Response<Body> {
 
 /// Checks the version header, and returns the session of a request. An error carries the id of the request.
 fn open(legacy: &Legacy, head: &Head, id: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
-    check_version(&legacy.endpoint, &head.headers, id)?;
+    check_version(&legacy.endpoint, head, id)?;
     find(legacy, head, id)
 }
 
 /// Returns the revision that the header names. Fails if the server does not support it.
 pub(crate) fn check_version(
     endpoint: &Endpoint,
-    head: &HeaderMap,
+    head: &Head,
     id: Option<&RequestId>,
 ) -> Result<Option<ProtocolVersion>, Response<Body>> {
-    let bad = |error: &RpcError| respond::head_error(StatusCode::BAD_REQUEST, id, error);
-    let header = headers::single(head, &headers::PROTOCOL_VERSION).map_err(|error| bad(&as_invalid(error)))?;
-    let Some(text) = header else { return Ok(None) };
-    let known = ProtocolVersion::parse(text).filter(|version| endpoint.server.versions().contains(version));
-    if known.is_none() {
-        let names: Vec<_> = endpoint.server.versions().iter().map(|version| version.as_str()).collect();
-        let shown: String = text.chars().take(64).collect();
-        let text = format!("Bad MCP-Protocol-Version: {shown}. Supported: {}", names.join(", "));
-        return Err(bad(&RpcError::invalid_request(text)));
+    let supported = endpoint.server.versions();
+    match head.version {
+        VersionHeader::Missing => return Ok(None),
+        VersionHeader::Known(version) if supported.contains(&version) => return Ok(Some(version)),
+        VersionHeader::Known(_) | VersionHeader::Invalid => {}
     }
-    Ok(known)
+    let error = match headers::single(&head.headers, &headers::PROTOCOL_VERSION) {
+        Ok(text) => {
+            let names: Vec<_> = supported.iter().map(|version| version.as_str()).collect();
+            let shown: String = text.unwrap_or_default().chars().take(64).collect();
+            let text = format!("Bad MCP-Protocol-Version: {shown}. Supported: {}", names.join(", "));
+            RpcError::invalid_request(text)
+        }
+        Err(error) => as_invalid(error),
+    };
+    Err(respond::head_error(StatusCode::BAD_REQUEST, id, &error))
 }
 
 fn find(legacy: &Legacy, head: &Head, request: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
@@ -367,7 +382,7 @@ fn find(legacy: &Legacy, head: &Head, request: Option<&RequestId>) -> Result<Arc
     let Some(id) = id else {
         let mut text = "the header Mcp-Session-Id is missing: open a session by `initialize`".to_owned();
         let newest = legacy.endpoint.server.versions().iter().max().filter(|version| version.is_stateless());
-        if let (Some(newest), false) = (newest, head.headers.contains_key(&headers::PROTOCOL_VERSION)) {
+        if let (Some(newest), false) = (newest, head.version != VersionHeader::Missing) {
             text.push_str(&format!(", or send MCP-Protocol-Version: {newest} and the revision in `_meta`"));
         }
         return Err(respond::head_error(StatusCode::BAD_REQUEST, request, &RpcError::invalid_request(text)));

@@ -3,30 +3,31 @@
 use std::{
     convert::Infallible,
     future::Future,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
 };
 
-use http::{HeaderMap, Method, Request, Response, StatusCode, request::Parts};
+use http::{Method, Request, Response, StatusCode, request::Parts};
 use http_body::Body as HttpBody;
-use mcp_protocol::{ProtocolVersion, RpcError};
+use mcp_protocol::RpcError;
 use mcp_server_core::{
     Caller, Server,
-    engine::{self, Arrival, Engine as _},
+    engine::{self, Arrival, Engine as _, MirroredHeaders},
 };
 
 use crate::{
     answer::{access::AccessRecord, body::Body, cors, health, respond, stream::Queue},
     config::{HttpConfig, SsePaths},
-    endpoint::{self, BoxError, Endpoint, Head, RequestParts},
+    endpoint::{self, BoxError, Endpoint, Head, RequestParts, auth::Authentication},
     legacy::{
         self, Legacy, sessionless,
         sse::{self, SseRoute},
     },
     request::{
         accept::{self, Accepted},
-        caller, guard, headers,
+        caller, guard,
+        headers::{self, VersionHeader},
     },
     stateless,
 };
@@ -113,17 +114,19 @@ impl McpService {
             return refused;
         }
         legacy.sessions.tick();
-        let origin = guard::origin_of(request.headers()).cloned();
-        let path = request.uri().path();
+        let (mut parts, body) = request.into_parts();
+        let (parts, body) = (&mut parts, pin!(body));
+        let origin = guard::origin_of(&parts.headers).cloned();
+        let path = parts.uri.path();
         let is_shutting_down = endpoint.server.is_shutting_down();
         let mut response = if endpoint.config.health.as_deref() == Some(path) {
-            health::answer(is_shutting_down, request.method(), request.headers(), &endpoint.cors)
+            health::answer(is_shutting_down, &parts.method, &parts.headers, &endpoint.cors)
         } else if is_shutting_down {
             endpoint::shutting_down()
         } else if let Some(paths) = endpoint.config.sse.as_ref().filter(|paths| paths.has(path)) {
-            self.inner.route_sse(paths, request).await
+            self.inner.route_sse(paths, parts, body).await
         } else {
-            self.inner.route(request).await
+            self.inner.route(parts, body).await
         };
         cors::share(&mut response, origin);
         access.finish(&mut response);
@@ -140,89 +143,68 @@ impl Inner {
         self.endpoint.config.has_sessions && self.endpoint.server.has_legacy_versions()
     }
 
-    async fn route<B>(&self, request: Request<B>) -> Response<Body>
+    async fn route<B>(&self, parts: &mut Parts, body: Pin<&mut B>) -> Response<Body>
     where
         B: HttpBody + Send,
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
-        let (mut parts, body) = request.into_parts();
-        let parts = &mut parts;
-        let names_stateless = version_header(&parts.headers).is_some_and(ProtocolVersion::is_stateless);
         match parts.method {
             Method::OPTIONS => cors::preflight(&parts.headers, self.methods(), &self.endpoint.cors),
             Method::POST => self.post(parts, body).await,
-            Method::GET if self.has_sessions() && !names_stateless => {
-                self.admitted(parts, async |parts| legacy::get(&self.legacy, &Head::of(&RequestParts::take(parts))))
-                    .await
+            Method::GET | Method::DELETE if self.has_sessions() => {
+                if VersionHeader::of(&parts.headers).is_stateless() {
+                    return respond::not_of_a_session();
+                }
+                let authentication = match self.admit(parts).await {
+                    Ok(authentication) => authentication,
+                    Err(refused) => return refused,
+                };
+                let head = Head::of(&RequestParts::take(parts));
+                let answer = if parts.method == Method::GET { legacy::get } else { legacy::delete };
+                self.endpoint.auth.complete(answer(&self.legacy, &head), authentication)
             }
-            Method::DELETE if self.has_sessions() && !names_stateless => {
-                self.admitted(parts, async |parts| legacy::delete(&self.legacy, &Head::of(&RequestParts::take(parts))))
-                    .await
-            }
-            Method::GET | Method::DELETE if self.has_sessions() => respond::not_of_a_session(),
             _ => respond::wrong_method(self.methods()),
         }
     }
 
-    async fn route_sse<B>(&self, paths: &SsePaths, request: Request<B>) -> Response<Body>
+    async fn route_sse<B>(&self, paths: &SsePaths, parts: &mut Parts, body: Pin<&mut B>) -> Response<Body>
     where
         B: HttpBody + Send,
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
-        let (mut parts, body) = request.into_parts();
-        let parts = &mut parts;
-        match sse::route(&self.endpoint, paths, parts) {
-            SseRoute::Open => self.admitted(parts, async |parts| sse::open(&self.legacy, paths, parts)).await,
-            SseRoute::Message => {
-                self.admitted(parts, async |parts| match sse::addressed(&self.legacy, parts) {
-                    Ok(inbox) => match self.endpoint.read_body(body).await {
-                        Ok(message) => inbox.deliver(message).await,
-                        Err(refused) => refused,
-                    },
+        let route = sse::route(&self.endpoint, paths, parts);
+        if let SseRoute::Answered(response) = route {
+            return response;
+        }
+        let authentication = match self.admit(parts).await {
+            Ok(authentication) => authentication,
+            Err(refused) => return refused,
+        };
+        let response = match route {
+            SseRoute::Open => sse::open(&self.legacy, paths, parts),
+            SseRoute::Message | SseRoute::Answered(_) => match sse::addressed(&self.legacy, parts) {
+                Ok(inbox) => match self.endpoint.read_body(body).await {
+                    Ok(message) => inbox.deliver(message).await,
                     Err(refused) => refused,
-                })
-                .await
-            }
-            SseRoute::Answered(response) => response,
+                },
+                Err(refused) => refused,
+            },
+        };
+        self.endpoint.auth.complete(response, authentication)
+    }
+
+    /// Authenticates the caller of a request, and checks that it has the access that the server requires.
+    async fn admit(&self, parts: &mut Parts) -> Result<Authentication, Response<Body>> {
+        let authentication = self.endpoint.auth.authenticate(parts).await?;
+        match self.endpoint.check_caller(&Caller::remote().principal(authentication.caller.clone())) {
+            Ok(()) => Ok(authentication),
+            Err(refused) => Err(self.endpoint.auth.complete(refused, authentication)),
         }
     }
 
-    /// Answers a request after its caller is authenticated.
-    async fn authenticated(
-        &self,
-        parts: &mut Parts,
-        answer: impl AsyncFnOnce(&mut Parts) -> Response<Body>,
-    ) -> Response<Body> {
-        let headers = match self.endpoint.auth.authenticate(parts).await {
-            Ok(headers) => headers,
-            Err(refused) => return refused,
-        };
-        let caller = caller::principal(&parts.extensions);
-        let response = answer(parts).await;
-        let mut response = self.endpoint.auth.deny(response, caller.as_deref());
-        response.headers_mut().extend(headers);
-        response
-    }
-
-    /// Answers a request after its caller is authenticated and has the access that the server requires.
-    async fn admitted(
-        &self,
-        parts: &mut Parts,
-        answer: impl AsyncFnOnce(&mut Parts) -> Response<Body>,
-    ) -> Response<Body> {
-        self.authenticated(parts, async |parts| {
-            let caller = Caller::remote().principal(caller::principal(&parts.extensions));
-            match self.endpoint.check_caller(&caller) {
-                Ok(()) => answer(parts).await,
-                Err(refused) => refused,
-            }
-        })
-        .await
-    }
-
-    async fn post<B>(&self, parts: &mut Parts, body: B) -> Response<Body>
+    async fn post<B>(&self, parts: &mut Parts, body: Pin<&mut B>) -> Response<Body>
     where
         B: HttpBody + Send,
         B::Data: Send,
@@ -242,30 +224,39 @@ impl Inner {
             let text = "Accept must list application/json and text/event-stream";
             return refuse(StatusCode::NOT_ACCEPTABLE, text.into());
         }
-        let response = self
-            .authenticated(parts, async |parts| match self.endpoint.read_body(body).await {
-                Ok(bytes) => self.dispatch(parts, accepted, &bytes).await,
-                Err(refused) => refused,
-            })
-            .await;
+        let authentication = match self.endpoint.auth.authenticate(parts).await {
+            Ok(authentication) => authentication,
+            Err(refused) => return refused,
+        };
+        let response = match self.endpoint.read_body(body).await {
+            Ok(bytes) => self.dispatch(parts, accepted, &bytes).await,
+            Err(refused) => refused,
+        };
+        let response = self.endpoint.auth.complete(response, authentication);
         // A client that accepts only SSE receives a stream with one event. An error keeps its status and its JSON body.
         if accepted.json || response.status() != StatusCode::OK { response } else { respond::as_stream(response) }
     }
 
     async fn dispatch(&self, parts: &mut Parts, accepted: Accepted, bytes: &[u8]) -> Response<Body> {
         let Self { endpoint, legacy } = self;
+        let config = &endpoint.config;
         let parts = RequestParts::take(parts);
         let head = Head::of(&parts);
         let caller = Caller::remote().principal(head.principal.clone()).extensions(parts.into_extensions());
-        let queue: Arc<Queue> = Arc::default();
-        let mut arrival = Arrival::new(&caller).headers(headers::mirrored(&head.headers));
-        arrival = arrival.grace_period(endpoint.config.shutdown_deadline).valid_until(head.valid_until);
-        if accepted.sse {
+        let find = |name: &str| headers::find(&head.headers, name);
+        let mut arrival = Arrival::new(&caller).headers(MirroredHeaders::new(head.version.known(), &find));
+        arrival = arrival.grace_period(config.shutdown_deadline).valid_until(head.valid_until);
+        // A request of a session has a stream of the session.
+        let is_in_session = config.has_sessions && head.version.known().is_some_and(|version| !version.is_stateless());
+        let queue = if accepted.sse && !is_in_session {
+            let queue: Arc<Queue> = Arc::default();
             arrival = arrival.sink(queue.clone());
-        }
+            Some(queue)
+        } else {
+            None
+        };
         // Without sessions, a notification or a response has no effect.
-        let is_stateless = !endpoint.server.has_legacy_versions()
-            || version_header(&head.headers).is_some_and(ProtocolVersion::is_stateless);
+        let is_stateless = !endpoint.server.has_legacy_versions() || head.version.is_stateless();
         let accepted_message = endpoint.server.accept(bytes, arrival);
         // The server checks the access to requests itself.
         if let Ok(engine::Accepted::Notification(_) | engine::Accepted::Response(_)) = &accepted_message
@@ -275,28 +266,28 @@ impl Inner {
         }
         match accepted_message {
             Ok(engine::Accepted::Request(prepared)) => {
-                stateless::run(endpoint, *prepared, queue, respond::stateless).await
+                stateless::run(endpoint, prepared, queue, respond::stateless).await
             }
-            Ok(engine::Accepted::Initialize(request)) if endpoint.config.has_sessions => {
+            Ok(engine::Accepted::Initialize(request)) if config.has_sessions => {
                 legacy::initialize(legacy, &request, &head)
             }
             Ok(engine::Accepted::Initialize(request)) => sessionless::initialize(endpoint, &request, &caller),
-            Ok(engine::Accepted::InSession(request)) if endpoint.config.has_sessions => {
-                legacy::request(legacy, *request, accepted, &head).await
+            Ok(engine::Accepted::InSession(request)) if config.has_sessions => {
+                legacy::request(legacy, request, accepted, &head).await
             }
-            Ok(engine::Accepted::InSession(request)) => sessionless::request(endpoint, *request, queue, &head).await,
+            Ok(engine::Accepted::InSession(request)) => sessionless::request(endpoint, request, queue, &head).await,
             Ok(engine::Accepted::Notification(_)) if is_stateless => respond::empty(StatusCode::ACCEPTED),
             Ok(engine::Accepted::Response(_)) if is_stateless => respond::refusal(
                 StatusCode::BAD_REQUEST,
                 &RpcError::invalid_request("a client of this revision sends no responses"),
             ),
-            Ok(engine::Accepted::Notification(notification)) if endpoint.config.has_sessions => {
+            Ok(engine::Accepted::Notification(notification)) if config.has_sessions => {
                 legacy::notification(legacy, &notification, &head)
             }
-            Ok(engine::Accepted::Response(response)) if endpoint.config.has_sessions => {
+            Ok(engine::Accepted::Response(response)) if config.has_sessions => {
                 legacy::response(legacy, &response, &head)
             }
-            Ok(_) => sessionless::accepted(endpoint, &head.headers),
+            Ok(_) => sessionless::accepted(endpoint, &head),
             Err(rejected) if rejected.is_batch && self.has_sessions() => match legacy::batch_session(legacy, &head) {
                 // Boxed, because few requests are batches, and all requests would have the larger future.
                 Ok(Some(http)) => {
@@ -308,12 +299,6 @@ impl Inner {
             Err(rejected) => respond::rejected(rejected),
         }
     }
-}
-
-/// Returns the revision that the header names. `None` if there is no header or its revision is unknown.
-fn version_header(headers: &HeaderMap) -> Option<ProtocolVersion> {
-    let value = headers.get(headers::PROTOCOL_VERSION)?;
-    ProtocolVersion::parse(value.to_str().ok()?.trim())
 }
 
 impl<B> tower_service::Service<Request<B>> for McpService

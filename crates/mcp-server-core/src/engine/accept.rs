@@ -166,12 +166,12 @@ impl SessionRequest<'_> {
     /// # Errors
     /// See [`Engine::prepare`](crate::engine::Engine::prepare).
     pub fn in_session(
-        mut self,
+        mut self: Box<Self>,
         server: &Server,
         session: Arc<Session>,
         sink: Option<Arc<dyn FrameSender>>,
         peer: Peer,
-    ) -> Result<Prepared, Refusal> {
+    ) -> Result<Box<Prepared>, Refusal> {
         self.arrival.surroundings.set_sink(sink);
         self.arrival.surroundings.set_peer(peer);
         self.on_connection(server, session)
@@ -181,7 +181,11 @@ impl SessionRequest<'_> {
     ///
     /// # Errors
     /// See [`Engine::prepare`](crate::engine::Engine::prepare).
-    pub(crate) fn on_connection(self, server: &Server, session: Arc<Session>) -> Result<Prepared, Refusal> {
+    pub(crate) fn on_connection(
+        self: Box<Self>,
+        server: &Server,
+        session: Arc<Session>,
+    ) -> Result<Box<Prepared>, Refusal> {
         self.prepare(server, Scope::session(session))
     }
 
@@ -189,7 +193,7 @@ impl SessionRequest<'_> {
     ///
     /// # Errors
     /// See [`Engine::prepare`](crate::engine::Engine::prepare).
-    pub fn sessionless(self, server: &Server, version: ProtocolVersion) -> Result<Prepared, Refusal> {
+    pub fn sessionless(self: Box<Self>, server: &Server, version: ProtocolVersion) -> Result<Box<Prepared>, Refusal> {
         self.prepare(server, Scope::sessionless(version))
     }
 
@@ -197,7 +201,7 @@ impl SessionRequest<'_> {
     ///
     /// # Errors
     /// `-32602` for any other method.
-    pub(crate) fn before_handshake(self, server: &Server) -> Result<Prepared, Refusal> {
+    pub(crate) fn before_handshake(self: Box<Self>, server: &Server) -> Result<Box<Prepared>, Refusal> {
         if self.request.method != method::Ping::NAME {
             let text = format!("{}, and no session was opened by `initialize`", missing_version());
             let error = RpcError::invalid_params(text);
@@ -208,8 +212,8 @@ impl SessionRequest<'_> {
         server.prepare(&self.request, self.arrival.complete(scope))
     }
 
-    fn prepare(self, server: &Server, scope: Scope) -> Result<Prepared, Refusal> {
-        let Self { request, meta, arrival } = self;
+    fn prepare(self: Box<Self>, server: &Server, scope: Scope) -> Result<Box<Prepared>, Refusal> {
+        let Self { request, meta, arrival } = *self;
         server.prepare(&request, arrival.complete(scope.meta(meta.as_ref())))
     }
 }
@@ -267,9 +271,7 @@ impl Server {
         let call = call.supported(self).map_err(malformed)?;
         let scope = arrival.complete(Scope::stateless(call));
         let prepared = self.prepare_with(request, scope, headers.as_ref());
-        prepared
-            .map(|prepared| Accepted::Request(Box::new(prepared)))
-            .map_err(|refusal| Rejected::refused(&request.id, refusal))
+        prepared.map(Accepted::Request).map_err(|refusal| Rejected::refused(&request.id, refusal))
     }
 }
 

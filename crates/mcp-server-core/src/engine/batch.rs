@@ -68,7 +68,7 @@ impl Server {
                     requests.push(match prepared {
                         // From now on a cancellation finds the request.
                         Ok(mut prepared) => match prepared.enter() {
-                            Ok(()) => Member::Prepared(Box::new(prepared)),
+                            Ok(()) => Member::Prepared(prepared),
                             Err(reply) => Member::Answered(reply),
                         },
                         Err(error) => Member::Answered(Reply::error(Some(&request.id), &error)),

@@ -42,7 +42,7 @@ pub trait Engine: sealed::Sealed {
     /// # Errors
     /// A [`Refusal`]: the server does not serve the method, the caller lacks scopes, the client lacks a capability, or
     /// the parameters are invalid.
-    fn prepare(&self, request: &Request<'_>, scope: Scope) -> Result<Prepared, Refusal>;
+    fn prepare(&self, request: &Request<'_>, scope: Scope) -> Result<Box<Prepared>, Refusal>;
 
     /// Processes the notifications and responses of a batch, and prepares its requests.
     ///
@@ -125,7 +125,7 @@ impl Engine for Server {
         self.accept(bytes, arrival)
     }
 
-    fn prepare(&self, request: &Request<'_>, scope: Scope) -> Result<Prepared, Refusal> {
+    fn prepare(&self, request: &Request<'_>, scope: Scope) -> Result<Box<Prepared>, Refusal> {
         self.prepare_with(request, scope, None)
     }
 

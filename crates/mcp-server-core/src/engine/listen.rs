@@ -77,11 +77,12 @@ impl Prepared {
 }
 
 /// Sends changes until the client cancels or disconnects (no response then), or the server ends the stream.
-pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
+pub(super) async fn run(prepared: Box<Prepared>, work: Box<ListenWork>) -> Option<Reply> {
     // The guard ends a subscription that the client cancels.
-    let Prepared { server, id, scope, place, context, .. } = prepared;
+    let Prepared { server, id, scope, place, context, .. } = *prepared;
     let _place: Option<Place> = place;
-    let (mut accepted, listening, sink) = (work.accepted, work.listening?, scope.surroundings.sink()?);
+    let ListenWork { mut accepted, tasks, listening, .. } = *work;
+    let (listening, sink) = (listening?, scope.surroundings.sink()?);
     let stream = ListenStream { id: &id, sink: &**sink };
     let ending = scope.ending(&server.data.shutdown);
     let fetch = async |task: Box<str>| {
@@ -93,7 +94,7 @@ pub(super) async fn run(prepared: Prepared, work: ListenWork) -> Option<Reply> {
     let run = async {
         let find = async {
             let mut found = Vec::new();
-            for task in work.tasks {
+            for task in tasks {
                 match find_for_listener(&server, &scope, &id, &task).await? {
                     Some(ListenTarget::Running(running_task)) => listening.add_task(&running_task),
                     // The outcome may be large, so the stream fetches it when it sends it.

@@ -14,32 +14,70 @@ use super::methods;
 /// The most characters of a value in an error text.
 const EXCERPT: usize = 64;
 
-/// The `mcp-…` headers of a request, by their lower-case names.
-#[derive(Default)]
-pub struct MirroredHeaders<'a> {
-    entries: Vec<(&'a str, Option<&'a str>)>,
+/// The value of a header that may occur once.
+#[derive(Clone, Copy)]
+#[expect(clippy::exhaustive_enums, reason = "a header has no other forms")]
+pub enum SingleHeader<'a> {
+    /// The request does not have the header.
+    Missing,
+    /// The value, without the whitespace around it.
+    Text(&'a str),
+    /// The request has the header more than once.
+    Repeated,
+    /// The value is not visible ASCII.
+    Unreadable,
 }
 
-/// Shows the names only: a value may be a session id or an argument.
+impl<'a> SingleHeader<'a> {
+    /// Returns the value. `shown` returns the name of the header for the error.
+    ///
+    /// # Errors
+    /// `-32020` if the header is repeated or unreadable.
+    pub fn text(self, shown: impl FnOnce() -> String) -> Result<Option<&'a str>, RpcError> {
+        let problem = match self {
+            Self::Missing => return Ok(None),
+            Self::Text(text) => return Ok(Some(text)),
+            Self::Repeated => "is given twice",
+            Self::Unreadable => "is not visible ASCII",
+        };
+        Err(RpcError::header_mismatch(format!("the header {} {problem}", shown())))
+    }
+}
+
+/// Shows the form only: a value may be a session id or an argument.
+impl fmt::Debug for SingleHeader<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Missing => "Missing",
+            Self::Text(_) => "Text(..)",
+            Self::Repeated => "Repeated",
+            Self::Unreadable => "Unreadable",
+        })
+    }
+}
+
+/// The headers of a request by their lower-case names.
+#[derive(Clone, Copy)]
+pub struct MirroredHeaders<'a> {
+    version: Option<ProtocolVersion>,
+    find: &'a (dyn Fn(&str) -> SingleHeader<'a> + Sync),
+}
+
 impl fmt::Debug for MirroredHeaders<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.entries.iter().map(|(name, _)| name)).finish()
+        f.debug_struct("MirroredHeaders").field("version", &self.version).finish_non_exhaustive()
     }
 }
 
 impl<'a> MirroredHeaders<'a> {
-    /// Collects headers by lower-case name. The function of a header returns its value, or `None` if the value is not
-    /// visible ASCII. Other headers are ignored, and their functions are not called.
-    pub fn new(headers: impl IntoIterator<Item = (&'a str, impl FnOnce() -> Option<&'a str>)>) -> Self {
-        let entries = headers.into_iter().filter(|(name, _)| name.starts_with("mcp-"));
-        let trimmed = |value: Option<&'a str>| value.map(|text| text.trim_matches([' ', '\t']));
-        Self { entries: entries.map(|(name, value)| (name, trimmed(value()))).collect() }
+    /// Reads headers by a function. `version` is the known revision that the headers name.
+    pub fn new(version: Option<ProtocolVersion>, find: &'a (dyn Fn(&str) -> SingleHeader<'a> + Sync)) -> Self {
+        Self { version, find }
     }
 
     /// Returns the known revision that the headers name.
     pub(super) fn version(&self) -> Option<ProtocolVersion> {
-        let (_, value) = self.entries.iter().find(|(name, _)| *name == mirror::PROTOCOL_VERSION)?;
-        ProtocolVersion::parse(value.as_ref()?)
+        self.version
     }
 
     /// Returns the error for a request whose revision header is missing. The error suggests a revision that the server
@@ -69,7 +107,7 @@ impl<'a> MirroredHeaders<'a> {
         version: &str,
         supported: &[ProtocolVersion],
     ) -> Result<(), RpcError> {
-        if !self.entries.iter().any(|(name, _)| *name == mirror::PROTOCOL_VERSION) {
+        if matches!((self.find)(mirror::PROTOCOL_VERSION), SingleHeader::Missing) {
             return Err(Self::version_missing(supported, Some(version)));
         }
         self.expect(mirror::PROTOCOL_VERSION, version, false)?;
@@ -89,8 +127,8 @@ impl<'a> MirroredHeaders<'a> {
     pub(super) fn check_arguments(&self, params: &[HeaderParam], arguments: &Value) -> Result<(), RpcError> {
         for param in params {
             let name = param.header_name();
-            let (argument, header) = match (param.argument(arguments), self.single(&name.to_ascii_lowercase(), &name)?)
-            {
+            let header = (self.find)(&name.to_ascii_lowercase()).text(|| name.clone())?;
+            let (argument, header) = match (param.argument(arguments), header) {
                 (Some(argument), Some(header)) => (argument, header),
                 (None, None) => continue,
                 (Some(_), None) => return Err(RpcError::header_mismatch(format!("the header {name} is missing"))),
@@ -111,28 +149,18 @@ impl<'a> MirroredHeaders<'a> {
     }
 
     fn expect(&self, name: &str, body: &str, encoded: bool) -> Result<(), RpcError> {
-        let shown = mirror::display_name(name);
-        let Some(header) = self.single(name, &shown)? else {
-            return Err(RpcError::header_mismatch(format!("the header {shown} is missing")));
+        let shown = || mirror::display_name(name);
+        let Some(header) = (self.find)(name).text(shown)? else {
+            return Err(RpcError::header_mismatch(format!("the header {} is missing", shown())));
         };
-        let header = if encoded { mirror::decode(header).ok_or_else(|| undecodable(&shown))? } else { header.into() };
+        let header = if encoded { mirror::decode(header).ok_or_else(|| undecodable(&shown()))? } else { header.into() };
         // Whitespace around a header value is not a part of it. A client has to encode a value with such whitespace.
         if header == body {
             return Ok(());
         }
         let (header, body) = (excerpt(&header), excerpt(body));
+        let shown = shown();
         Err(RpcError::header_mismatch(format!("the header {shown} differs from the body: {header:?} and {body:?}")))
-    }
-
-    /// Returns the value of a header that may occur once.
-    fn single(&self, name: &str, shown: &str) -> Result<Option<&'a str>, RpcError> {
-        let mut values = self.entries.iter().filter(|(entry, _)| *entry == name).map(|(_, value)| *value);
-        let Some(value) = values.next() else { return Ok(None) };
-        if values.next().is_some() {
-            return Err(RpcError::header_mismatch(format!("the header {shown} is given twice")));
-        }
-        let invalid = || RpcError::header_mismatch(format!("the header {shown} is not visible ASCII"));
-        value.map(Some).ok_or_else(invalid)
     }
 }
 
@@ -184,7 +212,8 @@ mod tests {
                 "the header MCP-Protocol-Version differs from the body: \"1\" and \"\\n\"",
             ),
         ] {
-            let headers = MirroredHeaders::new([(name, || Some(header))]);
+            let find = |_: &str| SingleHeader::Text(header);
+            let headers = MirroredHeaders::new(None, &find);
             assert_eq!(headers.expect(name, body, false).unwrap_err().message, expected);
         }
     }

@@ -124,10 +124,22 @@ impl Prepared {
         &self.id
     }
 
-    /// Whether the response exists already, so that running takes no time.
-    #[must_use]
-    pub fn is_done(&self) -> bool {
+    fn is_done(&self) -> bool {
         matches!(self.work, Work::Done(_))
+    }
+
+    /// Ends the request and returns its response, if the response exists already.
+    ///
+    /// # Errors
+    /// The request itself, if it has to run.
+    pub fn into_reply(self: Box<Self>) -> Result<Reply, Box<Self>> {
+        match *self {
+            Self { work: Work::Done(reply), context, .. } => {
+                context.end(reply.ending());
+                Ok(reply)
+            }
+            _ => Err(self),
+        }
     }
 }
 
@@ -138,7 +150,7 @@ impl Server {
         request: &Request<'_>,
         scope: Scope,
         headers: Option<&MirroredHeaders<'_>>,
-    ) -> Result<Prepared, Refusal> {
+    ) -> Result<Box<Prepared>, Refusal> {
         // A span of another library with our target may have left a slot.
         #[cfg(feature = "log-layer")]
         drop(crate::log_layer::opened());
@@ -204,7 +216,7 @@ impl Server {
         headers: Option<&MirroredHeaders<'_>>,
         span: &Span,
         access: &mut Option<Box<AccessRecord>>,
-    ) -> Result<Prepared, Refusal> {
+    ) -> Result<Box<Prepared>, Refusal> {
         let method = methods::find(self, &request.method, &scope)?;
         self.check_access(&scope, &self.data.config.access)?;
         let mut completing = None;
@@ -244,7 +256,7 @@ impl Server {
         }
         let context = context(self, request, &scope, parsed_meta, collector, task_upgrade, (span, access));
         let context = EndGuard(context);
-        Ok(Prepared { server: self.clone(), id: request.id.clone(), scope, context, work, place: None })
+        Ok(Box::new(Prepared { server: self.clone(), id: request.id.clone(), scope, context, work, place: None }))
     }
 
     pub(super) fn tool_call(&self, params: Option<&RawValue>, scope: &Scope) -> Result<HandlerWork, Refusal> {

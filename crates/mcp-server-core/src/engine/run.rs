@@ -33,31 +33,31 @@ impl Prepared {
     /// Runs the request. Returns `None` when the client cancelled it, because no response is sent then.
     ///
     /// Dropping the future cancels the request.
-    pub async fn run(mut self) -> Option<Reply> {
-        if let Err(reply) = self.enter() {
+    pub async fn run(self: Box<Self>) -> Option<Reply> {
+        let mut prepared = match self.into_reply() {
+            Ok(reply) => return Some(reply),
+            Err(prepared) => prepared,
+        };
+        if let Err(reply) = prepared.enter() {
             return Some(reply);
         }
-        let work = match std::mem::replace(&mut self.work, Work::Over) {
-            Work::Over => return None,
-            Work::Done(reply) => {
-                self.context.end(reply.ending());
-                return Some(reply);
-            }
+        let work = match std::mem::replace(&mut prepared.work, Work::Over) {
+            Work::Over | Work::Done(_) => return None,
             Work::Listen(work) => {
-                let span = self.context.span().clone();
-                return Box::pin(super::listen::run(self, *work).instrument(span)).await;
+                let span = prepared.context.span().clone();
+                return Box::pin(super::listen::run(prepared, work).instrument(span)).await;
             }
             Work::Extension { route, params } => {
-                let span = self.context.span().clone();
-                return Box::pin(self.run_extension(route, params).instrument(span)).await;
+                let span = prepared.context.span().clone();
+                return Box::pin(prepared.run_extension(route, params).instrument(span)).await;
             }
             Work::Task(work) => {
-                let span = self.context.span().clone();
-                return Box::pin(self.run_task(work).instrument(span)).await;
+                let span = prepared.context.span().clone();
+                return Box::pin(prepared.run_task(work).instrument(span)).await;
             }
             Work::Handler(work) => work,
         };
-        let Self { server, id, scope, context, place, .. } = self;
+        let Self { server, id, scope, context, place, .. } = *prepared;
         let version = scope.version;
         let outcome = answer(&server, &scope, context, work).await;
         // The permits are released before the response, because the client may reuse the id at once.
@@ -75,8 +75,8 @@ impl Prepared {
     }
 
     /// Runs a method about tasks.
-    async fn run_task(self, work: TaskWork) -> Option<Reply> {
-        let Self { server, id, scope, place, context, .. } = self;
+    async fn run_task(self: Box<Self>, work: TaskWork) -> Option<Reply> {
+        let Self { server, id, scope, place, context, .. } = *self;
         let served = unless_stopped(&server, &scope, pin!(work.run(&server, &scope, &id))).await;
         let served = served.and_then(|served| match served {
             Ok(reply) => Ok(reply),
@@ -92,8 +92,8 @@ impl Prepared {
     }
 
     /// Runs a method of an extension.
-    async fn run_extension(self, route: Arc<MethodRoute>, params: Option<Box<RawValue>>) -> Option<Reply> {
-        let Self { server, id, scope, place, context, .. } = self;
+    async fn run_extension(self: Box<Self>, route: Arc<MethodRoute>, params: Option<Box<RawValue>>) -> Option<Reply> {
+        let Self { server, id, scope, place, context, .. } = *self;
         let version = scope.version;
         // Work on other tasks is cancelled with the request, also when this future is dropped.
         let drop_cancels = scope.cancel.clone().drop_guard();
@@ -176,10 +176,11 @@ impl Prepared {
     }
 
     /// Runs the request and returns its typed output.
-    pub(crate) async fn run_for_output(mut self) -> Result<Output, RpcError> {
+    pub(crate) async fn run_for_output(mut self: Box<Self>) -> Result<Output, RpcError> {
         self.enter().map_err(|_| busy())?;
-        let Work::Handler(work) = self.work else { return Err(RpcError::internal("no handler runs for this")) };
-        let outcome = execute(&self.server, &self.scope, self.context, work).await;
+        let Self { server, scope, context, work, place: _place, .. } = *self;
+        let Work::Handler(work) = work else { return Err(RpcError::internal("no handler runs for this")) };
+        let outcome = execute(&server, &scope, context, work).await;
         outcome.map_err(|stop| stop.into_error().unwrap_or_else(|| RpcError::internal("cancelled")))
     }
 }
@@ -237,7 +238,9 @@ async fn execute(server: &Server, scope: &Scope, context: EndGuard, work: Handle
 
 /// Runs a handler in the span of its request, also after the call became a task.
 async fn perform(server: &Server, scope: &Scope, context: &Context, work: HandlerWork) -> Result<Output, Stop> {
-    let mut outcome = run_handler(server, scope, context, work).instrument(context.span().clone()).await;
+    // Pinned first, because a moved future is copied.
+    let run = pin!(run_handler(server, scope, context, work));
+    let mut outcome = run.instrument(context.span().clone()).await;
     if let Err(Stop::Error(error)) = &mut outcome {
         error.shape(scope.version);
     }

@@ -289,11 +289,11 @@ impl<'a> Connection<'a> {
         let (prepared, id) = match self.server.accept(&frame.message, self.arrival()) {
             Ok(Accepted::Request(prepared)) => {
                 let id = prepared.id().clone();
-                (Ok(*prepared), id)
+                (Ok(prepared), id)
             }
             Ok(Accepted::InSession(request)) => {
                 let id = request.id().clone();
-                (self.in_session(*request), id)
+                (self.in_session(request), id)
             }
             Ok(Accepted::Initialize(request)) => {
                 let reply = self.initialize(&request).unwrap_or_else(|error| Reply::error(Some(&request.id), &error));
@@ -329,20 +329,19 @@ impl<'a> Connection<'a> {
             }
         };
         let reply = match prepared {
-            Ok(prepared) if prepared.is_done() => prepared.run().await,
-            Ok(mut prepared) => match prepared.enter() {
-                Ok(()) => {
-                    self.spawn(prepared, id);
-                    return Ok(());
-                }
-                Err(reply) => Some(reply),
+            Ok(prepared) => match prepared.into_reply() {
+                Ok(reply) => reply,
+                Err(mut prepared) => match prepared.enter() {
+                    Ok(()) => {
+                        self.spawn(prepared, id);
+                        return Ok(());
+                    }
+                    Err(reply) => reply,
+                },
             },
-            Err(refusal) => Some(Reply::error(Some(&id), &refusal.into_error())),
+            Err(refusal) => Reply::error(Some(&id), &refusal.into_error()),
         };
-        match reply {
-            Some(reply) => self.send(reply, Route::Request(id)).await,
-            None => Ok(()),
-        }
+        self.send(reply, Route::Request(id)).await
     }
 
     /// Opens a session, which replaces the one before.
@@ -355,7 +354,7 @@ impl<'a> Connection<'a> {
         Ok(reply)
     }
 
-    fn in_session(&self, request: SessionRequest<'_>) -> Result<Prepared, Refusal> {
+    fn in_session(&self, request: Box<SessionRequest<'_>>) -> Result<Box<Prepared>, Refusal> {
         match &self.session {
             Some(session) => request.on_connection(self.server, session.clone()),
             None => request.before_handshake(self.server),
@@ -409,7 +408,7 @@ impl<'a> Connection<'a> {
         self.data.caller.scope(scope).within(Surroundings::of_connection(self.data))
     }
 
-    fn spawn(&mut self, prepared: Prepared, id: RequestId) {
+    fn spawn(&mut self, prepared: Box<Prepared>, id: RequestId) {
         let sender = self.data.sender.clone();
         let set = if prepared.is_listen() { &mut self.streams } else { &mut self.calls };
         // Boxed, because a task moves its future several times and this one is large.

@@ -48,7 +48,7 @@ pub(crate) async fn get_prompt(
     }
 }
 
-fn prepare<M: Method>(server: &Server, params: &impl Serialize) -> Result<Prepared, RpcError> {
+fn prepare<M: Method>(server: &Server, params: &impl Serialize) -> Result<Box<Prepared>, RpcError> {
     let params = to_raw_value(params).map_err(|_| RpcError::internal("the parameters cannot be written as JSON"))?;
     let request = Request::new(RequestId::Integer(0), M::NAME, Some(&params));
     let version = server.versions().first().copied().unwrap_or(ProtocolVersion::LATEST);

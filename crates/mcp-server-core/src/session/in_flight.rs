@@ -1,7 +1,7 @@
 //! The requests that a server is running for one peer.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{BTreeMap, btree_map::Entry},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -21,7 +21,8 @@ pub(crate) struct InFlight {
 
 #[derive(Debug, Default)]
 struct Table {
-    requests: HashMap<RequestId, Running>,
+    /// The limit of running requests bounds the table, so a tree is faster than hashes.
+    requests: BTreeMap<RequestId, Running>,
     /// The peer is closed: all requests were cancelled, and new ones are rejected.
     is_closed: bool,
 }

@@ -6,50 +6,65 @@ use http::{Method, Request, Response};
 use mcp_protocol::Principal;
 use mcp_server_core::engine::access_log;
 use tokio::time::Instant;
+use tracing::level_filters::LevelFilter;
 
 use crate::request::caller;
 
 /// The mark of a response that rejects an HTTP request without an event of the core.
-#[derive(Debug, Clone, Copy)]
-struct Rejection;
+#[derive(Debug, Clone, Default)]
+struct Rejection {
+    /// The caller that the endpoint has authenticated.
+    caller: Option<Arc<Principal>>,
+}
 
 /// Marks a response that rejects an HTTP request, so that [`AccessRecord::finish`] writes its event.
 pub(crate) fn mark<B>(mut response: Response<B>) -> Response<B> {
-    response.extensions_mut().insert(Rejection);
+    response.extensions_mut().insert(Rejection::default());
     response
 }
 
-/// The data of the event, from the start of the HTTP request.
-pub(crate) struct AccessRecord {
-    start: Instant,
+/// Names the authenticated caller in the event of a marked response.
+pub(crate) fn name_caller<B>(response: &mut Response<B>, caller: Option<Arc<Principal>>) {
+    if let Some(rejection) = response.extensions_mut().get_mut::<Rejection>() {
+        rejection.caller = caller;
+    }
+}
+
+/// The data of the event, from the start of the HTTP request. `None` if no subscriber enables the level of the event.
+pub(crate) struct AccessRecord(Option<Start>);
+
+struct Start {
+    time: Instant,
     method: Method,
+    /// The caller that a layer of the application has authenticated.
     caller: Option<Arc<Principal>>,
 }
 
 impl AccessRecord {
     /// Starts the record of an HTTP request.
     pub(crate) fn start<B>(request: &Request<B>) -> Self {
-        Self {
-            start: Instant::now(),
-            method: request.method().clone(),
-            caller: caller::principal(request.extensions()),
+        // The core explains why its access log checks the level in this way.
+        if LevelFilter::current() < LevelFilter::INFO {
+            return Self(None);
         }
+        let caller = caller::principal(request.extensions());
+        Self(Some(Start { time: Instant::now(), method: request.method().clone(), caller }))
     }
 
     /// Writes the event of a rejected HTTP request. An accepted request has no event.
     pub(crate) fn finish<B>(self, response: &mut Response<B>) {
-        if response.extensions_mut().remove::<Rejection>().is_none() {
-            return;
-        }
+        let Some(Rejection { caller }) = response.extensions_mut().remove::<Rejection>() else { return };
+        let Some(start) = self.0 else { return };
+        let caller = caller.or(start.caller);
         let status = response.status();
         tracing::info!(
             target: access_log::TARGET,
             {
-                http.request.method = known(&self.method),
+                http.request.method = known(&start.method),
                 http.response.status_code = status.as_u16(),
-                enduser.id = self.caller.as_deref().map(access_log::caller),
+                enduser.id = caller.as_deref().map(access_log::caller),
                 network.transport = "tcp",
-                duration_ms = self.start.elapsed().as_secs_f64() * 1e3,
+                duration_ms = start.time.elapsed().as_secs_f64() * 1e3,
                 outcome = "refused",
                 error.type = status.as_str()
             },

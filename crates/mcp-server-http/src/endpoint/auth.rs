@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use self::attempts::Attempts;
 pub(crate) use self::metadata::Metadata;
 use crate::{
-    answer::{body::Body, respond},
+    answer::{access, body::Body, respond},
     config::{HttpConfig, PublicUrl, SharedAuthenticator},
     request::caller,
 };
@@ -53,6 +53,13 @@ struct Checks {
     allows_anonymous: bool,
     metadata: Option<Metadata>,
     attempts: Option<Attempts>,
+}
+
+/// The authenticated caller of a request, or an anonymous caller.
+pub(crate) struct Authentication {
+    pub(crate) caller: Option<Arc<Principal>>,
+    /// The headers for the response, from the authenticator.
+    headers: Option<HeaderMap>,
 }
 
 /// The time at which the streams of a request end.
@@ -105,10 +112,30 @@ impl Auth {
         self.checks.as_ref().is_some_and(|checks| checks.allows_anonymous)
     }
 
-    /// Authenticates the caller of a request. Removes the credentials from the request, and adds the principal. Returns
-    /// headers for the response, or the response that rejects the request.
-    pub(crate) async fn authenticate(&self, parts: &mut Parts) -> Result<HeaderMap, Response<Body>> {
-        let Some(checks) = &self.checks else { return Ok(HeaderMap::new()) };
+    /// Authenticates the caller of a request. Removes the credentials from the request, and adds the principal. Fails with
+    /// the response that rejects the request.
+    pub(crate) async fn authenticate(&self, parts: &mut Parts) -> Result<Authentication, Response<Body>> {
+        let headers = match &self.checks {
+            // Boxed, because the requests of endpoints without an authenticator would have the larger future.
+            Some(checks) => Some(Box::pin(self.check(checks, parts)).await?),
+            None => None,
+        };
+        Ok(Authentication { caller: caller::principal(&parts.extensions), headers })
+    }
+
+    /// Completes the response to an authenticated caller.
+    pub(crate) fn complete(&self, response: Response<Body>, authentication: Authentication) -> Response<Body> {
+        let Authentication { caller, headers } = authentication;
+        let mut response = self.deny(response, caller.as_deref());
+        access::name_caller(&mut response, caller);
+        if let Some(headers) = headers {
+            response.headers_mut().extend(headers);
+        }
+        response
+    }
+
+    /// Checks the credentials of a request. Returns headers for the response.
+    async fn check(&self, checks: &Checks, parts: &mut Parts) -> Result<HeaderMap, Response<Body>> {
         if caller::principal(&parts.extensions).is_some() {
             tracing::error!("a layer around the endpoint sets a principal, but the endpoint has an authenticator");
             let error = RpcError::internal("the request cannot be authenticated");
@@ -147,7 +174,7 @@ impl Auth {
 
     /// Completes the response to a caller that lacks access: 401 for an anonymous caller, 403 for any other. Without an
     /// authenticator the status is always 403.
-    pub(crate) fn deny(&self, mut response: Response<Body>, caller: Option<&Principal>) -> Response<Body> {
+    fn deny(&self, mut response: Response<Body>, caller: Option<&Principal>) -> Response<Body> {
         let Some(denied) = response.extensions_mut().remove::<Denied>() else { return response };
         let all = self.checks.as_ref().map_or_else(Vec::new, |checks| checks.challenges().collect());
         if self.checks.is_none() && denied.is_anonymous {

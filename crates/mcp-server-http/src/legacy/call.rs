@@ -84,6 +84,11 @@ impl CallStream {
         }
     }
 
+    /// Whether the call has a stream.
+    pub(crate) fn is_open(&self) -> bool {
+        self.opened().is_some()
+    }
+
     fn opened(&self) -> Option<u32> {
         match &*self.stage() {
             Stage::Open(number) => Some(*number),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, Response, StatusCode};
+use http::{Response, StatusCode};
 use mcp_protocol::{ErrorCode, ProtocolVersion, RequestId, jsonrpc::Request};
 use mcp_server_core::{
     Caller,
@@ -26,12 +26,12 @@ pub(crate) fn initialize(endpoint: &Endpoint, request: &Request<'_>, caller: &Ca
 /// Serves a request. Closing the connection cancels it, because without a session no notification can.
 pub(crate) async fn request(
     endpoint: &Endpoint,
-    request: SessionRequest<'_>,
-    queue: Arc<Queue>,
+    request: Box<SessionRequest<'_>>,
+    queue: Option<Arc<Queue>>,
     head: &Head,
 ) -> Response<Body> {
     let id = request.id().clone();
-    let version = match version(endpoint, &head.headers, Some(&id)) {
+    let version = match version(endpoint, head, Some(&id)) {
         Ok(version) => version,
         Err(response) => {
             request.record_rejection(ErrorCode::INVALID_REQUEST);
@@ -45,7 +45,7 @@ pub(crate) async fn request(
 }
 
 /// Accepts a notification or a response, and ignores it, because no request is running.
-pub(crate) fn accepted(endpoint: &Endpoint, head: &HeaderMap) -> Response<Body> {
+pub(crate) fn accepted(endpoint: &Endpoint, head: &Head) -> Response<Body> {
     match legacy::check_version(endpoint, head, None) {
         Ok(_) => respond::empty(StatusCode::ACCEPTED),
         Err(response) => response,
@@ -53,7 +53,7 @@ pub(crate) fn accepted(endpoint: &Endpoint, head: &HeaderMap) -> Response<Body> 
 }
 
 /// Returns the revision that the header names. Without the header it is the latest revision that has no such header.
-fn version(endpoint: &Endpoint, head: &HeaderMap, id: Option<&RequestId>) -> Result<ProtocolVersion, Response<Body>> {
+fn version(endpoint: &Endpoint, head: &Head, id: Option<&RequestId>) -> Result<ProtocolVersion, Response<Body>> {
     let mut legacy = endpoint.server.versions().iter().copied().filter(|version| version.has_handshake());
     let named = legacy::check_version(endpoint, head, id)?;
     let silent = legacy.clone().find(|version| !version.has_version_header()).or_else(|| legacy.next());

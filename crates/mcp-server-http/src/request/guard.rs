@@ -1,7 +1,7 @@
 //! The check of `Host` and `Origin` on every request. It prevents calls from web pages by DNS rebinding and cross-site
 //! requests.
 
-use std::net::IpAddr;
+use std::{borrow::Cow, net::IpAddr};
 
 use http::{HeaderMap, Request, header, uri::Authority};
 
@@ -24,26 +24,26 @@ impl Blocked {
 /// The allowed hosts and origins, parsed once.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    hosts: Vec<HostPort>,
-    origins: Vec<Origin>,
+    hosts: Vec<HostPort<'static>>,
+    origins: Vec<Origin<'static>>,
     any_host: bool,
     any_origin: bool,
 }
 
 /// A host with a port, or with any port.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct HostPort {
-    host: String,
+struct HostPort<'a> {
+    host: Cow<'a, str>,
     port: Option<u16>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Origin {
+enum Origin<'a> {
     Null,
     /// The origin of a request always has a port. A configured origin without a port matches any port.
     Tuple {
         scheme: String,
-        at: HostPort,
+        at: HostPort<'a>,
     },
 }
 
@@ -51,8 +51,8 @@ impl Guard {
     /// Allows these hosts and origins beside the loopback ones. The guard ignores a text that is invalid.
     pub(crate) fn new(hosts: &[String], origins: &[String]) -> Self {
         Self {
-            hosts: hosts.iter().filter_map(|host| parse_host(host)).collect(),
-            origins: origins.iter().filter_map(|origin| parse_allowed_origin(origin)).collect(),
+            hosts: hosts.iter().filter_map(|host| parse_host(host)).map(HostPort::into_owned).collect(),
+            origins: origins.iter().filter_map(|origin| parse_allowed_origin(origin)).map(Origin::into_owned).collect(),
             any_host: false,
             any_origin: false,
         }
@@ -68,17 +68,15 @@ impl Guard {
         Self { any_origin: true, ..self }
     }
 
-    /// Whether the host of a request is allowed.
-    pub(crate) fn has_allowed_host<B>(&self, request: &Request<B>) -> bool {
-        self.any_host || host_of(request).is_some_and(|host| self.allows_host(&host))
+    /// Checks the host of a request only.
+    pub(crate) fn check_host<B>(&self, request: &Request<B>) -> Result<(), Blocked> {
+        self.host(request).map(drop)
     }
 
+    /// Checks the host and the origin of a request.
     pub(crate) fn check<B>(&self, request: &Request<B>) -> Result<(), Blocked> {
         let headers = request.headers();
-        let host = host_of(request);
-        if !self.any_host && !host.as_ref().is_some_and(|host| self.allows_host(host)) {
-            return Err(Blocked::Host);
-        }
+        let host = self.host(request)?;
         if self.any_origin {
             return Ok(());
         }
@@ -97,11 +95,18 @@ impl Guard {
         }
     }
 
-    fn allows_host(&self, host: &HostPort) -> bool {
+    /// Returns the host of a request. `None` if the host is unknown, and any host is allowed.
+    fn host<'a, B>(&self, request: &'a Request<B>) -> Result<Option<HostPort<'a>>, Blocked> {
+        let host = host_of(request);
+        let is_allowed = self.any_host || host.as_ref().is_some_and(|host| self.allows_host(host));
+        if is_allowed { Ok(host) } else { Err(Blocked::Host) }
+    }
+
+    fn allows_host(&self, host: &HostPort<'_>) -> bool {
         is_loopback(&host.host) || self.hosts.iter().any(|allowed| allowed.covers(host))
     }
 
-    fn allows_origin(&self, origin: &Origin, host: Option<&HostPort>) -> bool {
+    fn allows_origin(&self, origin: &Origin<'_>, host: Option<&HostPort<'_>>) -> bool {
         match origin {
             Origin::Null => self.origins.contains(&Origin::Null),
             Origin::Tuple { scheme, at } => {
@@ -120,9 +125,22 @@ impl Guard {
     }
 }
 
-impl HostPort {
-    fn covers(&self, other: &Self) -> bool {
+impl HostPort<'_> {
+    fn covers(&self, other: &HostPort<'_>) -> bool {
         self.host == other.host && (self.port.is_none() || self.port == other.port)
+    }
+
+    fn into_owned(self) -> HostPort<'static> {
+        HostPort { host: self.host.into_owned().into(), port: self.port }
+    }
+}
+
+impl Origin<'_> {
+    fn into_owned(self) -> Origin<'static> {
+        match self {
+            Self::Null => Origin::Null,
+            Self::Tuple { scheme, at } => Origin::Tuple { scheme, at: at.into_owned() },
+        }
     }
 }
 
@@ -137,7 +155,7 @@ pub(crate) fn is_origin(text: &str) -> bool {
 }
 
 /// Returns the host of a request: the authority of its target (HTTP/2, absolute form) or its only `Host` header.
-fn host_of<B>(request: &Request<B>) -> Option<HostPort> {
+fn host_of<B>(request: &Request<B>) -> Option<HostPort<'_>> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     match (request.uri().authority(), hosts.next(), hosts.next()) {
         (_, Some(_), Some(_)) => None,
@@ -152,7 +170,27 @@ fn host_of<B>(request: &Request<B>) -> Option<HostPort> {
 }
 
 /// Parses `host`, `host:port`, `[v6]` or `[v6]:port`. Rejects user information and other characters.
-fn parse_host(text: &str) -> Option<HostPort> {
+fn parse_host(text: &str) -> Option<HostPort<'_>> {
+    parse_plain_host(text).or_else(|| parse_any_host(text))
+}
+
+/// Parses `host` or `host:port` of lower-case letters, digits, `-` and `.`. Nearly every request has such a host, which needs
+/// no copy. Returns `None` for other texts, also for valid ones.
+fn parse_plain_host(text: &str) -> Option<HostPort<'_>> {
+    let (host, port) = text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port)));
+    let is_plain = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+    if host.is_empty() || host.ends_with('.') || !host.bytes().all(is_plain) {
+        return None;
+    }
+    let port = match port {
+        Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => Some(port.parse().ok()?),
+        Some(_) => return None,
+        None => None,
+    };
+    Some(HostPort { host: host.into(), port })
+}
+
+fn parse_any_host(text: &str) -> Option<HostPort<'static>> {
     if text.is_empty() || text.contains(['@', '/', '?', '#', ' ', '\\', '%', '*']) {
         return None;
     }
@@ -167,7 +205,7 @@ fn parse_host(text: &str) -> Option<HostPort> {
     if host.is_empty() {
         return None;
     }
-    Some(HostPort { host: normalize(host), port })
+    Some(HostPort { host: normalize(host).into(), port })
 }
 
 fn normalize(host: &str) -> String {
@@ -183,14 +221,14 @@ fn normalize(host: &str) -> String {
 }
 
 /// Parses a configured origin. `:*` means any port.
-fn parse_allowed_origin(text: &str) -> Option<Origin> {
+fn parse_allowed_origin(text: &str) -> Option<Origin<'_>> {
     let Some(text) = text.strip_suffix(":*") else { return parse_origin(text) };
     let (scheme, at) = parse_tuple(text)?;
     at.port.is_none().then_some(Origin::Tuple { scheme, at })
 }
 
 /// Parses the origin of a request. The default port is the port of the scheme (RFC 6454 §4).
-fn parse_origin(text: &str) -> Option<Origin> {
+fn parse_origin(text: &str) -> Option<Origin<'_>> {
     if text == "null" {
         return Some(Origin::Null);
     }
@@ -199,7 +237,7 @@ fn parse_origin(text: &str) -> Option<Origin> {
     Some(Origin::Tuple { scheme, at })
 }
 
-fn parse_tuple(text: &str) -> Option<(String, HostPort)> {
+fn parse_tuple(text: &str) -> Option<(String, HostPort<'_>)> {
     let (scheme, rest) = text.split_once("://")?;
     if scheme.is_empty() || !scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c)) {
         return None;
@@ -330,6 +368,35 @@ mod tests {
                 (&["mcp.example.com"], &["http://localhost:3000"], origin),
             ],
         );
+    }
+
+    #[test]
+    fn a_plain_host_is_parsed_like_any_host() {
+        for (text, is_plain) in [
+            ("localhost", true),
+            ("localhost:8080", true),
+            ("a-b.example:0", true),
+            ("127.0.0.1:65535", true),
+            ("127.0.0.1", true),
+            ("1.2", true),
+            ("0x7f.1", true),
+            (".", false),
+            ("localhost.", false),
+            ("localhost:", false),
+            ("localhost:65536", false),
+            ("localhost:+80", false),
+            ("localhost:80:80", false),
+            ("LOCALHOST", false),
+            ("[::1]:80", false),
+            ("me@localhost", false),
+            ("a_b", false),
+            ("a b", false),
+            ("", false),
+        ] {
+            let plain = parse_plain_host(text);
+            assert_eq!(plain.is_some(), is_plain, "{text}");
+            assert_eq!(parse_host(text), parse_any_host(text), "{text}");
+        }
     }
 
     #[test]
