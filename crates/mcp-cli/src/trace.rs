@@ -8,7 +8,9 @@ use std::{
 };
 
 use mcp_protocol::RequestId;
-use mcp_transport::{BoxFuture, Connect, Frame, FrameSender, Transport, TransportError, TrySendError};
+use mcp_transport::{
+    AuthorizationClocks, BoxFuture, Connect, Frame, FrameSender, Transport, TransportError, TrySendError,
+};
 
 use crate::{
     screen::{note, warn},
@@ -52,6 +54,10 @@ impl Connect for TracedConnector {
 
     fn describe(&self) -> String {
         self.inner.describe()
+    }
+
+    fn authorization(&self) -> Option<AuthorizationClocks> {
+        self.inner.authorization()
     }
 }
 

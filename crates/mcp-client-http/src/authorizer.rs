@@ -4,19 +4,20 @@ use std::{fmt, sync::Arc};
 
 use http::{HeaderMap, Method, StatusCode};
 use mcp_protocol::{Challenge, ProtocolVersion};
-use mcp_transport::BoxFuture;
+use mcp_transport::{BoxFuture, PauseClock, PauseGuard};
 use reqwest::Url;
 
 use crate::{AuthorizerError, config};
 
 /// Authorizes requests, and decides whether a refused request is repeated.
 ///
-/// One authorizer serves all requests of its [`Http`](crate::Http) in parallel. It has no time limit, because a user
-/// may have to log in. If the request is cancelled meanwhile, the future is dropped.
+/// One authorizer serves all requests of its [`Http`](crate::Http) in parallel. The transport sets no time limit, because
+/// a user may have to log in. The time limits of the client pause while the authorizer holds the guard of
+/// [`Target::asking_user`].
 ///
 /// ```
 /// use mcp_client_http::{Authorizer, AuthorizerError, Http, Refusal, Target, Verdict};
-/// use mcp_transport::BoxFuture;
+/// use mcp_transport::{BoxFuture, PauseClock, PauseGuard};
 /// use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 /// # use mcp_client_http::reqwest;
 ///
@@ -98,12 +99,35 @@ pub struct Target {
     pub version: Option<ProtocolVersion>,
     /// The operation of the message. `None` for the stream and the end of a session, and for answers to the server.
     pub operation: Option<Operation>,
+    user: PauseClock,
 }
 
 impl Target {
     /// Returns a target with this method and URL, which is also the endpoint.
     pub fn new(method: Method, url: Url) -> Self {
-        Self { method, endpoint: url.clone(), url, version: None, operation: None }
+        Self { method, endpoint: url.clone(), url, version: None, operation: None, user: PauseClock::new() }
+    }
+
+    pub(crate) fn with_user_clock(mut self, user: &PauseClock) -> Self {
+        self.user = user.clone();
+        self
+    }
+
+    /// Pauses the time limits of the client until the guard is dropped, because the user is asked, such as for a login.
+    /// The limit `login_pause` of the client bounds the pause.
+    ///
+    /// ```
+    /// use mcp_client_http::{Target, reqwest::Method};
+    ///
+    /// async fn log_in(target: &Target) {
+    ///     let _asking = target.asking_user();
+    ///     // Open the browser, and wait for its redirect.
+    /// }
+    /// # log_in(&Target::new(Method::POST, "https://mcp.example.com/mcp".parse()?));
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn asking_user(&self) -> PauseGuard {
+        self.user.pause()
     }
 }
 

@@ -4,6 +4,7 @@ use std::{borrow::Cow, error::Error, fmt, net::IpAddr, sync::Arc, time::Duration
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use mcp_transport::AuthorizationClocks;
 use percent_encoding::percent_decode_str;
 use reqwest::{Client, Proxy, Url};
 use rustls::pki_types::CertificateDer;
@@ -50,13 +51,20 @@ impl Error for ConfigError {
     }
 }
 
+/// The authorizer of an endpoint, and the clocks that its transports share.
+#[derive(Clone)]
+pub(crate) struct Authorization {
+    pub(crate) authorizer: Arc<dyn Authorizer>,
+    pub(crate) clocks: AuthorizationClocks,
+}
+
 #[derive(Clone)]
 pub(crate) struct Config {
     /// The server is known to speak HTTP+SSE.
     pub(crate) is_sse: bool,
     /// The headers of every request. Values that may be secret are marked.
     pub(crate) headers: HeaderMap,
-    pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
+    pub(crate) authorization: Option<Authorization>,
     pub(crate) client: Option<Client>,
     pub(crate) proxy: Option<Proxy>,
     pub(crate) roots: Vec<CertificateDer<'static>>,
@@ -72,7 +80,7 @@ impl Config {
         Self {
             is_sse: false,
             headers: HeaderMap::new(),
-            authorizer: None,
+            authorization: None,
             client: None,
             proxy: None,
             roots: Vec::new(),
@@ -87,7 +95,7 @@ impl Config {
     /// Returns true if requests contain credentials.
     pub(crate) fn has_credentials(&self) -> bool {
         let named = [header::AUTHORIZATION, header::PROXY_AUTHORIZATION, header::COOKIE];
-        self.authorizer.is_some()
+        self.authorization.is_some()
             || self.headers.iter().any(|(name, value)| value.is_sensitive() || named.contains(name))
     }
 }

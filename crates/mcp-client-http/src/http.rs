@@ -7,13 +7,13 @@ use std::{
 };
 
 use http::header;
-use mcp_transport::{BoxFuture, Connect, Transport, TransportError};
+use mcp_transport::{AuthorizationClocks, BoxFuture, Connect, Transport, TransportError};
 use reqwest::{Client, Proxy, Url};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 
 use crate::{
     Authorizer, client,
-    config::{self, Config, ConfigError},
+    config::{self, Authorization, Config, ConfigError},
     fault::Fault,
     legacy_sse,
     shared::Shared,
@@ -119,7 +119,8 @@ impl Http {
     /// [`Authorizer`] for an example.
     #[must_use]
     pub fn authorizer(mut self, authorizer: impl Authorizer) -> Self {
-        self.config.authorizer = Some(Arc::new(authorizer));
+        let clocks = AuthorizationClocks::default();
+        self.config.authorization = Some(Authorization { authorizer: Arc::new(authorizer), clocks });
         self
     }
 
@@ -295,6 +296,10 @@ impl Connect for Http {
 
     fn describe(&self) -> String {
         config::shown(&self.url)
+    }
+
+    fn authorization(&self) -> Option<AuthorizationClocks> {
+        self.config.authorization.as_ref().map(|authorization| authorization.clocks.clone())
     }
 }
 

@@ -1,15 +1,15 @@
 //! One HTTP request and the head of its response: authorization, time limit, and the check of its origin.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use mcp_transport::{Frame, Hints};
+use mcp_transport::{AuthorizationClocks, BoxFuture, Frame, Hints};
 use reqwest::{Request, Response, Url};
 use tokio::time::timeout;
 
 use crate::{
-    Authorizer, Operation, Refusal, Target, Verdict,
+    AuthorizerError, Operation, Refusal, Target, Verdict,
     config::{self, Config},
     fault::Fault,
     headers::{self, EVENT_STREAM, JSON, JSON_OR_EVENTS, LAST_EVENT_ID},
@@ -101,8 +101,8 @@ impl<'f> HttpRequest<'f> {
     /// Sends the request, and repeats it if the authorizer has a better authorization. `limit` bounds the time until
     /// the head of each response.
     pub(crate) async fn send(self, shared: &Shared, limit: Option<Duration>) -> Result<Response, Fault> {
-        match &shared.config.authorizer {
-            Some(authorizer) => Box::pin(self.send_authorized(shared, authorizer, limit)).await,
+        match &shared.config.authorization {
+            Some(authorization) => Box::pin(self.send_authorized(shared, authorization, limit)).await,
             None => self.send_once(shared, limit).await,
         }
     }
@@ -110,13 +110,13 @@ impl<'f> HttpRequest<'f> {
     async fn send_authorized(
         self,
         shared: &Shared,
-        authorizer: &Arc<dyn Authorizer>,
+        config::Authorization { authorizer, clocks }: &config::Authorization,
         limit: Option<Duration>,
     ) -> Result<Response, Fault> {
-        let target = self.target(shared);
+        let target = self.target(shared, clocks);
         let mut repetitions = Repetitions::new();
         loop {
-            let authorization = authorizer.authorize(&target).await.map_err(Fault::Authorizer)?;
+            let authorization = unsent(clocks, authorizer.authorize(&target)).await?;
             let mut authorized = self.clone();
             for (name, value) in &authorization {
                 let mut value = value.clone();
@@ -131,7 +131,7 @@ impl<'f> HttpRequest<'f> {
                 refusal.challenges = headers::challenges(response.headers());
                 refusal.headers = response.headers().clone();
                 refusal.sent = authorization.clone();
-                if repetitions.take(authorizer.refused(&refusal).await.map_err(Fault::Authorizer)?) {
+                if repetitions.take(unsent(clocks, authorizer.refused(&refusal)).await?) {
                     continue;
                 }
             }
@@ -170,8 +170,8 @@ impl<'f> HttpRequest<'f> {
     }
 
     /// Returns the description of the request for the authorizer.
-    fn target(&self, shared: &Shared) -> Target {
-        let mut target = Target::new(self.method.clone(), self.url.clone());
+    fn target(&self, shared: &Shared, clocks: &AuthorizationClocks) -> Target {
+        let mut target = Target::new(self.method.clone(), self.url.clone()).with_user_clock(&clocks.user);
         target.endpoint = shared.url.clone();
         target.version = self.hints.and_then(|hints| hints.version).or_else(|| shared.session_version());
         target.operation = self
@@ -179,6 +179,15 @@ impl<'f> HttpRequest<'f> {
             .and_then(|hints| hints.method.as_ref().map(|method| Operation::new(method.clone(), hints.name.clone())));
         target
     }
+}
+
+/// Waits for the authorizer, while the request is not sent.
+async fn unsent<T>(
+    clocks: &AuthorizationClocks,
+    authorizing: BoxFuture<'_, Result<T, AuthorizerError>>,
+) -> Result<T, Fault> {
+    let _pause = clocks.requests.pause();
+    authorizing.await.map_err(Fault::Authorizer)
 }
 
 /// Reads the whole body of a response, up to `limit` bytes.

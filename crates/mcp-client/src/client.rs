@@ -77,7 +77,14 @@ impl Client {
         if !filter.is_empty() {
             tokio::spawn(keep_for_callbacks(Arc::clone(&core), filter));
         }
-        tokio::spawn(supervisor::supervise(Arc::clone(manager), connection, manager.attempt_now.subscribe()));
+        let supervising = supervisor::supervise(Arc::clone(manager), connection, manager.attempt_now.subscribe());
+        let manager = Arc::clone(manager);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = supervising => {}
+                never = manager.show_user_waits() => match never {},
+            }
+        });
         Ok(client)
     }
 

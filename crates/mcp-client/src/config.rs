@@ -28,6 +28,8 @@ pub struct Limits {
     pub server_requests: usize,
     /// How long a handler may take to answer a request of the server. Default: 10 minutes.
     pub server_request_timeout: Duration,
+    /// How long timeouts pause while the authorizer waits for the user, such as for a login. Default: 10 minutes.
+    pub login_pause: Duration,
     /// How often a server may request input during one call. Default: 16.
     pub rounds: usize,
     /// Pages of one list. Default: 1,000.
@@ -51,6 +53,7 @@ impl Default for Limits {
             pending: 1024,
             server_requests: 64,
             server_request_timeout: Duration::from_secs(600),
+            login_pause: Duration::from_secs(600),
             rounds: 16,
             pages: 1000,
             list_bytes: 64 << 20,

@@ -1,13 +1,13 @@
 //! One connection: the negotiated revision, and the requests that wait on it. A lost connection is replaced by a new
 //! one.
 
-mod clock;
 pub(crate) mod connector;
 pub(crate) mod era;
 pub(crate) mod era_check;
 mod manager;
 mod negotiated;
 mod notification;
+pub(crate) mod pause;
 mod pending;
 mod reader;
 mod receiver;
@@ -24,7 +24,7 @@ use std::{
 };
 
 use mcp_protocol::{CancelledParams, NotificationMethod, ProtocolVersion, RequestId, jsonrpc, notification::Cancelled};
-use mcp_transport::{Frame, FrameSender, Hints, Route, TransportError, TrySendError};
+use mcp_transport::{Frame, FrameSender, Hints, PauseClock, Route, TransportError, TrySendError};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
@@ -36,18 +36,17 @@ use crate::{
     retry::{EraTrust, RequestFailure},
 };
 
+pub use self::{
+    connector::{ConnectorSettings, IntoConnector, OpenTransport},
+    negotiated::Negotiated,
+    notification::Notification,
+};
 pub(crate) use self::{
-    clock::Clock,
     manager::{ConnectionManager, Status},
     pending::{PendingRequests, ReplySlot, RequestOutcome},
     reader::read,
     receiver::{Receiver, StreamReceiver},
     request::{InputResponses, Request, RequestExtras, write_request},
-};
-pub use self::{
-    connector::{ConnectorSettings, IntoConnector, OpenTransport},
-    negotiated::Negotiated,
-    notification::Notification,
 };
 
 /// The negotiated revision of a connection, and the metadata of its requests.
@@ -69,7 +68,8 @@ impl Agreement {
 pub(crate) struct Connection {
     pub(crate) sender: Arc<dyn FrameSender>,
     pub(crate) pending: PendingRequests,
-    pub(crate) clock: Arc<Clock>,
+    /// Paused while the user answers a request of the server or of the authorizer.
+    pub(crate) clock: PauseClock,
     /// The last check of the era.
     pub(crate) era_check: EraCheck,
     agreed: OnceLock<Agreement>,
@@ -93,7 +93,7 @@ impl Connection {
         Arc::new(Self {
             sender,
             pending: PendingRequests::new(pending),
-            clock: Arc::default(),
+            clock: PauseClock::new(),
             era_check: EraCheck::default(),
             agreed: OnceLock::new(),
             is_assumed: AtomicBool::new(false),

@@ -25,6 +25,8 @@ pub enum State {
     },
     /// The connection is open.
     Ready,
+    /// The authorizer waits for the user, such as for a login. Calls wait for their authorization, and their timeouts pause.
+    AwaitingUser,
     /// All attempts have failed. The next call causes another one.
     Down,
     /// The client was closed, or lost its connection and does not reconnect. Calls fail.

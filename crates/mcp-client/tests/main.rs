@@ -1,6 +1,7 @@
 //! The integration tests of this crate, in one program: one module per topic.
 
 mod authorization;
+mod authorization_pauses;
 mod back_off;
 mod caching;
 mod cancellation;

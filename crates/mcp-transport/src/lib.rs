@@ -33,6 +33,7 @@ mod frame;
 pub mod http_status;
 pub mod memory;
 pub mod ndjson;
+mod pause_clock;
 #[doc(hidden)]
 pub mod queue;
 pub mod signal;
@@ -43,5 +44,6 @@ mod transport;
 pub use self::{
     error::{LONGEST_RETRY_AFTER, TransportError, TrySendError},
     frame::{Frame, Hints, Route},
+    pause_clock::{AuthorizationClocks, PauseClock, PauseGuard},
     transport::{BoxFuture, Connect, FrameSender, Transport, recv},
 };

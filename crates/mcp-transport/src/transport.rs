@@ -10,7 +10,7 @@ use std::{
 
 use mcp_protocol::RequestId;
 
-use crate::{Frame, TransportError, TrySendError};
+use crate::{AuthorizationClocks, Frame, TransportError, TrySendError};
 
 /// A boxed `Send` future: the return type of asynchronous methods in object-safe traits.
 ///
@@ -218,6 +218,12 @@ pub trait Connect: Send + Sync + 'static {
 
     /// Returns a short name of the peer for logs and errors. It holds no secrets.
     fn describe(&self) -> String;
+
+    /// Returns the clocks of the authorization. A connector that wraps another one returns the clocks of that one.
+    /// Default: `None`, for a connector whose requests need no authorization.
+    fn authorization(&self) -> Option<AuthorizationClocks> {
+        None
+    }
 }
 
 /// Receives the next inbound frame of a transport; `None` after the end. Cancel safe.

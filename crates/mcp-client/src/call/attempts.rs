@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use mcp_protocol::{ErrorCode, Method, PaginatedParams, TaskSupport, Tool, method, tasks::TaskMetadata};
+use mcp_transport::PauseClock;
 use serde::{Deserialize, de::IgnoredAny};
 use tokio::time::{Instant, timeout};
 
@@ -232,8 +233,11 @@ async fn reach(core: &ClientCore, options: &mut CallOptions) -> Result<Arc<Conne
         (None, None) => return core.connections.connection().await,
     };
     let since = Instant::now();
+    let user = core.connections.authorization.as_ref().map(|clocks| &clocks.user);
+    let paused_before = user.map_or(Duration::ZERO, PauseClock::paused);
     let reached = core.connections.connection_within(limit).await;
-    spend(options, since.elapsed());
+    let paused = user.map_or(Duration::ZERO, PauseClock::paused).saturating_sub(paused_before);
+    spend(options, since.elapsed().saturating_sub(paused.min(core.config.limits.login_pause)));
     reached
 }
 

@@ -7,6 +7,7 @@ use mcp_protocol::{
     method::CallTool,
     tasks::{TaskMetadata, ext::IDENTIFIER},
 };
+use mcp_transport::PauseClock;
 use tokio::time::{Instant, sleep};
 
 use super::{
@@ -17,8 +18,7 @@ use super::{
 use crate::{
     Error, Limits,
     connection::{
-        self, Agreement, Clock, Connection, InputResponses, OnAbandon, Request, RequestExtras, RequestGuard,
-        RequestOutcome,
+        self, Agreement, Connection, InputResponses, OnAbandon, Request, RequestExtras, RequestGuard, RequestOutcome,
     },
 };
 
@@ -70,8 +70,11 @@ pub(super) async fn send_once(
     };
     let message = connection::write_request(id, request, agreed.meta_template(declares_tasks), &extra);
     let mut hints = connection::hints(agreed.negotiated.version, &request.method);
-    if agreed.negotiated.version.has_mirrored_headers() {
+    // An authorizer receives the name in each revision.
+    if agreed.negotiated.version.has_mirrored_headers() || core.connections.authorization.is_some() {
         hints.name = request.name.clone();
+    }
+    if agreed.negotiated.version.has_mirrored_headers() {
         hints.params = known.map(|known| known.mirrored(&request.body.text)).unwrap_or_default();
     }
     let follows = task.is_some() && options.on_progress.is_some();
@@ -96,7 +99,7 @@ pub(super) async fn send_once(
             spend(options, started.elapsed(&connection.clock));
             return Err(Error::timeout(&*request.method, limit));
         }
-        // The clock is paused while handlers answer the server. It is checked once a second then.
+        // The clock is paused while the user answers. It is checked once a second then.
         let wait = left.map(|(left, _)| if is_paused { left.max(Duration::from_secs(1)) } else { left });
         tokio::select! {
             biased;
@@ -181,21 +184,21 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    pub(crate) fn now(clock: &Clock, limits: &Limits) -> Self {
+    pub(crate) fn now(clock: &PauseClock, limits: &Limits) -> Self {
         // A server that sends requests without end must not stop the clock forever.
         let longest = limits.server_request_timeout.saturating_mul(u32::try_from(limits.rounds).unwrap_or(u32::MAX));
         Self { at: Instant::now(), paused: clock.paused(), longest }
     }
 
-    fn paused(self, clock: &Clock) -> Duration {
+    fn paused(self, clock: &PauseClock) -> Duration {
         clock.paused().saturating_sub(self.paused)
     }
 
-    fn may_pause(self, clock: &Clock) -> bool {
+    fn may_pause(self, clock: &PauseClock) -> bool {
         self.paused(clock) < self.longest
     }
 
-    pub(crate) fn elapsed(self, clock: &Clock) -> Duration {
+    pub(crate) fn elapsed(self, clock: &PauseClock) -> Duration {
         self.at.elapsed().saturating_sub(self.paused(clock).min(self.longest))
     }
 }

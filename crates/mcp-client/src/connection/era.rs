@@ -13,11 +13,11 @@ use mcp_protocol::{
     tasks::ext::IDENTIFIER,
 };
 use serde::Deserialize;
-use tokio::time::timeout;
+use tokio::time::error::Elapsed;
 
 use super::{
     Connection, ConnectionManager, Negotiated, OnDrop, Request, RequestExtras, RequestGuard, RequestOutcome, hints,
-    request::MetaTemplate, write_request,
+    pause::timeout_unless_paused, request::MetaTemplate, write_request,
 };
 use crate::{Error, config::Config, error::Kind, retry::RequestFailure};
 
@@ -70,7 +70,7 @@ pub(crate) async fn detect(
     for _ in 0..ATTEMPTS {
         let mut probe =
             send::<Discover>(manager, connection, version, &EmptyParams::new()).await.map_err(HandshakeError::died)?;
-        let verdict = match timeout(config.probe_timeout, probe.outcome()).await {
+        let verdict = match timeout_for_answer(manager, probe.outcome()).await {
             Ok(outcome) => judge(config, version, outcome)?,
             Err(_) => return outlast(manager, connection, version, probe).await,
         };
@@ -81,6 +81,16 @@ pub(crate) async fn detect(
         }
     }
     Err(mismatch(config, vec![version.as_str().to_owned()]))
+}
+
+/// Waits for the answer to a request within the probe timeout. The time until the request is authorized does not count,
+/// because the server has not received it.
+pub(super) async fn timeout_for_answer<T>(
+    manager: &ConnectionManager,
+    answer: impl Future<Output = T>,
+) -> Result<T, Elapsed> {
+    let clock = manager.authorization.as_ref().map(|clocks| &clocks.requests);
+    timeout_unless_paused(manager.config.probe_timeout, manager.config.limits.login_pause, clock, answer).await
 }
 
 /// Opens a session with `initialize`.
@@ -156,7 +166,7 @@ pub(crate) async fn ask_for_logs(manager: &ConnectionManager, connection: &Arc<C
     let hints = hints(Some(negotiated.version), SetLevel::NAME);
     let message = write_request(id, &request, agreed.meta_template(false), &RequestExtras::default());
     let setting = async { connection.send_without_permit(id, message, hints, OnDrop::Cancel).await?.outcome().await };
-    match timeout(manager.config.probe_timeout, setting).await {
+    match timeout_for_answer(manager, setting).await {
         Ok(Ok(_)) => {}
         Ok(Err(failure)) => tracing::debug!(?failure, %level, "the server rejected the log level"),
         Err(_) => tracing::debug!(%level, "the server did not answer the request for log messages"),

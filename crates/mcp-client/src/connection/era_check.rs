@@ -8,14 +8,11 @@ use std::{sync::Arc, time::Duration};
 use mcp_protocol::{EmptyParams, method::Discover};
 use mcp_transport::TransportError;
 use parking_lot::Mutex;
-use tokio::{
-    sync::watch,
-    time::{Instant, timeout},
-};
+use tokio::{sync::watch, time::Instant};
 
 use super::{
     Connection, ConnectionManager,
-    era::{HandshakeError, ProbeResult, judge, send},
+    era::{HandshakeError, ProbeResult, judge, send, timeout_for_answer},
 };
 
 /// The time for which the result of a check is reused.
@@ -76,7 +73,7 @@ async fn check(manager: &ConnectionManager, connection: &Arc<Connection>) -> boo
     let Some(version) = connection.version() else { return false };
     let probing = async { send::<Discover>(manager, connection, version, &EmptyParams::new()).await?.outcome().await };
     // A server whose era was negotiated may just be slow.
-    let Ok(outcome) = timeout(config.probe_timeout, probing).await else {
+    let Ok(outcome) = timeout_for_answer(manager, probing).await else {
         return connection.is_assumed() && config.newest_legacy().is_some();
     };
     match judge(config, version, outcome) {

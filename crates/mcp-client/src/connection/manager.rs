@@ -1,6 +1,7 @@
 //! The state of a client's connection: its status, its request ids, and what was negotiated last.
 
 use std::{
+    convert::Infallible,
     sync::{
         Arc,
         atomic::{AtomicI64, AtomicU64, Ordering},
@@ -9,21 +10,20 @@ use std::{
 };
 
 use mcp_protocol::LoggingLevel;
-use mcp_transport::{Connect, TransportError};
+use mcp_transport::{AuthorizationClocks, Connect, TransportError};
 use parking_lot::Mutex;
-use tokio::{
-    sync::{Notify, watch},
-    time::timeout,
-};
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{Connection, Negotiated, Receiver};
+use super::{Connection, Negotiated, Receiver, pause::timeout_unless_paused};
 use crate::{Error, State, config::Config, error::Kind};
 
 /// Holds the current connection of a client, and lets calls wait for the next one.
 pub(crate) struct ConnectionManager {
     pub(crate) config: Arc<Config>,
     pub(crate) connector: Arc<dyn Connect>,
+    /// The clocks of the authorizer, if the connector has one.
+    pub(crate) authorization: Option<AuthorizationClocks>,
     /// Receives the requests and notifications of the server.
     pub(crate) receiver: Arc<dyn Receiver>,
     /// Fires when the client is closed.
@@ -37,6 +37,8 @@ pub(crate) struct ConnectionManager {
     ids: AtomicI64,
     status: watch::Sender<Status>,
     state: watch::Sender<State>,
+    /// The state without regard to questions of the authorizer.
+    unasked_state: Mutex<State>,
     failures: AtomicU64,
     /// The error of the last failed attempt since the last successful one.
     last_failure: Mutex<Option<Error>>,
@@ -72,6 +74,7 @@ impl ConnectionManager {
         Arc::new(Self {
             log_level: Mutex::new(config.log_level),
             config,
+            authorization: connector.authorization(),
             connector,
             receiver,
             negotiated: Mutex::default(),
@@ -82,6 +85,7 @@ impl ConnectionManager {
             ids: AtomicI64::new(1),
             status: watch::Sender::new(Status::Opening { attempt: 1 }),
             state: watch::Sender::new(State::Connecting { attempt: 1 }),
+            unasked_state: Mutex::new(State::Connecting { attempt: 1 }),
             failures: AtomicU64::new(0),
             last_failure: Mutex::default(),
             connections: watch::Sender::new(()),
@@ -133,7 +137,8 @@ impl ConnectionManager {
 
     /// Waits for an open connection, for this long at most.
     pub(crate) async fn connection_within(&self, limit: Duration) -> Result<Arc<Connection>, Error> {
-        let reached = timeout(limit, self.connection()).await;
+        let clock = self.authorization.as_ref().map(|clocks| &clocks.user);
+        let reached = timeout_unless_paused(limit, self.config.limits.login_pause, clock, self.connection()).await;
         reached.unwrap_or_else(|_| Err(self.unreachable(limit)))
     }
 
@@ -172,11 +177,16 @@ impl ConnectionManager {
 
     /// Publishes a new status.
     pub(crate) fn set_status(&self, status: Status) {
-        self.state.send_replace(match &status {
-            Status::Ready(_) => State::Ready,
-            Status::Opening { attempt } => State::Connecting { attempt: *attempt },
-            Status::Down { .. } => State::Down,
-            Status::Closed(_) => State::Closed,
+        let is_user_asked = self.is_user_asked();
+        self.state.send_modify(|state| {
+            let mut unasked = self.unasked_state.lock();
+            *unasked = match &status {
+                Status::Ready(_) => State::Ready,
+                Status::Opening { attempt } => State::Connecting { attempt: *attempt },
+                Status::Down { .. } => State::Down,
+                Status::Closed(_) => State::Closed,
+            };
+            *state = shown_state(*unasked, is_user_asked);
         });
         match &status {
             Status::Ready(connection) => {
@@ -201,6 +211,26 @@ impl ConnectionManager {
         self.state.subscribe()
     }
 
+    fn is_user_asked(&self) -> bool {
+        self.authorization.as_ref().is_some_and(|clocks| clocks.user.is_paused())
+    }
+
+    /// Shows in the state when the authorizer waits for the user. Never returns.
+    pub(crate) async fn show_user_waits(&self) -> Infallible {
+        let Some(clocks) = &self.authorization else { return std::future::pending().await };
+        loop {
+            let is_user_asked = self.is_user_asked();
+            self.state.send_if_modified(|state| {
+                let shown = shown_state(*self.unasked_state.lock(), is_user_asked);
+                std::mem::replace(state, shown) != shown
+            });
+            match is_user_asked {
+                true => clocks.user.until_running().await,
+                false => clocks.user.until_paused().await,
+            }
+        }
+    }
+
     /// Records a failed attempt, and returns the number of failed attempts so far.
     pub(crate) fn count_failure(&self, error: &Error) -> u64 {
         *self.last_failure.lock() = Some(error.clone());
@@ -214,6 +244,11 @@ impl ConnectionManager {
     pub(crate) fn set_log_level(&self, level: LoggingLevel) {
         *self.log_level.lock() = Some(level);
     }
+}
+
+/// Returns the state that the application observes.
+fn shown_state(unasked: State, is_user_asked: bool) -> State {
+    if is_user_asked && unasked != State::Closed { State::AwaitingUser } else { unasked }
 }
 
 /// Returns true if the client could not authorize the connection, and another attempt would fail in the same way.

@@ -11,13 +11,15 @@ use mcp_protocol::{EmptyParams, Method, method};
 use parking_lot::Mutex;
 use tokio::{
     sync::watch,
-    time::{Instant, sleep, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until},
 };
 
 use super::{
     Connection, ConnectionManager, ECHO, Negotiated, OnDrop, Request, RequestExtras, Status,
     era::{self, HandshakeError},
-    hints, read, write_request,
+    hints,
+    pause::{follow, timeout_unless_paused},
+    read, write_request,
 };
 use crate::{
     Error,
@@ -38,10 +40,11 @@ pub(crate) async fn open(
     known: Option<&Negotiated>,
     trust: bool,
 ) -> Result<Arc<Connection>, Error> {
-    let limit = manager.config.connect_timeout;
+    let (limit, pause) = (manager.config.connect_timeout, manager.config.limits.login_pause);
+    let user = manager.authorization.as_ref().map(|clocks| &clocks.user);
     let latest = Mutex::default();
     let opened = tokio::select! {
-        opened = timeout(limit, agree(manager, &latest, known, trust)) => opened,
+        opened = timeout_unless_paused(limit, pause, user, agree(manager, &latest, known, trust)) => opened,
         never = report_slow_start(manager, &latest) => match never {},
     };
     let connection = opened
@@ -323,6 +326,15 @@ async fn dial(manager: &Arc<ConnectionManager>, latest: &Latest) -> Result<Opene
         let _alive: watch::Receiver<()> = alive;
         reading.await;
     });
+    if let Some(clocks) = manager.authorization.clone() {
+        let (connection, longest) = (Arc::clone(&connection), manager.config.limits.login_pause);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = connection.stopped() => {}
+                never = follow(&connection.clock, &clocks.user, longest) => match never {},
+            }
+        });
+    }
     Ok(OpenedConnection { connection, is_kept: false })
 }
 
@@ -333,7 +345,10 @@ async fn keep_pinging(manager: &ConnectionManager, connection: &Arc<Connection>)
     let mut missed = 0;
     while missed < config.ping_threshold.max(1) {
         sleep(interval).await;
-        let answered = timeout(config.ping_timeout, ping(manager, connection)).await.unwrap_or(false);
+        let clock = manager.authorization.as_ref().map(|clocks| &clocks.requests);
+        let pinging = ping(manager, connection);
+        let pinging = timeout_unless_paused(config.ping_timeout, config.limits.login_pause, clock, pinging);
+        let answered = pinging.await.unwrap_or(false);
         missed = if answered { 0 } else { missed + 1 };
     }
 }
