@@ -38,7 +38,8 @@ use crate::{AuthorizerError, config};
 /// # Ok::<_, mcp_client_http::ConfigError>(())
 /// ```
 pub trait Authorizer: Send + Sync + 'static {
-    /// Returns the headers that authorize a request, such as `Authorization`.
+    /// Returns the headers that authorize a request, such as `Authorization`. The transport calls this for each
+    /// repetition and for each redirect too, so the headers can contain a proof for one request.
     ///
     /// # Errors
     /// The reason why there is no authorization. The request fails with it.

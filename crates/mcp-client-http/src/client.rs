@@ -6,7 +6,7 @@ use std::{
 };
 
 use reqwest::{
-    Client, Url,
+    Client, StatusCode, Url,
     redirect::{Action, Attempt, Policy},
 };
 use rustls::{
@@ -24,7 +24,7 @@ use crate::{
 pub(crate) fn build(url: &Url, config: &Config) -> Result<Client, Fault> {
     let mut builder = Client::builder()
         .tls_backend_preconfigured(tls(url, config).map_err(Fault::Roots)?)
-        .redirect(Policy::custom(follow))
+        .redirect(if config.authorization.is_some() { Policy::none() } else { Policy::custom(follow) })
         .referer(false)
         .user_agent(concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION")))
         .connect_timeout(config.connect_timeout)
@@ -43,17 +43,22 @@ pub(crate) fn build(url: &Url, config: &Config) -> Result<Client, Fault> {
 /// uses, does not detect a hanging process.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// The largest number of redirects, which covers a proxy and a trailing slash.
-const MAX_REDIRECTS: usize = 3;
+pub(crate) const MAX_REDIRECTS: usize = 3;
 
-/// Decides about a redirect. A redirect that is not followed becomes the response, which is then a fault.
+/// Decides about a redirect. A redirect that is not followed becomes the response, which is then a fault. With an
+/// authorizer, the transport follows redirects itself, because each request needs its own authorization.
 fn follow(attempt: Attempt<'_>) -> Action {
-    let keeps_request = matches!(attempt.status().as_u16(), 307 | 308);
     let is_same_origin = attempt.previous().iter().all(|url| config::is_same_origin(url, attempt.url()));
-    if keeps_request && is_same_origin && attempt.previous().len() <= MAX_REDIRECTS {
+    if keeps_request(attempt.status()) && is_same_origin && attempt.previous().len() <= MAX_REDIRECTS {
         attempt.follow()
     } else {
         attempt.stop()
     }
+}
+
+/// Returns true if a redirect with this status keeps the method and the body.
+pub(crate) fn keeps_request(status: StatusCode) -> bool {
+    matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT)
 }
 
 fn tls(url: &Url, config: &Config) -> Result<ClientConfig, rustls::Error> {

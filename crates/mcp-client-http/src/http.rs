@@ -120,6 +120,7 @@ impl Http {
     #[must_use]
     pub fn authorizer(mut self, authorizer: impl Authorizer) -> Self {
         let clocks = AuthorizationClocks::default();
+        self.client = OnceLock::new();
         self.config.authorization = Some(Authorization { authorizer: Arc::new(authorizer), clocks });
         self
     }

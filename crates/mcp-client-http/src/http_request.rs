@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use crate::{
     AuthorizerError, Operation, Refusal, Target, Verdict,
+    client::{self, MAX_REDIRECTS},
     config::{self, Config},
     fault::Fault,
     headers::{self, EVENT_STREAM, JSON, JSON_OR_EVENTS, LAST_EVENT_ID},
@@ -108,13 +109,14 @@ impl<'f> HttpRequest<'f> {
     }
 
     async fn send_authorized(
-        self,
+        mut self,
         shared: &Shared,
         config::Authorization { authorizer, clocks }: &config::Authorization,
         limit: Option<Duration>,
     ) -> Result<Response, Fault> {
-        let target = self.target(shared, clocks);
+        let mut target = self.target(shared, clocks);
         let mut repetitions = Repetitions::new();
+        let mut redirects = 0;
         loop {
             let authorization = unsent(clocks, authorizer.authorize(&target)).await?;
             let mut authorized = self.clone();
@@ -123,8 +125,19 @@ impl<'f> HttpRequest<'f> {
                 value.set_sensitive(true);
                 authorized.headers.insert(name, value);
             }
-            let mut response = authorized.send_once(shared, limit).await?;
+            let response = authorized.execute(shared, limit).await?;
             authorizer.answered(&target, response.status(), response.headers());
+            if let Some(to) = redirect(&response).filter(|to| config::is_same_origin(to, &shared.url))
+                && client::keeps_request(response.status())
+                && redirects < MAX_REDIRECTS
+            {
+                // A proof of the authorization belongs to one URL and one request.
+                redirects += 1;
+                target.url = to.clone();
+                self.url = to;
+                continue;
+            }
+            let mut response = checked(response, shared)?;
             let is_refused = matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
             if is_refused && repetitions.is_left() {
                 let mut refusal = Refusal::new(target.clone(), response.status());
@@ -141,6 +154,10 @@ impl<'f> HttpRequest<'f> {
     }
 
     async fn send_once(self, shared: &Shared, limit: Option<Duration>) -> Result<Response, Fault> {
+        checked(self.execute(shared, limit).await?, shared)
+    }
+
+    async fn execute(self, shared: &Shared, limit: Option<Duration>) -> Result<Response, Fault> {
         let has_body = self.method == Method::POST;
         let mut request = Request::new(self.method, self.url);
         *request.headers_mut() = self.headers;
@@ -152,21 +169,7 @@ impl<'f> HttpRequest<'f> {
             Some(after) => timeout(after, sending).await.map_err(|_| Fault::Silent { after })?,
             None => sending.await,
         };
-        let response = sent.map_err(|error| Fault::sending(error, &shared.url))?;
-        let status = response.status();
-        let to = if status.is_redirection() {
-            response.headers().get(header::LOCATION).and_then(|to| response.url().join(to.to_str().ok()?).ok())
-        } else if !config::is_same_origin(response.url(), &shared.url) {
-            // Only a client of the application follows such redirects.
-            Some(response.url().clone())
-        } else {
-            return Ok(response);
-        };
-        let status = status.as_u16();
-        Err(match to {
-            Some(to) if config::is_same_origin(&to, &shared.url) => Fault::RedirectWithin { status },
-            to => Fault::Redirect { status, to: to.as_ref().map(config::origin) },
-        })
+        sent.map_err(|error| Fault::sending(error, &shared.url))
     }
 
     /// Returns the description of the request for the authorizer.
@@ -179,6 +182,29 @@ impl<'f> HttpRequest<'f> {
             .and_then(|hints| hints.method.as_ref().map(|method| Operation::new(method.clone(), hints.name.clone())));
         target
     }
+}
+
+/// Returns the target of a redirect.
+fn redirect(response: &Response) -> Option<Url> {
+    let to = response.headers().get(header::LOCATION).filter(|_| response.status().is_redirection())?;
+    response.url().join(to.to_str().ok()?).ok()
+}
+
+/// Returns a response of the endpoint. A redirect that was not followed is a fault.
+fn checked(response: Response, shared: &Shared) -> Result<Response, Fault> {
+    let to = if response.status().is_redirection() {
+        redirect(&response)
+    } else if !config::is_same_origin(response.url(), &shared.url) {
+        // Only a client of the application follows such redirects.
+        Some(response.url().clone())
+    } else {
+        return Ok(response);
+    };
+    let status = response.status().as_u16();
+    Err(match to {
+        Some(to) if config::is_same_origin(&to, &shared.url) => Fault::RedirectWithin { status },
+        to => Fault::Redirect { status, to: to.as_ref().map(config::origin) },
+    })
 }
 
 /// Waits for the authorizer, while the request is not sent.

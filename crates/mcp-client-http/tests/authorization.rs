@@ -265,3 +265,60 @@ async fn without_an_authorizer_a_challenge_is_an_error() {
     assert_eq!(server.seen()[0].header("authorization"), Some("Bearer x"));
     assert_eq!(server.seen().len(), 1);
 }
+
+/// Proves each request with its URL and a number.
+#[derive(Clone, Default)]
+struct Proofs(Arc<AtomicUsize>);
+
+impl Authorizer for Proofs {
+    fn authorize<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>> {
+        let proof = format!("{} {}", target.url.path(), self.0.fetch_add(1, Ordering::Relaxed));
+        Box::pin(std::future::ready(Ok(HeaderMap::from_iter([(
+            http::HeaderName::from_static("dpop"),
+            HeaderValue::try_from(proof).unwrap(),
+        )]))))
+    }
+
+    fn refused<'a>(&'a self, _: &'a Refusal) -> BoxFuture<'a, Result<Verdict, AuthorizerError>> {
+        Box::pin(std::future::ready(Ok(Verdict::GiveUp)))
+    }
+}
+
+#[tokio::test]
+async fn each_redirect_is_authorized_again() {
+    for status in [307, 308] {
+        let server = ByteServer::serve(move |_, seen| match seen.path.as_str() {
+            "/mcp" => Reply::full(status, &[("location", "/mcp/")], ""),
+            "/mcp/" => Reply::full(status, &[("location", "v2")], ""),
+            _ => Reply::result(seen),
+        })
+        .await;
+        let mut peer = Peer::open(&Http::new(server.url()).unwrap().authorizer(Proofs::default())).await;
+        peer.request(MODERN, 1, "tools/call").await;
+        peer.next().await.unwrap();
+        let seen = server.seen();
+        let proofs: Vec<_> = seen.iter().map(|seen| seen.headers("dpop").join(",")).collect();
+        assert_eq!(proofs, ["/mcp 0", "/mcp/ 1", "/mcp/v2 2"]);
+        assert!(seen.iter().all(|request| request.method == "POST" && request.body == seen[0].body));
+    }
+}
+
+#[tokio::test]
+async fn redirects_of_authorized_requests_have_the_same_rules() {
+    let other = ByteServer::serve(|_, seen| Reply::result(seen)).await;
+    let elsewhere = format!("`{}`", other.origin);
+    for (status, to, text, requests) in [
+        (307, other.url(), elsewhere.as_str(), 1),
+        (302, "/x".to_owned(), "would change the method", 1),
+        (307, String::new(), "redirects", 4),
+        (308, "/mcp".to_owned(), "redirects to itself too often", 4),
+    ] {
+        let server = ByteServer::serve(move |_, _| Reply::full(status, &[("location", to.as_str())], "")).await;
+        let mut peer = Peer::open(&Http::new(server.url()).unwrap().authorizer(Proofs::default())).await;
+        peer.request(MODERN, 1, "tools/call").await;
+        let error = peer.fault(1).await;
+        assert!(error.to_string().contains(text) && error.is_lasting(), "{error}");
+        assert_eq!(server.seen().len(), requests, "{text}");
+    }
+    assert!(other.seen().is_empty());
+}
