@@ -6,7 +6,7 @@ use mcp_protocol::Challenge;
 use mcp_transport::TransportError;
 use reqwest::Url;
 
-use crate::{AuthorizerError, config};
+use crate::{AuthorizerError, AuthorizerErrorKind, config};
 
 /// A reason why there is no usable answer.
 #[derive(Debug)]
@@ -74,9 +74,17 @@ impl Fault {
         }
     }
 
-    /// Returns true if the server cannot have received any part of the message.
-    pub(crate) fn is_before_sending(&self) -> bool {
-        matches!(self, Self::Connect { .. })
+    /// Returns the wait before another attempt, if the server cannot have received any part of the message and another
+    /// attempt can succeed.
+    pub(crate) fn unsent(&self) -> Option<Option<Duration>> {
+        match self {
+            Self::Connect { .. } => Some(None),
+            Self::Authorizer(error) => match error.kind() {
+                AuthorizerErrorKind::Unavailable { retry_after } => Some(retry_after),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     pub(crate) fn into_error(self) -> TransportError {

@@ -34,11 +34,14 @@ pub(crate) async fn run(shared: &Arc<Shared>, frame: &Frame, mut headers: Header
                 }
                 return false;
             }
-            Err(fault) if fault.is_before_sending() && attempts.failed() < MAX_ATTEMPTS => None,
-            Err(fault) => {
-                tracing::warn!(%fault, method = frame.hints.method.as_deref(), "a message did not reach the server");
-                return false;
-            }
+            Err(fault) => match fault.unsent() {
+                Some(wait) if attempts.failed() < MAX_ATTEMPTS => wait,
+                _ => {
+                    let method = frame.hints.method.as_deref();
+                    tracing::warn!(%fault, method, "a message did not reach the server");
+                    return false;
+                }
+            },
         };
         let (requested_wait, longest) = (wait.unwrap_or_default(), shared.config.response_timeout);
         if requested_wait > longest {

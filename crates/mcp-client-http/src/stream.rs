@@ -153,8 +153,13 @@ pub(crate) async fn open(shared: &Shared, position: &Position) -> Result<EventSt
     let get = HttpRequest::stream(shared, headers, position.last_event_id());
     let response = match get.send(shared, Some(shared.config.response_timeout)).await {
         Ok(response) => response,
-        Err(Fault::Connect { .. } | Fault::Broken(_) | Fault::Silent { .. }) => return Err(Refused::ForNow(None)),
-        Err(fault) => return Err(Refused::Fault(fault)),
+        Err(Fault::Broken(_) | Fault::Silent { .. }) => return Err(Refused::ForNow(None)),
+        Err(fault) => {
+            return Err(match fault.unsent() {
+                Some(wait) => Refused::ForNow(wait),
+                None => Refused::Fault(fault),
+            });
+        }
     };
     let status = response.status();
     let wait = headers::retry_after(response.headers(), SystemTime::now());

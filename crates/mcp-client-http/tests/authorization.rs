@@ -322,3 +322,50 @@ async fn redirects_of_authorized_requests_have_the_same_rules() {
     }
     assert!(other.seen().is_empty());
 }
+
+/// Fails the first requests with some HTTP methods: the authorization server is unavailable.
+#[derive(Clone, Default)]
+struct Outage {
+    attempts: Arc<Mutex<Vec<String>>>,
+}
+
+impl Authorizer for Outage {
+    fn authorize<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>> {
+        let operation = target.operation.as_ref().map_or("-", |operation| &operation.method);
+        let attempt = format!("{} {operation}", target.method);
+        let mut attempts = self.attempts.lock().unwrap();
+        attempts.push(attempt.clone());
+        let is_first = attempts.iter().filter(|other| **other == attempt).count() == 1;
+        let fails = is_first && matches!(attempt.as_str(), "GET -" | "POST notifications/initialized");
+        Box::pin(std::future::ready(match fails {
+            true => Err(AuthorizerError::unavailable("HTTP status 503", Some(Duration::from_millis(20)))),
+            false => Ok(HeaderMap::new()),
+        }))
+    }
+
+    fn refused<'a>(&'a self, _: &'a Refusal) -> BoxFuture<'a, Result<Verdict, AuthorizerError>> {
+        Box::pin(std::future::ready(Ok(Verdict::GiveUp)))
+    }
+}
+
+#[tokio::test]
+async fn a_session_survives_an_outage_of_the_authorization_server() {
+    crate::common::pause();
+    let server = ByteServer::serve(|_, seen| match (seen.method.as_str(), seen.call().as_str()) {
+        ("POST", "initialize") => Reply::opening(seen, "s-1"),
+        ("POST", _) => Reply::status(202),
+        ("GET", _) => Reply::events().event(&crate::common::notice(1)).hold(),
+        _ => Reply::status(200),
+    })
+    .await;
+    let outage = Outage::default();
+    let mut peer = Peer::open(&Http::new(server.url()).unwrap().authorizer(outage.clone())).await;
+    peer.initialize().await;
+    // The notification of the server arrives on the stream, which the client opened at the second attempt.
+    let (route, message) = peer.next().await.unwrap();
+    assert_eq!((route, message["method"].as_str()), (Route::Connection, Some("notifications/message")));
+    assert_eq!(
+        *outage.attempts.lock().unwrap(),
+        ["POST initialize", "POST notifications/initialized", "POST notifications/initialized", "GET -", "GET -"]
+    );
+}
