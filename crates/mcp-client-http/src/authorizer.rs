@@ -15,6 +15,10 @@ use crate::{AuthorizerError, config};
 /// a user may have to log in. The time limits of the client pause while the authorizer holds the guard of
 /// [`Target::asking_user`].
 ///
+/// The transport drops the future of a method when its request is cancelled. A refresh or a login must therefore run on a
+/// task of its own, and the future only waits for that task. Otherwise a cancelled call would lose a refresh token that
+/// the authorization server has rotated already. Several requests wait for the same task.
+///
 /// ```
 /// use mcp_client_http::{Authorizer, AuthorizerError, Http, Refusal, Target, Verdict};
 /// use mcp_transport::{BoxFuture, PauseClock, PauseGuard};

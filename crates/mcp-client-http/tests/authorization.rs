@@ -11,11 +11,12 @@ use std::{
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use mcp_client_http::{Authorizer, AuthorizerError, Http, Refusal, Target, Verdict};
 use mcp_transport::{BoxFuture, Route};
+use tokio::sync::Notify;
 
 use crate::common::{
     LEGACY, MODERN, Peer,
     byte_server::{ByteServer, Reply},
-    request_with,
+    request_with, within,
 };
 
 /// Returns `token-0`, `token-1` and so on: a new token after each challenge.
@@ -368,4 +369,78 @@ async fn a_session_survives_an_outage_of_the_authorization_server() {
         *outage.attempts.lock().unwrap(),
         ["POST initialize", "POST notifications/initialized", "POST notifications/initialized", "GET -", "GET -"]
     );
+}
+
+/// Refreshes a token once, on a task of its own. Each use of the refresh token rotates it.
+#[derive(Clone, Default)]
+struct Rotation {
+    /// The stored token, once the refresh is complete.
+    stored: Arc<tokio::sync::watch::Sender<Option<usize>>>,
+    is_started: Arc<Mutex<bool>>,
+    rotations: Arc<AtomicUsize>,
+    /// The calls of `authorize` that wait.
+    waiting: Arc<()>,
+    /// The authorization server answers when this is notified.
+    answer: Arc<Notify>,
+}
+
+impl Rotation {
+    /// Returns a number that is larger while a call of `authorize` waits.
+    fn waits(&self) -> usize {
+        Arc::strong_count(&self.waiting)
+    }
+}
+
+impl Authorizer for Rotation {
+    fn authorize<'a>(&'a self, _: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>> {
+        let waiting = Arc::clone(&self.waiting);
+        Box::pin(async move {
+            let _waiting = waiting;
+            if !std::mem::replace(&mut *self.is_started.lock().unwrap(), true) {
+                let (rotations, answer) = (Arc::clone(&self.rotations), Arc::clone(&self.answer));
+                let stored = Arc::clone(&self.stored);
+                tokio::spawn(async move {
+                    let rotation = rotations.fetch_add(1, Ordering::Relaxed) + 1;
+                    answer.notified().await;
+                    stored.send_replace(Some(rotation));
+                });
+            }
+            let mut stored = self.stored.subscribe();
+            let token = stored.wait_for(Option::is_some).await.map_err(|_| "the refresh ended")?.unwrap();
+            let token = HeaderValue::try_from(format!("Bearer token-{token}"))?;
+            Ok(HeaderMap::from_iter([(header::AUTHORIZATION, token)]))
+        })
+    }
+
+    fn refused<'a>(&'a self, _: &'a Refusal) -> BoxFuture<'a, Result<Verdict, AuthorizerError>> {
+        Box::pin(std::future::ready(Ok(Verdict::GiveUp)))
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_during_a_refresh_keeps_the_rotated_token() {
+    let server = ByteServer::serve(|_, seen| Reply::result(seen)).await;
+    let rotation = Rotation::default();
+    let mut peer = Peer::open(&Http::new(server.url()).unwrap().authorizer(rotation.clone())).await;
+    let idle = rotation.waits();
+    peer.request(MODERN, 1, "tools/list").await;
+    within("the refresh", async {
+        while rotation.waits() == idle || rotation.rotations.load(Ordering::Relaxed) == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    peer.sender().close(&1.into());
+    within("the drop", async {
+        while rotation.waits() > idle {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert!(server.seen().is_empty());
+    rotation.answer.notify_one();
+    peer.request(MODERN, 2, "tools/list").await;
+    assert_eq!(peer.next().await.unwrap().0, Route::Request(2.into()));
+    assert_eq!(server.seen()[0].header("authorization"), Some("Bearer token-1"));
+    assert_eq!(rotation.rotations.load(Ordering::Relaxed), 1);
 }
