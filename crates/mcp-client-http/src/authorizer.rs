@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use http::{HeaderMap, Method, StatusCode};
+use mcp_fetch::Fetch;
 use mcp_protocol::{Challenge, ProtocolVersion};
 use mcp_transport::{BoxFuture, PauseClock, PauseGuard};
 use reqwest::Url;
@@ -42,6 +43,14 @@ use crate::{AuthorizerError, config};
 /// # Ok::<_, mcp_client_http::ConfigError>(())
 /// ```
 pub trait Authorizer: Send + Sync + 'static {
+    /// Receives the endpoint, and `fetch` for requests to its authorization servers. `fetch` uses the proxy and the
+    /// certificates of the endpoint, but not the client of [`Http::dangerous_client`](crate::Http::dangerous_client).
+    ///
+    /// The transport calls this once for each endpoint, before the first request. Default: it does nothing.
+    fn attach(&self, endpoint: &Url, fetch: &Fetch) {
+        let _ = (endpoint, fetch);
+    }
+
     /// Returns the headers that authorize a request, such as `Authorization`. The transport calls this for each
     /// repetition and for each redirect too, so the headers can contain a proof for one request.
     ///
@@ -68,6 +77,10 @@ pub trait Authorizer: Send + Sync + 'static {
 
 /// An authorizer that several endpoints share.
 impl<T: Authorizer + ?Sized> Authorizer for Arc<T> {
+    fn attach(&self, endpoint: &Url, fetch: &Fetch) {
+        (**self).attach(endpoint, fetch);
+    }
+
     fn authorize<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>> {
         (**self).authorize(target)
     }

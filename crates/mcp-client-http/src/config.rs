@@ -4,7 +4,9 @@ use std::{borrow::Cow, error::Error, fmt, net::IpAddr, sync::Arc, time::Duration
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use mcp_fetch::{Fetch, FetchError};
 use mcp_transport::AuthorizationClocks;
+use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
 use reqwest::{Client, Proxy, Url};
 use rustls::pki_types::CertificateDer;
@@ -56,6 +58,25 @@ impl Error for ConfigError {
 pub(crate) struct Authorization {
     pub(crate) authorizer: Arc<dyn Authorizer>,
     pub(crate) clocks: AuthorizationClocks,
+    /// Whether [`Authorizer::attach`] was called.
+    pub(crate) is_attached: Arc<Mutex<bool>>,
+}
+
+impl Authorization {
+    pub(crate) fn new(authorizer: impl Authorizer) -> Self {
+        let clocks = AuthorizationClocks::default();
+        Self { authorizer: Arc::new(authorizer), clocks, is_attached: Arc::default() }
+    }
+
+    /// Gives the endpoint to the authorizer, the first time.
+    pub(crate) fn attach(&self, url: &Url, config: &Config) -> Result<(), FetchError> {
+        let mut is_attached = self.is_attached.lock();
+        if !*is_attached {
+            self.authorizer.attach(url, &config.fetch(url)?);
+            *is_attached = true;
+        }
+        Ok(())
+    }
 }
 
 #[derive(Clone)]
@@ -67,7 +88,11 @@ pub(crate) struct Config {
     pub(crate) authorization: Option<Authorization>,
     pub(crate) client: Option<Client>,
     pub(crate) proxy: Option<Proxy>,
+    /// The URL of the proxy, which may contain a password.
+    pub(crate) proxy_url: Option<String>,
     pub(crate) roots: Vec<CertificateDer<'static>>,
+    /// The same certificates as text.
+    pub(crate) roots_pem: Vec<u8>,
     pub(crate) cleartext: bool,
     pub(crate) connect_timeout: Duration,
     pub(crate) response_timeout: Duration,
@@ -83,13 +108,29 @@ impl Config {
             authorization: None,
             client: None,
             proxy: None,
+            proxy_url: None,
             roots: Vec::new(),
+            roots_pem: Vec::new(),
             cleartext: false,
             connect_timeout: Duration::from_secs(10),
             response_timeout: Duration::from_secs(30),
             max_message: 4 << 20,
             max_requests: 1024,
         }
+    }
+
+    /// Returns the client for authorization servers, with the proxy and the certificates of the endpoint.
+    fn fetch(&self, url: &Url) -> Result<Fetch, FetchError> {
+        let mut builder = Fetch::builder().for_server(url.as_str());
+        builder = match &self.proxy_url {
+            Some(proxy) => builder.proxy(proxy)?,
+            None if is_loopback(url) => builder,
+            None => builder.proxy_of_environment()?,
+        };
+        if !self.roots_pem.is_empty() {
+            builder = builder.root_certificates(&self.roots_pem)?;
+        }
+        Ok(builder.build())
     }
 
     /// Returns true if requests contain credentials.

@@ -2,6 +2,7 @@
 
 use std::{error::Error, fmt, io, time::Duration};
 
+use mcp_fetch::FetchError;
 use mcp_protocol::Challenge;
 use mcp_transport::TransportError;
 use reqwest::Url;
@@ -27,6 +28,8 @@ pub(crate) enum Fault {
     },
     /// Nothing was sent: the HTTP client cannot be built.
     Client(reqwest::Error),
+    /// Nothing was sent: the client for authorization servers cannot be built.
+    Fetch(FetchError),
     /// Nothing was sent: the certificates of the system cannot be used.
     Roots(rustls::Error),
     /// Nothing was sent: a header cannot carry a part of the message.
@@ -97,7 +100,7 @@ impl Fault {
             Self::Status { status, challenges } => TransportError::http(status, None, "").with_challenges(challenges),
             Self::Authorizer(error) => error.into_transport_error(),
             fault @ Self::Connect { .. } => TransportError::unreachable(fault),
-            fault @ (Self::Tls { .. } | Self::Cleartext { .. } | Self::Client(_) | Self::Roots(_)) => {
+            fault @ (Self::Tls { .. } | Self::Cleartext { .. } | Self::Client(_) | Self::Fetch(_) | Self::Roots(_)) => {
                 TransportError::unreachable(fault).lasting()
             }
             fault @ (Self::Unsendable(_)
@@ -120,6 +123,7 @@ impl fmt::Display for Fault {
                 write!(f, "credentials are not sent to `{origin}`, because the connection is not encrypted")
             }
             Self::Client(_) => f.write_str("the HTTP client cannot be used as it is configured"),
+            Self::Fetch(_) => f.write_str("the client for authorization servers cannot be used as it is configured"),
             Self::Roots(_) => f.write_str("the root certificates cannot be used"),
             Self::Unsendable(what) => write!(f, "the message contains {what}, which a header cannot carry"),
             Self::Broken(_) => f.write_str("the connection broke before the answer was whole"),
@@ -163,6 +167,7 @@ impl Error for Fault {
         match self {
             Self::Connect { source, .. } | Self::Client(source) | Self::Broken(source) => Some(source),
             Self::Tls { source, .. } | Self::Roots(source) => Some(source),
+            Self::Fetch(source) => Some(source),
             Self::Authorizer(source) => Some(source),
             _ => None,
         }

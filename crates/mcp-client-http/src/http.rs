@@ -119,9 +119,8 @@ impl Http {
     /// [`Authorizer`] for an example.
     #[must_use]
     pub fn authorizer(mut self, authorizer: impl Authorizer) -> Self {
-        let clocks = AuthorizationClocks::default();
         self.client = OnceLock::new();
-        self.config.authorization = Some(Authorization { authorizer: Arc::new(authorizer), clocks });
+        self.config.authorization = Some(Authorization::new(authorizer));
         self
     }
 
@@ -141,6 +140,9 @@ impl Http {
         let proxy = Proxy::all(url.as_ref())
             .map_err(|error| ConfigError::new("the URL of the proxy is invalid").because(error.without_url()))?;
         self.config.proxy = Some(proxy);
+        // As reqwest does, a proxy without a scheme is reached over HTTP.
+        let scheme = if url.as_ref().contains("://") { "" } else { "http://" };
+        self.config.proxy_url = Some(format!("{scheme}{}", url.as_ref()));
         self.client = OnceLock::new();
         Ok(self)
     }
@@ -164,6 +166,8 @@ impl Http {
             return Err(ConfigError::new("the text contains no root certificate"));
         }
         self.config.roots.extend(read);
+        self.config.roots_pem.extend_from_slice(pem.as_ref());
+        self.config.roots_pem.push(b'\n');
         self.client = OnceLock::new();
         Ok(self)
     }
@@ -280,6 +284,9 @@ impl Http {
         let is_clear = self.url.scheme() == "http" && !config::is_loopback(&self.url);
         if is_clear && !self.config.cleartext && self.config.has_credentials() {
             return Err(Fault::Cleartext { origin: config::origin(&self.url) });
+        }
+        if let Some(authorization) = &self.config.authorization {
+            authorization.attach(&self.url, &self.config).map_err(Fault::Fetch)?;
         }
         let (shared, inbound) = Shared::new(self.ready_client()?, self.url.clone(), self.config.clone());
         let transport = HttpTransport::new(Arc::clone(&shared), inbound);

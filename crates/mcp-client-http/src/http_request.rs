@@ -111,7 +111,7 @@ impl<'f> HttpRequest<'f> {
     async fn send_authorized(
         mut self,
         shared: &Shared,
-        config::Authorization { authorizer, clocks }: &config::Authorization,
+        config::Authorization { authorizer, clocks, .. }: &config::Authorization,
         limit: Option<Duration>,
     ) -> Result<Response, Fault> {
         let mut target = self.target(shared, clocks);

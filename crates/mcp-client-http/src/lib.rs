@@ -39,6 +39,8 @@ mod shared;
 mod stream;
 mod transport;
 
+/// The guarded requests of an authorizer to its authorization servers ([`Authorizer::attach`]).
+pub use mcp_fetch;
 /// The HTTP client library, for [`Http::proxy`] and [`Http::dangerous_client`].
 pub use reqwest;
 

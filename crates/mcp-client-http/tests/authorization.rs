@@ -9,7 +9,7 @@ use std::{
 };
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use mcp_client_http::{Authorizer, AuthorizerError, Http, Refusal, Target, Verdict};
+use mcp_client_http::{Authorizer, AuthorizerError, Http, Refusal, Target, Verdict, mcp_fetch::Fetch, reqwest::Url};
 use mcp_transport::{BoxFuture, Route};
 use tokio::sync::Notify;
 
@@ -443,4 +443,67 @@ async fn a_call_that_is_dropped_during_a_refresh_keeps_the_rotated_token() {
     assert_eq!(peer.next().await.unwrap().0, Route::Request(2.into()));
     assert_eq!(server.seen()[0].header("authorization"), Some("Bearer token-1"));
     assert_eq!(rotation.rotations.load(Ordering::Relaxed), 1);
+}
+
+/// Records its endpoints, and fetches a document of the authorization server for each request.
+#[derive(Clone, Default)]
+pub(crate) struct Attached(Arc<Mutex<Vec<(Url, Fetch)>>>);
+
+impl Authorizer for Attached {
+    fn attach(&self, endpoint: &Url, fetch: &Fetch) {
+        self.0.lock().unwrap().push((endpoint.clone(), fetch.clone()));
+    }
+
+    fn authorize<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>> {
+        Box::pin(async {
+            let attached = self.0.lock().unwrap().clone();
+            let (_, fetch) = attached.iter().find(|(endpoint, _)| *endpoint == target.endpoint).unwrap();
+            let document = target.endpoint.join("/metadata").unwrap();
+            let response = fetch.get(document.as_str()).await;
+            let response = response.map_err(|error| AuthorizerError::unavailable(error, None))?;
+            assert!(response.status().is_success());
+            Ok(HeaderMap::new())
+        })
+    }
+
+    fn refused<'a>(&'a self, _: &'a Refusal) -> BoxFuture<'a, Result<Verdict, AuthorizerError>> {
+        Box::pin(std::future::ready(Ok(Verdict::GiveUp)))
+    }
+}
+
+#[tokio::test]
+async fn an_authorizer_is_attached_once_to_each_endpoint() {
+    let attached = Arc::new(Attached::default());
+    let mut endpoints = Vec::new();
+    for _ in 0..2 {
+        let server = ByteServer::serve(|_, seen| match seen.path.as_str() {
+            "/metadata" => Reply::json("{}"),
+            _ => Reply::result(seen),
+        })
+        .await;
+        let http = Http::new(server.url()).unwrap().authorizer(Arc::clone(&attached));
+        // Clones and further connections share the endpoint.
+        for http in [http.clone(), http.clone(), http] {
+            let mut peer = Peer::open(&http).await;
+            peer.request(MODERN, 1, "tools/list").await;
+            peer.next().await.unwrap();
+        }
+        endpoints.push(server.url());
+    }
+    let attached: Vec<_> = attached.0.lock().unwrap().iter().map(|(url, _)| url.to_string()).collect();
+    assert_eq!(attached, endpoints);
+}
+
+#[tokio::test]
+async fn requests_of_an_authorizer_use_the_proxy_of_the_endpoint() {
+    // The proxy answers the request for a tunnel to the authorization server with an error.
+    let proxy = ByteServer::serve(|_, _| Reply::status(502)).await;
+    let attached = Attached::default();
+    let http = Http::new("https://mcp.example.com/mcp").unwrap().proxy(&proxy.origin).unwrap();
+    let mut peer = Peer::open(&http.authorizer(attached.clone())).await;
+    peer.request(MODERN, 1, "tools/list").await;
+    let fault = peer.fault(1).await;
+    assert!(fault.is_unauthorized() && !fault.is_lasting(), "{fault}");
+    let seen = proxy.seen();
+    assert_eq!((seen[0].method.as_str(), seen[0].path.as_str()), ("CONNECT", "mcp.example.com:443"));
 }

@@ -16,10 +16,13 @@ use tokio_rustls::{
     },
 };
 
-use crate::common::{
-    MODERN, Peer,
-    byte_server::{ByteServer, Handshake, Reply},
-    request_with,
+use crate::{
+    authorization::Attached,
+    common::{
+        MODERN, Peer,
+        byte_server::{ByteServer, Handshake, ReceivedRequest, Reply},
+        request_with,
+    },
 };
 
 /// A server with a self-signed certificate for `name`, and the certificate in PEM.
@@ -39,7 +42,8 @@ async fn endpoint(name: &str) -> (ByteServer, String) {
         let acceptor = acceptor.clone();
         Handshake(async move { acceptor.accept(stream).await.ok() })
     };
-    let endpoint = ByteServer::serve_on(listener, origin, |_, seen| Reply::result(seen), accept).await;
+    let reply = |_, seen: &ReceivedRequest| if seen.method == "GET" { Reply::json("{}") } else { Reply::result(seen) };
+    let endpoint = ByteServer::serve_on(listener, origin, reply, accept).await;
     (endpoint, made.cert.pem())
 }
 
@@ -63,6 +67,23 @@ async fn rejects_a_certificate_for_another_name() {
     let mut peer = Peer::open(&Http::new(endpoint.url()).unwrap().root_certificates(pem).unwrap()).await;
     peer.request(MODERN, 1, "tools/list").await;
     assert!(peer.fault(1).await.to_string().ends_with("securely"));
+}
+
+#[tokio::test]
+async fn requests_of_an_authorizer_trust_the_roots_of_the_endpoint() {
+    let (endpoint, pem) = endpoint("127.0.0.1").await;
+    let (_, other) = self::endpoint("127.0.0.1").await;
+    let http = |pem: &str| Http::new(endpoint.url()).unwrap().root_certificates(pem).unwrap();
+    // The authorizer requests a document of the same server before each request.
+    let both = http(&other).root_certificates(&pem).unwrap().authorizer(Attached::default());
+    let mut peer = Peer::open(&both).await;
+    peer.request(MODERN, 1, "tools/list").await;
+    assert_eq!(peer.next().await.unwrap().0, Route::Request(1.into()));
+    let methods: Vec<String> = endpoint.seen().into_iter().map(|seen| seen.method).collect();
+    assert_eq!(methods, ["GET", "POST"]);
+    let mut peer = Peer::open(&http(&other).authorizer(Attached::default())).await;
+    peer.request(MODERN, 1, "tools/list").await;
+    assert!(peer.fault(1).await.is_unauthorized());
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use reqwest::{Client, Proxy};
+use reqwest::{Client, NoProxy, Proxy};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
 use url::Url;
 
@@ -350,6 +350,25 @@ impl FetchBuilder {
         Ok(self)
     }
 
+    /// Sends requests over `https` through the proxy of the environment, if there is one: `HTTPS_PROXY` or `ALL_PROXY`, in
+    /// upper or lower case. Hosts in `NO_PROXY` are reached without it. The rules of [`proxy`](Self::proxy) apply.
+    ///
+    /// # Errors
+    /// If the variable is not the URL of a proxy.
+    pub fn proxy_of_environment(self) -> Result<Self, FetchError> {
+        self.proxy_of(|name| std::env::var(name).ok())
+    }
+
+    fn proxy_of(self, variable: impl Fn(&str) -> Option<String>) -> Result<Self, FetchError> {
+        let first = |names: [&str; 4]| names.into_iter().filter_map(&variable).find(|value| !value.trim().is_empty());
+        let Some(proxy) = first(["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]) else { return Ok(self) };
+        let scheme = if proxy.contains("://") { "" } else { "http://" };
+        let mut builder = self.proxy(&format!("{scheme}{}", proxy.trim()))?;
+        let excluded = first(["NO_PROXY", "no_proxy", "NO_PROXY", "no_proxy"]).unwrap_or_default();
+        builder.settings.proxy = builder.settings.proxy.map(|proxy| proxy.no_proxy(NoProxy::from_string(&excluded)));
+        Ok(builder)
+    }
+
     /// Trusts further certificates (PEM) beside those of the system.
     ///
     /// # Errors
@@ -401,6 +420,27 @@ impl fmt::Debug for FetchBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_proxy_of_the_environment_is_used() {
+        for (variables, expected) in [
+            (&[][..], Ok(None)),
+            (&[("HTTPS_PROXY", "")], Ok(None)),
+            (&[("HTTP_PROXY", "http://proxy.example:1")], Ok(None)),
+            (
+                &[("HTTPS_PROXY", "http://proxy.example:1"), ("ALL_PROXY", "http://other.example:1")],
+                Ok(Some("proxy.example")),
+            ),
+            (&[("https_proxy", "proxy.example:1")], Ok(Some("proxy.example"))),
+            (&[("all_proxy", "http://u:p@proxy.example:1"), ("NO_PROXY", "a.example")], Ok(Some("proxy.example"))),
+            (&[("HTTPS_PROXY", "http://")], Err(())),
+        ] {
+            let variable =
+                |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+            let proxy = Fetch::builder().proxy_of(variable).map(|builder| builder.guard.proxy).map_err(drop);
+            assert_eq!(proxy.as_ref().map(Option::as_deref), expected.as_ref().copied(), "{variables:?}");
+        }
+    }
 
     #[test]
     fn headers_with_credentials_are_marked() {

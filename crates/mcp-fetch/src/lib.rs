@@ -25,8 +25,8 @@
 //!
 //! # Proxies
 //!
-//! By default the crate uses no proxy, and it ignores the proxy of the environment. With [`FetchBuilder::proxy`] the proxy
-//! resolves the names of hosts, so this crate can check only hosts that are literal addresses. It then also rejects names
+//! By default the crate uses no proxy, and it ignores the proxy of the environment. With [`FetchBuilder::proxy`] or
+//! [`FetchBuilder::proxy_of_environment`], the proxy resolves the names of hosts, so this crate can check only hosts that are literal addresses. It then also rejects names
 //! without a dot and names of private zones (`.internal`, `.local`, `.localdomain`, `.home.arpa`, `.lan`, `.intranet`,
 //! `.corp`, `.svc`, `.cluster`, `.private`, `.home`, `.consul`). Requests to allowed loopback hosts do not use the proxy. The
 //! administrator of the proxy must block private addresses there.

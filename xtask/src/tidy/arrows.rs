@@ -50,7 +50,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "mcp-server-http",
         ],
     ),
-    ("mcp-client-http", &["mcp-protocol", "mcp-transport"]),
+    ("mcp-client-http", &["mcp-fetch", "mcp-protocol", "mcp-transport"]),
     ("mcp-oauth", &["mcp-client-http", "mcp-fetch", "mcp-protocol", "mcp-store", "mcp-transport"]),
     ("mcp-client", &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-client-http"]),
     ("mcp-cli", ANY),
