@@ -24,7 +24,8 @@
 //! connection, and repeats the requests that are safe to repeat.
 //!
 //! A target is a URL, a [`ChildProcess`], or a server in the same program. URLs need the feature `http`, which is on by
-//! default; the module [`http`] has the options of HTTP connections. A server of `mcp-server` is a target without a
+//! default; the module [`http`] has the options of HTTP connections. With the feature `oauth`, the module `oauth` logs in at
+//! servers that require tokens. A server of `mcp-server` is a target without a
 //! network.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -51,6 +52,8 @@ pub mod marker {
 
 #[cfg(feature = "http")]
 pub use mcp_client_http as http;
+#[cfg(feature = "oauth")]
+pub use mcp_oauth as oauth;
 
 pub use mcp_protocol as protocol;
 pub use mcp_schema as schema;

@@ -221,7 +221,8 @@ impl OAuthBuilder {
         self
     }
 
-    /// Sets a redirect URI of the application, such as a page of a web application. The user agent must return the whole URL
+    /// Sets a redirect URI of the application, such as a page of a web application. It has `https`, or `http` and a host of
+    /// this machine. The user agent must return the whole URL
     /// as [`Answer::Pasted`](crate::Answer::Pasted).
     pub fn redirect_uri(mut self, uri: impl Into<String>) -> Self {
         self.settings.redirect = RedirectSetting::Application(uri.into());

@@ -111,6 +111,10 @@ pub(crate) fn plan(
         && metadata.client_id_metadata_document_supported == Some(true)
         && accepts_public
     {
+        if !ClientMetadata::default().with_client_id(document).is_at(document) {
+            let text = format!("the client metadata URL {document:?} is not an `https` URL with a path");
+            return Err(Error::new(ErrorKind::Configuration, text));
+        }
         return Ok(Plan::Use(Registration {
             client_id: document.clone(),
             client_secret: None,

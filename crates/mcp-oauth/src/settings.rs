@@ -6,7 +6,8 @@ use mcp_fetch::Fetch;
 use url::Url;
 
 use crate::{
-    error::Error,
+    discovery::is_safe,
+    error::{Error, ErrorKind},
     login::Redirect,
     registration::{ClientSettings, Registration},
     store::TokenStore,
@@ -42,7 +43,13 @@ impl Settings {
     pub(crate) async fn redirect(&self, stored: Option<&Registration>) -> Result<Redirect, Error> {
         match &self.redirect {
             RedirectSetting::Port(port) => Redirect::fixed(*port).await,
-            RedirectSetting::Application(uri) => Ok(Redirect::Application(uri.clone())),
+            RedirectSetting::Application(uri) => {
+                if !Url::parse(uri).is_ok_and(|url| is_safe(&url) && url.fragment().is_none()) {
+                    let text = format!("the redirect URI {uri:?} is not an `https` URL, and not a URL of this machine");
+                    return Err(Error::new(ErrorKind::Configuration, text));
+                }
+                Ok(Redirect::Application(uri.clone()))
+            }
             RedirectSetting::Loopback => {
                 let uri = stored.and_then(|stored| stored.redirect_uris.first());
                 let port = uri.and_then(|uri| Url::parse(uri).ok()?.port());

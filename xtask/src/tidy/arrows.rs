@@ -52,7 +52,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("mcp-client-http", &["mcp-fetch", "mcp-protocol", "mcp-transport"]),
     ("mcp-oauth", &["mcp-client-http", "mcp-fetch", "mcp-protocol", "mcp-store", "mcp-transport"]),
-    ("mcp-client", &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-client-http"]),
+    ("mcp-client", &["mcp-oauth", "mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-client-http"]),
     ("mcp-cli", ANY),
     ("mcp-test", ANY),
 ];

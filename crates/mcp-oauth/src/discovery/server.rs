@@ -92,7 +92,7 @@ impl Server {
 }
 
 /// Whether a browser may open a URL: `https`, or `http` to this machine.
-fn is_safe(url: &Url) -> bool {
+pub(crate) fn is_safe(url: &Url) -> bool {
     let is_loopback = match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(Host::Ipv4(address)) => address.is_loopback(),

@@ -48,6 +48,8 @@ fn registrations_are_chosen_in_the_order_of_the_specification() {
         (registered(Some("https://as.example")), None, &all, None, Ok("own")),
         (registered(Some("https://as.example/")), None, &all, None, Err("belongs to the issuer https://as.example/")),
         (None, document.clone(), &all, Some(dynamic()), Ok("https://app.example/client.json")),
+        (None, Some("https://app.example".into()), &all, None, Err("is not an `https` URL with a path")),
+        (None, Some("http://app.example/client.json".into()), &all, None, Err("is not an `https` URL with a path")),
         (None, document.clone(), &secret_only, None, Ok("register")),
         (None, document, &endpoint, Some(dynamic()), Ok("stored")),
         (None, None, &all, None, Ok("register")),
@@ -92,7 +94,7 @@ fn the_method_of_the_token_endpoint_follows_the_metadata() {
 #[test]
 fn a_registration_has_only_the_members_of_rfc_7591() {
     let client = ClientSettings { name: Some("Example".into()), ..ClientSettings::default() };
-    for (redirect, kind) in [(REDIRECT, "native"), ("com.example:/cb", "native"), ("https://app.example/cb", "web")] {
+    for (redirect, kind) in [(REDIRECT, "native"), ("https://app.example/cb", "web")] {
         let document = request(&client, &server(&json!({})), redirect);
         let expected = json!({
             "client_name": "Example", "redirect_uris": [redirect],

@@ -76,7 +76,9 @@ impl Site {
     fn judge(&self, headers: &HeaderMap) -> Option<(StatusCode, Challenge)> {
         let metadata = format!("{}/prm", self.endpoint.origin().ascii_serialization());
         let Some(token) = token_of(headers) else {
-            return Some((StatusCode::UNAUTHORIZED, Challenge::bearer().with_resource_metadata(metadata)));
+            let required = self.required.lock().unwrap();
+            let challenge = Challenge::bearer().with_scopes(required.iter().map(String::as_str));
+            return Some((StatusCode::UNAUTHORIZED, challenge.with_resource_metadata(metadata)));
         };
         let rejects = |left: usize| left.checked_sub(1);
         let is_rejected = self.rejections.fetch_update(Ordering::SeqCst, Ordering::SeqCst, rejects).is_ok();

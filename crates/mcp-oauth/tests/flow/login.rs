@@ -55,19 +55,44 @@ async fn a_user_logs_in_once_for_all_requests() {
 }
 
 #[tokio::test]
-async fn requested_scopes_are_those_of_the_metadata_and_of_the_application() {
-    for (offered, documented, own, expected) in [
-        (&[][..], &[][..], &[][..], None),
-        (&["a", "b"], &["a"], &[], Some("a")),
-        (&["a", "b"], &["a"], &["b", "a"], Some("a b")),
-        (&["a", "offline_access"], &["a"], &[], Some("a offline_access")),
-        (&["a", "offline_access"], &[], &[], Some("offline_access")),
+async fn requested_scopes_are_those_of_the_challenge_then_of_the_metadata() {
+    for (offered, challenged, documented, own, expected) in [
+        (&[][..], &[][..], &[][..], &[][..], None),
+        (&["a", "b"], &[], &["a"], &[], Some("a")),
+        (&["a", "b"], &["b"], &["a"], &[], Some("b")),
+        (&["a", "b"], &[], &["a"], &["b", "a"], Some("a b")),
+        (&["a", "offline_access"], &[], &["a"], &[], Some("a offline_access")),
+        (&["a", "offline_access"], &[], &[], &[], Some("offline_access")),
     ] {
         let world = World::with(AuthorizationServer::builder().scopes(offered.iter().copied())).await;
         let document = ProtectedResourceMetadata::new(world.site.endpoint.as_str(), [world.authorization.issuer()]);
         world.site.publish(document.with_scopes(documented.iter().copied()));
+        world.site.require(challenged);
         world.site.token(&world.builder().scopes(own.iter().copied()).build()).await;
         assert_eq!(requests(&world, Endpoint::Authorization)[0].parameter("scope"), expected, "{offered:?}");
+    }
+}
+
+#[tokio::test]
+async fn redirect_uris_of_applications_have_https_or_this_machine() {
+    for (uri, is_valid) in [
+        ("http://127.0.0.1:9/cb", true),
+        ("http://localhost:9/cb", true),
+        ("https://app.example/cb", true),
+        ("http://app.example/cb", false),
+        ("com.example:/cb", false),
+        ("javascript:alert(1)", false),
+        ("https://app.example/cb#f", false),
+        ("/cb", false),
+    ] {
+        let mut world = World::new().await;
+        world.user.pastes = true;
+        let result = world.site.call(&world.builder().redirect_uri(uri).build()).await;
+        match result {
+            Ok(_) => assert!(is_valid, "{uri}"),
+            Err(error) => assert!(!is_valid && error.kind() == ErrorKind::Configuration, "{uri}: {error}"),
+        }
+        assert_eq!(world.user.count(), usize::from(is_valid), "{uri}");
     }
 }
 

@@ -178,3 +178,12 @@ async fn a_token_without_an_end_is_used_until_it_is_refused() {
     world.site.token(&auth).await;
     assert_eq!((world.user.count(), world.authorization.count(Endpoint::Token)), (1, 2));
 }
+
+#[tokio::test]
+async fn a_login_without_a_refresh_token_ends_with_its_access_token() {
+    let (world, store, auth) = logged_in(AuthorizationServer::builder()).await;
+    world.site.edit(&store, |record| _ = record.as_object_mut().unwrap().remove("refresh_token")).await;
+    world.site.expire(&store).await;
+    world.site.token(&auth).await;
+    assert_eq!((world.user.count(), world.authorization.count(Endpoint::Token)), (2, 2));
+}

@@ -1,0 +1,146 @@
+//! Logins of a client at a server of each revision, with the test authorization server.
+
+#![expect(clippy::unwrap_used, reason = "a test ends at the first error")]
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use mcp_client::{
+    Client, Error,
+    oauth::{Answer, ErrorKind, Login, OAuth, UserAgent},
+    protocol::ProtocolVersion,
+    transport::BoxFuture,
+};
+use mcp_server::{auth::Jwt, prelude::*};
+use mcp_test::authorization_server::{AuthorizationServer, Endpoint, RunningAuthorizationServer};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
+
+/// A user who approves each login, and whose browser is a TCP connection.
+#[derive(Clone, Default)]
+struct User {
+    logins: Arc<AtomicUsize>,
+    declines: bool,
+}
+
+impl UserAgent for User {
+    fn open<'a>(&'a self, login: &'a Login) -> BoxFuture<'a, Result<Answer, mcp_client::oauth::Error>> {
+        Box::pin(async move {
+            self.logins.fetch_add(1, Ordering::SeqCst);
+            if self.declines {
+                return Err(mcp_client::oauth::Error::new(ErrorKind::Denied, "the user declined"));
+            }
+            let location = open(login.url.as_str()).await.expect("the page redirects");
+            open(&location).await;
+            Ok(Answer::Redirect)
+        })
+    }
+}
+
+/// Opens a page, and returns the target of its redirect.
+async fn open(url: &str) -> Option<String> {
+    let (authority, path) = url.strip_prefix("http://")?.split_once('/')?;
+    let address: SocketAddr = authority.parse().unwrap();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET /{path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let location = answer.lines().find(|line| line.to_ascii_lowercase().starts_with("location: "))?;
+    Some(location["location: ".len()..].trim().to_owned())
+}
+
+/// A server that requires tokens of an authorization server.
+struct World {
+    authorization: RunningAuthorizationServer,
+    url: String,
+    serving: JoinHandle<()>,
+    user: User,
+}
+
+impl World {
+    async fn start(version: ProtocolVersion) -> Self {
+        let authorization = AuthorizationServer::builder().auto_approve().subject("alice").start().await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let path = if version == ProtocolVersion::V2024_11_05 { "sse" } else { "mcp" };
+        let url = format!("http://{}/{path}", listener.local_addr().unwrap());
+        let server = Server::builder("protected", "1")
+            .versions([version])
+            .tool(tool("name", async |principal: Principal| principal.subject))
+            .tool(tool("write", async || "written").requires_scopes(["write"]))
+            .list_forbidden_entries()
+            .build();
+        let auth = Jwt::issuer(authorization.issuer()).unwrap().audience(&url);
+        let config = HttpConfig::new().sse("/sse", "/messages").public_url(&url).authenticate(auth);
+        let serving = tokio::spawn(async move { server.serve_http_on(listener, config).await.unwrap() });
+        Self { authorization, url, serving, user: User::default() }
+    }
+
+    async fn connect(&self, auth: OAuth) -> Result<Client, Error> {
+        let connecting = Client::builder("c", "1").auth(auth).connect(&self.url);
+        tokio::time::timeout(Duration::from_secs(30), connecting).await.unwrap()
+    }
+
+    fn auth(&self) -> OAuth {
+        OAuth::builder().user_agent(self.user.clone()).build()
+    }
+
+    fn logins(&self) -> usize {
+        self.user.logins.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+#[tokio::test]
+async fn a_client_logs_in_and_steps_up_at_servers_of_each_revision() {
+    for version in ProtocolVersion::ALL {
+        let world = World::start(*version).await;
+        let client = world.connect(world.auth()).await.unwrap();
+        assert_eq!(client.call_tool("name", ()).await.unwrap().text(), "alice", "{version}");
+        assert_eq!(world.logins(), 1, "{version}");
+        // Over HTTP+SSE the answer to a call is a message, and a message has no challenge.
+        if *version == ProtocolVersion::V2024_11_05 {
+            assert!(client.call_tool("write", ()).await.is_err());
+            continue;
+        }
+        for _ in 0..2 {
+            let written = client.call_tool("write", ()).await.unwrap_or_else(|error| panic!("{version}: {error}"));
+            assert_eq!(written.text(), "written", "{version}");
+        }
+        assert_eq!((world.logins(), world.authorization.count(Endpoint::Token)), (2, 2), "{version}");
+        client.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_declined_login_ends_the_connection_attempt_with_a_typed_error() {
+    let mut world = World::start(ProtocolVersion::V2026_07_28).await;
+    world.user.declines = true;
+    let error = match world.connect(world.auth()).await {
+        Ok(client) => client.list_tools().await.unwrap_err(),
+        Err(error) => error,
+    };
+    assert!(error.is_unauthorized() && !error.is_retryable(), "{error:?}");
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    let mut found = None;
+    while let Some(current) = source {
+        found = found.or_else(|| current.downcast_ref::<mcp_client::oauth::Error>());
+        source = current.source();
+    }
+    assert_eq!(found.expect("the error of the login is in the chain").kind(), ErrorKind::Denied);
+    assert_eq!(world.logins(), 1);
+}
