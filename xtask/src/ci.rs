@@ -36,6 +36,7 @@ const STEPS: &[Step] = &[
     Step { name: "wire-check", run: wire_check::run_in_ci },
     Step { name: "conformance", run: |_| conformance::run(&["server".to_owned()]) },
     Step { name: "conformance-client", run: |_| conformance::run(&["client".to_owned()]) },
+    Step { name: "conformance-authorization", run: |_| conformance::run(&["authorization".to_owned()]) },
     Step { name: "interop", run: |_| interop::run(&[]) },
 ];
 

@@ -1,5 +1,5 @@
-//! `cargo xtask interop`: clients of other projects against the example server `everything`, and our client against
-//! servers of other projects.
+//! `cargo xtask interop`: clients of other projects against the example servers `everything` and `protected`, and our
+//! client against servers of other projects.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,7 +11,10 @@ use anyhow::{Context, Error, bail};
 use lexopt::{Arg, Parser, ValueExt as _};
 
 use crate::{
-    conformance::{Leg, fixture},
+    conformance::{
+        Leg,
+        fixture::{self, Protected},
+    },
     workspace::{self, Metadata},
 };
 
@@ -23,13 +26,13 @@ mod servers;
 
 use self::{
     install::Installed,
-    matrix::{CLIENT_COLUMNS, COLUMNS, Matrix},
-    peers::{PEERS, Transport},
+    matrix::{CLIENT_COLUMNS, COLUMNS, Cell, LOGIN_COLUMNS, Matrix},
+    peers::{Login, PEERS, Transport},
     row::Target,
     servers::{SUBJECTS, Started, Wire},
 };
 
-const USAGE: &str = "usage: cargo xtask interop [--direction server|client] [--peer NAME]... [--transport stdio|http|sse] \
+const USAGE: &str = "usage: cargo xtask interop [--direction server|client|login] [--peer NAME]... [--transport stdio|http|sse] \
     [--server BINARY] [--client BINARY]";
 
 /// The package and binary that tests foreign servers.
@@ -37,6 +40,8 @@ const CLIENT: &str = "interop-client";
 
 /// All checks of one client over one transport. The Inspector starts some thirty processes in it.
 const ROW_LIMIT: Duration = Duration::from_secs(240);
+/// One login.
+const LOGIN_LIMIT: Duration = Duration::from_secs(60);
 
 /// Runs the pinned peers of one or both directions, each over each transport and in each era it knows, and prints a
 /// matrix per direction. Fails when a check failed or a peer could not be run.
@@ -46,8 +51,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let metadata = Metadata::load(&root)?;
     let mut installed = Installed::new(&root, metadata.target())?;
     let server = options.server().then(|| clients(&options, &root, &metadata, &mut installed));
+    let login = options.login().then(|| logins(&options, &root, &mut installed));
     let client = options.client().then(|| servers(&options, &root, &mut installed));
-    server.unwrap_or(Ok(())).and(client.unwrap_or(Ok(())))
+    server.unwrap_or(Ok(())).and(login.unwrap_or(Ok(()))).and(client.unwrap_or(Ok(())))
 }
 
 /// Foreign clients against our server.
@@ -74,6 +80,41 @@ fn clients(options: &Options, root: &Path, metadata: &Metadata, installed: &mut 
                 let cells = cells.unwrap_or_else(|error| row::not_started(&error, COLUMNS));
                 matrix.row(&title, transport.name(), *era, cells);
             }
+        }
+    }
+    matrix.finish()
+}
+
+/// Foreign clients that log in to the example `protected`. Its authorization server approves each login.
+fn logins(options: &Options, root: &Path, installed: &mut Installed) -> Result<(), Error> {
+    let binary = fixture::binary(root, "protected")?;
+    let transport = Transport::Http.name();
+    let mut matrix = Matrix::new("login", LOGIN_COLUMNS);
+    for peer in PEERS.iter().filter(|peer| options.wants(peer.name)) {
+        let title = installed.title(peer.title, peer.runtime, peer.package);
+        let script = match peer.login {
+            Login::Script(script) => script,
+            Login::No(reason) => {
+                let cells = LOGIN_COLUMNS.iter().map(|_| Cell::NotOffered(reason.to_owned())).collect();
+                matrix.row(&title, transport, peer.eras[0], cells);
+                continue;
+            }
+        };
+        let runtime = match installed.runtime(peer.runtime) {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                matrix.not_run(&title, &error);
+                continue;
+            }
+        };
+        for era in peer.eras {
+            println!("{title}, login, {era}");
+            let cells = Protected::start(&binary, &["--auto-approve"]).and_then(|server| {
+                let target = Target::protected(server, *era);
+                row::run(row::script(&runtime, script, &target), LOGIN_COLUMNS, LOGIN_LIMIT)
+            });
+            let cells = cells.unwrap_or_else(|error| row::not_started(&error, LOGIN_COLUMNS));
+            matrix.row(&title, transport, *era, cells);
         }
     }
     matrix.finish()
@@ -126,6 +167,7 @@ struct Options {
 enum Direction {
     Server,
     Client,
+    Login,
 }
 
 impl Options {
@@ -138,7 +180,8 @@ impl Options {
                     options.direction = Some(match parser.value()?.string()?.as_str() {
                         "server" => Direction::Server,
                         "client" => Direction::Client,
-                        other => bail!("`{other}` is not a direction: server, client"),
+                        "login" => Direction::Login,
+                        other => bail!("`{other}` is not a direction: server, client, login"),
                     });
                 }
                 Arg::Long("peer") => {
@@ -165,12 +208,20 @@ impl Options {
 
     /// Whether a selected client tests our server.
     fn server(&self) -> bool {
-        self.direction != Some(Direction::Client) && PEERS.iter().any(|peer| self.wants(peer.name))
+        self.direction.is_none_or(|only| only == Direction::Server) && PEERS.iter().any(|peer| self.wants(peer.name))
+    }
+
+    /// Whether a selected client logs in to our server.
+    fn login(&self) -> bool {
+        self.direction.is_none_or(|only| only == Direction::Login)
+            && self.over(Transport::Http.name())
+            && PEERS.iter().any(|peer| self.wants(peer.name))
     }
 
     /// Whether our client tests a selected server.
     fn client(&self) -> bool {
-        self.direction != Some(Direction::Server) && SUBJECTS.iter().any(|subject| self.wants(subject.name))
+        self.direction.is_none_or(|only| only == Direction::Client)
+            && SUBJECTS.iter().any(|subject| self.wants(subject.name))
     }
 
     fn wants(&self, peer: &str) -> bool {
@@ -207,14 +258,16 @@ mod tests {
         );
         assert!(options.wants("memory") && !options.wants("git") && options.over("http") && !options.over("stdio"));
         assert!(options.server() && options.client());
-        for (line, server, client) in [
-            ("--direction server", true, false),
-            ("--direction client", false, true),
-            ("--peer inspector", true, false),
-            ("--peer git", false, true),
+        for (line, server, client, login) in [
+            ("--direction server", true, false, false),
+            ("--direction client", false, true, false),
+            ("--direction login", false, false, true),
+            ("--direction login --transport stdio", false, false, false),
+            ("--peer inspector", true, false, true),
+            ("--peer git", false, true, false),
         ] {
             let options = parse(line).unwrap();
-            assert_eq!((options.server(), options.client()), (server, client), "{line}");
+            assert_eq!((options.server(), options.client(), options.login()), (server, client, login), "{line}");
         }
     }
 

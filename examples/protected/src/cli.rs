@@ -7,14 +7,17 @@ Serves http://127.0.0.1:PORT/mcp to authenticated callers.
 
 Options:
   --port PORT          the port (default 8080; 0 chooses a free port)
-  --provider PROVIDER  jwt-hs256, api-key, basic or static (default static)
-  --issuer URL         accept the tokens of this authorization server instead
+  --provider PROVIDER  oauth, jwt-hs256, api-key, basic or static (default oauth)
+  --auto-approve       the built-in authorization server approves each login without a page
+  --issuer URL         accept the tokens of this authorization server instead of the built-in server
   --anonymous          open the tool `public` and the lists to callers without credentials
   --help               print this text";
 
 /// The authenticator of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Provider {
+    /// Tokens of the built-in authorization server.
+    OAuth,
     /// Tokens with a shared secret, which the program prints.
     JwtHs256,
     ApiKey,
@@ -29,6 +32,8 @@ pub(crate) enum Provider {
 pub(crate) struct Options {
     pub(crate) port: u16,
     pub(crate) provider: Provider,
+    /// Whether the built-in authorization server approves each login.
+    pub(crate) auto_approve: bool,
     pub(crate) anonymous: bool,
 }
 
@@ -43,7 +48,7 @@ pub(crate) enum Command {
 /// # Errors
 /// A text that names the invalid argument.
 pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Command, String> {
-    let mut options = Options { port: 8080, provider: Provider::Static, anonymous: false };
+    let mut options = Options { port: 8080, provider: Provider::OAuth, auto_approve: false, anonymous: false };
     let mut issuer = None;
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value"));
@@ -51,6 +56,7 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Comma
             "--port" => options.port = value()?.parse().map_err(|_| "--port needs a number below 65536".to_owned())?,
             "--provider" => options.provider = provider(&value()?)?,
             "--issuer" => issuer = Some(value()?),
+            "--auto-approve" => options.auto_approve = true,
             "--anonymous" => options.anonymous = true,
             "--help" | "-h" => return Ok(Command::Help),
             _ => return Err(format!("unknown argument {argument}")),
@@ -64,10 +70,11 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Comma
 
 fn provider(name: &str) -> Result<Provider, String> {
     Ok(match name {
+        "oauth" => Provider::OAuth,
         "jwt-hs256" => Provider::JwtHs256,
         "api-key" => Provider::ApiKey,
         "basic" => Provider::Basic,
         "static" => Provider::Static,
-        _ => return Err(format!("unknown provider {name}: write jwt-hs256, api-key, basic or static")),
+        _ => return Err(format!("unknown provider {name}: write oauth, jwt-hs256, api-key, basic or static")),
     })
 }

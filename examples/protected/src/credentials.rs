@@ -11,6 +11,7 @@ use mcp_server::{
     http::HttpConfig,
     protocol::Principal,
 };
+use mcp_test::authorization_server::{AuthorizationServer, RunningAuthorizationServer};
 use ring::hmac;
 use serde_json::{Value, json};
 
@@ -22,6 +23,20 @@ const ISSUER: &str = "https://protected.example";
 const LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 /// The callers: one without scopes, another one, and one with all scopes.
 const CALLERS: [(&str, &[&str]); 3] = [("ann", &[]), ("bob", &[]), ("root", &["admin", "reports"])];
+
+/// The authenticator of the options, and the credentials that it accepts.
+pub(crate) struct Authentication {
+    pub(crate) config: HttpConfig,
+    pub(crate) credentials: Credentials,
+    /// The drop of this value stops the built-in authorization server.
+    pub(crate) authorization_server: Option<RunningAuthorizationServer>,
+}
+
+impl Authentication {
+    fn new(config: HttpConfig, credentials: Credentials) -> Self {
+        Self { config, credentials, authorization_server: None }
+    }
+}
 
 /// The credentials of the three callers, as values of a header.
 #[derive(Clone)]
@@ -69,14 +84,15 @@ fn random() -> Result<[u8; 32], String> {
 }
 
 /// Adds the authenticator of the options to the configuration.
-pub(crate) fn authenticate(
+pub(crate) async fn authenticate(
     config: HttpConfig,
     options: &Options,
     url: &str,
-) -> Result<(HttpConfig, Credentials), Box<dyn Error>> {
+) -> Result<Authentication, Box<dyn Error>> {
     let [ann, bob, root] = secrets()?;
     let principals = principals();
-    Ok(match &options.provider {
+    let (config, credentials) = match &options.provider {
+        Provider::OAuth => return oauth(config, options.auto_approve, url).await,
         Provider::Static => {
             let [a, b, r] = principals;
             let tokens = BearerTokens::new().token(&ann, a)?.token(&bob, b)?.token(&root, r)?;
@@ -114,7 +130,26 @@ pub(crate) fn authenticate(
             let credentials = Credentials { header: "Authorization", values: None, issuer: issuer_text, secret: None };
             (config.authenticate(Jwt::issuer(issuer)?), credentials)
         }
-    })
+    };
+    Ok(Authentication::new(config, credentials))
+}
+
+/// Starts the built-in authorization server, which issues tokens for the endpoint. Its user is the first caller.
+async fn oauth(config: HttpConfig, auto_approve: bool, url: &str) -> Result<Authentication, Box<dyn Error>> {
+    let [(user, _), .., (_, scopes)] = CALLERS;
+    let builder = AuthorizationServer::builder().subject(user).scopes(scopes.iter().copied()).resources([url]);
+    let builder = builder.access_token_lifetime(LIFE);
+    let server = if auto_approve { builder.auto_approve() } else { builder }.start().await?;
+    let mut values = Vec::new();
+    for (subject, scopes) in CALLERS {
+        let token = server.issue_token(subject, scopes.iter().copied(), url).await?;
+        values.push(format!("Bearer {token}"));
+    }
+    let values = values.try_into().ok();
+    let issuer = server.issuer().to_owned();
+    let config = config.authenticate(Jwt::issuer(&issuer)?);
+    let credentials = Credentials { header: "Authorization", values, issuer: Some(issuer), secret: None };
+    Ok(Authentication { config, credentials, authorization_server: Some(server) })
 }
 
 /// Signs a token for the endpoint.

@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 
 use self::{
     cli::{Command, Options},
-    credentials::Credentials,
+    credentials::Authentication,
 };
 
 #[tokio::main]
@@ -48,15 +48,21 @@ async fn main() -> ExitCode {
 async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)).await?;
     let url = format!("http://{}/mcp", listener.local_addr()?);
-    let (config, credentials) = configured(options, &url)?;
+    let Authentication { config, credentials, authorization_server } = configured(options, &url).await?;
     let line = credentials.to_json(&url).to_string();
     let config = config.on_listening(move |_| println!("{line}"));
     server::server().serve_http_on(listener, config).await?;
+    if let Some(server) = authorization_server {
+        server.stop().await;
+    }
     Ok(())
 }
 
 /// Returns the configuration of the endpoint, and credentials for it.
-fn configured(options: &Options, url: &str) -> Result<(HttpConfig, Credentials), Box<dyn Error>> {
-    let (config, credentials) = credentials::authenticate(HttpConfig::new().public_url(url), options, url)?;
-    Ok((if options.anonymous { config.allow_anonymous() } else { config }, credentials))
+async fn configured(options: &Options, url: &str) -> Result<Authentication, Box<dyn Error>> {
+    let mut authentication = credentials::authenticate(HttpConfig::new().public_url(url), options, url).await?;
+    if options.anonymous {
+        authentication.config = authentication.config.allow_anonymous();
+    }
+    Ok(authentication)
 }

@@ -4,20 +4,29 @@ use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use mcp_server::http::{HttpServer as _, McpService};
+use mcp_test::authorization_server::RunningAuthorizationServer;
 use serde_json::{Value, json};
 
 use crate::{
     cli::{self, Command, Options, Provider},
     configured,
-    credentials::Credentials,
+    credentials::{Authentication, Credentials},
     server::server,
 };
 
 const URL: &str = "http://127.0.0.1:8080/mcp";
 
-fn endpoint(provider: Provider, anonymous: bool) -> (McpService, Credentials) {
-    let (config, credentials) = configured(&Options { port: 0, provider, anonymous }, URL).unwrap();
-    (server().into_service(config), credentials)
+/// An endpoint, and the authorization server that the drop of this value stops.
+struct Endpoint {
+    service: McpService,
+    credentials: Credentials,
+    authorization_server: Option<RunningAuthorizationServer>,
+}
+
+async fn endpoint(provider: Provider, anonymous: bool) -> Endpoint {
+    let options = Options { port: 0, provider, auto_approve: true, anonymous };
+    let Authentication { config, credentials, authorization_server } = configured(&options, URL).await.unwrap();
+    Endpoint { service: server().into_service(config), credentials, authorization_server }
 }
 
 async fn send(
@@ -51,8 +60,9 @@ async fn send(
 
 #[tokio::test]
 async fn each_provider_authenticates_its_three_callers() {
-    for provider in [Provider::Static, Provider::ApiKey, Provider::Basic, Provider::JwtHs256] {
-        let (service, credentials) = endpoint(provider.clone(), false);
+    for provider in [Provider::OAuth, Provider::Static, Provider::ApiKey, Provider::Basic, Provider::JwtHs256] {
+        let Endpoint { service, credentials, authorization_server } = endpoint(provider.clone(), false).await;
+        let client = if authorization_server.is_some() { "direct" } else { "protected" };
         let values = credentials.values.clone().unwrap();
         for (value, subject, admin, scopes) in [
             (&values[0], "ann", StatusCode::FORBIDDEN, json!([])),
@@ -61,7 +71,7 @@ async fn each_provider_authenticates_its_three_callers() {
         ] {
             let credential = Some((credentials.header, value.as_str()));
             let (status, answer) = send(&service, credential, "tools/call", json!({ "name": "whoami" })).await;
-            let expected = json!({ "subject": subject, "client": "protected", "scopes": scopes });
+            let expected = json!({ "subject": subject, "client": client, "scopes": scopes });
             assert_eq!((status, &answer["result"]["structuredContent"]), (StatusCode::OK, &expected), "{provider:?}");
             for (method, params) in [
                 ("tools/call", json!({ "name": "admin" })),
@@ -86,7 +96,7 @@ async fn each_provider_authenticates_its_three_callers() {
 
 #[tokio::test]
 async fn anonymous_callers_reach_the_open_parts_only() {
-    let (service, _) = endpoint(Provider::Static, true);
+    let Endpoint { service, .. } = endpoint(Provider::Static, true).await;
     for (method, params, expected) in [
         ("server/discover", json!({}), 200),
         ("tools/list", json!({}), 200),
@@ -104,9 +114,9 @@ async fn anonymous_callers_reach_the_open_parts_only() {
     }
 }
 
-#[test]
-fn the_printed_line_has_all_credentials() {
-    let (_, credentials) = endpoint(Provider::JwtHs256, false);
+#[tokio::test]
+async fn the_printed_line_has_all_credentials() {
+    let Endpoint { credentials, .. } = endpoint(Provider::JwtHs256, false).await;
     let line = credentials.to_json(URL);
     assert_eq!((&line["url"], &line["issuer"], &line["header"]), (&json!(URL), &Value::Null, &json!("Authorization")));
     for value in [&line["value"], &line["others"]["second"], &line["others"]["admin"]] {
@@ -114,7 +124,7 @@ fn the_printed_line_has_all_credentials() {
     }
     assert_eq!(line["secret"].as_str().map(str::len), Some(43));
     let issuer = "https://as.example".to_owned();
-    let (_, credentials) = endpoint(Provider::Issuer(issuer.clone()), false);
+    let Endpoint { credentials, .. } = endpoint(Provider::Issuer(issuer.clone()), false).await;
     let line = credentials.to_json(URL);
     assert_eq!(
         (&line["issuer"], &line["value"], &line["others"]["admin"]),
@@ -125,9 +135,12 @@ fn the_printed_line_has_all_credentials() {
 #[test]
 fn options_are_parsed() {
     let parse = |text: &str| cli::parse(text.split_whitespace().map(str::to_owned));
-    let run = |port, provider, anonymous| Ok(Command::Run(Options { port, provider, anonymous }));
+    let run = |port, provider, anonymous| Ok(Command::Run(Options { port, provider, auto_approve: false, anonymous }));
+    let approving = Options { port: 8080, provider: Provider::OAuth, auto_approve: true, anonymous: false };
     for (text, expected) in [
-        ("", run(8080, Provider::Static, false)),
+        ("", run(8080, Provider::OAuth, false)),
+        ("--provider oauth --auto-approve", Ok(Command::Run(approving))),
+        ("--provider static", run(8080, Provider::Static, false)),
         ("--port 0 --provider api-key --anonymous", run(0, Provider::ApiKey, true)),
         (
             "--provider basic --issuer https://as.example",
@@ -136,7 +149,7 @@ fn options_are_parsed() {
         ("--help", Ok(Command::Help)),
         ("--port", Err("--port needs a value".to_owned())),
         ("--port x", Err("--port needs a number below 65536".to_owned())),
-        ("--provider x", Err("unknown provider x: write jwt-hs256, api-key, basic or static".to_owned())),
+        ("--provider x", Err("unknown provider x: write oauth, jwt-hs256, api-key, basic or static".to_owned())),
         ("--x", Err("unknown argument --x".to_owned())),
     ] {
         assert_eq!(parse(text), expected, "{text}");

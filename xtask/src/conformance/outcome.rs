@@ -6,6 +6,8 @@ use serde::Deserialize;
 
 use anyhow::{Context, Error};
 
+use super::lists::AUTHORIZATION;
+
 /// The longest printed message of a failed check, in characters.
 const MESSAGE_CAP: usize = 500;
 
@@ -96,8 +98,9 @@ fn scenario_of(folder: &Path) -> String {
     let name = parts.to_string_lossy().replace('\\', "/");
     let stamp = name.len().checked_sub("-2026-01-01T00-00-00-000Z".len());
     let name = stamp.filter(|_| name.ends_with('Z')).and_then(|at| name.get(..at)).unwrap_or(&name);
-    // Only server runs get a prefix, and some scenario names begin with the same word.
-    name.strip_prefix("server-").unwrap_or(name).to_owned()
+    // Only runs against servers get a prefix, and some scenario names begin with the same words.
+    let login = name.strip_prefix("authorization-server-").filter(|name| AUTHORIZATION.contains(name));
+    login.or(name.strip_prefix("server-")).unwrap_or(name).to_owned()
 }
 
 /// The verdict on one scenario.
@@ -162,6 +165,10 @@ mod tests {
             ("server-ping-2026-01-01T00-00-00-000Z", "ping"),
             ("server-server-initialize-2026-01-01T00-00-00-000Z", "server-initialize"),
             ("auth/basic-cimd-2026-01-01T00-00-00-000Z", "auth/basic-cimd"),
+            (
+                "authorization-server-authorization-server-metadata-endpoint-2026-01-01T00-00-00-000Z",
+                "authorization-server-metadata-endpoint",
+            ),
         ] {
             assert_eq!(scenario_of(Path::new(folder)), scenario);
         }

@@ -157,7 +157,10 @@ fn copy(file: &Path, dir: &Path) -> Result<(), Error> {
 mod tests {
     use super::*;
     use crate::{
-        interop::{peers::PEERS, servers::SUBJECTS},
+        interop::{
+            peers::{Login, PEERS},
+            servers::SUBJECTS,
+        },
         workspace,
     };
 
@@ -177,6 +180,9 @@ mod tests {
         }
         for peer in PEERS {
             assert!(source.join(peer.script).is_file(), "{}", peer.script);
+            if let Login::Script(script) = peer.login {
+                assert!(source.join(script).is_file(), "{script}");
+            }
         }
     }
 

@@ -51,6 +51,9 @@ pub(super) const CLIENT_COLUMNS: Columns = &[
     "ping",
 ];
 
+/// The checks of foreign clients that log in. The scripts in `xtask/interop` use the same names.
+pub(super) const LOGIN_COLUMNS: Columns = &["discovery", "registration", "login", "whoami"];
+
 /// How one check ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Cell {
@@ -76,7 +79,7 @@ impl Cell {
 /// Rows and reasons in order of arrival.
 #[derive(Debug)]
 pub(super) struct Matrix {
-    /// The tested side: `client` or `server`.
+    /// The tested side: `client`, `login` of a client, or `server`.
     peers: &'static str,
     columns: Columns,
     rows: Vec<Vec<String>>,

@@ -14,6 +14,16 @@ pub(super) struct Peer {
     /// The package whose pinned version is shown.
     pub(super) package: &'static str,
     pub(super) eras: &'static [Era],
+    pub(super) login: Login,
+}
+
+/// How a client logs in.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Login {
+    /// By this script in `xtask/interop`.
+    Script(&'static str),
+    /// Not without a person, for this reason.
+    No(&'static str),
 }
 
 /// The interpreter of a script.
@@ -48,6 +58,7 @@ pub(super) const PEERS: &[Peer] = &[
         runtime: Runtime::Node,
         package: "@modelcontextprotocol/inspector",
         eras: &[Era::Legacy, Era::Modern],
+        login: Login::No("its command line opens a browser"),
     },
     Peer {
         name: "typescript-v1",
@@ -56,6 +67,7 @@ pub(super) const PEERS: &[Peer] = &[
         runtime: Runtime::Node,
         package: "@modelcontextprotocol/sdk",
         eras: &[Era::Legacy],
+        login: Login::Script("login_v1.mjs"),
     },
     Peer {
         name: "typescript-v2",
@@ -64,6 +76,7 @@ pub(super) const PEERS: &[Peer] = &[
         runtime: Runtime::Node,
         package: "@modelcontextprotocol/client",
         eras: &[Era::Legacy, Era::Modern, Era::Auto],
+        login: Login::Script("login_v2.mjs"),
     },
     Peer {
         name: "python-v2",
@@ -72,6 +85,7 @@ pub(super) const PEERS: &[Peer] = &[
         runtime: Runtime::Python,
         package: "mcp",
         eras: &[Era::Legacy, Era::Modern, Era::Auto],
+        login: Login::Script("login.py"),
     },
 ];
 

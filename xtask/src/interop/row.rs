@@ -20,7 +20,7 @@ use super::{
     peers::{Era, Transport},
 };
 use crate::{
-    conformance::fixture::Server,
+    conformance::fixture::{Protected, Server},
     process::{self, Running},
 };
 
@@ -33,7 +33,15 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 pub(super) struct Target {
     config: serde_json::Value,
     /// Killed when this value is dropped. Over stdio the client starts the server.
-    _server: Option<Server>,
+    _server: Held,
+}
+
+/// The server that a target keeps alive.
+#[expect(dead_code, reason = "the drop of the value ends the server")]
+enum Held {
+    None,
+    Server(Server),
+    Protected(Protected),
 }
 
 impl Target {
@@ -44,15 +52,23 @@ impl Target {
             Transport::Stdio => {
                 config["command"] = binary.to_string_lossy().into();
                 config["args"] = serde_json::json!(["--stdio"]);
-                None
+                Held::None
             }
             Transport::Http => {
                 let server = Server::start(binary)?;
                 config["url"] = server.url.as_str().into();
-                Some(server)
+                Held::Server(server)
             }
         };
         Ok(Self { config, _server: server })
+    }
+
+    /// The example `protected`, which runs.
+    pub(super) fn protected(server: Protected, era: Era) -> Self {
+        let config = serde_json::json!({
+            "transport": Transport::Http.name(), "era": era.name(), "url": server.url, "issuer": server.issuer,
+        });
+        Self { config, _server: Held::Protected(server) }
     }
 }
 
