@@ -7,7 +7,7 @@ Serves http://127.0.0.1:PORT/mcp to authenticated callers.
 
 Options:
   --port PORT          the port (default 8080; 0 chooses a free port)
-  --provider PROVIDER  oauth, jwt-hs256, api-key, basic or static (default oauth)
+  --provider PROVIDER  oauth, introspection, jwt-hs256, api-key, basic or static (default oauth)
   --auto-approve       the built-in authorization server approves each login without a page
   --issuer URL         accept the tokens of this authorization server instead of the built-in server
   --anonymous          open the tool `public` and the lists to callers without credentials
@@ -16,8 +16,10 @@ Options:
 /// The authenticator of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Provider {
-    /// Tokens of the built-in authorization server.
+    /// Signed tokens of the built-in authorization server.
     OAuth,
+    /// Opaque tokens of the built-in authorization server.
+    Introspection,
     /// Tokens with a shared secret, which the program prints.
     JwtHs256,
     ApiKey,
@@ -71,10 +73,15 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Comma
 fn provider(name: &str) -> Result<Provider, String> {
     Ok(match name {
         "oauth" => Provider::OAuth,
+        "introspection" => Provider::Introspection,
         "jwt-hs256" => Provider::JwtHs256,
         "api-key" => Provider::ApiKey,
         "basic" => Provider::Basic,
         "static" => Provider::Static,
-        _ => return Err(format!("unknown provider {name}: write oauth, jwt-hs256, api-key, basic or static")),
+        _ => {
+            return Err(format!(
+                "unknown provider {name}: write oauth, introspection, jwt-hs256, api-key, basic or static"
+            ));
+        }
     })
 }

@@ -7,11 +7,11 @@ use std::{
 
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine as _};
 use mcp_server::{
-    auth::{ApiKeys, Basic, BearerTokens, ConfigError, Jwt, hash_password},
+    auth::{ApiKeys, Basic, BearerTokens, ConfigError, Introspection, Jwt, hash_password},
     http::HttpConfig,
     protocol::Principal,
 };
-use mcp_test::authorization_server::{AuthorizationServer, RunningAuthorizationServer};
+use mcp_test::authorization_server::{AuthorizationServer, RegisteredClient, RunningAuthorizationServer};
 use ring::hmac;
 use serde_json::{Value, json};
 
@@ -19,7 +19,9 @@ use crate::cli::{Options, Provider};
 
 /// The issuer of the tokens that the program signs.
 const ISSUER: &str = "https://protected.example";
-/// The life of those tokens.
+/// The client as which the endpoint introspects tokens.
+const INTROSPECTION_CLIENT: &str = "protected";
+/// The life of all tokens.
 const LIFE: Duration = Duration::from_secs(24 * 60 * 60);
 /// The callers: one without scopes, another one, and one with all scopes.
 const CALLERS: [(&str, &[&str]); 3] = [("ann", &[]), ("bob", &[]), ("root", &["admin", "reports"])];
@@ -92,7 +94,7 @@ pub(crate) async fn authenticate(
     let [ann, bob, root] = secrets()?;
     let principals = principals();
     let (config, credentials) = match &options.provider {
-        Provider::OAuth => return oauth(config, options.auto_approve, url).await,
+        Provider::OAuth | Provider::Introspection => return built_in(config, options, url).await,
         Provider::Static => {
             let [a, b, r] = principals;
             let tokens = BearerTokens::new().token(&ann, a)?.token(&bob, b)?.token(&root, r)?;
@@ -135,19 +137,34 @@ pub(crate) async fn authenticate(
 }
 
 /// Starts the built-in authorization server, which issues tokens for the endpoint. Its user is the first caller.
-async fn oauth(config: HttpConfig, auto_approve: bool, url: &str) -> Result<Authentication, Box<dyn Error>> {
+async fn built_in(config: HttpConfig, options: &Options, url: &str) -> Result<Authentication, Box<dyn Error>> {
     let [(user, _), .., (_, scopes)] = CALLERS;
-    let builder = AuthorizationServer::builder().subject(user).scopes(scopes.iter().copied()).resources([url]);
-    let builder = builder.access_token_lifetime(LIFE);
-    let server = if auto_approve { builder.auto_approve() } else { builder }.start().await?;
+    let mut builder = AuthorizationServer::builder()
+        .subject(user)
+        .scopes(scopes.iter().copied())
+        .resources([url])
+        .access_token_lifetime(LIFE);
+    if options.auto_approve {
+        builder = builder.auto_approve();
+    }
+    let secret = BASE64_URL_SAFE_NO_PAD.encode(random()?);
+    let is_opaque = options.provider == Provider::Introspection;
+    if is_opaque {
+        builder = builder.opaque_tokens().client(RegisteredClient::with_secret(INTROSPECTION_CLIENT, secret.as_str()));
+    }
+    let server = builder.start().await?;
+    let issuer = server.issuer().to_owned();
     let mut values = Vec::new();
     for (subject, scopes) in CALLERS {
         let token = server.issue_token(subject, scopes.iter().copied(), url).await?;
         values.push(format!("Bearer {token}"));
     }
+    let config = if is_opaque {
+        config.authenticate(Introspection::issuer(&issuer, INTROSPECTION_CLIENT, secret)?)
+    } else {
+        config.authenticate(Jwt::issuer(&issuer)?)
+    };
     let values = values.try_into().ok();
-    let issuer = server.issuer().to_owned();
-    let config = config.authenticate(Jwt::issuer(&issuer)?);
     let credentials = Credentials { header: "Authorization", values, issuer: Some(issuer), secret: None };
     Ok(Authentication { config, credentials, authorization_server: Some(server) })
 }

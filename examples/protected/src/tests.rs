@@ -60,7 +60,14 @@ async fn send(
 
 #[tokio::test]
 async fn each_provider_authenticates_its_three_callers() {
-    for provider in [Provider::OAuth, Provider::Static, Provider::ApiKey, Provider::Basic, Provider::JwtHs256] {
+    for provider in [
+        Provider::OAuth,
+        Provider::Introspection,
+        Provider::Static,
+        Provider::ApiKey,
+        Provider::Basic,
+        Provider::JwtHs256,
+    ] {
         let Endpoint { service, credentials, authorization_server } = endpoint(provider.clone(), false).await;
         let client = if authorization_server.is_some() { "direct" } else { "protected" };
         let values = credentials.values.clone().unwrap();
@@ -149,7 +156,10 @@ fn options_are_parsed() {
         ("--help", Ok(Command::Help)),
         ("--port", Err("--port needs a value".to_owned())),
         ("--port x", Err("--port needs a number below 65536".to_owned())),
-        ("--provider x", Err("unknown provider x: write oauth, jwt-hs256, api-key, basic or static".to_owned())),
+        (
+            "--provider x",
+            Err("unknown provider x: write oauth, introspection, jwt-hs256, api-key, basic or static".to_owned()),
+        ),
         ("--x", Err("unknown argument --x".to_owned())),
     ] {
         assert_eq!(parse(text), expected, "{text}");

@@ -122,13 +122,14 @@ fn send(method: &str, url: &str, headers: &str, body: &str) -> Reply {
 fn each_provider_prints_credentials_that_the_server_accepts() {
     for (provider, client) in [
         ("oauth", "direct"),
+        ("introspection", "direct"),
         ("jwt-hs256", "protected"),
         ("api-key", "protected"),
         ("basic", "protected"),
         ("static", "protected"),
     ] {
         let program = Program::start(&["--provider", provider]);
-        assert_eq!(program.line["issuer"].is_string(), provider == "oauth", "{provider}");
+        assert_eq!(program.line["issuer"].is_string(), client == "direct", "{provider}");
         assert_eq!(program.line["secret"].is_string(), provider == "jwt-hs256", "{provider}");
         let others = &program.line["others"];
         for (value, subject, scopes, admin) in [
@@ -155,7 +156,12 @@ fn each_provider_prints_credentials_that_the_server_accepts() {
 
 #[test]
 fn a_client_logs_in_without_a_person() {
-    let program = Program::start(&["--auto-approve"]);
+    for provider in ["oauth", "introspection"] {
+        log_in(&Program::start(&["--provider", provider, "--auto-approve"]));
+    }
+}
+
+fn log_in(program: &Program) {
     // The challenge names the metadata document, which names the authorization server.
     let refused = program.stateless("", "tools/call", json!({ "name": "whoami" }));
     let challenge = refused.header("www-authenticate").unwrap();
