@@ -5,6 +5,7 @@ mod fault;
 mod input;
 mod panic;
 mod stderr;
+mod subject;
 
 use std::{error::Error, fmt};
 
@@ -14,6 +15,7 @@ pub(crate) use self::fault::{Fault, report_background, warn};
 pub use self::input::InputError;
 pub(crate) use self::panic::{Panic, contain, contain_async};
 pub use self::stderr::flush_faults;
+pub(crate) use self::subject::{Named, Subject, for_subject, with_subject};
 use crate::random::NoRandomNumbers;
 
 /// The text of a failed call for the client.

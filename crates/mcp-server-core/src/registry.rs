@@ -19,7 +19,7 @@ use mcp_protocol::{ProtocolVersion, Shape};
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use crate::request::Access;
+use crate::{error::Named, request::Access};
 
 pub(crate) use self::{
     completion::{CompletionSource, Sources},
@@ -43,6 +43,22 @@ pub use self::{
 pub(crate) trait Definition {
     /// Returns the definition as JSON, in the form of a revision.
     fn definition(&self, version: ProtocolVersion) -> Vec<u8>;
+}
+
+impl<E: Entry> Named for E {
+    fn kind(&self) -> &'static str {
+        match E::LIST {
+            List::Tools => "tool",
+            List::Resources => "resource",
+            List::ResourceTemplates => "resource template",
+            List::Prompts => "prompt",
+            List::Extension(_) => "entry",
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.key()
+    }
 }
 
 /// An entry of a registry.

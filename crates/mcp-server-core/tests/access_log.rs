@@ -568,7 +568,10 @@ async fn a_plain_subscriber_prints_a_fault_on_one_line() {
         connection.exchange(modern(1, "tools/call", call(name))).await;
     }
     let text = String::from_utf8(text.0.lock().unwrap().clone()).unwrap();
-    for details in [r#"error="a disk\nforged\u{1b}[2J""#, r#"error="a lock\nforged""#] {
+    for details in [
+        r#"error="a disk\nforged\u{1b}[2J" item.kind="tool" item.name="fails""#,
+        r#"error="a lock\nforged" item.kind="tool" item.name="panics""#,
+    ] {
         assert_eq!(text.lines().filter(|line| line.contains("ERROR") && line.contains(details)).count(), 1, "{text}");
     }
     assert!(!text.lines().any(|line| line.starts_with("forged")), "{text}");

@@ -8,7 +8,7 @@ use mcp_server_core::{
     Invocation, Next, Outcome, RegistrationError, Server, ToolError,
     engine::flush_faults,
     extension::{MethodRoute, Registrar, ServerExtension},
-    from_fn, tool,
+    from_fn, prompt, resource, template, tool,
 };
 use serde_json::json;
 use tracing::subscriber::NoSubscriber;
@@ -45,6 +45,11 @@ fn failing(shows_faults: bool) -> Server {
             Err(io::Error::other("a broken\ndisk\u{1b}[2J"))?
         }))
         .tool(tool("panics", async || -> String { panic!("a broken invariant") }))
+        .resource(resource("fails://resource", async || -> String { panic!("a broken resource") }))
+        .resource_template(template("fails://{id}/part", async || -> Result<String, ToolError> {
+            Err(io::Error::other("a broken template"))?
+        }))
+        .prompt(prompt("plan", async || -> String { panic!("a broken prompt") }))
         .tool(tool("layered", async || "layered"))
         .tool(tool("layer-panics", async || "layered"))
         .extension(Methods)
@@ -71,8 +76,14 @@ fn runs_as_a_child_process() {
         }
         let mut connection = Connection::connect(&server);
         connection.exchange(initialize("2025-11-25")).await;
-        for method in ["example/later", "example/now"] {
-            let response = connection.exchange(legacy(method, method, json!({}))).await;
+        for (method, params) in [
+            ("example/later", json!({})),
+            ("example/now", json!({})),
+            ("resources/read", json!({ "uri": "fails://resource" })),
+            ("resources/read", json!({ "uri": "fails://hunter2/part" })),
+            ("prompts/get", json!({ "name": "plan" })),
+        ] {
+            let response = connection.exchange(legacy(method, method, params)).await;
             println!("\nclient: {}", response["error"]["message"].as_str().unwrap());
         }
     });
@@ -93,14 +104,17 @@ fn lines(mode: &str) -> (Vec<String>, Vec<String>) {
 fn a_process_without_a_subscriber_prints_each_fault_to_stderr() {
     let (client, printed) = lines("none");
     let expected = [
-        ("a handler failed", r"a broken\ndisk\u{1b}[2J"),
-        ("a handler panicked", "a broken invariant"),
-        ("a layer failed", "a broken layer"),
-        ("a layer panicked", "a broken lock"),
-        ("a method of an extension panicked", "a broken method"),
-        ("a method of an extension panicked", "a broken method"),
+        ("a handler failed in the tool `fails`", r"a broken\ndisk\u{1b}[2J"),
+        ("a handler panicked in the tool `panics`", "a broken invariant"),
+        ("a layer failed in the tool `layered`", "a broken layer"),
+        ("a layer panicked in the tool `layer-panics`", "a broken lock"),
+        ("a method of an extension panicked in the method `example/later`", "a broken method"),
+        ("a method of an extension panicked in the method `example/now`", "a broken method"),
+        ("a handler panicked in the resource `fails://resource`", "a broken resource"),
+        ("a handler failed in the resource template `fails://{id}/part`", "a broken template"),
+        ("a handler panicked in the prompt `plan`", "a broken prompt"),
     ];
-    assert_eq!((client.len(), printed.len()), (6, 6), "{client:?} {printed:?}");
+    assert_eq!((client.len(), printed.len()), (9, 9), "{client:?} {printed:?}");
     for ((client, printed), (event, details)) in client.iter().zip(&printed).zip(expected) {
         let reference = client.strip_prefix("the call failed on the server ").unwrap();
         assert_eq!(*printed, format!("{event} {reference}: {details}"));
@@ -111,14 +125,14 @@ fn a_process_without_a_subscriber_prints_each_fault_to_stderr() {
 fn a_server_that_shows_faults_prints_a_warning() {
     let (client, printed) = lines("shows");
     assert!(client.iter().all(|text| text.contains("): a broken")), "{client:?}");
-    assert_eq!(printed.len(), 7, "{printed:?}");
+    assert_eq!(printed.len(), 10, "{printed:?}");
     assert_eq!(printed[0], "warning: clients receive the details of faults, because the server uses `show_faults`");
     let (client, printed) = lines("shows and subscriber");
-    assert_eq!((client.len(), printed.len()), (6, 0), "{printed:?}");
+    assert_eq!((client.len(), printed.len()), (9, 0), "{printed:?}");
 }
 
 #[test]
 fn a_process_with_a_subscriber_prints_no_fault() {
     let (client, printed) = lines("subscriber");
-    assert_eq!((client.len(), printed.len()), (6, 0), "{printed:?}");
+    assert_eq!((client.len(), printed.len()), (9, 0), "{printed:?}");
 }

@@ -17,7 +17,7 @@ use super::{listen::ListenWork, prepare::Work, task_requests::TaskWork};
 use crate::{
     Server,
     context::Completing,
-    error::{CALL_FAILED, Fault, Panic, contain},
+    error::{CALL_FAILED, Fault, Panic, contain, with_subject},
     registry::{Entry, MethodRequest, MethodResult, MethodRoute, MethodRun, Registry, ResultForm},
     request::{Refusal, Reply, Scope},
     session::Client,
@@ -201,8 +201,9 @@ fn extension(route: &Arc<MethodRoute>, p: &Preparation<'_>) -> Result<Work, Refu
     match &route.run {
         MethodRun::Immediate(run) => {
             let request = MethodRequest::new(name, params, version, &p.server.data.list_style);
-            let result = contain(|| run(&request))
-                .map_err(|panic| method_panicked(&panic, p.server.data.config.shows_faults))??;
+            let result = with_subject(route.clone(), || {
+                contain(|| run(&request)).map_err(|panic| method_panicked(&panic, p.server.data.config.shows_faults))
+            })??;
             Ok(Work::Done(reply(p.server, &p.request.id, version, result)))
         }
         MethodRun::Async(_) => Ok(Work::Extension { route: route.clone(), params: params.map(ToOwned::to_owned) }),

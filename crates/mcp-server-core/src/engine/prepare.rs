@@ -22,6 +22,7 @@ use super::{
 use crate::{
     Server,
     context::{Completing, Context, EndGuard, ResourceUri},
+    error::Subject,
     handler::{CompletionKind, Ready, StringArgument},
     inputs::InputCollector,
     registry::{MethodRoute, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry, ToolSpec},
@@ -92,6 +93,17 @@ impl Work {
 }
 
 impl HandlerWork {
+    /// Returns the item that a fault of the handler names. Completions have none.
+    pub(super) fn subject(&self) -> Option<Subject> {
+        match self {
+            Self::Tool { entry, .. } => Some(entry.clone()),
+            Self::Resource { entry, .. } => Some(entry.clone()),
+            Self::Template { entry, .. } => Some(entry.clone()),
+            Self::Prompt { entry, .. } => Some(entry.clone()),
+            Self::Complete { .. } => None,
+        }
+    }
+
     /// Whether the handler takes `Inputs`.
     fn uses_inputs(&self) -> bool {
         match self {

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     Server,
     context::{Context, EndGuard},
-    error::contain_async,
+    error::{Subject, contain_async, for_subject},
     layers,
     registry::{MethodCall, MethodResult, MethodRoute, MethodRun},
     request::{Output, Performed, Refusal, Reply, Scope, Stop, busy, ending},
@@ -109,7 +109,8 @@ impl Prepared {
                 }
             }
         };
-        let outcome = unless_stopped(&server, &scope, pin!(served)).await;
+        let subject = Some(route.clone() as Subject);
+        let outcome = unless_stopped(&server, &scope, pin!(for_subject(subject, pin!(served)))).await;
         let mut outcome = outcome.and_then(|result| result.map_err(Stop::from));
         if let Err(Stop::Error(error)) = &mut outcome {
             error.shape(version);
@@ -257,6 +258,7 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
         (None, HandlerWork::Tool { entry, .. }) => entry.spec.layers.clone(),
         (layers, _) => layers.clone(),
     };
+    let subject = work.subject();
     let served = async {
         match layers {
             None => handled(server, scope.version, context, work).await,
@@ -269,7 +271,7 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
         }
     };
     // The future is dropped at the end of this statement, with the handler.
-    let performed = unless_stopped(server, scope, pin!(served)).await?;
+    let performed = unless_stopped(server, scope, pin!(for_subject(subject, pin!(served)))).await?;
     if scope.cancel.is_cancelled() {
         return Err(Stop::Cancelled);
     }

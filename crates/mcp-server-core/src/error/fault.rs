@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use super::{bounded::bounded, stderr};
+use super::{bounded::bounded, stderr, subject};
 use crate::random;
 
 /// The most characters of the details that a client receives.
@@ -28,13 +28,18 @@ pub(crate) struct Fault {
 
 impl Fault {
     /// Reports a fault under a new reference number: to `tracing`, or to stderr in a process without a subscriber. `text`
-    /// is for the client.
+    /// is for the client. The event names the item whose function runs.
     pub(crate) fn report(event: &str, text: &'static str, details: &dyn fmt::Display) -> Self {
         let reference = next_reference();
         let details = bounded(details, LOGGED);
         // A string, because subscribers escape the line breaks of strings only.
-        tracing::error!(reference, error = &*details, "{event}");
-        stderr::print(event, Some(&reference), &details);
+        let subject = subject::current();
+        let item = subject.as_ref().map(|subject| (subject.kind(), subject.name()));
+        tracing::error!(
+            { reference, error = &*details, item.kind = item.map(|item| item.0), item.name = item.map(|item| item.1) },
+            "{event}"
+        );
+        stderr::print(event, item, Some(&reference), &details);
         Self { text, reference, details: details.chars().take(SHOWN).collect() }
     }
 
@@ -62,13 +67,13 @@ impl fmt::Debug for Fault {
 pub(crate) fn report_background(event: &str, details: &dyn fmt::Display) {
     let details = bounded(details, LOGGED);
     tracing::error!(error = &*details, "{event}");
-    stderr::print(event, None, &details);
+    stderr::print(event, None, None, &details);
 }
 
 /// Warns the operator: by `tracing`, or on stderr in a process without a subscriber.
 pub(crate) fn warn(text: &str) {
     tracing::warn!("{text}");
-    stderr::print("warning", None, &text);
+    stderr::print("warning", None, None, &text);
 }
 
 /// Returns a reference number that is unlikely to repeat across restarts, so that a log search finds one event.

@@ -18,6 +18,8 @@ const LINES: usize = 100;
 const PERIOD: Duration = Duration::from_secs(10);
 /// The most bytes of the details in a line.
 const DETAILS: usize = 4096;
+/// The most bytes of the name of an item in a line.
+const NAME: usize = 256;
 /// How long a request waits until its line is written. A reader of stderr may be stalled.
 const WRITE: Duration = Duration::from_millis(100);
 
@@ -133,10 +135,13 @@ fn printer() -> &'static Printer {
     PRINTER.get_or_init(|| Printer::start(io::stderr()))
 }
 
+/// The kind and the name of an item.
+type Item<'a> = (&'a str, &'a str);
+
 /// Prints a line to stderr if the process never had a `tracing` subscriber.
-pub(super) fn print(event: &str, reference: Option<&str>, details: &dyn fmt::Display) {
+pub(super) fn print(event: &str, item: Option<Item<'_>>, reference: Option<&str>, details: &dyn fmt::Display) {
     if !tracing::dispatcher::has_been_set() {
-        printer().print(&line(event, reference, details), Instant::now(), WRITE);
+        printer().print(&line(event, item, reference, details), Instant::now(), WRITE);
     }
 }
 
@@ -146,10 +151,24 @@ pub fn flush_faults(wait: Duration) -> bool {
     printer().flush(wait)
 }
 
-fn line(event: &str, reference: Option<&str>, details: &dyn fmt::Display) -> String {
-    let reference = reference.map_or_else(String::new, |reference| format!(" (reference {reference})"));
-    let mut text = format!("mcp-server: {event}{reference}: ");
-    for char in bounded(details, DETAILS).chars() {
+fn line(event: &str, item: Option<Item<'_>>, reference: Option<&str>, details: &dyn fmt::Display) -> String {
+    let mut text = format!("mcp-server: {event}");
+    if let Some((kind, name)) = item {
+        let _ = write!(text, " in the {kind} `");
+        push_escaped(&mut text, &bounded(&name, NAME));
+        text.push('`');
+    }
+    if let Some(reference) = reference {
+        let _ = write!(text, " (reference {reference})");
+    }
+    text.push_str(": ");
+    push_escaped(&mut text, &bounded(details, DETAILS));
+    text.push('\n');
+    text
+}
+
+fn push_escaped(text: &mut String, part: &str) {
+    for char in part.chars() {
         // These characters of Unicode end a line, or change the direction of the text.
         let is_layout = matches!(char, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         // A text of a client must not forge a line or send commands to a terminal.
@@ -159,8 +178,6 @@ fn line(event: &str, reference: Option<&str>, details: &dyn fmt::Display) -> Str
             text.push(char);
         }
     }
-    text.push('\n');
-    text
 }
 
 #[cfg(test)]
@@ -169,9 +186,12 @@ mod tests {
 
     #[test]
     fn a_line_escapes_control_characters_and_has_a_limit() {
-        let text = line("a handler failed", Some("00c0ffee"), &"a\nb\u{1b}[2J\u{202e}c");
+        let text = line("a handler failed", None, Some("00c0ffee"), &"a\nb\u{1b}[2J\u{202e}c");
         assert_eq!(text, "mcp-server: a handler failed (reference 00c0ffee): a\\nb\\u{1b}[2J\\u{202e}c\n");
-        let long = line("a handler failed", None, &"x".repeat(2 * DETAILS));
+        let item = Some(("resource", "a://\n\u{202e}"));
+        let named = line("a handler failed", item, Some("00c0ffee"), &"x");
+        assert_eq!(named, "mcp-server: a handler failed in the resource `a://\\n\\u{202e}` (reference 00c0ffee): x\n");
+        let long = line("a handler failed", None, None, &"x".repeat(2 * DETAILS));
         assert!(long.ends_with("x…\n") && long.len() < DETAILS + 100, "{}", long.len());
     }
 

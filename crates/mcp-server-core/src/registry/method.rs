@@ -10,7 +10,11 @@ use serde::{Serialize, Serializer, de::DeserializeOwned, ser::SerializeMap as _}
 use serde_json::{Value, value::RawValue};
 
 use super::{ListStyle, RegistrationError};
-use crate::{context::Context, error::Fault, request::Access};
+use crate::{
+    context::Context,
+    error::{Fault, Named},
+    request::Access,
+};
 
 /// The member of a result that holds its metadata.
 const META: &str = "_meta";
@@ -47,6 +51,16 @@ pub struct MethodRoute {
 }
 
 type ImmediateFn = dyn Fn(&MethodRequest<'_>) -> Result<MethodResult, RpcError> + Send + Sync;
+
+impl Named for MethodRoute {
+    fn kind(&self) -> &'static str {
+        "method"
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
 
 /// The function behind a method.
 pub(crate) enum MethodRun {
