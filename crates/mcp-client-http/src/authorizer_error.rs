@@ -36,16 +36,16 @@ pub struct AuthorizerError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthorizerErrorKind {
-    /// The user must log in first. The client does not try again by itself.
+    /// The user must log in first. Only a later request causes another attempt.
     LoginRequired,
-    /// The user or the authorization server denied the authorization. The client does not try again by itself.
+    /// The user or the authorization server denied the authorization. Only a later request causes another attempt.
     Denied,
     /// The authorization server cannot be reached or is overloaded. Another attempt can succeed.
     Unavailable {
         /// The time after which another attempt can succeed, if the authorization server sent it.
         retry_after: Option<Duration>,
     },
-    /// Any other reason, such as an invalid configuration. The client does not try again by itself.
+    /// Any other reason, such as an invalid configuration. Only a later request causes another attempt.
     Other,
 }
 
