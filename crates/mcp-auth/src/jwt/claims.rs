@@ -80,7 +80,8 @@ impl Rules<'_> {
         if !claims.contains_key("aud") && (self.may_omit_audience || self.is_client_without_audience(claims)?) {
             return Ok(Vec::new());
         }
-        let audience = strings(claims.get("aud")).ok_or(Fault::Invalid("the audience is not a list of texts"))?;
+        let audience = claims.get("aud").ok_or(Fault::Invalid("the token has no audience"))?;
+        let audience = strings(Some(audience)).ok_or(Fault::Invalid("the audience is not a list of texts"))?;
         if audience.iter().any(|name| self.audiences.contains(&name.as_str())) {
             Ok(audience)
         } else {
