@@ -207,6 +207,8 @@ impl Inner {
             }
             if self.misbehaviors.occurs(&Misbehavior::WrongIss) {
                 query.append_pair("iss", "https://wrong.example");
+            } else if self.misbehaviors.occurs(&Misbehavior::IssWithSlash) {
+                query.append_pair("iss", &format!("{}/", self.config.issuer));
             } else if !self.misbehaviors.occurs(&Misbehavior::NoIss) {
                 query.append_pair("iss", &self.config.issuer);
             }

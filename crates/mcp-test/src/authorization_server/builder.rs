@@ -60,6 +60,8 @@ pub(super) struct Config {
     pub(super) resources: Vec<String>,
     pub(super) is_auto_approved: bool,
     pub(super) registers: bool,
+    /// Whether the id of a client can be the URL of its metadata document.
+    pub(super) reads_documents: bool,
     pub(super) has_opaque_tokens: bool,
     pub(super) requires_dpop: bool,
     pub(super) requires_nonces: bool,
@@ -98,6 +100,7 @@ impl AuthorizationServerBuilder {
             resources: Vec::new(),
             is_auto_approved: false,
             registers: true,
+            reads_documents: true,
             has_opaque_tokens: false,
             requires_dpop: false,
             requires_nonces: false,
@@ -175,6 +178,12 @@ impl AuthorizationServerBuilder {
     /// Offers no dynamic registration.
     pub fn no_registration(mut self) -> Self {
         self.config.registers = false;
+        self
+    }
+
+    /// Accepts no client whose id is the URL of its metadata document.
+    pub fn no_client_documents(mut self) -> Self {
+        self.config.reads_documents = false;
         self
     }
 

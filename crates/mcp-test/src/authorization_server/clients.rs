@@ -127,7 +127,7 @@ impl Inner {
         if let Some(client) = self.config.clients.get(id) {
             return Ok(Some(client.clone()));
         }
-        if client_document::is_document(id) {
+        if self.config.reads_documents && client_document::is_document(id) {
             return self.client_of_document(id, now).await.map(Some);
         }
         if self.misbehaviors.occurs(&Misbehavior::ForgetsClients) {

@@ -57,7 +57,7 @@ impl Inner {
         metadata.introspection_endpoint_auth_methods_supported = with_credentials;
         metadata.revocation_endpoint = Some(self.url_of(path::REVOCATION));
         metadata.revocation_endpoint_auth_methods_supported = methods;
-        metadata.client_id_metadata_document_supported = Some(true);
+        metadata.client_id_metadata_document_supported = Some(self.config.reads_documents);
         metadata.code_challenge_methods_supported = list(&["S256"]);
         metadata.authorization_response_iss_parameter_supported = Some(true);
         metadata.subject_types_supported = list(&["public"]);
@@ -66,6 +66,9 @@ impl Inner {
         }
         if self.misbehaviors.occurs(&Misbehavior::NoPkceMethods) {
             metadata.code_challenge_methods_supported = None;
+        }
+        if self.misbehaviors.occurs(&Misbehavior::IssNotDeclared) {
+            metadata.authorization_response_iss_parameter_supported = None;
         }
         message::json(StatusCode::OK, &metadata)
     }

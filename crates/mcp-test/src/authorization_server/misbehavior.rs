@@ -33,6 +33,10 @@ pub enum Misbehavior {
     WrongIss,
     /// The redirect has no parameter `iss`, although the metadata declares it.
     NoIss,
+    /// The redirect has the parameter `iss` with a slash at its end, which the issuer does not have.
+    IssWithSlash,
+    /// The metadata does not declare the parameter `iss`. The redirect has it, unless [`NoIss`](Self::NoIss) is active too.
+    IssNotDeclared,
     /// The redirect has another `state`.
     ChangedState,
     /// Registrations are rejected.

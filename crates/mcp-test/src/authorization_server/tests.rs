@@ -10,13 +10,16 @@ mod misbehavior;
 mod refresh;
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
-use mcp_store::{KeyPage, KeyValue, MemoryStore, StoreFuture, Swap};
+use mcp_store::{KeyPage, KeyValue, MemoryStore, StoreError, StoreFuture, Swap};
 use serde_json::Value;
 use url::{Url, form_urlencoded};
 
@@ -169,23 +172,28 @@ fn changed<'a>(usual: &[(&'a str, &'a str)], changes: &[(&'a str, &'a str)]) -> 
     kept.chain(changes.iter().filter(|(_, value)| !value.is_empty())).copied().collect()
 }
 
-/// A store that lets other tasks run before each operation, so that concurrent requests interleave.
+/// A store that lets other tasks run before each operation, so that concurrent requests interleave. It can be away.
 #[derive(Debug, Default)]
-struct YieldingStore(MemoryStore);
+struct YieldingStore {
+    memory: MemoryStore,
+    is_away: AtomicBool,
+}
+
+impl YieldingStore {
+    async fn ready(&self) -> Result<&MemoryStore, StoreError> {
+        tokio::task::yield_now().await;
+        let is_away = self.is_away.load(Ordering::Relaxed);
+        if is_away { Err(StoreError::unavailable("a deliberate outage")) } else { Ok(&self.memory) }
+    }
+}
 
 impl KeyValue for YieldingStore {
     fn get<'a>(&'a self, key: &'a str) -> StoreFuture<'a, Option<Arc<[u8]>>> {
-        Box::pin(async move {
-            tokio::task::yield_now().await;
-            self.0.get(key).await
-        })
+        Box::pin(async move { self.ready().await?.get(key).await })
     }
 
     fn put<'a>(&'a self, key: &'a str, value: Arc<[u8]>, ttl: Option<Duration>) -> StoreFuture<'a, ()> {
-        Box::pin(async move {
-            tokio::task::yield_now().await;
-            self.0.put(key, value, ttl).await
-        })
+        Box::pin(async move { self.ready().await?.put(key, value, ttl).await })
     }
 
     fn compare_and_swap<'a>(
@@ -195,17 +203,14 @@ impl KeyValue for YieldingStore {
         new: Option<Arc<[u8]>>,
         ttl: Option<Duration>,
     ) -> StoreFuture<'a, Swap> {
-        Box::pin(async move {
-            tokio::task::yield_now().await;
-            self.0.compare_and_swap(key, expected, new, ttl).await
-        })
+        Box::pin(async move { self.ready().await?.compare_and_swap(key, expected, new, ttl).await })
     }
 
     fn delete<'a>(&'a self, key: &'a str) -> StoreFuture<'a, bool> {
-        self.0.delete(key)
+        Box::pin(async move { self.ready().await?.delete(key).await })
     }
 
     fn list<'a>(&'a self, prefix: &'a str, after: Option<&'a str>, limit: usize) -> StoreFuture<'a, KeyPage> {
-        self.0.list(prefix, after, limit)
+        Box::pin(async move { self.ready().await?.list(prefix, after, limit).await })
     }
 }

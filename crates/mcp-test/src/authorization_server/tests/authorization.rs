@@ -245,6 +245,8 @@ async fn the_form_is_valid_in_its_browser_only() {
 async fn faults_of_redirects_occur() {
     for (misbehavior, name, expected) in [
         (Misbehavior::WrongIss, "iss", Some("https://wrong.example")),
+        (Misbehavior::IssWithSlash, "iss", Some("http://127.0.0.1:8000/")),
+        (Misbehavior::IssNotDeclared, "iss", Some(ISSUER)),
         (Misbehavior::NoIss, "iss", None),
         (Misbehavior::ChangedState, "state", Some("changed")),
         (Misbehavior::ResourceRejected, "error", Some("invalid_target")),

@@ -39,6 +39,7 @@ async fn the_metadata_is_at_each_well_known_path() {
     }
     for (misbehavior, member, expected) in [
         (Misbehavior::WrongIssuer, "issuer", json!("https://wrong.example")),
+        (Misbehavior::IssNotDeclared, "authorization_response_iss_parameter_supported", Value::Null),
         (Misbehavior::NoPkceMethods, "code_challenge_methods_supported", Value::Null),
     ] {
         let machine = Machine::new(builder().misbehave(misbehavior));
@@ -57,6 +58,12 @@ async fn each_endpoint_has_its_methods() {
         let is_shared = machine.send(request).await.status() == StatusCode::NO_CONTENT;
         assert_eq!(is_shared, path != "/authorize", "{path}");
     }
+    // Without documents, the URL of a document is an unknown client, and nothing is fetched.
+    let closed = Machine::new(builder().no_client_documents());
+    let metadata = closed.get("/.well-known/oauth-authorization-server").await.json;
+    assert_eq!(metadata["client_id_metadata_document_supported"], false);
+    let answer = closed.redeem("code", &[("client_id", "http://127.0.0.1:1/client.json")]).await;
+    assert_eq!(answer.error(), (401, "invalid_client"));
     let json = Request::post("/token").header(header::CONTENT_TYPE, "application/json");
     assert_eq!(machine.send(json.body("{}".into()).unwrap()).await.error(), (400, "invalid_request"));
     assert_eq!(machine.get("/unknown").await.status(), StatusCode::NOT_FOUND);

@@ -118,3 +118,35 @@ async fn offline_access_is_needed_where_it_is_a_scope() {
         assert_eq!(tokens.json.get("refresh_token").is_some(), expected, "{scope}");
     }
 }
+
+#[tokio::test]
+async fn an_outage_of_the_store_uses_up_no_token() {
+    let store = Arc::new(YieldingStore::default());
+    let machine = Machine::new(builder().store(Arc::clone(&store) as Arc<dyn KeyValue>));
+    let tokens = machine.log_in().await;
+    store.is_away.store(true, Ordering::Relaxed);
+    let answer = machine.refresh(tokens.member("refresh_token"), &[]).await;
+    assert_eq!(answer.error(), (503, "temporarily_unavailable"));
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    assert_eq!(machine.authorize(&[]).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+    store.is_away.store(false, Ordering::Relaxed);
+    assert_eq!(machine.refresh(tokens.member("refresh_token"), &[]).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_store_contains_no_secret() {
+    let store = Arc::new(MemoryStore::new());
+    let machine = Machine::new(builder().opaque_tokens().store(Arc::clone(&store) as Arc<dyn KeyValue>));
+    let code = machine.code().await;
+    let tokens = machine.redeem(&code, &[]).await;
+    let refreshed = machine.refresh(tokens.member("refresh_token"), &[]).await;
+    let page = store.list("", None, 1_000).await.unwrap();
+    assert!(page.entries.len() >= 5);
+    let records: Vec<_> = page.entries.iter().map(|(key, value)| format!("{key} {value:?} ")).collect();
+    let texts: Vec<_> = page.entries.iter().map(|(_, value)| String::from_utf8_lossy(value)).collect();
+    let all = format!("{records:?} {texts:?}");
+    let secrets = [&tokens, &refreshed].map(|answer| [answer.member("access_token"), answer.member("refresh_token")]);
+    for secret in secrets.iter().flatten().chain([&code.as_str(), &VERIFIER]) {
+        assert!(!all.contains(secret), "{secret}");
+    }
+}
