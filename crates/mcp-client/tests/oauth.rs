@@ -30,12 +30,14 @@ use tokio::{
 struct User {
     logins: Arc<AtomicUsize>,
     declines: bool,
+    delay: Duration,
 }
 
 impl UserAgent for User {
     fn open<'a>(&'a self, login: &'a Login) -> BoxFuture<'a, Result<Answer, mcp_client::oauth::Error>> {
         Box::pin(async move {
             self.logins.fetch_add(1, Ordering::SeqCst);
+            tokio::time::sleep(self.delay).await;
             if self.declines {
                 return Err(mcp_client::oauth::Error::new(ErrorKind::Denied, "the user declined"));
             }
@@ -123,6 +125,21 @@ async fn a_client_logs_in_and_steps_up_at_servers_of_each_revision() {
         }
         assert_eq!((world.logins(), world.authorization.count(Endpoint::Token)), (2, 2), "{version}");
         client.close().await;
+    }
+}
+
+#[tokio::test]
+async fn the_time_limits_of_the_client_pause_during_a_login() {
+    for version in [ProtocolVersion::V2026_07_28, ProtocolVersion::V2025_11_25] {
+        let mut world = World::start(version).await;
+        world.user.delay = Duration::from_secs(2);
+        let limit = Duration::from_millis(1_000);
+        let builder = Client::builder("c", "1").auth(world.auth()).probe_timeout(limit).connect_timeout(limit);
+        let client = builder.idle_timeout(limit).connect(&world.url).await.unwrap();
+        assert_eq!(client.call_tool("name", ()).await.unwrap().text(), "alice", "{version}");
+        let (one, other) = tokio::join!(client.call_tool("write", ()), client.call_tool("write", ()));
+        assert_eq!((one.unwrap().text(), other.unwrap().text()), ("written".into(), "written".into()), "{version}");
+        assert_eq!(world.logins(), 2, "{version}");
     }
 }
 

@@ -2,7 +2,9 @@
 
 use http::{HeaderMap, StatusCode};
 use mcp_client_http::{Authorizer, AuthorizerError, Refusal, Target, Verdict};
+use mcp_fetch::Fetch;
 use mcp_transport::BoxFuture;
+use url::Url;
 
 use crate::{
     error::{Error, ErrorKind},
@@ -11,13 +13,22 @@ use crate::{
 };
 
 impl Authorizer for OAuth {
+    fn attach(&self, endpoint: &Url, fetch: &Fetch) {
+        self.attach_fetch(endpoint, fetch);
+    }
+
     fn authorize<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>> {
-        Box::pin(async move { Ok(self.headers(&target.endpoint).await?) })
+        Box::pin(async move {
+            // The request waits for the login of another request.
+            let _asking = self.is_asking(&target.endpoint).then(|| target.asking_user());
+            Ok(self.headers(&target.endpoint).await?)
+        })
     }
 
     fn refused<'a>(&'a self, refusal: &'a Refusal) -> BoxFuture<'a, Result<Verdict, AuthorizerError>> {
         Box::pin(async move {
             let Refusal { target, status, challenges, sent, .. } = refusal;
+            let _asking = target.asking_user();
             let refused = Refused { status: *status, challenges: challenges.clone(), token: None };
             let is_repeated = self.handle_refusal(&target.endpoint, &target.method, sent, refused).await?;
             Ok(if is_repeated { Verdict::Retry } else { Verdict::GiveUp })

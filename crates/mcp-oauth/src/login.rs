@@ -15,6 +15,7 @@ use self::{
     listener::Listener,
 };
 use crate::{
+    client_key::ClientKey,
     discovery::Server,
     error::{Error, ErrorKind},
     registration::Registration,
@@ -60,6 +61,8 @@ pub(crate) struct Attempt<'a> {
     pub(crate) endpoint: &'a Url,
     pub(crate) server: &'a Server,
     pub(crate) client: &'a Registration,
+    /// The key of the client, if it authenticates with assertions.
+    pub(crate) key: Option<&'a ClientKey>,
     pub(crate) redirect: &'a Redirect,
     pub(crate) resource: Option<&'a str>,
     pub(crate) scopes: &'a [String],
@@ -68,9 +71,22 @@ pub(crate) struct Attempt<'a> {
     pub(crate) limit: Duration,
 }
 
+/// A login that failed.
+pub(crate) struct Failure {
+    pub(crate) error: Error,
+    /// Whether there was no response within the limit.
+    pub(crate) is_timeout: bool,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { error, is_timeout: false }
+    }
+}
+
 impl Attempt<'_> {
     /// Runs the login until the tokens are there.
-    pub(crate) async fn run(&self) -> Result<TokenResponse, Error> {
+    pub(crate) async fn run(&self) -> Result<TokenResponse, Failure> {
         let token_url = self.server.token_url()?;
         let redirect_uri = self.redirect.uri();
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
@@ -91,11 +107,16 @@ impl Attempt<'_> {
         tracing::info!(issuer = %login.issuer, scopes = ?login.scopes, "a user must log in");
         let Ok(code) = tokio::time::timeout(self.limit, self.code(&login, expected)).await else {
             let text = format!("the user did not complete the login in {} seconds", self.limit.as_secs());
-            return Err(Error::new(ErrorKind::LoginRequired, text));
+            return Err(Failure { error: Error::new(ErrorKind::LoginRequired, text), is_timeout: true });
         };
-        let endpoint =
-            TokenEndpoint { fetch: self.fetch, url: token_url, client: self.client, resource: self.resource };
-        endpoint.redeem(&code?, verifier, &redirect_uri).await
+        let endpoint = TokenEndpoint {
+            fetch: self.fetch,
+            url: token_url,
+            client: self.client,
+            key: self.key.map(|key| (key, metadata.issuer.as_str())),
+            resource: self.resource,
+        };
+        Ok(endpoint.redeem(&code?, verifier, &redirect_uri).await?)
     }
 
     /// Returns the URL of the page, and the state of the login.

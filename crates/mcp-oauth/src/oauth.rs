@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use url::Url;
 
 use crate::{
+    client_key::ClientKey,
     error::{Error, ErrorKind},
     registration::{ClientSettings, Registered},
     session::{Refused, Session},
@@ -65,7 +66,22 @@ impl OAuth {
         OAuthBuilder::new()
     }
 
+    /// Takes over the default of the HTTP client for requests to other servers.
+    pub(crate) fn attach_fetch(&self, endpoint: &Url, fetch: &Fetch) {
+        // The first request reports an error.
+        let _ = self.session_with(endpoint, Some(fetch));
+    }
+
+    /// Whether a user is asked to log in at a server.
+    pub(crate) fn is_asking(&self, endpoint: &Url) -> bool {
+        self.inner.sessions.lock().get(endpoint.as_str()).is_some_and(|session| session.is_asking())
+    }
+
     fn session(&self, endpoint: &Url) -> Result<Arc<Session>, Error> {
+        self.session_with(endpoint, None)
+    }
+
+    fn session_with(&self, endpoint: &Url, fetch: Option<&Fetch>) -> Result<Arc<Session>, Error> {
         let mut sessions = self.inner.sessions.lock();
         if let Some(session) = sessions.get(endpoint.as_str()) {
             return Ok(Arc::clone(session));
@@ -73,7 +89,7 @@ impl OAuth {
         if sessions.len() >= MAX_SERVERS {
             return Err(Error::new(ErrorKind::Configuration, "one `OAuth` serves at most 1,000 MCP servers"));
         }
-        let session = Session::new(Arc::clone(&self.inner.settings), endpoint.clone());
+        let session = Session::new(Arc::clone(&self.inner.settings), endpoint.clone(), fetch);
         sessions.insert(endpoint.as_str().to_owned(), Arc::clone(&session));
         Ok(session)
     }
@@ -140,6 +156,7 @@ pub struct OAuthBuilder {
     settings: Settings,
     issuer: Option<String>,
     client_secret: Option<Secret>,
+    key: Option<ClientKey>,
 }
 
 impl OAuthBuilder {
@@ -157,8 +174,9 @@ impl OAuthBuilder {
             params: Vec::new(),
             omits_resource: false,
             login_limit: Duration::from_secs(600),
+            is_machine: false,
         };
-        Self { settings, issuer: None, client_secret: None }
+        Self { settings, issuer: None, client_secret: None, key: None }
     }
 
     /// Sets the name of the client, which the pages of logins show.
@@ -175,13 +193,27 @@ impl OAuthBuilder {
 
     /// Sets the id of a client that the operator of the authorization server registered. No other registration is tried.
     pub fn client_id(mut self, id: impl Into<String>) -> Self {
-        self.settings.client.registered = Some(Registered { client_id: id.into(), client_secret: None, issuer: None });
+        self.settings.client.registered =
+            Some(Registered { client_id: id.into(), client_secret: None, key: None, issuer: None });
         self
     }
 
     /// Sets the secret of the registered client.
     pub fn client_secret(mut self, secret: impl Into<Secret>) -> Self {
         self.client_secret = Some(secret.into());
+        self
+    }
+
+    /// Sets the key with which the registered client authenticates (`private_key_jwt`). It has precedence over a secret.
+    pub fn client_key(mut self, key: ClientKey) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    /// Requests tokens for the client itself, without a user (RFC 6749 §4.4). The client needs an
+    /// [id](Self::client_id), and a [secret](Self::client_secret) or a [key](Self::client_key).
+    pub fn client_credentials(mut self) -> Self {
+        self.settings.is_machine = true;
         self
     }
 
@@ -242,8 +274,8 @@ impl OAuthBuilder {
         self
     }
 
-    /// Sets the requests to metadata documents and authorization servers. The default allows public hosts, and this machine
-    /// if the MCP server is on this machine.
+    /// Sets the requests to metadata documents and authorization servers. The default is that of the HTTP client, with its
+    /// proxy and its certificates. It allows public hosts, and this machine if the MCP server is on this machine.
     pub fn fetch(mut self, fetch: Fetch) -> Self {
         self.settings.fetch = Some(fetch);
         self
@@ -260,6 +292,7 @@ impl OAuthBuilder {
     pub fn build(mut self) -> OAuth {
         if let Some(registered) = &mut self.settings.client.registered {
             registered.client_secret = self.client_secret;
+            registered.key = self.key;
             registered.issuer = self.issuer;
         }
         OAuth { inner: Arc::new(Inner { settings: Arc::new(self.settings), sessions: Mutex::default() }) }

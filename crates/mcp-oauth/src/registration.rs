@@ -7,6 +7,7 @@ use mcp_protocol::auth::{ClientInformation, ClientMetadata, OAuthError, Secret, 
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    client_key::ClientKey,
     discovery::Server,
     error::{Error, ErrorKind},
 };
@@ -18,6 +19,7 @@ pub(crate) enum AuthMethod {
     None,
     ClientSecretBasic,
     ClientSecretPost,
+    PrivateKeyJwt,
 }
 
 impl AuthMethod {
@@ -26,6 +28,7 @@ impl AuthMethod {
             Self::None => "none",
             Self::ClientSecretBasic => "client_secret_basic",
             Self::ClientSecretPost => "client_secret_post",
+            Self::PrivateKeyJwt => "private_key_jwt",
         }
     }
 
@@ -81,6 +84,7 @@ pub(crate) struct ClientSettings {
 pub(crate) struct Registered {
     pub(crate) client_id: String,
     pub(crate) client_secret: Option<Secret>,
+    pub(crate) key: Option<ClientKey>,
     /// The issuer that knows the client. Absent: each.
     pub(crate) issuer: Option<String>,
 }
@@ -150,7 +154,11 @@ pub(crate) fn application(registered: &Registered, server: &Server) -> Result<Re
         client_id: registered.client_id.clone(),
         client_secret: registered.client_secret.clone(),
         secret_expires_at: None,
-        method: if registered.client_secret.is_some() { secret_method(server) } else { AuthMethod::None },
+        method: match (&registered.key, &registered.client_secret) {
+            (Some(_), _) => AuthMethod::PrivateKeyJwt,
+            (None, Some(_)) => secret_method(server),
+            (None, None) => AuthMethod::None,
+        },
         redirect_uris: Vec::new(),
         source: Source::Application,
     })

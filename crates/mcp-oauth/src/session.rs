@@ -2,6 +2,7 @@
 //!
 //! All work on tokens runs on tasks of its own, one at a time. A request that is cancelled stops its wait and not the work.
 
+mod grant;
 mod record;
 mod refusal;
 mod renewal;
@@ -9,7 +10,7 @@ mod renewal;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -44,6 +45,8 @@ pub(crate) struct Session {
     accepted: RwLock<Option<Arc<Tokens>>>,
     /// The number of completed logins, with and without success.
     logins: AtomicU64,
+    /// Whether a user is asked to log in.
+    is_asking: AtomicBool,
     work: Mutex<Work>,
 }
 
@@ -59,9 +62,10 @@ struct Work {
 }
 
 impl Session {
-    pub(crate) fn new(settings: Arc<Settings>, mut endpoint: Url) -> Arc<Self> {
+    /// Returns the session of an endpoint. `attached` is the default of the HTTP client for requests to other servers.
+    pub(crate) fn new(settings: Arc<Settings>, mut endpoint: Url, attached: Option<&Fetch>) -> Arc<Self> {
         endpoint.set_fragment(None);
-        let fetch = settings.fetch.clone();
+        let fetch = settings.fetch.as_ref().or(attached).cloned();
         let fetch = fetch.unwrap_or_else(|| Fetch::builder().for_server(endpoint.as_str()).build());
         Arc::new(Self {
             settings,
@@ -71,6 +75,7 @@ impl Session {
             current: RwLock::default(),
             accepted: RwLock::default(),
             logins: AtomicU64::new(0),
+            is_asking: AtomicBool::new(false),
             work: Mutex::default(),
         })
     }
@@ -159,6 +164,11 @@ impl Session {
         let server = Arc::new(server);
         work.server = Some(Arc::clone(&server));
         Ok(server)
+    }
+
+    /// Whether a user is asked to log in.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.is_asking.load(Ordering::Acquire)
     }
 
     fn completed_logins(&self) -> u64 {

@@ -6,6 +6,7 @@ use mcp_fetch::Fetch;
 use url::Url;
 
 use crate::{
+    client_key::ClientKey,
     discovery::is_safe,
     error::{Error, ErrorKind},
     login::Redirect,
@@ -36,9 +37,16 @@ pub(crate) struct Settings {
     pub(crate) params: Vec<(String, String)>,
     pub(crate) omits_resource: bool,
     pub(crate) login_limit: Duration,
+    /// Whether the client acts for itself, without a user.
+    pub(crate) is_machine: bool,
 }
 
 impl Settings {
+    /// Returns the key of a client that authenticates with assertions.
+    pub(crate) fn key(&self) -> Option<&ClientKey> {
+        self.client.registered.as_ref()?.key.as_ref()
+    }
+
     /// Opens the place for the response of a login. A stored registration prefers its port.
     pub(crate) async fn redirect(&self, stored: Option<&Registration>) -> Result<Redirect, Error> {
         match &self.redirect {

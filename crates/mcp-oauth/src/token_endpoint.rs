@@ -4,7 +4,7 @@ use std::{error::Error as StdError, fmt, future::Future, pin::Pin, time::Duratio
 
 use http::{HeaderMap, StatusCode, header};
 use mcp_fetch::{Fetch, FetchError};
-use mcp_protocol::auth::{OAuthError, Secret, TokenResponse};
+use mcp_protocol::auth::{OAuthError, Secret, TokenResponse, client_assertion_type};
 use oauth2::{
     AccessToken, AsyncHttpClient, AuthType, AuthorizationCode, ClientId, ClientSecret, EndpointNotSet, EndpointSet,
     HttpRequest, HttpResponse, PkceCodeVerifier, RedirectUrl, RefreshToken, RequestTokenError, StandardRevocableToken,
@@ -14,8 +14,10 @@ use oauth2::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    client_key::ClientKey,
     error::{Error, ErrorKind},
     registration::{AuthMethod, Registration},
+    tokens::now,
 };
 
 type Client = oauth2::Client<
@@ -36,6 +38,8 @@ pub(crate) struct TokenEndpoint<'a> {
     pub(crate) fetch: &'a Fetch,
     pub(crate) url: &'a str,
     pub(crate) client: &'a Registration,
+    /// The key of a client that authenticates with assertions, and the issuer that reads them.
+    pub(crate) key: Option<(&'a ClientKey, &'a str)>,
     /// The resource of the tokens, unless the authorization server rejects the parameter.
     pub(crate) resource: Option<&'a str>,
 }
@@ -53,8 +57,8 @@ impl TokenEndpoint<'_> {
         let client = self.client()?.set_redirect_uri(redirect);
         let mut request =
             client.exchange_code(AuthorizationCode::new(code.expose().to_owned())).set_pkce_verifier(verifier);
-        if let Some(resource) = self.resource {
-            request = request.add_extra_param("resource", resource);
+        for (name, value) in self.extra_params()? {
+            request = request.add_extra_param(name, value);
         }
         Self::read(request.request_async(&Wire(self.fetch)).await)
     }
@@ -63,10 +67,37 @@ impl TokenEndpoint<'_> {
     pub(crate) async fn refresh(&self, token: &Secret) -> Result<TokenResponse, Error> {
         let (client, token) = (self.client()?, RefreshToken::new(token.expose().to_owned()));
         let mut request = client.exchange_refresh_token(&token);
-        if let Some(resource) = self.resource {
-            request = request.add_extra_param("resource", resource);
+        for (name, value) in self.extra_params()? {
+            request = request.add_extra_param(name, value);
         }
         Self::read(request.request_async(&Wire(self.fetch)).await)
+    }
+
+    /// Requests a token for the client, without a user.
+    pub(crate) async fn client_credentials(&self, scopes: &[String]) -> Result<TokenResponse, Error> {
+        let client = self.client()?;
+        let scopes = scopes.iter().cloned().map(oauth2::Scope::new);
+        let mut request = client.exchange_client_credentials().add_scopes(scopes);
+        for (name, value) in self.extra_params()? {
+            request = request.add_extra_param(name, value);
+        }
+        Self::read(request.request_async(&Wire(self.fetch)).await)
+    }
+
+    /// Returns the parameters that the crate `oauth2` does not know: the resource, and the assertion of the client.
+    fn extra_params(&self) -> Result<Vec<(&'static str, String)>, Error> {
+        let mut params = Vec::new();
+        if let Some(resource) = self.resource {
+            params.push(("resource", resource.to_owned()));
+        }
+        if self.client.method == AuthMethod::PrivateKeyJwt
+            && let Some((key, issuer)) = self.key
+        {
+            let assertion = key.assertion(&self.client.client_id, issuer, now())?;
+            params.push(("client_assertion_type", client_assertion_type::JWT_BEARER.to_owned()));
+            params.push(("client_assertion", assertion.expose().to_owned()));
+        }
+        Ok(params)
     }
 
     fn client(&self) -> Result<Client, Error> {
@@ -75,11 +106,13 @@ impl TokenEndpoint<'_> {
         let client = oauth2::Client::new(ClientId::new(self.client.client_id.clone())).set_token_uri(url);
         let method = match self.client.method {
             AuthMethod::ClientSecretBasic => AuthType::BasicAuth,
-            AuthMethod::ClientSecretPost | AuthMethod::None => AuthType::RequestBody,
+            AuthMethod::ClientSecretPost | AuthMethod::PrivateKeyJwt | AuthMethod::None => AuthType::RequestBody,
         };
         let client = client.set_auth_type(method);
         Ok(match &self.client.client_secret {
-            Some(secret) if self.client.method != AuthMethod::None => {
+            Some(secret)
+                if matches!(self.client.method, AuthMethod::ClientSecretBasic | AuthMethod::ClientSecretPost) =>
+            {
                 client.set_client_secret(ClientSecret::new(secret.expose().to_owned()))
             }
             _ => client,

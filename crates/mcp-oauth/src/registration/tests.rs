@@ -31,7 +31,7 @@ fn dynamic() -> Registration {
 fn registrations_are_chosen_in_the_order_of_the_specification() {
     let registered = |issuer: Option<&str>| {
         let issuer = issuer.map(str::to_owned);
-        Some(Registered { client_id: "own".into(), client_secret: None, issuer })
+        Some(Registered { client_id: "own".into(), client_secret: None, key: None, issuer })
     };
     let document = Some("https://app.example/client.json".to_owned());
     let all = json!({"client_id_metadata_document_supported": true, "registration_endpoint": "https://as.example/r"});
@@ -86,7 +86,7 @@ fn the_method_of_the_token_endpoint_follows_the_metadata() {
         let server = server(&members);
         let document = request(&ClientSettings::default(), &server, REDIRECT);
         assert_eq!(document.token_endpoint_auth_method.as_deref(), Some(public), "{members}");
-        let registered = Registered { client_id: "c".into(), client_secret: Some("s".into()), issuer: None };
+        let registered = Registered { client_id: "c".into(), client_secret: Some("s".into()), key: None, issuer: None };
         assert_eq!(application(&registered, &server).unwrap().method, secret, "{members}");
     }
 }

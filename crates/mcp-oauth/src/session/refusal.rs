@@ -1,9 +1,6 @@
 //! The reaction to a refusal of the MCP server: a refresh, a login, or a login with further scopes.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::sync::Arc;
 
 use http::StatusCode;
 use mcp_protocol::{Challenge, auth::Secret};
@@ -12,10 +9,7 @@ use super::{Session, Work, on_own_task};
 use crate::{
     discovery::{self, Server},
     error::{Error, ErrorKind},
-    login::{Attempt, Redirect},
-    registration::{self, Plan, Registration, Source},
-    tokens::{self, Grant, Tokens, now},
-    user_agent::UserAgent,
+    tokens::{Grant, Tokens, now},
 };
 
 /// A request that the server refused.
@@ -43,14 +37,12 @@ impl Refused {
 
 /// The age up to which tokens are new, in seconds. The refusal of a new token does not start the same grant again.
 const JUST_NOW: u64 = 60;
-/// The wait for the lock of a login is longer than the limit of the login by this time.
-const LOCK_MARGIN: Duration = Duration::from_secs(60);
 
 /// The parts of a login that discovery determined.
-struct Found {
-    server: Arc<Server>,
+pub(super) struct Found {
+    pub(super) server: Arc<Server>,
     /// The value of the parameter `resource`.
-    resource: Option<String>,
+    pub(super) resource: Option<String>,
     /// The scopes of the metadata document.
     scopes: Vec<String>,
 }
@@ -163,130 +155,10 @@ impl Session {
         }
         Err(failure.unwrap_or_else(|| Error::new(ErrorKind::Discovery, "the server names no authorization server")))
     }
-
-    async fn log_in(
-        &self,
-        work: &mut Work,
-        found: &Found,
-        mut scopes: Vec<String>,
-        refused: Option<&Secret>,
-    ) -> Result<bool, Error> {
-        let Some(agent) = self.settings.agent.as_deref() else {
-            let text =
-                format!("a user must log in at {}, and the application has no user agent", found.server.identity);
-            return Err(Error::new(ErrorKind::LoginRequired, text));
-        };
-        scopes = union(&scopes, &self.settings.scopes);
-        let offered = found.server.metadata.scopes_supported.as_deref().unwrap_or_default();
-        if offered.iter().any(|scope| scope == "offline_access") {
-            scopes = union(&scopes, &["offline_access".to_owned()]);
-        }
-        let result = self.log_in_alone(agent, found, scopes, refused).await;
-        work.failure = result.as_ref().err().cloned();
-        self.logins.fetch_add(1, Ordering::Release);
-        result.map(|()| true)
-    }
-
-    /// Logs in while no other process does. The tokens of another process serve this one too.
-    async fn log_in_alone(
-        &self,
-        agent: &dyn UserAgent,
-        found: &Found,
-        scopes: Vec<String>,
-        refused: Option<&Secret>,
-    ) -> Result<(), Error> {
-        let limit = self.settings.login_limit + LOCK_MARGIN;
-        let _lock = self.settings.store.lock(&self.key, limit).await?;
-        if let Some(stored) = self.stored().await?
-            && refused != Some(&stored.access_token)
-            && stored.issuer == found.server.identity
-            && !stored.is_expired(now())
-            && scopes.iter().all(|scope| stored.requested.contains(scope))
-        {
-            self.adopt(stored);
-            return Ok(());
-        }
-        let server = &*found.server;
-        let stored = self.registration(server).await?;
-        let redirect = self.settings.redirect(stored.as_ref()).await?;
-        let (mut client, mut is_stored) = self.client(server, stored, &redirect).await?;
-        let answer = loop {
-            let attempt = Attempt {
-                fetch: &self.fetch,
-                agent,
-                endpoint: &self.endpoint,
-                server,
-                client: &client,
-                redirect: &redirect,
-                resource: found.resource.as_deref(),
-                scopes: &scopes,
-                params: &self.settings.params,
-                limit: self.settings.login_limit,
-            };
-            let result = attempt.run().await;
-            if !is_stored || !result.as_ref().is_err_and(shows_a_stale_registration) {
-                break result?;
-            }
-            // The authorization server may have forgotten the client. A new registration is tried once.
-            self.forget_registration(server).await?;
-            if result.as_ref().is_err_and(|error| error.kind() == ErrorKind::LoginRequired) {
-                break result?;
-            }
-            tracing::info!(issuer = %server.identity, "the client registers again");
-            (client, is_stored) = self.client(server, None, &redirect).await?;
-        };
-        let now = now();
-        let expires_at = tokens::end(&answer, now);
-        let tokens = Tokens {
-            issuer: server.identity.clone(),
-            is_legacy: server.is_legacy,
-            client_id: client.client_id,
-            resource: found.resource.clone(),
-            access_token: answer.access_token,
-            refresh_token: answer.refresh_token,
-            is_revoked: false,
-            obtained_at: now,
-            expires_at,
-            requested: scopes,
-            grant: Grant::Login,
-        };
-        self.keep(tokens).await;
-        Ok(())
-    }
-
-    /// Returns the client, and whether its registration was stored before. Registers it if necessary.
-    async fn client(
-        &self,
-        server: &Server,
-        stored: Option<Registration>,
-        redirect: &Redirect,
-    ) -> Result<(Registration, bool), Error> {
-        let settings = &self.settings.client;
-        let uri = redirect.uri();
-        match registration::plan(settings, server, stored, &uri, now())? {
-            Plan::Use(client) => {
-                let is_stored = client.source == Source::Dynamic;
-                Ok((client, is_stored))
-            }
-            Plan::Register(endpoint) => {
-                let document = registration::request(settings, server, &uri);
-                let client = registration::register(&self.fetch, &endpoint, &document).await?;
-                self.keep_registration(server, &client).await?;
-                Ok((client, false))
-            }
-        }
-    }
-}
-
-/// Whether an error may mean that the authorization server forgot the client. A server that does not know a client shows an
-/// error page, so the login does not end.
-fn shows_a_stale_registration(error: &Error) -> bool {
-    let code = error.oauth_error().map(|error| error.error.as_str());
-    matches!(code, Some("invalid_client" | "unauthorized_client")) || error.kind() == ErrorKind::LoginRequired
 }
 
 /// Returns the scopes of both lists, in their order.
-fn union(one: &[String], other: &[String]) -> Vec<String> {
+pub(super) fn union(one: &[String], other: &[String]) -> Vec<String> {
     let mut all: Vec<String> = Vec::with_capacity(one.len() + other.len());
     for scope in one.iter().chain(other) {
         if !all.contains(scope) {

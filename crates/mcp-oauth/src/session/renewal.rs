@@ -58,7 +58,7 @@ impl Session {
             return Err(Error::new(ErrorKind::LoginRequired, "the authorization server rejected the refresh token"));
         };
         let resource = tokens.resource.as_deref();
-        let endpoint = TokenEndpoint { fetch: &self.fetch, url: server.token_url()?, client, resource };
+        let endpoint = self.token_endpoint(server, client, resource)?;
         match endpoint.refresh(token).await {
             Err(error) if error.is_temporary() && error.oauth_error().is_none() => {
                 tracing::debug!(%error, "the refresh is repeated once");
@@ -66,6 +66,17 @@ impl Session {
             }
             result => result,
         }
+    }
+
+    /// Returns the token endpoint of a server.
+    pub(super) fn token_endpoint<'a>(
+        &'a self,
+        server: &'a Server,
+        client: &'a Registration,
+        resource: Option<&'a str>,
+    ) -> Result<TokenEndpoint<'a>, Error> {
+        let key = self.settings.key().map(|key| (key, server.metadata.issuer.as_str()));
+        Ok(TokenEndpoint { fetch: &self.fetch, url: server.token_url()?, client, key, resource })
     }
 
     /// Returns the client to which the tokens were issued.

@@ -5,6 +5,7 @@
 mod common;
 mod faults;
 mod login;
+mod machines;
 mod processes;
 mod refresh;
 mod secrets;

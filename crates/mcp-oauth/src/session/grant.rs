@@ -1,0 +1,170 @@
+//! New tokens: a login of a user, or the client credentials of a client that acts for itself.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use mcp_protocol::auth::{Secret, TokenResponse};
+
+use super::{
+    Session, Work,
+    refusal::{Found, union},
+};
+use crate::{
+    discovery::Server,
+    error::{Error, ErrorKind},
+    login::{Attempt, Failure, Redirect},
+    registration::{self, Plan, Registration, Source},
+    tokens::{self, Grant, Tokens, now},
+    user_agent::UserAgent,
+};
+
+/// The wait for the lock of a login is longer than the limit of the login by this time.
+const LOCK_MARGIN: Duration = Duration::from_secs(60);
+
+impl Session {
+    /// Replaces the tokens. `refused` is the token that the server refused.
+    pub(super) async fn log_in(
+        &self,
+        work: &mut Work,
+        found: &Found,
+        scopes: Vec<String>,
+        refused: Option<&Secret>,
+    ) -> Result<bool, Error> {
+        let settings = &self.settings;
+        let agent = settings.agent.as_deref().filter(|_| !settings.is_machine);
+        if agent.is_none() && !settings.is_machine {
+            let issuer = &found.server.identity;
+            let text = format!("a user must log in at {issuer}, and the application has no user agent");
+            return Err(Error::new(ErrorKind::LoginRequired, text));
+        }
+        let mut scopes = union(&scopes, &settings.scopes);
+        let offered = found.server.metadata.scopes_supported.as_deref().unwrap_or_default();
+        if agent.is_some() && offered.iter().any(|scope| scope == "offline_access") {
+            scopes = union(&scopes, &["offline_access".to_owned()]);
+        }
+        self.is_asking.store(agent.is_some(), Ordering::Release);
+        let result = self.log_in_alone(agent, found, scopes, refused).await;
+        self.is_asking.store(false, Ordering::Release);
+        work.failure = result.as_ref().err().cloned();
+        self.logins.fetch_add(1, Ordering::Release);
+        result.map(|()| true)
+    }
+
+    /// Requests tokens while no other process does. The tokens of another process serve this one too.
+    async fn log_in_alone(
+        &self,
+        agent: Option<&dyn UserAgent>,
+        found: &Found,
+        scopes: Vec<String>,
+        refused: Option<&Secret>,
+    ) -> Result<(), Error> {
+        let limit = self.settings.login_limit + LOCK_MARGIN;
+        let _lock = self.settings.store.lock(&self.key, limit).await?;
+        if let Some(stored) = self.stored().await?
+            && refused != Some(&stored.access_token)
+            && stored.issuer == found.server.identity
+            && !stored.is_expired(now())
+            && scopes.iter().all(|scope| stored.requested.contains(scope))
+        {
+            self.adopt(stored);
+            return Ok(());
+        }
+        let (client_id, answer) = match agent {
+            Some(agent) => self.ask_user(agent, found, &scopes).await?,
+            None => self.ask_server(found, &scopes).await?,
+        };
+        let now = now();
+        let expires_at = tokens::end(&answer, now);
+        let tokens = Tokens {
+            issuer: found.server.identity.clone(),
+            is_legacy: found.server.is_legacy,
+            client_id,
+            resource: found.resource.clone(),
+            access_token: answer.access_token,
+            refresh_token: answer.refresh_token,
+            is_revoked: false,
+            obtained_at: now,
+            expires_at,
+            requested: scopes,
+            grant: Grant::Login,
+        };
+        self.keep(tokens).await;
+        Ok(())
+    }
+
+    /// Requests tokens for the client itself. Returns the id of the client and the tokens.
+    async fn ask_server(&self, found: &Found, scopes: &[String]) -> Result<(String, TokenResponse), Error> {
+        let Some(registered) = &self.settings.client.registered else {
+            return Err(Error::new(ErrorKind::Configuration, "a client that acts for itself needs a client id"));
+        };
+        let client = registration::application(registered, &found.server)?;
+        let endpoint = self.token_endpoint(&found.server, &client, found.resource.as_deref())?;
+        let answer = endpoint.client_credentials(scopes).await?;
+        Ok((client.client_id, answer))
+    }
+
+    /// Asks a user to log in. Returns the id of the client and the tokens.
+    async fn ask_user(
+        &self,
+        agent: &dyn UserAgent,
+        found: &Found,
+        scopes: &[String],
+    ) -> Result<(String, TokenResponse), Error> {
+        let server = &*found.server;
+        let stored = self.registration(server).await?;
+        let redirect = self.settings.redirect(stored.as_ref()).await?;
+        let (mut client, mut is_stored) = self.client(server, stored, &redirect).await?;
+        loop {
+            let attempt = Attempt {
+                fetch: &self.fetch,
+                agent,
+                endpoint: &self.endpoint,
+                server,
+                client: &client,
+                key: self.settings.key(),
+                redirect: &redirect,
+                resource: found.resource.as_deref(),
+                scopes,
+                params: &self.settings.params,
+                limit: self.settings.login_limit,
+            };
+            let Failure { error, is_timeout } = match attempt.run().await {
+                Ok(answer) => return Ok((client.client_id, answer)),
+                Err(failure) => failure,
+            };
+            let code = error.oauth_error().map(|error| error.error.as_str());
+            let is_unknown = matches!(code, Some("invalid_client" | "unauthorized_client"));
+            // An authorization server that forgot the client shows an error page, so the login does not end.
+            if is_stored && (is_unknown || is_timeout) {
+                self.forget_registration(server).await?;
+            }
+            if !is_stored || !is_unknown {
+                return Err(error);
+            }
+            tracing::info!(issuer = %server.identity, "the client registers again");
+            (client, is_stored) = self.client(server, None, &redirect).await?;
+        }
+    }
+
+    /// Returns the client, and whether its registration was stored before. Registers it if necessary.
+    async fn client(
+        &self,
+        server: &Server,
+        stored: Option<Registration>,
+        redirect: &Redirect,
+    ) -> Result<(Registration, bool), Error> {
+        let settings = &self.settings.client;
+        let uri = redirect.uri();
+        match registration::plan(settings, server, stored, &uri, now())? {
+            Plan::Use(client) => {
+                let is_stored = client.source == Source::Dynamic;
+                Ok((client, is_stored))
+            }
+            Plan::Register(endpoint) => {
+                let document = registration::request(settings, server, &uri);
+                let client = registration::register(&self.fetch, &endpoint, &document).await?;
+                self.keep_registration(server, &client).await?;
+                Ok((client, false))
+            }
+        }
+    }
+}
