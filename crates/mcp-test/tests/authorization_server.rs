@@ -2,14 +2,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a failure of a helper fails the test")]
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use axum::{Router, routing::get};
 use http::{HeaderMap, HeaderValue, Method, header};
-use mcp_auth::{AuthRequest, Authenticator, Introspection, Jwt, Rejection};
+use mcp_auth::{
+    AuthRequest, Authenticator, Dpop, Introspection, Jwt, Rejection,
+    jose::{self, SigningKey},
+};
 use mcp_fetch::{Fetch, FetchErrorKind};
+use mcp_protocol::auth::client_assertion_type;
 use mcp_test::authorization_server::{AuthorizationServer, Endpoint, Misbehavior, RegisteredClient, ResponseFault};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
@@ -151,6 +155,87 @@ async fn the_id_of_a_client_can_be_the_url_of_its_document() {
     // The document is in the cache, and a document that is not in the cache is away for a moment.
     assert!(authorize(&id).await.contains("code="));
     assert!(authorize(&id.replace("client", "new")).await.starts_with("HTTP/1.1 503"));
+}
+
+fn object(value: &Value) -> Map<String, Value> {
+    value.as_object().cloned().unwrap()
+}
+
+fn seconds() -> u64 {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs()
+}
+
+/// Signs a proof for a POST, with the hash of an access token if there is one.
+fn proof(key: &SigningKey, target: &str, token: Option<&str>) -> HeaderValue {
+    let mut claims =
+        object(json!({"htm": "POST", "htu": target, "iat": seconds(), "jti": jose::random_text().unwrap()}));
+    claims.extend(token.map(|token| ("ath".to_owned(), jose::sha256(token.as_bytes()).into())));
+    let header = object(&json!({"typ": "dpop+jwt", "jwk": key.jwk()}));
+    HeaderValue::try_from(key.sign(&header, &claims).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn a_resource_server_accepts_a_bound_token_with_its_key_only() {
+    let client = RegisteredClient::with_secret("service", "hunter2");
+    let server = AuthorizationServer::builder().require_dpop().client(client).start().await.unwrap();
+    let (key, other) = (SigningKey::generate().unwrap(), SigningKey::generate().unwrap());
+    let url = format!("{}/token", server.issuer());
+    let form = [
+        ("grant_type", "client_credentials"),
+        ("client_id", "service"),
+        ("client_secret", "hunter2"),
+        ("resource", RESOURCE),
+    ];
+    let headers = HeaderMap::from_iter([("dpop".parse().unwrap(), proof(&key, &url, None))]);
+    let tokens: Value = fetch().post_form_with(&url, &form, headers).await.unwrap().json().unwrap();
+    assert_eq!(tokens["token_type"], "DPoP");
+    let token = tokens["access_token"].as_str().unwrap();
+    let auth = Dpop::new(Jwt::issuer(server.issuer()).unwrap().audience(RESOURCE));
+    let mut headers = HeaderMap::new();
+    headers.insert(header::AUTHORIZATION, HeaderValue::try_from(format!("DPoP {token}")).unwrap());
+    for (key, expected) in [(&key, Ok("service")), (&other, Err(401))] {
+        headers.insert("dpop", proof(key, RESOURCE, Some(token)));
+        let result = auth.authenticate(&AuthRequest::new(&Method::POST, RESOURCE, &headers)).await;
+        let result = result.map(|authenticated| authenticated.principal.subject.clone());
+        let result = result.map_err(|rejection| rejection.status().as_u16());
+        assert_eq!(result.as_deref(), expected.as_ref().map(|subject| *subject));
+    }
+    assert!(authenticate(&auth, token).await.is_err(), "a bound token is not a bearer token");
+}
+
+#[tokio::test]
+async fn the_keys_of_a_client_can_be_at_a_url() {
+    let server = AuthorizationServer::builder().start().await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let keys_url = format!("http://{}/keys", listener.local_addr().unwrap());
+    let key = SigningKey::generate().unwrap();
+    let keys = json!({"keys": [key.jwk()]});
+    let router = Router::new().route("/keys", get(async move || keys.to_string()));
+    let serving = tokio::spawn(async move { mcp_http_listener::serve(listener, router).await });
+    let registration = json!({
+        "grant_types": ["client_credentials"], "token_endpoint_auth_method": "private_key_jwt", "jwks_uri": keys_url,
+    });
+    let url = format!("{}/register", server.issuer());
+    let client: Value = fetch().post_json(&url, &registration, HeaderMap::new()).await.unwrap().json().unwrap();
+    assert_eq!(client.get("client_secret"), None);
+    let id = client["client_id"].as_str().unwrap();
+    let token_url = format!("{}/token", server.issuer());
+    let request = async || {
+        let claims = json!({
+            "iss": id, "sub": id, "aud": server.issuer(), "exp": seconds() + 60, "jti": jose::random_text().unwrap(),
+        });
+        let assertion = key.sign(&Map::new(), &object(&claims)).unwrap();
+        let form = [
+            ("grant_type", "client_credentials"),
+            ("client_assertion_type", client_assertion_type::JWT_BEARER),
+            ("client_assertion", &*assertion),
+        ];
+        fetch().post_form(&token_url, &form, None).await.unwrap().status().as_u16()
+    };
+    assert_eq!(request().await, 200);
+    serving.abort();
+    assert!(serving.await.unwrap_err().is_cancelled());
+    assert_eq!(request().await, 503);
 }
 
 #[tokio::test]

@@ -170,6 +170,20 @@ async fn several_resources_become_several_audiences() {
     assert_eq!(machine.claims(narrow.member("access_token")).await["aud"], RESOURCE);
 }
 
+#[tokio::test]
+async fn codes_are_added_to_each_kind_of_redirect_uri() {
+    for (uri, expected) in [
+        ("com.example.app:/callback", "com.example.app:/callback?code="),
+        ("com.example.app:callback", "com.example.app:callback?code="),
+        ("https://app.example/callback?a=1", "https://app.example/callback?a=1&code="),
+        ("http://127.0.0.1", "http://127.0.0.1/?code="),
+    ] {
+        let machine = Machine::new(builder().client(RegisteredClient::public("native").redirect_uri(uri)));
+        let answer = machine.authorize(&[("client_id", "native"), ("redirect_uri", uri)]).await;
+        assert!(answer.header("location").unwrap().starts_with(expected), "{answer:?}");
+    }
+}
+
 /// A server that asks the user.
 fn asking() -> Machine {
     let client = RegisteredClient::public("<b>app</b>").redirect_uri("https://app.example/callback");
