@@ -168,7 +168,7 @@ fn seconds() -> u64 {
 /// Signs a proof for a POST, with the hash of an access token if there is one.
 fn proof(key: &SigningKey, target: &str, token: Option<&str>) -> HeaderValue {
     let mut claims =
-        object(json!({"htm": "POST", "htu": target, "iat": seconds(), "jti": jose::random_text().unwrap()}));
+        object(&json!({"htm": "POST", "htu": target, "iat": seconds(), "jti": jose::random_text().unwrap()}));
     claims.extend(token.map(|token| ("ath".to_owned(), jose::sha256(token.as_bytes()).into())));
     let header = object(&json!({"typ": "dpop+jwt", "jwk": key.jwk()}));
     HeaderValue::try_from(key.sign(&header, &claims).unwrap()).unwrap()
