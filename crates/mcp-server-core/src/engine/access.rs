@@ -1,13 +1,14 @@
 //! The access of a request, before it is prepared. A batch is refused whole if one of its requests is denied, and preparing a
 //! request may have effects.
 
+use std::sync::Arc;
+
 use mcp_protocol::{
-    CompletionReference, Method,
+    CompletionReference,
     jsonrpc::{Request, decode_params},
-    method,
+    method::RequestName,
 };
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::methods::{self, Found};
 use crate::{
@@ -37,7 +38,7 @@ impl Server {
         let found = methods::find(self, &request.method, scope).ok()?;
         let checked = self.check_access(scope, &self.data.config.access).and_then(|()| match found {
             Found::Extension(route) => self.check_access(scope, &route.access),
-            Found::Engine(_) => self.check_entry(&request.method, request.params, scope),
+            Found::Engine(_) => self.check_entry(request, scope),
         });
         match checked {
             Err(Refusal::Denied(denied)) => Some(denied),
@@ -45,7 +46,7 @@ impl Server {
         }
     }
 
-    fn check_entry(&self, name: &str, params: Option<&RawValue>, scope: &Scope) -> Result<(), Refusal> {
+    fn check_entry(&self, request: &Request<'_>, scope: &Scope) -> Result<(), Refusal> {
         #[derive(Deserialize)]
         struct Key {
             #[serde(alias = "uri")]
@@ -56,33 +57,49 @@ impl Server {
             #[serde(rename = "ref")]
             reference: CompletionReference,
         }
-        let key = || decode_params::<Key>(name, params).map(|key| key.name);
-        let check = |entry: Option<&dyn Rule>| entry.map_or(Ok(()), |entry| self.check_access(scope, entry.rule()));
+        let Some(name) = RequestName::parse(&request.method) else { return Ok(()) };
+        let key = || decode_params::<Key>(&request.method, request.params).map(|key| key.name);
         match name {
-            method::CallTool::NAME => check(self.data.tools.load().find(&key()?).map(|entry| &**entry as &dyn Rule)),
-            method::GetPrompt::NAME => check(self.data.prompts.load().find(&key()?).map(|entry| &**entry as &dyn Rule)),
-            method::ReadResource::NAME | method::Subscribe::NAME => self.check_resource_access(scope, &key()?),
-            method::Complete::NAME => match decode_params::<Reference>(name, params)?.reference {
+            RequestName::CallTool => self.check_found(self.data.tools.load().find(&key()?), scope),
+            RequestName::GetPrompt => self.check_found(self.data.prompts.load().find(&key()?), scope),
+            RequestName::ReadResource | RequestName::Subscribe => self.check_resource_access(scope, &key()?),
+            RequestName::Complete => match decode_params::<Reference>(&request.method, request.params)?.reference {
                 CompletionReference::Prompt { name, .. } => {
-                    check(self.data.prompts.load().find(&name).map(|entry| &**entry as &dyn Rule))
+                    self.check_found(self.data.prompts.load().find(&name), scope)
                 }
                 CompletionReference::ResourceTemplate { uri } => {
-                    check(self.data.templates.load().find(&uri).map(|entry| &**entry as &dyn Rule))
+                    self.check_found(self.data.templates.load().find(&uri), scope)
                 }
                 _ => Ok(()),
             },
-            _ => Ok(()),
+            // These methods have no entry.
+            RequestName::Initialize
+            | RequestName::Ping
+            | RequestName::Discover
+            | RequestName::Listen
+            | RequestName::ListTools
+            | RequestName::ListResources
+            | RequestName::ListResourceTemplates
+            | RequestName::Unsubscribe
+            | RequestName::ListPrompts
+            | RequestName::SetLevel
+            | RequestName::CreateMessage
+            | RequestName::ListRoots
+            | RequestName::Elicit
+            // The entry of a task is known when the task is found.
+            | RequestName::GetTask
+            | RequestName::GetTaskPayload
+            | RequestName::ListTasks
+            | RequestName::CancelTask
+            | RequestName::UpdateTask
+            // The routes of extensions have their own rule.
+            | RequestName::ListSkills
+            | RequestName::GetSkill
+            | RequestName::ReadDirectory => Ok(()),
         }
     }
-}
 
-/// An entry with an access rule.
-trait Rule {
-    fn rule(&self) -> &crate::request::Access;
-}
-
-impl<E: Entry> Rule for E {
-    fn rule(&self) -> &crate::request::Access {
-        self.access()
+    fn check_found<E: Entry>(&self, entry: Option<&Arc<E>>, scope: &Scope) -> Result<(), Refusal> {
+        entry.map_or(Ok(()), |entry| self.check_access(scope, entry.access()))
     }
 }

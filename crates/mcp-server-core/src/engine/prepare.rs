@@ -361,14 +361,14 @@ impl Server {
             }
             CompletionReference::ResourceTemplate { uri } => {
                 let templates = self.data.templates.load();
-                if let Some(entry) = templates.find(uri) {
-                    self.check_access(scope, &entry.spec.access)?;
-                }
                 match templates.find(uri) {
-                    Some(entry) if entry.spec.matcher.variables().any(|known| known == argument) => {
+                    Some(entry) => {
+                        self.check_access(scope, &entry.spec.access)?;
+                        if !entry.spec.matcher.variables().any(|known| known == argument) {
+                            return Err(unknown_argument(&format!("the template `{uri}`"), argument).into());
+                        }
                         source_of(&entry.completions, argument)
                     }
-                    Some(_) => return Err(unknown_argument(&format!("the template `{uri}`"), argument).into()),
                     // A plain resource has no arguments to complete, but its URI is valid.
                     None if self.data.resources.load().find(uri).is_some() => None,
                     None => {
