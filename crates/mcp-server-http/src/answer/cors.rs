@@ -57,15 +57,14 @@ impl AllowedHeaders {
 
 /// Answers `OPTIONS`.
 pub(crate) fn preflight(request: &HeaderMap, allow: &'static str, headers: &AllowedHeaders) -> Response<Body> {
-    let allowed_headers = headers.of(request);
     let mut response = respond::empty(StatusCode::NO_CONTENT);
-    let headers = response.headers_mut();
-    headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+    let answered = response.headers_mut();
+    answered.insert(header::ALLOW, HeaderValue::from_static(allow));
     if guard::origin_of(request).is_some() {
-        headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(allow));
-        headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(MAX_AGE));
-        if let Ok(allowed) = HeaderValue::try_from(allowed_headers) {
-            headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
+        answered.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(allow));
+        answered.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(MAX_AGE));
+        if let Ok(allowed) = HeaderValue::try_from(headers.of(request)) {
+            answered.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
         }
     }
     response
