@@ -16,7 +16,7 @@ use mcp_server_core::engine::Reply;
 use mcp_transport::sse;
 use tokio::{
     task::JoinHandle,
-    time::{Instant, Sleep},
+    time::{Instant, Sleep, sleep_until},
 };
 
 pub(crate) use super::message_queue::MessageQueue as Queue;
@@ -134,6 +134,21 @@ fn events(messages: Vec<Bytes>) -> Vec<u8> {
         out.extend_from_slice(&sse::Event::new(&message).with_event("message").encode());
     }
     out
+}
+
+/// The end of a stream with the authentication of its client.
+#[derive(Default)]
+pub(crate) struct StreamEnd(Option<Pin<Box<Sleep>>>);
+
+impl StreamEnd {
+    pub(crate) fn at(end: Option<Instant>) -> Self {
+        Self(end.map(|end| Box::pin(sleep_until(end))))
+    }
+
+    /// Whether the time is over. Otherwise the task is woken then.
+    pub(crate) fn poll_over(&mut self, cx: &mut Context<'_>) -> bool {
+        self.0.as_mut().is_some_and(|timer| timer.as_mut().poll(cx).is_ready())
+    }
 }
 
 /// The keep-alive comments of a quiet stream.

@@ -11,14 +11,17 @@ use std::{
 use bytes::Bytes;
 use mcp_server_core::ShuttingDown;
 use mcp_transport::sse;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 use super::{
     event_log::{Place, STANDALONE},
     sessions::{HttpSession, Open},
 };
 use crate::{
-    answer::{body::EventStream, stream::KeepAlive},
+    answer::{
+        body::EventStream,
+        stream::{KeepAlive, StreamEnd},
+    },
     config::HttpConfig,
 };
 
@@ -33,7 +36,7 @@ pub(crate) struct Listening {
     /// Ends the standalone stream at a shutdown, because nothing else ends it.
     shutdown: Option<ShuttingDown>,
     /// Ends the connection with the authentication of its client. The client resumes the stream with fresh credentials.
-    end: Option<Pin<Box<Sleep>>>,
+    end: StreamEnd,
     _open: Open,
 }
 
@@ -58,7 +61,7 @@ impl Listening {
 
     /// Ends the connection at this time.
     pub(crate) fn end_at(mut self, end: Option<Instant>) -> Self {
-        self.end = end.map(|end| Box::pin(sleep_until(end)));
+        self.end = StreamEnd::at(end);
         self
     }
 
@@ -81,7 +84,7 @@ impl Listening {
             opening,
             keep_alive: KeepAlive::new(config.keep_alive),
             shutdown: None,
-            end: None,
+            end: StreamEnd::default(),
             _open: open,
             session,
         }
@@ -99,9 +102,7 @@ impl EventStream for Listening {
         {
             return Poll::Ready(None);
         }
-        if let Some(end) = &mut this.end
-            && end.as_mut().poll(cx).is_ready()
-        {
+        if this.end.poll_over(cx) {
             return Poll::Ready(None);
         }
         if let Poll::Ready(events) = this.session.log.poll_take(this.stream, this.number, cx) {

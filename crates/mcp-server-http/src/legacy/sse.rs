@@ -18,10 +18,7 @@ use mcp_protocol::{Principal, RpcError};
 use mcp_server_core::{Caller, engine::Engine as _};
 use mcp_transport::{Frame, FrameSender, Transport, TransportError, sse};
 use parking_lot::{Mutex, MutexGuard};
-use tokio::{
-    task::AbortHandle,
-    time::{Sleep, sleep_until},
-};
+use tokio::task::AbortHandle;
 
 use super::{
     Legacy,
@@ -33,7 +30,7 @@ use crate::{
         cors,
         message_queue::{MessageQueue, QueueReader},
         respond,
-        stream::KeepAlive,
+        stream::{KeepAlive, StreamEnd},
     },
     config::SsePaths,
     endpoint::{Endpoint, RequestParts, auth},
@@ -154,7 +151,7 @@ pub(crate) fn open(legacy: &Legacy, paths: &SsePaths, parts: &mut Parts) -> Resp
         rest: sse::Event::new(endpoint.as_bytes()).with_event("endpoint").encode(),
         outgoing,
         keep_alive: KeepAlive::new(config.keep_alive),
-        end: valid_until.map(|end| Box::pin(sleep_until(end))),
+        end: StreamEnd::at(valid_until),
         serving: serving.abort_handle(),
     }))
 }
@@ -230,16 +227,14 @@ pub(crate) struct Reading {
     outgoing: QueueReader,
     keep_alive: KeepAlive,
     /// Ends the stream with the authentication of its client.
-    end: Option<Pin<Box<Sleep>>>,
+    end: StreamEnd,
     serving: AbortHandle,
 }
 
 impl EventStream for Reading {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let this = &mut *self;
-        if let Some(end) = &mut this.end
-            && end.as_mut().poll(cx).is_ready()
-        {
+        if this.end.poll_over(cx) {
             return Poll::Ready(None);
         }
         if this.rest.is_empty() {
