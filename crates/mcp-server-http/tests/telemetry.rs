@@ -10,6 +10,7 @@ use std::{
 };
 
 use http::{Method, StatusCode};
+use mcp_auth::ApiKeys;
 use mcp_protocol::Principal;
 use mcp_server_core::{Server, ToolRoute, resource, tool};
 use mcp_server_http::{HttpConfig, HttpServer as _};
@@ -97,6 +98,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Recorder {
                 "gen_ai.tool.name",
                 "outcome",
                 "error.type",
+                "enduser.id",
             ]));
         }
     }
@@ -270,6 +272,29 @@ async fn an_http_request_that_is_rejected_without_a_json_rpc_request_has_one_acc
 }
 
 #[tokio::test]
+async fn the_event_of_a_rejected_http_request_names_its_caller() {
+    let mut records = Records::listen();
+    let service = |config: HttpConfig| crate::common::server().into_service(config.body_limit(64));
+    let keys = ApiKeys::new().key("k", Principal::new("ada"));
+    let endpoint = HttpConfig::new().public_url("https://mcp.example.com/mcp").authenticate(keys);
+    let large = || request(Method::POST, &crate::common::BASE, "x".repeat(65));
+    let mut by_endpoint = large();
+    by_endpoint.headers_mut().insert("x-api-key", "k".parse().unwrap());
+    let mut by_layer = large();
+    by_layer.extensions_mut().insert(Principal::new("bob"));
+    let (checked, unchecked) = (service(endpoint), service(HttpConfig::new()));
+    for (service, request, status, expected) in [
+        (&checked, by_endpoint, 413, "POST refused 413 ada"),
+        (&checked, large(), 401, "POST refused 401"),
+        (&unchecked, by_layer, 413, "POST refused 413 bob"),
+        (&unchecked, large(), 413, "POST refused 413"),
+    ] {
+        assert_eq!(crate::common::send(service, request).await.status.as_u16(), status, "{expected}");
+        records.expect_event(expected).await;
+    }
+}
+
+#[tokio::test]
 async fn a_request_that_the_transport_rejects_has_one_access_event() {
     let mut records = Records::listen();
     let mut observed = ObservedServer::new();
@@ -312,7 +337,7 @@ async fn an_initialize_above_a_limit_of_sessions_is_refused() {
     for config in [HttpConfig::new().max_sessions(1), HttpConfig::new().max_sessions_per_principal(1)] {
         let service = server.clone().into_service(config);
         for (status, expected) in
-            [(StatusCode::OK, "initialize ok"), (StatusCode::SERVICE_UNAVAILABLE, "initialize refused -32603")]
+            [(StatusCode::OK, "initialize ok ada"), (StatusCode::SERVICE_UNAVAILABLE, "initialize refused -32603 ada")]
         {
             let mut initialize = crate::common::initialize();
             initialize.extensions_mut().insert(Principal::new("ada"));
