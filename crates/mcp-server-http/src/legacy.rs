@@ -126,8 +126,7 @@ pub(crate) fn initialize(legacy: &Legacy, request: &Request<'_>, head: &Head) ->
 pub(crate) fn not_opened(request: &Request<'_>, refusal: Refusal) -> Response<Body> {
     let status = match &refusal {
         Refusal::Error(error) if error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => StatusCode::BAD_REQUEST,
-        Refusal::Error(_) => StatusCode::OK,
-        _ => StatusCode::FORBIDDEN,
+        _ => StatusCode::OK,
     };
     respond::refused(status, Some(&request.id), refusal)
 }
@@ -225,8 +224,7 @@ impl<'a> Call<'a> {
 
 /// Answers a request that is rejected before it runs.
 pub(crate) fn refused(id: &RequestId, refusal: Refusal, version: ProtocolVersion) -> Response<Body> {
-    let status = if matches!(refusal, Refusal::Error(_)) { StatusCode::OK } else { StatusCode::FORBIDDEN };
-    respond::with_version(respond::refused(status, Some(id), refusal), version)
+    respond::with_version(respond::refused(StatusCode::OK, Some(id), refusal), version)
 }
 
 /// Returns the session of a batch, or `None` if its revision has no batches. Fails if the session is unknown.

@@ -5,7 +5,7 @@ use http::{
     header::{self, HeaderName},
 };
 use mcp_protocol::{ErrorCode, ProtocolVersion, RequestId, RpcError};
-use mcp_server_core::engine::{Refusal, Rejected, Reply, Verdict};
+use mcp_server_core::engine::{Denied, Refusal, Rejected, Reply, Verdict};
 
 use super::{access, body::Body, stream::Answering};
 use crate::request::headers;
@@ -88,32 +88,37 @@ pub(crate) fn legacy(reply: Reply) -> Response<Body> {
 /// The response to a rejected message.
 pub(crate) fn rejected(rejected: Rejected) -> Response<Body> {
     let status = match &rejected.refusal {
-        _ if rejected.is_malformed => StatusCode::BAD_REQUEST,
-        Refusal::Error(error) => status_of(error.code),
-        _ => StatusCode::FORBIDDEN,
+        Refusal::Error(error) if !rejected.is_malformed => status_of(error.code),
+        _ => StatusCode::BAD_REQUEST,
     };
     let response = refused(status, rejected.id.as_ref(), rejected.refusal);
     if rejected.is_batch { access::mark(response) } else { response }
 }
 
-/// The answer to a request that is refused before it runs. The endpoint completes the answer to a caller that lacks access.
+/// The answer to a request that is refused before it runs. `status` is that of an error.
 pub(crate) fn refused(status: StatusCode, id: Option<&RequestId>, refusal: Refusal) -> Response<Body> {
     let denied = if let Refusal::Denied(denied) = &refusal { Some(denied.clone()) } else { None };
-    let mut response = error_with_id(status, id, &refusal.into_error());
-    if let Some(denied) = denied {
-        response.extensions_mut().insert(denied);
+    let response = error_with_id(status, id, &refusal.into_error());
+    match denied {
+        Some(denied) => lacking_access(response, denied),
+        None => response,
     }
-    response
 }
 
-/// The answer to a request whose caller lacks access. The endpoint completes it.
+/// The answer to a request whose caller lacks access.
 fn denied(mut reply: Reply) -> Response<Body> {
     let denied = reply.denied.take();
-    let mut response = message(StatusCode::FORBIDDEN, reply);
-    if let Some(denied) = denied {
-        response.extensions_mut().insert(*denied);
+    let response = message(StatusCode::FORBIDDEN, reply);
+    match denied {
+        Some(denied) => lacking_access(response, *denied),
+        None => response,
     }
-    response
+}
+
+/// Sets the status of an answer to a caller that lacks access. The authentication of the endpoint completes the answer.
+fn lacking_access(mut response: Response<Body>, denied: Denied) -> Response<Body> {
+    response.extensions_mut().insert(denied);
+    with_status(response, StatusCode::FORBIDDEN)
 }
 
 /// Returns the status for an error code of the stateless era. Errors of a method have the status 200.

@@ -172,25 +172,22 @@ impl Auth {
         no_store(response)
     }
 
-    /// Completes the response to a caller that lacks access: 401 for an anonymous caller, 403 for any other. Without an
-    /// authenticator the status is always 403.
+    /// Completes the response to a caller that lacks access. The response has the status 403. An anonymous caller of an
+    /// authenticator receives 401.
     fn deny(&self, mut response: Response<Body>, caller: Option<&Principal>) -> Response<Body> {
         let Some(denied) = response.extensions_mut().remove::<Denied>() else { return response };
-        let all = self.checks.as_ref().map_or_else(Vec::new, |checks| checks.challenges().collect());
-        if self.checks.is_none() && denied.is_anonymous {
-            // The application authenticates its callers, so the endpoint has no challenge for them.
-            *response.status_mut() = StatusCode::FORBIDDEN;
-        } else if denied.is_anonymous {
-            *response.status_mut() = StatusCode::UNAUTHORIZED;
-            challenge(&mut response, all.into_iter().map(|challenge| with_scopes(challenge, &denied.scopes)));
-        } else {
-            *response.status_mut() = StatusCode::FORBIDDEN;
+        let all = self.checks.as_ref().map(|checks| checks.challenges());
+        if !denied.is_anonymous {
             // The caller needs other credentials of the same scheme.
             let scheme = caller.and_then(|caller| caller.scheme.as_deref()).unwrap_or("Bearer");
-            let same = all.into_iter().find(|challenge| challenge.is_scheme(scheme));
+            let same = all.into_iter().flatten().find(|challenge| challenge.is_scheme(scheme));
             let same = same.unwrap_or_else(|| Challenge::new(scheme)).with_error("insufficient_scope");
             challenge(&mut response, [with_scopes(same, &denied.scopes)]);
+        } else if let Some(all) = all {
+            *response.status_mut() = StatusCode::UNAUTHORIZED;
+            challenge(&mut response, all.map(|challenge| with_scopes(challenge, &denied.scopes)));
         }
+        // Without an authenticator the application authenticates its callers, so the endpoint has no challenge for them.
         no_store(response)
     }
 }
