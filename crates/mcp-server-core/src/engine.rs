@@ -28,7 +28,7 @@ pub use self::{
     mirrored_headers::{MirroredHeaders, SingleHeader},
     prepare::Prepared,
 };
-pub use crate::error::flush_faults;
+pub use crate::error::{Panic, contain_async, flush_faults};
 pub use crate::request::{Denied, Payload, Refusal, Reply, Scope, StatelessCall, Verdict};
 pub use crate::session::{Peer, Session};
 pub use crate::trace::access as access_log;

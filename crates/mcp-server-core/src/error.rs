@@ -13,7 +13,8 @@ use mcp_protocol::{CallToolResult, ContentBlock, ErrorChain, RpcError};
 
 pub(crate) use self::fault::{Fault, report_background, warn};
 pub use self::input::InputError;
-pub(crate) use self::panic::{Panic, contain, contain_async};
+pub(crate) use self::panic::contain;
+pub use self::panic::{Panic, contain_async};
 pub use self::stderr::flush_faults;
 pub(crate) use self::subject::{Named, Subject, for_subject, with_subject};
 use crate::random::NoRandomNumbers;

@@ -9,12 +9,18 @@ use std::{
 };
 
 /// A caught panic. It displays the message of the panic.
-pub(crate) struct Panic(Box<dyn Any + Send>);
+pub struct Panic(Box<dyn Any + Send>);
 
 impl fmt::Display for Panic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.0.downcast_ref::<&str>().copied();
         f.write_str(text.or_else(|| self.0.downcast_ref().map(String::as_str)).unwrap_or("not a text"))
+    }
+}
+
+impl fmt::Debug for Panic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Panic({self})")
     }
 }
 
@@ -24,8 +30,11 @@ pub(crate) fn contain<T>(run: impl FnOnce() -> T) -> Result<T, Panic> {
 }
 
 /// Runs an async function, and returns its panic as an error, also a panic before the first await.
-pub(crate) async fn contain_async<T>(
-    start: impl FnOnce() -> Pin<Box<dyn Future<Output = T> + Send>>,
+///
+/// # Errors
+/// The panic.
+pub async fn contain_async<'a, T>(
+    start: impl FnOnce() -> Pin<Box<dyn Future<Output = T> + Send + 'a>>,
 ) -> Result<T, Panic> {
     let mut future = contain(start)?;
     poll_fn(|cx| match contain(|| future.as_mut().poll(cx)) {

@@ -4,18 +4,14 @@ mod attempts;
 mod metadata;
 
 use std::{
-    future::poll_fn,
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
     sync::Arc,
-    task::Poll,
     time::{Duration, SystemTime},
 };
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request::Parts};
-use mcp_auth::{AuthRequest, Authenticated, Authenticator, Rejection};
+use mcp_auth::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection};
 use mcp_protocol::{Challenge, Principal, RpcError};
-use mcp_server_core::engine::Denied;
+use mcp_server_core::engine::{Denied, contain_async};
 use tokio::time::Instant;
 
 use self::attempts::Attempts;
@@ -145,8 +141,7 @@ impl Auth {
         let request = AuthRequest::new(&parts.method, checks.public_url.as_str(), &parts.headers)
             .with_target(&target)
             .with_extensions(&parts.extensions);
-        // Called inside of the future, so that a panic before its first await is contained too.
-        let check = contained(async { checks.authenticator.authenticate(&request).await });
+        let check = contained(|| checks.authenticator.authenticate(&request));
         let checked = match &checks.attempts {
             Some(attempts) => attempts.limited(&parts.headers, &checks.headers, &parts.extensions, check).await,
             None => check.await,
@@ -193,21 +188,20 @@ impl Auth {
 }
 
 /// Runs an authenticator, also one of the application: it has a time limit, and a panic is an outage.
-async fn contained(
-    checking: impl Future<Output = Result<Authenticated, Rejection>>,
+async fn contained<'a>(
+    check: impl FnOnce() -> BoxFuture<'a, Result<Authenticated, Rejection>>,
 ) -> Result<Authenticated, Rejection> {
-    let mut checking = pin!(checking);
-    let guarded = poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| checking.as_mut().poll(cx))) {
-        Ok(poll) => poll,
-        Err(_) => {
-            tracing::error!("an authenticator panicked");
-            Poll::Ready(Err(OUTAGE))
+    match tokio::time::timeout(AUTHENTICATION, contain_async(check)).await {
+        Ok(Ok(checked)) => checked,
+        Ok(Err(panic)) => {
+            tracing::error!(%panic, "an authenticator panicked");
+            Err(OUTAGE)
         }
-    });
-    tokio::time::timeout(AUTHENTICATION, guarded).await.unwrap_or_else(|_| {
-        tracing::error!(limit = ?AUTHENTICATION, "an authenticator exceeded its time limit");
-        Err(OUTAGE)
-    })
+        Err(_) => {
+            tracing::error!(limit = ?AUTHENTICATION, "an authenticator exceeded its time limit");
+            Err(OUTAGE)
+        }
+    }
 }
 
 impl Checks {
