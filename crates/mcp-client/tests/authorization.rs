@@ -23,7 +23,7 @@ use mcp_test::peer::{Reply, ScriptedServer};
 use parking_lot::Mutex;
 
 use crate::common::{
-    scripted_site::{ERAS, predicates, quick},
+    scripted_site::{ERAS, predicates, quick, text},
     wait_until,
 };
 
@@ -34,6 +34,8 @@ type MakeError = fn() -> AuthorizerError;
 struct Login {
     errors: Arc<Mutex<VecDeque<MakeError>>>,
     logins: Arc<AtomicUsize>,
+    /// The method and the name of each operation.
+    operations: Arc<Mutex<Vec<String>>>,
 }
 
 impl Login {
@@ -49,6 +51,10 @@ impl Login {
 impl Authorizer for Login {
     fn authorize<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>> {
         Box::pin(async {
+            if let Some(operation) = &target.operation {
+                let name = operation.name.as_deref().unwrap_or_default();
+                self.operations.lock().push(format!("{} {name}", operation.method));
+            }
             if target.operation.as_ref().is_some_and(|operation| &*operation.method == "initialize") {
                 self.logins.fetch_add(1, Ordering::Relaxed);
                 let error = self.errors.lock().pop_front();
@@ -165,4 +171,17 @@ async fn an_authorizer_is_an_error_for_targets_without_http() {
         assert!(error.is_invalid_request() && error.to_string().contains("a URL"), "{error}");
     }
     assert_eq!(server.connections(), 0);
+}
+
+#[tokio::test]
+async fn an_authorizer_receives_the_name_of_a_tool_in_each_era() {
+    for version in ERAS {
+        let server = ScriptedServer::for_revision(version).on("tools/call", text("3"));
+        let peer = server.listen().await.unwrap();
+        let login = Login::default();
+        let client = quick(&[version]).auth(login.clone()).connect(peer.url()).await.unwrap();
+        client.call_tool("sum", ()).await.unwrap();
+        assert!(login.operations.lock().contains(&"tools/call sum".to_owned()), "{version}");
+        client.close().await;
+    }
 }

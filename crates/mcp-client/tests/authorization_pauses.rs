@@ -86,6 +86,27 @@ async fn the_probe_timeout_begins_when_the_request_is_authorized() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_login_is_not_a_slow_start() {
+    let (inner, mut peers) = scripted();
+    let clocks = AuthorizationClocks::default();
+    let reports = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&reports);
+    let builder = builder().on_slow_start(Duration::from_secs(10), move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    let connecting = start(builder.connect(Authorized { inner, clocks: clocks.clone() }));
+    let mut peer = peers.next().await;
+    let probe = peer.expect("server/discover").await;
+    let asking = (clocks.requests.pause(), clocks.user.pause());
+    sleep(5 * MINUTE).await;
+    drop(asking);
+    sleep(Duration::from_secs(4)).await;
+    assert_eq!(reports.load(Ordering::Relaxed), 0);
+    peer.answer(probe, discovery(&["2026-07-28"])).await;
+    connecting.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_pause_of_a_login_is_limited() {
     let (clocks, connecting, mut peers) = connect();
     let _peer = peers.next().await;

@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    future::pending,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::Duration,
@@ -64,7 +65,9 @@ pub(crate) async fn open(
 /// Calls the function for slow starts once, then never returns.
 async fn report_slow_start(manager: &ConnectionManager, latest: &Latest) -> Infallible {
     if let Some(SlowStartReport { after, report }) = &manager.config.slow_start {
-        sleep(*after).await;
+        // The time of a login is not a delay of the server.
+        let user = manager.authorization.as_ref().map(|clocks| &clocks.user);
+        let _ = timeout_unless_paused(*after, manager.config.limits.login_pause, user, pending::<()>()).await;
         let peer = manager.connector.describe();
         let start = SlowStart::new(&peer, *after, stderr(latest));
         // A panic would end the supervisor, and no call could connect any more.
@@ -72,7 +75,7 @@ async fn report_slow_start(manager: &ConnectionManager, latest: &Latest) -> Infa
             tracing::error!("the function for slow starts panicked");
         }
     }
-    std::future::pending().await
+    pending().await
 }
 
 /// The newest connection that is being opened.
@@ -341,7 +344,7 @@ async fn dial(manager: &Arc<ConnectionManager>, latest: &Latest) -> Result<Opene
 /// Sends pings at the configured interval. Returns when too many consecutive pings were not answered.
 async fn keep_pinging(manager: &ConnectionManager, connection: &Arc<Connection>) {
     let config = &manager.config;
-    let Some(interval) = config.ping_interval else { return std::future::pending().await };
+    let Some(interval) = config.ping_interval else { return pending().await };
     let mut missed = 0;
     while missed < config.ping_threshold.max(1) {
         sleep(interval).await;
