@@ -66,10 +66,14 @@ impl Program {
 
     /// Opens an anonymous session and returns its id.
     fn anonymous_session(&self) -> String {
+        self.initialize("").header("mcp-session-id").unwrap()
+    }
+
+    fn initialize(&self, credential: &str) -> Reply {
         let params = json!({
             "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" }
         });
-        self.post("", "initialize", &params).header("mcp-session-id").unwrap()
+        self.post(credential, "initialize", &params)
     }
 }
 
@@ -146,6 +150,8 @@ fn each_provider_prints_credentials_that_the_server_accepts() {
         }
         let wrong = program.header(&json!("Bearer wrong"));
         for credential in ["", &wrong] {
+            let reply = program.initialize(credential);
+            assert!(matches!(reply.status, 400 | 401), "{provider} {credential}: {reply:?}");
             for (method, params) in [("server/discover", json!({})), ("tools/list", json!({}))] {
                 let reply = program.stateless(credential, method, params);
                 assert!(matches!(reply.status, 400 | 401), "{provider} {method} {credential}: {reply:?}");

@@ -21,7 +21,7 @@ pub(crate) struct Case {
     pub(crate) auth: Option<Auth>,
     /// The ratio that is wanted at least.
     pub(crate) aim: Option<f64>,
-    /// The calls in a second that are wanted at least.
+    /// The calls in a second of CPU time that are wanted at least.
     pub(crate) least: Option<f64>,
 }
 

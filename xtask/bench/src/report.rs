@@ -101,6 +101,11 @@ impl Row {
             is_disturbed,
         }
     }
+
+    /// The calls in a second that a core of its own allows: the CPU time does not depend on other load.
+    fn per_core(&self) -> f64 {
+        self.cost.as_ref().map_or(self.ours, |(ours, ..)| 1e6 / ours)
+    }
 }
 
 /// Prints the table and how to read it.
@@ -112,7 +117,7 @@ pub(crate) fn print(rows: &[Row]) {
     for row in rows {
         let aim = match (row.aim, row.least) {
             (Some(aim), _) => format!("{aim:.2}{}", if row.ratio.median < aim { " !" } else { "  " }),
-            (None, Some(least)) => format!("{least:.0}{}", if row.ours < least { " !" } else { "  " }),
+            (None, Some(least)) => format!("{least:.0}{}", if row.per_core() < least { " !" } else { "  " }),
             (None, None) => String::new(),
         };
         let cost = match &row.cost {
@@ -180,6 +185,7 @@ mod tests {
         assert_eq!((row.ratio.median, row.ratio.least, row.ratio.most), (0.5, 0.5, 0.8));
         let (ours, bare, ratio) = row.cost.unwrap();
         assert_eq!((ours, bare, ratio.median), (2000.0, 1000.0, 0.5));
+        assert_eq!(row.per_core(), 500.0);
         assert!(row.is_limited && !row.is_disturbed);
         let starved = [(round(500, 400, 400), round(1000, 500, 400))];
         assert!(Row::new(&CASES[1], Revision::Session, &starved).is_disturbed);
