@@ -271,7 +271,14 @@ async fn the_metadata_document_is_public() {
         *made.uri_mut() = path.parse().unwrap();
         made
     };
-    for (config, expected) in [(config(), own), (config().protected_resource(configured), replaced)] {
+    let scopes = ProtectedResourceMetadata::default().with_scopes(["files:read"]);
+    let mut with_scopes = own.clone();
+    with_scopes["scopes_supported"] = json!(["files:read"]);
+    for (config, expected) in [
+        (config(), own),
+        (config().protected_resource(scopes), with_scopes),
+        (config().protected_resource(configured), replaced),
+    ] {
         let service = server().into_service(config);
         for path in [WELL_KNOWN.to_owned(), format!("{WELL_KNOWN}/mcp")] {
             // A web page of any origin may read the document.
