@@ -83,9 +83,10 @@ struct Server {
     serve: &'static str,
 }
 
-const SERVERS: [Server; 2] = [
+const SERVERS: [Server; 3] = [
     Server { name: "stdio only", features: &[], serve: "serve_stdio()" },
     Server { name: "HTTP", features: &["http"], serve: "serve_http(\"127.0.0.1:8080\")" },
+    Server { name: "HTTP and auth", features: &["auth"], serve: "serve_http(\"127.0.0.1:8080\")" },
 ];
 
 impl Server {
