@@ -5,13 +5,14 @@
 //! | discovery | the metadata of the server and of its authorization server, in the order of the specification |
 //! | registration | a registration of the application, a client id metadata document, a dynamic registration |
 //! | login | the authorization code grant with PKCE, a listener on this machine, a [`UserAgent`] |
-//! | machines | the client credentials grant with a secret or a [`ClientKey`], without a user |
+//! | machines | the client credentials grant with a secret or a [`ClientKey`], or the [`Assertion`] of another issuer |
 //! | tokens | renewed before their end, once at a time in all processes, in a [`TokenStore`] |
 //!
 //! No text of an error, of `Debug` or of a log record contains a token, a code or a secret.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod assertion;
 mod authorizer;
 #[cfg(feature = "browser")]
 mod browser;
@@ -31,6 +32,7 @@ mod user_agent;
 #[cfg(feature = "browser")]
 pub use self::browser::Browser;
 pub use self::{
+    assertion::{Assertion, AssertionRequest, IdentityProvider, SubjectTokenType},
     client_key::ClientKey,
     error::{Error, ErrorKind},
     oauth::{OAuth, OAuthBuilder},

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use url::Url;
 
 use crate::{
+    assertion::Assertion,
     client_key::ClientKey,
     error::{Error, ErrorKind},
     registration::{ClientSettings, Registered},
@@ -175,6 +176,7 @@ impl OAuthBuilder {
             omits_resource: false,
             login_limit: Duration::from_secs(600),
             is_machine: false,
+            assertion: None,
         };
         Self { settings, issuer: None, client_secret: None, key: None }
     }
@@ -214,6 +216,16 @@ impl OAuthBuilder {
     /// [id](Self::client_id), and a [secret](Self::client_secret) or a [key](Self::client_key).
     pub fn client_credentials(mut self) -> Self {
         self.settings.is_machine = true;
+        self
+    }
+
+    /// Requests tokens with assertions of another issuer, without a login: a workload identity, or an [`IdentityProvider`].
+    /// A configured client authenticates with its secret or key. A workload needs no client.
+    ///
+    /// [`IdentityProvider`]: crate::IdentityProvider
+    pub fn assertion(mut self, assertion: impl Assertion) -> Self {
+        self.settings.is_machine = true;
+        self.settings.assertion = Some(Arc::new(assertion));
         self
     }
 

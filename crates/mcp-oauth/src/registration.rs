@@ -63,6 +63,18 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
+    /// Returns the registration of a workload, which has no client id.
+    pub(crate) fn none() -> Self {
+        Self {
+            client_id: String::new(),
+            client_secret: None,
+            secret_expires_at: None,
+            method: AuthMethod::None,
+            redirect_uris: Vec::new(),
+            source: Source::Application,
+        }
+    }
+
     /// Whether a login with this redirect URI can use the registration.
     pub(crate) fn is_usable(&self, redirect_uri: &str, now: u64) -> bool {
         let is_alive = self.secret_expires_at.is_none_or(|end| end == 0 || now < end);

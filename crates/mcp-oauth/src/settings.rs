@@ -6,6 +6,7 @@ use mcp_fetch::Fetch;
 use url::Url;
 
 use crate::{
+    assertion::Assertion,
     client_key::ClientKey,
     discovery::is_safe,
     error::{Error, ErrorKind},
@@ -39,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) login_limit: Duration,
     /// Whether the client acts for itself, without a user.
     pub(crate) is_machine: bool,
+    /// The source of assertions that replace a login.
+    pub(crate) assertion: Option<Arc<dyn Assertion>>,
 }
 
 impl Settings {

@@ -2,9 +2,10 @@
 
 use std::{error::Error as StdError, fmt, future::Future, pin::Pin, time::Duration};
 
-use http::{HeaderMap, StatusCode, header};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use mcp_fetch::{Fetch, FetchError};
-use mcp_protocol::auth::{OAuthError, Secret, TokenResponse, client_assertion_type};
+use mcp_protocol::auth::{OAuthError, Secret, TokenResponse, client_assertion_type, grant_type};
 use oauth2::{
     AccessToken, AsyncHttpClient, AuthType, AuthorizationCode, ClientId, ClientSecret, EndpointNotSet, EndpointSet,
     HttpRequest, HttpResponse, PkceCodeVerifier, RedirectUrl, RefreshToken, RequestTokenError, StandardRevocableToken,
@@ -12,6 +13,7 @@ use oauth2::{
     basic::{BasicRevocationErrorResponse, BasicTokenIntrospectionResponse, BasicTokenType},
 };
 use serde::{Deserialize, Serialize};
+use url::form_urlencoded;
 
 use crate::{
     client_key::ClientKey,
@@ -84,6 +86,56 @@ impl TokenEndpoint<'_> {
         Self::read(request.request_async(&Wire(self.fetch)).await)
     }
 
+    /// Redeems an assertion of another issuer (RFC 7523 §2.1).
+    pub(crate) async fn redeem_assertion(&self, assertion: &Secret, scopes: &[String]) -> Result<TokenResponse, Error> {
+        let scope = scopes.join(" ");
+        let mut params = vec![("grant_type", grant_type::JWT_BEARER), ("assertion", assertion.expose())];
+        if !scope.is_empty() {
+            params.push(("scope", &scope));
+        }
+        let answer = self.grant(&params).await?;
+        check_bearer(answer)
+    }
+
+    /// Sends a request of a grant that the crate `oauth2` does not know. The token may have any type.
+    pub(crate) async fn grant(&self, params: &[(&str, &str)]) -> Result<TokenResponse, Error> {
+        let response = Wire(self.fetch).call(self.request(params)?).await.map_err(wire_error)?;
+        if response.status() != StatusCode::OK {
+            let refusal = serde_json::from_slice(response.body());
+            return Err(refusal.map_or_else(|_| not_a_response(), refused));
+        }
+        serde_json::from_slice(response.body()).map_err(|_| not_a_response())
+    }
+
+    fn request(&self, params: &[(&str, &str)]) -> Result<HttpRequest, Error> {
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        form.extend_pairs(params).extend_pairs(self.extra_params()?);
+        let mut request = HttpRequest::new(Vec::new());
+        *request.method_mut() = http::Method::POST;
+        let invalid = || Error::new(ErrorKind::Discovery, "the token endpoint of the issuer is not a URL");
+        *request.uri_mut() = self.url.parse().map_err(|_| invalid())?;
+        let Registration { client_id, client_secret, method, .. } = self.client;
+        match (method, client_secret) {
+            (AuthMethod::ClientSecretBasic, Some(secret)) => {
+                let [id, secret] = [client_id, secret.expose()]
+                    .map(|text| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>());
+                let value = format!("Basic {}", BASE64_STANDARD.encode(format!("{id}:{secret}")));
+                let value = HeaderValue::try_from(value).map_err(|_| invalid())?;
+                request.headers_mut().insert(header::AUTHORIZATION, value);
+            }
+            // A workload has no client id.
+            _ if client_id.is_empty() => {}
+            (AuthMethod::ClientSecretPost, Some(secret)) => {
+                form.append_pair("client_id", client_id).append_pair("client_secret", secret.expose());
+            }
+            _ => _ = form.append_pair("client_id", client_id),
+        }
+        let form_type = HeaderValue::from_static("application/x-www-form-urlencoded");
+        request.headers_mut().insert(header::CONTENT_TYPE, form_type);
+        *request.body_mut() = form.finish().into_bytes();
+        Ok(request)
+    }
+
     /// Returns the parameters that the crate `oauth2` does not know: the resource, and the assertion of the client.
     fn extra_params(&self) -> Result<Vec<(&'static str, String)>, Error> {
         let mut params = Vec::new();
@@ -120,25 +172,34 @@ impl TokenEndpoint<'_> {
     }
 
     fn read(result: Result<Granted, RequestTokenError<WireError, Refused>>) -> Result<TokenResponse, Error> {
-        let unsupported = |answer: &TokenResponse| !answer.token_type.eq_ignore_ascii_case("bearer");
         match result {
-            Ok(Granted { answer, .. }) if unsupported(&answer) => {
-                Err(Error::new(ErrorKind::Token, "the token endpoint issued a token that is not a bearer token"))
-            }
-            Ok(Granted { answer, .. }) => Ok(answer),
+            Ok(Granted { answer, .. }) => check_bearer(answer),
             Err(RequestTokenError::ServerResponse(Refused(error))) => Err(refused(error)),
-            Err(RequestTokenError::Request(WireError::Fetch(error))) => {
-                Err(Error::fetch(ErrorKind::Token, "the request to the token endpoint failed", error))
-            }
-            Err(RequestTokenError::Request(WireError::Status(status))) => {
-                let is_outage = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-                let kind = if is_outage { ErrorKind::Unavailable } else { ErrorKind::Token };
-                Err(Error::new(kind, format!("the token endpoint answered with the status {status}")))
-            }
+            Err(RequestTokenError::Request(error)) => Err(wire_error(error)),
             // The sources may quote the answer, which contains tokens.
-            Err(RequestTokenError::Parse(..) | RequestTokenError::Other(_)) => {
-                Err(Error::new(ErrorKind::Token, "the answer of the token endpoint is not a token response"))
-            }
+            Err(RequestTokenError::Parse(..) | RequestTokenError::Other(_)) => Err(not_a_response()),
+        }
+    }
+}
+
+fn check_bearer(answer: TokenResponse) -> Result<TokenResponse, Error> {
+    if answer.token_type.eq_ignore_ascii_case("bearer") {
+        return Ok(answer);
+    }
+    Err(Error::new(ErrorKind::Token, "the token endpoint issued a token that is not a bearer token"))
+}
+
+fn not_a_response() -> Error {
+    Error::new(ErrorKind::Token, "the answer of the token endpoint is not a token response")
+}
+
+fn wire_error(error: WireError) -> Error {
+    match error {
+        WireError::Fetch(error) => Error::fetch(ErrorKind::Token, "the request to the token endpoint failed", error),
+        WireError::Status(status) => {
+            let is_outage = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+            let kind = if is_outage { ErrorKind::Unavailable } else { ErrorKind::Token };
+            Error::new(kind, format!("the token endpoint answered with the status {status}"))
         }
     }
 }

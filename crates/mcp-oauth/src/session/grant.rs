@@ -9,6 +9,7 @@ use super::{
     refusal::{Found, union},
 };
 use crate::{
+    assertion::AssertionRequest,
     discovery::Server,
     error::{Error, ErrorKind},
     login::{Attempt, Failure, Redirect},
@@ -93,12 +94,22 @@ impl Session {
 
     /// Requests tokens for the client itself. Returns the id of the client and the tokens.
     async fn ask_server(&self, found: &Found, scopes: &[String]) -> Result<(String, TokenResponse), Error> {
-        let Some(registered) = &self.settings.client.registered else {
-            return Err(Error::new(ErrorKind::Configuration, "a client that acts for itself needs a client id"));
+        let (server, resource) = (&*found.server, found.resource.as_deref());
+        let client = match (&self.settings.client.registered, &self.settings.assertion) {
+            (Some(registered), _) => registration::application(registered, server)?,
+            (None, Some(_)) => Registration::none(),
+            (None, None) => {
+                return Err(Error::new(ErrorKind::Configuration, "a client that acts for itself needs a client id"));
+            }
         };
-        let client = registration::application(registered, &found.server)?;
-        let endpoint = self.token_endpoint(&found.server, &client, found.resource.as_deref())?;
-        let answer = endpoint.client_credentials(scopes).await?;
+        let endpoint = self.token_endpoint(server, &client, resource)?;
+        let answer = match &self.settings.assertion {
+            Some(assertion) => {
+                let request = AssertionRequest::new(&server.metadata.issuer, resource, scopes);
+                endpoint.redeem_assertion(&assertion.assertion(&request).await?, scopes).await?
+            }
+            None => endpoint.client_credentials(scopes).await?,
+        };
         Ok((client.client_id, answer))
     }
 

@@ -1,20 +1,26 @@
 //! Clients that act for themselves.
 
 use mcp_auth::jose::SigningKey;
-use mcp_oauth::{ClientKey, ErrorKind, MemoryStore, OAuthBuilder};
+use mcp_fetch::Fetch;
+use mcp_oauth::{
+    Assertion, AssertionRequest, ClientKey, Error, ErrorKind, IdentityProvider, MemoryStore, OAuthBuilder,
+    SubjectTokenType,
+};
+use mcp_protocol::auth::{Secret, grant_type, token_type};
 use mcp_test::authorization_server::{
     AuthorizationServer, AuthorizationServerBuilder, Endpoint, RecordedRequest, RegisteredClient,
 };
+use mcp_transport::BoxFuture;
 use ring::{
     rand::SystemRandom,
     signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::common::{World, claims_of};
 
 /// A key of a client, and its key set.
-fn key() -> (ClientKey, serde_json::Value) {
+fn key() -> (ClientKey, Value) {
     let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).unwrap();
     let jwk = SigningKey::from_pkcs8(der.as_ref()).unwrap().jwk().clone();
     (ClientKey::from_der(der.as_ref()).unwrap(), json!({"keys": [jwk]}))
@@ -76,4 +82,92 @@ async fn wrong_credentials_are_an_error() {
         assert_eq!(code, (kind == ErrorKind::Token).then_some("invalid_client"));
     }
     assert_eq!(world.user.count(), 0);
+}
+
+/// Signs tokens of an issuer.
+struct Issuer(SigningKey);
+
+impl Issuer {
+    fn sign(&self, audience: &str, claims: &Value) -> String {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        let mut all = json!({
+            "iss": "https://issuer.example", "sub": "workload", "aud": audience, "iat": now, "exp": now + 60,
+            "jti": mcp_auth::jose::random_text().unwrap()
+        });
+        for (name, value) in claims.as_object().unwrap() {
+            all[name] = value.clone();
+        }
+        let header = json!({"alg": "ES256", "typ": "JWT"});
+        self.0.sign(header.as_object().unwrap(), all.as_object().unwrap()).unwrap()
+    }
+}
+
+impl Assertion for Issuer {
+    fn assertion<'a>(&'a self, request: &'a AssertionRequest) -> BoxFuture<'a, Result<Secret, Error>> {
+        Box::pin(async move { Ok(Secret::new(self.sign(&request.issuer, &json!({})))) })
+    }
+}
+
+fn issuer() -> (Issuer, Value) {
+    let key = SigningKey::generate().unwrap();
+    let keys = json!({"keys": [key.jwk()]});
+    (Issuer(key), keys)
+}
+
+#[tokio::test]
+async fn a_workload_sends_its_assertion_and_no_client() {
+    let (issuer, keys) = issuer();
+    let builder = AuthorizationServer::builder().trust_issuer("https://issuer.example", keys);
+    let world = World::with(builder).await;
+    let auth = world.builder().assertion(issuer).scopes(["a"]).build();
+    let claims = claims_of(&world.site.token(&auth).await);
+    assert_eq!((&claims["sub"], &claims["aud"]), (&json!("workload"), &json!(world.site.endpoint.as_str())));
+    let request = &token_requests(&world)[0];
+    assert_eq!(request.parameter("grant_type"), Some(grant_type::JWT_BEARER));
+    assert!(request.parameter("client_id").is_none() && request.headers().get("authorization").is_none());
+
+    // A foreign issuer is refused after one request.
+    let (foreign, _) = self::issuer();
+    let error = world.site.error(&world.builder().assertion(foreign).build()).await;
+    assert_eq!(error.oauth_error().unwrap().error, "invalid_grant");
+    assert_eq!((world.user.count(), world.authorization.count(Endpoint::Token)), (0, 2));
+}
+
+#[tokio::test]
+async fn an_identity_provider_exchanges_the_token_of_a_user() {
+    let (issuer, keys) = issuer();
+    let builder = AuthorizationServer::builder().trust_issuer("https://issuer.example", keys);
+    let provider = builder.client(RegisteredClient::public("mcp-client")).start().await.unwrap();
+    let request = http::Request::get("/jwks").body(Default::default()).unwrap();
+    let keys = provider.respond(request, std::time::SystemTime::now()).await;
+    let keys: Value = serde_json::from_slice(keys.body()).unwrap();
+    let builder = AuthorizationServer::builder().trust_issuer(provider.issuer(), keys);
+    let world = World::with(builder.client(RegisteredClient::with_secret("mcp-client", "hunter2"))).await;
+
+    let id_token = issuer.sign("mcp-client", &json!({"sub": "alice"}));
+    let url = format!("{}/token", provider.issuer());
+    let exchange = IdentityProvider::new(url, "mcp-client", SubjectTokenType::IdToken, id_token.as_str());
+    let exchange = exchange.fetch(Fetch::builder().allow_loopback(true).build());
+    assert!(!format!("{exchange:?}").contains(&id_token));
+    let auth = world.builder().client_id("mcp-client").client_secret("hunter2").assertion(exchange).scopes(["a"]);
+    let claims = claims_of(&world.site.token(&auth.build()).await);
+    assert_eq!((&claims["sub"], &claims["aud"]), (&json!("alice"), &json!(world.site.endpoint.as_str())));
+
+    let requests = provider.requests();
+    let request = requests.iter().find(|request| request.endpoint() == Endpoint::Token).unwrap();
+    for (name, value) in [
+        ("grant_type", grant_type::TOKEN_EXCHANGE),
+        ("requested_token_type", token_type::ID_JAG),
+        ("subject_token_type", token_type::ID_TOKEN),
+        ("audience", world.authorization.issuer()),
+        ("resource", world.site.endpoint.as_str()),
+        ("client_id", "mcp-client"),
+    ] {
+        assert_eq!(request.parameter(name), Some(value), "{name}");
+    }
+    let redemption = &token_requests(&world)[0];
+    assert_eq!(redemption.parameter("grant_type"), Some(grant_type::JWT_BEARER));
+    assert!(redemption.headers().contains_key("authorization") && redemption.parameter("client_secret").is_none());
+    // No page of the authorization server is shown.
+    assert_eq!((world.user.count(), world.authorization.count(Endpoint::Authorization)), (0, 0));
 }
