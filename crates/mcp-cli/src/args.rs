@@ -31,7 +31,7 @@ const EXIT_CODES: &str = "Exit codes:
   0    success
   1    the tool failed, `mcp lint` found errors, or a local file cannot be written
   2    the command line or a name in it is wrong
-  3    the server is unreachable, silent or closed early
+  3    the server is unreachable, overloaded, silent or closed early
   4    the server answered with an error or invalid data, or it is not an MCP server
   130  Ctrl-C (129 and 143: another signal)
 
