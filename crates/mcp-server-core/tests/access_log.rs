@@ -30,7 +30,10 @@ use tracing_subscriber::{
     layer::{Context as LayerContext, SubscriberExt as _},
 };
 
-use crate::common::{Connection, call, cancel, code, hold, initialize, legacy, modern, notification, slow, subscribe};
+use crate::{
+    common::{Connection, call, cancel, code, hold, initialize, legacy, modern, notification, slow, subscribe},
+    log_text::LogText,
+};
 
 type Fields = BTreeMap<String, String>;
 
@@ -540,24 +543,9 @@ async fn the_access_event_names_the_caller() {
     }
 }
 
-/// The written text.
-#[derive(Clone, Default)]
-struct Text(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Text {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn a_plain_subscriber_prints_a_fault_on_one_line() {
-    let text = Text::default();
+    let text = LogText::default();
     let writer = text.clone();
     let _guard = subscribe(tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish());
     let fails = async || -> Result<String, ToolError> { Err(io::Error::other("a disk\nforged\u{1b}[2J"))? };
@@ -567,7 +555,7 @@ async fn a_plain_subscriber_prints_a_fault_on_one_line() {
     for name in ["fails", "panics"] {
         connection.exchange(modern(1, "tools/call", call(name))).await;
     }
-    let text = String::from_utf8(text.0.lock().unwrap().clone()).unwrap();
+    let text = text.text();
     for details in [
         r#"error="a disk\nforged\u{1b}[2J" item.kind="tool" item.name="fails""#,
         r#"error="a lock\nforged" item.kind="tool" item.name="panics""#,
@@ -580,7 +568,7 @@ async fn a_plain_subscriber_prints_a_fault_on_one_line() {
 #[tokio::test]
 async fn a_plain_subscriber_prints_the_access_log() {
     for (level, is_printed) in [(LevelFilter::INFO, true), (LevelFilter::WARN, false)] {
-        let text = Text::default();
+        let text = LogText::default();
         let writer = text.clone();
         let subscriber = tracing_subscriber::fmt().with_max_level(level).with_writer(move || writer.clone()).finish();
         let _guard = subscribe(subscriber);
@@ -588,7 +576,7 @@ async fn a_plain_subscriber_prints_the_access_log() {
         // A line break of a client does not forge a line of the log.
         connection.exchange(modern(1, "resources/read", json!({ "uri": "x:a\nforged" }))).await;
         connection.exchange(modern(1, "tools/call", call("ok"))).await;
-        let text = String::from_utf8(text.0.lock().unwrap().clone()).unwrap();
+        let text = text.text();
         let line = "request finished mcp.method.name=\"tools/call\" gen_ai.tool.name=\"ok\"";
         assert_eq!(text.contains(line), is_printed, "{text}");
         assert!(!text.lines().any(|line| line.starts_with("forged")), "{text}");

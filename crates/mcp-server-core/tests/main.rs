@@ -25,6 +25,7 @@ mod layers;
 mod lifecycle;
 #[cfg(feature = "log-layer")]
 mod log_layer;
+mod log_text;
 mod logs;
 mod malformed_messages;
 mod memory;

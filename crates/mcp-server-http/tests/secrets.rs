@@ -3,11 +3,6 @@
 //! The test has a program of its own, because it collects the log records of the whole process.
 #![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-};
-
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::{Request, header};
 use http_body_util::{BodyExt as _, Full};
@@ -16,24 +11,14 @@ use mcp_protocol::Principal;
 use mcp_server_core::{Context, Extension, Server, tool};
 use mcp_server_http::{HttpConfig, HttpServer, RequestParts};
 
-/// Collects log records.
-#[derive(Clone, Default)]
-struct Records(Arc<Mutex<Vec<u8>>>);
+#[path = "../../mcp-server-core/tests/log_text.rs"]
+mod log_text;
 
-impl io::Write for Records {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use self::log_text::LogText;
 
 #[tokio::test]
 async fn credentials_are_in_no_log_record_response_or_handler() {
-    let records = Records::default();
+    let records = LogText::default();
     let writer = records.clone();
     let subscriber =
         tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(move || writer.clone()).finish();
@@ -88,7 +73,7 @@ async fn credentials_are_in_no_log_record_response_or_handler() {
         }
     }
     assert_eq!(reached, 3, "{shown}");
-    shown += &String::from_utf8(records.0.lock().unwrap().clone()).unwrap();
+    shown += &records.text();
     assert!(shown.contains("tools/call") && shown.contains("insufficient_scope"), "{shown}");
     for secret in ["hunter2", &encoded, &wrong, &digest] {
         assert!(!shown.contains(secret), "{secret}: {shown}");
