@@ -10,6 +10,7 @@ mod pending;
 
 use std::{
     fmt,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -42,6 +43,7 @@ use crate::error::InputError;
 /// A session: one stdio connection after `initialize`, or one HTTP session.
 pub struct Session {
     id: Option<Box<str>>,
+    fingerprint: Option<Box<str>>,
     version: ProtocolVersion,
     client_info: Implementation,
     client_capabilities: ClientCapabilities,
@@ -65,6 +67,7 @@ impl Session {
         peer: &Peer,
     ) -> Self {
         Self {
+            fingerprint: id.as_deref().map(fingerprint),
             id,
             version,
             client_info,
@@ -83,6 +86,11 @@ impl Session {
     #[must_use]
     pub fn id(&self) -> Option<&str> {
         self.id.as_deref()
+    }
+
+    /// Returns a hash of the id for spans and log records, because the id itself is a secret of the session.
+    pub(crate) fn fingerprint(&self) -> Option<&str> {
+        self.fingerprint.as_deref()
     }
 
     /// Returns the negotiated revision.
@@ -189,6 +197,12 @@ impl fmt::Debug for Session {
         // The id is a secret of the session, so it is not printed.
         f.debug_struct("Session").field("version", &self.version).finish_non_exhaustive()
     }
+}
+
+fn fingerprint(id: &str) -> Box<str> {
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    format!("{:016x}", hasher.finish()).into()
 }
 
 /// One connection or HTTP session: its outgoing messages, its running requests, and their limit. Cheap to clone.

@@ -5,12 +5,7 @@
 pub mod access;
 mod ending;
 
-use std::{
-    borrow::Cow,
-    fmt,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::Arc,
-};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use mcp_protocol::{
     ErrorCode, InputRequest, Meta, ProtocolVersion, RequestId, RequestMeta, TraceContext, jsonrpc::Request, method,
@@ -119,8 +114,8 @@ pub(crate) fn belongs(span: &Span, version: ProtocolVersion, session: Option<&Se
         return;
     }
     span.record("mcp.protocol.version", version.as_str());
-    if let Some(id) = session.and_then(Session::id) {
-        span.record("mcp.session.id", &*fingerprint(id));
+    if let Some(fingerprint) = session.and_then(Session::fingerprint) {
+        span.record("mcp.session.id", fingerprint);
     }
 }
 
@@ -264,13 +259,6 @@ fn public_uri(uri: &str) -> Cow<'_, str> {
         Some(at) => excerpt(&format!("{scheme}://{}", &rest[at + 1..])).to_owned().into(),
         None => excerpt(uri).into(),
     }
-}
-
-/// Returns a hash of a session id. The id itself is a secret of the session.
-fn fingerprint(session_id: &str) -> String {
-    let mut hasher = DefaultHasher::new();
-    session_id.hash(&mut hasher);
-    format!("{:016x}", hasher.finish())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use mcp_protocol::{ErrorCode, Principal, ProtocolVersion};
 use tokio::time::Instant;
 use tracing::{Span, level_filters::LevelFilter};
 
-use super::{Ending, Target, excerpt, fingerprint, known, public_uri, transport};
+use super::{Ending, Target, excerpt, known, public_uri, transport};
 use crate::Session;
 
 /// The target of the access log.
@@ -60,7 +60,7 @@ impl AccessRecord {
     /// Sets the revision and the session of the request.
     pub(crate) fn belongs(&mut self, version: ProtocolVersion, session: Option<&Session>) {
         self.version = Some(version);
-        self.session = session.and_then(Session::id).map(fingerprint);
+        self.session = session.and_then(Session::fingerprint).map(str::to_owned);
     }
 
     /// Sets the subject of the request. The subject is known to exist.
