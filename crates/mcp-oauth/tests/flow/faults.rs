@@ -85,7 +85,7 @@ async fn metadata_of_another_server_starts_no_login() {
 async fn a_declined_login_fails_all_waiting_requests_after_one_page() {
     let mut world = World::new().await;
     world.user.declines = true;
-    world.user.delay = Duration::from_millis(200);
+    world.user.delay = Duration::from_secs(1);
     let (auth, user, site) = (world.auth(), world.user.clone(), std::sync::Arc::new(world.site));
     let calls: Vec<_> = (0..20)
         .map(|_| {
