@@ -337,7 +337,8 @@ impl Jwt {
             client_claims: &self.client_claims,
         };
         // The claims come before the signature, because a token of another issuer must not cause a fetch of the keys.
-        let principal = rules.check(&token.claims()?, self.verified.clock.now())?;
+        let now = self.verified.clock.now();
+        let principal = rules.check_without_expiry(&token.claims()?, now)?;
         match &self.keys {
             Keys::Fixed(keys) => {
                 let keys = keys.select(token.algorithm, token.key_id());
@@ -350,6 +351,8 @@ impl Jwt {
             }
             Keys::Remote(keys) => keys.check(&token).await?,
         }
+        // Only a token of the issuer has expired. A forged token is invalid, so that it counts as a failed authentication.
+        rules.check_expiry(&principal, now)?;
         Ok(principal)
     }
 

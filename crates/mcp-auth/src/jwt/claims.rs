@@ -47,6 +47,23 @@ pub(crate) fn client_claims() -> Vec<String> {
 impl Rules<'_> {
     /// Checks the claims and returns the principal.
     pub(crate) fn check(&self, claims: &Map<String, Value>, now: SystemTime) -> Result<Principal, Fault> {
+        let principal = self.check_without_expiry(claims, now)?;
+        self.check_expiry(&principal, now)?;
+        Ok(principal)
+    }
+
+    /// Rejects a principal whose authentication has ended.
+    pub(crate) fn check_expiry(&self, principal: &Principal, now: SystemTime) -> Result<(), Fault> {
+        let end = principal.expires_at.and_then(|at| at.checked_add(self.skew));
+        if end.is_some_and(|end| now >= end) { Err(Fault::Expired) } else { Ok(()) }
+    }
+
+    /// Checks all claims, but accepts an expiry time in the past.
+    pub(crate) fn check_without_expiry(
+        &self,
+        claims: &Map<String, Value>,
+        now: SystemTime,
+    ) -> Result<Principal, Fault> {
         let issuer = match claims.get("iss") {
             None if self.is_lenient => self.issuers.first().map(String::as_str),
             None => None,
@@ -104,17 +121,15 @@ impl Rules<'_> {
         Ok(first)
     }
 
-    /// Checks `exp`, `nbf` and `iat`, and returns the expiry time.
+    /// Checks `nbf`, `iat` and the form of `exp`, and returns the expiry time.
     fn times(&self, claims: &Map<String, Value>, now: SystemTime) -> Result<Option<SystemTime>, Fault> {
         if claims.get("exp").is_some_and(Value::is_null) {
             return Err(Fault::Invalid("the expiry time is null"));
         }
         let expires_at = time(claims, "exp")?;
         match expires_at {
-            Some(at)
-                if now >= at.checked_add(self.skew).ok_or(Fault::Invalid("the expiry time is out of range"))? =>
-            {
-                return Err(Fault::Expired);
+            Some(at) if at.checked_add(self.skew).is_none() => {
+                return Err(Fault::Invalid("the expiry time is out of range"));
             }
             None if !self.is_lenient => return Err(Fault::Invalid("the token has no expiry time")),
             _ => {}

@@ -157,6 +157,8 @@ async fn forged_and_misused_tokens_are_rejected() {
         ("ID token of the client", &clients, of_client(json!({"token_use": "id"}))),
         ("token of the client without an issuer", &clients, of_client(json!({"iss": null}))),
         ("key of a stranger with the client", &clients, stranger.token("es", &changed("aud", &Value::Null))),
+        ("expired token of a stranger", &public, stranger.token("es", &changed("exp", &json!(NOW - 3600)))),
+        ("expired token with an unknown key", &public, stranger.token("x", &changed("exp", &json!(NOW - 3600)))),
     ];
     assert!(rows.len() >= 90);
     check(&public, &valid).await.unwrap();

@@ -321,7 +321,7 @@ async fn tokens_with_wrong_claims_cause_no_fetch() {
     for (name, value, expected) in [
         ("iss", json!("https://other.example"), Rejection::Invalid),
         ("aud", json!("https://other.example/mcp"), Rejection::Invalid),
-        ("exp", json!(NOW - 100), Rejection::Expired),
+        ("sub", json!(""), Rejection::Invalid),
     ] {
         let mut claims = changed("iss", &json!(issuer.url));
         claims[name] = value;
@@ -329,6 +329,18 @@ async fn tokens_with_wrong_claims_cause_no_fetch() {
     }
     assert_eq!(issuer.fetches(), 0);
     check(&jwt, &issuer.token(&signer, "a")).await.unwrap();
+}
+
+#[tokio::test]
+async fn only_a_token_of_the_issuer_has_expired() {
+    let issuer = Issuer::start().await;
+    let (signer, stranger) = (Signer::es256(), Signer::es256());
+    issuer.publish(&signer, &["a"]);
+    let (jwt, _) = issuer.provider();
+    let mut claims = changed("iss", &json!(issuer.url));
+    claims["exp"] = json!(NOW - 100);
+    assert_eq!(check(&jwt, &stranger.token("a", &claims)).await, Err(Rejection::Invalid));
+    assert_eq!(check(&jwt, &signer.token("a", &claims)).await, Err(Rejection::Expired));
 }
 
 #[tokio::test]
