@@ -25,7 +25,7 @@ const PUBLIC: &str = "https://mcp.example.com/mcp";
 const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 /// An authenticator for bearer tokens of an authorization server: the token names its result.
-struct Tokens;
+pub(crate) struct Tokens;
 
 impl Authenticator for Tokens {
     fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {

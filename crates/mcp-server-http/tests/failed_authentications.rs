@@ -3,16 +3,22 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::Full;
-use mcp_auth::ApiKeys;
+use mcp_auth::{ApiKeys, Chain, Jwt};
 use mcp_protocol::Principal;
-use mcp_server_http::{HttpServer, McpService, listener::PeerAddr};
+use mcp_server_http::{HttpConfig, HttpServer, McpService, listener::PeerAddr};
 use serde_json::json;
+use tracing::{Dispatch, subscriber::NoSubscriber};
 
+#[path = "../../mcp-server-core/tests/log_text.rs"]
+mod log_text;
+
+use self::log_text::LogText;
 use crate::{
-    authentication::{bearer, config, server},
+    authentication::{Tokens, bearer, config, server},
     common::{send, socket, stateless},
 };
 
@@ -108,5 +114,57 @@ fn a_limit_of_zero_is_refused() {
     for (count, per) in [(0, MINUTE), (1, Duration::ZERO)] {
         let set = std::panic::catch_unwind(|| config().max_failed_authentications(count, per));
         assert!(set.is_err(), "{count} {per:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn guesses_beside_a_forged_token_count() {
+    let secret = b"0123456789abcdef0123456789abcdef";
+    let encode = |text: &str| BASE64_URL_SAFE_NO_PAD.encode(text);
+    let claims = r#"{"iss":"https://as.example","aud":"https://mcp.example.com/mcp","sub":"x","exp":1}"#;
+    let forged = format!("{}.{}.{}", encode(r#"{"alg":"HS256"}"#), encode(claims), encode("forged"));
+    let chain = || {
+        Chain::new()
+            .with(Jwt::hs256("https://as.example", secret).unwrap())
+            .with(ApiKeys::new().key("right", Principal::new("ann")).unwrap())
+    };
+    // A provider of tokens that is away hides the wrong key, too.
+    for (name, token) in [("forged", &*forged), ("expired", "expired"), ("away", "away"), ("fresh", "fresh")] {
+        let config = match name {
+            "forged" => config().authenticate(chain()),
+            _ => config().authenticate(Chain::new().with(Tokens).with(chain())),
+        };
+        let service = server().into_service(config.max_failed_authentications(3, MINUTE));
+        let mut seen = Vec::new();
+        for key in ["a", "b", "c", "right"] {
+            let mut request = bearer(token, call());
+            request.headers_mut().insert("x-api-key", key.parse().unwrap());
+            request.extensions_mut().insert(PeerAddr(SocketAddr::from(([192, 0, 2, 1], 1))));
+            seen.push(send(&service, request).await.status.as_u16());
+        }
+        assert_eq!(seen.pop(), Some(429), "{name}");
+        assert!(!seen.contains(&429) && !seen.contains(&200), "{name}: {seen:?}");
+    }
+}
+
+#[test]
+fn a_limit_without_an_authenticator_is_logged() {
+    // A second subscriber, so that `tracing` does not cache the interest of a callsite for all threads.
+    let _other = Dispatch::new(NoSubscriber::new());
+    for (config, expected) in [
+        (HttpConfig::new().max_failed_authentications(3, MINUTE), true),
+        (config().max_failed_authentications(3, MINUTE), false),
+        (HttpConfig::new(), false),
+    ] {
+        let records = LogText::default();
+        let writer = records.clone();
+        let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).finish();
+        tracing::subscriber::with_default(subscriber, || drop(server().into_service(config)));
+        let text = records.text();
+        assert_eq!(
+            text.contains("`max_failed_authentications` has no effect without `authenticate`"),
+            expected,
+            "{text}"
+        );
     }
 }

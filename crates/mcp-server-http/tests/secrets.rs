@@ -6,8 +6,11 @@
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::{Request, header};
 use http_body_util::{BodyExt as _, Full};
-use mcp_auth::{ApiKeys, Basic, BearerTokens, Chain, Jwt, hash_password};
-use mcp_protocol::Principal;
+use mcp_auth::{
+    ApiKeys, AuthRequest, Authenticated, Authenticator, Basic, BearerTokens, BoxFuture, Chain, Jwt, Rejection,
+    hash_password,
+};
+use mcp_protocol::{Challenge, Principal};
 use mcp_server_core::{Context, Extension, Server, tool};
 use mcp_server_http::{HttpConfig, HttpServer, RequestParts};
 
@@ -15,6 +18,19 @@ use mcp_server_http::{HttpConfig, HttpServer, RequestParts};
 mod log_text;
 
 use self::log_text::LogText;
+
+/// An authenticator whose panic quotes the credentials.
+struct Panics;
+
+impl Authenticator for Panics {
+    fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
+        Box::pin(async move { panic!("no user has the key {:?}", request.headers.get("x-api-key")) })
+    }
+
+    fn challenges(&self) -> Vec<Challenge> {
+        vec![Challenge::new("ApiKey")]
+    }
+}
 
 #[tokio::test]
 async fn credentials_are_in_no_log_record_response_or_handler() {
@@ -37,7 +53,7 @@ async fn credentials_are_in_no_log_record_response_or_handler() {
         .with(Basic::new("test").user("ann", &digest, Principal::new("ann")).unwrap());
     let config = HttpConfig::new().public_url("https://mcp.example.com/mcp").authenticate(auth);
     let mut shown = format!("{config:?}");
-    let service = server.into_service(config);
+    let service = server.clone().into_service(config);
     shown += &format!("{service:?}");
     let encoded = BASE64_STANDARD.encode("ann:hunter2-password");
     let wrong = BASE64_STANDARD.encode("ann:hunter2-wrong");
@@ -73,7 +89,15 @@ async fn credentials_are_in_no_log_record_response_or_handler() {
         }
     }
     assert_eq!(reached, 3, "{shown}");
+    let config = HttpConfig::new().public_url("https://mcp.example.com/mcp").authenticate(Panics);
+    let request = Request::post("/mcp").header(header::HOST, "localhost").header("x-api-key", "hunter2-key");
+    let request = request
+        .header(header::CONTENT_TYPE, "application/json")
+        .header(header::ACCEPT, "application/json, text/event-stream");
+    let response = server.into_service(config).handle(request.body(Full::new(bytes::Bytes::new())).unwrap()).await;
+    assert_eq!(response.status(), 503);
     shown += &records.text();
+    assert!(shown.contains("an authenticator panicked"), "{shown}");
     assert!(shown.contains("tools/call") && shown.contains("insufficient_scope"), "{shown}");
     for secret in ["hunter2", &encoded, &wrong, &digest] {
         assert!(!shown.contains(secret), "{secret}: {shown}");

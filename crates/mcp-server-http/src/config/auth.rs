@@ -141,11 +141,17 @@ impl HttpConfig {
     ///
     /// An address above the limit receives 429 with `Retry-After`, and the server does not check its credentials. Requests
     /// without credentials are not affected. Credentials that the server accepted since the first failure of the address stay
-    /// usable. Only wrong and unreadable credentials count: expired tokens, missing scopes and outages do not.
+    /// usable. Only wrong and unreadable credentials count: expired tokens, missing scopes and outages do not. If a request has
+    /// credentials in several headers, each rejection counts, except that the request has none.
+    ///
+    /// A running check of new credentials counts as a failure until it ends. More parallel callers with different new
+    /// credentials than the number allows therefore receive 429. A request that the client ends before its check counts.
     ///
     /// The limit makes it expensive to guess passwords and keys. All callers behind one proxy have the same address. Behind a
     /// proxy, the limit therefore needs the address of the client in each request ([`PeerAddr`](crate::listener::PeerAddr)). Our
     /// listener adds the address of the connection. Without an address there is no limit.
+    ///
+    /// The limit has no effect without [`authenticate`](Self::authenticate). The server then logs a warning.
     ///
     /// The server remembers up to 10,000 addresses with failures. Addresses of one IPv6 network of 64 bits count as one.
     ///

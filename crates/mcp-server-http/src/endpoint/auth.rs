@@ -69,6 +69,9 @@ impl Auth {
     pub(crate) fn new(config: &HttpConfig, scopes: &[String]) -> Self {
         let scopes = scopes.to_vec();
         let Some(SharedAuthenticator(authenticator)) = config.authenticator.clone() else {
+            if config.failed_authentications.is_some() {
+                tracing::warn!("`max_failed_authentications` has no effect without `authenticate`");
+            }
             return Self { checks: None, scopes };
         };
         let Some(public_url) = config.public_url.clone() else {
@@ -193,8 +196,9 @@ async fn contained<'a>(
 ) -> Result<Authenticated, Rejection> {
     match tokio::time::timeout(AUTHENTICATION, contain_async(check)).await {
         Ok(Ok(checked)) => checked,
-        Ok(Err(panic)) => {
-            tracing::error!(%panic, "an authenticator panicked");
+        Ok(Err(_)) => {
+            // The message of the panic may quote credentials. The panic hook prints it.
+            tracing::error!("an authenticator panicked");
             Err(OUTAGE)
         }
         Err(_) => {

@@ -1,5 +1,8 @@
 //! The limit of failed authentications for each address of a peer: a token bucket, in a table of bounded size.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{HashMap, VecDeque},
     hash::{BuildHasher, Hash as _, Hasher as _, RandomState},
@@ -32,7 +35,7 @@ pub(super) struct Attempts {
     has_warned: AtomicBool,
 }
 
-/// The addresses with failures. The older half is dropped when the younger half is full.
+/// The addresses with failures or running checks. The older half is dropped when the younger half is full.
 #[derive(Default)]
 struct Table {
     young: HashMap<IpAddr, Bucket>,
@@ -41,11 +44,60 @@ struct Table {
 
 /// The failures of one address.
 struct Bucket {
-    /// The number of failures that are still allowed. It is negative after many parallel failures.
+    /// The number of failures that are still allowed. Each running check of new credentials has reserved one.
     left: f64,
     at: Instant,
+    has_failures: bool,
+    /// The running checks of new credentials, by their tags.
+    running: HashMap<u64, Running>,
     /// The tags of credentials that the server accepted from this address since its first failure.
     accepted: VecDeque<u64>,
+}
+
+/// The running checks of equal credentials. They share one reserved failure.
+#[derive(Default)]
+struct Running {
+    count: usize,
+    has_failures: bool,
+}
+
+/// The credentials of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Credentials {
+    /// Equal tags only mean that the credentials are checked.
+    tag: u64,
+    /// Whether more than one header has credentials.
+    are_several: bool,
+}
+
+/// The result of a check for the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Accepted,
+    Failed,
+    /// The check rejected the request for a reason that does not count.
+    Uncounted,
+}
+
+/// A running check. A check that is dropped counts as failed: a client must not avoid the limit when it closes its connection.
+struct Attempt<'a> {
+    attempts: &'a Attempts,
+    peer: IpAddr,
+    tag: u64,
+    is_reserved: bool,
+    verdict: Verdict,
+}
+
+impl Attempt<'_> {
+    fn end(mut self, verdict: Verdict) {
+        self.verdict = verdict;
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        self.attempts.end(self);
+    }
 }
 
 impl Attempts {
@@ -62,63 +114,68 @@ impl Attempts {
         extensions: &Extensions,
         check: impl Future<Output = Result<T, Rejection>>,
     ) -> Result<T, Rejection> {
-        let (Some(tag), Some(peer)) = (self.tag(headers, names), self.peer(extensions)) else { return check.await };
-        self.admit(peer, tag)?;
+        let (Some(credentials), Some(peer)) = (self.credentials(headers, names), self.peer(extensions)) else {
+            return check.await;
+        };
+        let attempt = self.begin(peer, credentials.tag)?;
         let result = check.await;
-        match &result {
-            Ok(_) => self.accepted(peer, tag),
-            Err(Rejection::Invalid | Rejection::Malformed | Rejection::InvalidProof) => self.failed(peer),
+        attempt.end(match &result {
+            Ok(_) => Verdict::Accepted,
+            Err(Rejection::Invalid | Rejection::Malformed | Rejection::InvalidProof) => Verdict::Failed,
+            // The rejection may be that of a token, and hide that a key in another header is wrong.
+            Err(rejection) if credentials.are_several && *rejection != Rejection::Missing => Verdict::Failed,
             // Credentials that expired were valid, a forbidden caller has valid ones, and an outage is the server's fault.
-            Err(_) => {}
-        }
+            Err(_) => Verdict::Uncounted,
+        });
         result
     }
 
-    fn admit(&self, peer: IpAddr, tag: u64) -> Result<(), Rejection> {
-        let mut table = self.table.lock();
-        let Some(bucket) = table.get(peer) else { return Ok(()) };
-        bucket.refill(self.limit);
-        if bucket.left >= 1.0 - ROUNDING || bucket.accepted.contains(&tag) {
-            return Ok(());
-        }
-        let missing = (1.0 - ROUNDING - bucket.left) / self.limit.rate();
-        let retry_after = Duration::try_from_secs_f64(missing.ceil()).unwrap_or(self.limit.per);
-        drop(table);
-        tracing::debug!(%peer, ?retry_after, "rejected credentials unchecked, because the address has too many failures");
-        Err(Rejection::TooManyFailures { retry_after })
-    }
-
-    fn failed(&self, peer: IpAddr) {
+    /// Reserves a failure for the check of new credentials, so that parallel checks cannot exceed the limit.
+    fn begin(&self, peer: IpAddr, tag: u64) -> Result<Attempt<'_>, Rejection> {
         let mut table = self.table.lock();
         let bucket = table.get_or_insert(peer, self.limit);
         bucket.refill(self.limit);
-        // Without the lower bound, one burst could lock out the other callers behind the address for days.
-        bucket.left = (bucket.left - 1.0).max(-f64::from(self.limit.count));
+        let is_reserved = !bucket.accepted.contains(&tag);
+        if is_reserved && !bucket.reserve(tag) {
+            let missing = (1.0 - ROUNDING - bucket.left) / self.limit.rate();
+            let retry_after = Duration::try_from_secs_f64(missing.ceil()).unwrap_or(self.limit.per);
+            drop(table);
+            tracing::debug!(%peer, ?retry_after, "rejected credentials unchecked, because the address has too many failures");
+            return Err(Rejection::TooManyFailures { retry_after });
+        }
+        drop(table);
+        Ok(Attempt { attempts: self, peer, tag, is_reserved, verdict: Verdict::Failed })
     }
 
-    fn accepted(&self, peer: IpAddr, tag: u64) {
+    fn end(&self, attempt: &Attempt<'_>) {
         let mut table = self.table.lock();
-        let Some(bucket) = table.get(peer) else { return };
-        if !bucket.accepted.contains(&tag) {
-            if bucket.accepted.len() == ACCEPTED {
-                bucket.accepted.pop_front();
-            }
-            bucket.accepted.push_back(tag);
+        // The table may have dropped the address.
+        let Some(bucket) = table.get(attempt.peer) else { return };
+        bucket.refill(self.limit);
+        match attempt.is_reserved {
+            true => bucket.release(attempt.tag, attempt.verdict, self.limit),
+            // Credentials that were accepted earlier have no reserved failure.
+            false if attempt.verdict == Verdict::Failed => bucket.charge(self.limit),
+            false => {}
+        }
+        if !bucket.has_failures && bucket.running.is_empty() {
+            table.remove(attempt.peer);
         }
     }
 
-    /// Returns a tag of the credentials. Equal tags only mean that the credentials are checked.
-    fn tag(&self, headers: &HeaderMap, names: &[HeaderName]) -> Option<u64> {
+    /// Returns the credentials of a request, if it has some.
+    fn credentials(&self, headers: &HeaderMap, names: &[HeaderName]) -> Option<Credentials> {
         let mut hasher = self.hasher.build_hasher();
-        let mut is_empty = true;
+        let mut count = 0;
         let authorization = Some(&header::AUTHORIZATION).filter(|name| !names.contains(name));
-        for name in names.iter().chain(authorization) {
+        // Each request has another proof, so proofs would make equal credentials different.
+        for name in names.iter().chain(authorization).filter(|name| name.as_str() != "dpop") {
             for value in headers.get_all(name) {
                 (name.as_str(), value.as_bytes()).hash(&mut hasher);
-                is_empty = false;
             }
+            count += usize::from(headers.contains_key(name));
         }
-        (!is_empty).then(|| hasher.finish())
+        (count > 0).then(|| Credentials { tag: hasher.finish(), are_several: count > 1 })
     }
 
     /// Returns the address of the peer. Addresses of one IPv6 network of 64 bits count as one, because one host can have
@@ -138,32 +195,34 @@ impl Attempts {
 }
 
 impl Table {
-    /// Returns the bucket of an address, and moves it into the younger half.
     fn get(&mut self, peer: IpAddr) -> Option<&mut Bucket> {
-        if let Some(bucket) = self.old.remove(&peer) {
-            self.insert(peer, bucket);
-        }
-        self.young.get_mut(&peer)
+        self.young.get_mut(&peer).or_else(|| self.old.get_mut(&peer))
     }
 
+    /// Returns the bucket of an address, and moves it into the younger half.
     fn get_or_insert(&mut self, peer: IpAddr, limit: AttemptLimit) -> &mut Bucket {
-        if self.get(peer).is_none() {
-            self.insert(peer, Bucket::new(limit));
-        }
-        self.young.entry(peer).or_insert_with(|| Bucket::new(limit))
-    }
-
-    fn insert(&mut self, peer: IpAddr, bucket: Bucket) {
-        if self.young.len() >= HALF {
+        let known = self.old.remove(&peer);
+        if self.young.len() >= HALF && !self.young.contains_key(&peer) {
             self.old = std::mem::take(&mut self.young);
         }
-        self.young.insert(peer, bucket);
+        self.young.entry(peer).or_insert_with(|| known.unwrap_or_else(|| Bucket::new(limit)))
+    }
+
+    fn remove(&mut self, peer: IpAddr) {
+        self.young.remove(&peer);
+        self.old.remove(&peer);
     }
 }
 
 impl Bucket {
     fn new(limit: AttemptLimit) -> Self {
-        Self { left: f64::from(limit.count), at: Instant::now(), accepted: VecDeque::new() }
+        Self {
+            left: f64::from(limit.count),
+            at: Instant::now(),
+            has_failures: false,
+            running: HashMap::new(),
+            accepted: VecDeque::new(),
+        }
     }
 
     fn refill(&mut self, limit: AttemptLimit) {
@@ -172,125 +231,42 @@ impl Bucket {
         self.left = (self.left + forgiven).min(f64::from(limit.count));
         self.at = now;
     }
-}
 
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
-
-    use std::net::SocketAddr;
-
-    use super::*;
-
-    fn attempts(count: u32, seconds: u64) -> Attempts {
-        Attempts::new(AttemptLimit { count, per: Duration::from_secs(seconds) })
+    /// Reserves a failure for a check, unless a check of equal credentials has one. `false` if none is left.
+    fn reserve(&mut self, tag: u64) -> bool {
+        if !self.running.contains_key(&tag) {
+            if self.left < 1.0 - ROUNDING {
+                return false;
+            }
+            self.left -= 1.0;
+        }
+        self.running.entry(tag).or_default().count += 1;
+        true
     }
 
-    fn address(text: &str) -> IpAddr {
-        let mut extensions = Extensions::new();
-        extensions.insert(PeerAddr(SocketAddr::new(text.parse().unwrap(), 1)));
-        attempts(1, 1).peer(&extensions).unwrap()
-    }
-
-    fn wait(attempts: &Attempts, peer: IpAddr) -> Option<u64> {
-        match attempts.admit(peer, 0) {
-            Ok(()) => None,
-            Err(Rejection::TooManyFailures { retry_after }) => Some(retry_after.as_secs()),
-            Err(other) => panic!("{other:?}"),
+    /// Ends a check. The last check of equal credentials returns the reserved failure if none of them failed.
+    fn release(&mut self, tag: u64, verdict: Verdict, limit: AttemptLimit) {
+        let Some(running) = self.running.get_mut(&tag) else { return };
+        running.count -= 1;
+        running.has_failures |= verdict == Verdict::Failed;
+        self.has_failures |= running.has_failures;
+        if running.count == 0 {
+            if !running.has_failures {
+                self.left = (self.left + 1.0).min(f64::from(limit.count));
+            }
+            self.running.remove(&tag);
+        }
+        if verdict == Verdict::Accepted && self.has_failures && !self.accepted.contains(&tag) {
+            if self.accepted.len() == ACCEPTED {
+                self.accepted.pop_front();
+            }
+            self.accepted.push_back(tag);
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn failures_are_forgiven_at_a_constant_rate() {
-        let (attempts, peer) = (attempts(3, 30), address("192.0.2.1"));
-        for _ in 0..3 {
-            assert_eq!(wait(&attempts, peer), None);
-            attempts.failed(peer);
-        }
-        assert_eq!(wait(&attempts, peer), Some(10));
-        tokio::time::advance(Duration::from_secs(9)).await;
-        assert_eq!(wait(&attempts, peer), Some(1));
-        tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(wait(&attempts, peer), None);
-        attempts.failed(peer);
-        assert_eq!(wait(&attempts, peer), Some(10));
-        tokio::time::advance(Duration::from_secs(3600)).await;
-        for _ in 0..3 {
-            assert_eq!(wait(&attempts, peer), None);
-            attempts.failed(peer);
-        }
-        assert_eq!(wait(&attempts, peer), Some(10));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn many_parallel_failures_cost_at_most_twice_the_time() {
-        let (attempts, peer) = (attempts(3, 30), address("192.0.2.1"));
-        for _ in 0..1_000 {
-            attempts.failed(peer);
-        }
-        assert_eq!(wait(&attempts, peer), Some(40));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn credentials_that_were_accepted_stay_usable() {
-        let (attempts, peer) = (attempts(1, 60), address("192.0.2.1"));
-        // Without failures of the address, nothing is stored.
-        attempts.accepted(peer, 7);
-        assert_eq!(attempts.table.lock().young.len(), 0);
-        attempts.failed(peer);
-        attempts.accepted(peer, 7);
-        assert!(attempts.admit(peer, 7).is_ok() && attempts.admit(peer, 8).is_err());
-        for tag in 100..100 + ACCEPTED as u64 {
-            attempts.accepted(peer, tag);
-        }
-        assert!(attempts.admit(peer, 7).is_err() && attempts.admit(peer, 100).is_ok());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn the_number_of_addresses_is_bounded_and_used_addresses_stay() {
-        let (attempts, known) = (attempts(1, 3600), address("192.0.2.1"));
-        attempts.failed(known);
-        for number in 0..4 * HALF as u32 {
-            attempts.failed(IpAddr::from(number.to_be_bytes()));
-            assert!(wait(&attempts, known).is_some(), "{number}");
-        }
-        let table = attempts.table.lock();
-        assert!(table.young.len() <= HALF && table.old.len() <= HALF);
-    }
-
-    #[test]
-    fn addresses_of_one_host_count_as_one() {
-        for (first, second, expected) in [
-            ("192.0.2.1", "192.0.2.1", true),
-            ("192.0.2.1", "192.0.2.2", false),
-            ("192.0.2.1", "::ffff:192.0.2.1", true),
-            ("2001:db8:1:2::1", "2001:db8:1:2:ffff::7", true),
-            ("2001:db8:1:2::1", "2001:db8:1:3::1", false),
-            ("::1", "127.0.0.1", false),
-        ] {
-            assert_eq!(address(first) == address(second), expected, "{first} {second}");
-        }
-    }
-
-    #[test]
-    fn tags_depend_on_each_header_with_credentials() {
-        let attempts = attempts(1, 1);
-        let names = [HeaderName::from_static("x-api-key")];
-        let tag = |headers: &[(&'static str, &'static str)]| {
-            let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-            attempts.tag(&HeaderMap::from_iter(headers), &names)
-        };
-        assert_eq!(tag(&[]), None);
-        assert_eq!(tag(&[("x-other", "a")]), None);
-        let tags = [
-            tag(&[("x-api-key", "a")]),
-            tag(&[("x-api-key", "b")]),
-            tag(&[("authorization", "a")]),
-            tag(&[("x-api-key", "a"), ("authorization", "a")]),
-        ];
-        for (place, one) in tags.iter().enumerate() {
-            assert!(one.is_some() && tags.iter().filter(|other| *other == one).count() == 1, "{place}");
-        }
-        assert_eq!(tag(&[("x-api-key", "a")]), tags[0]);
+    fn charge(&mut self, limit: AttemptLimit) {
+        self.has_failures = true;
+        // Without the lower bound, one burst could lock out the other callers behind the address for days.
+        self.left = (self.left - 1.0).max(-f64::from(limit.count));
     }
 }

@@ -1,0 +1,235 @@
+//! Tests of the limit of failed authentications.
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
+
+use std::{
+    net::SocketAddr,
+    pin::Pin,
+    sync::atomic::AtomicUsize,
+    task::{Context, Poll, Waker},
+};
+
+use super::*;
+
+const KEY: HeaderName = HeaderName::from_static("x-api-key");
+const DPOP: HeaderName = HeaderName::from_static("dpop");
+
+fn attempts(count: u32, seconds: u64) -> Attempts {
+    Attempts::new(AttemptLimit { count, per: Duration::from_secs(seconds) })
+}
+
+fn address(text: &str) -> IpAddr {
+    let mut extensions = Extensions::new();
+    extensions.insert(PeerAddr(SocketAddr::new(text.parse().unwrap(), 1)));
+    attempts(1, 1).peer(&extensions).unwrap()
+}
+
+fn wait(attempts: &Attempts, peer: IpAddr) -> Option<u64> {
+    match attempts.begin(peer, 0) {
+        Ok(attempt) => {
+            attempt.end(Verdict::Uncounted);
+            None
+        }
+        Err(Rejection::TooManyFailures { retry_after }) => Some(retry_after.as_secs()),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+/// Ends a check of new credentials.
+fn end(attempts: &Attempts, peer: IpAddr, tag: u64, verdict: Verdict) {
+    attempts.begin(peer, tag).map_err(|rejection| format!("{rejection}")).unwrap().end(verdict);
+}
+
+fn fail(attempts: &Attempts, peer: IpAddr) {
+    end(attempts, peer, 0, Verdict::Failed);
+}
+
+/// The headers and the extensions of a request.
+fn request(headers: &[(&'static str, &str)]) -> (HeaderMap, Extensions) {
+    let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+    let mut extensions = Extensions::new();
+    extensions.insert(PeerAddr(SocketAddr::from(([192, 0, 2, 1], 1))));
+    (HeaderMap::from_iter(headers), extensions)
+}
+
+fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_are_forgiven_at_a_constant_rate() {
+    let (attempts, peer) = (attempts(3, 30), address("192.0.2.1"));
+    for _ in 0..3 {
+        assert_eq!(wait(&attempts, peer), None);
+        fail(&attempts, peer);
+    }
+    assert_eq!(wait(&attempts, peer), Some(10));
+    tokio::time::advance(Duration::from_secs(9)).await;
+    assert_eq!(wait(&attempts, peer), Some(1));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert_eq!(wait(&attempts, peer), None);
+    fail(&attempts, peer);
+    assert_eq!(wait(&attempts, peer), Some(10));
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    for _ in 0..3 {
+        assert_eq!(wait(&attempts, peer), None);
+        fail(&attempts, peer);
+    }
+    assert_eq!(wait(&attempts, peer), Some(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_failures_of_accepted_credentials_cost_at_most_twice_the_time() {
+    let (attempts, peer) = (attempts(3, 30), address("192.0.2.1"));
+    fail(&attempts, peer);
+    end(&attempts, peer, 7, Verdict::Accepted);
+    for _ in 0..1_000 {
+        end(&attempts, peer, 7, Verdict::Failed);
+    }
+    assert_eq!(wait(&attempts, peer), Some(40));
+}
+
+#[tokio::test(start_paused = true)]
+async fn parallel_guesses_do_not_exceed_the_limit() {
+    let attempts = attempts(3, 30);
+    let (checked, names) = (AtomicUsize::new(0), [KEY]);
+    let requests: Vec<_> = (0..1_024).map(|number| request(&[("x-api-key", &format!("guess-{number}"))])).collect();
+    let mut guesses: Vec<_> = requests
+        .iter()
+        .map(|(headers, extensions)| {
+            let check = async {
+                checked.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+                Err::<(), _>(Rejection::Invalid)
+            };
+            Box::pin(attempts.limited(headers, &names, extensions, check))
+        })
+        .collect();
+    let refused = guesses.iter_mut().filter_map(|guess| match poll(guess.as_mut()) {
+        Poll::Ready(result) => Some(result),
+        Poll::Pending => None,
+    });
+    let refused: Vec<_> = refused.collect();
+    assert!(refused.iter().all(|result| matches!(result, Err(Rejection::TooManyFailures { .. }))), "{refused:?}");
+    assert_eq!((refused.len(), checked.load(Ordering::Relaxed)), (1_021, 3));
+    drop(guesses);
+    // The dropped checks count as failed.
+    assert_eq!(wait(&attempts, address("192.0.2.1")), Some(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn accepted_checks_and_outages_return_their_reserved_failures() {
+    let attempts = attempts(2, 30);
+    let peer = address("192.0.2.1");
+    // Requests with equal credentials share one reserved failure.
+    let mut parallel: Vec<_> =
+        (0..100).map(|_| attempts.begin(peer, 7).unwrap_or_else(|_| panic!("too many"))).collect();
+    parallel.push(attempts.begin(peer, 8).unwrap_or_else(|_| panic!("too many")));
+    assert!(attempts.begin(peer, 9).is_err());
+    for (number, attempt) in parallel.into_iter().enumerate() {
+        attempt.end(if number % 2 == 0 { Verdict::Accepted } else { Verdict::Uncounted });
+    }
+    assert_eq!(attempts.table.lock().young.len(), 0);
+    for tag in 0..100 {
+        end(&attempts, peer, tag, Verdict::Accepted);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_rejection_of_several_credentials_counts() {
+    let expired = || Rejection::Expired;
+    let away = || Rejection::Unavailable { retry_after: Duration::from_secs(1) };
+    let fresh = || Rejection::FreshProof { nonce: http::HeaderValue::from_static("n") };
+    let both: &[(&str, &str)] = &[("x-api-key", "guess"), ("authorization", "Bearer forged")];
+    let one: &[(&str, &str)] = &[("authorization", "DPoP token"), ("dpop", "proof")];
+    let rejections: [fn() -> Rejection; 5] = [expired, away, fresh, || Rejection::Forbidden, || Rejection::Missing];
+    for rejection in rejections {
+        for headers in [both, one] {
+            let attempts = attempts(1, 30);
+            let (headers, extensions) = request(headers);
+            let check = async { Err::<(), _>(rejection()) };
+            let result = attempts.limited(&headers, &[KEY, DPOP], &extensions, check).await;
+            assert_eq!(result, Err(rejection()));
+            let counts = headers.contains_key(KEY) && rejection() != Rejection::Missing;
+            assert_eq!(wait(&attempts, address("192.0.2.1")).is_some(), counts, "{:?}", rejection());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_that_were_accepted_stay_usable() {
+    let (attempts, peer) = (attempts(1, 60), address("192.0.2.1"));
+    // Without failures of the address, nothing is stored.
+    end(&attempts, peer, 7, Verdict::Accepted);
+    assert_eq!(attempts.table.lock().young.len(), 0);
+    fail(&attempts, peer);
+    assert!(attempts.begin(peer, 7).is_err());
+    for tag in 7..=7 + ACCEPTED as u64 {
+        tokio::time::advance(Duration::from_secs(60)).await;
+        end(&attempts, peer, tag, Verdict::Accepted);
+    }
+    fail(&attempts, peer);
+    assert!(attempts.begin(peer, 7).is_err() && attempts.begin(peer, 8).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_with_proofs_stay_usable() {
+    let (attempts, peer) = (attempts(1, 60), address("192.0.2.1"));
+    fail(&attempts, peer);
+    tokio::time::advance(Duration::from_secs(60)).await;
+    for number in 0..3 {
+        let (headers, extensions) = request(&[("authorization", "DPoP token"), ("dpop", &format!("proof-{number}"))]);
+        let check = async { Ok(()) };
+        let result = attempts.limited(&headers, &[header::AUTHORIZATION, DPOP], &extensions, check).await;
+        assert_eq!(result, Ok(()), "{number}");
+        if number == 0 {
+            fail(&attempts, peer);
+            assert!(wait(&attempts, peer).is_some());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_number_of_addresses_is_bounded_and_used_addresses_stay() {
+    let (attempts, known) = (attempts(1, 3600), address("192.0.2.1"));
+    fail(&attempts, known);
+    for number in 0..4 * HALF as u32 {
+        fail(&attempts, IpAddr::from(number.to_be_bytes()));
+        assert!(wait(&attempts, known).is_some(), "{number}");
+    }
+    let table = attempts.table.lock();
+    assert!(table.young.len() <= HALF && table.old.len() <= HALF);
+}
+
+#[test]
+fn addresses_of_one_host_count_as_one() {
+    for (first, second, expected) in [
+        ("192.0.2.1", "192.0.2.1", true),
+        ("192.0.2.1", "192.0.2.2", false),
+        ("192.0.2.1", "::ffff:192.0.2.1", true),
+        ("2001:db8:1:2::1", "2001:db8:1:2:ffff::7", true),
+        ("2001:db8:1:2::1", "2001:db8:1:3::1", false),
+        ("::1", "127.0.0.1", false),
+    ] {
+        assert_eq!(address(first) == address(second), expected, "{first} {second}");
+    }
+}
+
+#[test]
+fn tags_depend_on_each_header_with_credentials() {
+    let attempts = attempts(1, 1);
+    let of = |headers: &[(&'static str, &str)]| attempts.credentials(&request(headers).0, &[KEY, DPOP]);
+    assert_eq!(of(&[]), None);
+    assert_eq!(of(&[("x-other", "a")]), None);
+    assert_eq!(of(&[("dpop", "a")]), None);
+    let rows = [
+        (of(&[("x-api-key", "a")]), false),
+        (of(&[("x-api-key", "b")]), false),
+        (of(&[("authorization", "a")]), false),
+        (of(&[("x-api-key", "a"), ("authorization", "a")]), true),
+    ];
+    for (place, (one, are_several)) in rows.iter().enumerate() {
+        assert!(rows.iter().filter(|(other, _)| other == one).count() == 1, "{place}");
+        assert_eq!(one.unwrap().are_several, *are_several, "{place}");
+    }
+    assert_eq!(of(&[("x-api-key", "a"), ("dpop", "a")]), rows[0].0);
+}
