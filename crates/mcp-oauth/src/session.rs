@@ -16,6 +16,7 @@ use std::{
 };
 
 use mcp_fetch::Fetch;
+use mcp_protocol::auth::Secret;
 use parking_lot::RwLock;
 use tokio::sync::{Mutex, MutexGuard};
 use url::Url;
@@ -41,6 +42,8 @@ pub(crate) struct Session {
     /// The key of the tokens in the store.
     key: String,
     current: RwLock<Option<Arc<Tokens>>>,
+    /// The stored tokens that the current tokens equal or replace. They differ if a write to the store failed.
+    origin: RwLock<Option<Secret>>,
     /// The latest tokens that the MCP server accepted.
     accepted: RwLock<Option<Arc<Tokens>>>,
     /// The number of completed logins, with and without success.
@@ -73,6 +76,7 @@ impl Session {
             key: format!("tokens/{endpoint}"),
             endpoint,
             current: RwLock::default(),
+            origin: RwLock::default(),
             accepted: RwLock::default(),
             logins: AtomicU64::new(0),
             is_asking: AtomicBool::new(false),
@@ -100,9 +104,21 @@ impl Session {
     /// Takes over the tokens of another process, which used them.
     fn adopt(&self, tokens: Tokens) -> Arc<Tokens> {
         let tokens = Arc::new(tokens);
+        *self.origin.write() = Some(tokens.access_token.clone());
         *self.current.write() = Some(Arc::clone(&tokens));
         self.accept();
         tokens
+    }
+
+    /// Whether another process stored these tokens after the current ones. The clocks of processes may differ, so the times
+    /// of the records do not decide.
+    fn is_news(&self, stored: &Tokens) -> bool {
+        let is_origin = self.origin.read().as_ref().is_some_and(|origin| *origin == stored.access_token);
+        !is_origin && !self.is_current(stored)
+    }
+
+    fn is_current(&self, stored: &Tokens) -> bool {
+        self.current().is_some_and(|tokens| tokens.access_token == stored.access_token)
     }
 
     fn is_accepted(&self, tokens: &Tokens) -> bool {

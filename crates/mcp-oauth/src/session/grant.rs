@@ -62,7 +62,7 @@ impl Session {
         let _lock = self.settings.store.lock(&self.key, limit).await?;
         if let Some(stored) = self.stored().await?
             && refused != Some(&stored.access_token)
-            && stored.issuer == found.server.identity
+            && (self.is_news(&stored) || self.is_current(&stored) && stored.issuer == found.server.identity)
             && !stored.is_expired(now())
             && scopes.iter().all(|scope| stored.requested.contains(scope))
         {

@@ -21,8 +21,12 @@ impl Session {
     /// Stores tokens before a request uses them. If the store fails, the tokens still count in this process: without them a
     /// rotated refresh token would be lost.
     pub(super) async fn keep(&self, tokens: Tokens) -> Arc<Tokens> {
-        if let Err(error) = self.write(&self.key, &tokens).await {
-            tracing::error!(%error, "the tokens are not stored, so the user must log in again after the end of the process");
+        match self.write(&self.key, &tokens).await {
+            Ok(()) => *self.origin.write() = Some(tokens.access_token.clone()),
+            Err(error) => {
+                let text = "the tokens are not stored, so the user must log in again after the end of the process";
+                tracing::error!(%error, "{text}");
+            }
         }
         let tokens = Arc::new(tokens);
         *self.current.write() = Some(Arc::clone(&tokens));

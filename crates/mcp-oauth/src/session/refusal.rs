@@ -80,10 +80,17 @@ impl Session {
 
     /// Replaces a missing or invalid token. The metadata is read again, because the server may have another issuer by now.
     async fn replace(&self, work: &mut Work, refused: &Refused, sent: Option<Arc<Tokens>>) -> Result<bool, Error> {
+        let stored = self.stored().await?;
+        let stored = match stored.filter(|stored| self.is_news(stored)) {
+            Some(stored) if refused.token.as_ref() != Some(&stored.access_token) && !stored.is_expired(now()) => {
+                self.adopt(stored);
+                return Ok(true);
+            }
+            stored => stored.map(Arc::new),
+        };
         let found = self.discover(refused).await?;
         work.server = Some(Arc::clone(&found.server));
-        let stored = self.stored().await?.map(Arc::new);
-        let known = sent.clone().or(stored).filter(|tokens| tokens.issuer == found.server.identity);
+        let known = stored.or_else(|| self.current()).filter(|tokens| tokens.issuer == found.server.identity);
         if let Some(tokens) = &known {
             let is_useless = sent.is_some() && self.is_useless(tokens);
             if is_useless && tokens.grant == Grant::Login {

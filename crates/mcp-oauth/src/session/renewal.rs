@@ -16,11 +16,9 @@ use crate::{
 impl Session {
     /// Renews tokens, unless another process did. A definitive refusal marks the refresh token, and an outage keeps it.
     pub(super) async fn refresh(&self, work: &mut Work, tokens: &Arc<Tokens>) -> Result<Arc<Tokens>, Error> {
-        let server = self.server_of(work, tokens).await?;
         let _lock = self.settings.store.lock(&self.key, REFRESH_LOCK).await?;
-        let stored = self.stored().await?.filter(|stored| stored.issuer == tokens.issuer);
-        let tokens = match stored {
-            Some(stored) if stored.access_token != tokens.access_token => {
+        let tokens = match self.stored().await? {
+            Some(stored) if self.is_news(&stored) => {
                 let stored = self.adopt(stored);
                 if !stored.needs_renewal(now()) {
                     return Ok(stored);
@@ -28,9 +26,10 @@ impl Session {
                 stored
             }
             // Another process may have met the refusal of the refresh token.
-            Some(stored) => Arc::new(stored),
-            None => Arc::clone(tokens),
+            Some(stored) if stored.access_token == tokens.access_token => Arc::new(stored),
+            _ => Arc::clone(tokens),
         };
+        let server = self.server_of(work, &tokens).await?;
         let client = self.client_of(&server, &tokens).await?;
         match self.redeem(&server, &client, &tokens).await {
             Ok(answer) => {

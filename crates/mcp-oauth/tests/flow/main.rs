@@ -6,6 +6,7 @@ mod common;
 mod faults;
 mod login;
 mod machines;
+mod outdated_records;
 mod processes;
 mod refresh;
 mod secrets;
