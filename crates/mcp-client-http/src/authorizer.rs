@@ -60,7 +60,7 @@ pub trait Authorizer: Send + Sync + 'static {
 
     /// Decides about a request that the server answered with 401 or 403. A request is repeated at most twice for
     /// [`Verdict::Retry`], and at most twice more for [`Verdict::RetryFresh`]. Without a repetition that is left, the
-    /// transport does not call this method.
+    /// transport does not call this method. [`Refusal::can_retry`] is false if only [`Verdict::RetryFresh`] is left.
     ///
     /// # Errors
     /// The reason why there is no better authorization. The request fails with it.
@@ -181,7 +181,7 @@ impl Operation {
 ///
 /// let target = Target::new(Method::POST, "https://mcp.example.com/mcp".parse()?);
 /// let refusal = Refusal::new(target, StatusCode::UNAUTHORIZED);
-/// assert!(refusal.challenges.is_empty() && refusal.headers.is_empty());
+/// assert!(refusal.challenges.is_empty() && refusal.headers.is_empty() && refusal.can_retry);
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -197,12 +197,16 @@ pub struct Refusal {
     pub headers: HeaderMap,
     /// The headers from [`Authorizer::authorize`]. The authorizer may have better ones by now.
     pub sent: HeaderMap,
+    /// Whether the transport repeats the request for [`Verdict::Retry`]. If not, another token does not help this request,
+    /// so the authorizer should not ask the user. [`Verdict::RetryFresh`] may still repeat the request.
+    pub can_retry: bool,
 }
 
 impl Refusal {
-    /// Returns a refusal without challenges, of a request without authorization.
+    /// Returns a refusal without challenges, of a request without authorization that can be repeated.
     pub fn new(target: Target, status: StatusCode) -> Self {
-        Self { target, status, challenges: Vec::new(), headers: HeaderMap::new(), sent: HeaderMap::new() }
+        let (headers, sent) = Default::default();
+        Self { target, status, challenges: Vec::new(), headers, sent, can_retry: true }
     }
 }
 

@@ -144,6 +144,7 @@ impl<'f> HttpRequest<'f> {
                 refusal.challenges = headers::challenges(response.headers());
                 refusal.headers = response.headers().clone();
                 refusal.sent = authorization.clone();
+                refusal.can_retry = repetitions.retries > 0;
                 if repetitions.take(unsent(clocks, authorizer.refused(&refusal)).await?) {
                     continue;
                 }

@@ -26,6 +26,8 @@ struct Tokens {
     /// The method, the status and the nonce of each response.
     answers: Arc<Mutex<Vec<String>>>,
     refusals: Arc<Mutex<Vec<String>>>,
+    /// Whether each refused request could be repeated with another token.
+    can_retry: Arc<Mutex<Vec<bool>>>,
     /// The verdicts in turn, of which the last one remains. Without verdicts, each request is repeated.
     verdicts: Arc<Mutex<Vec<Verdict>>>,
     /// The error of each refusal.
@@ -49,6 +51,7 @@ impl Authorizer for Tokens {
             let nonce = &refusal.headers["dpop-nonce"];
             let description = format!("{} {} {challenges:?} {nonce:?} {sent}", refusal.status, target.method);
             self.refusals.lock().unwrap().push(description);
+            self.can_retry.lock().unwrap().push(refusal.can_retry);
             if let Some(error) = self.error {
                 return Err(error());
             }
@@ -203,14 +206,14 @@ async fn over_http_sse_the_endpoint_is_the_configured_url() {
 #[tokio::test]
 async fn limits_repeated_challenges() {
     use Verdict::{GiveUp, Retry, RetryFresh};
-    // The verdicts in turn, the last one again and again; then the requests and the calls of `refused`.
-    for (verdicts, requests, refusals) in [
-        (&[GiveUp][..], 1, 1),
-        (&[Retry], 3, 3),
-        (&[RetryFresh], 3, 3),
+    // The verdicts in turn, the last one again and again; then the requests, and `can_retry` of each call of `refused`.
+    for (verdicts, requests, can_retry) in [
+        (&[GiveUp][..], 1, &[true][..]),
+        (&[Retry], 3, &[true, true, false]),
+        (&[RetryFresh], 3, &[true, true, true]),
         // No token, a nonce, step-up, a new nonce.
-        (&[Retry, RetryFresh, Retry, RetryFresh], 5, 4),
-        (&[RetryFresh, RetryFresh, Retry, GiveUp], 4, 4),
+        (&[Retry, RetryFresh, Retry, RetryFresh], 5, &[true, true, true, false]),
+        (&[RetryFresh, RetryFresh, Retry, GiveUp], 4, &[true, true, true, true]),
     ] {
         for status in [401, 403] {
             let server = server("never", status).await;
@@ -218,8 +221,8 @@ async fn limits_repeated_challenges() {
             let mut peer = Peer::open(&Http::new(server.url()).unwrap().authorizer(tokens.clone())).await;
             peer.request(MODERN, 1, "tools/list").await;
             assert_eq!(peer.fault(1).await.http_status(), Some(status));
-            let seen = (server.seen().len(), tokens.refusals.lock().unwrap().len());
-            assert_eq!(seen, (requests, refusals), "{verdicts:?}");
+            let seen = (server.seen().len(), tokens.can_retry.lock().unwrap().clone());
+            assert_eq!(seen, (requests, can_retry.to_vec()), "{verdicts:?}");
         }
     }
 }

@@ -27,7 +27,10 @@ impl Authorizer for OAuth {
 
     fn refused<'a>(&'a self, refusal: &'a Refusal) -> BoxFuture<'a, Result<Verdict, AuthorizerError>> {
         Box::pin(async move {
-            let Refusal { target, status, challenges, sent, .. } = refusal;
+            let Refusal { target, status, challenges, sent, can_retry, .. } = refusal;
+            if !can_retry {
+                return Ok(Verdict::GiveUp);
+            }
             let _asking = target.asking_user();
             let refused = Refused { status: *status, challenges: challenges.clone(), token: None };
             let is_repeated = self.handle_refusal(&target.endpoint, &target.method, sent, refused).await?;

@@ -94,10 +94,12 @@ impl Site {
         })
     }
 
-    /// Sends a request as the HTTP client does: it repeats a refused request at most twice.
+    /// Sends a request with the loop of the HTTP client: it repeats a refused request at most twice with another token, and
+    /// at most twice with a fresh proof.
     pub(crate) async fn call(&self, auth: &OAuth) -> Result<(StatusCode, String), Error> {
         let result: Result<(StatusCode, String), AuthorizerError> = async {
-            for repetitions in (0..=2).rev() {
+            let (mut retries, mut fresh) = (2, 2);
+            loop {
                 let sent = auth.authorize(&self.target()).await?;
                 let Some((status, challenge)) = self.judge(&sent) else {
                     auth.answered(&self.target(), StatusCode::OK, &HeaderMap::new());
@@ -106,11 +108,19 @@ impl Site {
                 let mut refusal = Refusal::new(self.target(), status);
                 refusal.challenges.push(challenge);
                 refusal.sent = sent;
-                if repetitions == 0 || auth.refused(&refusal).await? != Verdict::Retry {
+                refusal.can_retry = retries > 0;
+                let is_left = retries > 0 || fresh > 0;
+                let verdict = if is_left { auth.refused(&refusal).await? } else { Verdict::GiveUp };
+                let left = match verdict {
+                    Verdict::Retry => &mut retries,
+                    Verdict::RetryFresh => &mut fresh,
+                    _ => return Ok((status, String::new())),
+                };
+                if *left == 0 {
                     return Ok((status, String::new()));
                 }
+                *left -= 1;
             }
-            unreachable!("the last repetition returns")
         }
         .await;
         result.map_err(|error| {

@@ -72,6 +72,8 @@ async fn a_server_that_rejects_each_token_starts_one_login() {
     world.site.reject(usize::MAX);
     let (status, _) = world.site.call(&auth).await.unwrap();
     assert_eq!(status, http::StatusCode::UNAUTHORIZED);
+    // The third refusal of the request has no effect: a login would not help the request.
+    assert_eq!((world.user.count(), world.authorization.count(Endpoint::Token)), (2, 3));
     for _ in 0..3 {
         let error = world.site.error(&auth).await;
         assert_eq!(error.kind(), ErrorKind::Token);
