@@ -146,7 +146,7 @@ impl Session {
             let is_unknown = matches!(code, Some("invalid_client" | "unauthorized_client"));
             // An authorization server that forgot the client shows an error page, so the login does not end.
             if is_stored && (is_unknown || is_timeout) {
-                self.forget_registration(server).await?;
+                self.forget_registration(server, &client.client_id).await?;
             }
             if !is_stored || !is_unknown {
                 return Err(error);
@@ -171,6 +171,11 @@ impl Session {
                 Ok((client, is_stored))
             }
             Plan::Register(endpoint) => {
+                let _lock = self.registering(server).await?;
+                let stored = self.registration(server).await?;
+                if let Plan::Use(client) = registration::plan(settings, server, stored, &uri, now())? {
+                    return Ok((client, true));
+                }
                 let document = registration::request(settings, server, &uri);
                 let client = registration::register(&self.fetch, &endpoint, &document).await?;
                 self.keep_registration(server, &client).await?;

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use mcp_protocol::auth::Secret;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::Session;
+use super::{REFRESH_LOCK, Session};
 use crate::{
     discovery::Server,
     error::{Error, ErrorKind},
     registration::Registration,
+    store::StoreLock,
     tokens::Tokens,
 };
 
@@ -33,16 +34,38 @@ impl Session {
         tokens
     }
 
+    /// Returns the registration for the next login at an issuer.
     pub(super) async fn registration(&self, server: &Server) -> Result<Option<Registration>, Error> {
-        self.read(&registration_key(server)).await
+        self.read(&issuer_key(server)).await
+    }
+
+    /// Returns the registration of one client. Tokens need it also after a later registration at the same issuer.
+    pub(super) async fn registration_of(&self, server: &Server, id: &str) -> Result<Option<Registration>, Error> {
+        let registration = match self.read(&client_key(server, id)).await? {
+            None => self.registration(server).await?,
+            registration => registration,
+        };
+        Ok(registration.filter(|registration| registration.client_id == id))
     }
 
     pub(super) async fn keep_registration(&self, server: &Server, registration: &Registration) -> Result<(), Error> {
-        self.write(&registration_key(server), registration).await
+        self.write(&client_key(server, &registration.client_id), registration).await?;
+        self.write(&issuer_key(server), registration).await
     }
 
-    pub(super) async fn forget_registration(&self, server: &Server) -> Result<(), Error> {
-        self.settings.store.remove(&registration_key(server)).await
+    /// Removes the registration of one client. A later registration at the same issuer stays.
+    pub(super) async fn forget_registration(&self, server: &Server, id: &str) -> Result<(), Error> {
+        let key = issuer_key(server);
+        let _lock = self.settings.store.lock(&key, REFRESH_LOCK).await?;
+        if self.registration(server).await?.is_some_and(|registration| registration.client_id == id) {
+            self.settings.store.remove(&key).await?;
+        }
+        self.settings.store.remove(&client_key(server, id)).await
+    }
+
+    /// Waits until no other session registers the client at the issuer.
+    pub(super) async fn registering(&self, server: &Server) -> Result<StoreLock, Error> {
+        self.settings.store.lock(&issuer_key(server), REFRESH_LOCK).await
     }
 
     /// Reads a record. A record that another version wrote counts as missing.
@@ -62,7 +85,12 @@ impl Session {
     }
 }
 
-/// Returns the key of a registration. Each issuer has its own, so no credentials reach another one.
-fn registration_key(server: &Server) -> String {
+/// Returns the key of the registration for the next login. Each issuer has its own, so no credentials reach another one.
+fn issuer_key(server: &Server) -> String {
     format!("client/{}", server.identity)
+}
+
+/// Returns the key of the registration of one client. An issuer contains no space, so the key differs from those of issuers.
+fn client_key(server: &Server, id: &str) -> String {
+    format!("client/{} {id}", server.identity)
 }

@@ -40,7 +40,7 @@ impl Session {
                 let refusal = error.oauth_error().filter(|refusal| refusal.is_definitive());
                 if refusal.is_some_and(|refusal| refusal.error == "invalid_client") && client.source == Source::Dynamic
                 {
-                    self.forget_registration(&server).await?;
+                    self.forget_registration(&server, &client.client_id).await?;
                 }
                 if refusal.is_some() {
                     self.keep(Tokens { is_revoked: true, ..(*tokens).clone() }).await;
@@ -83,7 +83,7 @@ impl Session {
         if let Some(registered) = &self.settings.client.registered {
             return registration::application(registered, server);
         }
-        if let Some(stored) = self.registration(server).await?.filter(|stored| stored.client_id == tokens.client_id) {
+        if let Some(stored) = self.registration_of(server, &tokens.client_id).await? {
             return Ok(stored);
         }
         // The id of a metadata document needs no record.

@@ -136,6 +136,42 @@ async fn a_stored_registration_is_used_again() {
 }
 
 #[tokio::test]
+async fn a_later_registration_keeps_that_of_the_tokens() {
+    let world = World::new().await;
+    let store = MemoryStore::new();
+    world.site.token(&world.builder().store(store.clone()).build()).await;
+    let tokens = store.load(&world.site.key()).await.unwrap().unwrap();
+    let id = |record: &str| serde_json::from_str::<Value>(record).unwrap()["client_id"].clone();
+    let first = id(tokens.expose());
+    let key = format!("client/{}", world.authorization.issuer());
+    let own = format!("{key} {}", first.as_str().unwrap());
+    assert_eq!(id(store.load(&own).await.unwrap().unwrap().expose()), first);
+    // A login with another redirect URI needs a registration of its own.
+    store.remove(&world.site.key()).await.unwrap();
+    let mut other = world.user.clone();
+    other.pastes = true;
+    let auth = world.builder().user_agent(other).redirect_uri("http://127.0.0.1:9/cb").store(store.clone()).build();
+    world.site.token(&auth).await;
+    let latest = id(store.load(&key).await.unwrap().unwrap().expose());
+    assert!(latest != first && store.load(&own).await.unwrap().is_some());
+    assert_eq!(world.authorization.count(Endpoint::Registration), 2);
+    // The refresh of the first tokens authenticates with the first registration.
+    store.save(&world.site.key(), &tokens).await.unwrap();
+    let mut record: Value = serde_json::from_str(store.load(&own).await.unwrap().unwrap().expose()).unwrap();
+    record["method"] = "client_secret_post".into();
+    record["client_secret"] = "hunter2".into();
+    store.save(&own, &record.to_string().as_str().into()).await.unwrap();
+    world.site.expire(&store).await;
+    let _ = world.site.call(&world.builder().store(store.clone()).build()).await;
+    let refreshes: Vec<_> = requests(&world, Endpoint::Token)
+        .into_iter()
+        .filter(|request| request.parameter("grant_type") == Some("refresh_token"))
+        .collect();
+    assert_eq!(refreshes[0].parameter("client_id"), first.as_str());
+    assert_eq!(refreshes[0].parameter("client_secret"), Some("hunter2"));
+}
+
+#[tokio::test]
 async fn a_new_issuer_gets_a_new_registration() {
     let world = World::new().await;
     let second = AuthorizationServer::builder().auto_approve().start().await.unwrap();
