@@ -4,10 +4,7 @@ use std::{
     fmt, fs,
     io::{self, Write as _},
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -21,6 +18,10 @@ use crate::error::{Error, ErrorKind};
 
 /// The delay between two attempts to take a lock.
 const PAUSE: Duration = Duration::from_millis(25);
+/// The extension of a file that is not complete yet.
+const TEMPORARY: &str = "tmp";
+/// The age after which a temporary file belongs to no write.
+const OLDEST_TEMPORARY: Duration = Duration::from_secs(3600);
 /// The largest record that the store reads, in bytes.
 const MAX_RECORD: u64 = 1 << 20;
 
@@ -52,6 +53,7 @@ impl FileStore {
             let text = format!("the token store {} cannot be created: {error}", dir.display());
             Error::with_source(ErrorKind::Store, text, error)
         })?;
+        remove_old_temporary_files(&dir);
         Ok(Self { dir: Arc::new(dir) })
     }
 
@@ -154,21 +156,41 @@ fn read(path: &Path) -> io::Result<Option<Secret>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?,
     };
-    let mut text = String::new();
-    let read = io::Read::read_to_string(&mut io::Read::take(file, MAX_RECORD + 1), &mut text)?;
+    let mut bytes = Vec::new();
+    let read = io::Read::read_to_end(&mut io::Read::take(file, MAX_RECORD + 1), &mut bytes)?;
     if read as u64 > MAX_RECORD {
-        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "a record is larger than 1 MiB"));
+        tracing::warn!("a record of the token store is larger than 1 MiB and is ignored");
+        return Ok(None);
     }
-    Ok(Some(Secret::new(text)))
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Some(Secret::new(text))),
+        Err(_) => {
+            tracing::warn!("a record of the token store is not a text and is ignored");
+            Ok(None)
+        }
+    }
+}
+
+/// Removes the files of processes that ended during a write.
+fn remove_old_temporary_files(dir: &Path) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        let age = || path.metadata().ok()?.modified().ok()?.elapsed().ok();
+        if path.extension().is_some_and(|extension| extension == TEMPORARY)
+            && age().is_some_and(|age| age > OLDEST_TEMPORARY)
+            && let Err(error) = fs::remove_file(&path)
+        {
+            tracing::debug!(%error, "an old temporary file of the token store is not removed");
+        }
+    }
 }
 
 /// Writes a file beside the old one, and replaces the old one with it.
 fn write(path: &Path, record: &Secret) -> io::Result<()> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let temporary = path.with_extension(format!("{}-{number}.tmp", std::process::id()));
+    // Processes of several machines or containers may share the directory, so a process id is not unique.
+    let temporary = path.with_extension(format!("{}.{TEMPORARY}", oauth2::CsrfToken::new_random().secret()));
+    let mut file = options().create_new(true).open(&temporary)?;
     let written = (|| {
-        let mut file = options().create(true).truncate(true).open(&temporary)?;
         file.write_all(record.expose().as_bytes())?;
         file.sync_all()?;
         fs::rename(&temporary, path)

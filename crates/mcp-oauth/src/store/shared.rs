@@ -51,8 +51,10 @@ impl TokenStore for SharedStore {
         Box::pin(async move {
             let Some(bytes) = self.0.get(&name("record", key)).await.map_err(failed)? else { return Ok(None) };
             let text = std::str::from_utf8(&bytes);
-            let text = text.map_err(|_| Error::new(ErrorKind::Store, "a record of the token store is not a text"))?;
-            Ok(Some(Secret::new(text)))
+            if text.is_err() {
+                tracing::warn!("a record of the token store is not a text and is ignored");
+            }
+            Ok(text.ok().map(Secret::new))
         })
     }
 

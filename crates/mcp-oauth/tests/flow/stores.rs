@@ -118,6 +118,36 @@ async fn only_the_user_can_read_the_files() {
 }
 
 #[tokio::test]
+async fn unreadable_records_count_as_missing() {
+    for (number, bytes) in [vec![0xff, 0xfe], vec![b'a'; (1 << 20) + 1]].into_iter().enumerate() {
+        let dir = Dir::new(&format!("unreadable-{number}"));
+        let store = FileStore::open(&dir.0).unwrap();
+        store.save("key", &"1".into()).await.unwrap();
+        let file = std::fs::read_dir(&dir.0).unwrap().next().unwrap().unwrap().path();
+        std::fs::write(&file, bytes).unwrap();
+        assert!(store.load("key").await.unwrap().is_none());
+        store.save("key", &"2".into()).await.unwrap();
+        assert_eq!(store.load("key").await.unwrap().unwrap().expose(), "2");
+    }
+}
+
+#[tokio::test]
+async fn a_store_removes_old_temporary_files() {
+    let dir = Dir::new("temporary");
+    FileStore::open(&dir.0).unwrap();
+    let [old, new, record] = ["a.1.tmp", "a.2.tmp", "a.json"].map(|name| dir.0.join(name));
+    let two_hours_ago = std::time::SystemTime::now() - Duration::from_secs(7200);
+    for path in [&old, &new, &record] {
+        let file = std::fs::File::create(path).unwrap();
+        if path != &new {
+            file.set_modified(two_hours_ago).unwrap();
+        }
+    }
+    FileStore::open(&dir.0).unwrap();
+    assert_eq!([old, new, record].map(|path| path.exists()), [false, true, true]);
+}
+
+#[tokio::test]
 async fn a_store_that_cannot_be_used_names_its_directory() {
     let dir = Dir::new("broken");
     std::fs::create_dir_all(&dir.0).unwrap();
