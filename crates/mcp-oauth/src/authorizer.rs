@@ -4,6 +4,7 @@ use http::{HeaderMap, StatusCode};
 use mcp_client_http::{Authorizer, AuthorizerError, Refusal, Target, Verdict};
 use mcp_fetch::Fetch;
 use mcp_transport::BoxFuture;
+use tokio::sync::watch;
 use url::Url;
 
 use crate::{
@@ -19,9 +20,8 @@ impl Authorizer for OAuth {
 
     fn authorize<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>> {
         Box::pin(async move {
-            // The request waits for the login of another request.
-            let _asking = self.is_asking(&target.endpoint).then(|| target.asking_user());
-            Ok(self.headers(&target.endpoint).await?)
+            let asking = self.asking(&target.endpoint)?;
+            Ok(while_asking(target, asking, self.headers(&target.endpoint)).await?)
         })
     }
 
@@ -31,9 +31,10 @@ impl Authorizer for OAuth {
             if !can_retry {
                 return Ok(Verdict::GiveUp);
             }
-            let _asking = target.asking_user();
+            let asking = self.asking(&target.endpoint)?;
             let refused = Refused { status: *status, challenges: challenges.clone(), token: None };
-            let is_repeated = self.handle_refusal(&target.endpoint, &target.method, sent, refused).await?;
+            let handling = self.handle_refusal(&target.endpoint, &target.method, sent, refused);
+            let is_repeated = while_asking(target, asking, handling).await?;
             Ok(if is_repeated { Verdict::Retry } else { Verdict::GiveUp })
         })
     }
@@ -45,10 +46,26 @@ impl Authorizer for OAuth {
     }
 }
 
+/// Waits for work, and pauses the time limits of the request exactly while a user is asked to log in.
+async fn while_asking<T>(target: &Target, mut asking: watch::Receiver<bool>, work: impl Future<Output = T>) -> T {
+    tokio::pin!(work);
+    let pause = |is_asking: bool| is_asking.then(|| target.asking_user());
+    let mut _pause = pause(*asking.borrow_and_update());
+    loop {
+        tokio::select! {
+            result = &mut work => return result,
+            Ok(()) = asking.changed() => _pause = pause(*asking.borrow_and_update()),
+        }
+    }
+}
+
 impl From<Error> for AuthorizerError {
     fn from(error: Error) -> Self {
         match error.kind() {
-            ErrorKind::Unavailable => Self::unavailable(error, None),
+            ErrorKind::Unavailable => {
+                let retry_after = error.retry_after();
+                Self::unavailable(error, retry_after)
+            }
             ErrorKind::LoginRequired => Self::login_required(error),
             ErrorKind::Denied | ErrorKind::Callback | ErrorKind::InsufficientScope => Self::denied(error),
             _ => Self::other(error),

@@ -1,6 +1,6 @@
 //! The error of an authorization, by its fault.
 
-use std::{borrow::Cow, error::Error as StdError, fmt, sync::Arc};
+use std::{borrow::Cow, error::Error as StdError, fmt, sync::Arc, time::Duration};
 
 use mcp_fetch::FetchError;
 use mcp_protocol::auth::OAuthError;
@@ -26,6 +26,7 @@ struct Inner {
     kind: ErrorKind,
     text: Cow<'static, str>,
     scopes: Vec<String>,
+    retry_after: Option<Duration>,
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
@@ -72,7 +73,7 @@ impl ErrorKind {
 impl Error {
     /// Returns an error with a fault and a text for people. The text must not contain secrets.
     pub fn new(kind: ErrorKind, text: impl Into<Cow<'static, str>>) -> Self {
-        Self(Arc::new(Inner { kind, text: text.into(), scopes: Vec::new(), source: None }))
+        Self(Arc::new(Inner { kind, text: text.into(), scopes: Vec::new(), retry_after: None, source: None }))
     }
 
     /// Returns an error with its source. The text of the source must not contain secrets.
@@ -81,12 +82,20 @@ impl Error {
         text: impl Into<Cow<'static, str>>,
         source: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Self {
-        Self(Arc::new(Inner { kind, text: text.into(), scopes: Vec::new(), source: Some(source.into()) }))
+        let source = Some(source.into());
+        Self(Arc::new(Inner { kind, text: text.into(), scopes: Vec::new(), retry_after: None, source }))
     }
 
     /// Returns the error of a request that requires further scopes.
     pub fn insufficient_scope(text: impl Into<Cow<'static, str>>, scopes: Vec<String>) -> Self {
-        Self(Arc::new(Inner { kind: ErrorKind::InsufficientScope, text: text.into(), scopes, source: None }))
+        let kind = ErrorKind::InsufficientScope;
+        Self(Arc::new(Inner { kind, text: text.into(), scopes, retry_after: None, source: None }))
+    }
+
+    /// Returns the error of an outage, with the wait that the server demanded.
+    pub(crate) fn outage(text: impl Into<Cow<'static, str>>, retry_after: Option<Duration>) -> Self {
+        let kind = ErrorKind::Unavailable;
+        Self(Arc::new(Inner { kind, text: text.into(), scopes: Vec::new(), retry_after, source: None }))
     }
 
     /// Returns the error of a request. An outage is temporary, and each other fault has the given kind.
@@ -106,6 +115,18 @@ impl Error {
     #[must_use]
     pub fn is_temporary(&self) -> bool {
         self.0.kind.is_temporary()
+    }
+
+    /// Returns the wait that a server demanded with `Retry-After` (RFC 9110 §10.2.3), for [`ErrorKind::Unavailable`].
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.0.retry_after
+    }
+
+    /// Whether the answer of a request is lost: the connection broke, or the time limit ended.
+    pub(crate) fn is_lost_answer(&self) -> bool {
+        let error = self.0.source.as_ref().and_then(|source| source.downcast_ref::<FetchError>());
+        error.is_some_and(FetchError::is_temporary)
     }
 
     /// Returns the scopes that the server required, for [`ErrorKind::InsufficientScope`].

@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderValue, Method, header};
 use mcp_fetch::Fetch;
 use mcp_protocol::auth::Secret;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use url::Url;
 
 use crate::{
@@ -73,9 +74,9 @@ impl OAuth {
         let _ = self.session_with(endpoint, Some(fetch));
     }
 
-    /// Whether a user is asked to log in at a server.
-    pub(crate) fn is_asking(&self, endpoint: &Url) -> bool {
-        self.inner.sessions.lock().get(endpoint.as_str()).is_some_and(|session| session.is_asking())
+    /// Returns whether a user is asked to log in at a server, now and after each change.
+    pub(crate) fn asking(&self, endpoint: &Url) -> Result<watch::Receiver<bool>, Error> {
+        Ok(self.session(endpoint)?.asking())
     }
 
     fn session(&self, endpoint: &Url) -> Result<Arc<Session>, Error> {

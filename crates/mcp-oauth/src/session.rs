@@ -10,7 +10,7 @@ mod renewal;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -18,9 +18,10 @@ use std::{
 use mcp_fetch::Fetch;
 use mcp_protocol::auth::Secret;
 use parking_lot::RwLock;
-use tokio::sync::{Mutex, MutexGuard};
+use tokio::sync::{Mutex, MutexGuard, watch};
 use url::Url;
 
+use self::refusal::Failure;
 pub(crate) use self::refusal::Refused;
 use crate::{
     discovery::{self, Server},
@@ -29,8 +30,14 @@ use crate::{
     tokens::{Tokens, now},
 };
 
-/// The wait after a temporary failure of a refresh, while the old token is still valid.
+/// The wait after a failure of a refresh, while the old token is still valid.
 const REFRESH_PAUSE: Duration = Duration::from_secs(10);
+/// The wait after a failure of a refresh, if the old token has expired. Requests fail during this wait.
+const OUTAGE_PAUSE: Duration = Duration::from_secs(1);
+/// The longest wait that `Retry-After` can demand.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The time for which a request with a valid token waits for its renewal.
+const RENEWAL_WAIT: Duration = Duration::from_secs(2);
 /// The longest wait for the lock of a refresh.
 const REFRESH_LOCK: Duration = Duration::from_secs(60);
 
@@ -46,10 +53,10 @@ pub(crate) struct Session {
     origin: RwLock<Option<Secret>>,
     /// The latest tokens that the MCP server accepted.
     accepted: RwLock<Option<Arc<Tokens>>>,
-    /// The number of completed logins, with and without success.
-    logins: AtomicU64,
+    /// The number of completed reactions to refusals, with and without success.
+    reactions: AtomicU64,
     /// Whether a user is asked to log in.
-    is_asking: AtomicBool,
+    asking: watch::Sender<bool>,
     work: Mutex<Work>,
 }
 
@@ -59,9 +66,23 @@ struct Work {
     is_loaded: bool,
     /// The authorization server of the current tokens.
     server: Option<Arc<Server>>,
-    /// The error of the latest login, if it failed.
-    failure: Option<Error>,
-    refresh_after: Option<Instant>,
+    /// The latest reaction to a refusal, if it failed.
+    failure: Option<Failure>,
+    /// The latest refresh, if it failed.
+    pause: Option<Pause>,
+}
+
+/// The time without a refresh after a failure.
+struct Pause {
+    start: Instant,
+    error: Error,
+}
+
+impl Pause {
+    fn is_over(&self, is_expired: bool) -> bool {
+        let least = if is_expired { OUTAGE_PAUSE } else { REFRESH_PAUSE };
+        self.start.elapsed() >= self.error.retry_after().unwrap_or(least).clamp(least, LONGEST_PAUSE)
+    }
 }
 
 impl Session {
@@ -78,21 +99,39 @@ impl Session {
             current: RwLock::default(),
             origin: RwLock::default(),
             accepted: RwLock::default(),
-            logins: AtomicU64::new(0),
-            is_asking: AtomicBool::new(false),
+            reactions: AtomicU64::new(0),
+            asking: watch::Sender::new(false),
             work: Mutex::default(),
         })
     }
 
     /// Returns the tokens for a request, renewed if their end is near. Without tokens the client sends the request
-    /// unauthorized, and the challenge of the server begins a login.
+    /// unauthorized, and the challenge of the server begins a login. The server also refuses expired tokens, if the client
+    /// cannot renew them.
     pub(crate) async fn tokens(self: &Arc<Self>) -> Result<Option<Arc<Tokens>>, Error> {
-        let current = self.current();
-        if let Some(tokens) = current.filter(|tokens| !tokens.needs_renewal(now())) {
-            return Ok(Some(tokens));
+        let session = Arc::clone(self);
+        if self.current().is_none() {
+            on_own_task(async move { session.working().await.map(drop) }).await?;
         }
         let session = Arc::clone(self);
-        on_own_task(async move { session.renewed().await }).await
+        match self.current() {
+            // The tokens still serve the requests that do not renew them, and the request of a slow renewal.
+            Some(tokens) if tokens.needs_renewal(now()) && !tokens.is_expired(now()) => {
+                let renewal = on_own_task(async move {
+                    let Ok(mut work) = session.work.try_lock() else { return Ok(session.current()) };
+                    session.renewed(&mut work).await
+                });
+                tokio::time::timeout(RENEWAL_WAIT, renewal).await.unwrap_or(Ok(Some(tokens)))
+            }
+            Some(tokens) if tokens.is_expired(now()) => {
+                let renewal = async move {
+                    let mut work = session.working().await?;
+                    session.renewed(&mut work).await
+                };
+                on_own_task(renewal).await
+            }
+            tokens => Ok(tokens),
+        }
     }
 
     /// Notes that the MCP server accepts the current tokens.
@@ -141,30 +180,28 @@ impl Session {
         Ok(work)
     }
 
-    async fn renewed(&self) -> Result<Option<Arc<Tokens>>, Error> {
-        let mut work = self.working().await?;
+    async fn renewed(&self, work: &mut Work) -> Result<Option<Arc<Tokens>>, Error> {
         let Some(tokens) = self.current() else { return Ok(None) };
-        if !tokens.needs_renewal(now()) {
+        if !tokens.needs_renewal(now()) || tokens.refresh_token().is_none() {
             return Ok(Some(tokens));
         }
         let is_expired = tokens.is_expired(now());
-        let is_paused = work.refresh_after.is_some_and(|time| Instant::now() < time);
-        if tokens.refresh_token().is_none() || is_paused && !is_expired {
-            return Ok((!is_expired).then_some(tokens));
+        let error = match work.pause.as_ref().filter(|pause| !pause.is_over(is_expired)) {
+            Some(pause) => pause.error.clone(),
+            None => match self.refresh(work, &tokens).await {
+                Ok(fresh) => return Ok(Some(fresh)),
+                Err(error) => {
+                    tracing::warn!(%error, is_expired, "the token is not renewed");
+                    work.pause = Some(Pause { start: Instant::now(), error: error.clone() });
+                    error
+                }
+            },
+        };
+        if is_expired && (error.is_temporary() || error.kind() == ErrorKind::Store) {
+            return Err(error);
         }
-        match self.refresh(&mut work, &tokens).await {
-            Ok(fresh) => Ok(Some(fresh)),
-            Err(error) if error.is_temporary() && !is_expired => {
-                tracing::warn!(%error, "the token is not renewed yet, and still valid");
-                work.refresh_after = Some(Instant::now() + REFRESH_PAUSE);
-                Ok(Some(tokens))
-            }
-            Err(error) if error.is_temporary() || error.kind() == ErrorKind::Store => Err(error),
-            Err(error) => {
-                tracing::warn!(%error, "the token cannot be renewed, so the user must log in again");
-                Ok((!is_expired).then_some(tokens))
-            }
-        }
+        // The server accepts the token until its end. Later its refusal starts a login.
+        Ok(Some(tokens))
     }
 
     /// Returns the authorization server of the tokens.
@@ -182,13 +219,13 @@ impl Session {
         Ok(server)
     }
 
-    /// Whether a user is asked to log in.
-    pub(crate) fn is_asking(&self) -> bool {
-        self.is_asking.load(Ordering::Acquire)
+    /// Returns whether a user is asked to log in, now and after each change.
+    pub(crate) fn asking(&self) -> watch::Receiver<bool> {
+        self.asking.subscribe()
     }
 
-    fn completed_logins(&self) -> u64 {
-        self.logins.load(Ordering::Acquire)
+    fn completed_reactions(&self) -> u64 {
+        self.reactions.load(Ordering::Acquire)
     }
 }
 

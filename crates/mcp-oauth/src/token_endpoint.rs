@@ -1,6 +1,12 @@
 //! Requests to a token endpoint, with the crate `oauth2` over guarded requests.
 
-use std::{error::Error as StdError, fmt, future::Future, pin::Pin, time::Duration};
+use std::{
+    error::Error as StdError,
+    fmt,
+    future::Future,
+    pin::Pin,
+    time::{Duration, SystemTime},
+};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -196,10 +202,10 @@ fn not_a_response() -> Error {
 fn wire_error(error: WireError) -> Error {
     match error {
         WireError::Fetch(error) => Error::fetch(ErrorKind::Token, "the request to the token endpoint failed", error),
-        WireError::Status(status) => {
+        WireError::Status { status, retry_after } => {
             let is_outage = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-            let kind = if is_outage { ErrorKind::Unavailable } else { ErrorKind::Token };
-            Error::new(kind, format!("the token endpoint answered with the status {status}"))
+            let text = format!("the token endpoint answered with the status {status}");
+            if is_outage { Error::outage(text, retry_after) } else { Error::new(ErrorKind::Token, text) }
         }
     }
 }
@@ -225,7 +231,8 @@ impl<'c> AsyncHttpClient<'c> for Wire<'_> {
         Box::pin(async move {
             let (mut parts, body) = request.into_parts();
             let content_type = parts.headers.remove(header::CONTENT_TYPE);
-            let content_type = content_type.ok_or(WireError::Status(StatusCode::BAD_REQUEST))?;
+            let content_type =
+                content_type.ok_or(WireError::Status { status: StatusCode::BAD_REQUEST, retry_after: None })?;
             let url = parts.uri.to_string();
             let response = self.0.post_body(&url, content_type, body, parts.headers).await.map_err(WireError::Fetch)?;
             let status = response.status();
@@ -234,7 +241,10 @@ impl<'c> AsyncHttpClient<'c> for Wire<'_> {
             let status = match (status.is_success(), refusal) {
                 (true, false) => StatusCode::OK,
                 (_, true) if !status.is_server_error() => StatusCode::BAD_REQUEST,
-                _ => return Err(WireError::Status(status)),
+                _ => {
+                    let retry_after = retry_after(response.headers(), SystemTime::now());
+                    return Err(WireError::Status { status, retry_after });
+                }
             };
             let mut answer = HttpResponse::new(response.body().to_vec());
             *answer.status_mut() = status;
@@ -249,14 +259,26 @@ impl<'c> AsyncHttpClient<'c> for Wire<'_> {
 enum WireError {
     Fetch(FetchError),
     /// The answer is not a document of OAuth.
-    Status(StatusCode),
+    Status {
+        status: StatusCode,
+        retry_after: Option<Duration>,
+    },
+}
+
+/// Returns the wait that a server demands, in seconds or until a date (RFC 9110 §10.2.3).
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    match value.parse() {
+        Ok(seconds) => Some(Duration::from_secs(seconds)),
+        Err(_) => Some(httpdate::parse_http_date(value).ok()?.duration_since(now).unwrap_or_default()),
+    }
 }
 
 impl fmt::Display for WireError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fetch(error) => error.fmt(f),
-            Self::Status(status) => write!(f, "the status is {status}"),
+            Self::Status { status, .. } => write!(f, "the status is {status}"),
         }
     }
 }

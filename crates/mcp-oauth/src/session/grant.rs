@@ -1,8 +1,9 @@
 //! New tokens: a login of a user, or the client credentials of a client that acts for itself.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::time::Duration;
 
 use mcp_protocol::auth::{Secret, TokenResponse};
+use tokio::sync::watch;
 
 use super::{
     Session, Work,
@@ -20,6 +21,22 @@ use crate::{
 
 /// The wait for the lock of a login is longer than the limit of the login by this time.
 const LOCK_MARGIN: Duration = Duration::from_secs(60);
+
+/// The time in which a user is asked to log in.
+struct Asking<'a>(&'a watch::Sender<bool>);
+
+impl<'a> Asking<'a> {
+    fn new(asking: &'a watch::Sender<bool>) -> Self {
+        asking.send_replace(true);
+        Self(asking)
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.send_replace(false);
+    }
+}
 
 impl Session {
     /// Replaces the tokens. `refused` is the token that the server refused.
@@ -42,11 +59,12 @@ impl Session {
         if agent.is_some() && offered.iter().any(|scope| scope == "offline_access") {
             scopes = union(&scopes, &["offline_access".to_owned()]);
         }
-        self.is_asking.store(agent.is_some(), Ordering::Release);
+        let asking = agent.map(|_| Asking::new(&self.asking));
         let result = self.log_in_alone(agent, found, scopes, refused).await;
-        self.is_asking.store(false, Ordering::Release);
-        work.failure = result.as_ref().err().cloned();
-        self.logins.fetch_add(1, Ordering::Release);
+        drop(asking);
+        if result.is_ok() {
+            work.pause = None;
+        }
         result.map(|()| true)
     }
 

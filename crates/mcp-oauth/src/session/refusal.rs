@@ -1,6 +1,6 @@
 //! The reaction to a refusal of the MCP server: a refresh, a login, or a login with further scopes.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use http::StatusCode;
 use mcp_protocol::{Challenge, auth::Secret};
@@ -21,6 +21,12 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
+    /// Whether the same reaction answers both refusals.
+    fn is_similar(&self, other: &Self) -> bool {
+        let is_same = self.status == other.status && self.token == other.token;
+        is_same && (self.status == StatusCode::UNAUTHORIZED || self.scopes() == other.scopes())
+    }
+
     fn metadata_url(&self) -> Option<&str> {
         self.challenges.iter().find_map(|challenge| challenge.resource_metadata.as_deref())
     }
@@ -33,6 +39,12 @@ impl Refused {
     fn is_insufficient_scope(&self) -> bool {
         self.challenges.iter().any(|challenge| challenge.error.as_deref() == Some("insufficient_scope"))
     }
+}
+
+/// A reaction that failed.
+pub(super) struct Failure {
+    refused: Refused,
+    error: Error,
 }
 
 /// The age up to which tokens are new, in seconds. The refusal of a new token does not start the same grant again.
@@ -50,19 +62,26 @@ pub(super) struct Found {
 impl Session {
     /// Acts on a refusal. `true` if another token is there, so the request should be repeated.
     pub(crate) async fn refused(self: &Arc<Self>, refused: Refused) -> Result<bool, Error> {
-        let (session, logins) = (Arc::clone(self), self.completed_logins());
-        on_own_task(async move { session.react(refused, logins).await }).await
+        let (session, reactions) = (Arc::clone(self), self.completed_reactions());
+        on_own_task(async move { session.react(refused, reactions).await }).await
     }
 
-    async fn react(&self, refused: Refused, logins: u64) -> Result<bool, Error> {
+    async fn react(&self, refused: Refused, reactions: u64) -> Result<bool, Error> {
         let mut work = self.working().await?;
-        let current = self.current();
-        // A login that ended during the wait answers this refusal too.
-        if self.completed_logins() != logins
-            && let Some(failure) = &work.failure
+        // A failure during the wait is the result of each refusal for the same reason.
+        if self.completed_reactions() != reactions
+            && let Some(failure) = work.failure.as_ref().filter(|failure| failure.refused.is_similar(&refused))
         {
-            return Err(failure.clone());
+            return Err(failure.error.clone());
         }
+        let result = self.react_alone(&mut work, &refused).await;
+        work.failure = result.as_ref().err().map(|error| Failure { refused, error: error.clone() });
+        self.reactions.fetch_add(1, Ordering::Release);
+        result
+    }
+
+    async fn react_alone(&self, work: &mut Work, refused: &Refused) -> Result<bool, Error> {
+        let current = self.current();
         if let Some(tokens) = &current
             && refused.token.as_ref() != Some(&tokens.access_token)
             && !tokens.is_expired(now())
@@ -72,8 +91,8 @@ impl Session {
         // Tokens of an earlier request are gone: the refusal says nothing about the current ones.
         let sent = current.filter(|tokens| refused.token.as_ref() == Some(&tokens.access_token));
         match refused.status {
-            StatusCode::UNAUTHORIZED => self.replace(&mut work, &refused, sent).await,
-            StatusCode::FORBIDDEN if refused.is_insufficient_scope() => self.step_up(&mut work, &refused, sent).await,
+            StatusCode::UNAUTHORIZED => self.replace(work, refused, sent).await,
+            StatusCode::FORBIDDEN if refused.is_insufficient_scope() => self.step_up(work, refused, sent).await,
             _ => Ok(false),
         }
     }
@@ -84,6 +103,7 @@ impl Session {
         let stored = match stored.filter(|stored| self.is_news(stored)) {
             Some(stored) if refused.token.as_ref() != Some(&stored.access_token) && !stored.is_expired(now()) => {
                 self.adopt(stored);
+                work.pause = None;
                 return Ok(true);
             }
             stored => stored.map(Arc::new),

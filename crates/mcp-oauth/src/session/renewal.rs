@@ -20,6 +20,7 @@ impl Session {
         let tokens = match self.stored().await? {
             Some(stored) if self.is_news(&stored) => {
                 let stored = self.adopt(stored);
+                work.pause = None;
                 if !stored.needs_renewal(now()) {
                     return Ok(stored);
                 }
@@ -33,7 +34,7 @@ impl Session {
         let client = self.client_of(&server, &tokens).await?;
         match self.redeem(&server, &client, &tokens).await {
             Ok(answer) => {
-                work.refresh_after = None;
+                work.pause = None;
                 Ok(self.keep(tokens.renewed(answer, now())).await)
             }
             Err(error) => {
@@ -59,7 +60,7 @@ impl Session {
         let resource = tokens.resource.as_deref();
         let endpoint = self.token_endpoint(server, client, resource)?;
         match endpoint.refresh(token).await {
-            Err(error) if error.is_temporary() && error.oauth_error().is_none() => {
+            Err(error) if error.is_lost_answer() => {
                 tracing::debug!(%error, "the refresh is repeated once");
                 endpoint.refresh(token).await
             }

@@ -155,9 +155,13 @@ impl Site {
         store.save(&self.key(), &Secret::new(record.to_string())).await.unwrap();
     }
 
-    /// Ends the life of the stored access token.
+    /// Ends the life of the stored access token. The server rejects it then.
     pub(crate) async fn expire(&self, store: &dyn TokenStore) {
-        self.edit(store, |record| record["expires_at"] = 1.into()).await;
+        let expire = |record: &mut Value| {
+            self.revoke(record["access_token"].as_str().unwrap());
+            record["expires_at"] = 1.into();
+        };
+        self.edit(store, expire).await;
     }
 }
 

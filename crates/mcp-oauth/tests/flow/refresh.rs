@@ -106,18 +106,25 @@ async fn a_rejected_refresh_token_leads_to_a_login_and_is_not_sent_again() {
 
 #[tokio::test]
 async fn an_outage_deletes_nothing() {
-    let (world, _, auth) = expired().await;
-    for fault in [
-        ResponseFault::Status(500),
-        ResponseFault::Status(429),
-        ResponseFault::Unavailable { retry_after: Duration::from_secs(1) },
+    let (world, store, _) = expired().await;
+    let wait = Duration::from_secs(7);
+    for (fault, retry_after) in [
+        (ResponseFault::Status(500), None),
+        (ResponseFault::Status(429), None),
+        (ResponseFault::Unavailable { retry_after: wait }, Some(wait)),
     ] {
+        let auth = world.builder().store(store.clone()).build();
+        let before = world.authorization.count(Endpoint::Token);
         world.authorization.misbehave(Misbehavior::Response(Endpoint::Token, fault));
-        let error = world.site.error(&auth).await;
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        for _ in 0..2 {
+            let error = world.site.error(&auth).await;
+            assert_eq!((error.kind(), error.retry_after()), (ErrorKind::Unavailable, retry_after), "{error}");
+        }
+        // An answer with a status is not repeated, and the next requests wait.
+        assert_eq!(world.authorization.count(Endpoint::Token), before + 1);
         world.authorization.behave();
     }
-    world.site.token(&auth).await;
+    world.site.token(&world.builder().store(store).build()).await;
     assert_eq!(world.user.count(), 1);
 }
 
@@ -134,6 +141,60 @@ async fn a_valid_token_is_used_during_an_outage() {
     assert_eq!(world.site.token(&auth).await, token);
     assert_eq!(world.authorization.count(Endpoint::Token), count);
     assert_eq!(world.user.count(), 1);
+}
+
+#[tokio::test]
+async fn a_slow_renewal_delays_no_request_with_a_valid_token() {
+    let (world, store, auth) = logged_in(AuthorizationServer::builder()).await;
+    let old = world.site.token(&auth).await;
+    let soon = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() + 300;
+    let edit = |record: &mut Value| {
+        record["expires_at"] = soon.into();
+        record["obtained_at"] = (soon - 36_000).into();
+    };
+    world.site.edit(&store, edit).await;
+    let auth = world.builder().store(store.clone()).build();
+    let slow = Misbehavior::Response(Endpoint::Token, ResponseFault::Slow(Duration::from_secs(4)));
+    world.authorization.misbehave(slow);
+    let site = Arc::new(world.site);
+    let renewing = tokio::spawn({
+        let (auth, site) = (auth.clone(), Arc::clone(&site));
+        async move { site.token(&auth).await }
+    });
+    let renewed = async {
+        let mut uses = 0;
+        while site.token(&auth).await == old {
+            uses += 1;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        uses
+    };
+    assert!(tokio::time::timeout(Duration::from_secs(30), renewed).await.unwrap() > 1);
+    // The request that renews the token waits for a part of that time.
+    assert_eq!(renewing.await.unwrap(), old);
+    assert_eq!((world.user.count(), world.authorization.count(Endpoint::Token)), (1, 2));
+}
+
+#[tokio::test]
+async fn an_outage_fails_all_requests_with_an_expired_token_together() {
+    let (world, _, auth) = expired().await;
+    world.authorization.misbehave(Misbehavior::Response(Endpoint::Token, ResponseFault::Status(503)));
+    let site = Arc::new(world.site);
+    let calls: Vec<_> = (0..50)
+        .map(|_| {
+            let (auth, site) = (auth.clone(), Arc::clone(&site));
+            tokio::spawn(async move { site.error(&auth).await.kind() })
+        })
+        .collect();
+    for call in calls {
+        assert_eq!(call.await.unwrap(), ErrorKind::Unavailable);
+    }
+    assert_eq!(world.authorization.count(Endpoint::Token), 2);
+    // The next attempt follows after a short time.
+    world.authorization.behave();
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    site.token(&auth).await;
+    assert_eq!((world.user.count(), world.authorization.count(Endpoint::Token)), (1, 3));
 }
 
 #[tokio::test]
