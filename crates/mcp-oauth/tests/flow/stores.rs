@@ -97,6 +97,43 @@ async fn locks_keep_holders_apart() {
     }
 }
 
+/// The directory in which [`a_process_counts_under_a_lock`] counts, if another process started that test.
+const COUNTING_DIR: &str = "MCP_OAUTH_TEST_COUNTING_DIR";
+/// The number of steps of each process.
+const STEPS: usize = 25;
+
+#[tokio::test]
+async fn a_process_counts_under_a_lock() {
+    let own = Dir::new("counting");
+    let dir = std::env::var_os(COUNTING_DIR).map_or_else(|| own.0.clone(), PathBuf::from);
+    let store = FileStore::open(dir).unwrap();
+    let mut last = 0;
+    for step in 1..=STEPS {
+        let lock = store.lock("count", Duration::from_secs(30)).await.unwrap();
+        let count = store.load("count").await.unwrap().map_or(0, |count| count.expose().parse::<usize>().unwrap());
+        assert!(count >= last && count + 1 >= step, "{count} after {last}");
+        last = count + 1;
+        store.save("count", &last.to_string().as_str().into()).await.unwrap();
+        drop(lock);
+    }
+}
+
+#[tokio::test]
+async fn a_lock_keeps_processes_apart() {
+    let dir = Dir::new("processes");
+    let start = |_| {
+        let mut test = std::process::Command::new(std::env::current_exe().unwrap());
+        test.args(["--exact", "stores::a_process_counts_under_a_lock"]).env(COUNTING_DIR, &dir.0);
+        test.stdout(std::process::Stdio::null()).spawn().unwrap()
+    };
+    let processes: Vec<_> = (0..4).map(start).collect();
+    for mut process in processes {
+        assert!(process.wait().unwrap().success());
+    }
+    let count = FileStore::open(&dir.0).unwrap().load("count").await.unwrap().unwrap();
+    assert_eq!(count.expose(), (4 * STEPS).to_string());
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn only_the_user_can_read_the_files() {
