@@ -21,7 +21,7 @@ impl Authorizer for OAuth {
     fn authorize<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>> {
         Box::pin(async move {
             let asking = self.asking(&target.endpoint)?;
-            Ok(while_asking(target, asking, self.headers(&target.endpoint)).await?)
+            Ok(while_asking(|| target.asking_user(), asking, self.headers(&target.endpoint)).await?)
         })
     }
 
@@ -34,7 +34,7 @@ impl Authorizer for OAuth {
             let asking = self.asking(&target.endpoint)?;
             let refused = Refused { status: *status, challenges: challenges.clone(), token: None };
             let handling = self.handle_refusal(&target.endpoint, &target.method, sent, refused);
-            let is_repeated = while_asking(target, asking, handling).await?;
+            let is_repeated = while_asking(|| target.asking_user(), asking, handling).await?;
             Ok(if is_repeated { Verdict::Retry } else { Verdict::GiveUp })
         })
     }
@@ -47,14 +47,17 @@ impl Authorizer for OAuth {
 }
 
 /// Waits for work, and pauses the time limits of the request exactly while a user is asked to log in.
-async fn while_asking<T>(target: &Target, mut asking: watch::Receiver<bool>, work: impl Future<Output = T>) -> T {
+async fn while_asking<T, G>(
+    pause: impl Fn() -> G,
+    mut asking: watch::Receiver<bool>,
+    work: impl Future<Output = T>,
+) -> T {
     tokio::pin!(work);
-    let pause = |is_asking: bool| is_asking.then(|| target.asking_user());
-    let mut _pause = pause(*asking.borrow_and_update());
+    let mut _guard = asking.borrow_and_update().then(&pause);
     loop {
         tokio::select! {
             result = &mut work => return result,
-            Ok(()) = asking.changed() => _pause = pause(*asking.borrow_and_update()),
+            Ok(()) = asking.changed() => _guard = asking.borrow_and_update().then(&pause),
         }
     }
 }
@@ -70,5 +73,35 @@ impl From<Error> for AuthorizerError {
             ErrorKind::Denied | ErrorKind::Callback | ErrorKind::InsufficientScope => Self::denied(error),
             _ => Self::other(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use tokio::{sync::oneshot, time::timeout};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_pauses_exactly_while_a_user_is_asked() {
+        let (asking, pause) = (watch::Sender::new(false), Arc::new(()));
+        let (end, work) = oneshot::channel::<()>();
+        let held = Arc::clone(&pause);
+        let waiting = tokio::spawn(while_asking(move || Arc::clone(&held), asking.subscribe(), work));
+        for is_asking in [false, true, false, true] {
+            asking.send_replace(is_asking);
+            let reached = async {
+                // The test and the request hold the value too.
+                while Arc::strong_count(&pause) != 2 + usize::from(is_asking) {
+                    tokio::task::yield_now().await;
+                }
+            };
+            timeout(Duration::from_secs(10), reached).await.expect("the pause follows the login");
+        }
+        end.send(()).expect("the request waits");
+        waiting.await.expect("the request ends").expect("the work has a result");
+        assert_eq!(Arc::strong_count(&pause), 1);
     }
 }

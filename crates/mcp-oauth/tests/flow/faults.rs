@@ -100,6 +100,27 @@ async fn a_declined_login_fails_all_waiting_requests_after_one_page() {
 }
 
 #[tokio::test]
+async fn a_declined_login_does_not_answer_other_refusals() {
+    use mcp_client_http::{Authorizer as _, Refusal, Verdict};
+
+    let mut world = World::new().await;
+    world.user.declines = true;
+    world.user.delay = Duration::from_secs(2);
+    let (auth, user, target) = (world.auth(), world.user.clone(), world.site.target());
+    let login = tokio::spawn({
+        let auth = auth.clone();
+        async move { world.site.error(&auth).await.kind() }
+    });
+    while user.count() == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // This refusal waits for the login, and names no scopes.
+    let refusal = Refusal::new(target, http::StatusCode::FORBIDDEN);
+    assert_eq!(auth.refused(&refusal).await.unwrap(), Verdict::GiveUp);
+    assert_eq!(login.await.unwrap(), ErrorKind::Denied);
+}
+
+#[tokio::test]
 async fn a_login_has_a_time_limit() {
     let mut world = World::new().await;
     world.user.delay = Duration::from_secs(60);
