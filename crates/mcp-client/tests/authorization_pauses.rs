@@ -181,10 +181,10 @@ async fn a_slow_login_over_http_happens_once() {
     let server = ScriptedServer::for_revision(ProtocolVersion::V2026_07_28);
     let peer = server.listen().await.unwrap();
     let logins = Arc::new(AtomicUsize::new(0));
-    let login = SlowLogin { logins: Arc::clone(&logins), takes: Duration::from_millis(900) };
+    let login = SlowLogin { logins: Arc::clone(&logins), takes: Duration::from_secs(5) };
     let client = builder()
-        .probe_timeout(Duration::from_millis(100))
-        .connect_timeout(Duration::from_millis(600))
+        .probe_timeout(Duration::from_secs(2))
+        .connect_timeout(Duration::from_secs(4))
         .connect(Http::new(peer.url()).unwrap().authorizer(login))
         .await
         .unwrap();
