@@ -9,6 +9,7 @@ use std::sync::{
 use bytes::Bytes;
 use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
+use mcp_protocol::method::RequestName;
 use mcp_server_core::{Server, ServerBuilder, prompt, resource, template, tool};
 use mcp_server_http::{HttpServer, McpService};
 use serde_json::{Value, json};
@@ -131,6 +132,20 @@ fn requests(session: &str, old: &str, messages: &str) -> Vec<(String, Made)> {
     all
 }
 
+/// Returns a request of each method in both eras, also of methods that the server does not serve.
+fn requests_of_all_methods(session: &str) -> Vec<(String, Made)> {
+    let names = RequestName::ALL.iter().map(|name| name.as_str()).chain(["unknown/method"]);
+    names
+        .flat_map(|method| {
+            let params = || json!({ "name": "x", "uri": "x", "taskId": "x" });
+            [
+                (format!("stateless {method}"), stateless(method, params(), &[])),
+                (format!("session {method}"), legacy(Some(session), method, params())),
+            ]
+        })
+        .collect()
+}
+
 #[tokio::test]
 async fn each_method_and_verb_needs_the_scopes_of_the_server() {
     let runs = Arc::default();
@@ -150,7 +165,8 @@ async fn each_method_and_verb_needs_the_scopes_of_the_server() {
         (Some("exchange"), StatusCode::FORBIDDEN, r#"error="insufficient_scope", "#),
         (Some("bob"), StatusCode::FORBIDDEN, r#"error="insufficient_scope", "#),
     ] {
-        for (name, made) in requests(&session, &old, &messages) {
+        let all = requests(&session, &old, &messages).into_iter().chain(requests_of_all_methods(&session));
+        for (name, made) in all {
             let (status, challenges, body) = status(&service, token, made).await;
             // The session of another principal is unknown.
             let is_unknown =

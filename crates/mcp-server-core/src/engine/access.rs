@@ -32,11 +32,11 @@ impl Server {
         Denied { scopes: self.data.config.access.scopes.clone(), is_anonymous }
     }
 
-    /// Returns the access that the caller of a request lacks. A request that is invalid in another way lacks none, because its
-    /// own error is the better answer. Requests about tasks are checked when their task is known.
+    /// Returns the access that the caller of a request lacks. A caller with access to the server lacks none for a request that is
+    /// invalid in another way, because its own error is the better answer. Requests about tasks are checked when their task is known.
     pub(super) fn denied(&self, request: &Request<'_>, scope: &Scope) -> Option<Denied> {
-        let found = methods::find(self, &request.method, scope).ok()?;
-        let checked = self.check_access(scope, &self.data.config.access).and_then(|()| match found {
+        let of_server = self.check_access(scope, &self.data.config.access);
+        let checked = of_server.and_then(|()| match methods::find(self, &request.method, scope)? {
             Found::Extension(route) => self.check_access(scope, &route.access),
             Found::Engine(_) => self.check_entry(request, scope),
         });

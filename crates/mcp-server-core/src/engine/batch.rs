@@ -85,21 +85,27 @@ impl Server {
         Ok(Batch { requests })
     }
 
-    /// Returns the access that the caller lacks for a batch. The access log has an event for each denied request.
+    /// Returns the access that the caller lacks for a batch. The access log has an event for each denied request, or one event
+    /// for a denied batch without requests.
     fn denied_members(&self, messages: &[Result<Message<'_>, EnvelopeError>], scope: &Scope) -> Option<Denied> {
         // A batch without requests also needs the access of the server.
         let mut all = match self.check_access(scope, &self.data.config.access) {
             Err(Refusal::Denied(denied)) => Some(denied),
             _ => None,
         };
+        let mut is_recorded = false;
         for message in messages {
             let Ok(Message::Request(request)) = message else { continue };
             let Some(denied) = self.denied(request, scope) else { continue };
             rejected(Some(&request.method), scope, denied.to_error());
+            is_recorded = true;
             match &mut all {
                 Some(all) => all.merge(denied),
                 None => all = Some(denied),
             }
+        }
+        if let (Some(denied), false) = (&all, is_recorded) {
+            rejected(None, scope, denied.to_error());
         }
         all
     }

@@ -37,7 +37,8 @@ pub trait Engine: sealed::Sealed {
     /// [`Rejected`] when the message is invalid, or when its request cannot run.
     fn accept<'a>(&self, bytes: &'a [u8], arrival: Arrival<'a>) -> Result<Accepted<'a>, Rejected>;
 
-    /// Prepares a request. The scopes are checked after the method and before the parameters.
+    /// Prepares a request. The access rule of the server is checked first, and that of the tool, resource or prompt
+    /// after the method and before the parameters.
     ///
     /// # Errors
     /// A [`Refusal`]: the server does not serve the method, the caller lacks scopes, the client lacks a capability, or

@@ -229,8 +229,8 @@ impl Server {
         span: &Span,
         access: &mut Option<Box<AccessRecord>>,
     ) -> Result<Box<Prepared>, Refusal> {
-        let method = methods::find(self, &request.method, &scope)?;
         self.check_access(&scope, &self.data.config.access)?;
+        let method = methods::find(self, &request.method, &scope)?;
         let mut completing = None;
         let work =
             method.prepare(&mut Preparation { server: self, request, scope: &scope, completing: &mut completing })?;
