@@ -26,7 +26,7 @@ use self::{
     call::{Answer, Bounds, CallStream},
     event_log::{EventLog, Place, STANDALONE},
     listen::Listening,
-    sessions::{HttpSession, NotFound, Open, SessionLimits, Sessions},
+    sessions::{HttpSession, Open, SessionLimits, Sessions, Unusable},
     sse::Streams,
 };
 use crate::{
@@ -80,17 +80,26 @@ impl Drop for Legacy {
 pub(crate) fn initialize(legacy: &Legacy, request: &Request<'_>, head: &Head) -> Response<Body> {
     let refuse = |status, error: &RpcError| respond::error_with_id(status, Some(&request.id), error);
     let caller = Caller::remote().principal(head.principal.clone());
-    let record_rejection = |code| legacy.endpoint.server.record_rejection(Some(&request.method), &caller, code);
+    let server = &legacy.endpoint.server;
+    // A caller without access must neither find a session nor reserve a place. The server records the rejection.
+    if server.admit(&caller).is_err()
+        && let Err(refusal) = server.initialize_sessionless(request, &caller)
+    {
+        return not_opened(request, refusal);
+    }
+    let record_rejection = |code| server.record_rejection(Some(&request.method), &caller, code);
     if head.headers.contains_key(headers::SESSION_ID) {
         record_rejection(ErrorCode::INVALID_REQUEST);
+        let owner = head.principal.as_deref().map(Principal::key);
         // Also for the id of an expired session: the client learns that it has to initialize without an id.
-        return match find(legacy, head, Some(&request.id)) {
-            Ok(_) => {
+        return match session_id(legacy, head, Some(&request.id)) {
+            Ok(id) if legacy.sessions.is_usable(id, owner.as_deref()) => {
                 let error = RpcError::invalid_request(
                     "this session is open already: `initialize` starts a new one without Mcp-Session-Id",
                 );
                 refuse(StatusCode::BAD_REQUEST, &error)
             }
+            Ok(_) => unknown_session(Some(&request.id)),
             Err(response) => response,
         };
     }
@@ -110,9 +119,9 @@ pub(crate) fn initialize(legacy: &Legacy, request: &Request<'_>, head: &Head) ->
         return respond::too_many_sessions(Some(&request.id));
     };
     let log = Arc::new(EventLog::new(&id, legacy.sessions.budget().clone()));
-    let peer = Peer::new(log.clone(), legacy.endpoint.server.limits().handlers_per_session);
+    let peer = Peer::new(log.clone(), server.limits().handlers_per_session);
     let caller = caller.session_id(id);
-    let (session, reply) = match legacy.endpoint.server.initialize(request, &caller, &peer) {
+    let (session, reply) = match server.initialize(request, &caller, &peer) {
         Ok(opened) => opened,
         Err(refusal) => return not_opened(request, refusal),
     };
@@ -375,6 +384,16 @@ pub(crate) fn check_version(
 }
 
 fn find(legacy: &Legacy, head: &Head, request: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
+    let id = session_id(legacy, head, request)?;
+    let caller = head.principal.as_deref().map(Principal::key);
+    legacy.sessions.find(id, caller.as_deref()).map_err(|reason| match reason {
+        Unusable::Unknown => unknown_session(request),
+        Unusable::TooMany => respond::too_many_sessions(request),
+    })
+}
+
+/// Returns the id of the session that the header names.
+fn session_id<'a>(legacy: &Legacy, head: &'a Head, request: Option<&RequestId>) -> Result<&'a str, Response<Body>> {
     let id = headers::single(&head.headers, &headers::SESSION_ID)
         .map_err(|error| respond::head_error(StatusCode::BAD_REQUEST, request, &as_invalid(error)))?;
     let Some(id) = id else {
@@ -385,11 +404,7 @@ fn find(legacy: &Legacy, head: &Head, request: Option<&RequestId>) -> Result<Arc
         }
         return Err(respond::head_error(StatusCode::BAD_REQUEST, request, &RpcError::invalid_request(text)));
     };
-    let caller = head.principal.as_deref().map(Principal::key);
-    legacy.sessions.find(id, caller.as_deref()).map_err(|reason| match reason {
-        NotFound::Unknown => unknown_session(request),
-        NotFound::TooMany => respond::too_many_sessions(request),
-    })
+    Ok(id)
 }
 
 fn unknown_session(request: Option<&RequestId>) -> Response<Body> {

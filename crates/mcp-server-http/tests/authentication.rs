@@ -459,6 +459,9 @@ async fn an_anonymous_session_belongs_to_its_first_principal() {
     let session = send(&service, initialize()).await.header("mcp-session-id").unwrap().to_owned();
     let ping = || legacy(Some(&session), "ping", json!({}));
     let mut stream = opened(&service, &session).await;
+    // An `initialize` does not use the session.
+    let reopened = with(initialize(), &[("mcp-session-id", &session)]);
+    assert_eq!(send(&service, bearer("bob", reopened)).await.status, StatusCode::BAD_REQUEST);
     assert_eq!(send(&service, ping()).await.status, StatusCode::OK);
     assert_eq!(send(&service, bearer("ann", ping())).await.status, StatusCode::OK);
     // The anonymous caller loses the session and its stream.

@@ -58,6 +58,10 @@ async fn a_principal_at_its_limit_adopts_no_anonymous_session() {
         let named = format!("{} {:?}", refused.method(), refused.body());
         assert!(is_full(&send(&service, bearer("ann", refused)).await), "{named}");
     }
+    // An `initialize` needs no place for the session that it names.
+    let mut reopened = initialize();
+    reopened.headers_mut().insert("mcp-session-id", anonymous.parse().unwrap());
+    assert_eq!(send(&service, bearer("ann", reopened)).await.status, StatusCode::BAD_REQUEST);
     // The session remains anonymous, so another principal can adopt it.
     assert_eq!(send(&service, ping()).await.status, StatusCode::OK);
     assert_eq!(send(&service, bearer("bob", ping())).await.status, StatusCode::OK);

@@ -331,6 +331,38 @@ async fn a_request_that_the_transport_rejects_has_one_access_event() {
 }
 
 #[tokio::test]
+async fn a_denied_message_has_one_access_event() {
+    let mut records = Records::listen();
+    let server = Server::builder("test", "1").tool(tool("ok", async || "ok")).requires_scopes(["admin"]).build();
+    let service = server.into_service(HttpConfig::new().max_sessions(1));
+    let (admin, other) = (Principal::new("ada").with_scopes(["admin"]), Principal::new("ada"));
+    let send = async |caller: &Principal, mut request: http::Request<_>| {
+        request.extensions_mut().insert(caller.clone());
+        crate::common::send(&service, request).await
+    };
+    let client = json!({ "name": "t", "version": "1" });
+    let params = json!({ "protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": client });
+    let initialize = |session: Option<&str>| legacy(session, "initialize", params.clone());
+    let opened = send(&admin, initialize(None)).await;
+    let session = opened.header("mcp-session-id").unwrap();
+    records.expect_event("initialize ok ada").await;
+    let notice = json!({ "jsonrpc": "2.0", "method": "notifications/custom" });
+    let unknown = json!({ "jsonrpc": "2.0", "id": 1, "method": "x" });
+    let response = json!({ "jsonrpc": "2.0", "id": 1, "result": {} });
+    for batch in [json!([notice, notice]), json!([notice, unknown]), json!([response])] {
+        let headers = [&crate::common::BASE[..], &[("mcp-session-id", session)]].concat();
+        let refused = send(&other, request(Method::POST, &headers, batch.to_string())).await;
+        assert_eq!(refused.status, StatusCode::FORBIDDEN, "{batch}");
+        records.expect_event("_OTHER refused -32600 ada").await;
+    }
+    // The table of sessions is full, which a caller without access does not learn.
+    for session in [None, Some(session), Some("unknown")] {
+        assert_eq!(send(&other, initialize(session)).await.status, StatusCode::FORBIDDEN, "{session:?}");
+        records.expect_event("initialize refused insufficient_scope ada").await;
+    }
+}
+
+#[tokio::test]
 async fn an_initialize_above_a_limit_of_sessions_is_refused() {
     let mut records = Records::listen();
     let server = crate::common::server();

@@ -28,7 +28,8 @@ pub(crate) fn error_with_id(status: StatusCode, id: Option<&RequestId>, error: &
     message(status, Reply::error(id, error))
 }
 
-/// The answer to an `initialize` above the limit of open sessions.
+/// The answer to a request that needs one more session than the limits allow: an `initialize`, the stream of HTTP+SSE, or the
+/// first use of an anonymous session by a principal.
 pub(crate) fn too_many_sessions(id: Option<&RequestId>) -> Response<Body> {
     let error = RpcError::internal("too many sessions are open, try again later");
     let response = head_error(StatusCode::SERVICE_UNAVAILABLE, id, &error);

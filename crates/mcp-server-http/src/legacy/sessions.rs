@@ -161,7 +161,7 @@ impl Drop for Reservation {
 
 /// The reason for which a caller cannot use a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum NotFound {
+pub(crate) enum Unusable {
     /// The session does not exist for the caller.
     Unknown,
     /// The session is anonymous, and the caller already owns as many sessions as the limit allows.
@@ -208,26 +208,35 @@ impl Sessions {
 
     /// Returns the session with an id, if it has not expired and belongs to the caller. The first principal that uses an
     /// anonymous session becomes its owner.
-    pub(crate) fn find(&self, id: &str, caller: Option<&str>) -> Result<Arc<HttpSession>, NotFound> {
+    pub(crate) fn find(&self, id: &str, caller: Option<&str>) -> Result<Arc<HttpSession>, Unusable> {
         self.sweep();
         let table = self.table();
-        let found = table.sessions.get(id).cloned().ok_or(NotFound::Unknown)?;
+        let found = table.sessions.get(id).cloned().ok_or(Unusable::Unknown)?;
         if found.is_expired(Instant::now(), &self.limits) {
             drop(table);
             self.remove(id);
-            return Err(NotFound::Unknown);
+            return Err(Unusable::Unknown);
         }
         if let Some(caller) = caller.filter(|_| self.limits.adopts && found.has_owner(None)) {
             // The lock of the table is held, so that two adoptions at once do not exceed the limit.
             if table.is_full_for(caller, self.limits.per_principal) {
-                return Err(NotFound::TooMany);
+                return Err(Unusable::TooMany);
             }
             found.owner.get_or_init(|| caller.to_owned());
             drop(table);
             // The anonymous caller must not read the messages for the principal.
             found.log.remove_reader(STANDALONE);
         }
-        if found.has_owner(caller) { Ok(found) } else { Err(NotFound::Unknown) }
+        if found.has_owner(caller) { Ok(found) } else { Err(Unusable::Unknown) }
+    }
+
+    /// Whether the caller can use the session with an id. The session of an anonymous caller keeps its owner.
+    pub(crate) fn is_usable(&self, id: &str, caller: Option<&str>) -> bool {
+        let is_usable = |session: &Arc<HttpSession>| {
+            let has_owner = session.has_owner(caller) || self.limits.adopts && session.has_owner(None);
+            has_owner && !session.is_expired(Instant::now(), &self.limits)
+        };
+        self.table().sessions.get(id).is_some_and(is_usable)
     }
 
     /// Removes a session, cancels its requests and ends its streams.
