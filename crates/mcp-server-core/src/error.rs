@@ -16,7 +16,7 @@ pub use self::input::InputError;
 pub(crate) use self::panic::contain;
 pub use self::panic::{Panic, contain_async};
 pub use self::stderr::flush_faults;
-pub(crate) use self::subject::{Named, Subject, for_subject, with_subject};
+pub(crate) use self::subject::{FaultItem, Named, for_subject, with_subject};
 use crate::random::NoRandomNumbers;
 
 /// The text of a failed call for the client.

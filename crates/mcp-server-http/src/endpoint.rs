@@ -149,7 +149,7 @@ impl Endpoint {
 
     /// Rejects a caller that lacks the access that the server requires. Requests are checked by the server itself.
     pub(crate) fn check_caller(&self, caller: &Caller) -> Result<(), Response<Body>> {
-        let refused = |refusal| access::mark(respond::refused(StatusCode::BAD_REQUEST, None, refusal));
+        let refused = |refusal| access::mark(respond::refused(StatusCode::FORBIDDEN, None, refusal));
         self.server.admit(caller).map_err(refused)
     }
 

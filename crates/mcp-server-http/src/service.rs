@@ -174,17 +174,17 @@ impl Inner {
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
-        let route = sse::route(&self.endpoint, paths, parts);
-        if let SseRoute::Answered(response) = route {
-            return response;
-        }
+        let route = match sse::route(&self.endpoint, paths, parts) {
+            Ok(route) => route,
+            Err(response) => return response,
+        };
         let authentication = match self.admit(parts).await {
             Ok(authentication) => authentication,
             Err(refused) => return refused,
         };
         let response = match route {
             SseRoute::Open => sse::open(&self.legacy, paths, parts),
-            SseRoute::Message | SseRoute::Answered(_) => match sse::addressed(&self.legacy, parts) {
+            SseRoute::Message => match sse::addressed(&self.legacy, parts) {
                 Ok(inbox) => match self.endpoint.read_body(body).await {
                     Ok(message) => inbox.deliver(message).await,
                     Err(refused) => refused,

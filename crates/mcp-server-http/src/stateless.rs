@@ -14,7 +14,8 @@ use crate::{
     endpoint::Endpoint,
 };
 
-/// Runs a request and answers it. `queue` is the sink of the request, if it has one. `respond` makes the response of a request that sent no notification.
+/// Runs a request and answers it. `queue` is the sink of the request, if it has one. `respond` makes the response of a request
+/// that sent no notification.
 pub(crate) async fn run(
     endpoint: &Endpoint,
     prepared: Box<Prepared>,

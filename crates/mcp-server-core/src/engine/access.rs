@@ -33,7 +33,8 @@ impl Server {
     }
 
     /// Returns the access that the caller of a request lacks. A caller with access to the server lacks none for a request that is
-    /// invalid in another way, because its own error is the better answer. Requests about tasks are checked when their task is known.
+    /// invalid in another way, because its own error is the better answer. Requests about tasks are checked when their task is
+    /// known.
     pub(super) fn denied(&self, request: &Request<'_>, scope: &Scope) -> Option<Denied> {
         let of_server = self.check_access(scope, &self.data.config.access);
         let checked = of_server.and_then(|()| match methods::find(self, &request.method, scope)? {

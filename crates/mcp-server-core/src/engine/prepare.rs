@@ -22,7 +22,7 @@ use super::{
 use crate::{
     Server,
     context::{Completing, Context, EndGuard, ResourceUri},
-    error::Subject,
+    error::FaultItem,
     handler::{CompletionKind, Ready, StringArgument},
     inputs::InputCollector,
     registry::{MethodRoute, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry, ToolSpec},
@@ -94,7 +94,7 @@ impl Work {
 
 impl HandlerWork {
     /// Returns the item that a fault of the handler names. Completions have none.
-    pub(super) fn subject(&self) -> Option<Subject> {
+    pub(super) fn subject(&self) -> Option<FaultItem> {
         match self {
             Self::Tool { entry, .. } => Some(entry.clone()),
             Self::Resource { entry, .. } => Some(entry.clone()),

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     Server,
     context::{Context, EndGuard},
-    error::{Subject, contain_async, for_subject},
+    error::{FaultItem, contain_async, for_subject},
     layers,
     registry::{MethodCall, MethodResult, MethodRoute, MethodRun},
     request::{Output, Performed, Refusal, Reply, Scope, Stop, busy, ending},
@@ -34,15 +34,16 @@ impl Prepared {
     ///
     /// Dropping the future cancels the request.
     pub async fn run(self: Box<Self>) -> Option<Reply> {
-        let mut prepared = match self.into_reply() {
-            Ok(reply) => return Some(reply),
-            Err(prepared) => prepared,
-        };
+        let mut prepared = self;
         if let Err(reply) = prepared.enter() {
             return Some(reply);
         }
         let work = match std::mem::replace(&mut prepared.work, Work::Over) {
-            Work::Over | Work::Done(_) => return None,
+            Work::Over => return None,
+            Work::Done(reply) => {
+                prepared.context.end(reply.ending());
+                return Some(reply);
+            }
             Work::Listen(work) => {
                 let span = prepared.context.span().clone();
                 return Box::pin(super::listen::run(prepared, work).instrument(span)).await;
@@ -109,7 +110,7 @@ impl Prepared {
                 }
             }
         };
-        let subject = Some(route.clone() as Subject);
+        let subject = Some(route.clone() as FaultItem);
         let outcome = unless_stopped(&server, &scope, pin!(for_subject(subject, pin!(served)))).await;
         let mut outcome = outcome.and_then(|result| result.map_err(Stop::from));
         if let Err(Stop::Error(error)) = &mut outcome {

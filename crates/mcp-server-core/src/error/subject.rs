@@ -12,17 +12,17 @@ pub(crate) trait Named: Send + Sync {
 }
 
 /// The item that a fault names.
-pub(crate) type Subject = Arc<dyn Named>;
+pub(crate) type FaultItem = Arc<dyn Named>;
 
 thread_local! {
-    static CURRENT: RefCell<Option<Subject>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<FaultItem>> = const { RefCell::new(None) };
 }
 
 /// Exchanges the subject of this thread, and exchanges it back when it is dropped.
-struct Entered<'a>(&'a mut Option<Subject>);
+struct Entered<'a>(&'a mut Option<FaultItem>);
 
 impl<'a> Entered<'a> {
-    fn new(subject: &'a mut Option<Subject>) -> Self {
+    fn new(subject: &'a mut Option<FaultItem>) -> Self {
         let entered = Self(subject);
         exchange(entered.0);
         entered
@@ -35,18 +35,18 @@ impl Drop for Entered<'_> {
     }
 }
 
-fn exchange(subject: &mut Option<Subject>) {
+fn exchange(subject: &mut Option<FaultItem>) {
     // A thread that ends has no subject.
     let _ = CURRENT.try_with(|current| swap(&mut *current.borrow_mut(), subject));
 }
 
 /// Returns the subject of the code that runs now.
-pub(super) fn current() -> Option<Subject> {
+pub(super) fn current() -> Option<FaultItem> {
     CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
 }
 
 /// Runs a function for a subject.
-pub(crate) fn with_subject<T>(subject: Subject, run: impl FnOnce() -> T) -> T {
+pub(crate) fn with_subject<T>(subject: FaultItem, run: impl FnOnce() -> T) -> T {
     let mut subject = Some(subject);
     let _entered = Entered::new(&mut subject);
     run()
@@ -54,7 +54,7 @@ pub(crate) fn with_subject<T>(subject: Subject, run: impl FnOnce() -> T) -> T {
 
 /// Runs a future for a subject. Tasks that the future spawns have no subject.
 pub(crate) fn for_subject<F: Future>(
-    mut subject: Option<Subject>,
+    mut subject: Option<FaultItem>,
     mut future: Pin<&mut F>,
 ) -> impl Future<Output = F::Output> {
     poll_fn(move |cx| {

@@ -29,7 +29,8 @@ impl Server {
         self.in_span(request, caller, opened, |(session, _)| (session.version(), Some(session)))
     }
 
-    /// Runs an `initialize` in its span if the caller has access to the server, and records its end. `identity` returns the revision and the session that it opened.
+    /// Runs an `initialize` in its span if the caller has access to the server, and records its end. `identity` returns the
+    /// revision and the session that it opened.
     fn in_span<T>(
         &self,
         request: &Request<'_>,

@@ -100,17 +100,17 @@ impl Drop for Listed {
 pub(crate) enum SseRoute {
     Open,
     Message,
-    Answered(Response<Body>),
 }
 
-pub(crate) fn route(endpoint: &Endpoint, paths: &SsePaths, parts: &Parts) -> SseRoute {
+/// Returns the route of a request, or the response to a request that needs no authentication.
+pub(crate) fn route(endpoint: &Endpoint, paths: &SsePaths, parts: &Parts) -> Result<SseRoute, Response<Body>> {
     let path = parts.uri.path();
     let methods = paths.methods(path);
     match parts.method {
-        Method::GET if path == paths.stream => SseRoute::Open,
-        Method::POST if path == paths.messages => SseRoute::Message,
-        Method::OPTIONS => SseRoute::Answered(cors::preflight(&parts.headers, methods, &endpoint.cors)),
-        _ => SseRoute::Answered(respond::wrong_method(methods)),
+        Method::GET if path == paths.stream => Ok(SseRoute::Open),
+        Method::POST if path == paths.messages => Ok(SseRoute::Message),
+        Method::OPTIONS => Err(cors::preflight(&parts.headers, methods, &endpoint.cors)),
+        _ => Err(respond::wrong_method(methods)),
     }
 }
 
