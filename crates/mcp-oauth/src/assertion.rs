@@ -148,8 +148,14 @@ impl Assertion for IdentityProvider {
     fn assertion<'a>(&'a self, request: &'a AssertionRequest) -> BoxFuture<'a, Result<Secret, Error>> {
         Box::pin(async move {
             let resource = request.resource.as_deref();
-            let endpoint =
-                TokenEndpoint { fetch: &self.fetch, url: &self.url, client: &self.client, key: None, resource };
+            let endpoint = TokenEndpoint {
+                fetch: &self.fetch,
+                url: &self.url,
+                client: &self.client,
+                key: None,
+                resource,
+                proofs: None,
+            };
             let scope = request.scopes.join(" ");
             let mut params = vec![
                 ("grant_type", grant_type::TOKEN_EXCHANGE),

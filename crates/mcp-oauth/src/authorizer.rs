@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use url::Url;
 
 use crate::{
+    dpop,
     error::{Error, ErrorKind},
     oauth::OAuth,
     session::Refused,
@@ -21,13 +22,18 @@ impl Authorizer for OAuth {
     fn authorize<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>> {
         Box::pin(async move {
             let asking = self.asking(&target.endpoint)?;
-            Ok(while_asking(|| target.asking_user(), asking, self.headers(&target.endpoint)).await?)
+            Ok(while_asking(|| target.asking_user(), asking, self.headers(target)).await?)
         })
     }
 
     fn refused<'a>(&'a self, refusal: &'a Refusal) -> BoxFuture<'a, Result<Verdict, AuthorizerError>> {
         Box::pin(async move {
-            let Refusal { target, status, challenges, sent, can_retry, .. } = refusal;
+            let Refusal { target, status, challenges, headers, sent, can_retry, .. } = refusal;
+            // The proof lacked the current nonce, which `answered` stored. The token itself is not refused.
+            let lacks_nonce = challenges.iter().any(|challenge| challenge.error.as_deref() == Some(dpop::USE_NONCE));
+            if lacks_nonce && sent.contains_key(dpop::DPOP) && dpop::has_nonce(headers) {
+                return Ok(Verdict::RetryFresh);
+            }
             if !can_retry {
                 return Ok(Verdict::GiveUp);
             }
@@ -39,7 +45,8 @@ impl Authorizer for OAuth {
         })
     }
 
-    fn answered(&self, target: &Target, status: StatusCode, _: &HeaderMap) {
+    fn answered(&self, target: &Target, status: StatusCode, headers: &HeaderMap) {
+        self.note_nonce(target, headers);
         if status.is_success() {
             self.accept(&target.endpoint);
         }

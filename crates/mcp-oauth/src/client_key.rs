@@ -2,16 +2,18 @@
 
 use std::{fmt, sync::Arc};
 
-use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use mcp_protocol::auth::Secret;
 use ring::{
     rand::SystemRandom,
     signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair},
 };
 use rustls::pki_types::{PrivatePkcs8KeyDer, pem::PemObject as _};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::error::{Error, ErrorKind};
+use crate::{
+    error::{Error, ErrorKind},
+    signed::sign,
+};
 
 /// The time for which an assertion is valid, in seconds.
 const LIFETIME: u64 = 60;
@@ -70,12 +72,7 @@ impl ClientKey {
         let claims = json!({
             "iss": client_id, "sub": client_id, "aud": issuer, "jti": id, "iat": now, "exp": now + LIFETIME
         });
-        let encode = |part: &Value| BASE64_URL_SAFE_NO_PAD.encode(part.to_string());
-        let message = format!("{}.{}", encode(&header), encode(&claims));
-        let signature = self.key.sign(&SystemRandom::new(), message.as_bytes());
-        let signature =
-            signature.map_err(|_| Error::new(ErrorKind::Unavailable, "the system has no random numbers"))?;
-        Ok(Secret::new(format!("{message}.{}", BASE64_URL_SAFE_NO_PAD.encode(signature))))
+        sign(&self.key, &header, &claims).map(Secret::new)
     }
 }
 
@@ -87,7 +84,9 @@ impl fmt::Debug for ClientKey {
 
 #[cfg(test)]
 mod tests {
+    use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
     use ring::signature::{ECDSA_P256_SHA256_FIXED, KeyPair as _, UnparsedPublicKey};
+    use serde_json::Value;
 
     use super::*;
 

@@ -25,6 +25,8 @@ pub(crate) struct Resource {
     pub(crate) issuers: Vec<String>,
     /// The scopes that a client may request.
     pub(crate) scopes: Vec<String>,
+    /// Whether the document declares that the server accepts tokens that are bound to a key (RFC 9449).
+    pub(crate) accepts_dpop: bool,
 }
 
 /// Returns the metadata of an MCP server. `None` if the server has no document, as servers of 2025-03-26 have none.

@@ -7,6 +7,7 @@
 //! | login | the authorization code grant with PKCE, a listener on this machine, a [`UserAgent`] |
 //! | machines | the client credentials grant with a secret or a [`ClientKey`], or the [`Assertion`] of another issuer |
 //! | tokens | renewed before their end, once at a time in all processes, in a [`TokenStore`] |
+//! | proofs | tokens bound to a key (DPoP), if the MCP server and its authorization server support them |
 //!
 //! No text of an error, of `Debug` or of a log record contains a token, a code or a secret.
 
@@ -18,12 +19,14 @@ mod authorizer;
 mod browser;
 mod client_key;
 mod discovery;
+mod dpop;
 mod error;
 mod login;
 mod oauth;
 mod registration;
 mod session;
 mod settings;
+mod signed;
 mod store;
 mod token_endpoint;
 mod tokens;

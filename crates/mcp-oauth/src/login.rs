@@ -17,6 +17,7 @@ use self::{
 use crate::{
     client_key::ClientKey,
     discovery::Server,
+    dpop::Proofs,
     error::{Error, ErrorKind},
     registration::Registration,
     token_endpoint::TokenEndpoint,
@@ -69,6 +70,8 @@ pub(crate) struct Attempt<'a> {
     /// Parameters of the application for the page of the login.
     pub(crate) params: &'a [(String, String)],
     pub(crate) limit: Duration,
+    /// The key to which the tokens are bound.
+    pub(crate) proofs: Option<Proofs<'a>>,
 }
 
 /// A login that failed.
@@ -115,6 +118,7 @@ impl Attempt<'_> {
             client: self.client,
             key: self.key.map(|key| (key, metadata.issuer.as_str())),
             resource: self.resource,
+            proofs: self.proofs,
         };
         Ok(endpoint.redeem(&code?, verifier, &redirect_uri).await?)
     }

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Method, header};
+use mcp_client_http::Target;
 use mcp_fetch::Fetch;
 use mcp_protocol::auth::Secret;
 use parking_lot::Mutex;
@@ -12,6 +13,7 @@ use url::Url;
 use crate::{
     assertion::Assertion,
     client_key::ClientKey,
+    dpop::{self, DPOP},
     error::{Error, ErrorKind},
     registration::{ClientSettings, Registered},
     session::{Refused, Session},
@@ -19,6 +21,10 @@ use crate::{
     store::{MemoryStore, TokenStore},
     user_agent::UserAgent,
 };
+
+/// The start of the header `Authorization` with a bearer token, and with a token that is bound to a key.
+const BEARER_SCHEME: &str = "Bearer ";
+const DPOP_SCHEME: &str = "DPoP ";
 
 /// The largest number of MCP servers of one [`OAuth`].
 const MAX_SERVERS: usize = 1_000;
@@ -104,14 +110,32 @@ impl OAuth {
         }
     }
 
+    /// Stores the nonce of a response, if there is one.
+    pub(crate) fn note_nonce(&self, target: &Target, headers: &HeaderMap) {
+        if !dpop::has_nonce(headers) {
+            return;
+        }
+        let session = self.inner.sessions.lock().get(target.endpoint.as_str()).cloned();
+        if let Some(session) = session {
+            session.note_nonce(&target.url, headers);
+        }
+    }
+
     /// Returns the headers of a request to a server.
-    pub(crate) async fn headers(&self, endpoint: &Url) -> Result<HeaderMap, Error> {
-        let Some(tokens) = self.session(endpoint)?.tokens().await? else { return Ok(HeaderMap::new()) };
-        let value = HeaderValue::try_from(format!("Bearer {}", tokens.access_token.expose()));
+    pub(crate) async fn headers(&self, target: &Target) -> Result<HeaderMap, Error> {
+        let session = self.session(&target.endpoint)?;
+        let Some(tokens) = session.tokens().await? else { return Ok(HeaderMap::new()) };
+        let scheme = if tokens.dpop_key.is_some() { DPOP_SCHEME } else { BEARER_SCHEME };
+        let value = HeaderValue::try_from(format!("{scheme}{}", tokens.access_token.expose()));
         let mut value =
             value.map_err(|_| Error::new(ErrorKind::Token, "the token has characters that no header may have"))?;
         value.set_sensitive(true);
-        Ok(HeaderMap::from_iter([(header::AUTHORIZATION, value)]))
+        let mut headers = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
+        if let Some(key) = &tokens.dpop_key {
+            let proofs = session.proofs(key);
+            headers.insert(DPOP, proofs.header(&target.method, &target.url, Some(&tokens.access_token))?);
+        }
+        Ok(headers)
     }
 
     /// Acts on a refused request. `true` if it should be repeated.
@@ -127,7 +151,9 @@ impl OAuth {
             return Ok(false);
         }
         let value = sent.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        refused.token = value.and_then(|value| value.strip_prefix("Bearer ")).map(Secret::new);
+        let token =
+            value.and_then(|value| [BEARER_SCHEME, DPOP_SCHEME].iter().find_map(|scheme| value.strip_prefix(scheme)));
+        refused.token = token.map(Secret::new);
         self.session(endpoint)?.refused(refused).await
     }
 }

@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use http::HeaderMap;
 use mcp_fetch::Fetch;
 use mcp_protocol::auth::Secret;
 use parking_lot::RwLock;
@@ -25,6 +26,7 @@ use self::refusal::Failure;
 pub(crate) use self::refusal::Refused;
 use crate::{
     discovery::{self, Server},
+    dpop::{DpopKey, Nonces, Proofs},
     error::{Error, ErrorKind},
     settings::Settings,
     tokens::{Tokens, now},
@@ -57,6 +59,7 @@ pub(crate) struct Session {
     reactions: AtomicU64,
     /// Whether a user is asked to log in.
     asking: watch::Sender<bool>,
+    nonces: Nonces,
     work: Mutex<Work>,
 }
 
@@ -101,6 +104,7 @@ impl Session {
             accepted: RwLock::default(),
             reactions: AtomicU64::new(0),
             asking: watch::Sender::new(false),
+            nonces: Nonces::default(),
             work: Mutex::default(),
         })
     }
@@ -138,6 +142,16 @@ impl Session {
     pub(crate) fn accept(&self) {
         let current = self.current();
         *self.accepted.write() = current;
+    }
+
+    /// Stores the nonce of a response of the MCP server.
+    pub(crate) fn note_nonce(&self, url: &Url, headers: &HeaderMap) {
+        self.nonces.note(url, headers);
+    }
+
+    /// Returns the proofs of a key.
+    pub(crate) fn proofs<'a>(&'a self, key: &'a DpopKey) -> Proofs<'a> {
+        Proofs { key, nonces: &self.nonces }
     }
 
     /// Takes over the tokens of another process, which used them.

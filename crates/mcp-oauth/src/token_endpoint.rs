@@ -1,28 +1,26 @@
 //! Requests to a token endpoint, with the crate `oauth2` over guarded requests.
 
-use std::{
-    error::Error as StdError,
-    fmt,
-    future::Future,
-    pin::Pin,
-    time::{Duration, SystemTime},
-};
+mod wire;
+
+use std::{fmt, time::Duration};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use http::{HeaderMap, HeaderValue, StatusCode, header};
-use mcp_fetch::{Fetch, FetchError};
+use http::{HeaderValue, Method, StatusCode, header};
+use mcp_fetch::Fetch;
 use mcp_protocol::auth::{OAuthError, Secret, TokenResponse, client_assertion_type, grant_type};
 use oauth2::{
-    AccessToken, AsyncHttpClient, AuthType, AuthorizationCode, ClientId, ClientSecret, EndpointNotSet, EndpointSet,
-    HttpRequest, HttpResponse, PkceCodeVerifier, RedirectUrl, RefreshToken, RequestTokenError, StandardRevocableToken,
+    AccessToken, AsyncHttpClient as _, AuthType, AuthorizationCode, ClientId, ClientSecret, EndpointNotSet,
+    EndpointSet, HttpRequest, PkceCodeVerifier, RedirectUrl, RefreshToken, RequestTokenError, StandardRevocableToken,
     TokenUrl,
     basic::{BasicRevocationErrorResponse, BasicTokenIntrospectionResponse, BasicTokenType},
 };
 use serde::{Deserialize, Serialize};
 use url::form_urlencoded;
 
+use self::wire::{Wire, WireError};
 use crate::{
     client_key::ClientKey,
+    dpop::Proofs,
     error::{Error, ErrorKind},
     registration::{AuthMethod, Registration},
     tokens::now,
@@ -50,6 +48,8 @@ pub(crate) struct TokenEndpoint<'a> {
     pub(crate) key: Option<(&'a ClientKey, &'a str)>,
     /// The resource of the tokens, unless the authorization server rejects the parameter.
     pub(crate) resource: Option<&'a str>,
+    /// The key to which the tokens are bound.
+    pub(crate) proofs: Option<Proofs<'a>>,
 }
 
 impl TokenEndpoint<'_> {
@@ -68,7 +68,7 @@ impl TokenEndpoint<'_> {
         for (name, value) in self.extra_params()? {
             request = request.add_extra_param(name, value);
         }
-        Self::read(request.request_async(&Wire(self.fetch)).await)
+        self.read(request.request_async(&self.wire()).await)
     }
 
     /// Redeems a refresh token.
@@ -78,7 +78,7 @@ impl TokenEndpoint<'_> {
         for (name, value) in self.extra_params()? {
             request = request.add_extra_param(name, value);
         }
-        Self::read(request.request_async(&Wire(self.fetch)).await)
+        self.read(request.request_async(&self.wire()).await)
     }
 
     /// Requests a token for the client, without a user.
@@ -89,7 +89,7 @@ impl TokenEndpoint<'_> {
         for (name, value) in self.extra_params()? {
             request = request.add_extra_param(name, value);
         }
-        Self::read(request.request_async(&Wire(self.fetch)).await)
+        self.read(request.request_async(&self.wire()).await)
     }
 
     /// Redeems an assertion of another issuer (RFC 7523 §2.1).
@@ -100,12 +100,12 @@ impl TokenEndpoint<'_> {
             params.push(("scope", &scope));
         }
         let answer = self.grant(&params).await?;
-        check_bearer(answer)
+        self.check_type(answer)
     }
 
     /// Sends a request of a grant that the crate `oauth2` does not know. The token may have any type.
     pub(crate) async fn grant(&self, params: &[(&str, &str)]) -> Result<TokenResponse, Error> {
-        let response = Wire(self.fetch).call(self.request(params)?).await.map_err(wire_error)?;
+        let response = self.wire().call(self.request(params)?).await.map_err(wire_error)?;
         if response.status() != StatusCode::OK {
             let refusal = serde_json::from_slice(response.body());
             return Err(refusal.map_or_else(|_| not_a_response(), refused));
@@ -117,7 +117,7 @@ impl TokenEndpoint<'_> {
         let mut form = form_urlencoded::Serializer::new(String::new());
         form.extend_pairs(params).extend_pairs(self.extra_params()?);
         let mut request = HttpRequest::new(Vec::new());
-        *request.method_mut() = http::Method::POST;
+        *request.method_mut() = Method::POST;
         let invalid = || Error::new(ErrorKind::Discovery, "the token endpoint of the issuer is not a URL");
         *request.uri_mut() = self.url.parse().map_err(|_| invalid())?;
         let Registration { client_id, client_secret, method, .. } = self.client;
@@ -177,9 +177,25 @@ impl TokenEndpoint<'_> {
         })
     }
 
-    fn read(result: Result<Granted, RequestTokenError<WireError, Refused>>) -> Result<TokenResponse, Error> {
+    fn wire(&self) -> Wire<'_> {
+        Wire { fetch: self.fetch, proofs: self.proofs }
+    }
+
+    /// Checks that the client can use a token of this type.
+    fn check_type(&self, answer: TokenResponse) -> Result<TokenResponse, Error> {
+        if answer.token_type.eq_ignore_ascii_case("bearer") || self.proofs.is_some() && is_bound(&answer) {
+            return Ok(answer);
+        }
+        let text = match self.proofs {
+            None => "the token endpoint issued a token that is not a bearer token",
+            Some(_) => "the token endpoint issued a token that is neither a bearer token nor bound by DPoP",
+        };
+        Err(Error::new(ErrorKind::Token, text))
+    }
+
+    fn read(&self, result: Result<Granted, RequestTokenError<WireError, Refused>>) -> Result<TokenResponse, Error> {
         match result {
-            Ok(Granted { answer, .. }) => check_bearer(answer),
+            Ok(Granted { answer, .. }) => self.check_type(answer),
             Err(RequestTokenError::ServerResponse(Refused(error))) => Err(refused(error)),
             Err(RequestTokenError::Request(error)) => Err(wire_error(error)),
             // The sources may quote the answer, which contains tokens.
@@ -188,11 +204,9 @@ impl TokenEndpoint<'_> {
     }
 }
 
-fn check_bearer(answer: TokenResponse) -> Result<TokenResponse, Error> {
-    if answer.token_type.eq_ignore_ascii_case("bearer") {
-        return Ok(answer);
-    }
-    Err(Error::new(ErrorKind::Token, "the token endpoint issued a token that is not a bearer token"))
+/// Whether a token is bound to the key of the client.
+pub(crate) fn is_bound(answer: &TokenResponse) -> bool {
+    answer.token_type.eq_ignore_ascii_case("dpop")
 }
 
 fn not_a_response() -> Error {
@@ -207,6 +221,7 @@ fn wire_error(error: WireError) -> Error {
             let text = format!("the token endpoint answered with the status {status}");
             if is_outage { Error::outage(text, retry_after) } else { Error::new(ErrorKind::Token, text) }
         }
+        WireError::Proof(error) => error,
     }
 }
 
@@ -219,71 +234,6 @@ fn refused(error: OAuthError) -> Error {
     };
     Error::with_source(kind, format!("the token endpoint refused the request: {error}"), error)
 }
-
-/// The HTTP client of the crate `oauth2`.
-struct Wire<'a>(&'a Fetch);
-
-impl<'c> AsyncHttpClient<'c> for Wire<'_> {
-    type Error = WireError;
-    type Future = Pin<Box<dyn Future<Output = Result<HttpResponse, WireError>> + Send + 'c>>;
-
-    fn call(&'c self, request: HttpRequest) -> Self::Future {
-        Box::pin(async move {
-            let (mut parts, body) = request.into_parts();
-            let content_type = parts.headers.remove(header::CONTENT_TYPE);
-            let content_type =
-                content_type.ok_or(WireError::Status { status: StatusCode::BAD_REQUEST, retry_after: None })?;
-            let url = parts.uri.to_string();
-            let response = self.0.post_body(&url, content_type, body, parts.headers).await.map_err(WireError::Fetch)?;
-            let status = response.status();
-            let refusal = response.json::<OAuthError>().is_ok();
-            // Some authorization servers refuse with the status 200.
-            let status = match (status.is_success(), refusal) {
-                (true, false) => StatusCode::OK,
-                (_, true) if !status.is_server_error() => StatusCode::BAD_REQUEST,
-                _ => {
-                    let retry_after = retry_after(response.headers(), SystemTime::now());
-                    return Err(WireError::Status { status, retry_after });
-                }
-            };
-            let mut answer = HttpResponse::new(response.body().to_vec());
-            *answer.status_mut() = status;
-            *answer.headers_mut() = HeaderMap::new();
-            Ok(answer)
-        })
-    }
-}
-
-/// The fault of one request.
-#[derive(Debug)]
-enum WireError {
-    Fetch(FetchError),
-    /// The answer is not a document of OAuth.
-    Status {
-        status: StatusCode,
-        retry_after: Option<Duration>,
-    },
-}
-
-/// Returns the wait that a server demands, in seconds or until a date (RFC 9110 §10.2.3).
-fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
-    match value.parse() {
-        Ok(seconds) => Some(Duration::from_secs(seconds)),
-        Err(_) => Some(httpdate::parse_http_date(value).ok()?.duration_since(now).unwrap_or_default()),
-    }
-}
-
-impl fmt::Display for WireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Fetch(error) => error.fmt(f),
-            Self::Status { status, .. } => write!(f, "the status is {status}"),
-        }
-    }
-}
-
-impl StdError for WireError {}
 
 /// The refusal of a token endpoint, for the crate `oauth2`.
 #[derive(Debug, Serialize, Deserialize)]

@@ -5,6 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use mcp_protocol::auth::{Secret, TokenResponse};
 use serde::{Deserialize, Serialize};
 
+use crate::dpop::DpopKey;
+
 /// The least time before the end of a token at which the client renews it, in seconds.
 const LEAST_MARGIN: u64 = 30;
 
@@ -29,6 +31,9 @@ pub(crate) struct Tokens {
     /// The parameter `resource` of the first request. Each refresh sends the same bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) resource: Option<String>,
+    /// The key to which the tokens are bound. Without it they are bearer tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) dpop_key: Option<DpopKey>,
     pub(crate) access_token: Secret,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) refresh_token: Option<Secret>,
@@ -99,6 +104,7 @@ mod tests {
             is_legacy: false,
             client_id: "c".into(),
             resource: Some("https://a.example/mcp".into()),
+            dpop_key: None,
             access_token: "hunter1".into(),
             refresh_token: Some("hunter2".into()),
             is_revoked: false,
@@ -149,7 +155,8 @@ mod tests {
 
     #[test]
     fn stored_tokens_round_trip_and_print_no_secrets() {
-        for tokens in [tokens(1_000, Some(2_000)), tokens(1_000, None)] {
+        let bound = Tokens { dpop_key: Some(DpopKey::generate().unwrap()), ..tokens(1_000, None) };
+        for tokens in [tokens(1_000, Some(2_000)), tokens(1_000, None), bound] {
             let json = serde_json::to_string(&tokens).unwrap();
             assert_eq!(serde_json::from_str::<Tokens>(&json).unwrap(), tokens);
             assert!(!format!("{tokens:?}").contains("hunter"));

@@ -4,7 +4,10 @@ use mcp_protocol::auth::ProtectedResourceMetadata;
 use url::Url;
 
 use super::Resource;
-use crate::error::{Error, ErrorKind};
+use crate::{
+    dpop,
+    error::{Error, ErrorKind},
+};
 
 /// Returns the URLs of the document, in the order of the specification: the URL of the challenge, the well-known path of the
 /// endpoint, the well-known path of the origin.
@@ -33,7 +36,9 @@ pub(super) fn judge(metadata: ProtectedResourceMetadata, endpoint: &Url, url: &s
         let text = format!("the protected resource metadata at {url} names no authorization server");
         return Err(Error::new(ErrorKind::Discovery, text));
     }
+    let declares_algorithm = dpop::is_declared(metadata.dpop_signing_alg_values_supported.as_deref());
     Ok(Resource {
+        accepts_dpop: declares_algorithm || metadata.dpop_bound_access_tokens_required == Some(true),
         identifier: metadata.resource,
         issuers: metadata.authorization_servers,
         scopes: metadata.scopes_supported.unwrap_or_default(),
@@ -135,7 +140,7 @@ mod tests {
             let result = judge(document, &endpoint, "https://a.example/prm");
             match expected {
                 None => {
-                    let Resource { identifier, issuers: named, scopes } = result.unwrap();
+                    let Resource { identifier, issuers: named, scopes, .. } = result.unwrap();
                     assert_eq!(
                         (identifier.as_str(), named.as_slice()),
                         (resource, &issuers.iter().map(|issuer| (*issuer).to_owned()).collect::<Vec<_>>()[..])

@@ -5,7 +5,10 @@ use serde_json::Value;
 use url::{Host, Url};
 
 use super::quirks::{self, Quirks};
-use crate::error::{Error, ErrorKind};
+use crate::{
+    dpop,
+    error::{Error, ErrorKind},
+};
 
 /// An authorization server whose metadata belongs to its issuer.
 #[derive(Debug, Clone)]
@@ -78,6 +81,11 @@ impl Server {
             }));
         }
         Ok(url)
+    }
+
+    /// Whether the server issues tokens that are bound to a key of the client (RFC 9449 §5.1).
+    pub(crate) fn issues_bound_tokens(&self) -> bool {
+        dpop::is_declared(self.metadata.dpop_signing_alg_values_supported.as_deref())
     }
 
     /// Returns the URL of the token endpoint.

@@ -12,9 +12,11 @@ use super::{
 use crate::{
     assertion::AssertionRequest,
     discovery::Server,
+    dpop::DpopKey,
     error::{Error, ErrorKind},
     login::{Attempt, Failure, Redirect},
     registration::{self, Plan, Registration, Source},
+    token_endpoint::is_bound,
     tokens::{self, Grant, Tokens, now},
     user_agent::UserAgent,
 };
@@ -87,9 +89,10 @@ impl Session {
             self.adopt(stored);
             return Ok(());
         }
+        let dpop_key = if found.uses_dpop { Some(DpopKey::generate()?) } else { None };
         let (client_id, answer) = match agent {
-            Some(agent) => self.ask_user(agent, found, &scopes).await?,
-            None => self.ask_server(found, &scopes).await?,
+            Some(agent) => self.ask_user(agent, found, &scopes, dpop_key.as_ref()).await?,
+            None => self.ask_server(found, &scopes, dpop_key.as_ref()).await?,
         };
         let now = now();
         let expires_at = tokens::end(&answer, now);
@@ -97,6 +100,7 @@ impl Session {
             issuer: found.server.identity.clone(),
             is_legacy: found.server.is_legacy,
             client_id,
+            dpop_key: dpop_key.filter(|_| is_bound(&answer)),
             resource: found.resource.clone(),
             access_token: answer.access_token,
             refresh_token: answer.refresh_token,
@@ -111,7 +115,12 @@ impl Session {
     }
 
     /// Requests tokens for the client itself. Returns the id of the client and the tokens.
-    async fn ask_server(&self, found: &Found, scopes: &[String]) -> Result<(String, TokenResponse), Error> {
+    async fn ask_server(
+        &self,
+        found: &Found,
+        scopes: &[String],
+        dpop_key: Option<&DpopKey>,
+    ) -> Result<(String, TokenResponse), Error> {
         let (server, resource) = (&*found.server, found.resource.as_deref());
         let client = match (&self.settings.client.registered, &self.settings.assertion) {
             (Some(registered), _) => registration::application(registered, server)?,
@@ -120,7 +129,7 @@ impl Session {
                 return Err(Error::new(ErrorKind::Configuration, "a client that acts for itself needs a client id"));
             }
         };
-        let endpoint = self.token_endpoint(server, &client, resource)?;
+        let endpoint = self.token_endpoint(server, &client, resource, dpop_key)?;
         let answer = match &self.settings.assertion {
             Some(assertion) => {
                 let request = AssertionRequest::new(&server.metadata.issuer, resource, scopes);
@@ -137,6 +146,7 @@ impl Session {
         agent: &dyn UserAgent,
         found: &Found,
         scopes: &[String],
+        dpop_key: Option<&DpopKey>,
     ) -> Result<(String, TokenResponse), Error> {
         let server = &*found.server;
         let stored = self.registration(server).await?;
@@ -155,6 +165,7 @@ impl Session {
                 scopes,
                 params: &self.settings.params,
                 limit: self.settings.login_limit,
+                proofs: dpop_key.map(|key| self.proofs(key)),
             };
             let Failure { error, is_timeout } = match attempt.run().await {
                 Ok(answer) => return Ok((client.client_id, answer)),

@@ -8,6 +8,7 @@ use mcp_protocol::{Challenge, auth::Secret};
 use super::{Session, Work, on_own_task};
 use crate::{
     discovery::{self, Server},
+    dpop,
     error::{Error, ErrorKind},
     tokens::{Grant, Tokens, now},
 };
@@ -36,6 +37,14 @@ impl Refused {
         challenge.map(|challenge| challenge.scopes().map(str::to_owned).collect()).unwrap_or_default()
     }
 
+    /// Whether the MCP server accepts proofs of the client.
+    fn accepts_dpop(&self) -> bool {
+        let accepts = |algs: &str| algs.split(' ').any(|algorithm| algorithm == dpop::ALGORITHM);
+        self.challenges
+            .iter()
+            .any(|challenge| challenge.is_scheme("DPoP") && challenge.algs.as_deref().is_none_or(accepts))
+    }
+
     fn is_insufficient_scope(&self) -> bool {
         self.challenges.iter().any(|challenge| challenge.error.as_deref() == Some("insufficient_scope"))
     }
@@ -57,6 +66,8 @@ pub(super) struct Found {
     pub(super) resource: Option<String>,
     /// The scopes of the metadata document.
     scopes: Vec<String>,
+    /// Whether the tokens are bound to a key of the client.
+    pub(super) uses_dpop: bool,
 }
 
 impl Session {
@@ -160,12 +171,13 @@ impl Session {
         let Some(resource) = resource else {
             let server = Arc::new(discovery::legacy(&self.fetch, &self.endpoint).await?);
             let resource = (!self.settings.omits_resource).then(|| self.endpoint.to_string());
-            return Ok(Found { server, resource, scopes: Vec::new() });
+            return Ok(Found { server, resource, scopes: Vec::new(), uses_dpop: false });
         };
         let server = Arc::new(self.choose(&resource.issuers).await?);
         let omits_resource = self.settings.omits_resource || server.quirks.omits_resource;
         let identifier = (!omits_resource).then_some(resource.identifier);
-        Ok(Found { server, resource: identifier, scopes: resource.scopes })
+        let uses_dpop = (resource.accepts_dpop || refused.accepts_dpop()) && server.issues_bound_tokens();
+        Ok(Found { server, resource: identifier, scopes: resource.scopes, uses_dpop })
     }
 
     /// Returns the authorization server: that of the current tokens if the server still names it, else the first valid one.

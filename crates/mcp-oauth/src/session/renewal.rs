@@ -7,6 +7,7 @@ use mcp_protocol::auth::TokenResponse;
 use super::{REFRESH_LOCK, Session, Work};
 use crate::{
     discovery::Server,
+    dpop::DpopKey,
     error::{Error, ErrorKind},
     registration::{self, AuthMethod, Registration, Source},
     token_endpoint::TokenEndpoint,
@@ -58,7 +59,7 @@ impl Session {
             return Err(Error::new(ErrorKind::LoginRequired, "the authorization server rejected the refresh token"));
         };
         let resource = tokens.resource.as_deref();
-        let endpoint = self.token_endpoint(server, client, resource)?;
+        let endpoint = self.token_endpoint(server, client, resource, tokens.dpop_key.as_ref())?;
         match endpoint.refresh(token).await {
             Err(error) if error.is_lost_answer() => {
                 tracing::debug!(%error, "the refresh is repeated once");
@@ -74,9 +75,11 @@ impl Session {
         server: &'a Server,
         client: &'a Registration,
         resource: Option<&'a str>,
+        dpop_key: Option<&'a DpopKey>,
     ) -> Result<TokenEndpoint<'a>, Error> {
         let key = self.settings.key().map(|key| (key, server.metadata.issuer.as_str()));
-        Ok(TokenEndpoint { fetch: &self.fetch, url: server.token_url()?, client, key, resource })
+        let proofs = dpop_key.map(|key| self.proofs(key));
+        Ok(TokenEndpoint { fetch: &self.fetch, url: server.token_url()?, client, key, resource, proofs })
     }
 
     /// Returns the client to which the tokens were issued.

@@ -6,11 +6,12 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
-use http::{HeaderMap, Method, StatusCode, header::AUTHORIZATION};
+use http::{HeaderMap, HeaderName, Method, StatusCode, header::AUTHORIZATION};
+use mcp_auth::jose;
 use mcp_client_http::{Authorizer as _, AuthorizerError, Refusal, Target, Verdict};
 use mcp_oauth::{Answer, Error, ErrorKind, Login, OAuth, OAuthBuilder, TokenStore, UserAgent};
 use mcp_protocol::{
@@ -36,7 +37,43 @@ pub(crate) struct Site {
     rejections: AtomicUsize,
     /// The scopes that the server requires.
     required: Mutex<Vec<String>>,
+    /// The check of proofs, if the server accepts bound tokens only.
+    proofs: Option<ProofCheck>,
+    /// Whether the challenges have the scheme `DPoP`.
+    pub(crate) challenges_dpop: bool,
 }
+
+/// The check of the proofs of one server (RFC 9449).
+#[derive(Default)]
+pub(crate) struct ProofCheck {
+    /// The nonce that a proof must have.
+    pub(crate) nonce: Mutex<Option<String>>,
+    /// The ids of all valid proofs.
+    pub(crate) ids: Mutex<Vec<String>>,
+}
+
+impl ProofCheck {
+    /// Returns the challenge for an invalid proof, or for a proof without the nonce.
+    fn judge(&self, endpoint: &Url, headers: &HeaderMap, token: &str) -> Option<Challenge> {
+        let failed = |error: &str| Some(Challenge::new("DPoP").with_error(error));
+        let text = headers.get("dpop").map(|proof| proof.to_str().unwrap()).unwrap_or_default();
+        let checked = jose::check_proof(text, &Method::POST, endpoint.as_str(), SECONDS_60, SystemTime::now());
+        let Ok(proof) = checked else { return failed("invalid_dpop_proof") };
+        let hash = jose::unverified_claims(text).unwrap().remove("ath");
+        let is_bound = claims_of(token)["cnf"]["jkt"] == proof.thumbprint;
+        if hash != Some(jose::sha256(token.as_bytes()).into())
+            || !is_bound
+            || self.ids.lock().unwrap().contains(&proof.id)
+        {
+            return failed("invalid_dpop_proof");
+        }
+        self.ids.lock().unwrap().push(proof.id);
+        let nonce = self.nonce.lock().unwrap();
+        if nonce.is_some() && *nonce != proof.nonce { failed("use_dpop_nonce") } else { None }
+    }
+}
+
+const SECONDS_60: Duration = Duration::from_secs(60);
 
 impl Site {
     /// Starts a server that names this issuer.
@@ -48,7 +85,30 @@ impl Site {
         let document = Arc::new(Mutex::new(Some(document)));
         tokio::spawn(serve(listener, Arc::clone(&document)));
         let (revoked, required) = Default::default();
-        Self { endpoint, document, revoked, rejections: AtomicUsize::new(0), required }
+        Self {
+            endpoint,
+            document,
+            revoked,
+            rejections: AtomicUsize::new(0),
+            required,
+            proofs: None,
+            challenges_dpop: false,
+        }
+    }
+
+    /// Accepts tokens with proofs only.
+    pub(crate) fn require_proofs(&mut self) {
+        (self.proofs, self.challenges_dpop) = (Some(ProofCheck::default()), true);
+    }
+
+    pub(crate) fn proofs(&self) -> &ProofCheck {
+        self.proofs.as_ref().unwrap()
+    }
+
+    /// Returns the headers of each response.
+    fn response_headers(&self) -> HeaderMap {
+        let nonce = self.proofs.as_ref().and_then(|proofs| proofs.nonce.lock().unwrap().clone());
+        nonce.iter().map(|nonce| (HeaderName::from_static("dpop-nonce"), nonce.parse().unwrap())).collect()
     }
 
     pub(crate) fn publish(&self, document: ProtectedResourceMetadata) {
@@ -77,9 +137,15 @@ impl Site {
         let metadata = format!("{}/prm", self.endpoint.origin().ascii_serialization());
         let Some(token) = token_of(headers) else {
             let required = self.required.lock().unwrap();
-            let challenge = Challenge::bearer().with_scopes(required.iter().map(String::as_str));
+            let challenge = if self.challenges_dpop { Challenge::new("DPoP") } else { Challenge::bearer() };
+            let challenge = challenge.with_scopes(required.iter().map(String::as_str));
             return Some((StatusCode::UNAUTHORIZED, challenge.with_resource_metadata(metadata)));
         };
+        let is_bound = headers[AUTHORIZATION].to_str().unwrap().starts_with("DPoP ");
+        assert_eq!(is_bound, self.proofs.is_some());
+        if let Some(challenge) = self.proofs.as_ref().and_then(|proofs| proofs.judge(&self.endpoint, headers, &token)) {
+            return Some((StatusCode::UNAUTHORIZED, challenge.with_resource_metadata(metadata)));
+        }
         let rejects = |left: usize| left.checked_sub(1);
         let is_rejected = self.rejections.fetch_update(Ordering::SeqCst, Ordering::SeqCst, rejects).is_ok();
         if is_rejected || self.revoked.lock().unwrap().contains(&token) {
@@ -102,12 +168,14 @@ impl Site {
             loop {
                 let sent = auth.authorize(&self.target()).await?;
                 let Some((status, challenge)) = self.judge(&sent) else {
-                    auth.answered(&self.target(), StatusCode::OK, &HeaderMap::new());
+                    auth.answered(&self.target(), StatusCode::OK, &self.response_headers());
                     return Ok((StatusCode::OK, token_of(&sent).unwrap()));
                 };
                 let mut refusal = Refusal::new(self.target(), status);
                 refusal.challenges.push(challenge);
+                refusal.headers = self.response_headers();
                 refusal.sent = sent;
+                auth.answered(&self.target(), status, &refusal.headers);
                 refusal.can_retry = retries > 0;
                 let is_left = retries > 0 || fresh > 0;
                 let verdict = if is_left { auth.refused(&refusal).await? } else { Verdict::GiveUp };
@@ -193,7 +261,7 @@ async fn read_head(stream: &mut TcpStream) -> String {
 pub(crate) fn token_of(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(AUTHORIZATION)?;
     assert!(value.is_sensitive());
-    Some(value.to_str().unwrap().strip_prefix("Bearer ").unwrap().to_owned())
+    Some(value.to_str().unwrap().split_once(' ').unwrap().1.to_owned())
 }
 
 pub(crate) fn claims_of(token: &str) -> Value {
