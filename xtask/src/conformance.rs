@@ -36,8 +36,6 @@ use self::{
 /// Well above the suite's own bound of half a minute for each scenario.
 const SCENARIO_LIMIT: Duration = Duration::from_secs(90);
 const SUITE_LIMIT: Duration = Duration::from_secs(15 * 60);
-/// The prefix of scenarios that run from the requirements only, and the subject of the issue that they wait for.
-const LATER: (&str, &str) = ("auth/", "Authorization");
 
 /// The tested side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,9 +149,6 @@ impl Bench {
         report.heading(format_args!("the other scenarios and revisions, suite {}", Release::Alpha));
         let mut target = self.start()?;
         for (scenario, revisions) in self.list(Release::Alpha)? {
-            if scenario.starts_with(LATER.0) {
-                continue;
-            }
             for revision in revisions {
                 // An extension has no revision of its own.
                 let is_dated = revision.starts_with(|c: char| c.is_ascii_digit());
@@ -181,10 +176,6 @@ impl Bench {
         let known = ExpectedFailures::load(&self.root, release.version())?;
         let mut target = self.start()?;
         for (scenario, _) in self.list(release)? {
-            if scenario.starts_with(LATER.0) {
-                report.not_run(&scenario, None, LATER.1);
-                continue;
-            }
             let why = known.why(self.leg, &scenario);
             let row = self.scenario(&mut target, release, &scenario, &[], release.version(), why)?;
             report.row(row.unwrap_or_else(|| Row::no_result(&scenario, "listed, and not applicable")));

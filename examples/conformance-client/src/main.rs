@@ -12,6 +12,7 @@ use mcp_client::protocol::ProtocolVersion;
 
 use self::scenarios::Run;
 
+mod authorization;
 mod scenarios;
 
 #[tokio::main]

@@ -9,6 +9,8 @@ use mcp_client::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use crate::authorization::Credentials;
+
 type Outcome = Result<(), Box<dyn Error>>;
 
 /// One run of one scenario.
@@ -21,10 +23,11 @@ pub(crate) struct Run {
 
 /// The further parameters of a scenario.
 #[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Context {
-    #[serde(default)]
+    #[serde(default, rename = "toolCalls")]
     tool_calls: Vec<ToolCall>,
+    #[serde(flatten)]
+    credentials: Credentials,
 }
 
 #[derive(Deserialize)]
@@ -53,6 +56,7 @@ impl Run {
             "sep-2640-client-verify-digest" | "sep-2640-client-verify-size" | "sep-2640-client-verify-frontmatter" => {
                 self.load_forged_skill().await
             }
+            name if name.starts_with("auth/") => self.authorized().await,
             other => Err(format!("unknown scenario `{other}`").into()),
         }
     }
@@ -79,6 +83,16 @@ impl Run {
         if !sum.text().contains('8') {
             return Err(format!("5 + 3 is {}", sum.text()).into());
         }
+        client.close().await;
+        Ok(())
+    }
+
+    /// Lists the tools and calls one, at a server that requires tokens.
+    async fn authorized(&self) -> Outcome {
+        let auth = self.context.credentials.authorizer(&self.scenario)?;
+        let client = self.builder().auth(auth).connect(&self.url).await?;
+        find(&client.list_tools().await?, "test-tool")?;
+        client.call_tool("test-tool", ()).await?.ok()?;
         client.close().await;
         Ok(())
     }
