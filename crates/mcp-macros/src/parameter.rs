@@ -278,12 +278,65 @@ pub(crate) fn placeholder(index: usize) -> Ident {
 
 #[cfg(test)]
 mod tests {
-    use syn::{FnArg, parse_quote};
+    use syn::{FnArg, Item, parse_quote};
 
     use super::*;
 
     /// The extractors of `mcp-server-core` that no function of an attribute has: those of completions.
     const NOT_OF_ATTRIBUTES: &[&str] = &["Completing"];
+
+    /// Returns the name of the type that an item makes an extractor, and whether the type is generic.
+    fn extractor(item: &Item) -> Option<(String, bool)> {
+        let Item::Impl(item) = item else { return None };
+        let (implemented, _) = item.trait_.as_ref()?;
+        let implemented = &implemented.segments.last()?.ident;
+        let Type::Path(path) = &*item.self_ty else { return None };
+        let last = path.path.segments.last()?;
+        let is_of_all_types = item.generics.type_params().any(|parameter| parameter.ident == last.ident);
+        let is_extractor = implemented == "FromCallParts" || implemented == "FromCall";
+        (is_extractor && !is_of_all_types && last.ident != "Option")
+            .then(|| (last.ident.to_string(), !last.arguments.is_none()))
+    }
+
+    #[test]
+    fn the_header_of_an_implementation_may_have_any_form() {
+        let cases: [(Item, Option<(&str, bool)>); 6] = [
+            (
+                parse_quote!(
+                    impl<S: Sync> FromCallParts<S> for Server {}
+                ),
+                Some(("Server", false)),
+            ),
+            (
+                parse_quote!(
+                    impl<T, S> crate::handler::FromCall<S> for Args<T> where T: Sync {}
+                ),
+                Some(("Args", true)),
+            ),
+            (parse_quote!(impl FromCall<()> for RawArgs {}), Some(("RawArgs", false))),
+            (
+                parse_quote!(
+                    impl<S, T: FromCallParts<S>> FromCall<S, via::Parts> for T {}
+                ),
+                None,
+            ),
+            (
+                parse_quote!(
+                    impl<S> FromCallParts<S> for Option<Principal> {}
+                ),
+                None,
+            ),
+            (
+                parse_quote!(
+                    impl<S> Other<S> for Server {}
+                ),
+                None,
+            ),
+        ];
+        for (index, (item, expected)) in cases.iter().enumerate() {
+            assert_eq!(extractor(item), expected.map(|(name, generic)| (name.to_owned(), generic)), "case {index}");
+        }
+    }
 
     #[test]
     fn the_list_has_each_extractor_of_the_library() {
@@ -297,19 +350,13 @@ mod tests {
                     directories.push(path);
                     continue;
                 }
-                let text = std::fs::read_to_string(&path).unwrap();
-                let implementations = text.lines().filter(|line| line.starts_with("impl<S"));
-                let types = implementations.filter_map(|line| {
-                    let (_, ty) =
-                        line.split_once("> FromCallParts<S> for ").or_else(|| line.split_once("> FromCall<S> for "))?;
-                    Some(ty.trim_end_matches([' ', '{']).to_owned())
-                });
-                found.extend(types.filter(|ty| !ty.starts_with("Option<")));
+                let file = syn::parse_file(&std::fs::read_to_string(&path).unwrap()).unwrap();
+                found.extend(file.items.iter().filter_map(extractor));
             }
         }
-        let listed =
-            EXTRACTORS.iter().map(|(name, generic)| if *generic { format!("{name}<T>") } else { (*name).into() });
-        let mut listed: Vec<String> = listed.chain(NOT_OF_ATTRIBUTES.iter().map(|name| (*name).into())).collect();
+        let listed = EXTRACTORS.iter().map(|(name, generic)| ((*name).to_owned(), *generic));
+        let others = NOT_OF_ATTRIBUTES.iter().map(|name| ((*name).to_owned(), false));
+        let mut listed: Vec<(String, bool)> = listed.chain(others).collect();
         listed.sort_unstable();
         found.sort_unstable();
         assert_eq!(listed, found);
