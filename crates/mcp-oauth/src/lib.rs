@@ -13,6 +13,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod account;
 mod assertion;
 mod authorizer;
 #[cfg(feature = "browser")]
@@ -35,6 +36,7 @@ mod user_agent;
 #[cfg(feature = "browser")]
 pub use self::browser::Browser;
 pub use self::{
+    account::StoredLogin,
     assertion::{Assertion, AssertionRequest, IdentityProvider, SubjectTokenType},
     client_key::ClientKey,
     error::{Error, ErrorKind},

@@ -85,7 +85,7 @@ impl OAuth {
         Ok(self.session(endpoint)?.asking())
     }
 
-    fn session(&self, endpoint: &Url) -> Result<Arc<Session>, Error> {
+    pub(crate) fn session(&self, endpoint: &Url) -> Result<Arc<Session>, Error> {
         self.session_with(endpoint, None)
     }
 

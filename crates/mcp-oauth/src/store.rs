@@ -12,7 +12,8 @@ use mcp_transport::BoxFuture;
 pub use self::{file::FileStore, memory::MemoryStore, shared::SharedStore};
 use crate::error::Error;
 
-/// Records under keys: the tokens of each server, and the registration at each issuer. A record is a JSON text with secrets.
+/// Records under keys. A record is a JSON text with secrets. The key `tokens/URL` has the tokens of the server at the URL. The
+/// other keys begin with `client/` and have the registrations at the issuers.
 ///
 /// Several clients may share one store. The lock keeps a rotating refresh token from being sent twice, and a second login
 /// page from opening.

@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Session {
-    pub(super) async fn stored(&self) -> Result<Option<Tokens>, Error> {
+    pub(crate) async fn stored(&self) -> Result<Option<Tokens>, Error> {
         self.read(&self.key).await
     }
 
@@ -32,6 +32,17 @@ impl Session {
         let tokens = Arc::new(tokens);
         *self.current.write() = Some(Arc::clone(&tokens));
         tokens
+    }
+
+    /// Removes the tokens from the store and from this process. The registration remains.
+    pub(crate) async fn forget(&self) -> Result<(), Error> {
+        let _work = self.work.lock().await;
+        let _lock = self.settings.store.lock(&self.key, REFRESH_LOCK).await?;
+        self.settings.store.remove(&self.key).await?;
+        *self.current.write() = None;
+        *self.origin.write() = None;
+        *self.accepted.write() = None;
+        Ok(())
     }
 
     /// Returns the registration for the next login at an issuer.

@@ -1,0 +1,114 @@
+//! The login of a user at one server, as an application shows it.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::StatusCode;
+use url::Url;
+
+use crate::{error::Error, oauth::OAuth, session::Refused, tokens::Tokens};
+
+/// A login whose tokens are in the store. It contains no token.
+///
+/// ```no_run
+/// # async fn example(auth: &mcp_oauth::OAuth) -> Result<(), Box<dyn std::error::Error>> {
+/// if let Some(login) = auth.stored_login(&"https://mcp.example.com/mcp".parse()?).await? {
+///     println!("logged in at {} as the client {}", login.issuer, login.client_id);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoredLogin {
+    /// The authorization server that issued the tokens.
+    pub issuer: String,
+    /// The client to which the tokens were issued.
+    pub client_id: String,
+    /// The scopes that the client requested.
+    pub scopes: Vec<String>,
+    /// The end of the access token, if the authorization server named it.
+    pub expires_at: Option<SystemTime>,
+    /// Whether a refresh token renews the access token.
+    pub is_renewable: bool,
+}
+
+impl StoredLogin {
+    fn of(tokens: &Tokens) -> Self {
+        Self {
+            issuer: tokens.issuer.clone(),
+            client_id: tokens.client_id.clone(),
+            scopes: tokens.requested.clone(),
+            expires_at: tokens.expires_at.and_then(|end| UNIX_EPOCH.checked_add(Duration::from_secs(end))),
+            is_renewable: tokens.refresh_token().is_some(),
+        }
+    }
+
+    /// Whether the access token has not ended, or can be renewed. The server may reject the tokens nevertheless.
+    #[must_use]
+    pub fn is_usable(&self) -> bool {
+        self.is_renewable || self.expires_at.is_none_or(|end| SystemTime::now() < end)
+    }
+}
+
+impl OAuth {
+    /// Returns the stored login at a server. Sends no request.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub async fn stored_login(&self, server: &Url) -> Result<Option<StoredLogin>, Error> {
+        Ok(self.session(server)?.stored().await?.as_ref().map(StoredLogin::of))
+    }
+
+    /// Logs in at a server, unless there are valid tokens. It is for a server that has not refused a request, for example
+    /// because it also serves anonymous callers.
+    ///
+    /// # Errors
+    /// If the metadata cannot be read, the registration fails or the login fails.
+    pub async fn log_in(&self, server: &Url) -> Result<(), Error> {
+        let refused = Refused { status: StatusCode::UNAUTHORIZED, challenges: Vec::new(), token: None };
+        self.session(server)?.refused(refused).await.map(drop)
+    }
+
+    /// Removes the tokens of a server from the store. The registration of the client remains. The authorization server
+    /// receives no request.
+    ///
+    /// # Errors
+    /// If the store cannot be written.
+    pub async fn log_out(&self, server: &Url) -> Result<(), Error> {
+        self.session(server)?.forget().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tokens::{Grant, now};
+
+    #[test]
+    fn a_stored_login_is_usable_until_its_tokens_end() {
+        for (life, has_refresh_token, is_revoked, is_usable) in [
+            (Some(60), false, false, true),
+            (None, false, false, true),
+            (Some(0), false, false, false),
+            (Some(0), true, false, true),
+            (Some(0), true, true, false),
+        ] {
+            let tokens = Tokens {
+                issuer: "https://as.example".into(),
+                is_legacy: false,
+                client_id: "c".into(),
+                resource: None,
+                access_token: "hunter1".into(),
+                refresh_token: has_refresh_token.then(|| "hunter2".into()),
+                is_revoked,
+                obtained_at: now(),
+                expires_at: life.map(|life| now() + life),
+                requested: vec!["a".into()],
+                grant: Grant::Login,
+            };
+            let login = StoredLogin::of(&tokens);
+            assert_eq!(login.is_usable(), is_usable, "{life:?} {has_refresh_token} {is_revoked}");
+            assert!(!format!("{login:?}").contains("hunter"));
+        }
+    }
+}
