@@ -1,5 +1,6 @@
 //! The command line: options, commands and their help texts.
 
+mod account;
 mod format;
 mod values;
 
@@ -9,8 +10,8 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use mcp_protocol::{LoggingLevel, ProtocolVersion};
 
-pub(crate) use self::format::Format;
 use self::values::{Headers, headers, level, revision, seconds, variable};
+pub(crate) use self::{account::Account, format::Format};
 use crate::style::When;
 
 /// The introduction of `mcp --help`. Each paragraph is one line: clap wraps it at the width of the terminal.
@@ -29,7 +30,7 @@ If `--` or MCP_SERVER names the server, all words of `mcp listen` are resources.
 /// The end of `mcp --help`.
 const EXIT_CODES: &str = "Exit codes:
   0    success
-  1    the tool failed, `mcp lint` found errors, or a local file cannot be written
+  1    the tool failed, `mcp lint` found errors, `mcp whoami` found no login, or a local file cannot be written
   2    the command line or a name in it is wrong
   3    the server is unreachable, overloaded, silent or closed early
   4    the server answered with an error or invalid data, or it is not an MCP server
@@ -203,6 +204,8 @@ pub(crate) enum Command {
     /// Run these commands over one open connection, with history and completion.
     #[command(override_usage = "mcp shell [URL] [-- SERVER COMMAND]")]
     Shell(Words),
+    #[command(flatten)]
+    Account(Account),
     /// Write the project of a small server into a new directory.
     ///
     /// In a checkout of the library, the project uses the crates of the checkout. Elsewhere name their source with `--path`
@@ -251,7 +254,7 @@ impl Command {
             | Self::Lint { words, .. }
             | Self::Read { words, .. }
             | Self::Ping { words, .. } => Some(words),
-            Self::New { .. } | Self::Completions { .. } => None,
+            Self::Account(_) | Self::New { .. } | Self::Completions { .. } => None,
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use mcp_client::{ChildProcess, Client, SlowStart, http::Http};
+use mcp_client::{
+    ChildProcess, Client, ClientBuilder, SlowStart,
+    http::{Authorizer, Http},
+};
 use mcp_protocol::{LoggingMessageParams, Root, notification};
 use mcp_transport::Connect;
 use url::Url;
@@ -30,14 +33,15 @@ const LISTEN_MISSED_PINGS: u32 = 2;
 /// The time after which `mcp` reports that a server has not answered yet.
 const START_NOTICE: Duration = Duration::from_secs(3);
 
-/// Connects to the server.
+/// Connects to the server. The authorizer is for a URL.
 pub(crate) async fn open(
     target: &Target,
     options: &Options,
+    authorizer: Option<Arc<dyn Authorizer>>,
     answers: &Arc<Answers>,
     command: &Command,
 ) -> Result<Client, Failure> {
-    let connector = TracedConnector::new(connector(target, options)?, options.trace);
+    let connector = TracedConnector::new(connector(target, options, authorizer)?, options.trace);
     let is_command = matches!(target, Target::Command(_));
     let builder =
         client_builder(options, answers, command)?.on_slow_start(START_NOTICE, move |start| report(start, is_command));
@@ -56,17 +60,21 @@ fn report(start: &SlowStart, is_command: bool) {
     logs::follow_server_stderr();
 }
 
-fn connector(target: &Target, options: &Options) -> Result<Arc<dyn Connect>, Failure> {
+fn connector(
+    target: &Target,
+    options: &Options,
+    authorizer: Option<Arc<dyn Authorizer>>,
+) -> Result<Arc<dyn Connect>, Failure> {
     match target {
         Target::Url(url) => {
             if !options.env.is_empty() || options.cwd.is_some() {
                 return Err(Failure::usage("--env and --cwd apply to the command of a server, not to a URL"));
             }
-            let mut http = Http::new(url).map_err(|error| Failure::rejected(&error))?;
-            for (name, value) in options.header.iter().flatten() {
-                http = http.header(name, value).map_err(|error| Failure::rejected(&error))?;
-            }
-            Ok(Arc::new(http))
+            let http = http(url, options)?;
+            Ok(Arc::new(match authorizer {
+                Some(authorizer) => http.authorizer(authorizer),
+                None => http,
+            }))
         }
         Target::Command(command) => {
             let (program, args) = command.split_first().ok_or_else(|| Failure::usage("no command after `--`"))?;
@@ -83,11 +91,28 @@ fn connector(target: &Target, options: &Options) -> Result<Arc<dyn Connect>, Fai
     }
 }
 
-fn client_builder(
+/// Returns the connection to a URL with the headers of the options.
+fn http(url: &str, options: &Options) -> Result<Http, Failure> {
+    let mut http = Http::new(url).map_err(|error| Failure::rejected(&error))?;
+    for (name, value) in options.header.iter().flatten() {
+        http = http.header(name, value).map_err(|error| Failure::rejected(&error))?;
+    }
+    Ok(http)
+}
+
+/// Connects to a URL with an authorizer, without answers to questions of the server.
+pub(crate) async fn authorized(
+    url: &Url,
     options: &Options,
-    answers: &Arc<Answers>,
-    command: &Command,
-) -> Result<mcp_client::ClientBuilder, Failure> {
+    authorizer: impl Authorizer,
+) -> Result<Result<Client, mcp_client::Error>, Failure> {
+    let http = Arc::new(http(url.as_str(), options)?.authorizer(authorizer));
+    let connector = Arc::new(TracedConnector::new(http, options.trace));
+    Ok(basic_builder(options).connect(connector as Arc<dyn Connect>).await)
+}
+
+/// Returns a client with the revision and the timeouts of the options.
+fn basic_builder(options: &Options) -> ClientBuilder {
     let mut builder = Client::builder("mcp", env!("CARGO_PKG_VERSION")).title("mcp, on the command line");
     if let Some(version) = options.revision {
         builder = builder.versions([version]);
@@ -96,6 +121,11 @@ fn client_builder(
         builder = builder.idle_timeout(time).connect_timeout(time).ping_timeout(time);
         builder = builder.total_timeout(total_timeout(time)).probe_timeout(MAX_PROBE_TIMEOUT.min(time / 2));
     }
+    builder
+}
+
+fn client_builder(options: &Options, answers: &Arc<Answers>, command: &Command) -> Result<ClientBuilder, Failure> {
+    let mut builder = basic_builder(options);
     if matches!(command, Command::Listen(_)) {
         // A lost session over HTTP and a half-open connection show no other sign of the loss.
         builder = builder.ping_interval(LISTEN_PING).ping_threshold(LISTEN_MISSED_PINGS);

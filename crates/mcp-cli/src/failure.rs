@@ -2,6 +2,7 @@
 
 use std::{error::Error, fmt, io, process::ExitCode};
 
+use mcp_client::oauth::ErrorKind;
 use mcp_protocol::{ErrorChain, ErrorCode, Excerpt, ProtocolVersion, RpcError};
 use serde_json::{Map, Value};
 
@@ -58,8 +59,8 @@ impl Question {
     }
 }
 
-/// How the user can pass credentials.
-const CREDENTIALS: &str = "; pass credentials with --header 'Authorization: @FILE', where FILE contains `Bearer …`. \
+/// How the user can log in or pass credentials.
+const CREDENTIALS: &str = "; log in with `mcp login URL`, or pass credentials with --header 'Authorization: @FILE', where FILE contains `Bearer …`. \
                            If the server requires another header, write its name: --header 'x-api-key: @FILE'";
 
 /// A tool ran and failed, a check found faults, or a local operation failed.
@@ -206,7 +207,7 @@ impl fmt::Display for Failure {
 impl From<mcp_client::Error> for Failure {
     fn from(error: mcp_client::Error) -> Self {
         let mut message = without_http_layers(&error);
-        if error.is_unauthorized() {
+        if error.is_unauthorized() && !has_login_error(&error) {
             message.push_str(CREDENTIALS);
         }
         let required = error.rpc().and_then(required_capabilities);
@@ -220,6 +221,7 @@ impl From<mcp_client::Error> for Failure {
             || error.is_unsupported()
             || error.is_unanswered_input()
             || error.is_not_a_server()
+            || error.is_unauthorized() && !error.is_retryable()
             || error.http_status().is_some() && !error.is_retryable()
         {
             SERVER
@@ -230,6 +232,18 @@ impl From<mcp_client::Error> for Failure {
         let is_rejected = error.rpc().is_some_and(|error| rejections.contains(&error.code));
         Self { code, message, question: required.and_then(Question::among), is_rejected }
     }
+}
+
+/// Returns whether the stored tokens or a login failed. The text then names the fault and its remedy.
+fn has_login_error(error: &(dyn Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if error.is::<mcp_client::oauth::Error>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 /// Returns the text of an error and its causes, without the texts of the HTTP layers.
@@ -256,6 +270,18 @@ fn missing_capability(required: &Map<String, Value>) -> Option<&'static str> {
     ]
     .into_iter()
     .find_map(|(name, hint)| required.contains_key(name).then_some(hint))
+}
+
+impl From<mcp_client::oauth::Error> for Failure {
+    fn from(error: mcp_client::oauth::Error) -> Self {
+        let code = match error.kind() {
+            ErrorKind::Store => FAILED,
+            ErrorKind::Configuration => USAGE,
+            ErrorKind::Unavailable => CONNECTION,
+            _ => SERVER,
+        };
+        Self::new(code, without_http_layers(&error))
+    }
 }
 
 impl From<io::Error> for Failure {

@@ -10,6 +10,7 @@ mod failure;
 mod input;
 mod keyboard;
 mod lint;
+mod login;
 mod logs;
 mod output;
 mod progress;
@@ -19,6 +20,7 @@ mod sampling;
 mod screen;
 mod shell;
 mod signals;
+mod state;
 mod style;
 mod suggestion;
 mod target;
@@ -118,10 +120,14 @@ async fn run(cli: Cli) -> Result<(), Failure> {
 /// Opens the connection, and runs the command.
 async fn work(cli: Cli, opened: Arc<OnceLock<Client>>, signals: Signals) -> Result<(), Failure> {
     let Cli { options, command } = cli;
+    if let Command::Account(account) = &command {
+        return login::run(account, &options, &opened).await;
+    }
     let (target, command) = Target::take_from(command)?;
     let input = if matches!(command, Command::Shell(_)) { Input::of_shell() } else { Input::default() };
     let answers = Arc::new(Answers::read(&options, &input).await?);
-    let client = connection::open(&target, &options, &answers, &command).await?;
+    let authorizer = if matches!(target, Target::Url(_)) { login::authorizer(&options) } else { None };
+    let client = connection::open(&target, &options, authorizer, &answers, &command).await?;
     let session = Session::new(opened.get_or_init(|| client).clone(), &options, answers, input);
     let answers = Arc::clone(&session.answers);
     let done = match command {

@@ -3,8 +3,6 @@
 mod complete;
 mod template;
 
-use std::path::PathBuf;
-
 use clap::FromArgMatches;
 use mcp_client::Client;
 use rustyline::{CompletionType, Config, Editor, error::ReadlineError, history::FileHistory};
@@ -18,7 +16,7 @@ use crate::{
     logs,
     screen::{self, InputTurn, note},
     signals::Signals,
-    style,
+    state, style,
     suggestion::nearest,
     text::line,
 };
@@ -34,7 +32,7 @@ type LineEditor = Editor<Completer, FileHistory>;
 pub(crate) async fn run(session: Session, mut signals: Signals) -> Result<(), Failure> {
     let names = Names::follow(&session.client);
     let mut editor = open_editor(session.client.clone(), names)?;
-    let history = history_file();
+    let history = state::path("history");
     if let Some(file) = &history {
         // Before the first shell the file does not exist.
         let _ = editor.load_history(file);
@@ -235,7 +233,7 @@ fn check_options(options: &Options, command: &mut Command) -> Result<(), Failure
 
 /// Returns whether a command is available in the shell.
 fn is_in_shell(name: &str) -> bool {
-    !matches!(name, "shell" | "completions" | "new" | "help")
+    !matches!(name, "shell" | "completions" | "new" | "login" | "logout" | "whoami" | "help")
 }
 
 /// Reads a line on a blocking thread. The connection continues to work meanwhile.
@@ -257,13 +255,4 @@ fn open_editor(client: Client, names: Names) -> Result<LineEditor, Failure> {
     let commands = commands.filter(|name| is_in_shell(name)).chain(["help", STDERR, "quit"].map(ToOwned::to_owned));
     editor.set_helper(Some(Completer::new(commands.collect(), names, Some(Values::new(client)))));
     Ok(editor)
-}
-
-/// Returns the history file in the state directory of the XDG specification.
-fn history_file() -> Option<PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = absolute("XDG_STATE_HOME")
-        .or_else(|| Some(absolute("HOME")?.join(".local/state")))
-        .or_else(|| absolute("LOCALAPPDATA"))?;
-    Some(state.join("mcp/history"))
 }

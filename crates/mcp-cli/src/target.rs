@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The environment variable that names the server if the command line does not.
-const VARIABLE: &str = "MCP_SERVER";
+pub(crate) const VARIABLE: &str = "MCP_SERVER";
 
 /// A server.
 #[derive(Debug, PartialEq, Eq)]
@@ -82,13 +82,13 @@ fn misplaced(words: &[String], own: usize) -> Option<Failure> {
     Some(Failure::usage(format!("no server is given; if `{first}` is the server, write {url}")))
 }
 
-fn is_url(word: &str) -> bool {
+pub(crate) fn is_url(word: &str) -> bool {
     word.starts_with("http://") || word.starts_with("https://")
 }
 
 /// Returns the URL of an address without a scheme, such as `localhost:8080/mcp`. The name of a tool may have dots, so a name
 /// needs a port or a path to be an address.
-fn with_scheme(word: &str) -> Option<String> {
+pub(crate) fn with_scheme(word: &str) -> Option<String> {
     let (host, rest) = word.split_at(word.find([':', '/']).unwrap_or(word.len()));
     let is_address = match rest.as_bytes() {
         [b':', digit, ..] => digit.is_ascii_digit(),

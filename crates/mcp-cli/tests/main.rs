@@ -8,6 +8,8 @@ mod format;
 mod help;
 mod lint;
 mod listen;
+#[cfg(unix)]
+mod login;
 mod names;
 mod process;
 mod project;
@@ -54,6 +56,8 @@ fn mcp() -> Command {
     for variable in ["MCP_SERVER", "CI", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
         command.env_remove(variable);
     }
+    // Logins of the user do not take part in the tests.
+    command.env("XDG_STATE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("state"));
     command.stdin(Stdio::null());
     command
 }
@@ -285,11 +289,16 @@ fn reads_the_server_from_the_variable_and_traces_messages() {
     assert!(stderr.contains("-> {") && stderr.contains("<- {") && stderr.contains("tools/list"), "{stderr}");
 }
 
-/// Returns the path of the example `fixture`, which `cargo test` builds.
+/// Returns the path of the example `fixture`.
 fn fixture() -> PathBuf {
-    let program = Path::new(env!("CARGO_BIN_EXE_mcp")).with_file_name("examples").join("fixture");
+    example("fixture")
+}
+
+/// Returns the path of an example, which `cargo test` builds.
+fn example(name: &str) -> PathBuf {
+    let program = Path::new(env!("CARGO_BIN_EXE_mcp")).with_file_name("examples").join(name);
     let program = program.with_extension(std::env::consts::EXE_EXTENSION);
-    assert!(program.exists(), "cargo build -p mcp-cli --example fixture");
+    assert!(program.exists(), "cargo build -p mcp-cli --example {name}");
     program
 }
 

@@ -1,0 +1,38 @@
+//! The commands about logins.
+
+use clap::Subcommand;
+
+/// The commands about logins at servers over HTTP.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum Account {
+    /// Log in to a server with the browser, and store the tokens for all commands.
+    ///
+    /// A name is the host of an earlier login, or an address without a scheme. The variable BROWSER selects the browser,
+    /// also over SSH and in a container. Without a browser, `mcp` shows the URL of the page, and you can paste the URL at
+    /// which the browser ends.
+    #[command(override_usage = "mcp login [URL|NAME] [--no-browser] [--scope SCOPE]...")]
+    Login {
+        #[arg(hide = true)]
+        server: Option<String>,
+        /// Show the URL of the page and open no browser.
+        #[arg(long)]
+        no_browser: bool,
+        /// Request this scope too.
+        #[arg(long, value_name = "SCOPE")]
+        scope: Vec<String>,
+    },
+    /// Remove the tokens of a server.
+    #[command(override_usage = "mcp logout [URL|NAME]")]
+    Logout {
+        #[arg(hide = true)]
+        server: Option<String>,
+    },
+    /// Show the login at a server, or all stored logins.
+    ///
+    /// For one server, `mcp` connects to it, which also renews the tokens. The exit code is 0 only if the server accepts them.
+    #[command(override_usage = "mcp whoami [URL|NAME]")]
+    Whoami {
+        #[arg(hide = true)]
+        server: Option<String>,
+    },
+}

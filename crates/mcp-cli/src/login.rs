@@ -1,0 +1,218 @@
+//! `mcp login`, `mcp logout` and `mcp whoami`, and the tokens of a login for all commands.
+
+mod authorizer;
+mod logins;
+mod page;
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use mcp_client::{
+    Client,
+    http::Authorizer,
+    oauth::{OAuth, OAuthBuilder, StoredLogin},
+};
+use serde_json::{Value, json};
+use url::Url;
+
+use self::{
+    authorizer::StoredTokens,
+    logins::Logins,
+    page::{Page, Way},
+};
+use crate::{
+    args::{Account, Options},
+    connection,
+    failure::Failure,
+    output::{Output, styled},
+    question,
+    screen::warn,
+    style::{self, Style},
+    target::VARIABLE,
+    text::line,
+};
+
+/// Returns the authorizer of a command over HTTP. `None` if the user passes a token or has no login.
+///
+/// Only a command with a terminal may show the page of a login.
+pub(crate) fn authorizer(options: &Options) -> Option<Arc<dyn Authorizer>> {
+    if passes_token(options) {
+        return None;
+    }
+    let can_ask = question::is_possible();
+    let logins = if can_ask { Logins::open().map(Some) } else { Logins::existing() };
+    let logins = logins.unwrap_or_else(|failure| {
+        warn(&format!("the stored logins are not used: {failure}"));
+        None
+    })?;
+    let way = if can_ask { Way::Browser } else { Way::Refused };
+    let auth = builder(&logins, way).store(logins.store).build();
+    Some(Arc::new(StoredTokens { auth, can_ask }))
+}
+
+/// Runs a command about logins.
+pub(crate) async fn run(account: &Account, options: &Options, opened: &OnceLock<Client>) -> Result<(), Failure> {
+    let out = Output::new(options.json);
+    match account {
+        Account::Login { server, no_browser, scope } => {
+            let way = if *no_browser { Way::Url } else { Way::Browser };
+            let scopes = scope.iter().flat_map(|scope| scope.split_whitespace());
+            log_in(server.as_deref(), way, scopes.map(ToOwned::to_owned).collect(), options, opened).await
+        }
+        Account::Logout { server } => log_out(server.as_deref(), out).await,
+        Account::Whoami { server } => {
+            let logins = Logins::open()?;
+            let server = logins.server(server.as_deref()).await?;
+            match server {
+                Some(server) => show_one(&server, &logins, options, opened).await,
+                None => show_all(&logins, out).await,
+            }
+        }
+    }
+}
+
+async fn log_in(
+    server: Option<&str>,
+    way: Way,
+    scopes: Vec<String>,
+    options: &Options,
+    opened: &OnceLock<Client>,
+) -> Result<(), Failure> {
+    if passes_token(options) {
+        return Err(Failure::usage("a login replaces --header Authorization; omit the header"));
+    }
+    let logins = Logins::open()?;
+    let server = logins.server(server).await?.ok_or_else(no_server)?;
+    let auth = builder(&logins, way).store(logins.without_login(&server)).scopes(scopes).build();
+    let client = connection::authorized(&server, options, auth.clone()).await??;
+    opened.get_or_init(|| client);
+    if auth.stored_login(&server).await?.is_none() {
+        // The server also serves callers without tokens.
+        auth.log_in(&server).await?;
+    }
+    let login = auth.stored_login(&server).await?.ok_or_else(|| Failure::local("the tokens cannot be stored"))?;
+    print(&server, &login, Output::new(options.json))
+}
+
+async fn log_out(server: Option<&str>, out: Output) -> Result<(), Failure> {
+    let logins = Logins::open()?;
+    let auth = stored(&logins);
+    let server = match logins.server(server).await? {
+        Some(server) => server,
+        None => match &usable(&logins, &auth).await?[..] {
+            [(server, _)] => server.clone(),
+            [] => return Err(Failure::usage("no login is stored")),
+            several => {
+                let servers: Vec<&str> = several.iter().map(|(server, _)| server.as_str()).collect();
+                return Err(Failure::usage(format!("name one of the servers: {}", servers.join(", "))));
+            }
+        },
+    };
+    let had_login = auth.stored_login(&server).await?.is_some();
+    auth.log_out(&server).await?;
+    logins.forget(&server).await?;
+    if out.json {
+        return out.value(&json!({ "server": server.as_str(), "loggedOut": had_login }));
+    }
+    out.text(&format!("{} {server}", if had_login { "logged out of" } else { "there was no login at" }))
+}
+
+/// Shows the login at one server, which must accept its tokens.
+async fn show_one(server: &Url, logins: &Logins, options: &Options, opened: &OnceLock<Client>) -> Result<(), Failure> {
+    let missing = |reason: &str| Failure::local(format!("not logged in at {server}{reason}; run `mcp login {server}`"));
+    let auth = stored(logins);
+    if auth.stored_login(server).await?.is_none() {
+        return Err(missing(""));
+    }
+    match connection::authorized(server, options, auth.clone()).await? {
+        Ok(client) => opened.get_or_init(|| client),
+        Err(error) if error.is_unauthorized() && !error.is_retryable() => {
+            return Err(missing(": the server or its authorization server does not accept the stored tokens"));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let login = auth.stored_login(server).await?.filter(StoredLogin::is_usable);
+    print(server, &login.ok_or_else(|| missing(": the stored tokens have ended"))?, Output::new(options.json))
+}
+
+/// Shows all stored logins, without requests to their servers.
+async fn show_all(logins: &Logins, out: Output) -> Result<(), Failure> {
+    let found = usable(logins, &stored(logins)).await?;
+    if found.is_empty() {
+        return Err(Failure::local("no login is stored; run `mcp login URL`"));
+    }
+    if out.json {
+        return out.value(&found.iter().map(|(server, login)| to_json(server, login)).collect::<Vec<_>>());
+    }
+    found.iter().try_for_each(|(server, login)| print(server, login, out))
+}
+
+/// Returns the logins whose tokens have not ended.
+async fn usable(logins: &Logins, auth: &OAuth) -> Result<Vec<(Url, StoredLogin)>, Failure> {
+    let mut found = Vec::new();
+    for server in logins.servers().await? {
+        if let Some(login) = auth.stored_login(&server).await?.filter(StoredLogin::is_usable) {
+            found.push((server, login));
+        }
+    }
+    Ok(found)
+}
+
+fn stored(logins: &Logins) -> OAuth {
+    builder(logins, Way::Refused).store(logins.store.clone()).build()
+}
+
+fn builder(logins: &Logins, way: Way) -> OAuthBuilder {
+    OAuth::builder().client_name("mcp, on the command line").user_agent(Page { logins: logins.clone(), way })
+}
+
+/// Returns whether the user passes a token, which then replaces a login.
+fn passes_token(options: &Options) -> bool {
+    options.header.iter().flatten().any(|(name, _)| name.eq_ignore_ascii_case("authorization"))
+}
+
+fn no_server() -> Failure {
+    Failure::usage(format!("no server is given; write a URL, or set {VARIABLE} to a URL"))
+}
+
+fn print(server: &Url, login: &StoredLogin, out: Output) -> Result<(), Failure> {
+    if out.json {
+        return out.value(&to_json(server, login));
+    }
+    let label = |text| style::out(Style::Dim, text);
+    let scopes = if login.scopes.is_empty() { "none requested".to_owned() } else { login.scopes.join(" ") };
+    styled(&format!(
+        "{}\n{}  {}\n{}  {}\n{}  {}\n{}  {}\n",
+        style::out(Style::Name, server.as_str()),
+        label("issuer "),
+        line(&login.issuer),
+        label("client "),
+        line(&login.client_id),
+        label("scopes "),
+        line(&scopes),
+        label("expires"),
+        end(login)
+    ))
+}
+
+/// Returns the end of the tokens in words.
+fn end(login: &StoredLogin) -> String {
+    let left = login.expires_at.map(|end| end.duration_since(SystemTime::now()).unwrap_or_default());
+    let time = match left.map(|left| left.as_secs()) {
+        None => "unknown".to_owned(),
+        Some(seconds @ ..120) => format!("in {seconds} s"),
+        Some(seconds @ ..7_200) => format!("in {} min", seconds / 60),
+        Some(seconds) => format!("in {} h", seconds / 3_600),
+    };
+    if login.is_renewable { format!("{time}, renewed automatically") } else { time }
+}
+
+fn to_json(server: &Url, login: &StoredLogin) -> Value {
+    let end = login.expires_at.and_then(|end| end.duration_since(UNIX_EPOCH).ok()).as_ref().map(Duration::as_secs);
+    json!({
+        "server": server.as_str(), "issuer": login.issuer, "clientId": login.client_id, "scopes": login.scopes,
+        "expiresAt": end, "isRenewable": login.is_renewable,
+    })
+}

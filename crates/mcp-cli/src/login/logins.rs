@@ -1,0 +1,179 @@
+//! The stored logins of the user, and the servers that they are for.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use mcp_client::oauth::{Error, ErrorKind, FileStore, StoreLock, TokenStore};
+use mcp_protocol::auth::Secret;
+use mcp_transport::BoxFuture;
+use url::{Position, Url};
+
+use crate::{
+    failure::Failure,
+    state,
+    target::{VARIABLE, is_url, with_scheme},
+};
+
+/// The record with the URLs of the servers.
+const INDEX: &str = "servers";
+/// The longest wait for another process that writes the index.
+const INDEX_LOCK: Duration = Duration::from_secs(10);
+/// The largest number of servers in the index. Beyond it, the oldest are removed from the index.
+const MAX_SERVERS: usize = 1_000;
+
+/// The stored logins.
+#[derive(Clone)]
+pub(super) struct Logins {
+    pub(super) store: FileStore,
+}
+
+impl Logins {
+    /// Opens the logins, and creates their directory.
+    pub(super) fn open() -> Result<Self, Failure> {
+        let directory = state::path("logins");
+        let missing = || Failure::local("there is no directory for the tokens: set HOME or XDG_STATE_HOME");
+        Ok(Self { store: FileStore::open(directory.ok_or_else(missing)?)? })
+    }
+
+    /// Opens the logins. Returns `None` if the user has never logged in.
+    pub(super) fn existing() -> Result<Option<Self>, Failure> {
+        if state::path("logins").is_some_and(|directory| directory.is_dir()) {
+            return Self::open().map(Some);
+        }
+        Ok(None)
+    }
+
+    /// Returns the servers of all logins.
+    pub(super) async fn servers(&self) -> Result<Vec<Url>, Error> {
+        let Some(record) = self.store.load(INDEX).await? else { return Ok(Vec::new()) };
+        serde_json::from_str(record.expose())
+            .map(|texts: Vec<String>| texts.iter().filter_map(|text| Url::parse(text).ok()).collect())
+            .map_err(|error| Error::new(ErrorKind::Store, format!("the list of the logins is invalid: {error}")))
+    }
+
+    /// Adds a server to the index.
+    pub(super) async fn remember(&self, server: &Url) -> Result<(), Error> {
+        self.edit(|servers| {
+            if !servers.contains(server) {
+                servers.push(server.clone());
+            }
+            let surplus = servers.len().saturating_sub(MAX_SERVERS);
+            servers.drain(..surplus);
+        })
+        .await
+    }
+
+    /// Removes a server from the index.
+    pub(super) async fn forget(&self, server: &Url) -> Result<(), Error> {
+        self.edit(|servers| servers.retain(|known| known != server)).await
+    }
+
+    async fn edit(&self, edit: impl FnOnce(&mut Vec<Url>)) -> Result<(), Error> {
+        let _lock = self.store.lock(INDEX, INDEX_LOCK).await?;
+        let mut servers = self.servers().await?;
+        edit(&mut servers);
+        let texts: Vec<&str> = servers.iter().map(Url::as_str).collect();
+        self.store.save(INDEX, &Secret::new(serde_json::json!(texts).to_string())).await
+    }
+
+    /// Returns the store for a new login at a server.
+    pub(super) fn without_login(&self, server: &Url) -> NewLogin {
+        NewLogin { store: self.store.clone(), key: format!("tokens/{server}"), is_stored: AtomicBool::new(false) }
+    }
+
+    /// Returns the server of a command line: a URL, the host of a stored login, or an address without a scheme. Without a
+    /// word this is the URL in the variable.
+    pub(super) async fn server(&self, word: Option<&str>) -> Result<Option<Url>, Failure> {
+        let variable = std::env::var(VARIABLE).ok().filter(|text| is_url(text));
+        let Some(word) = word.or(variable.as_deref()) else { return Ok(None) };
+        named(word, &self.servers().await?).map(Some)
+    }
+}
+
+/// Returns the server that a word names.
+fn named(word: &str, known: &[Url]) -> Result<Url, Failure> {
+    let has_name = |url: &&Url| {
+        [&url[Position::BeforeHost..Position::AfterHost], &url[Position::BeforeHost..Position::AfterPort]]
+            .iter()
+            .any(|name| name.eq_ignore_ascii_case(word))
+    };
+    let text = match &known.iter().filter(has_name).collect::<Vec<_>>()[..] {
+        [] if is_url(word) => word.to_owned(),
+        [] => with_scheme(word).ok_or_else(|| {
+            Failure::usage(format!("`{word}` is neither an http or https URL nor the host of a stored login"))
+        })?,
+        [url] => return Ok((*url).clone()),
+        urls => {
+            let urls: Vec<&str> = urls.iter().map(|url| url.as_str()).collect();
+            return Err(Failure::usage(format!("`{word}` is the host of several logins: {}", urls.join(", "))));
+        }
+    };
+    let mut url =
+        Url::parse(&text).map_err(|error| Failure::usage(format!("the URL of the server is invalid: {error}")))?;
+    url.set_fragment(None);
+    Ok(url)
+}
+
+/// A store that hides the tokens of one server until a new login replaces them. A failed login keeps the old tokens.
+pub(super) struct NewLogin {
+    store: FileStore,
+    key: String,
+    is_stored: AtomicBool,
+}
+
+impl TokenStore for NewLogin {
+    fn load<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Secret>, Error>> {
+        if key == self.key && !self.is_stored.load(Ordering::Acquire) {
+            return Box::pin(std::future::ready(Ok(None)));
+        }
+        self.store.load(key)
+    }
+
+    fn save<'a>(&'a self, key: &'a str, record: &'a Secret) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            self.store.save(key, record).await?;
+            if key == self.key {
+                self.is_stored.store(true, Ordering::Release);
+            }
+            Ok(())
+        })
+    }
+
+    fn remove<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        self.store.remove(key)
+    }
+
+    fn lock<'a>(&'a self, key: &'a str, limit: Duration) -> BoxFuture<'a, Result<StoreLock, Error>> {
+        self.store.lock(key, limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_servers_are_urls_hosts_and_addresses() {
+        let known = ["https://a.example/mcp", "https://b.example/1", "https://b.example/2", "http://127.0.0.1:81/mcp"];
+        let known: Vec<Url> = known.iter().map(|url| Url::parse(url).unwrap()).collect();
+        for (word, expected) in [
+            ("https://c.example/mcp#f", Ok("https://c.example/mcp")),
+            ("a.example", Ok("https://a.example/mcp")),
+            ("A.example", Ok("https://a.example/mcp")),
+            ("127.0.0.1:81", Ok("http://127.0.0.1:81/mcp")),
+            ("127.0.0.1", Ok("http://127.0.0.1:81/mcp")),
+            ("c.example/mcp", Ok("https://c.example/mcp")),
+            ("b.example", Err("several logins: https://b.example/1, https://b.example/2")),
+            ("c", Err("neither an http or https URL nor the host of a stored login")),
+            ("http://[x/", Err("the URL of the server is invalid")),
+        ] {
+            let found = named(word, &known).map_err(|failure| failure.to_string());
+            match expected {
+                Ok(url) => assert_eq!(found.as_ref().map(Url::as_str), Ok(url), "{word}"),
+                Err(part) => assert!(found.is_err_and(|text| text.contains(part)), "{word}"),
+            }
+        }
+    }
+}

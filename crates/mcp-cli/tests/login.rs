@@ -1,0 +1,220 @@
+//! Logins at a server over HTTP, with an authorization server and a browser.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Output,
+    time::{Duration, Instant},
+};
+
+use mcp_server::{auth::Jwt, prelude::*};
+use mcp_test::authorization_server::{
+    AuthorizationServer, AuthorizationServerBuilder, Endpoint, Misbehavior, RunningAuthorizationServer,
+};
+use serde_json::Value;
+
+use super::{example, mcp, process::BoundedOutput as _, text};
+
+/// A server that requires tokens, its authorization server, and the state directory of a user.
+struct Protected {
+    url: String,
+    issuer: RunningAuthorizationServer,
+    state: PathBuf,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Drop for Protected {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.state);
+    }
+}
+
+async fn whoami(caller: Principal) -> String {
+    caller.subject
+}
+
+impl Protected {
+    fn start(name: &str) -> Self {
+        Self::with(name, |builder| builder, |config| config)
+    }
+
+    fn with(
+        name: &str,
+        issuer: impl FnOnce(AuthorizationServerBuilder) -> AuthorizationServerBuilder,
+        config: impl FnOnce(HttpConfig) -> HttpConfig,
+    ) -> Self {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        let (url, issuer) = runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+            let builder = AuthorizationServer::builder().subject("ann").scopes(["admin"]).resources([&url]);
+            let issuer = issuer(builder.auto_approve()).start().await.unwrap();
+            let server = Server::builder("protected", "1")
+                .tool(tool("public", async || "open"))
+                .tool(tool("whoami", whoami).requires_authentication())
+                .tool(tool("admin", async || "administered").requires_scopes(["admin"]))
+                .build();
+            let jwt = Jwt::issuer(issuer.issuer()).unwrap();
+            let config = config(HttpConfig::new().public_url(&url).authenticate(jwt));
+            tokio::spawn(async move { server.serve_http_on(listener, config).await });
+            (url, issuer)
+        });
+        let state = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("login-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&state);
+        Self { url, issuer, state, _runtime: runtime }
+    }
+
+    /// Runs a command line in an SSH session with a browser. The word `URL` is replaced by the server's URL.
+    fn run(&self, line: &str) -> Output {
+        self.run_with(line, Some(example("browser")))
+    }
+
+    fn run_with(&self, line: &str, browser: Option<PathBuf>) -> Output {
+        let mut command = mcp();
+        command.args(line.split(' ').map(|word| if word == "URL" { self.url.as_str() } else { word }));
+        command.env("XDG_STATE_HOME", &self.state).env("SSH_CONNECTION", "1").env_remove("BROWSER");
+        command.envs(browser.map(|browser| ("BROWSER", browser)));
+        let output = command.bounded_output();
+        for token in self.secrets() {
+            let shown = format!("{}{}", text(&output.stdout), text(&output.stderr));
+            assert!(!shown.contains(&token), "{line}: {shown}");
+        }
+        output
+    }
+
+    /// Runs a command line, and checks its exit code and that stdout contains `out` and stderr contains `err`.
+    fn check(&self, line: &str, code: i32, out: &str, err: &str) {
+        let output = self.run(line);
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{line}\n{stdout}\n{stderr}");
+        assert!(stdout.contains(out), "{line}\n{stdout}");
+        assert!(stderr.contains(err) && (!err.is_empty() || stderr.is_empty()), "{line}\n{stderr}");
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.state.join("mcp/logins")).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    }
+
+    /// Replaces the stored tokens by tokens that no server accepts.
+    fn spoil_tokens(&self) {
+        for file in self.files() {
+            let Ok(mut record) = serde_json::from_slice::<Value>(&fs::read(&file).unwrap()) else { continue };
+            if record.get("access_token").is_some() {
+                record["access_token"] = "spoilt-1".into();
+                record["refresh_token"] = "spoilt-2".into();
+                fs::write(&file, record.to_string()).unwrap();
+            }
+        }
+    }
+
+    /// Returns the stored tokens.
+    fn secrets(&self) -> Vec<String> {
+        let records = self.files().into_iter().filter_map(|file| fs::read(file).ok());
+        let records = records.filter_map(|record| serde_json::from_slice::<Value>(&record).ok());
+        let tokens = records.flat_map(|record| ["access_token", "refresh_token"].map(|name| record[name].clone()));
+        tokens.filter_map(|token| token.as_str().map(ToOwned::to_owned)).collect()
+    }
+}
+
+#[test]
+fn a_login_with_the_browser_serves_all_later_commands() {
+    let server = Protected::start("all");
+    let start = Instant::now();
+    server.check("login URL", 0, server.issuer.issuer(), "opening the login page of http://127.0.0.1:");
+    // The login takes a fraction of a second. The limit also holds on a busy machine.
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    assert_eq!(server.secrets().len(), 2);
+    let name = server.url.trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
+    for (line, out) in [
+        ("call URL whoami", "ann\n"),
+        ("tools URL", "whoami"),
+        ("whoami URL", "renewed automatically"),
+        ("whoami", &server.url),
+        ("whoami --json", r#""isRenewable":true"#),
+        (&format!("whoami {name}"), &server.url),
+    ] {
+        server.check(line, 0, out, "");
+    }
+    assert_eq!(server.issuer.count(Endpoint::Authorization), 1);
+
+    assert_eq!(fs::metadata(server.state.join("mcp/logins")).unwrap().permissions().mode() & 0o777, 0o700);
+    for file in server.files() {
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600, "{}", file.display());
+    }
+
+    server.check("logout", 0, &format!("logged out of {}", server.url), "");
+    assert!(server.secrets().is_empty());
+    server.check("logout URL", 0, "there was no login at", "");
+    server.check("logout", 2, "", "no login is stored");
+    server.check("whoami URL", 1, "", &format!("not logged in at {0}; run `mcp login {0}`", server.url));
+    server.check("whoami", 1, "", "no login is stored; run `mcp login URL`");
+    server.check("call URL whoami", 4, "", "log in with `mcp login URL`, or pass credentials with --header");
+}
+
+#[test]
+fn commands_without_a_terminal_open_no_browser() {
+    let server = Protected::start("no-terminal");
+    server.check("call URL whoami", 4, "", "log in with `mcp login URL`");
+    assert!(!server.state.exists());
+    server.check("login URL", 0, "", "in the browser");
+    server.spoil_tokens();
+    let hint = format!("run `mcp login {}`", server.url);
+    server.check("call URL admin", 4, "", &hint);
+    assert_eq!(server.issuer.count(Endpoint::Authorization), 1);
+    server.check("login URL --scope admin", 0, "admin", "in the browser");
+    server.check("call URL admin", 0, "administered", "");
+    server.check("login URL --header Authorization:x", 2, "", "omit the header");
+}
+
+#[test]
+fn a_new_login_reads_the_metadata_again_and_a_failed_one_keeps_the_tokens() {
+    let server = Protected::start("again");
+    server.check("login URL", 0, "", "in the browser");
+    let (metadata, tokens) = (server.issuer.count(Endpoint::Metadata), server.secrets());
+    server.check("login URL", 0, "", "in the browser");
+    assert!(server.issuer.count(Endpoint::Metadata) > metadata);
+    let replaced = server.secrets();
+    assert!(!replaced.is_empty() && replaced.iter().all(|token| !tokens.contains(token)));
+
+    server.issuer.misbehave(Misbehavior::WrongIss);
+    server.check("login URL", 4, "", "the response of the login has another issuer");
+    server.issuer.behave();
+    assert_eq!(server.secrets(), replaced);
+    server.check("whoami URL", 0, "", "");
+}
+
+#[test]
+fn whoami_fails_for_tokens_that_the_server_rejects() {
+    let server = Protected::start("rejected");
+    server.check("login URL", 0, "", "in the browser");
+    server.spoil_tokens();
+    server.check("whoami URL", 1, "", "does not accept the stored tokens; run `mcp login");
+    server.check("call URL whoami", 4, "", "mcp login");
+}
+
+#[test]
+fn a_login_at_a_server_with_anonymous_callers_succeeds() {
+    let server = Protected::with("anonymous", |builder| builder, HttpConfig::allow_anonymous);
+    server.check("call URL public", 0, "open", "");
+    server.check("login URL", 0, "", "in the browser");
+    server.check("call URL whoami", 0, "ann", "");
+    server.check("whoami URL", 0, "", "");
+}
+
+#[test]
+fn a_login_without_a_browser_and_a_terminal_names_the_remedies() {
+    let server = Protected::start("no-browser");
+    let output = server.run_with("login URL", None);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{stderr}");
+    assert!(stderr.contains("an SSH session has no browser of the user: set BROWSER, or add --no-browser"), "{stderr}");
+    for (line, code, err) in [
+        ("login", 2, "no server is given; write a URL, or set MCP_SERVER to a URL"),
+        ("login nowhere", 2, "`nowhere` is neither an http or https URL nor the host of a stored login"),
+        ("login http://127.0.0.1:1/mcp", 3, "cannot connect"),
+    ] {
+        server.check(line, code, "", err);
+    }
+}
