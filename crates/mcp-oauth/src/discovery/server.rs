@@ -35,12 +35,14 @@ pub(super) fn judge(document: Value, issuer: &str) -> Result<Server, String> {
     Ok(Server { identity: metadata.issuer.clone(), metadata, is_legacy: false, quirks })
 }
 
-/// Checks the document of an MCP server of 2025-03-26. Its issuer may differ, so the origin is the identity: a document must
-/// not gain the credentials of another issuer.
+/// Checks the document of an MCP server of 2025-03-26. The origin of the server is the identity. An issuer of another origin is
+/// replaced by the origin: otherwise a server could choose the audience of assertions, and the issuer that a login expects.
 pub(super) fn judge_legacy(document: Value, origin: &str) -> Result<Server, String> {
     let mut metadata: AuthorizationServerMetadata =
         serde_json::from_value(document).map_err(|_| "a member of the document has a wrong type".to_owned())?;
-    if metadata.issuer.is_empty() {
+    let issuer = Url::parse(&metadata.issuer);
+    if !issuer.is_ok_and(|issuer| issuer.origin().ascii_serialization() == origin) {
+        tracing::debug!(issuer = %metadata.issuer, origin, "the server is its own issuer");
         metadata.issuer = origin.to_owned();
     }
     Ok(Server { identity: origin.to_owned(), metadata, is_legacy: true, quirks: Quirks::default() })
@@ -150,12 +152,23 @@ mod tests {
 
     #[test]
     fn a_legacy_document_is_bound_to_the_origin_of_the_server() {
-        let document = json!({"issuer": "https://other.example", "token_endpoint": "https://other.example/token"});
-        let server = judge_legacy(document, "https://a.example").unwrap();
-        assert_eq!(
-            (server.identity.as_str(), server.metadata.issuer.as_str()),
-            ("https://a.example", "https://other.example")
-        );
+        for (issuer, expected) in [
+            ("https://a.example", "https://a.example"),
+            ("https://a.example/", "https://a.example/"),
+            ("https://a.example/tenant", "https://a.example/tenant"),
+            ("https://other.example", "https://a.example"),
+            ("https://a.example@other.example", "https://a.example"),
+            ("https://a.example.other.example", "https://a.example"),
+            ("https://a.example:8443", "https://a.example"),
+            ("http://a.example", "https://a.example"),
+            ("a.example", "https://a.example"),
+            ("null", "https://a.example"),
+            ("", "https://a.example"),
+        ] {
+            let server = judge_legacy(json!({"issuer": issuer}), "https://a.example").unwrap();
+            let found = (server.identity.as_str(), server.metadata.issuer.as_str());
+            assert_eq!(found, ("https://a.example", expected), "{issuer}");
+        }
         let server = default_endpoints("https://a.example");
         assert_eq!(server.login_url().unwrap().as_str(), "https://a.example/authorize");
         assert_eq!(server.token_url().unwrap(), "https://a.example/token");
