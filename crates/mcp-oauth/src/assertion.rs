@@ -33,7 +33,7 @@ use crate::{
 ///     }
 /// }
 ///
-/// let auth = OAuth::builder().assertion(Workload).build();
+/// let auth = OAuth::builder().assertion(Workload).issuer("https://as.example").build();
 /// # let _ = auth;
 /// ```
 pub trait Assertion: Send + Sync + 'static {
@@ -97,7 +97,8 @@ impl SubjectTokenType {
 /// use mcp_oauth::{IdentityProvider, OAuth, SubjectTokenType};
 ///
 /// let provider = IdentityProvider::new("https://idp.example/token", "idp-client", SubjectTokenType::IdToken, "id token");
-/// let auth = OAuth::builder().client_id("mcp-client").client_secret("secret").assertion(provider).build();
+/// let auth = OAuth::builder().client_id("mcp-client").client_secret("secret").issuer("https://as.example");
+/// let auth = auth.assertion(provider).build();
 /// # let _ = auth;
 /// ```
 #[derive(Clone)]

@@ -24,7 +24,8 @@ const LIFETIME: u64 = 60;
 /// use mcp_oauth::{ClientKey, OAuth};
 ///
 /// let key = ClientKey::from_pem(&std::fs::read("client-key.pem")?)?.with_id("2026-01");
-/// let auth = OAuth::builder().client_id("service").client_key(key).client_credentials().build();
+/// let auth = OAuth::builder().client_id("service").client_key(key).issuer("https://as.example");
+/// let auth = auth.client_credentials().build();
 /// # let _ = auth;
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```

@@ -182,7 +182,6 @@ impl fmt::Debug for OAuth {
 #[must_use]
 pub struct OAuthBuilder {
     settings: Settings,
-    issuer: Option<String>,
     client_secret: Option<Secret>,
     key: Option<ClientKey>,
 }
@@ -202,10 +201,12 @@ impl OAuthBuilder {
             params: Vec::new(),
             omits_resource: false,
             login_limit: Duration::from_secs(600),
+            accepts_any_issuer: false,
+            lacks_client_id: false,
             is_machine: false,
             assertion: None,
         };
-        Self { settings, issuer: None, client_secret: None, key: None }
+        Self { settings, client_secret: None, key: None }
     }
 
     /// Sets the name of the client, which the pages of logins show.
@@ -222,32 +223,33 @@ impl OAuthBuilder {
 
     /// Sets the id of a client that the operator of the authorization server registered. No other registration is tried.
     pub fn client_id(mut self, id: impl Into<String>) -> Self {
-        self.settings.client.registered =
-            Some(Registered { client_id: id.into(), client_secret: None, key: None, issuer: None });
+        self.settings.client.registered = Some(Registered { client_id: id.into(), client_secret: None, key: None });
         self
     }
 
-    /// Sets the secret of the registered client.
+    /// Sets the secret of the registered client. It needs an [issuer](Self::issuer), which alone receives the secret.
     pub fn client_secret(mut self, secret: impl Into<Secret>) -> Self {
         self.client_secret = Some(secret.into());
         self
     }
 
-    /// Sets the key with which the registered client authenticates (`private_key_jwt`). It has precedence over a secret.
+    /// Sets the key with which the registered client authenticates (`private_key_jwt`). It has precedence over a secret, and
+    /// needs an [issuer](Self::issuer).
     pub fn client_key(mut self, key: ClientKey) -> Self {
         self.key = Some(key);
         self
     }
 
     /// Requests tokens for the client itself, without a user (RFC 6749 §4.4). The client needs an
-    /// [id](Self::client_id), and a [secret](Self::client_secret) or a [key](Self::client_key).
+    /// [id](Self::client_id), a [secret](Self::client_secret) or a [key](Self::client_key), and an [issuer](Self::issuer).
     pub fn client_credentials(mut self) -> Self {
         self.settings.is_machine = true;
         self
     }
 
     /// Requests tokens with assertions of another issuer, without a login: a workload identity, or an [`IdentityProvider`].
-    /// A configured client authenticates with its secret or key. A workload needs no client.
+    /// A configured client authenticates with its secret or key. A workload needs no client. Assertions need an
+    /// [issuer](Self::issuer), which alone receives them.
     ///
     /// [`IdentityProvider`]: crate::IdentityProvider
     pub fn assertion(mut self, assertion: impl Assertion) -> Self {
@@ -256,9 +258,21 @@ impl OAuthBuilder {
         self
     }
 
-    /// Sets the issuer of the registered client. The client rejects a server that names another issuer.
+    /// Sets the issuer of all tokens, as its own metadata document names it. The client rejects a server that does not name
+    /// this issuer.
+    ///
+    /// A secret, a key or an assertion without an issuer is an error of the kind [`ErrorKind::Configuration`]: an MCP server
+    /// chooses its authorization server, and could choose its own in order to receive the credentials.
     pub fn issuer(mut self, issuer: impl Into<String>) -> Self {
-        self.issuer = Some(issuer.into());
+        self.settings.client.issuer = Some(issuer.into());
+        self
+    }
+
+    /// Sends the secret, the signatures of the key or the assertions of the application to each issuer that an MCP server
+    /// names. A hostile MCP server receives them. Use it only if the application trusts each MCP server that it connects to,
+    /// such as in a test.
+    pub fn dangerous_any_issuer(mut self) -> Self {
+        self.settings.accepts_any_issuer = true;
         self
     }
 
@@ -332,7 +346,8 @@ impl OAuthBuilder {
         if let Some(registered) = &mut self.settings.client.registered {
             registered.client_secret = self.client_secret;
             registered.key = self.key;
-            registered.issuer = self.issuer;
+        } else {
+            self.settings.lacks_client_id = self.client_secret.is_some() || self.key.is_some();
         }
         OAuth { inner: Arc::new(Inner { settings: Arc::new(self.settings), sessions: Mutex::default() }) }
     }

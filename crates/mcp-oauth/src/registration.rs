@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     client_key::ClientKey,
-    discovery::Server,
+    discovery::{Server, is_same_issuer},
     error::{Error, ErrorKind},
 };
 
@@ -89,6 +89,24 @@ pub(crate) struct ClientSettings {
     pub(crate) uri: Option<String>,
     pub(crate) registered: Option<Registered>,
     pub(crate) document: Option<String>,
+    /// The issuer of all tokens. Absent: each that the MCP server names.
+    pub(crate) issuer: Option<String>,
+}
+
+impl ClientSettings {
+    /// Checks that the client uses an issuer. `identity` is that of its metadata.
+    ///
+    /// # Errors
+    /// If the application configured another issuer.
+    pub(crate) fn check_issuer(&self, identity: &str) -> Result<(), Error> {
+        match &self.issuer {
+            Some(issuer) if !is_same_issuer(identity, issuer) => {
+                let text = format!("the configured issuer is {issuer}, and the server uses {identity}");
+                Err(Error::new(ErrorKind::Registration, text))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A registration that the application has from the operator of an authorization server.
@@ -97,8 +115,6 @@ pub(crate) struct Registered {
     pub(crate) client_id: String,
     pub(crate) client_secret: Option<Secret>,
     pub(crate) key: Option<ClientKey>,
-    /// The issuer that knows the client. Absent: each.
-    pub(crate) issuer: Option<String>,
 }
 
 /// The next step towards a registration.
@@ -117,8 +133,9 @@ pub(crate) fn plan(
     redirect_uri: &str,
     now: u64,
 ) -> Result<Plan, Error> {
+    client.check_issuer(&server.identity)?;
     if let Some(registered) = &client.registered {
-        return application(registered, server).map(Plan::Use);
+        return Ok(Plan::Use(application(registered, server)));
     }
     let metadata = &server.metadata;
     let methods = metadata.token_endpoint_auth_methods_supported.as_deref();
@@ -156,13 +173,8 @@ pub(crate) fn plan(
 }
 
 /// Returns the registration of the application at a server.
-pub(crate) fn application(registered: &Registered, server: &Server) -> Result<Registration, Error> {
-    if let Some(issuer) = registered.issuer.as_deref().filter(|issuer| *issuer != server.identity) {
-        let text =
-            format!("the configured client belongs to the issuer {issuer}, and the server uses {}", server.identity);
-        return Err(Error::new(ErrorKind::Registration, text));
-    }
-    Ok(Registration {
+pub(crate) fn application(registered: &Registered, server: &Server) -> Registration {
+    Registration {
         client_id: registered.client_id.clone(),
         client_secret: registered.client_secret.clone(),
         secret_expires_at: None,
@@ -173,7 +185,7 @@ pub(crate) fn application(registered: &Registered, server: &Server) -> Result<Re
         },
         redirect_uris: Vec::new(),
         source: Source::Application,
-    })
+    }
 }
 
 /// Returns how a client sends its secret. Without a declaration this is `client_secret_basic` (RFC 8414 §2).

@@ -38,6 +38,10 @@ pub(crate) struct Settings {
     pub(crate) params: Vec<(String, String)>,
     pub(crate) omits_resource: bool,
     pub(crate) login_limit: Duration,
+    /// Whether credentials of the application may be sent to each issuer that an MCP server names.
+    pub(crate) accepts_any_issuer: bool,
+    /// Whether the application configured a secret or a key without the id of the client.
+    pub(crate) lacks_client_id: bool,
     /// Whether the client acts for itself, without a user.
     pub(crate) is_machine: bool,
     /// The source of assertions that replace a login.
@@ -48,6 +52,26 @@ impl Settings {
     /// Returns the key of a client that authenticates with assertions.
     pub(crate) fn key(&self) -> Option<&ClientKey> {
         self.client.registered.as_ref()?.key.as_ref()
+    }
+
+    /// Checks that credentials of the application have an issuer. Otherwise each MCP server could choose their receiver.
+    ///
+    /// # Errors
+    /// If there is a secret, a key or an assertion without an issuer, or a secret or a key without a client id.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let failed = |text: &'static str| Err(Error::new(ErrorKind::Configuration, text));
+        if self.lacks_client_id {
+            return failed("a client secret or a client key needs a client id");
+        }
+        let registered = self.client.registered.as_ref();
+        let has_credentials = self.assertion.is_some()
+            || registered.is_some_and(|client| client.client_secret.is_some() || client.key.is_some());
+        if has_credentials && self.client.issuer.is_none() && !self.accepts_any_issuer {
+            return failed(
+                "a client secret, a client key or an assertion needs the issuer that may receive it: set `issuer`",
+            );
+        }
+        Ok(())
     }
 
     /// Opens the place for the response of a login. A stored registration prefers its port.

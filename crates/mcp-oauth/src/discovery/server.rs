@@ -27,12 +27,16 @@ pub(super) fn judge(document: Value, issuer: &str) -> Result<Server, String> {
     let metadata: AuthorizationServerMetadata =
         serde_json::from_value(document).map_err(|_| "a member of the document has a wrong type".to_owned())?;
     let quirks = quirks::of(issuer);
-    let is_equal = metadata.is_issued_by(issuer)
-        || quirks.ignores_final_slash && issuer.strip_suffix('/').is_some_and(|issuer| metadata.is_issued_by(issuer));
-    if !is_equal {
+    if !is_same_issuer(&metadata.issuer, issuer) {
         return Err(format!("the document has the issuer {:?} instead of {issuer:?}", metadata.issuer));
     }
     Ok(Server { identity: metadata.issuer.clone(), metadata, is_legacy: false, quirks })
+}
+
+/// Whether a name, such as that of an MCP server for its issuer, is the name of the issuer in its own document. Only issuers
+/// with this quirk may have a slash more in other documents.
+pub(crate) fn is_same_issuer(identity: &str, name: &str) -> bool {
+    identity == name || quirks::of(name).ignores_final_slash && name.strip_suffix('/') == Some(identity)
 }
 
 /// Checks the document of an MCP server of 2025-03-26. The origin of the server is the identity. An issuer of another origin is

@@ -29,10 +29,7 @@ fn dynamic() -> Registration {
 
 #[test]
 fn registrations_are_chosen_in_the_order_of_the_specification() {
-    let registered = |issuer: Option<&str>| {
-        let issuer = issuer.map(str::to_owned);
-        Some(Registered { client_id: "own".into(), client_secret: None, key: None, issuer })
-    };
+    let registered = || Some(Registered { client_id: "own".into(), client_secret: None, key: None });
     let document = Some("https://app.example/client.json".to_owned());
     let all = json!({"client_id_metadata_document_supported": true, "registration_endpoint": "https://as.example/r"});
     let secret_only = json!({
@@ -44,9 +41,8 @@ fn registrations_are_chosen_in_the_order_of_the_specification() {
     let endless = Registration { secret_expires_at: Some(0), ..dynamic() };
     let moved = Registration { redirect_uris: vec!["http://127.0.0.1:1/callback".into()], ..dynamic() };
     for (registered, document, members, stored, expected) in [
-        (registered(None), document.clone(), &all, Some(dynamic()), Ok("own")),
-        (registered(Some("https://as.example")), None, &all, None, Ok("own")),
-        (registered(Some("https://as.example/")), None, &all, None, Err("belongs to the issuer https://as.example/")),
+        (registered(), document.clone(), &all, Some(dynamic()), Ok("own")),
+        (registered(), None, &all, None, Ok("own")),
         (None, document.clone(), &all, Some(dynamic()), Ok("https://app.example/client.json")),
         (None, Some("https://app.example".into()), &all, None, Err("is not an `https` URL with a path")),
         (None, Some("http://app.example/client.json".into()), &all, None, Err("is not an `https` URL with a path")),
@@ -69,6 +65,31 @@ fn registrations_are_chosen_in_the_order_of_the_specification() {
 }
 
 #[test]
+fn clients_use_the_configured_issuer_alone() {
+    let members = json!({"registration_endpoint": "https://as.example/r"});
+    for (issuer, accepts) in [
+        (None, true),
+        (Some("https://as.example"), true),
+        (Some("https://as.example/"), false),
+        (Some("https://as.example:443"), false),
+        (Some("https://other.example"), false),
+        (Some(""), false),
+    ] {
+        let registered = Registered { client_id: "own".into(), client_secret: None, key: None };
+        for registered in [Some(registered), None] {
+            let issuer = issuer.map(str::to_owned);
+            let client = ClientSettings { registered, issuer: issuer.clone(), ..ClientSettings::default() };
+            match plan(&client, &server(&members), Some(dynamic()), REDIRECT, 200) {
+                Ok(_) => assert!(accepts, "{issuer:?}"),
+                Err(error) => {
+                    assert!(!accepts && error.to_string().contains("the configured issuer is"), "{issuer:?}: {error}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn the_method_of_the_token_endpoint_follows_the_metadata() {
     for (methods, public, secret) in [
         (None, "client_secret_basic", AuthMethod::ClientSecretBasic),
@@ -86,8 +107,8 @@ fn the_method_of_the_token_endpoint_follows_the_metadata() {
         let server = server(&members);
         let document = request(&ClientSettings::default(), &server, REDIRECT);
         assert_eq!(document.token_endpoint_auth_method.as_deref(), Some(public), "{members}");
-        let registered = Registered { client_id: "c".into(), client_secret: Some("s".into()), key: None, issuer: None };
-        assert_eq!(application(&registered, &server).unwrap().method, secret, "{members}");
+        let registered = Registered { client_id: "c".into(), client_secret: Some("s".into()), key: None };
+        assert_eq!(application(&registered, &server).method, secret, "{members}");
     }
 }
 

@@ -123,7 +123,7 @@ impl Session {
     ) -> Result<(String, TokenResponse), Error> {
         let (server, resource) = (&*found.server, found.resource.as_deref());
         let client = match (&self.settings.client.registered, &self.settings.assertion) {
-            (Some(registered), _) => registration::application(registered, server)?,
+            (Some(registered), _) => registration::application(registered, server),
             (None, Some(_)) => Registration::none(),
             (None, None) => {
                 return Err(Error::new(ErrorKind::Configuration, "a client that acts for itself needs a client id"));

@@ -4,6 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use http::StatusCode;
 use mcp_protocol::{Challenge, auth::Secret};
+use url::Url;
 
 use super::{Session, Work, on_own_task};
 use crate::{
@@ -56,6 +57,8 @@ pub(super) struct Failure {
     error: Error,
 }
 
+/// The largest number of issuers of an MCP server that the client asks for their metadata.
+const MAX_ISSUERS: usize = 5;
 /// The age up to which tokens are new, in seconds. The refusal of a new token does not start the same grant again.
 const JUST_NOW: u64 = 60;
 
@@ -167,10 +170,12 @@ impl Session {
     }
 
     async fn discover(&self, refused: &Refused) -> Result<Found, Error> {
+        self.settings.check()?;
         let resource = discovery::resource(&self.fetch, &self.endpoint, refused.metadata_url()).await?;
         let Some(resource) = resource else {
             let server = Arc::new(discovery::legacy(&self.fetch, &self.endpoint).await?);
-            let resource = (!self.settings.omits_resource).then(|| self.endpoint.to_string());
+            self.settings.client.check_issuer(&server.identity)?;
+            let resource = (!self.settings.omits_resource).then(|| resource_of(&self.endpoint));
             return Ok(Found { server, resource, scopes: Vec::new(), uses_dpop: false });
         };
         let server = Arc::new(self.choose(&resource.issuers).await?);
@@ -180,20 +185,46 @@ impl Session {
         Ok(Found { server, resource: identifier, scopes: resource.scopes, uses_dpop })
     }
 
-    /// Returns the authorization server: that of the current tokens if the server still names it, else the first valid one.
+    /// Returns the authorization server: the configured one, else that of the current tokens if the server still names it,
+    /// else the first valid one.
     async fn choose(&self, issuers: &[String]) -> Result<Server, Error> {
+        let is_named = |issuer: &str, name: &str| {
+            discovery::is_same_issuer(issuer, name) || discovery::is_same_issuer(name, issuer)
+        };
+        if let Some(configured) = &self.settings.client.issuer {
+            let Some(name) = issuers.iter().find(|name| is_named(configured, name)) else {
+                let first = issuers.first().map(String::as_str).unwrap_or_default();
+                return self.settings.client.check_issuer(first).and_then(|()| Err(none()));
+            };
+            let server = discovery::server(&self.fetch, name).await?;
+            self.settings.client.check_issuer(&server.identity)?;
+            return Ok(server);
+        }
         let own = self.current().map(|tokens| tokens.issuer.clone());
-        let configured = self.settings.client.registered.as_ref().and_then(|client| client.issuer.clone());
-        let preferred: Vec<&String> = own.iter().chain(&configured).filter(|issuer| issuers.contains(issuer)).collect();
+        let own = own.and_then(|own| issuers.iter().find(|name| is_named(&own, name)));
         let mut failure = None;
-        for issuer in preferred.into_iter().chain(issuers) {
+        let others = issuers.iter().filter(|issuer| Some(*issuer) != own);
+        for issuer in own.into_iter().chain(others).take(MAX_ISSUERS) {
             match discovery::server(&self.fetch, issuer).await {
                 Ok(server) => return Ok(server),
+                // The tokens are not replaced by those of another issuer because of an outage.
+                Err(error) if own == Some(issuer) && error.is_temporary() => return Err(error),
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
-        Err(failure.unwrap_or_else(|| Error::new(ErrorKind::Discovery, "the server names no authorization server")))
+        Err(failure.unwrap_or_else(none))
     }
+}
+
+fn none() -> Error {
+    Error::new(ErrorKind::Discovery, "the server names no authorization server")
+}
+
+/// Returns the resource identifier of a server without metadata. It has no query (RFC 8707 §2): a query may contain a key.
+fn resource_of(endpoint: &Url) -> String {
+    let mut resource = endpoint.clone();
+    resource.set_query(None);
+    resource.into()
 }
 
 /// Returns the scopes of both lists, in their order.

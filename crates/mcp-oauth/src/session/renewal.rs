@@ -70,6 +70,9 @@ impl Session {
     }
 
     /// Returns the token endpoint of a server.
+    ///
+    /// # Errors
+    /// If the settings do not allow requests to the issuer, or it has no token endpoint.
     pub(super) fn token_endpoint<'a>(
         &'a self,
         server: &'a Server,
@@ -77,6 +80,8 @@ impl Session {
         resource: Option<&'a str>,
         dpop_key: Option<&'a DpopKey>,
     ) -> Result<TokenEndpoint<'a>, Error> {
+        self.settings.check()?;
+        self.settings.client.check_issuer(&server.identity)?;
         let key = self.settings.key().map(|key| (key, server.metadata.issuer.as_str()));
         let proofs = dpop_key.map(|key| self.proofs(key));
         Ok(TokenEndpoint { fetch: &self.fetch, url: server.token_url()?, client, key, resource, proofs })
@@ -85,7 +90,7 @@ impl Session {
     /// Returns the client to which the tokens were issued.
     async fn client_of(&self, server: &Server, tokens: &Tokens) -> Result<Registration, Error> {
         if let Some(registered) = &self.settings.client.registered {
-            return registration::application(registered, server);
+            return Ok(registration::application(registered, server));
         }
         if let Some(stored) = self.registration_of(server, &tokens.client_id).await? {
             return Ok(stored);

@@ -3,7 +3,9 @@
 use http::StatusCode;
 use mcp_oauth::{ErrorKind, MemoryStore, OAuth, TokenStore as _};
 use mcp_protocol::auth::ProtectedResourceMetadata;
-use mcp_test::authorization_server::{AuthorizationServer, Endpoint, RecordedRequest, RegisteredClient};
+use mcp_test::authorization_server::{
+    AuthorizationServer, Endpoint, Misbehavior, RecordedRequest, RegisteredClient, ResponseFault,
+};
 use serde_json::{Value, json};
 use url::Url;
 
@@ -107,7 +109,7 @@ async fn a_registered_client_needs_no_registration() {
     assert_eq!(error.kind(), ErrorKind::Registration, "{error}");
     let foreign = world.builder().client_id("app").issuer("https://as.example").build();
     assert_eq!(world.site.error(&foreign).await.kind(), ErrorKind::Registration);
-    let wrong = world.builder().client_id("app").client_secret("hunter3").build();
+    let wrong = world.builder().client_id("app").client_secret("hunter3").issuer(world.authorization.issuer()).build();
     let error = world.site.error(&wrong).await;
     assert_eq!(error.oauth_error().unwrap().error, "invalid_client");
     assert!(!error.to_string().contains("hunter3"));
@@ -184,6 +186,51 @@ async fn a_new_issuer_gets_a_new_registration() {
     assert_eq!((second.count(Endpoint::Registration), second.count(Endpoint::Token)), (1, 1));
     // The refresh token of the first issuer is not sent to any issuer.
     assert_eq!(world.authorization.count(Endpoint::Token), 1);
+}
+
+#[tokio::test]
+async fn a_configured_issuer_is_used_without_a_registered_client() {
+    let world = World::new().await;
+    let second = AuthorizationServer::builder().auto_approve().start().await.unwrap();
+    let issuers = [world.authorization.issuer(), second.issuer()];
+    world.site.publish(ProtectedResourceMetadata::new(world.site.endpoint.as_str(), issuers));
+    let token = world.site.token(&world.builder().issuer(second.issuer()).build()).await;
+    assert_eq!(claims_of(&token)["iss"], second.issuer());
+    let error = world.site.error(&world.builder().issuer("https://as.example").build()).await;
+    assert_eq!(error.kind(), ErrorKind::Registration, "{error}");
+    assert_eq!(world.authorization.count(Endpoint::Registration), 0);
+}
+
+#[tokio::test]
+async fn an_outage_of_the_own_issuer_does_not_replace_it() {
+    let world = World::new().await;
+    let second = AuthorizationServer::builder().auto_approve().start().await.unwrap();
+    let auth = world.auth();
+    let first = world.site.token(&auth).await;
+    let issuers = [second.issuer(), world.authorization.issuer()];
+    world.site.publish(ProtectedResourceMetadata::new(world.site.endpoint.as_str(), issuers));
+    world.site.revoke(&first);
+    world.authorization.misbehave(Misbehavior::Response(Endpoint::Metadata, ResponseFault::Status(503)));
+    assert_eq!(world.site.error(&auth).await.kind(), ErrorKind::Unavailable);
+    world.authorization.behave();
+    assert_eq!(claims_of(&world.site.token(&auth).await)["iss"], world.authorization.issuer());
+    assert_eq!(second.count(Endpoint::Registration), 0);
+}
+
+#[tokio::test]
+async fn the_list_of_issuers_is_read_up_to_a_limit() {
+    let world = World::new().await;
+    let wrong = AuthorizationServer::builder().misbehave(Misbehavior::WrongIssuer).start().await.unwrap();
+    for (number, is_found) in [(4, true), (5, false)] {
+        // Each entry has another path, and none has metadata.
+        let mut issuers: Vec<_> = (0..number).map(|tenant| format!("{}/{tenant}", wrong.issuer())).collect();
+        issuers.push(world.authorization.issuer().to_owned());
+        world.site.publish(ProtectedResourceMetadata::new(world.site.endpoint.as_str(), issuers));
+        match world.site.call(&world.auth()).await {
+            Ok(_) => assert!(is_found, "{number}"),
+            Err(error) => assert!(!is_found && error.kind() == ErrorKind::Discovery, "{number}: {error}"),
+        }
+    }
 }
 
 #[tokio::test]

@@ -43,7 +43,7 @@ async fn a_client_authenticates_with_a_secret_or_a_key() {
         let world = World::with(AuthorizationServer::builder().client(client)).await;
         let store = MemoryStore::new();
         let auth = configure(world.builder().client_id("service")).client_credentials().scopes(["a"]);
-        let auth = auth.store(store.clone()).build();
+        let auth = auth.issuer(world.authorization.issuer()).store(store.clone()).build();
         let claims = claims_of(&world.site.token(&auth).await);
         assert_eq!((&claims["client_id"], &claims["aud"]), (&json!("service"), &json!(world.site.endpoint.as_str())));
         let first = &token_requests(&world)[0];
@@ -76,7 +76,8 @@ async fn wrong_credentials_are_an_error() {
         (world.builder().client_id("b").client_key(wrong), ErrorKind::Token),
         (world.builder(), ErrorKind::Configuration),
     ] {
-        let error = world.site.error(&auth.client_credentials().build()).await;
+        let auth = auth.issuer(world.authorization.issuer()).client_credentials().build();
+        let error = world.site.error(&auth).await;
         assert_eq!(error.kind(), kind, "{error}");
         let code = error.oauth_error().map(|error| error.error.as_str());
         assert_eq!(code, (kind == ErrorKind::Token).then_some("invalid_client"));
@@ -119,7 +120,7 @@ async fn a_workload_sends_its_assertion_and_no_client() {
     let (issuer, keys) = issuer();
     let builder = AuthorizationServer::builder().trust_issuer("https://issuer.example", keys);
     let world = World::with(builder).await;
-    let auth = world.builder().assertion(issuer).scopes(["a"]).build();
+    let auth = world.builder().assertion(issuer).issuer(world.authorization.issuer()).scopes(["a"]).build();
     let claims = claims_of(&world.site.token(&auth).await);
     assert_eq!((&claims["sub"], &claims["aud"]), (&json!("workload"), &json!(world.site.endpoint.as_str())));
     let request = &token_requests(&world)[0];
@@ -128,7 +129,8 @@ async fn a_workload_sends_its_assertion_and_no_client() {
 
     // A foreign issuer is refused after one request.
     let (foreign, _) = self::issuer();
-    let error = world.site.error(&world.builder().assertion(foreign).build()).await;
+    let auth = world.builder().assertion(foreign).issuer(world.authorization.issuer()).build();
+    let error = world.site.error(&auth).await;
     assert_eq!(error.oauth_error().unwrap().error, "invalid_grant");
     assert_eq!((world.user.count(), world.authorization.count(Endpoint::Token)), (0, 2));
 }
@@ -150,7 +152,7 @@ async fn an_identity_provider_exchanges_the_token_of_a_user() {
     let exchange = exchange.fetch(Fetch::builder().allow_loopback(true).build());
     assert!(!format!("{exchange:?}").contains(&id_token));
     let auth = world.builder().client_id("mcp-client").client_secret("hunter2").assertion(exchange).scopes(["a"]);
-    let claims = claims_of(&world.site.token(&auth.build()).await);
+    let claims = claims_of(&world.site.token(&auth.issuer(world.authorization.issuer()).build()).await);
     assert_eq!((&claims["sub"], &claims["aud"]), (&json!("alice"), &json!(world.site.endpoint.as_str())));
 
     let requests = provider.requests();
@@ -170,4 +172,47 @@ async fn an_identity_provider_exchanges_the_token_of_a_user() {
     assert!(redemption.headers().contains_key("authorization") && redemption.parameter("client_secret").is_none());
     // No page of the authorization server is shown.
     assert_eq!((world.user.count(), world.authorization.count(Endpoint::Authorization)), (0, 0));
+}
+
+#[tokio::test]
+async fn credentials_are_sent_to_the_configured_issuer_alone() {
+    type Configure = Box<dyn Fn(OAuthBuilder) -> OAuthBuilder>;
+    let (key, _) = key();
+    let (assertions, _) = issuer();
+    let assertions = std::sync::Arc::new(assertions);
+    let cases: [(&str, Configure); 4] = [
+        ("a secret", Box::new(|auth| auth.client_id("service").client_secret("hunter2"))),
+        (
+            "a secret for itself",
+            Box::new(|auth| auth.client_id("service").client_secret("hunter2").client_credentials()),
+        ),
+        ("a key", Box::new(move |auth| auth.client_id("service").client_key(key.clone()).client_credentials())),
+        ("an assertion", Box::new(move |auth| auth.assertion(Shared(std::sync::Arc::clone(&assertions))))),
+    ];
+    for (name, configure) in cases {
+        // The server names its own authorization server.
+        let world = World::new().await;
+        let builder = || world.builder().login_limit(std::time::Duration::from_millis(500));
+        let counts = || [Endpoint::Authorization, Endpoint::Token].map(|endpoint| world.authorization.count(endpoint));
+        let error = world.site.error(&configure(world.builder()).build()).await;
+        assert_eq!(error.kind(), ErrorKind::Configuration, "{name}: {error}");
+        assert!(error.to_string().contains("set `issuer`"), "{name}: {error}");
+        let error = world.site.error(&configure(world.builder()).issuer("https://as.example").build()).await;
+        assert_eq!(error.kind(), ErrorKind::Registration, "{name}: {error}");
+        assert_eq!(counts(), [0, 0], "{name}");
+        let error = world.site.error(&configure(builder()).dangerous_any_issuer().build()).await;
+        assert!(!matches!(error.kind(), ErrorKind::Configuration | ErrorKind::Registration), "{name}: {error}");
+        assert_ne!(counts(), [0, 0], "{name}");
+    }
+    let world = World::new().await;
+    let error = world.site.error(&world.builder().client_secret("hunter2").build()).await;
+    assert_eq!(error.kind(), ErrorKind::Configuration, "{error}");
+}
+
+struct Shared(std::sync::Arc<Issuer>);
+
+impl Assertion for Shared {
+    fn assertion<'a>(&'a self, request: &'a AssertionRequest) -> BoxFuture<'a, Result<Secret, Error>> {
+        self.0.assertion(request)
+    }
 }

@@ -55,7 +55,14 @@ async fn run() -> (Vec<(String, String)>, Vec<String>) {
     let client = RegisteredClient::with_secret("app", "hunter2-client").redirect_uri("http://127.0.0.1/callback");
     let world = World::with(AuthorizationServer::builder().client(client)).await;
     let store = MemoryStore::new();
-    let build = || world.builder().client_id("app").client_secret("hunter2-client").store(store.clone());
+    let build = || {
+        world
+            .builder()
+            .client_id("app")
+            .client_secret("hunter2-client")
+            .issuer(world.authorization.issuer())
+            .store(store.clone())
+    };
     let mut texts = vec![format!("{:?}", build()), format!("{store:?}")];
     let mut tokens = vec![world.site.token(&build().build()).await];
     world.site.expire(&store).await;
