@@ -102,6 +102,8 @@ mod tests {
                 access_token: "hunter1".into(),
                 refresh_token: has_refresh_token.then(|| "hunter2".into()),
                 is_revoked,
+                dpop_key: None,
+                logged_in_at: 1,
                 obtained_at: now(),
                 expires_at: life.map(|life| now() + life),
                 requested: vec!["a".into()],

@@ -14,7 +14,10 @@ use mcp_protocol::{
 use serde_json::Value;
 use url::Url;
 
-pub(crate) use self::server::{Server, is_safe, is_same_issuer};
+pub(crate) use self::{
+    resource::covers,
+    server::{Server, is_safe, is_same_issuer},
+};
 use crate::error::{Error, ErrorKind};
 
 /// The metadata document of an MCP server.

@@ -3,9 +3,11 @@
 //! All work on tokens runs on tasks of its own, one at a time. A request that is cancelled stops its wait and not the work.
 
 mod grant;
+mod limit;
 mod record;
 mod refusal;
 mod renewal;
+mod scopes;
 
 use std::{
     sync::{
@@ -22,6 +24,7 @@ use parking_lot::RwLock;
 use tokio::sync::{Mutex, MutexGuard, watch};
 use url::Url;
 
+use self::limit::Logins;
 use self::refusal::Failure;
 pub(crate) use self::refusal::Refused;
 use crate::{
@@ -73,6 +76,7 @@ struct Work {
     failure: Option<Failure>,
     /// The latest refresh, if it failed.
     pause: Option<Pause>,
+    logins: Logins,
 }
 
 /// The time without a refresh after a failure.
@@ -159,7 +163,7 @@ impl Session {
         let tokens = Arc::new(tokens);
         *self.origin.write() = Some(tokens.access_token.clone());
         *self.current.write() = Some(Arc::clone(&tokens));
-        self.accept();
+        *self.accepted.write() = Some(Arc::clone(&tokens));
         tokens
     }
 
@@ -249,6 +253,11 @@ async fn on_own_task<T: Send + 'static>(
 ) -> Result<T, Error> {
     match tokio::spawn(work).await {
         Ok(result) => result,
+        // A repetition would meet the panic again.
+        Err(error) if error.is_panic() => {
+            let text = "the work on the tokens panicked: the cause may be the user agent, the store or the assertion";
+            Err(Error::new(ErrorKind::Configuration, text))
+        }
         Err(_) => Err(Error::new(ErrorKind::Unavailable, "the work on the tokens was stopped")),
     }
 }

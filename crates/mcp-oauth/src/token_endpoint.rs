@@ -23,7 +23,7 @@ use crate::{
     dpop::Proofs,
     error::{Error, ErrorKind},
     registration::{AuthMethod, Registration},
-    tokens::now,
+    tokens::{is_valid, now},
 };
 
 type Client = oauth2::Client<
@@ -183,6 +183,9 @@ impl TokenEndpoint<'_> {
 
     /// Checks that the client can use a token of this type.
     fn check_type(&self, answer: TokenResponse) -> Result<TokenResponse, Error> {
+        if !is_valid(answer.access_token.expose()) {
+            return Err(Error::new(ErrorKind::Token, "the token has characters that no token may have"));
+        }
         if answer.token_type.eq_ignore_ascii_case("bearer") || self.proofs.is_some() && is_bound(&answer) {
             return Ok(answer);
         }

@@ -41,6 +41,9 @@ pub(crate) struct Tokens {
     #[serde(default)]
     pub(crate) is_revoked: bool,
     pub(crate) obtained_at: u64,
+    /// The time of the login. 0 if the record has none.
+    #[serde(default)]
+    pub(crate) logged_in_at: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) expires_at: Option<u64>,
     /// The scopes that the client requested.
@@ -84,6 +87,11 @@ impl Tokens {
     }
 }
 
+/// Whether an access token has visible ASCII characters alone, so a header can contain it (RFC 6750 §2.1 allows fewer).
+pub(crate) fn is_valid(token: &str) -> bool {
+    !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 /// Returns the end of an access token.
 pub(crate) fn end(answer: &TokenResponse, now: u64) -> Option<u64> {
     now.checked_add(answer.expires_in?)
@@ -109,6 +117,7 @@ mod tests {
             refresh_token: Some("hunter2".into()),
             is_revoked: false,
             obtained_at,
+            logged_in_at: obtained_at,
             expires_at,
             requested: vec!["a".into()],
             grant: Grant::Login,
@@ -151,6 +160,23 @@ mod tests {
         let rotated = renewed.renewed(answer, 6_000);
         assert_eq!(rotated.refresh_token().unwrap().expose(), "hunter4");
         assert_eq!((rotated.expires_at, rotated.resource), (None, old.resource));
+    }
+
+    #[test]
+    fn tokens_have_visible_ascii_characters() {
+        for (token, expected) in [
+            ("eyJhbGciOiJIUzI1NiJ9.e30.a-_~+/=", true),
+            ("a:b", true),
+            ("", false),
+            ("a b", false),
+            ("a\tb", false),
+            ("a\r\nb", false),
+            ("a\u{7f}", false),
+            ("a\u{e9}", false),
+            ("a\u{80}", false),
+        ] {
+            assert_eq!(is_valid(token), expected, "{token:?}");
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(super) fn judge(metadata: ProtectedResourceMetadata, endpoint: &Url, url: &s
 
 /// Whether a resource identifier covers an endpoint: the origin is equal, and the path of the resource is equal to the path
 /// of the endpoint or to its first segments. The query does not count.
-fn covers(resource: &str, endpoint: &Url) -> bool {
+pub(crate) fn covers(resource: &str, endpoint: &Url) -> bool {
     let Ok(resource) = Url::parse(resource) else { return false };
     let is_plain = resource.fragment().is_none() && resource.username().is_empty() && resource.password().is_none();
     let prefix = resource.path().trim_end_matches('/');

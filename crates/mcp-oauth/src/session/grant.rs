@@ -1,13 +1,14 @@
 //! New tokens: a login of a user, or the client credentials of a client that acts for itself.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mcp_protocol::auth::{Secret, TokenResponse};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
 
 use super::{
     Session, Work,
-    refusal::{Found, union},
+    refusal::Found,
+    scopes::{self, union},
 };
 use crate::{
     assertion::AssertionRequest,
@@ -41,12 +42,14 @@ impl Drop for Asking<'_> {
 }
 
 impl Session {
-    /// Replaces the tokens. `refused` is the token that the server refused.
+    /// Replaces the tokens. The server chose the scopes `required`, and `earlier` are those of earlier logins. `refused` is the
+    /// token that the server refused.
     pub(super) async fn log_in(
         &self,
         work: &mut Work,
         found: &Found,
-        scopes: Vec<String>,
+        required: &[String],
+        earlier: &[String],
         refused: Option<&Secret>,
     ) -> Result<bool, Error> {
         let settings = &self.settings;
@@ -56,11 +59,16 @@ impl Session {
             let text = format!("a user must log in at {issuer}, and the application has no user agent");
             return Err(Error::new(ErrorKind::LoginRequired, text));
         }
-        let mut scopes = union(&scopes, &settings.scopes);
-        let offered = found.server.metadata.scopes_supported.as_deref().unwrap_or_default();
-        if agent.is_some() && offered.iter().any(|scope| scope == "offline_access") {
-            scopes = union(&scopes, &["offline_access".to_owned()]);
+        if found.resource.is_none() {
+            scopes::check_resource(required, &settings.scopes, &self.endpoint)?;
         }
+        let mut scopes = union([earlier, required, &settings.scopes])?;
+        let offered = found.server.metadata.scopes_supported.as_deref().unwrap_or_default();
+        // Alone, the scope would replace the default scopes of the authorization server.
+        if agent.is_some() && !scopes.is_empty() && offered.iter().any(|scope| scope == "offline_access") {
+            scopes = union([&scopes, &["offline_access".to_owned()]])?;
+        }
+        work.logins.begin(Instant::now(), agent.is_some())?;
         let asking = agent.map(|_| Asking::new(&self.asking));
         let result = self.log_in_alone(agent, found, scopes, refused).await;
         drop(asking);
@@ -78,7 +86,7 @@ impl Session {
         scopes: Vec<String>,
         refused: Option<&Secret>,
     ) -> Result<(), Error> {
-        let limit = self.settings.login_limit + LOCK_MARGIN;
+        let limit = self.settings.login_limit.saturating_add(LOCK_MARGIN);
         let _lock = self.settings.store.lock(&self.key, limit).await?;
         if let Some(stored) = self.stored().await?
             && refused != Some(&stored.access_token)
@@ -106,6 +114,7 @@ impl Session {
             refresh_token: answer.refresh_token,
             is_revoked: false,
             obtained_at: now,
+            logged_in_at: now,
             expires_at,
             requested: scopes,
             grant: Grant::Login,
@@ -133,7 +142,12 @@ impl Session {
         let answer = match &self.settings.assertion {
             Some(assertion) => {
                 let request = AssertionRequest::new(&server.metadata.issuer, resource, scopes);
-                endpoint.redeem_assertion(&assertion.assertion(&request).await?, scopes).await?
+                let limit = self.settings.login_limit;
+                let assertion = timeout(limit, assertion.assertion(&request)).await.map_err(|_| {
+                    let text = format!("the application returned no assertion in {} seconds", limit.as_secs());
+                    Error::new(ErrorKind::Unavailable, text)
+                })??;
+                endpoint.redeem_assertion(&assertion, scopes).await?
             }
             None => endpoint.client_credentials(scopes).await?,
         };

@@ -62,6 +62,9 @@ const MAX_ISSUERS: usize = 5;
 /// The age up to which tokens are new, in seconds. The refusal of a new token does not start the same grant again.
 const JUST_NOW: u64 = 60;
 
+/// The age up to which a login is recent, in seconds. The same scopes are not requested again after a recent login.
+const RECENTLY: u64 = 300;
+
 /// The parts of a login that discovery determined.
 pub(super) struct Found {
     pub(super) server: Arc<Server>,
@@ -71,6 +74,14 @@ pub(super) struct Found {
     scopes: Vec<String>,
     /// Whether the tokens are bound to a key of the client.
     pub(super) uses_dpop: bool,
+}
+
+impl Found {
+    /// Returns the scopes of earlier tokens, if a login for the same resource at the same issuer requested them.
+    fn earlier<'a>(&self, tokens: &'a Tokens) -> &'a [String] {
+        let is_same = tokens.issuer == self.server.identity && tokens.resource.is_none() == self.resource.is_none();
+        if is_same { &tokens.requested } else { &[] }
+    }
 }
 
 impl Session {
@@ -140,13 +151,13 @@ impl Session {
                 }
             }
         }
-        let mut scopes = refused.scopes();
-        if scopes.is_empty() {
-            scopes.clone_from(&found.scopes);
+        let mut required = refused.scopes();
+        if required.is_empty() {
+            required.clone_from(&found.scopes);
         }
         // A new login keeps the scopes of earlier step-ups.
-        let earlier = known.map(|tokens| tokens.requested.clone()).unwrap_or_default();
-        self.log_in(work, &found, union(&scopes, &earlier), refused.token.as_ref()).await
+        let earlier = known.as_deref().map(|tokens| found.earlier(tokens)).unwrap_or_default();
+        self.log_in(work, &found, &required, earlier, refused.token.as_ref()).await
     }
 
     /// Whether refused tokens are new, and the server never accepted them. The same grant would not help.
@@ -155,18 +166,21 @@ impl Session {
         is_new && !tokens.is_expired(now()) && !self.is_accepted(tokens)
     }
 
-    /// Logs in with further scopes. The same scopes are never requested twice.
+    /// Logs in with further scopes. The same scopes are not requested again soon: the server would require a login for each
+    /// request.
     async fn step_up(&self, work: &mut Work, refused: &Refused, sent: Option<Arc<Tokens>>) -> Result<bool, Error> {
         let required = refused.scopes();
-        let earlier = sent.map(|tokens| tokens.requested.clone()).unwrap_or_default();
-        let scopes = union(&earlier, &required);
-        if scopes.len() == earlier.len() {
+        let is_recent = sent.as_ref().is_some_and(|tokens| now().saturating_sub(tokens.logged_in_at) < RECENTLY);
+        let requested = sent.as_deref().map(|tokens| &*tokens.requested).unwrap_or_default();
+        let is_requested = required.iter().all(|scope| requested.contains(scope));
+        if is_requested && (is_recent || required.is_empty()) {
             let text = format!("the server requires the scopes {required:?}, which the last login already requested");
             return Err(Error::insufficient_scope(text, required));
         }
         let found = self.discover(refused).await?;
         work.server = Some(Arc::clone(&found.server));
-        self.log_in(work, &found, scopes, refused.token.as_ref()).await
+        let earlier = sent.as_deref().map(|tokens| found.earlier(tokens)).unwrap_or_default();
+        self.log_in(work, &found, &required, earlier, refused.token.as_ref()).await
     }
 
     async fn discover(&self, refused: &Refused) -> Result<Found, Error> {
@@ -225,15 +239,4 @@ fn resource_of(endpoint: &Url) -> String {
     let mut resource = endpoint.clone();
     resource.set_query(None);
     resource.into()
-}
-
-/// Returns the scopes of both lists, in their order.
-pub(super) fn union(one: &[String], other: &[String]) -> Vec<String> {
-    let mut all: Vec<String> = Vec::with_capacity(one.len() + other.len());
-    for scope in one.iter().chain(other) {
-        if !all.contains(scope) {
-            all.push(scope.clone());
-        }
-    }
-    all
 }

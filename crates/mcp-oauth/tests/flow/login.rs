@@ -64,7 +64,7 @@ async fn requested_scopes_are_those_of_the_challenge_then_of_the_metadata() {
         (&["a", "b"], &["b"], &["a"], &[], Some("b")),
         (&["a", "b"], &[], &["a"], &["b", "a"], Some("a b")),
         (&["a", "offline_access"], &[], &["a"], &[], Some("a offline_access")),
-        (&["a", "offline_access"], &[], &[], &[], Some("offline_access")),
+        (&["a", "offline_access"], &[], &[], &[], None),
     ] {
         let world = World::with(AuthorizationServer::builder().scopes(offered.iter().copied())).await;
         let document = ProtectedResourceMetadata::new(world.site.endpoint.as_str(), [world.authorization.issuer()]);

@@ -216,3 +216,27 @@ impl Assertion for Shared {
         self.0.assertion(request)
     }
 }
+
+/// A platform that does not answer.
+struct Silent;
+
+impl Assertion for Silent {
+    fn assertion<'a>(&'a self, _: &'a AssertionRequest) -> BoxFuture<'a, Result<Secret, Error>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn an_assertion_has_the_time_limit_of_a_login() {
+    let world = World::new().await;
+    let auth = world.builder().assertion(Silent).issuer(world.authorization.issuer());
+    let error = world.site.error(&auth.login_limit(std::time::Duration::from_millis(100)).build()).await;
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+    assert_eq!(world.authorization.count(Endpoint::Token), 0);
+}
+
+#[tokio::test]
+async fn a_login_may_have_the_largest_time_limit() {
+    let world = World::new().await;
+    world.site.token(&world.builder().login_limit(std::time::Duration::MAX).build()).await;
+}

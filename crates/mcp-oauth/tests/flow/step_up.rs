@@ -1,7 +1,7 @@
 //! Refusals with status 403 that name scopes.
 
 use http::StatusCode;
-use mcp_oauth::ErrorKind;
+use mcp_oauth::{ErrorKind, MemoryStore};
 use mcp_test::authorization_server::{AuthorizationServer, Endpoint, Misbehavior};
 
 use crate::common::World;
@@ -37,6 +37,77 @@ async fn scopes_that_were_already_requested_end_the_step_up() {
         let error = world.site.error(&auth).await;
         assert_eq!(error.kind(), ErrorKind::InsufficientScope);
         assert_eq!(error.required_scopes(), ["b"]);
+    }
+    assert_eq!(world.user.count(), 2);
+}
+
+#[tokio::test]
+async fn a_scope_that_an_earlier_login_did_not_grant_is_requested_again_later() {
+    let world = World::with(AuthorizationServer::builder().misbehave(Misbehavior::NarrowScope)).await;
+    let store = MemoryStore::new();
+    let build = || world.builder().scopes(["a"]).store(store.clone()).build();
+    let auth = build();
+    world.site.token(&auth).await;
+    world.site.require(&["b"]);
+    assert_eq!(world.site.error(&auth).await.kind(), ErrorKind::InsufficientScope);
+    assert_eq!(world.user.count(), 2);
+    // The authorization server would grant the scope now, and the login is not recent.
+    world.authorization.behave();
+    let an_hour_ago = |record: &mut serde_json::Value| {
+        record["logged_in_at"] = (record["logged_in_at"].as_u64().unwrap() - 3600).into();
+    };
+    world.site.edit(&store, an_hour_ago).await;
+    world.site.token(&build()).await;
+    assert_eq!(world.user.count(), 3);
+}
+
+#[tokio::test]
+async fn the_scopes_of_a_server_have_a_limit() {
+    let world = World::new().await;
+    let scopes: Vec<String> = (0..201).map(|number| format!("s{number}")).collect();
+    world.site.require(&scopes.iter().map(String::as_str).collect::<Vec<_>>());
+    let error = world.site.error(&world.auth()).await;
+    assert_eq!(error.kind(), ErrorKind::InsufficientScope, "{error}");
+    assert_eq!(world.user.count(), 0);
+}
+
+#[tokio::test]
+async fn a_server_that_requires_other_scopes_each_time_starts_few_logins() {
+    let world = World::new().await;
+    let auth = world.auth();
+    let mut failure = None;
+    for number in 0..20 {
+        world.site.require(&[&format!("s{number}")]);
+        if let Err(error) = world.site.call(&auth).await {
+            failure = Some(error);
+        }
+    }
+    assert_eq!(failure.unwrap().kind(), ErrorKind::LoginRequired);
+    assert_eq!(world.user.count(), 10);
+}
+
+#[tokio::test]
+async fn a_server_chooses_no_scope_of_another_resource() {
+    let world = World::new().await;
+    let own = format!("{}/read", world.site.endpoint);
+    for (required, configured, is_allowed) in [
+        (own.as_str(), &[][..], true),
+        ("api://app/read", &["api://app/read"][..], true),
+        ("api://app/read", &["api://app/write"][..], false),
+        ("https://graph.example/.default", &[][..], false),
+    ] {
+        world.site.require(&[required]);
+        let auth = world.builder().omit_resource().scopes(configured.iter().copied()).build();
+        match world.site.call(&auth).await {
+            Ok(_) => assert!(is_allowed, "{required}"),
+            Err(error) => {
+                assert!(!is_allowed && error.to_string().contains(required), "{required}: {error}");
+                assert_eq!(
+                    (error.kind(), error.required_scopes()),
+                    (ErrorKind::InsufficientScope, &[required.to_owned()][..])
+                );
+            }
+        }
     }
     assert_eq!(world.user.count(), 2);
 }
