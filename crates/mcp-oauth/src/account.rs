@@ -98,7 +98,6 @@ mod tests {
                 is_legacy: false,
                 client_id: "c".into(),
                 resource: None,
-                dpop_key: None,
                 access_token: "hunter1".into(),
                 refresh_token: has_refresh_token.then(|| "hunter2".into()),
                 is_revoked,
