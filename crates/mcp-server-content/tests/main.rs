@@ -1,6 +1,5 @@
 //! The integration tests of this crate, in one program: one module per topic.
 
-#[path = "../../mcp-server-core/tests/json_client/mod.rs"]
 mod client;
 #[cfg(feature = "fs")]
 mod from_dir;

@@ -1,4 +1,4 @@
-//! The text of log records. The tests of other crates include this file.
+//! The text of log records.
 #![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{

@@ -13,13 +13,10 @@ use mcp_server_http::{HttpConfig, HttpServer, McpService, listener::PeerAddr};
 use serde_json::json;
 use tracing::{Dispatch, subscriber::NoSubscriber};
 
-#[path = "../../mcp-server-core/tests/log_text.rs"]
-mod log_text;
-
-use self::log_text::LogText;
 use crate::{
     authentication::{Tokens, bearer, config, server},
     common::{send, socket, stateless},
+    log_text::LogText,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);

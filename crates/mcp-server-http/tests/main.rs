@@ -19,6 +19,7 @@ mod http2;
 mod limits;
 mod list_changes;
 mod log_layer;
+mod log_text;
 mod malformed_messages;
 mod missing_features;
 mod origins;

@@ -14,7 +14,6 @@ use mcp_protocol::{Challenge, Principal};
 use mcp_server_core::{Context, Extension, Server, tool};
 use mcp_server_http::{HttpConfig, HttpServer, RequestParts};
 
-#[path = "../../mcp-server-core/tests/log_text.rs"]
 mod log_text;
 
 use self::log_text::LogText;
