@@ -15,7 +15,7 @@ use crate::{
     input::Input,
     screen::warn,
     suggestion::nearest,
-    text::line,
+    text::{line, printable},
 };
 
 /// The answers of a command line.
@@ -132,7 +132,7 @@ impl Answers {
         match (done, self.problem.lock().take()) {
             (Err(failure), Some(problem)) if failure.may_have_stderr() => Err(Failure::usage(problem)),
             (Ok(()), Some(problem)) => {
-                warn(&problem);
+                warn(&printable(&problem));
                 Ok(())
             }
             (done, _) => done,

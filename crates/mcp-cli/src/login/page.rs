@@ -44,7 +44,7 @@ impl UserAgent for Page {
                         let text = format!("{error}: set BROWSER, or add --no-browser");
                         return Err(Error::new(ErrorKind::LoginRequired, text));
                     }
-                    Err(error) => note(format!("mcp: {error}")),
+                    Err(error) => note(format!("mcp: {}", line(&error.to_string()))),
                 }
             }
             Ok(show(login).await)
