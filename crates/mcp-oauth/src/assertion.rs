@@ -40,7 +40,7 @@ pub trait Assertion: Send + Sync + 'static {
     /// Returns an assertion for one token request. An authorization server accepts each assertion once.
     ///
     /// # Errors
-    /// If there is none. The request of the client fails with this error.
+    /// If the application has no assertion. The request of the client fails with this error.
     fn assertion<'a>(&'a self, request: &'a AssertionRequest) -> BoxFuture<'a, Result<Secret, Error>>;
 }
 

@@ -261,8 +261,8 @@ impl OAuthBuilder {
     /// Sets the issuer of all tokens, as its own metadata document names it. The client rejects a server that does not name
     /// this issuer.
     ///
-    /// A secret, a key or an assertion without an issuer is an error of the kind [`ErrorKind::Configuration`]: an MCP server
-    /// chooses its authorization server, and could choose its own in order to receive the credentials.
+    /// A secret, a key or an assertion without an issuer is an error of the kind [`ErrorKind::Configuration`]. An MCP server
+    /// names its authorization server, so a hostile server could name its own and receive the credentials.
     pub fn issuer(mut self, issuer: impl Into<String>) -> Self {
         self.settings.client.issuer = Some(issuer.into());
         self

@@ -28,8 +28,8 @@ pub(crate) fn error_with_id(status: StatusCode, id: Option<&RequestId>, error: &
     message(status, Reply::error(id, error))
 }
 
-/// The answer to a request that needs one more session than the limits allow: an `initialize`, the stream of HTTP+SSE, or the
-/// first use of an anonymous session by a principal.
+/// The answer to a request above the limit of sessions. Such a request is an `initialize`, the stream of HTTP+SSE, or the
+/// first request of a principal in an anonymous session.
 pub(crate) fn too_many_sessions(id: Option<&RequestId>) -> Response<Body> {
     let error = RpcError::internal("too many sessions are open, try again later");
     let response = head_error(StatusCode::SERVICE_UNAVAILABLE, id, &error);
