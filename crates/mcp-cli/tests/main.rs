@@ -10,6 +10,8 @@ mod lint;
 mod listen;
 #[cfg(unix)]
 mod login;
+#[cfg(unix)]
+mod login_terminal;
 mod names;
 mod process;
 mod project;
@@ -52,8 +54,11 @@ impl Http {
 
 fn mcp() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mcp"));
-    // The variables of the machine that runs the tests do not decide about the server and the colours.
+    // The variables of the machine that runs the tests do not decide about the server, the colours and the browser.
     for variable in ["MCP_SERVER", "CI", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"] {
+        command.env_remove(variable);
+    }
+    for variable in ["BROWSER", "DISPLAY", "SSH_CONNECTION", "SSH_TTY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"] {
         command.env_remove(variable);
     }
     // Logins of the user do not take part in the tests.

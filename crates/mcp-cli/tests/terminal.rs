@@ -82,7 +82,7 @@ impl Terminal {
         self.keyboard.write_all(text.as_bytes()).unwrap();
     }
 
-    fn interrupt(&mut self) {
+    pub(crate) fn interrupt(&mut self) {
         assert!(process::signal(&mut self.child, "INT"));
     }
 

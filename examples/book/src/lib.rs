@@ -30,6 +30,8 @@ mod pages {
     mod auth_keycloak {}
     #[doc = include_str!("../../../docs/auth/okta.md")]
     mod auth_okta {}
+    #[doc = include_str!("../../../docs/auth/client.md")]
+    mod auth_client {}
     #[doc = include_str!("../../../docs/layers.md")]
     mod layers {}
     #[doc = include_str!("../../../docs/telemetry.md")]
