@@ -10,7 +10,7 @@ use mcp_transport::BoxFuture;
 use crate::{
     error::{Error, ErrorKind},
     registration::{AuthMethod, Registration, Source},
-    token_endpoint::TokenEndpoint,
+    token_endpoint::{TOKEN_ENDPOINT, TokenEndpoint},
 };
 
 /// Returns assertions, such as the projected token of a workload, which it reads again for each request.
@@ -152,6 +152,7 @@ impl Assertion for IdentityProvider {
             let endpoint = TokenEndpoint {
                 fetch: &self.fetch,
                 url: &self.url,
+                name: TOKEN_ENDPOINT,
                 client: &self.client,
                 key: None,
                 resource,

@@ -60,6 +60,10 @@ pub enum ErrorKind {
     Unavailable,
     /// The token store failed.
     Store,
+    /// The authorization server does not support what the application configured, such as the device flow.
+    Unsupported,
+    /// A part of the application panicked: the user agent, the token store or the source of assertions.
+    Panic,
 }
 
 impl ErrorKind {

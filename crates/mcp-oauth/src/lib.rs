@@ -4,7 +4,7 @@
 //! |---|---|
 //! | discovery | the metadata of the server and of its authorization server, in the order of the specification |
 //! | registration | a registration of the application, a client id metadata document, a dynamic registration |
-//! | login | the authorization code grant with PKCE, a listener on this machine, a [`UserAgent`] |
+//! | login | the authorization code grant with PKCE and a listener on this machine, or the device flow, and a [`UserAgent`] |
 //! | machines | the client credentials grant with a secret or a [`ClientKey`], or the [`Assertion`] of another issuer |
 //! | tokens | renewed before their end, once at a time in all processes, in a [`TokenStore`] |
 //! | proofs | tokens bound to a key (DPoP), if the MCP server and its authorization server support them |
@@ -18,7 +18,9 @@ mod assertion;
 mod authorizer;
 #[cfg(feature = "browser")]
 mod browser;
+mod caught;
 mod client_key;
+mod device;
 mod discovery;
 mod dpop;
 mod error;
@@ -42,5 +44,5 @@ pub use self::{
     error::{Error, ErrorKind},
     oauth::{OAuth, OAuthBuilder},
     store::{FileStore, MemoryStore, SharedStore, StoreLock, TokenStore},
-    user_agent::{Answer, Login, UserAgent},
+    user_agent::{Answer, DeviceLogin, Login, UserAgent},
 };

@@ -5,7 +5,6 @@ mod listener;
 
 use std::{sync::Arc, time::Duration};
 
-use mcp_fetch::Fetch;
 use mcp_protocol::auth::{Secret, TokenResponse};
 use oauth2::{AuthUrl, ClientId, CsrfToken, PkceCodeChallenge, RedirectUrl, Scope, basic::BasicClient};
 use url::Url;
@@ -15,11 +14,9 @@ use self::{
     listener::Listener,
 };
 use crate::{
-    client_key::ClientKey,
+    caught::caught,
     discovery::Server,
-    dpop::Proofs,
     error::{Error, ErrorKind},
-    registration::Registration,
     token_endpoint::TokenEndpoint,
     user_agent::{Answer, Login, UserAgent},
 };
@@ -57,21 +54,15 @@ impl Redirect {
 
 /// The parts of one login.
 pub(crate) struct Attempt<'a> {
-    pub(crate) fetch: &'a Fetch,
     pub(crate) agent: &'a dyn UserAgent,
     pub(crate) endpoint: &'a Url,
     pub(crate) server: &'a Server,
-    pub(crate) client: &'a Registration,
-    /// The key of the client, if it authenticates with assertions.
-    pub(crate) key: Option<&'a ClientKey>,
+    pub(crate) token_endpoint: TokenEndpoint<'a>,
     pub(crate) redirect: &'a Redirect,
-    pub(crate) resource: Option<&'a str>,
     pub(crate) scopes: &'a [String],
     /// Parameters of the application for the page of the login.
     pub(crate) params: &'a [(String, String)],
     pub(crate) limit: Duration,
-    /// The key to which the tokens are bound.
-    pub(crate) proofs: Option<Proofs<'a>>,
 }
 
 /// A login that failed.
@@ -90,7 +81,6 @@ impl From<Error> for Failure {
 impl Attempt<'_> {
     /// Runs the login until the tokens are there.
     pub(crate) async fn run(&self) -> Result<TokenResponse, Failure> {
-        let token_url = self.server.token_url()?;
         let redirect_uri = self.redirect.uri();
         let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
         let (url, state) = self.page(&redirect_uri, challenge)?;
@@ -112,29 +102,21 @@ impl Attempt<'_> {
             let text = format!("the user did not complete the login in {} seconds", self.limit.as_secs());
             return Err(Failure { error: Error::new(ErrorKind::LoginRequired, text), is_timeout: true });
         };
-        let endpoint = TokenEndpoint {
-            fetch: self.fetch,
-            url: token_url,
-            client: self.client,
-            key: self.key.map(|key| (key, metadata.issuer.as_str())),
-            resource: self.resource,
-            proofs: self.proofs,
-        };
-        Ok(endpoint.redeem(&code?, verifier, &redirect_uri).await?)
+        Ok(self.token_endpoint.redeem(&code?, verifier, &redirect_uri).await?)
     }
 
     /// Returns the URL of the page, and the state of the login.
     fn page(&self, redirect_uri: &str, challenge: PkceCodeChallenge) -> Result<(Url, CsrfToken), Error> {
         let redirect = RedirectUrl::new(redirect_uri.to_owned())
             .map_err(|_| Error::new(ErrorKind::Configuration, "the redirect URI is not a URL"))?;
-        let client = BasicClient::new(ClientId::new(self.client.client_id.clone()))
+        let client = BasicClient::new(ClientId::new(self.token_endpoint.client.client_id.clone()))
             .set_auth_uri(AuthUrl::from_url(self.server.login_url()?))
             .set_redirect_uri(redirect);
         let mut request = client
             .authorize_url(|| CsrfToken::new_random_len(32))
             .set_pkce_challenge(challenge)
             .add_scopes(self.scopes.iter().cloned().map(Scope::new));
-        if let Some(resource) = self.resource {
+        if let Some(resource) = self.token_endpoint.resource {
             request = request.add_extra_param("resource", resource);
         }
         for (name, value) in self.params {
@@ -146,7 +128,7 @@ impl Attempt<'_> {
     /// Shows the page and waits for the code.
     async fn code(&self, login: &Login, expected: Arc<Expected>) -> Result<Secret, Error> {
         let shown = async {
-            match self.agent.open(login).await? {
+            match caught("the user agent", async { self.agent.open(login).await }).await? {
                 Answer::Redirect => Ok(None),
                 Answer::Pasted(text) => match expected.judge_pasted(&text) {
                     Callback::Code(code) => Ok(Some(code)),

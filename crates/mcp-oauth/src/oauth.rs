@@ -201,6 +201,7 @@ impl OAuthBuilder {
             params: Vec::new(),
             omits_resource: false,
             login_limit: Duration::from_secs(600),
+            uses_device_flow: false,
             accepts_any_issuer: false,
             lacks_client_id: false,
             is_machine: false,
@@ -294,6 +295,17 @@ impl OAuthBuilder {
         self
     }
 
+    /// Logs users in with the device flow (RFC 8628): the user agent [shows a code](UserAgent::show_code), which the user
+    /// enters in a browser of any machine. It needs no listener and no browser on this machine, such as over SSH.
+    ///
+    /// A login at an authorization server without `device_authorization_endpoint` is an error of the kind
+    /// [`ErrorKind::Unsupported`]. The user agent `Browser` cannot show a code. The time limit is the smaller of
+    /// [`login_limit`](Self::login_limit) and the lifetime of the code.
+    pub fn device_flow(mut self) -> Self {
+        self.settings.uses_device_flow = true;
+        self
+    }
+
     /// Sets the store of tokens and registrations. The default is a [`MemoryStore`].
     pub fn store(mut self, store: impl TokenStore) -> Self {
         self.settings.store = Arc::new(store);
@@ -314,7 +326,8 @@ impl OAuthBuilder {
         self
     }
 
-    /// Adds a parameter to the URL of the page of a login, such as `audience` or `prompt`.
+    /// Adds a parameter to the URL of the page of a login, such as `audience` or `prompt`. The device flow sends it in its
+    /// first request.
     pub fn authorize_param(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.params.push((name.into(), value.into()));
         self

@@ -75,10 +75,11 @@ impl Registration {
         }
     }
 
-    /// Whether a login with this redirect URI can use the registration.
-    pub(crate) fn is_usable(&self, redirect_uri: &str, now: u64) -> bool {
+    /// Whether a login with this redirect URI can use the registration. The device flow has no redirect URI.
+    pub(crate) fn is_usable(&self, redirect_uri: Option<&str>, now: u64) -> bool {
         let is_alive = self.secret_expires_at.is_none_or(|end| end == 0 || now < end);
-        is_alive && (self.source != Source::Dynamic || self.redirect_uris.iter().any(|uri| uri == redirect_uri))
+        let has_uri = |wanted: &str| self.redirect_uris.iter().any(|uri| uri == wanted);
+        is_alive && (self.source != Source::Dynamic || redirect_uri.is_none_or(has_uri))
     }
 }
 
@@ -130,7 +131,7 @@ pub(crate) fn plan(
     client: &ClientSettings,
     server: &Server,
     stored: Option<Registration>,
-    redirect_uri: &str,
+    redirect_uri: Option<&str>,
     now: u64,
 ) -> Result<Plan, Error> {
     client.check_issuer(&server.identity)?;
@@ -198,16 +199,18 @@ fn secret_method(server: &Server) -> AuthMethod {
     }
 }
 
-/// Returns the document of a dynamic registration.
-pub(crate) fn request(client: &ClientSettings, server: &Server, redirect_uri: &str) -> ClientMetadata {
+/// Returns the document of a dynamic registration. Without a redirect URI it is for the device flow.
+pub(crate) fn request(client: &ClientSettings, server: &Server, redirect_uri: Option<&str>) -> ClientMetadata {
     let is_public = server.metadata.token_auth_methods().any(|method| method == "none");
     let method = if is_public { AuthMethod::None } else { secret_method(server) };
-    let mut document = ClientMetadata::new(client.name.as_deref().unwrap_or("MCP client"), [redirect_uri]);
+    let mut document = ClientMetadata::new(client.name.as_deref().unwrap_or("MCP client"), redirect_uri);
     document.client_uri = client.uri.clone();
     document.token_endpoint_auth_method = Some(method.as_str().to_owned());
-    document.grant_types = Some(vec![grant_type::AUTHORIZATION_CODE.into(), grant_type::REFRESH_TOKEN.into()]);
-    document.response_types = Some(vec!["code".into()]);
-    let is_web = redirect_uri.starts_with("https://");
+    let grant = if redirect_uri.is_some() { grant_type::AUTHORIZATION_CODE } else { grant_type::DEVICE_CODE };
+    document.grant_types = Some(vec![grant.into(), grant_type::REFRESH_TOKEN.into()]);
+    // The device flow has no response type. Without the member, the default is `code` (RFC 7591 §2).
+    document.response_types = Some(redirect_uri.iter().map(|_| "code".into()).collect());
+    let is_web = redirect_uri.is_some_and(|uri| uri.starts_with("https://"));
     document.application_type = Some(if is_web { "web" } else { "native" }.into());
     document
 }

@@ -255,8 +255,7 @@ async fn on_own_task<T: Send + 'static>(
         Ok(result) => result,
         // A repetition would meet the panic again.
         Err(error) if error.is_panic() => {
-            let text = "the work on the tokens panicked: the cause may be the user agent, the store or the assertion";
-            Err(Error::new(ErrorKind::Configuration, text))
+            Err(Error::new(ErrorKind::Panic, "the work on the tokens panicked: the cause may be the token store"))
         }
         Err(_) => Err(Error::new(ErrorKind::Unavailable, "the work on the tokens was stopped")),
     }

@@ -38,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) params: Vec<(String, String)>,
     pub(crate) omits_resource: bool,
     pub(crate) login_limit: Duration,
+    /// Whether users log in with the device flow.
+    pub(crate) uses_device_flow: bool,
     /// Whether credentials of the application may be sent to each issuer that an MCP server names.
     pub(crate) accepts_any_issuer: bool,
     /// Whether the application configured a secret or a key without the id of the client.

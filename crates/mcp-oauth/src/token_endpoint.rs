@@ -14,7 +14,7 @@ use oauth2::{
     TokenUrl,
     basic::{BasicRevocationErrorResponse, BasicTokenIntrospectionResponse, BasicTokenType},
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use url::form_urlencoded;
 
 use self::wire::{Wire, WireError};
@@ -39,10 +39,16 @@ type Client = oauth2::Client<
     EndpointSet,
 >;
 
+/// The name of a token endpoint in texts.
+pub(crate) const TOKEN_ENDPOINT: &str = "token endpoint";
+
 /// A token endpoint, and the client that asks it.
+#[derive(Clone, Copy)]
 pub(crate) struct TokenEndpoint<'a> {
     pub(crate) fetch: &'a Fetch,
     pub(crate) url: &'a str,
+    /// The name in texts: [`TOKEN_ENDPOINT`], or that of another endpoint of the authorization server.
+    pub(crate) name: &'static str,
     pub(crate) client: &'a Registration,
     /// The key of a client that authenticates with assertions, and the issuer that reads them.
     pub(crate) key: Option<(&'a ClientKey, &'a str)>,
@@ -81,6 +87,17 @@ impl TokenEndpoint<'_> {
         self.read(request.request_async(&self.wire()).await)
     }
 
+    /// Returns another endpoint of the authorization server, for the same client. Its requests have no proof.
+    pub(crate) fn beside<'b>(&'b self, url: &'b str, name: &'static str) -> TokenEndpoint<'b> {
+        TokenEndpoint { url, name, proofs: None, ..*self }
+    }
+
+    /// Redeems the code of a device (RFC 8628 §3.4).
+    pub(crate) async fn redeem_device_code(&self, code: &Secret) -> Result<TokenResponse, Error> {
+        let answer = self.grant(&[("grant_type", grant_type::DEVICE_CODE), ("device_code", code.expose())]).await?;
+        self.check_type(answer)
+    }
+
     /// Requests a token for the client, without a user.
     pub(crate) async fn client_credentials(&self, scopes: &[String]) -> Result<TokenResponse, Error> {
         let client = self.client()?;
@@ -105,12 +122,17 @@ impl TokenEndpoint<'_> {
 
     /// Sends a request of a grant that the crate `oauth2` does not know. The token may have any type.
     pub(crate) async fn grant(&self, params: &[(&str, &str)]) -> Result<TokenResponse, Error> {
-        let response = self.wire().call(self.request(params)?).await.map_err(wire_error)?;
+        self.post(params).await
+    }
+
+    /// Sends a form with the credentials of the client, and reads the answer.
+    pub(crate) async fn post<T: DeserializeOwned>(&self, params: &[(&str, &str)]) -> Result<T, Error> {
+        let response = self.wire().call(self.request(params)?).await.map_err(|error| self.wire_error(error))?;
         if response.status() != StatusCode::OK {
             let refusal = serde_json::from_slice(response.body());
-            return Err(refusal.map_or_else(|_| not_a_response(), refused));
+            return Err(refusal.map_or_else(|_| self.not_a_response(), |refusal| self.refused(refusal)));
         }
-        serde_json::from_slice(response.body()).map_err(|_| not_a_response())
+        serde_json::from_slice(response.body()).map_err(|_| self.not_a_response())
     }
 
     fn request(&self, params: &[(&str, &str)]) -> Result<HttpRequest, Error> {
@@ -118,7 +140,7 @@ impl TokenEndpoint<'_> {
         form.extend_pairs(params).extend_pairs(self.extra_params()?);
         let mut request = HttpRequest::new(Vec::new());
         *request.method_mut() = Method::POST;
-        let invalid = || Error::new(ErrorKind::Discovery, "the token endpoint of the issuer is not a URL");
+        let invalid = || Error::new(ErrorKind::Discovery, format!("the {} of the issuer is not a URL", self.name));
         *request.uri_mut() = self.url.parse().map_err(|_| invalid())?;
         let Registration { client_id, client_secret, method, .. } = self.client;
         match (method, client_secret) {
@@ -199,43 +221,46 @@ impl TokenEndpoint<'_> {
     fn read(&self, result: Result<Granted, RequestTokenError<WireError, Refused>>) -> Result<TokenResponse, Error> {
         match result {
             Ok(Granted { answer, .. }) => self.check_type(answer),
-            Err(RequestTokenError::ServerResponse(Refused(error))) => Err(refused(error)),
-            Err(RequestTokenError::Request(error)) => Err(wire_error(error)),
+            Err(RequestTokenError::ServerResponse(Refused(error))) => Err(self.refused(error)),
+            Err(RequestTokenError::Request(error)) => Err(self.wire_error(error)),
             // The sources may quote the answer, which contains tokens.
-            Err(RequestTokenError::Parse(..) | RequestTokenError::Other(_)) => Err(not_a_response()),
+            Err(RequestTokenError::Parse(..) | RequestTokenError::Other(_)) => Err(self.not_a_response()),
         }
+    }
+
+    fn not_a_response(&self) -> Error {
+        let expected = if self.name == TOKEN_ENDPOINT { "a token response" } else { "valid" };
+        Error::new(ErrorKind::Token, format!("the answer of the {} is not {expected}", self.name))
+    }
+
+    fn wire_error(&self, error: WireError) -> Error {
+        match error {
+            WireError::Fetch(error) => {
+                Error::fetch(ErrorKind::Token, &format!("the request to the {} failed", self.name), error)
+            }
+            WireError::Status { status, retry_after } => {
+                let is_outage = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+                let text = format!("the {} answered with the status {status}", self.name);
+                if is_outage { Error::outage(text, retry_after) } else { Error::new(ErrorKind::Token, text) }
+            }
+            WireError::Proof(error) => error,
+        }
+    }
+
+    /// Returns the error of an authorization server that refused a request.
+    fn refused(&self, error: OAuthError) -> Error {
+        let kind = match error.error.as_str() {
+            "server_error" | "temporarily_unavailable" | "slow_down" => ErrorKind::Unavailable,
+            "access_denied" => ErrorKind::Denied,
+            _ => ErrorKind::Token,
+        };
+        Error::with_source(kind, format!("the {} refused the request: {error}", self.name), error)
     }
 }
 
 /// Whether a token is bound to the key of the client.
 pub(crate) fn is_bound(answer: &TokenResponse) -> bool {
     answer.token_type.eq_ignore_ascii_case("dpop")
-}
-
-fn not_a_response() -> Error {
-    Error::new(ErrorKind::Token, "the answer of the token endpoint is not a token response")
-}
-
-fn wire_error(error: WireError) -> Error {
-    match error {
-        WireError::Fetch(error) => Error::fetch(ErrorKind::Token, "the request to the token endpoint failed", error),
-        WireError::Status { status, retry_after } => {
-            let is_outage = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
-            let text = format!("the token endpoint answered with the status {status}");
-            if is_outage { Error::outage(text, retry_after) } else { Error::new(ErrorKind::Token, text) }
-        }
-        WireError::Proof(error) => error,
-    }
-}
-
-/// Returns the error of an authorization server that refused a request.
-fn refused(error: OAuthError) -> Error {
-    let kind = match error.error.as_str() {
-        "server_error" | "temporarily_unavailable" | "slow_down" => ErrorKind::Unavailable,
-        "access_denied" => ErrorKind::Denied,
-        _ => ErrorKind::Token,
-    };
-    Error::with_source(kind, format!("the token endpoint refused the request: {error}"), error)
 }
 
 /// The refusal of a token endpoint, for the crate `oauth2`.

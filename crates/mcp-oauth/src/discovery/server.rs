@@ -94,6 +94,20 @@ impl Server {
         dpop::is_declared(self.metadata.dpop_signing_alg_values_supported.as_deref())
     }
 
+    /// Returns the URL that starts the device flow.
+    ///
+    /// # Errors
+    /// If the document has none.
+    pub(crate) fn device_url(&self) -> Result<&str, Error> {
+        self.metadata.device_authorization_endpoint.as_deref().ok_or_else(|| {
+            let text = format!(
+                "the issuer {} does not support the device flow: its metadata has no `device_authorization_endpoint`",
+                self.identity
+            );
+            Error::new(ErrorKind::Unsupported, text)
+        })
+    }
+
     /// Returns the URL of the token endpoint.
     ///
     /// # Errors

@@ -55,7 +55,7 @@ fn registrations_are_chosen_in_the_order_of_the_specification() {
         (None, None, &json!({}), None, Err("has no dynamic registration")),
     ] {
         let client = ClientSettings { registered, document, ..ClientSettings::default() };
-        match (plan(&client, &server(members), stored, REDIRECT, 200), expected) {
+        match (plan(&client, &server(members), stored, Some(REDIRECT), 200), expected) {
             (Ok(Plan::Use(found)), Ok(id)) => assert_eq!(found.client_id, id),
             (Ok(Plan::Register(endpoint)), Ok("register")) => assert_eq!(endpoint, "https://as.example/r"),
             (Err(error), Err(text)) => assert!(error.to_string().contains(text), "{error}"),
@@ -79,7 +79,7 @@ fn clients_use_the_configured_issuer_alone() {
         for registered in [Some(registered), None] {
             let issuer = issuer.map(str::to_owned);
             let client = ClientSettings { registered, issuer: issuer.clone(), ..ClientSettings::default() };
-            match plan(&client, &server(&members), Some(dynamic()), REDIRECT, 200) {
+            match plan(&client, &server(&members), Some(dynamic()), Some(REDIRECT), 200) {
                 Ok(_) => assert!(accepts, "{issuer:?}"),
                 Err(error) => {
                     assert!(!accepts && error.to_string().contains("the configured issuer is"), "{issuer:?}: {error}");
@@ -105,7 +105,7 @@ fn the_method_of_the_token_endpoint_follows_the_metadata() {
     ] {
         let members = methods.map_or(json!({}), |methods| json!({"token_endpoint_auth_methods_supported": methods}));
         let server = server(&members);
-        let document = request(&ClientSettings::default(), &server, REDIRECT);
+        let document = request(&ClientSettings::default(), &server, Some(REDIRECT));
         assert_eq!(document.token_endpoint_auth_method.as_deref(), Some(public), "{members}");
         let registered = Registered { client_id: "c".into(), client_secret: Some("s".into()), key: None };
         assert_eq!(application(&registered, &server).method, secret, "{members}");
@@ -116,7 +116,7 @@ fn the_method_of_the_token_endpoint_follows_the_metadata() {
 fn a_registration_has_only_the_members_of_rfc_7591() {
     let client = ClientSettings { name: Some("Example".into()), ..ClientSettings::default() };
     for (redirect, kind) in [(REDIRECT, "native"), ("https://app.example/cb", "web")] {
-        let document = request(&client, &server(&json!({})), redirect);
+        let document = request(&client, &server(&json!({})), Some(redirect));
         let expected = json!({
             "client_name": "Example", "redirect_uris": [redirect],
             "token_endpoint_auth_method": "client_secret_basic",
@@ -125,11 +125,18 @@ fn a_registration_has_only_the_members_of_rfc_7591() {
         });
         assert_eq!(serde_json::to_value(&document).unwrap(), expected);
     }
+    let device = request(&client, &server(&json!({})), None);
+    let expected = json!({
+        "client_name": "Example", "token_endpoint_auth_method": "client_secret_basic",
+        "grant_types": ["urn:ietf:params:oauth:grant-type:device_code", "refresh_token"], "response_types": [],
+        "application_type": "native"
+    });
+    assert_eq!(serde_json::to_value(&device).unwrap(), expected);
 }
 
 #[test]
 fn the_answer_of_a_registration_counts() {
-    let asked = request(&ClientSettings::default(), &server(&json!({})), REDIRECT);
+    let asked = request(&ClientSettings::default(), &server(&json!({})), Some(REDIRECT));
     for (answer, method) in [
         (json!({"client_id": "c", "client_secret": "s"}), AuthMethod::ClientSecretBasic),
         (

@@ -12,6 +12,8 @@ use super::{
 };
 use crate::{
     assertion::AssertionRequest,
+    caught::caught,
+    device::DeviceAttempt,
     discovery::Server,
     dpop::DpopKey,
     error::{Error, ErrorKind},
@@ -143,10 +145,13 @@ impl Session {
             Some(assertion) => {
                 let request = AssertionRequest::new(&server.metadata.issuer, resource, scopes);
                 let limit = self.settings.login_limit;
-                let assertion = timeout(limit, assertion.assertion(&request)).await.map_err(|_| {
-                    let text = format!("the application returned no assertion in {} seconds", limit.as_secs());
-                    Error::new(ErrorKind::Unavailable, text)
-                })??;
+                let assertion =
+                    timeout(limit, caught("the source of assertions", async { assertion.assertion(&request).await }))
+                        .await
+                        .map_err(|_| {
+                            let text = format!("the application returned no assertion in {} seconds", limit.as_secs());
+                            Error::new(ErrorKind::Unavailable, text)
+                        })??;
                 endpoint.redeem_assertion(&assertion, scopes).await?
             }
             None => endpoint.client_credentials(scopes).await?,
@@ -163,25 +168,16 @@ impl Session {
         dpop_key: Option<&DpopKey>,
     ) -> Result<(String, TokenResponse), Error> {
         let server = &*found.server;
+        let uses_device_flow = self.settings.uses_device_flow;
+        if uses_device_flow {
+            server.device_url()?;
+        }
         let stored = self.registration(server).await?;
-        let redirect = self.settings.redirect(stored.as_ref()).await?;
-        let (mut client, mut is_stored) = self.client(server, stored, &redirect).await?;
+        let redirect = if uses_device_flow { None } else { Some(self.settings.redirect(stored.as_ref()).await?) };
+        let (mut client, mut is_stored) = self.client(server, stored, redirect.as_ref()).await?;
         loop {
-            let attempt = Attempt {
-                fetch: &self.fetch,
-                agent,
-                endpoint: &self.endpoint,
-                server,
-                client: &client,
-                key: self.settings.key(),
-                redirect: &redirect,
-                resource: found.resource.as_deref(),
-                scopes,
-                params: &self.settings.params,
-                limit: self.settings.login_limit,
-                proofs: dpop_key.map(|key| self.proofs(key)),
-            };
-            let Failure { error, is_timeout } = match attempt.run().await {
+            let attempt = self.attempt(agent, found, scopes, dpop_key, &client, redirect.as_ref());
+            let Failure { error, is_timeout } = match attempt.await {
                 Ok(answer) => return Ok((client.client_id, answer)),
                 Err(failure) => failure,
             };
@@ -195,7 +191,31 @@ impl Session {
                 return Err(error);
             }
             tracing::info!(issuer = %server.identity, "the client registers again");
-            (client, is_stored) = self.client(server, None, &redirect).await?;
+            (client, is_stored) = self.client(server, None, redirect.as_ref()).await?;
+        }
+    }
+
+    /// Runs one login: with the page at the redirect URI, or with the device flow.
+    async fn attempt(
+        &self,
+        agent: &dyn UserAgent,
+        found: &Found,
+        scopes: &[String],
+        dpop_key: Option<&DpopKey>,
+        client: &Registration,
+        redirect: Option<&Redirect>,
+    ) -> Result<TokenResponse, Failure> {
+        let (settings, server, endpoint) = (&self.settings, &*found.server, &self.endpoint);
+        let (params, limit) = (&*settings.params, settings.login_limit);
+        let token_endpoint = self.token_endpoint(server, client, found.resource.as_deref(), dpop_key)?;
+        match redirect {
+            Some(redirect) => {
+                Attempt { agent, endpoint, server, token_endpoint, redirect, scopes, params, limit }.run().await
+            }
+            None => {
+                let attempt = DeviceAttempt { agent, endpoint, server, token_endpoint, scopes, params, limit };
+                Ok(attempt.run().await?)
+            }
         }
     }
 
@@ -204,11 +224,12 @@ impl Session {
         &self,
         server: &Server,
         stored: Option<Registration>,
-        redirect: &Redirect,
+        redirect: Option<&Redirect>,
     ) -> Result<(Registration, bool), Error> {
         let settings = &self.settings.client;
-        let uri = redirect.uri();
-        match registration::plan(settings, server, stored, &uri, now())? {
+        let uri = redirect.map(Redirect::uri);
+        let uri = uri.as_deref();
+        match registration::plan(settings, server, stored, uri, now())? {
             Plan::Use(client) => {
                 let is_stored = client.source == Source::Dynamic;
                 Ok((client, is_stored))
@@ -216,10 +237,10 @@ impl Session {
             Plan::Register(endpoint) => {
                 let _lock = self.registering(server).await?;
                 let stored = self.registration(server).await?;
-                if let Plan::Use(client) = registration::plan(settings, server, stored, &uri, now())? {
+                if let Plan::Use(client) = registration::plan(settings, server, stored, uri, now())? {
                     return Ok((client, true));
                 }
-                let document = registration::request(settings, server, &uri);
+                let document = registration::request(settings, server, uri);
                 let client = registration::register(&self.fetch, &endpoint, &document).await?;
                 self.keep_registration(server, &client).await?;
                 Ok((client, false))

@@ -47,7 +47,7 @@ impl Session {
 
     /// Returns the registration for the next login at an issuer.
     pub(super) async fn registration(&self, server: &Server) -> Result<Option<Registration>, Error> {
-        self.read(&issuer_key(server)).await
+        self.read(&self.issuer_key(server)).await
     }
 
     /// Returns the registration of one client. Tokens need it also after a later registration at the same issuer.
@@ -61,12 +61,12 @@ impl Session {
 
     pub(super) async fn keep_registration(&self, server: &Server, registration: &Registration) -> Result<(), Error> {
         self.write(&client_key(server, &registration.client_id), registration).await?;
-        self.write(&issuer_key(server), registration).await
+        self.write(&self.issuer_key(server), registration).await
     }
 
     /// Removes the registration of one client. A later registration at the same issuer stays.
     pub(super) async fn forget_registration(&self, server: &Server, id: &str) -> Result<(), Error> {
-        let key = issuer_key(server);
+        let key = self.issuer_key(server);
         let _lock = self.settings.store.lock(&key, REFRESH_LOCK).await?;
         if self.registration(server).await?.is_some_and(|registration| registration.client_id == id) {
             self.settings.store.remove(&key).await?;
@@ -76,7 +76,14 @@ impl Session {
 
     /// Waits until no other session registers the client at the issuer.
     pub(super) async fn registering(&self, server: &Server) -> Result<StoreLock, Error> {
-        self.settings.store.lock(&issuer_key(server), REFRESH_LOCK).await
+        self.settings.store.lock(&self.issuer_key(server), REFRESH_LOCK).await
+    }
+
+    /// Returns the key of the registration for the next login. Each issuer has its own, so no credentials reach another one.
+    /// A registration for the device flow has another key. An issuer contains no space, so the keys differ.
+    fn issuer_key(&self, server: &Server) -> String {
+        let flow = if self.settings.uses_device_flow { "device " } else { "" };
+        format!("client/{flow}{}", server.identity)
     }
 
     /// Reads a record. A record that another version wrote counts as missing.
@@ -94,11 +101,6 @@ impl Session {
         let json = json.map_err(|_| Error::new(ErrorKind::Store, "a record cannot be written as JSON"))?;
         self.settings.store.save(key, &Secret::new(json)).await
     }
-}
-
-/// Returns the key of the registration for the next login. Each issuer has its own, so no credentials reach another one.
-fn issuer_key(server: &Server) -> String {
-    format!("client/{}", server.identity)
 }
 
 /// Returns the key of the registration of one client. An issuer contains no space, so the key differs from those of issuers.

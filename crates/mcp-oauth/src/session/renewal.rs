@@ -10,7 +10,7 @@ use crate::{
     dpop::DpopKey,
     error::{Error, ErrorKind},
     registration::{self, AuthMethod, Registration, Source},
-    token_endpoint::TokenEndpoint,
+    token_endpoint::{TOKEN_ENDPOINT, TokenEndpoint},
     tokens::{Tokens, now},
 };
 
@@ -84,7 +84,8 @@ impl Session {
         self.settings.client.check_issuer(&server.identity)?;
         let key = self.settings.key().map(|key| (key, server.metadata.issuer.as_str()));
         let proofs = dpop_key.map(|key| self.proofs(key));
-        Ok(TokenEndpoint { fetch: &self.fetch, url: server.token_url()?, client, key, resource, proofs })
+        let url = server.token_url()?;
+        Ok(TokenEndpoint { fetch: &self.fetch, url, name: TOKEN_ENDPOINT, client, key, resource, proofs })
     }
 
     /// Returns the client to which the tokens were issued.

@@ -115,6 +115,11 @@ impl Site {
         *self.document.lock().unwrap() = Some(document);
     }
 
+    /// Removes the metadata document, which servers of 2025-03-26 do not have.
+    pub(crate) fn unpublish(&self) {
+        *self.document.lock().unwrap() = None;
+    }
+
     pub(crate) fn revoke(&self, token: &str) {
         self.revoked.lock().unwrap().push(token.to_owned());
     }

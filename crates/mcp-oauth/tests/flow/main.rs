@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test ends at the first error")]
 
 mod common;
+mod device;
 mod dpop;
 mod faults;
 mod login;
