@@ -4,6 +4,8 @@
 //!
 //! - [`config`] describes servers: [`ServerDefinition`](config::ServerDefinition) for each server, in a program or from the
 //!   configuration file of any common client.
+//! - [`filter`] selects the tools of a server, and changes their names and texts.
+//! - [`search`] finds tools by words, and decides which tools a request contains.
 //!
 //! ```
 //! use mcp_agent::config::ServerDefinition;
@@ -16,3 +18,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod config;
+pub mod filter;
+mod glob;
+pub mod search;
+
+pub use self::glob::{Glob, GlobError};
