@@ -95,6 +95,9 @@ impl DeviceAttempt<'_> {
         if !scope.is_empty() {
             params.push(("scope", &scope));
         }
+        if let Some(audience) = self.server.audience(self.token_endpoint.resource, self.params) {
+            params.push(("audience", audience));
+        }
         self.token_endpoint.beside(self.server.device_url()?, "device authorization endpoint").post(&params).await
     }
 

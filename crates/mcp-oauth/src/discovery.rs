@@ -1,7 +1,6 @@
 //! Discovery of the authorization server of an MCP server: the protected resource metadata (RFC 9728), then the metadata of
 //! the authorization server (RFC 8414, OpenID Connect Discovery).
 
-mod quirks;
 mod resource;
 mod server;
 
@@ -16,9 +15,12 @@ use url::Url;
 
 pub(crate) use self::{
     resource::covers,
-    server::{Server, is_safe, is_same_issuer},
+    server::{Server, is_safe, is_same_issuer, judge},
 };
-use crate::error::{Error, ErrorKind};
+use crate::{
+    error::{Error, ErrorKind},
+    quirks::Quirk,
+};
 
 /// The metadata document of an MCP server.
 pub(crate) struct Resource {
@@ -61,11 +63,11 @@ pub(crate) async fn resource(
     Ok(None)
 }
 
-/// Returns the metadata of an authorization server.
+/// Returns the metadata of an authorization server. `quirks` are those of the issuer.
 ///
 /// # Errors
 /// If no document belongs to the issuer, or an outage prevents the search.
-pub(crate) async fn server(fetch: &Fetch, issuer: &str) -> Result<Server, Error> {
+pub(crate) async fn server(fetch: &Fetch, issuer: &str, quirks: &[Quirk]) -> Result<Server, Error> {
     let Some(urls) = AuthorizationServerMetadata::well_known_urls(issuer) else {
         let text = format!("the issuer {issuer:?} is not a URL of an authorization server");
         return Err(Error::new(ErrorKind::Discovery, text));
@@ -74,7 +76,7 @@ pub(crate) async fn server(fetch: &Fetch, issuer: &str) -> Result<Server, Error>
     for url in urls {
         let reason = match read(fetch, &url, HeaderMap::new()).await? {
             Answer::Missing(reason) => reason,
-            Answer::Document(document) => match server::judge(document, issuer) {
+            Answer::Document(document) => match judge(document, issuer, quirks) {
                 Ok(server) => return Ok(server),
                 Err(reason) => reason,
             },

@@ -5,6 +5,8 @@ use std::{borrow::Cow, error::Error as StdError, fmt, sync::Arc, time::Duration}
 use mcp_fetch::FetchError;
 use mcp_protocol::auth::OAuthError;
 
+use crate::quirks::Quirk;
+
 /// An authorization that failed. Clones share their content.
 ///
 /// The text is for people. It contains no token, code or secret. It may contain URLs of metadata documents, and the shortened
@@ -20,7 +22,11 @@ use mcp_protocol::auth::OAuthError;
 /// # let _ = offers_login;
 /// ```
 #[derive(Clone)]
-pub struct Error(Arc<Inner>);
+pub struct Error {
+    inner: Arc<Inner>,
+    /// The quirks that the client applied at the authorization server.
+    quirks: Vec<Quirk>,
+}
 
 struct Inner {
     kind: ErrorKind,
@@ -77,7 +83,7 @@ impl ErrorKind {
 impl Error {
     /// Returns an error with a fault and a text for people. The text must not contain secrets.
     pub fn new(kind: ErrorKind, text: impl Into<Cow<'static, str>>) -> Self {
-        Self(Arc::new(Inner { kind, text: text.into(), scopes: Vec::new(), retry_after: None, source: None }))
+        Inner { kind, text: text.into(), scopes: Vec::new(), retry_after: None, source: None }.into()
     }
 
     /// Returns an error with its source. The text of the source must not contain secrets.
@@ -87,19 +93,19 @@ impl Error {
         source: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Self {
         let source = Some(source.into());
-        Self(Arc::new(Inner { kind, text: text.into(), scopes: Vec::new(), retry_after: None, source }))
+        Inner { kind, text: text.into(), scopes: Vec::new(), retry_after: None, source }.into()
     }
 
     /// Returns the error of a request that requires further scopes.
     pub fn insufficient_scope(text: impl Into<Cow<'static, str>>, scopes: Vec<String>) -> Self {
         let kind = ErrorKind::InsufficientScope;
-        Self(Arc::new(Inner { kind, text: text.into(), scopes, retry_after: None, source: None }))
+        Inner { kind, text: text.into(), scopes, retry_after: None, source: None }.into()
     }
 
     /// Returns the error of an outage, with the wait that the server demanded.
     pub(crate) fn outage(text: impl Into<Cow<'static, str>>, retry_after: Option<Duration>) -> Self {
         let kind = ErrorKind::Unavailable;
-        Self(Arc::new(Inner { kind, text: text.into(), scopes: Vec::new(), retry_after, source: None }))
+        Inner { kind, text: text.into(), scopes: Vec::new(), retry_after, source: None }.into()
     }
 
     /// Returns the error of a request. An outage is temporary, and each other fault has the given kind.
@@ -112,54 +118,94 @@ impl Error {
     /// Returns the fault.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
-        self.0.kind
+        self.inner.kind
     }
 
     /// Whether the same step may succeed later without a change.
     #[must_use]
     pub fn is_temporary(&self) -> bool {
-        self.0.kind.is_temporary()
+        self.inner.kind.is_temporary()
     }
 
     /// Returns the wait that a server demanded with `Retry-After` (RFC 9110 §10.2.3), for [`ErrorKind::Unavailable`].
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
-        self.0.retry_after
+        self.inner.retry_after
+    }
+
+    /// Adds the quirks that the client applied at the authorization server.
+    pub(crate) fn with_quirks(mut self, quirks: &[Quirk]) -> Self {
+        if self.quirks.is_empty() {
+            self.quirks = quirks.to_vec();
+        }
+        self
+    }
+
+    /// Returns the quirks that the client applied at the authorization server. The text of the error names them too.
+    #[must_use]
+    pub fn quirks(&self) -> &[Quirk] {
+        &self.quirks
     }
 
     /// Whether the answer of a request is lost: the connection broke, or the time limit ended.
     pub(crate) fn is_lost_answer(&self) -> bool {
-        let error = self.0.source.as_ref().and_then(|source| source.downcast_ref::<FetchError>());
+        let error = self.inner.source.as_ref().and_then(|source| source.downcast_ref::<FetchError>());
         error.is_some_and(FetchError::is_temporary)
     }
 
     /// Returns the scopes that the server required, for [`ErrorKind::InsufficientScope`].
     #[must_use]
     pub fn required_scopes(&self) -> &[String] {
-        &self.0.scopes
+        &self.inner.scopes
     }
 
     /// Returns the answer of the authorization server, if it caused the error.
     #[must_use]
     pub fn oauth_error(&self) -> Option<&OAuthError> {
-        self.0.source.as_ref()?.downcast_ref()
+        self.inner.source.as_ref()?.downcast_ref()
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.text)
+        f.write_str(&self.inner.text)?;
+        for (index, quirk) in self.quirks.iter().enumerate() {
+            write!(f, "{}{quirk}", if index == 0 { "; applied quirks: " } else { ", " })?;
+        }
+        Ok(())
     }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error").field("kind", &self.0.kind).field("text", &self.0.text).finish()
+        f.debug_struct("Error").field("kind", &self.inner.kind).field("text", &self.inner.text).finish()
+    }
+}
+
+impl From<Inner> for Error {
+    fn from(inner: Inner) -> Self {
+        Self { inner: Arc::new(inner), quirks: Vec::new() }
     }
 }
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source.as_deref().map(|source| source as _)
+        self.inner.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_name_the_applied_quirks() {
+        let error = Error::new(ErrorKind::Denied, "the login failed: access_denied");
+        assert_eq!((error.to_string().as_str(), error.quirks()), ("the login failed: access_denied", &[][..]));
+        let quirks = Quirk::of_issuer("https://login.microsoftonline.com/t/v2.0");
+        let error = error.with_quirks(&quirks);
+        let text = "the login failed: access_denied; applied quirks: assumes-s256 (Microsoft Entra ID), omits-resource \
+                    (Microsoft Entra ID)";
+        assert_eq!((error.to_string().as_str(), error.quirks()), (text, &quirks[..]));
     }
 }

@@ -26,6 +26,9 @@ mod dpop;
 mod error;
 mod login;
 mod oauth;
+mod quirks;
+#[cfg(test)]
+mod recorded;
 mod registration;
 mod session;
 mod settings;
@@ -43,6 +46,7 @@ pub use self::{
     client_key::ClientKey,
     error::{Error, ErrorKind},
     oauth::{OAuth, OAuthBuilder},
+    quirks::{Quirk, QuirkKind},
     store::{FileStore, MemoryStore, SharedStore, StoreLock, TokenStore},
     user_agent::{Answer, DeviceLogin, Login, UserAgent},
 };

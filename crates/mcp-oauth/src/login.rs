@@ -119,6 +119,9 @@ impl Attempt<'_> {
         if let Some(resource) = self.token_endpoint.resource {
             request = request.add_extra_param("resource", resource);
         }
+        if let Some(audience) = self.server.audience(self.token_endpoint.resource, self.params) {
+            request = request.add_extra_param("audience", audience);
+        }
         for (name, value) in self.params {
             request = request.add_extra_param(name.as_str(), value.as_str());
         }
@@ -154,6 +157,68 @@ impl Attempt<'_> {
                 Some(code) => Ok(code),
                 None => received.await,
             },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{discovery::Server, quirks::Quirk, registration::Registration, token_endpoint::TOKEN_ENDPOINT};
+
+    struct NoUser;
+
+    impl UserAgent for NoUser {
+        fn open<'a>(&'a self, _: &'a Login) -> mcp_transport::BoxFuture<'a, Result<Answer, Error>> {
+            Box::pin(async { Ok(Answer::Redirect) })
+        }
+    }
+
+    #[test]
+    fn a_page_names_the_resource_as_the_server_reads_it() {
+        let endpoint = Url::parse("https://mcp.example/mcp").unwrap();
+        let configured = [("audience".to_owned(), "urn:configured".to_owned())];
+        let prompt = [("prompt".to_owned(), "login".to_owned())];
+        let (fetch, client) = (mcp_fetch::Fetch::builder().build(), Registration::none());
+        const RESOURCE: &str = "https://mcp.example/mcp";
+        for (issuer, resource, params, expected) in [
+            ("https://as.example", Some(RESOURCE), &prompt[..], &[][..]),
+            ("https://example.eu.auth0.com/", Some(RESOURCE), &prompt[..], &[RESOURCE]),
+            ("https://example.eu.auth0.com/", Some(RESOURCE), &configured[..], &["urn:configured"]),
+            ("https://example.eu.auth0.com/", None, &[][..], &[]),
+            ("https://as.example", None, &configured[..], &["urn:configured"]),
+        ] {
+            let mut metadata = mcp_protocol::auth::AuthorizationServerMetadata::new(issuer);
+            metadata.authorization_endpoint = Some("https://as.example/authorize".to_owned());
+            metadata.code_challenge_methods_supported = Some(vec!["S256".to_owned()]);
+            let server =
+                Server { identity: issuer.to_owned(), metadata, is_legacy: false, quirks: Quirk::of_issuer(issuer) };
+            let redirect = Redirect::Application("https://app.example/callback".to_owned());
+            let token_endpoint = TokenEndpoint {
+                fetch: &fetch,
+                url: "https://as.example/token",
+                name: TOKEN_ENDPOINT,
+                client: &client,
+                key: None,
+                resource,
+                proofs: None,
+            };
+            let attempt = Attempt {
+                agent: &NoUser,
+                endpoint: &endpoint,
+                server: &server,
+                token_endpoint,
+                redirect: &redirect,
+                scopes: &[],
+                params,
+                limit: Duration::from_secs(1),
+            };
+            let (page, _) = attempt.page(&redirect.uri(), PkceCodeChallenge::new_random_sha256().0).unwrap();
+            let values = |name: &str| -> Vec<String> {
+                page.query_pairs().filter(|(key, _)| key == name).map(|(_, value)| value.into_owned()).collect()
+            };
+            assert_eq!(values("resource"), resource.into_iter().collect::<Vec<_>>(), "{issuer}");
+            assert_eq!(values("audience"), expected, "{issuer}");
         }
     }
 }

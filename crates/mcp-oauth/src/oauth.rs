@@ -200,6 +200,7 @@ impl OAuthBuilder {
             scopes: Vec::new(),
             params: Vec::new(),
             omits_resource: false,
+            ignores_quirks: false,
             login_limit: Duration::from_secs(600),
             uses_device_flow: false,
             accepts_any_issuer: false,
@@ -327,7 +328,7 @@ impl OAuthBuilder {
     }
 
     /// Adds a parameter to the URL of the page of a login, such as `audience` or `prompt`. The device flow sends it in its
-    /// first request.
+    /// first request. It replaces the parameter `audience` of a [`Quirk`](crate::Quirk).
     pub fn authorize_param(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.params.push((name.into(), value.into()));
         self
@@ -337,6 +338,13 @@ impl OAuthBuilder {
     /// the scopes select.
     pub fn omit_resource(mut self) -> Self {
         self.settings.omits_resource = true;
+        self
+    }
+
+    /// Applies no [`Quirk`](crate::Quirk): each authorization server gets the rules of the specification. It is for a listed
+    /// server that no longer differs, and for a tenant whose configuration contradicts a quirk.
+    pub fn without_quirks(mut self) -> Self {
+        self.settings.ignores_quirks = true;
         self
     }
 

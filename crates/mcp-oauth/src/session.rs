@@ -230,7 +230,7 @@ impl Session {
         let server = if tokens.is_legacy {
             discovery::legacy(&self.fetch, &self.endpoint).await?
         } else {
-            discovery::server(&self.fetch, &tokens.issuer).await?
+            discovery::server(&self.fetch, &tokens.issuer, &self.settings.quirks(&tokens.issuer)).await?
         };
         let server = Arc::new(server);
         work.server = Some(Arc::clone(&server));

@@ -11,6 +11,7 @@ use crate::{
     discovery::is_safe,
     error::{Error, ErrorKind},
     login::Redirect,
+    quirks::Quirk,
     registration::{ClientSettings, Registration},
     store::TokenStore,
     user_agent::UserAgent,
@@ -37,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) scopes: Vec<String>,
     pub(crate) params: Vec<(String, String)>,
     pub(crate) omits_resource: bool,
+    /// Whether each authorization server gets the rules of the specification.
+    pub(crate) ignores_quirks: bool,
     pub(crate) login_limit: Duration,
     /// Whether users log in with the device flow.
     pub(crate) uses_device_flow: bool,
@@ -51,6 +54,11 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
+    /// Returns the quirks of an issuer, unless the application turned them off.
+    pub(crate) fn quirks(&self, issuer: &str) -> Vec<Quirk> {
+        if self.ignores_quirks { Vec::new() } else { Quirk::of_issuer(issuer) }
+    }
+
     /// Returns the key of a client that authenticates with assertions.
     pub(crate) fn key(&self) -> Option<&ClientKey> {
         self.client.registered.as_ref()?.key.as_ref()

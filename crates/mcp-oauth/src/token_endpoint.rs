@@ -98,11 +98,18 @@ impl TokenEndpoint<'_> {
         self.check_type(answer)
     }
 
-    /// Requests a token for the client, without a user.
-    pub(crate) async fn client_credentials(&self, scopes: &[String]) -> Result<TokenResponse, Error> {
+    /// Requests a token for the client, without a user. `audience` is the resource in a parameter that some servers read.
+    pub(crate) async fn client_credentials(
+        &self,
+        scopes: &[String],
+        audience: Option<&str>,
+    ) -> Result<TokenResponse, Error> {
         let client = self.client()?;
         let scopes = scopes.iter().cloned().map(oauth2::Scope::new);
         let mut request = client.exchange_client_credentials().add_scopes(scopes);
+        if let Some(audience) = audience {
+            request = request.add_extra_param("audience", audience.to_owned());
+        }
         for (name, value) in self.extra_params()? {
             request = request.add_extra_param(name, value);
         }

@@ -4,10 +4,10 @@ use mcp_protocol::auth::AuthorizationServerMetadata;
 use serde_json::Value;
 use url::{Host, Url};
 
-use super::quirks::{self, Quirks};
 use crate::{
     dpop,
     error::{Error, ErrorKind},
+    quirks::{Quirk, QuirkKind, differ_by_final_slash},
 };
 
 /// An authorization server whose metadata belongs to its issuer.
@@ -19,24 +19,34 @@ pub(crate) struct Server {
     pub(crate) metadata: AuthorizationServerMetadata,
     /// Whether the server is an MCP server of 2025-03-26 that is its own authorization server.
     pub(crate) is_legacy: bool,
-    pub(crate) quirks: Quirks,
+    /// The quirks that the client applies.
+    pub(crate) quirks: Vec<Quirk>,
 }
 
-/// Checks that a document belongs to an issuer. The error is the reason against it.
-pub(super) fn judge(document: Value, issuer: &str) -> Result<Server, String> {
+/// Checks that a document belongs to an issuer. The error is the reason against it. `quirks` are those of the issuer.
+pub(crate) fn judge(document: Value, issuer: &str, quirks: &[Quirk]) -> Result<Server, String> {
     let metadata: AuthorizationServerMetadata =
         serde_json::from_value(document).map_err(|_| "a member of the document has a wrong type".to_owned())?;
-    let quirks = quirks::of(issuer);
-    if !is_same_issuer(&metadata.issuer, issuer) {
+    let is_equal = metadata.issuer == issuer;
+    let ignores_slash = quirks.iter().any(|quirk| quirk.kind == QuirkKind::IgnoresFinalSlash);
+    let is_accepted = is_equal || ignores_slash && differ_by_final_slash(&metadata.issuer, issuer);
+    if !is_accepted {
         return Err(format!("the document has the issuer {:?} instead of {issuer:?}", metadata.issuer));
     }
+    let is_applied = |quirk: &&Quirk| match quirk.kind {
+        QuirkKind::AssumesS256 => metadata.code_challenge_methods_supported.is_none(),
+        QuirkKind::IgnoresFinalSlash => !is_equal,
+        QuirkKind::OmitsResource | QuirkKind::SendsAudience => true,
+    };
+    let quirks = quirks.iter().filter(is_applied).copied().collect();
     Ok(Server { identity: metadata.issuer.clone(), metadata, is_legacy: false, quirks })
 }
 
-/// Whether a name, such as that of an MCP server for its issuer, is the name of the issuer in its own document. Only issuers
-/// with this quirk may have a slash more in other documents.
+/// Whether a name, such as that of an MCP server for its issuer, is the name of the issuer in its own document. The names of
+/// an issuer with this quirk may differ by one slash.
 pub(crate) fn is_same_issuer(identity: &str, name: &str) -> bool {
-    identity == name || quirks::of(name).ignores_final_slash && name.strip_suffix('/') == Some(identity)
+    let ignores_slash = || Quirk::of_issuer(name).iter().any(|quirk| quirk.kind == QuirkKind::IgnoresFinalSlash);
+    identity == name || differ_by_final_slash(identity, name) && ignores_slash()
 }
 
 /// Checks the document of an MCP server of 2025-03-26. The origin of the server is the identity. An issuer of another origin is
@@ -49,7 +59,7 @@ pub(super) fn judge_legacy(document: Value, origin: &str) -> Result<Server, Stri
         tracing::debug!(issuer = %metadata.issuer, origin, "the server is its own issuer");
         metadata.issuer = origin.to_owned();
     }
-    Ok(Server { identity: origin.to_owned(), metadata, is_legacy: true, quirks: Quirks::default() })
+    Ok(Server { identity: origin.to_owned(), metadata, is_legacy: true, quirks: Vec::new() })
 }
 
 /// Returns the endpoints of a server of 2025-03-26 without a document.
@@ -59,10 +69,22 @@ pub(super) fn default_endpoints(origin: &str) -> Server {
     metadata.token_endpoint = Some(format!("{origin}/token"));
     metadata.registration_endpoint = Some(format!("{origin}/register"));
     metadata.token_endpoint_auth_methods_supported = Some(vec!["none".to_owned()]);
-    Server { identity: origin.to_owned(), metadata, is_legacy: true, quirks: Quirks::default() }
+    Server { identity: origin.to_owned(), metadata, is_legacy: true, quirks: Vec::new() }
 }
 
 impl Server {
+    /// Whether the client applies a quirk.
+    pub(crate) fn has_quirk(&self, kind: QuirkKind) -> bool {
+        self.quirks.iter().any(|quirk| quirk.kind == kind)
+    }
+
+    /// Returns the parameter `audience` of requests, if the server reads the resource there. `params` are those of the
+    /// application, which has precedence.
+    pub(crate) fn audience<'a>(&self, resource: Option<&'a str>, params: &[(String, String)]) -> Option<&'a str> {
+        let is_configured = params.iter().any(|(name, _)| name == "audience");
+        resource.filter(|_| self.has_quirk(QuirkKind::SendsAudience) && !is_configured)
+    }
+
     /// Returns the URL at which a user logs in.
     ///
     /// # Errors
@@ -74,7 +96,7 @@ impl Server {
         let text = declared.ok_or_else(|| failed(format!("the issuer {issuer} has no authorization endpoint")))?;
         let url = Url::parse(text).ok().filter(is_safe);
         let url = url.ok_or_else(|| failed(format!("the authorization endpoint of {issuer} is not an `https` URL")))?;
-        if !self.metadata.supports_s256() && !self.is_legacy && !self.quirks.assumes_s256 {
+        if !self.metadata.supports_s256() && !self.is_legacy && !self.has_quirk(QuirkKind::AssumesS256) {
             let methods = self.metadata.code_challenge_methods_supported.as_deref();
             return Err(failed(match methods {
                 None => format!(
@@ -154,13 +176,25 @@ mod tests {
             ("https://as.example", json!({}), Some("the issuer \"\"")),
             ("https://as.example", json!({"issuer": 1}), Some("wrong type")),
             ("https://accounts.google.com/", json!({"issuer": "https://accounts.google.com"}), None),
+            ("https://accounts.google.com", json!({"issuer": "https://accounts.google.com/"}), None),
             (
-                "https://accounts.google.com",
-                json!({"issuer": "https://accounts.google.com/"}),
-                Some("instead of \"https://accounts.google.com\""),
+                "https://accounts.google.com/",
+                json!({"issuer": "https://accounts.google.com//"}),
+                Some("instead of \"https://accounts.google.com/\""),
+            ),
+            (
+                "https://accounts.google.com/t",
+                json!({"issuer": "https://accounts.google.com/t/"}),
+                Some("instead of \"https://accounts.google.com/t\""),
+            ),
+            ("https://example.auth0.com", json!({"issuer": "https://example.auth0.com/"}), None),
+            (
+                "https://example.auth0.com",
+                json!({"issuer": "https://other.auth0.com/"}),
+                Some("instead of \"https://example.auth0.com\""),
             ),
         ] {
-            match (judge(document.clone(), issuer), expected) {
+            match (judge(document.clone(), issuer, &Quirk::of_issuer(issuer)), expected) {
                 (Ok(server), None) => assert_eq!(server.identity, document["issuer"], "{issuer}"),
                 (Err(reason), Some(text)) => assert!(reason.contains(text), "{issuer}: {reason}"),
                 (result, _) => panic!("{issuer}: {result:?}"),
@@ -199,7 +233,7 @@ mod tests {
             metadata.authorization_endpoint = url.map(str::to_owned);
             metadata.code_challenge_methods_supported =
                 methods.map(|methods| methods.iter().map(|method| (*method).to_owned()).collect());
-            Server { identity: "https://as.example".into(), metadata, is_legacy: false, quirks: Quirks::default() }
+            Server { identity: "https://as.example".into(), metadata, is_legacy: false, quirks: Vec::new() }
         };
         let s256: Option<&[&str]> = Some(&["S256"]);
         for (url, methods, expected) in [

@@ -13,7 +13,7 @@ fn server(members: &Value) -> Server {
         document[name] = value.clone();
     }
     let metadata: AuthorizationServerMetadata = serde_json::from_value(document).unwrap();
-    Server { identity: metadata.issuer.clone(), metadata, is_legacy: false, quirks: Default::default() }
+    Server { identity: metadata.issuer.clone(), metadata, is_legacy: false, quirks: Vec::new() }
 }
 
 fn dynamic() -> Registration {

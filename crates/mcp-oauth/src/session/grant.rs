@@ -62,7 +62,8 @@ impl Session {
             return Err(Error::new(ErrorKind::LoginRequired, text));
         }
         if found.resource.is_none() {
-            scopes::check_resource(required, &settings.scopes, &self.endpoint)?;
+            let checked = scopes::check_resource(required, &settings.scopes, &self.endpoint);
+            checked.map_err(|error| error.with_quirks(&found.server.quirks))?;
         }
         let mut scopes = union([earlier, required, &settings.scopes])?;
         let offered = found.server.metadata.scopes_supported.as_deref().unwrap_or_default();
@@ -71,6 +72,9 @@ impl Session {
             scopes = union([&scopes, &["offline_access".to_owned()]])?;
         }
         work.logins.begin(Instant::now(), agent.is_some())?;
+        for quirk in &found.server.quirks {
+            tracing::debug!(issuer = %found.server.identity, %quirk, source = quirk.source, "the client applies a quirk");
+        }
         let asking = agent.map(|_| Asking::new(&self.asking));
         let result = self.log_in_alone(agent, found, scopes, refused).await;
         drop(asking);
@@ -100,10 +104,11 @@ impl Session {
             return Ok(());
         }
         let dpop_key = if found.uses_dpop { Some(DpopKey::generate()?) } else { None };
-        let (client_id, answer) = match agent {
-            Some(agent) => self.ask_user(agent, found, &scopes, dpop_key.as_ref()).await?,
-            None => self.ask_server(found, &scopes, dpop_key.as_ref()).await?,
+        let answer = match agent {
+            Some(agent) => self.ask_user(agent, found, &scopes, dpop_key.as_ref()).await,
+            None => self.ask_server(found, &scopes, dpop_key.as_ref()).await,
         };
+        let (client_id, answer) = answer.map_err(|error| error.with_quirks(&found.server.quirks))?;
         let now = now();
         let expires_at = tokens::end(&answer, now);
         let tokens = Tokens {
@@ -154,7 +159,7 @@ impl Session {
                         })??;
                 endpoint.redeem_assertion(&assertion, scopes).await?
             }
-            None => endpoint.client_credentials(scopes).await?,
+            None => endpoint.client_credentials(scopes, server.audience(resource, &[])).await?,
         };
         Ok((client.client_id, answer))
     }

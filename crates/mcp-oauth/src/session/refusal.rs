@@ -11,6 +11,7 @@ use crate::{
     discovery::{self, Server},
     dpop,
     error::{Error, ErrorKind},
+    quirks::QuirkKind,
     tokens::{Grant, Tokens, now},
 };
 
@@ -140,7 +141,7 @@ impl Session {
             let is_useless = sent.is_some() && self.is_useless(tokens);
             if is_useless && tokens.grant == Grant::Login {
                 let text = "the server rejects the token of a login that just succeeded";
-                return Err(Error::new(ErrorKind::Token, text));
+                return Err(Error::new(ErrorKind::Token, text).with_quirks(&found.server.quirks));
             }
             if tokens.refresh_token().is_some() && !is_useless {
                 match self.refresh(work, tokens).await {
@@ -193,7 +194,7 @@ impl Session {
             return Ok(Found { server, resource, scopes: Vec::new(), uses_dpop: false });
         };
         let server = Arc::new(self.choose(&resource.issuers).await?);
-        let omits_resource = self.settings.omits_resource || server.quirks.omits_resource;
+        let omits_resource = self.settings.omits_resource || server.has_quirk(QuirkKind::OmitsResource);
         let identifier = (!omits_resource).then_some(resource.identifier);
         let uses_dpop = (resource.accepts_dpop || refused.accepts_dpop()) && server.issues_bound_tokens();
         Ok(Found { server, resource: identifier, scopes: resource.scopes, uses_dpop })
@@ -210,7 +211,7 @@ impl Session {
                 let first = issuers.first().map(String::as_str).unwrap_or_default();
                 return self.settings.client.check_issuer(first).and_then(|()| Err(none()));
             };
-            let server = discovery::server(&self.fetch, name).await?;
+            let server = discovery::server(&self.fetch, name, &self.settings.quirks(name)).await?;
             self.settings.client.check_issuer(&server.identity)?;
             return Ok(server);
         }
@@ -219,7 +220,7 @@ impl Session {
         let mut failure = None;
         let others = issuers.iter().filter(|issuer| Some(*issuer) != own);
         for issuer in own.into_iter().chain(others).take(MAX_ISSUERS) {
-            match discovery::server(&self.fetch, issuer).await {
+            match discovery::server(&self.fetch, issuer, &self.settings.quirks(issuer)).await {
                 Ok(server) => return Ok(server),
                 // The tokens are not replaced by those of another issuer because of an outage.
                 Err(error) if own == Some(issuer) && error.is_temporary() => return Err(error),

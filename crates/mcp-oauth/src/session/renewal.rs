@@ -47,7 +47,7 @@ impl Session {
                 if refusal.is_some() {
                     self.keep(Tokens { is_revoked: true, ..(*tokens).clone() }).await;
                 }
-                Err(error)
+                Err(error.with_quirks(&server.quirks))
             }
         }
     }
