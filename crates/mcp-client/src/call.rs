@@ -39,7 +39,7 @@ pub use self::{
     task_handle::{TaskCall, TaskHandle, TaskOrResult},
     tool_result::ToolResult,
 };
-use crate::{Error, connection::Request};
+use crate::{Error, Handler, connection::Request};
 
 /// A call to a server. It is sent when it is awaited. Dropping its future cancels it on the server.
 ///
@@ -155,6 +155,50 @@ impl<T> Call<T> {
     /// See the [example](Self#example).
     pub fn fresh(mut self) -> Self {
         self.options.is_fresh = true;
+        self
+    }
+
+    /// Answers the input requests of this call by its own handler: elicitation, sampling and roots. Requests that the handler
+    /// does not declare ([`Handler::capabilities`]) reach the handlers of the client.
+    ///
+    /// In 2026-07-28 and over Streamable HTTP, an input request names its call. On other connections of a session it names
+    /// none. The client then relates it to the only running call. While several calls with different handlers are running,
+    /// the client rejects the request. In a session, servers learn the capabilities of the client only: declare there all
+    /// that the handlers of calls support.
+    ///
+    /// ```
+    /// # use mcp_server::{Server, prelude::*};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mcp_client::Error> {
+    /// use std::sync::Arc;
+    ///
+    /// use mcp_client::{
+    ///     Client, Handler,
+    ///     protocol::{ClientCapabilities, Root, RootsCapability, RpcError},
+    ///     transport::BoxFuture,
+    /// };
+    ///
+    /// struct Project(&'static str);
+    ///
+    /// impl Handler for Project {
+    ///     fn capabilities(&self) -> ClientCapabilities {
+    ///         ClientCapabilities::new().with_roots(RootsCapability::new())
+    ///     }
+    ///
+    ///     fn list_roots(&self) -> BoxFuture<'_, Result<Vec<Root>, RpcError>> {
+    ///         Box::pin(async { Ok(vec![Root::new(self.0)]) })
+    ///     }
+    /// }
+    ///
+    /// # let server = Server::builder("s", "1").tool(tool("build", async || "done")).build();
+    /// let client = Client::connect(&server).await?;
+    /// let result = client.call_tool("build", ()).answers(Arc::new(Project("file:///home/ada"))).await?;
+    /// # assert_eq!(result.text(), "done");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn answers(mut self, handler: Arc<dyn Handler>) -> Self {
+        self.options.answers = Some(handler);
         self
     }
 

@@ -198,7 +198,12 @@ impl Config {
 
     /// Returns the capabilities of the client, in the newest form.
     pub(crate) fn capabilities(&self) -> ClientCapabilities {
-        let mut capabilities = self.declared.clone();
+        self.capabilities_with(self.declared.clone())
+    }
+
+    /// Returns the capabilities of the client if its handlers declare these.
+    pub(crate) fn capabilities_with(&self, declared: ClientCapabilities) -> ClientCapabilities {
+        let mut capabilities = declared;
         if !self.extensions.is_empty() {
             let extensions = capabilities.extensions.get_or_insert_default();
             extensions.extend(self.extensions.clone());

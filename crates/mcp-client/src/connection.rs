@@ -12,6 +12,7 @@ mod pending;
 mod reader;
 mod receiver;
 mod request;
+mod running_call;
 pub(crate) mod supervisor;
 
 use std::{
@@ -29,7 +30,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
-use self::{era_check::EraCheck, request::MetaTemplate};
+use self::era_check::EraCheck;
 use crate::{
     Error,
     error::Kind,
@@ -40,13 +41,15 @@ pub use self::{
     connector::{ConnectorSettings, IntoConnector, OpenTransport},
     negotiated::Negotiated,
     notification::Notification,
+    running_call::CallInfo,
 };
 pub(crate) use self::{
     manager::{ConnectionManager, Status},
     pending::{PendingRequests, ReplySlot, RequestOutcome},
     reader::read,
     receiver::{Receiver, StreamReceiver},
-    request::{InputResponses, Request, RequestExtras, write_request},
+    request::{InputResponses, MetaTemplate, Request, RequestExtras, write_request},
+    running_call::{Asker, OwnHandler, RunningCall},
 };
 
 /// The negotiated revision of a connection, and the metadata of its requests.
@@ -213,14 +216,16 @@ impl Connection {
     }
 
     /// Sends a request. If it `follows`, the guard also receives progress after the answer, because a task continues.
+    /// `questions` is the call, if the server can ask it for input.
     pub(crate) async fn send_request(
         self: &Arc<Self>,
         id: i64,
         message: Vec<u8>,
         hints: Hints,
         follows: bool,
+        questions: Option<Arc<RunningCall>>,
     ) -> Result<RequestGuard, RequestFailure> {
-        let slot = ReplySlot::new(self.pending.permit().await?, None, follows);
+        let slot = ReplySlot::of_call(self.pending.permit().await?, follows, questions);
         self.hand_over(id, message, hints, OnDrop::Cancel, slot).await
     }
 

@@ -14,7 +14,7 @@ mod wake_on_change;
 pub(crate) use self::{
     callbacks::{Callbacks, send_root_changes},
     context::RequestSource,
-    handlers::{HandlerSet, answering},
+    handlers::{HandlerSet, answering, own_handler},
     notifications::NotificationHub,
     server_request::ServerRequest,
     subscribers::SessionSubscribers,

@@ -68,7 +68,7 @@ pub use self::{
     call::{Call, Items, List, ListItem, ListWarning, Listing, Page, TaskCall, TaskHandle, TaskOrResult, ToolResult},
     client::{Client, ClientBuilder},
     config::{Limits, Reconnect},
-    connection::{ConnectorSettings, IntoConnector, Negotiated, Notification, OpenTransport},
+    connection::{CallInfo, ConnectorSettings, IntoConnector, Negotiated, Notification, OpenTransport},
     error::Error,
     inbound::{Handler, InputContext, Notifications, RawRequest, Roots, Update},
     slow_start::SlowStart,

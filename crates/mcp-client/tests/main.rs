@@ -4,6 +4,7 @@ mod authorization;
 mod authorization_pauses;
 mod back_off;
 mod caching;
+mod call_questions;
 mod cancellation;
 mod cancellation_transports;
 mod common;

@@ -9,7 +9,7 @@ use serde_json::{Value, value::RawValue};
 use super::{OwnedTasks, ResultCache, ToolCatalog};
 use crate::{
     config::Config,
-    connection::{Connection, ConnectionManager, Notification, Receiver},
+    connection::{Asker, Connection, ConnectionManager, Notification, Receiver},
     inbound::{HandlerSet, NotificationHub, RequestSource, SessionSubscribers},
 };
 
@@ -60,9 +60,11 @@ impl Receiver for InboundState {
         connection: &Arc<Connection>,
         method: &str,
         params: Option<&RawValue>,
+        asker: &Asker,
     ) -> BoxFuture<'static, Result<Value, RpcError>> {
-        let source = RequestSource::on(connection);
-        let request = self.handlers.request(method, params, source, self.config.limits.server_request_timeout);
+        let source = RequestSource::on(connection).during(asker.call());
+        let handlers = self.handlers.during(asker.questions());
+        let request = handlers.request(method, params, source, self.config.limits.server_request_timeout);
         Box::pin(request.with_progress(connection).answer())
     }
 

@@ -17,9 +17,9 @@ use super::{
 };
 use crate::{
     Error,
-    connection::{Connection, InputResponses, Request, RequestGuard},
+    connection::{Connection, InputResponses, Request, RequestGuard, RunningCall},
     error::Kind,
-    inbound::RequestSource,
+    inbound::{RequestSource, own_handler},
     retry,
 };
 
@@ -69,6 +69,11 @@ async fn rounds(
     request: Request,
     options: &mut CallOptions,
 ) -> Result<(Reply, Option<RequestGuard>), Error> {
+    if options.questions.is_none() && (may_ask(&request.method) || options.answers.is_some()) {
+        let questions =
+            RunningCall::new(&request.method, request.name.as_deref(), options.answers.take().map(own_handler));
+        options.questions = Some(questions);
+    }
     let mut inputs = None;
     let mut input_rounds = 0;
     let mut caching = None;
@@ -126,7 +131,7 @@ async fn rounds(
                 }
                 // A close does not wait for the handlers: the request has its answer.
                 drop(guard);
-                inputs = Some(answer_inputs(core, &connection, reply.read()?).await?);
+                inputs = Some(answer_inputs(core, &connection, reply.read()?, options.questions.as_ref()).await?);
             }
             other => {
                 let word = Excerpt::new(other.as_str()).with_limit(64);
@@ -162,6 +167,7 @@ pub(crate) async fn answer_inputs(
     core: &ClientCore,
     connection: &Arc<Connection>,
     result: InputRequiredResult,
+    call: Option<&Arc<RunningCall>>,
 ) -> Result<InputResponses, Error> {
     let InputRequiredResult { input_requests, request_state, .. } = result;
     let input_requests: InputRequests = input_requests.unwrap_or_default();
@@ -171,6 +177,7 @@ pub(crate) async fn answer_inputs(
     if input_requests.is_empty() && request_state.is_none() {
         return Err(Error::invalid("the result requires input but contains no input requests"));
     }
+    let handlers = core.inbound.handlers.during(call.map(|call| &**call));
     let mut answering = JoinSet::new();
     for (key, request) in input_requests.0 {
         let params =
@@ -183,8 +190,8 @@ pub(crate) async fn answer_inputs(
             return Err(Kind::Input(error).into());
         }
         let limit = core.config.limits.server_request_timeout;
-        let request =
-            core.inbound.handlers.request(&request.method, params.as_deref(), RequestSource::on(connection), limit);
+        let source = RequestSource::on(connection).during(call);
+        let request = handlers.request(&request.method, params.as_deref(), source, limit);
         answering.spawn(async move { (key, request.answer().await) });
     }
     let mut answers = BTreeMap::new();

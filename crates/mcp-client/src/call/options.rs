@@ -1,8 +1,10 @@
 //! The options of one call.
 
-use std::{pin::Pin, time::Duration};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use mcp_protocol::{LoggingLevel, Meta, ProgressParams};
+
+use crate::{Handler, connection::RunningCall};
 
 /// Receives the progress of a call.
 pub(crate) type ProgressCallback = Box<dyn FnMut(ProgressParams) + Send>;
@@ -20,4 +22,8 @@ pub(crate) struct CallOptions {
     pub(crate) cancel: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     /// Cached results are not used.
     pub(crate) is_fresh: bool,
+    /// Answers the input requests of the call, instead of the handlers of the client.
+    pub(crate) answers: Option<Arc<dyn Handler>>,
+    /// The call that the request belongs to, if the server can ask it for input.
+    pub(crate) questions: Option<Arc<RunningCall>>,
 }

@@ -3,7 +3,7 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use mcp_protocol::{
-    Method,
+    JsonObject, Method,
     method::CallTool,
     tasks::{TaskMetadata, ext::IDENTIFIER},
 };
@@ -18,7 +18,8 @@ use super::{
 use crate::{
     Error, Limits,
     connection::{
-        self, Agreement, Connection, InputResponses, OnAbandon, Request, RequestExtras, RequestGuard, RequestOutcome,
+        self, Agreement, Connection, InputResponses, MetaTemplate, OnAbandon, Request, RequestExtras, RequestGuard,
+        RequestOutcome, RunningCall,
     },
 };
 
@@ -68,7 +69,10 @@ pub(super) async fn send_once(
         inputs,
         task: task.as_ref(),
     };
-    let message = connection::write_request(id, request, agreed.meta_template(declares_tasks), &extra);
+    let own_template =
+        options.questions.as_deref().and_then(|call| template_of_call(core, agreed, call, declares_tasks));
+    let template = own_template.as_ref().unwrap_or_else(|| agreed.meta_template(declares_tasks));
+    let message = connection::write_request(id, request, template, &extra);
     let mut hints = connection::hints(agreed.negotiated.version, &request.method);
     // An authorizer receives the name in each revision.
     if agreed.negotiated.version.has_mirrored_headers() || core.connections.authorization.is_some() {
@@ -78,7 +82,7 @@ pub(super) async fn send_once(
         hints.params = known.map(|known| known.mirrored(&request.body.text)).unwrap_or_default();
     }
     let follows = task.is_some() && options.on_progress.is_some();
-    let mut request_sending = pin!(connection.send_request(id, message, hints, follows));
+    let mut request_sending = pin!(connection.send_request(id, message, hints, follows, options.questions.clone()));
     let mut guard: Option<RequestGuard> = None;
     let limits = &core.config.limits;
     let started = Mark::now(&connection.clock, limits);
@@ -130,6 +134,26 @@ pub(super) async fn send_once(
     };
     spend(options, started.elapsed(&connection.clock));
     Ok((outcome, guard))
+}
+
+/// Returns the metadata of a call whose own handler declares capabilities, in revisions that declare them with each
+/// request.
+fn template_of_call(
+    core: &ClientCore,
+    agreed: &Agreement,
+    call: &RunningCall,
+    declares_tasks: bool,
+) -> Option<MetaTemplate> {
+    let version = agreed.negotiated.version;
+    if !version.is_stateless() || call.own().is_none() {
+        return None;
+    }
+    let declared = core.inbound.handlers.during(Some(call)).capabilities();
+    let mut capabilities = core.config.capabilities_with(declared);
+    if declares_tasks {
+        capabilities = capabilities.with_extension(IDENTIFIER, JsonObject::new());
+    }
+    Some(MetaTemplate::new(version, &capabilities, &core.config.info))
 }
 
 /// Lets a dropped call cancel the task that the server creates. An explicit close of the client waits for the answer.

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     Error,
-    connection::{Connection, Request, RequestGuard},
+    connection::{Connection, Request, RequestGuard, RunningCall},
     error::Kind,
 };
 
@@ -45,16 +45,18 @@ pub(super) struct TaskOptions {
     left: Option<Duration>,
     pub(super) meta: Option<Meta>,
     log_level: Option<LoggingLevel>,
+    /// The call that the task belongs to.
+    questions: Option<Arc<RunningCall>>,
 }
 
 impl TaskOptions {
     pub(super) fn new(idle_timeout: Option<Duration>) -> Self {
-        Self { idle_timeout, total_timeout: None, left: None, meta: None, log_level: None }
+        Self { idle_timeout, total_timeout: None, left: None, meta: None, log_level: None, questions: None }
     }
 
     pub(super) fn of(options: CallOptions) -> Self {
-        let CallOptions { idle_timeout, total_timeout, meta, log_level, .. } = options;
-        Self { idle_timeout, total_timeout, left: total_timeout, meta, log_level }
+        let CallOptions { idle_timeout, total_timeout, meta, log_level, questions, .. } = options;
+        Self { idle_timeout, total_timeout, left: total_timeout, meta, log_level, questions }
     }
 
     pub(super) fn without_total_timeout(self) -> Self {
@@ -64,8 +66,8 @@ impl TaskOptions {
     /// Returns the options of one request. Its timeout is the idle timeout, or the remaining time if that is shorter.
     pub(super) fn request(&self) -> CallOptions {
         let limit = self.idle_timeout.into_iter().chain(self.left).min();
-        let (meta, log_level) = (self.meta.clone(), self.log_level);
-        CallOptions { idle_timeout: limit, total_timeout: limit, meta, log_level, ..CallOptions::default() }
+        let (meta, log_level, questions) = (self.meta.clone(), self.log_level, self.questions.clone());
+        CallOptions { idle_timeout: limit, total_timeout: limit, meta, log_level, questions, ..CallOptions::default() }
     }
 
     /// Subtracts a time from the remaining time.
@@ -412,7 +414,9 @@ pub(super) async fn follow(
                     if rounds > core.config.limits.rounds {
                         return Err(Kind::Rounds(core.config.limits.rounds).into());
                     }
-                    let inputs = answer_inputs(core, connection, InputRequiredResult::new(requests)).await?;
+                    let inputs =
+                        answer_inputs(core, connection, InputRequiredResult::new(requests), options.questions.as_ref())
+                            .await?;
                     let params = UpdateTaskParams::new(id, inputs.responses.unwrap_or_default());
                     options.send(core, &Request::of::<UpdateTask>(&params)?.named(id)).await?;
                 }

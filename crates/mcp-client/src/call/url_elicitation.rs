@@ -15,7 +15,12 @@ use tokio::{
 };
 
 use super::{CallOptions, ClientCore, send_once::spend};
-use crate::{Error, Notifications, connection::Connection, error::Kind, inbound::RequestSource};
+use crate::{
+    Error, Notifications,
+    connection::{Connection, RunningCall},
+    error::Kind,
+    inbound::RequestSource,
+};
 
 /// The first wait for the notification that the user is done. Servers need not send it, so the client then repeats the request. The
 /// wait doubles each time.
@@ -42,14 +47,15 @@ impl UrlElicitations {
         let pages = error.url_elicitations();
         let Some(connection) = core.connections.current() else { return Ok(false) };
         let is_known = connection.version().is_some_and(|version| version.has_elicitation_complete());
-        let is_shown = core.config.capabilities().supports_url_elicitation();
+        let handlers = core.inbound.handlers.during(options.questions.as_deref());
+        let is_shown = handlers.capabilities().supports_url_elicitation();
         if !is_known || !is_shown || pages.is_empty() || pages.len() > core.config.limits.server_requests {
             return Ok(false);
         }
         // The subscription starts before the user can be done.
         let notices = core.inbound.hub.listen();
         let unseen = pages.iter().filter(|page| !names(page).any(|name| self.agreed.contains(name)));
-        if !agree(core, &connection, unseen).await? {
+        if !agree(core, &connection, unseen, options.questions.as_ref()).await? {
             return Ok(false);
         }
         self.agreed.extend(pages.iter().flat_map(names).cloned());
@@ -74,12 +80,15 @@ async fn agree(
     core: &ClientCore,
     connection: &Arc<Connection>,
     pages: impl Iterator<Item = &UrlElicitParams>,
+    call: Option<&Arc<RunningCall>>,
 ) -> Result<bool, Error> {
+    let handlers = core.inbound.handlers.during(call.map(|call| &**call));
     let mut elicitations = JoinSet::new();
     for page in pages {
         let params = to_raw_value(&ElicitParams::Url(page.clone())).map_err(|e| Error::invalid(e.to_string()))?;
         let limit = core.config.limits.server_request_timeout;
-        let request = core.inbound.handlers.request(Elicit::NAME, Some(&params), RequestSource::on(connection), limit);
+        let source = RequestSource::on(connection).during(call);
+        let request = handlers.request(Elicit::NAME, Some(&params), source, limit);
         elicitations.spawn(request.answer());
     }
     while let Some(answered) = elicitations.join_next().await {

@@ -10,11 +10,11 @@ use std::{
 
 use bytes::Bytes;
 use mcp_protocol::{ProgressParams, RequestId};
-use mcp_transport::TransportError;
+use mcp_transport::{Route, TransportError};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::StreamReceiver;
+use super::{Asker, RunningCall, StreamReceiver};
 use crate::retry::RequestFailure;
 
 /// The outcome of a request: the raw result, or the reason for its absence.
@@ -38,6 +38,9 @@ struct Table {
     waiting: HashMap<i64, Arc<ReplySlot>>,
     /// Answered requests whose progress is still delivered.
     followed: HashMap<i64, Weak<ReplySlot>>,
+    /// The running calls that the server can ask for input, by their addresses. A call that became a task waits between its
+    /// requests.
+    calls: HashMap<usize, Weak<RunningCall>>,
     end: Option<Option<TransportError>>,
 }
 
@@ -58,6 +61,9 @@ impl PendingRequests {
         let mut table = self.table();
         if let Some(fault) = &table.end {
             return Err(RequestFailure::Lost { was_sent: false, fault: fault.clone() });
+        }
+        if let Some(call) = &slot.questions {
+            table.run(id, call);
         }
         table.waiting.insert(id, slot);
         Ok(())
@@ -108,6 +114,21 @@ impl PendingRequests {
         table.waiting.get(&id).cloned().or_else(|| table.followed.get(&id)?.upgrade())
     }
 
+    /// Returns the origin of a request of the server that came on this route.
+    pub(crate) fn asker(&self, route: &Route, method: &str) -> Asker {
+        let table = self.table();
+        let followed = |id: &i64| table.followed.get(id).and_then(Weak::upgrade);
+        if let Route::Request(id) = route {
+            let slot = number(id).and_then(|id| table.waiting.get(&id).cloned().or_else(|| followed(&id)));
+            let Some(slot) = slot else {
+                let is_sender = |call: &Arc<RunningCall>| number(id).is_some_and(|id| call.has_sent(id));
+                return table.running().find(is_sender).map_or(Asker::Ended, Asker::Call);
+            };
+            return slot.questions.clone().map_or(Asker::Server { calls: None }, Asker::Call);
+        }
+        Asker::among(method, table.running())
+    }
+
     /// Accepts no more requests. Waiting requests are not affected.
     pub(crate) fn refuse(&self) {
         self.permits.close();
@@ -142,6 +163,20 @@ impl PendingRequests {
 }
 
 impl Table {
+    /// Adds a request of a call that the server can ask for input.
+    fn run(&mut self, id: i64, call: &Arc<RunningCall>) {
+        call.sent(id);
+        if self.calls.len() > 2 * self.waiting.len() + 16 {
+            self.calls.retain(|_, call| call.strong_count() > 0);
+        }
+        self.calls.insert(Arc::as_ptr(call).addr(), Arc::downgrade(call));
+    }
+
+    /// Returns the running calls.
+    fn running(&self) -> impl Iterator<Item = Arc<RunningCall>> {
+        self.calls.values().filter_map(Weak::upgrade)
+    }
+
     /// Removes a request and returns its slot.
     fn take(&mut self, id: i64) -> Option<Arc<ReplySlot>> {
         let slot = self.waiting.remove(&id)?;
@@ -174,6 +209,8 @@ pub(crate) struct ReplySlot {
     pub(crate) receiver: Option<Arc<dyn StreamReceiver>>,
     /// Progress is delivered after the answer too.
     follows: bool,
+    /// The call, if the server can ask it for input.
+    questions: Option<Arc<RunningCall>>,
 }
 
 impl std::fmt::Debug for ReplySlot {
@@ -198,14 +235,32 @@ impl ReplySlot {
         receiver: Option<Arc<dyn StreamReceiver>>,
         follows: bool,
     ) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::unshared(permit.into(), receiver, follows))
+    }
+
+    /// Returns the slot of a call that the server can ask for input.
+    pub(crate) fn of_call(
+        permit: OwnedSemaphorePermit,
+        follows: bool,
+        questions: Option<Arc<RunningCall>>,
+    ) -> Arc<Self> {
+        Arc::new(Self { questions, ..Self::unshared(Some(permit), None, follows) })
+    }
+
+    fn unshared(
+        permit: Option<OwnedSemaphorePermit>,
+        receiver: Option<Arc<dyn StreamReceiver>>,
+        follows: bool,
+    ) -> Self {
+        Self {
             received: Mutex::default(),
             changed: Notify::new(),
             is_cancellable: AtomicBool::new(false),
-            permit: Mutex::new(permit.into()),
+            permit: Mutex::new(permit),
             receiver,
             follows,
-        })
+            questions: None,
+        }
     }
 
     /// Returns true if an answer is due. An acknowledged stream delivers notifications instead.

@@ -331,7 +331,11 @@ impl Reader<'_> {
         } else if self.running.contains_key(&id) {
             Err(RpcError::invalid_request("a request with this id is being answered"))
         } else {
-            Ok(self.manager.receiver.request(self.connection, &request.method, request.params))
+            let asker = self.connection.pending.asker(&frame.route, &request.method);
+            match asker.refusal() {
+                Some(error) => Err(error),
+                None => Ok(self.manager.receiver.request(self.connection, &request.method, request.params, &asker)),
+            }
         };
         let answer = match answer {
             Ok(answer) => answer,

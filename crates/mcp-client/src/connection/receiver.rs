@@ -6,7 +6,7 @@ use mcp_protocol::RpcError;
 use mcp_transport::BoxFuture;
 use serde_json::{Value, value::RawValue};
 
-use super::{Connection, Notification};
+use super::{Asker, Connection, Notification};
 
 /// Receives requests and notifications of the server, and changes of the connection.
 pub(crate) trait Receiver: Send + Sync + 'static {
@@ -16,6 +16,7 @@ pub(crate) trait Receiver: Send + Sync + 'static {
         connection: &Arc<Connection>,
         method: &str,
         params: Option<&RawValue>,
+        asker: &Asker,
     ) -> BoxFuture<'static, Result<Value, RpcError>>;
 
     /// Handles a notification. `of_session` is true when it can belong to any subscription of the session.

@@ -13,7 +13,7 @@ use mcp_protocol::{
 use mcp_schema::elicitation::{Form, FormError};
 use serde_json::{Value, value::RawValue};
 
-use crate::connection::{Connection, Negotiated};
+use crate::connection::{CallInfo, Connection, Negotiated, RunningCall};
 
 /// A request of the server for a handler. It derefs to the parameters.
 ///
@@ -81,6 +81,18 @@ impl<P> InputContext<P> {
     #[must_use]
     pub fn version(&self) -> ProtocolVersion {
         self.source.negotiated.version
+    }
+
+    /// Returns the call that caused the request; `None` if the server asks outside of calls, or if the relation is not
+    /// known.
+    ///
+    /// The relation is known in 2026-07-28, and over Streamable HTTP. On other connections of a session it is known while a
+    /// single call is running. See [`Call::answers`](crate::Call::answers).
+    ///
+    /// See the example of [`CallInfo`].
+    #[must_use]
+    pub fn call(&self) -> Option<&CallInfo> {
+        self.source.call.as_deref().map(|call| &call.info)
     }
 
     /// Reports progress to the server, if it asked for that (up to 2025-11-25). `progress` must grow with each call, up
@@ -171,11 +183,12 @@ impl RawRequest {
     }
 }
 
-/// The server that sent a request.
+/// The server that sent a request, and the call that caused it.
 #[derive(Clone)]
 pub(crate) struct RequestSource {
     pub(crate) negotiated: Arc<Negotiated>,
     pub(crate) progress: Option<(ProgressToken, Weak<Connection>)>,
+    pub(crate) call: Option<Arc<RunningCall>>,
 }
 
 impl RequestSource {
@@ -183,7 +196,13 @@ impl RequestSource {
     pub(crate) fn on(connection: &Arc<Connection>) -> Self {
         let negotiated = connection.agreed().map(|agreed| agreed.negotiated.clone());
         let unknown = || Arc::new(Negotiated::new(ProtocolVersion::LATEST_LEGACY));
-        Self { negotiated: negotiated.unwrap_or_else(unknown), progress: None }
+        Self { negotiated: negotiated.unwrap_or_else(unknown), progress: None, call: None }
+    }
+
+    /// Adds the call that caused the request.
+    pub(crate) fn during(mut self, call: Option<&Arc<RunningCall>>) -> Self {
+        self.call = call.cloned();
+        self
     }
 
     /// Adds the token with which the server asked for progress.

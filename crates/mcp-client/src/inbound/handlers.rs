@@ -10,6 +10,7 @@ use mcp_transport::BoxFuture;
 use serde_json::{Value, value::RawValue};
 
 use super::{InputContext, RawRequest, RequestSource, Roots, ServerRequest, server_request::refuse};
+use crate::connection::{OwnHandler, RunningCall};
 
 /// Handles requests of the server. Each method rejects its request by default; [`Handler::capabilities`] declares the
 /// implemented ones.
@@ -90,8 +91,16 @@ pub(crate) struct HandlerSet {
     pub(crate) sample: Option<Answering<CreateMessageParams, CreateMessageResult>>,
     pub(crate) samples_with_tools: bool,
     pub(crate) roots: Option<Roots>,
+    /// Lists the roots of one call, instead of `roots`.
+    pub(crate) roots_of_call: Option<Arc<dyn Handler>>,
     pub(crate) other: Option<Answering<RawRequest, Value>>,
     pub(crate) handler: Option<Arc<dyn Handler>>,
+}
+
+/// Returns the handler of a call in the form that the call stores.
+pub(crate) fn own_handler(handler: Arc<dyn Handler>) -> OwnHandler {
+    let identity = Arc::as_ptr(&handler).cast::<()>().addr();
+    OwnHandler { identity, declared: handler.capabilities(), handler: Box::new(handler) }
 }
 
 /// Boxes a closure.
@@ -104,6 +113,43 @@ where
 }
 
 impl HandlerSet {
+    /// Returns the handlers during a call: the handler of the call answers the requests that it declares.
+    pub(crate) fn during(&self, call: Option<&RunningCall>) -> Self {
+        let mut handlers = self.clone();
+        let own = call.and_then(RunningCall::own);
+        let Some((own, declared)) =
+            own.and_then(|own| Some((own.handler.downcast_ref::<Arc<dyn Handler>>()?, &own.declared)))
+        else {
+            return handlers;
+        };
+        if declared.supports_form_elicitation() {
+            let own = Arc::clone(own);
+            handlers.elicit = Some(answering(move |context| {
+                let own = Arc::clone(&own);
+                async move { own.elicit(context).await }
+            }));
+        }
+        if declared.supports_url_elicitation() {
+            let own = Arc::clone(own);
+            handlers.elicit_url = Some(answering(move |context| {
+                let own = Arc::clone(&own);
+                async move { own.elicit_url(context).await }
+            }));
+        }
+        if declared.supports_sampling() {
+            handlers.samples_with_tools = declared.supports_sampling_tools();
+            let own = Arc::clone(own);
+            handlers.sample = Some(answering(move |context| {
+                let own = Arc::clone(&own);
+                async move { own.sample(context).await }
+            }));
+        }
+        if declared.supports_roots() {
+            handlers.roots_of_call = Some(Arc::clone(own));
+        }
+        handlers
+    }
+
     /// Returns the capabilities of all handlers, in the newest form.
     pub(crate) fn capabilities(&self) -> ClientCapabilities {
         let mut capabilities = self.handler.as_ref().map(|handler| handler.capabilities()).unwrap_or_default();
@@ -133,6 +179,8 @@ impl HandlerSet {
             let mut roots = RootsCapability::new();
             roots.list_changed = Some(true);
             capabilities.roots = Some(roots);
+        } else if self.roots_of_call.is_some() {
+            capabilities.roots.get_or_insert_default();
         }
         capabilities
     }

@@ -70,10 +70,10 @@ impl ServerRequest {
             method::CreateMessage::NAME => sample(&handlers, &request, source).await,
             method::ListRoots::NAME => {
                 decode::<EmptyParams>(&request)?;
-                let roots = match (&handlers.roots, &handlers.handler) {
-                    (Some(roots), _) => roots.list(),
-                    (None, Some(handler)) => handler.list_roots().await?,
-                    (None, None) => return Err(refuse(request.method())),
+                let roots = match (&handlers.roots_of_call, &handlers.roots, &handlers.handler) {
+                    (Some(handler), _, _) | (None, None, Some(handler)) => handler.list_roots().await?,
+                    (None, Some(roots), _) => roots.list(),
+                    (None, None, None) => return Err(refuse(request.method())),
                 };
                 write(&ListRootsResult::new(roots))
             }

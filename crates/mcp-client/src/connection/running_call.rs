@@ -1,0 +1,203 @@
+//! The call that a request of the server belongs to, and the handler of that call.
+
+use std::{any::Any, fmt, sync::Arc};
+
+use mcp_protocol::{ClientCapabilities, Method, RpcError, method};
+use parking_lot::Mutex;
+
+/// The call that caused a request of the server ([`InputContext::call`](crate::InputContext::call)).
+///
+/// ```
+/// use mcp_client::{Client, protocol::ElicitResult};
+///
+/// let builder = Client::builder("my-app", "1.0").on_elicit(async |form| {
+///     match form.call() {
+///         Some(call) => println!("{:?} asks during {}", call.name(), call.method()),
+///         None => println!("the server asks"),
+///     }
+///     Ok(ElicitResult::decline())
+/// });
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallInfo {
+    method: Box<str>,
+    name: Option<Box<str>>,
+}
+
+impl CallInfo {
+    /// Returns the method, such as `tools/call`.
+    ///
+    /// See the example of the [type](Self).
+    #[must_use]
+    pub fn method(&self) -> &str {
+        &self.method
+    }
+
+    /// Returns the name of the tool or of the prompt, or the URI of the resource; `None` if the method has none of them.
+    ///
+    /// See the example of the [type](Self).
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+}
+
+/// A call that the server can ask for input.
+pub(crate) struct RunningCall {
+    pub(crate) info: CallInfo,
+    own: Option<OwnHandler>,
+    /// The ids of the first requests of the call. A task can ask on the route of a request that has its answer.
+    requests: Mutex<Vec<i64>>,
+}
+
+/// The handler of a call. The room `inbound` defines its type.
+pub(crate) struct OwnHandler {
+    pub(crate) handler: Box<dyn Any + Send + Sync>,
+    /// Equal for two handlers that are the same object.
+    pub(crate) identity: usize,
+    pub(crate) declared: ClientCapabilities,
+}
+
+/// The number of remembered requests of a call.
+const REQUESTS: usize = 16;
+
+impl RunningCall {
+    pub(crate) fn new(method: &str, name: Option<&str>, own: Option<OwnHandler>) -> Arc<Self> {
+        let info = CallInfo { method: method.into(), name: name.map(Into::into) };
+        Arc::new(Self { info, own, requests: Mutex::default() })
+    }
+
+    /// Records that the call sent a request with this id.
+    pub(crate) fn sent(&self, id: i64) {
+        let mut requests = self.requests.lock();
+        if requests.len() < REQUESTS {
+            requests.push(id);
+        }
+    }
+
+    /// Returns true if the call sent the request with this id.
+    pub(crate) fn has_sent(&self, id: i64) -> bool {
+        self.requests.lock().contains(&id)
+    }
+
+    /// Returns the handler of the call.
+    pub(crate) fn own(&self) -> Option<&OwnHandler> {
+        self.own.as_ref()
+    }
+
+    /// Returns the identity of the handler of the call if it answers this method of the server.
+    fn handler_of(&self, method: &str) -> Option<usize> {
+        let own = self.own()?;
+        let answers = match method {
+            method::Elicit::NAME => own.declared.elicitation.is_some(),
+            method::CreateMessage::NAME => own.declared.supports_sampling(),
+            method::ListRoots::NAME => own.declared.supports_roots(),
+            _ => false,
+        };
+        answers.then_some(own.identity)
+    }
+}
+
+impl fmt::Debug for RunningCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunningCall").field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+/// The origin of a request of the server.
+#[derive(Debug, Clone)]
+pub(crate) enum Asker {
+    /// The server asks outside of calls, or during several calls with the same handler.
+    Server {
+        /// The calls with the common handler.
+        calls: Option<Arc<RunningCall>>,
+    },
+    /// This call caused the request.
+    Call(Arc<RunningCall>),
+    /// The request belongs to a call that has ended.
+    Ended,
+    /// Several calls with different handlers are running. The client does not guess.
+    Ambiguous,
+}
+
+impl Asker {
+    /// Returns the origin of a request that names no call, while these calls are running.
+    pub(crate) fn among(method: &str, mut calls: impl Iterator<Item = Arc<RunningCall>>) -> Self {
+        let Some(first) = calls.next() else { return Self::Server { calls: None } };
+        let others: Vec<_> = calls.collect();
+        if others.is_empty() {
+            return Self::Call(first);
+        }
+        let handler = first.handler_of(method);
+        let is_common = others.iter().all(|other| other.handler_of(method) == handler);
+        match (is_common, handler) {
+            (true, Some(_)) => Self::Server { calls: Some(first) },
+            (true, None) => Self::Server { calls: None },
+            (false, _) => Self::Ambiguous,
+        }
+    }
+
+    /// Returns the error of a request that no handler may answer.
+    pub(crate) fn refusal(&self) -> Option<RpcError> {
+        match self {
+            Self::Server { .. } | Self::Call(_) => None,
+            Self::Ended => Some(RpcError::invalid_request("the call of this request has ended")),
+            Self::Ambiguous => {
+                Some(RpcError::invalid_request("several calls are running, and the request names none of them"))
+            }
+        }
+    }
+
+    /// Returns the call whose handler answers.
+    pub(crate) fn questions(&self) -> Option<&RunningCall> {
+        match self {
+            Self::Server { calls } => calls.as_deref(),
+            Self::Call(call) => Some(call),
+            Self::Ended | Self::Ambiguous => None,
+        }
+    }
+
+    /// Returns the call that caused the request.
+    pub(crate) fn call(&self) -> Option<&Arc<RunningCall>> {
+        match self {
+            Self::Call(call) => Some(call),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp_protocol::{ElicitationCapability, RootsCapability};
+
+    use super::*;
+
+    #[test]
+    fn a_request_without_a_call_is_related_only_if_the_handler_is_certain() {
+        let forms = ClientCapabilities::new().with_elicitation(ElicitationCapability::new());
+        let roots = ClientCapabilities::new().with_roots(RootsCapability::new());
+        let call = |own: Option<(usize, &ClientCapabilities)>| {
+            let own = own.map(|(identity, declared)| OwnHandler {
+                handler: Box::new(()),
+                identity,
+                declared: declared.clone(),
+            });
+            RunningCall::new("tools/call", Some("t"), own)
+        };
+        let (plain, form, other_form) = (call(None), call(Some((1, &forms))), call(Some((1, &forms))));
+        let root = call(Some((2, &roots)));
+        for (method, calls, expected) in [
+            ("elicitation/create", vec![], "Server"),
+            ("elicitation/create", vec![&form], "Call"),
+            ("elicitation/create", vec![&form, &other_form], "Server"),
+            ("elicitation/create", vec![&plain, &root], "Server"),
+            ("elicitation/create", vec![&plain, &form], "Ambiguous"),
+            ("roots/list", vec![&plain, &form], "Server"),
+            ("roots/list", vec![&form, &root], "Ambiguous"),
+        ] {
+            let found = Asker::among(method, calls.into_iter().cloned());
+            assert!(format!("{found:?}").starts_with(expected), "{method} {found:?}");
+            assert_eq!(found.refusal().is_some(), expected == "Ambiguous");
+        }
+    }
+}
