@@ -30,8 +30,9 @@ pub(crate) fn authorization<'h>(headers: &'h HeaderMap, scheme: &str) -> Result<
 #[cfg(feature = "providers")]
 pub(crate) fn token<'h>(headers: &'h HeaderMap, scheme: &str) -> Result<Option<&'h str>, Rejection> {
     let token = authorization(headers, scheme)?;
-    let is_token = |token: &str| token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte));
-    if token.is_some_and(|token| !is_token(token)) {
+    let is_part =
+        |byte| matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=');
+    if token.is_some_and(|token| !token.bytes().all(is_part)) {
         return Err(malformed("the token contains an invalid character"));
     }
     Ok(token)
