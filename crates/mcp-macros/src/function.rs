@@ -1,6 +1,6 @@
 //! A function with its signature. The macros do not parse the body.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, TokenStreamExt as _};
 use syn::{
     Attribute, Error, Expr, FnArg, Meta, ReturnType, Safety, Signature, Type, Visibility,
@@ -69,11 +69,11 @@ impl Function {
         }
     }
 
-    /// The return type, unless it is an `impl Trait`.
+    /// The return type, unless it contains an `impl Trait`, which Rust allows in signatures only.
     pub(crate) fn output(&self) -> Option<TokenStream> {
         match &self.sig.output {
             ReturnType::Default => Some(quote::quote!(())),
-            ReturnType::Type(_, output) if matches!(**output, Type::ImplTrait(_)) => None,
+            ReturnType::Type(_, output) if has_impl(output.to_token_stream()) => None,
             ReturnType::Type(_, output) => Some(output.to_token_stream()),
         }
     }
@@ -95,6 +95,14 @@ impl Function {
         }
         (!lines.is_empty()).then(|| quote::quote!(::core::concat!(#lines)))
     }
+}
+
+fn has_impl(tokens: TokenStream) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(word) => word == "impl",
+        TokenTree::Group(group) => has_impl(group.stream()),
+        _ => false,
+    })
 }
 
 fn doc_line(attribute: &Attribute) -> Option<&Expr> {

@@ -166,7 +166,7 @@ pub(crate) fn read(parameter: &mut PatType) -> syn::Result<Parameter> {
     if let Some(error) = failed {
         return Err(error);
     }
-    let ty = parameter.ty.clone();
+    let ty = Box::new(ungrouped(&parameter.ty).clone());
     if marks.extract || (!marks.arg && is_extractor(&ty)) {
         return Ok(Parameter::Extractor(Extractor { ty, is_marked: marks.extract }));
     }
@@ -238,6 +238,17 @@ impl Marks {
     }
 }
 
+/// The type without the groups around a type that `macro_rules!` inserts, and without parentheses.
+fn ungrouped(mut ty: &Type) -> &Type {
+    loop {
+        ty = match ty {
+            Type::Group(group) => &group.elem,
+            Type::Paren(parentheses) => &parentheses.elem,
+            _ => return ty,
+        };
+    }
+}
+
 /// Whether the name of the type is the name of an extractor.
 fn is_extractor(ty: &Type) -> bool {
     let optional = inner(ty, "Option").filter(|ty| named(ty, "Principal") || inner(ty, "Extension").is_some());
@@ -257,7 +268,7 @@ pub(crate) fn state_of(ty: &Type) -> Option<&Type> {
 
 /// The type `T` of `name<T>`.
 fn inner<'t>(ty: &'t Type, name: &str) -> Option<&'t Type> {
-    let Type::Path(path) = ty else { return None };
+    let Type::Path(path) = ungrouped(ty) else { return None };
     let last = path.path.segments.last()?;
     let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
     match arguments.args.first()? {
@@ -267,7 +278,7 @@ fn inner<'t>(ty: &'t Type, name: &str) -> Option<&'t Type> {
 }
 
 fn named(ty: &Type, name: &str) -> bool {
-    let Type::Path(path) = ty else { return false };
+    let Type::Path(path) = ungrouped(ty) else { return false };
     path.path.segments.last().is_some_and(|last| last.ident == name && last.arguments.is_none())
 }
 

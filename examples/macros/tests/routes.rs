@@ -80,6 +80,24 @@ async fn product(Args(pair): Args<Pair>) -> Json<i64> {
     Json(pair.a * pair.b)
 }
 
+/// The return type contains `impl Trait`.
+#[tool]
+async fn double(value: u32) -> Result<Json<impl Serialize + JsonSchema>, ToolError> {
+    Ok(Json(value * 2))
+}
+
+/// `macro_rules!` passes the types.
+macro_rules! limited_tool {
+    ($name:ident, $state:ty, $argument:ty) => {
+        #[tool]
+        async fn $name(State(limit): $state, count: $argument) -> String {
+            format!("{} {count:?}", limit.0)
+        }
+    };
+}
+
+limited_tool!(limited, State<Limit>, Option<u32>);
+
 /// Plan a day.
 #[prompt(title = "Plan")]
 async fn plan(
@@ -124,6 +142,8 @@ async fn connect() -> Client {
         .tool(search::route())
         .tool(greet::route())
         .tool(product::route())
+        .tool(double::route())
+        .tool(limited::route())
         .prompt(plan::route().complete_from("date", ["monday"]))
         .resource(all::route())
         .resource_template(notes::route())
@@ -165,6 +185,8 @@ async fn a_tool_receives_arguments_defaults_and_extractors() {
         ),
         ("greet-all", json!({ "greet": 3 }), "hello 3"),
         ("product", json!({ "a": 6, "b": 7 }), "42"),
+        ("double", json!({ "value": 4 }), "8"),
+        ("limited", json!({ "count": 3 }), "9 Some(3)"),
     ] {
         let result = client.call_tool(name, arguments).await.unwrap().ok().unwrap().text();
         assert!(result.starts_with(text), "{name}: {result}");
