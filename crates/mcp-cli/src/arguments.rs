@@ -9,7 +9,7 @@ use serde_json::{Map, Value, map::Entry};
 pub(crate) use self::schema::{choices, signature, type_names};
 use self::{
     object::Members,
-    schema::{Names, has_type, types},
+    schema::{Names, has_type, items, types},
 };
 use crate::{failure::Failure, input::Input, suggestion::nearest, text::line};
 
@@ -160,20 +160,24 @@ async fn object(word: &str, input: &Input) -> Result<Vec<(String, Value)>, Failu
     }
 }
 
-/// Inserts a value. If the schema requires an array, each further value of the same key extends it.
+/// Inserts a value. If the schema allows an array, each further value of the same key extends it. If the schema allows a text
+/// too, one value is a text.
 fn insert(arguments: &mut Map<String, Value>, key: &str, text: &str, schema: &JsonObject) -> Result<(), Failure> {
     let property = schema.get("properties").and_then(|properties| properties.get(key));
-    let is_list = property.is_some_and(|property| types(schema, property).contains(&"array")) && !text.starts_with('[');
-    let kind = if is_list { property.and_then(|property| property.get("items")) } else { property };
+    let allowed = property.map(|property| types(schema, property)).unwrap_or_default();
+    let may_be_list = allowed.contains(&"array") && !text.starts_with('[');
+    let is_list = may_be_list && (arguments.contains_key(key) || !allowed.contains(&"string"));
+    let kind = if is_list { property.and_then(|property| items(schema, property)) } else { property };
     let value = typed(text, schema, kind).map_err(|types| mismatch(key, text, &types))?;
     match arguments.entry(key) {
         Entry::Vacant(entry) => {
             entry.insert(if is_list { Value::Array(vec![value]) } else { value });
         }
-        Entry::Occupied(mut entry) => match entry.get_mut() {
-            Value::Array(list) if is_list => list.push(value),
-            _ => return Err(repeated(key)),
+        Entry::Occupied(mut entry) if is_list => match entry.get_mut() {
+            Value::Array(list) => list.push(value),
+            first => *first = Value::Array(vec![first.take(), value]),
         },
+        Entry::Occupied(_) => return Err(repeated(key)),
     }
     Ok(())
 }
@@ -242,6 +246,8 @@ mod tests {
                 "tags": {"type": "array", "items": {"type": "string"}}, "ids": {"type": "array", "items": {"type": "integer"}},
                 "maybe": {"type": ["integer", "null"]}, "either": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
                 "mode": {"enum": ["1", "2"]}, "any": {}, "o": {"type": "object"},
+                "years": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
+                "q": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "integer"}}]},
             },
         }))
         .unwrap_or_default()
@@ -260,6 +266,10 @@ mod tests {
             ("n=5 x=1.5 on=true", json!({"n": 5, "x": 1.5, "on": true})),
             ("tags=a tags=b ids=1 ids=2", json!({"tags": ["a", "b"], "ids": [1, 2]})),
             (r#"tags=["a","b"]"#, json!({"tags": ["a", "b"]})),
+            ("years=2024", json!({"years": ["2024"]})),
+            ("q=5", json!({"q": "5"})),
+            ("q=[5]", json!({"q": [5]})),
+            ("q=[5] q=6", json!({"q": [5, 6]})),
             ("maybe=null", json!({"maybe": null})),
             ("either=5", json!({"either": 5})),
             ("either=x", json!({"either": "x"})),

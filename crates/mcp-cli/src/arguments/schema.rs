@@ -68,6 +68,11 @@ pub(super) fn types<'a>(root: &'a JsonObject, property: &'a Value) -> Vec<&'a st
     found
 }
 
+/// Returns the schema of the items of a property that may be an array.
+pub(super) fn items<'a>(root: &'a JsonObject, property: &'a Value) -> Option<&'a Value> {
+    branches(root, property).into_iter().find_map(|branch| branch.get("items"))
+}
+
 /// Returns the values of `enum` and `const` in a property.
 pub(crate) fn choices<'a>(root: &'a JsonObject, property: &'a Value) -> Vec<&'a Value> {
     let mut found = Vec::new();
