@@ -118,7 +118,7 @@ fn show(
         ContentBlock::Unknown(block) => return session.out.value(block),
         _ => return session.out.value(block),
     };
-    let bytes = bytes.map_err(|error| Failure::local(format!("the server sent {error}")))?;
+    let bytes = bytes.map_err(|error| Failure::unusable(format!("the server sent {error}")))?;
     match output {
         Some(directory) => write_bytes(session, &bytes, mime_type, directory, index),
         None => session.out.text(&format!("[{}, {} bytes: save it with --output DIR]", line(mime_type), bytes.len())),

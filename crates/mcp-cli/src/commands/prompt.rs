@@ -75,6 +75,6 @@ fn media<E: std::fmt::Display>(
     mime_type: &str,
     bytes: Result<Vec<u8>, E>,
 ) -> Result<(), Failure> {
-    let bytes = bytes.map_err(|error| Failure::local(format!("the server sent {error}")))?;
+    let bytes = bytes.map_err(|error| Failure::unusable(format!("the server sent {error}")))?;
     session.out.text(&format!("{role}: [{}, {} bytes: --json shows it]", line(mime_type), bytes.len()))
 }

@@ -88,7 +88,7 @@ fn save(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
 }
 
 fn bytes(body: &ResourceBody) -> Result<Vec<u8>, Failure> {
-    body.bytes().map_err(|error| Failure::local(format!("the server sent {error}")))
+    body.bytes().map_err(|error| Failure::unusable(format!("the server sent {error}")))
 }
 
 #[cfg(test)]
