@@ -18,7 +18,7 @@ use crate::{
     logs, question,
     sampling::Model,
     screen::note,
-    target::Target,
+    target::{self, Target},
     text::line,
     trace::TracedConnector,
 };
@@ -72,8 +72,8 @@ fn connector(
             }
             let http = http(url, options)?;
             Ok(Arc::new(match authorizer {
-                Some(authorizer) => http.authorizer(authorizer),
-                None => http,
+                Some(authorizer) if !target::has_credentials(url) => http.authorizer(authorizer),
+                _ => http,
             }))
         }
         Target::Command(command) => {

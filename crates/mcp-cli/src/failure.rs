@@ -207,7 +207,8 @@ impl fmt::Display for Failure {
 impl From<mcp_client::Error> for Failure {
     fn from(error: mcp_client::Error) -> Self {
         let mut message = without_http_layers(&error);
-        if error.is_unauthorized() && !has_login_error(&error) {
+        let login = login_error(&error);
+        if error.is_unauthorized() && login.is_none() {
             message.push_str(CREDENTIALS);
         }
         let required = error.rpc().and_then(required_capabilities);
@@ -216,6 +217,8 @@ impl From<mcp_client::Error> for Failure {
         }
         let code = if error.is_tool_error() {
             FAILED
+        } else if let Some(login) = login {
+            login_code(login)
         } else if error.rpc().is_some()
             || error.is_invalid_response()
             || error.is_unsupported()
@@ -234,16 +237,25 @@ impl From<mcp_client::Error> for Failure {
     }
 }
 
-/// Returns whether the stored tokens or a login failed. The text then names the fault and its remedy.
-fn has_login_error(error: &(dyn Error + 'static)) -> bool {
+/// Returns the error of the stored tokens or of a login, if it is among the causes. Its text names the fault and its remedy.
+pub(crate) fn login_error<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e mcp_client::oauth::Error> {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        if error.is::<mcp_client::oauth::Error>() {
-            return true;
+        if let Some(error) = error.downcast_ref() {
+            return Some(error);
         }
         cause = error.source();
     }
-    false
+    None
+}
+
+fn login_code(error: &mcp_client::oauth::Error) -> u8 {
+    match error.kind() {
+        ErrorKind::Store => FAILED,
+        ErrorKind::Configuration => USAGE,
+        ErrorKind::Unavailable => CONNECTION,
+        _ => SERVER,
+    }
 }
 
 /// Returns the text of an error and its causes, without the texts of the HTTP layers.
@@ -274,13 +286,7 @@ fn missing_capability(required: &Map<String, Value>) -> Option<&'static str> {
 
 impl From<mcp_client::oauth::Error> for Failure {
     fn from(error: mcp_client::oauth::Error) -> Self {
-        let code = match error.kind() {
-            ErrorKind::Store => FAILED,
-            ErrorKind::Configuration => USAGE,
-            ErrorKind::Unavailable => CONNECTION,
-            _ => SERVER,
-        };
-        Self::new(code, without_http_layers(&error))
+        Self::new(login_code(&error), without_http_layers(&error))
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 use mcp_client::{
     Client,
     http::Authorizer,
-    oauth::{OAuth, OAuthBuilder, StoredLogin},
+    oauth::{ErrorKind, OAuth, OAuthBuilder, StoredLogin},
 };
 use serde_json::{Value, json};
 use url::Url;
@@ -25,7 +25,7 @@ use self::{
 use crate::{
     args::{Account, Options},
     connection,
-    failure::Failure,
+    failure::{self, Failure},
     output::{Output, styled},
     question,
     screen::warn,
@@ -42,11 +42,12 @@ pub(crate) fn authorizer(options: &Options) -> Option<Arc<dyn Authorizer>> {
         return None;
     }
     let can_ask = question::is_possible();
-    let logins = if can_ask { Logins::open().map(Some) } else { Logins::existing() };
-    let logins = logins.unwrap_or_else(|failure| {
+    let stored = Logins::existing().unwrap_or_else(|failure| {
         warn(&format!("the stored logins are not used: {failure}"));
         None
-    })?;
+    });
+    // Without a writable directory, the command runs without tokens, and `mcp login` reports the fault.
+    let logins = stored.or_else(|| if can_ask { Logins::open().ok() } else { None })?;
     let way = if can_ask { Way::Browser } else { Way::Refused };
     let auth = builder(&logins, way).store(logins.store).build();
     Some(Arc::new(StoredTokens { auth, can_ask }))
@@ -128,13 +129,20 @@ async fn show_one(server: &Url, logins: &Logins, options: &Options, opened: &Onc
     }
     match connection::authorized(server, options, auth.clone()).await? {
         Ok(client) => opened.get_or_init(|| client),
-        Err(error) if error.is_unauthorized() && !error.is_retryable() => {
+        Err(error) if is_refusal(&error) => {
             return Err(missing(": the server or its authorization server does not accept the stored tokens"));
         }
         Err(error) => return Err(error.into()),
     };
     let login = auth.stored_login(server).await?.filter(StoredLogin::is_usable);
     print(server, &login.ok_or_else(|| missing(": the stored tokens have ended"))?, Output::new(options.json))
+}
+
+/// Returns whether the server or its authorization server does not accept the tokens.
+fn is_refusal(error: &mcp_client::Error) -> bool {
+    let refusals = [ErrorKind::LoginRequired, ErrorKind::Denied, ErrorKind::Token];
+    let is_of_tokens = failure::login_error(error).is_none_or(|error| refusals.contains(&error.kind()));
+    error.is_unauthorized() && !error.is_retryable() && is_of_tokens
 }
 
 /// Shows all stored logins, without requests to their servers.

@@ -86,6 +86,11 @@ pub(crate) fn is_url(word: &str) -> bool {
     word.starts_with("http://") || word.starts_with("https://")
 }
 
+/// Returns whether a URL contains a user or a password. The client sends them, and no login replaces them.
+pub(crate) fn has_credentials(url: &str) -> bool {
+    Url::parse(url).is_ok_and(|url| !url.username().is_empty() || url.password().is_some())
+}
+
 /// Returns the URL of an address without a scheme, such as `localhost:8080/mcp`. The name of a tool may have dots, so a name
 /// needs a port or a path to be an address.
 pub(crate) fn with_scheme(word: &str) -> Option<String> {

@@ -209,6 +209,32 @@ fn whoami_fails_for_tokens_that_the_server_rejects() {
 }
 
 #[test]
+fn a_broken_token_store_is_a_local_fault_for_all_commands() {
+    let server = Protected::start("broken-store");
+    server.check("login URL", 0, "", "in the browser");
+    for file in server.files() {
+        if fs::read_to_string(&file).is_ok_and(|record| record.contains("access_token")) {
+            fs::remove_file(&file).unwrap();
+            fs::create_dir(&file).unwrap();
+        }
+    }
+    for line in ["whoami URL", "call URL whoami"] {
+        let output = server.run(line);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{line}\n{stderr}");
+        assert!(stderr.contains("token store") && !stderr.contains("accept the stored tokens"), "{line}\n{stderr}");
+    }
+}
+
+#[test]
+fn commands_run_without_a_warning_if_no_login_can_be_stored() {
+    let server = Protected::with("unwritable", |builder| builder, HttpConfig::allow_anonymous);
+    fs::write(&server.state, "a file instead of the directory").unwrap();
+    server.check("call URL public", 0, "open", "");
+    server.check("login URL", 1, "", "token store");
+}
+
+#[test]
 fn a_login_at_a_server_with_anonymous_callers_succeeds() {
     let server = Protected::with("anonymous", |builder| builder, HttpConfig::allow_anonymous);
     server.check("call URL public", 0, "open", "");

@@ -13,7 +13,7 @@ use url::{Position, Url};
 use crate::{
     failure::Failure,
     state,
-    target::{VARIABLE, is_url, with_scheme},
+    target::{VARIABLE, has_credentials, is_url, with_scheme},
 };
 
 /// The record with the URLs of the servers.
@@ -112,6 +112,11 @@ fn named(word: &str, known: &[Url]) -> Result<Url, Failure> {
     };
     let mut url =
         Url::parse(&text).map_err(|error| Failure::usage(format!("the URL of the server is invalid: {error}")))?;
+    if has_credentials(url.as_str()) {
+        return Err(Failure::usage(
+            "a URL with a user has credentials of its own; log in with the URL without the user",
+        ));
+    }
     url.set_fragment(None);
     Ok(url)
 }
@@ -168,6 +173,8 @@ mod tests {
             ("b.example", Err("several logins: https://b.example/1, https://b.example/2")),
             ("c", Err("neither an http or https URL nor the host of a stored login")),
             ("http://[x/", Err("the URL of the server is invalid")),
+            ("https://ann:hunter2@a.example/mcp", Err("a URL with a user has credentials of its own")),
+            ("ann@c.example/mcp", Err("neither an http or https URL nor the host of a stored login")),
         ] {
             let found = named(word, &known).map_err(|failure| failure.to_string());
             match expected {
