@@ -83,10 +83,11 @@ struct Server {
     serve: &'static str,
 }
 
-const SERVERS: [Server; 3] = [
+const SERVERS: [Server; 4] = [
     Server { name: "stdio only", features: &[], serve: "serve_stdio()" },
     Server { name: "HTTP", features: &["http"], serve: "serve_http(\"127.0.0.1:8080\")" },
     Server { name: "HTTP and auth", features: &["auth"], serve: "serve_http(\"127.0.0.1:8080\")" },
+    Server { name: "HTTP and OAuth", features: &["oauth"], serve: "serve_http(\"127.0.0.1:8080\")" },
 ];
 
 impl Server {

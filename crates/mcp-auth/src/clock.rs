@@ -44,6 +44,7 @@ impl Clock {
     }
 
     /// The same clock with another time of day.
+    #[cfg(feature = "oauth")]
     #[cfg(test)]
     pub(crate) fn with_time(&self, time: SystemTime) -> Self {
         let clock = self.clone();

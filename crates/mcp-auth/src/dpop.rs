@@ -32,6 +32,7 @@ const DPOP: HeaderName = HeaderName::from_static("dpop");
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Accepts tokens of another provider that are bound to a key of the client (`Authorization: DPoP …`, RFC 9449).
+/// Needs the feature `oauth`.
 ///
 /// Each request has a proof: a signature of the client over the method, the public URL of the request, the token and the
 /// time. The provider accepts each proof once, within five minutes of its time. The store has the ids of accepted proofs; the

@@ -27,7 +27,7 @@ use crate::{
 const ISSUER: &str = "https://github.com/login/oauth";
 const API: &str = "https://api.github.com";
 
-/// Authenticates users of GitHub by the tokens of one application on GitHub.
+/// Authenticates users of GitHub by the tokens of one application on GitHub. Needs the feature `oauth`.
 ///
 /// GitHub issues tokens without an audience, and each token is valid at GitHub itself. A server that asks GitHub for the user
 /// of a token would accept tokens of any other application. This provider therefore uses the endpoint that checks a token of

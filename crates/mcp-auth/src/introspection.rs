@@ -27,7 +27,8 @@ use crate::{
     verified::Verified,
 };
 
-/// Authenticates clients by opaque tokens in `Authorization: Bearer …`, which the issuer checks (RFC 7662).
+/// Authenticates clients by opaque tokens in `Authorization: Bearer …`, which the issuer checks (RFC 7662). Needs the
+/// feature `oauth`.
 ///
 /// The result for a valid token is remembered for at most a minute and not beyond the expiry time, that for an invalid token
 /// for five seconds. A revoked token is therefore accepted for up to a minute. When the issuer is away, the answer is 503.

@@ -1,33 +1,43 @@
 //! Signed tokens (RFC 7519, RFC 9068).
 
 pub(crate) mod claims;
+#[cfg(feature = "oauth")]
 mod key_cache;
 pub(crate) mod keys;
+#[cfg(feature = "oauth")]
 pub(crate) mod remote;
+#[cfg(feature = "oauth")]
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod token;
 
-use std::{fmt, str::FromStr as _, sync::Arc, time::Duration};
+#[cfg(feature = "oauth")]
+use std::sync::Arc;
+use std::{fmt, str::FromStr as _, time::Duration};
 
 use jsonwebtoken::Algorithm;
+#[cfg(feature = "oauth")]
 use mcp_fetch::Fetch;
 use mcp_protocol::{Challenge, Principal};
 
+#[cfg(feature = "oauth")]
+use self::remote::{RemoteKeys, Source};
 use self::{
     claims::{Rules, client_claims},
     keys::{Key, KeySet},
-    remote::{RemoteKeys, Source},
     token::Token,
 };
 use crate::{
     authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection, SubjectToken},
-    clock::Clock,
     crypto,
     error::ConfigError,
-    issuer_url::{check_issuer, check_url, fetch_for},
     token_verifier::{self, TokenVerifier},
     verified::{Outcome, Verified},
+};
+#[cfg(feature = "oauth")]
+use crate::{
+    clock::Clock,
+    issuer_url::{check_issuer, check_url, fetch_for},
 };
 
 /// Authenticates clients by signed tokens in `Authorization: Bearer …`.
@@ -45,6 +55,8 @@ use crate::{
 ///
 /// Issuers sign tokens of other purposes with the same keys. Tokens with the marks of ID tokens, refresh tokens and logout
 /// tokens are rejected. [`require_type`](Self::require_type) is stricter, for issuers that follow RFC 9068.
+///
+/// `Jwt::issuer`, `Jwt::jwks` and `Jwt::fetch` need the feature `oauth`, because they add an HTTP client.
 ///
 /// ```
 /// use mcp_auth::Jwt;
@@ -69,6 +81,7 @@ pub struct Jwt {
 
 enum Keys {
     Fixed(KeySet),
+    #[cfg(feature = "oauth")]
     Remote(Arc<RemoteKeys>),
 }
 
@@ -77,8 +90,10 @@ enum Keys {
 pub(crate) enum Fault {
     Invalid(&'static str),
     /// The issuer has no key for the token now.
+    #[cfg(feature = "oauth")]
     NoKey,
     Expired,
+    #[cfg(feature = "oauth")]
     Unavailable(Duration),
 }
 
@@ -102,10 +117,12 @@ pub(crate) const CLOCK_SKEW: Duration = Duration::from_secs(60);
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(600);
 
 impl Jwt {
-    /// Accepts tokens of an issuer whose metadata document names its keys (RFC 8414, OpenID Connect Discovery).
+    /// Accepts tokens of an issuer whose metadata document names its keys (RFC 8414, OpenID Connect Discovery). Needs the
+    /// feature `oauth`.
     ///
     /// # Errors
     /// If the issuer is not an `https` URL, or an `http` URL of this machine, or it has a user, a query or a fragment.
+    #[cfg(feature = "oauth")]
     pub fn issuer(issuer: impl Into<String>) -> Result<Self, ConfigError> {
         let issuer = issuer.into();
         check_issuer(&issuer)?;
@@ -113,7 +130,7 @@ impl Jwt {
         Self::remote(issuer, source)
     }
 
-    /// Accepts tokens of an issuer whose keys are at a URL.
+    /// Accepts tokens of an issuer whose keys are at a URL. Needs the feature `oauth`.
     ///
     /// # Errors
     /// If the URL does not begin with `https://`, or with `http://` for this machine, or it has a user or a fragment.
@@ -125,6 +142,7 @@ impl Jwt {
     /// # let _ = auth;
     /// # Ok::<_, mcp_auth::ConfigError>(())
     /// ```
+    #[cfg(feature = "oauth")]
     pub fn jwks(issuer: impl Into<String>, url: impl Into<String>) -> Result<Self, ConfigError> {
         let url = url.into();
         check_url(&url)?;
@@ -172,6 +190,7 @@ impl Jwt {
         Ok(Self::new(issuer.into(), Keys::Fixed(keys), vec![Algorithm::HS256]))
     }
 
+    #[cfg(feature = "oauth")]
     fn remote(issuer: String, source: Source) -> Result<Self, ConfigError> {
         let (Source::Issuer(url) | Source::Url(url)) = &source;
         let fetch = fetch_for(url)?;
@@ -310,7 +329,8 @@ impl Jwt {
         self
     }
 
-    /// Fetches keys with these settings, for example through a proxy. It has no effect on fixed keys.
+    /// Fetches keys with these settings, for example through a proxy. It has no effect on fixed keys. Needs the feature `oauth`.
+    #[cfg(feature = "oauth")]
     #[must_use]
     pub fn fetch(mut self, fetch: Fetch) -> Self {
         if let Keys::Remote(keys) = &mut self.keys {
@@ -349,6 +369,7 @@ impl Jwt {
                     return Err(Fault::Invalid("the signature is wrong"));
                 }
             }
+            #[cfg(feature = "oauth")]
             Keys::Remote(keys) => keys.check(&token).await?,
         }
         // Only a token of the issuer has expired. A forged token is invalid, so that it counts as a failed authentication.
@@ -363,6 +384,7 @@ impl Jwt {
         }
         match self.verify(token, resource).await {
             // The issuer may publish the key at any time.
+            #[cfg(feature = "oauth")]
             Err(fault @ Fault::NoKey) => Err(fault.reject("Bearer")),
             checked => self.verified.remember(digest, checked.map_err(|fault| fault.reject("Bearer"))),
         }
@@ -403,6 +425,7 @@ impl Fault {
                 tracing::debug!(scheme, reason, "rejected a token");
                 Rejection::Invalid
             }
+            #[cfg(feature = "oauth")]
             Self::NoKey => {
                 tracing::debug!(scheme, "rejected a token, because the issuer has no key for it");
                 Rejection::Invalid
@@ -411,6 +434,7 @@ impl Fault {
                 tracing::debug!(scheme, "rejected an expired token");
                 Rejection::Expired
             }
+            #[cfg(feature = "oauth")]
             Self::Unavailable(retry_after) => Rejection::Unavailable { retry_after },
         }
     }

@@ -3,20 +3,21 @@
 //! An [`Authenticator`] reads the credentials of a request and returns the [`Principal`](mcp_protocol::Principal), or a
 //! [`Rejection`]. An outage of an issuer is 503 and never 401, because a 401 makes each client log in again.
 //!
-//! The feature `providers` (on by default) contains all providers but the last three.
+//! The feature `oauth` (on by default) contains all providers. It adds an HTTP client for the requests to an authorization
+//! server. The feature `providers` contains the providers that send no requests, and few dependencies.
 //!
-//! | provider | credentials |
-//! |---|---|
-//! | [`Jwt`] | tokens that an issuer signed |
-//! | [`Introspection`] | opaque tokens that an issuer checks |
-//! | [`GitHub`] | tokens of a GitHub application |
-//! | [`Dpop`] | tokens of another provider that are bound to a key of the client |
-//! | [`ApiKeys`] | keys in a header of their own, plain or hashed |
-//! | [`BearerTokens`] | fixed tokens |
-//! | [`Basic`] | user names and passwords |
-//! | [`Custom`] | a [`Scheme`] of the application |
-//! | [`Chain`] | those of several providers, and requests without credentials |
-//! | [`Policy`] | those of another provider, with rules for the callers |
+//! | provider | credentials | feature |
+//! |---|---|---|
+//! | [`Jwt`] | tokens that an issuer signed | `providers` for known keys, `oauth` for [`Jwt::issuer`] and [`Jwt::jwks`] |
+//! | [`Introspection`] | opaque tokens that an issuer checks | `oauth` |
+//! | [`GitHub`] | tokens of a GitHub application | `oauth` |
+//! | [`Dpop`] | tokens of another provider that are bound to a key of the client | `oauth` |
+//! | [`ApiKeys`] | keys in a header of their own, plain or hashed | `providers` |
+//! | [`BearerTokens`] | fixed tokens | `providers` |
+//! | [`Basic`] | user names and passwords | `providers` |
+//! | [`Custom`] | a [`Scheme`] of the application | |
+//! | [`Chain`] | those of several providers, and requests without credentials | |
+//! | [`Policy`] | those of another provider, with rules for the callers | |
 //!
 //! The server does not pass credentials on to handlers. No text of an error, of `Debug` or of a log record contains them.
 //!
@@ -43,18 +44,18 @@ mod clock;
 mod credentials;
 #[cfg(feature = "providers")]
 mod crypto;
-#[cfg(feature = "providers")]
+#[cfg(feature = "oauth")]
 mod dpop;
 mod error;
-#[cfg(feature = "providers")]
+#[cfg(feature = "oauth")]
 mod github;
-#[cfg(feature = "providers")]
+#[cfg(feature = "oauth")]
 mod introspection;
-#[cfg(feature = "providers")]
+#[cfg(feature = "oauth")]
 mod issuer_request;
-#[cfg(feature = "providers")]
+#[cfg(feature = "oauth")]
 mod issuer_url;
-#[cfg(feature = "providers")]
+#[cfg(feature = "oauth")]
 #[doc(hidden)]
 pub mod jose;
 #[cfg(feature = "providers")]
@@ -74,9 +75,6 @@ mod verified;
 pub use self::{
     api_key::{ApiKeys, BearerTokens, hash_api_key},
     basic::Basic,
-    dpop::Dpop,
-    github::GitHub,
-    introspection::Introspection,
     jwt::Jwt,
     password::hash_password,
     token_verifier::TokenVerifier,
@@ -87,3 +85,5 @@ pub use self::{
     error::ConfigError,
     policy::Policy,
 };
+#[cfg(feature = "oauth")]
+pub use self::{dpop::Dpop, github::GitHub, introspection::Introspection};

@@ -1,5 +1,7 @@
 //! Digests of passwords, and the bounded pool that computes them.
 
+mod argon2id;
+
 use std::{
     collections::HashMap,
     fmt,
@@ -10,16 +12,14 @@ use std::{
     time::Duration,
 };
 
-use argon2::{
-    Algorithm, Argon2, Params, PasswordHash, PasswordHasher as _, PasswordVerifier as _, Version,
-    password_hash::SaltString,
-};
+use argon2::Params;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use mcp_protocol::auth::Secret;
 use parking_lot::Mutex;
 use ring::{digest, pbkdf2};
 use tokio::sync::Semaphore;
 
+use self::argon2id::Argon2id;
 use crate::{
     authenticator::Rejection,
     crypto::{self, Digest},
@@ -40,7 +40,7 @@ const MAX_PASSES: u64 = 1 << 20;
 /// The digest of a password.
 #[derive(Clone)]
 pub(crate) enum PasswordDigest {
-    Argon2id(String, Params),
+    Argon2id(Argon2id),
     Pbkdf2 { iterations: std::num::NonZeroU32, salt: Vec<u8>, hash: Vec<u8> },
     Sha256(Vec<u8>),
 }
@@ -54,17 +54,13 @@ impl PasswordDigest {
             )
         };
         if text.starts_with("$argon2id$") {
-            let hash = PasswordHash::new(text).map_err(|_| invalid())?;
-            let params = Params::try_from(&hash).map_err(|_| invalid())?;
-            if hash.salt.is_none() || hash.hash.is_none() {
-                return Err(invalid());
-            }
-            if params.m_cost() > MAX_MEMORY || passes(&params) > MAX_PASSES {
+            let digest = Argon2id::parse(text).ok_or_else(invalid)?;
+            if digest.params().m_cost() > MAX_MEMORY || passes(digest.params()) > MAX_PASSES {
                 return Err(ConfigError::new(
                     "the digest must be cheaper: at most 128 MiB of memory, and 1 GiB in all passes together",
                 ));
             }
-            return Ok(Self::Argon2id(text.to_owned(), params));
+            return Ok(Self::Argon2id(digest));
         }
         if let Some(rest) = text.strip_prefix("pbkdf2-sha256$") {
             let parts: Vec<&str> = rest.split('$').collect();
@@ -88,7 +84,7 @@ impl PasswordDigest {
     /// Whether the digest needs less work to attack than is good practice today.
     pub(crate) fn is_old(&self) -> bool {
         match self {
-            Self::Argon2id(_, params) => params.m_cost() < GOOD_MEMORY || passes(params) < GOOD_PASSES,
+            Self::Argon2id(digest) => digest.params().m_cost() < GOOD_MEMORY || passes(digest.params()) < GOOD_PASSES,
             Self::Pbkdf2 { iterations, .. } => iterations.get() < GOOD_ITERATIONS,
             Self::Sha256(_) => true,
         }
@@ -97,7 +93,10 @@ impl PasswordDigest {
     /// Returns the settings on which the time of a computation depends.
     pub(crate) fn form(&self) -> Form {
         match self {
-            Self::Argon2id(_, params) => Form::Argon2id(params.m_cost(), params.t_cost(), params.p_cost()),
+            Self::Argon2id(digest) => {
+                let params = digest.params();
+                Form::Argon2id(params.m_cost(), params.t_cost(), params.p_cost())
+            }
             Self::Pbkdf2 { iterations, .. } => Form::Pbkdf2(iterations.get()),
             Self::Sha256(_) => Form::Sha256,
         }
@@ -107,8 +106,7 @@ impl PasswordDigest {
     /// of the runtime.
     pub(crate) fn verify(&self, password: &str) -> bool {
         match self {
-            Self::Argon2id(text, _) => PasswordHash::new(text)
-                .is_ok_and(|hash| Argon2::default().verify_password(password.as_bytes(), &hash).is_ok()),
+            Self::Argon2id(digest) => digest.verify(password),
             Self::Pbkdf2 { iterations, salt, hash } => {
                 pbkdf2::verify(pbkdf2::PBKDF2_HMAC_SHA256, *iterations, salt, password.as_bytes(), hash).is_ok()
             }
@@ -146,10 +144,8 @@ pub fn hash_password(password: &str) -> Result<String, ConfigError> {
     if !crypto::random(&mut salt) {
         return Err(ConfigError::new("the system has no random numbers"));
     }
-    let failed = |_| ConfigError::new("the password cannot be hashed");
-    let salt = SaltString::encode_b64(&salt).map_err(failed)?;
-    let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::default());
-    Ok(argon2.hash_password(password.as_bytes(), &salt).map_err(failed)?.to_string())
+    let digest = Argon2id::hash(password, salt.to_vec());
+    Ok(digest.ok_or_else(|| ConfigError::new("the password cannot be hashed"))?.to_string())
 }
 
 /// The computations that run at once.

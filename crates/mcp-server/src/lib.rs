@@ -11,7 +11,8 @@
 //! - [`live`]: the lists of a running server.
 //! - [`extension`]: methods, capabilities and background work of your own.
 //! - `http` (feature `http`, on by default): Streamable HTTP. Feature `tls` adds HTTPS.
-//! - `auth` (feature `auth`): authentication of HTTP callers by tokens, API keys, passwords and own schemes.
+//! - `auth` (feature `auth`): authentication of HTTP callers by signed tokens, API keys, passwords and own schemes. Feature
+//!   `oauth` adds the tokens of authorization servers.
 //! - `content` (features `fs` and `skills`): files as resources, directories as servers, skills.
 //! - [`check`]: checks of handlers at compile time, with the rules of handlers.
 //! - `macros` (feature `macros`): `#[tool]`, `#[prompt]` and `#[resource]` on plain functions, and `#[debug_handler]`.

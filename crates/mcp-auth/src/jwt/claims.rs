@@ -46,6 +46,7 @@ pub(crate) fn client_claims() -> Vec<String> {
 
 impl Rules<'_> {
     /// Checks the claims and returns the principal.
+    #[cfg(feature = "oauth")]
     pub(crate) fn check(&self, claims: &Map<String, Value>, now: SystemTime) -> Result<Principal, Fault> {
         let principal = self.check_without_expiry(claims, now)?;
         self.check_expiry(&principal, now)?;
