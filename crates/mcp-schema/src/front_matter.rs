@@ -41,6 +41,16 @@ pub struct FrontMatterError {
     reason: String,
 }
 
+/// Reads a YAML document (core schema) as JSON, with the limits of front matter except for its size. For other crates of the
+/// workspace.
+///
+/// # Errors
+/// The reason with its line, for a text that is not such a document.
+#[doc(hidden)]
+pub fn yaml_document(text: &str) -> Result<Value, String> {
+    yaml::parse(text)
+}
+
 impl<'a> FrontMatter<'a> {
     /// Splits a file. Without front matter there are no members, and the whole text is the body.
     ///

@@ -31,7 +31,7 @@ pub mod tool;
 mod validation;
 
 #[cfg(feature = "front-matter")]
-pub use self::front_matter::{FrontMatter, FrontMatterError};
+pub use self::front_matter::{FrontMatter, FrontMatterError, yaml_document};
 pub use self::{
     dialect::Dialect,
     error::{SchemaError, SchemaErrorKind},

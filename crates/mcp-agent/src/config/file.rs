@@ -1,0 +1,249 @@
+//! Reads a configuration file.
+
+use std::{
+    fs,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+use super::{
+    code::Code,
+    definition::ServerDefinition,
+    document,
+    entry::{self, Context},
+    environment::Environment,
+    error::{ConfigError, Fault},
+    expand::Expander,
+    fingerprint, location,
+    node::{Node, member},
+    origin::{Format, Origin, Scope},
+};
+
+/// The largest configuration file, in bytes.
+pub const MAX_FILE: u64 = 16 << 20;
+
+/// The servers of one configuration file.
+///
+/// A fault of the whole file is an error of [`ConfigFile::read`]. A fault of one entry is in [`ConfigFile::errors`], and the
+/// other servers are usable.
+///
+/// ```
+/// use std::path::Path;
+///
+/// use mcp_agent::config::{ConfigFile, Endpoint, Environment, Scope};
+///
+/// let text = r#"{ "mcpServers": { "search": { "url": "${BASE:-https://search.example}/mcp" } } }"#;
+/// let file = ConfigFile::parse(Path::new("/projects/demo/.mcp.json"), text, Scope::Named, &Environment::default())?;
+/// let Endpoint::Http(http) = &file.servers[0].endpoint else { unreachable!() };
+/// assert_eq!(http.url, "https://search.example/mcp");
+/// # Ok::<(), mcp_agent::config::ConfigError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ConfigFile {
+    /// The path of the file.
+    pub file: PathBuf,
+    /// The format, which the path decides.
+    pub format: Format,
+    /// The owner of the file.
+    pub scope: Scope,
+    /// The valid servers in the order of the file, also disabled ones.
+    pub servers: Vec<ServerDefinition>,
+    /// The faults of single entries.
+    pub errors: Vec<ConfigError>,
+}
+
+impl ConfigFile {
+    /// Reads a file. The path decides the format.
+    ///
+    /// The function blocks while it reads. It follows no command of the file and starts no program.
+    ///
+    /// # Errors
+    /// If the file cannot be read, its path belongs to no format, its syntax is invalid, or it has no member with servers.
+    pub fn read(file: impl AsRef<Path>, scope: Scope, environment: &Environment) -> Result<Self, ConfigError> {
+        let file = std::path::absolute(file.as_ref()).unwrap_or_else(|_| file.as_ref().to_owned());
+        let text = read_text(&file).map_err(|(code, reason)| {
+            let remedy = match code {
+                Code::FileMissing => "correct the path, or create the file",
+                Code::FileTooLarge => "move the servers to a file of their own",
+                Code::NotUtf8 => "save the file in UTF-8",
+                _ => "correct the permissions of the file",
+            };
+            ConfigError::new(code, &file, "$", format!("the file cannot be read: {reason}"), remedy)
+        })?;
+        Self::parse(&file, &text, scope, environment)
+    }
+
+    /// Reads the text of a file. The path decides the format, and relative paths of the text belong to it.
+    ///
+    /// # Errors
+    /// If the path belongs to no format, the syntax is invalid, or the text has no member with servers.
+    pub fn parse(file: &Path, text: &str, scope: Scope, environment: &Environment) -> Result<Self, ConfigError> {
+        let format = Format::of_path(file).ok_or_else(|| unknown_format(file))?;
+        let value = document::parse(text, format.rules().syntax).map_err(|fault| fault.in_file(file))?;
+        let mut config = Self { file: file.to_owned(), format, scope, servers: Vec::new(), errors: Vec::new() };
+        config.read_servers(&value, environment).map_err(|fault| fault.in_file(file))?;
+        Ok(config)
+    }
+
+    /// Returns the names of all entries of the file that define a server, also of those with faults.
+    #[must_use]
+    pub fn names(&self) -> Vec<&str> {
+        let valid = self.servers.iter().map(|server| server.name.as_str());
+        valid.chain(self.errors.iter().filter_map(|error| error.server.as_deref())).collect()
+    }
+
+    fn read_servers(&mut self, value: &Value, environment: &Environment) -> Result<(), Fault> {
+        let root = Node::root(value);
+        root.object()?;
+        let file = self.file.clone();
+        let base = location::base(&file, self.format);
+        let is_of_user = self.format.user_file(environment).is_some_and(|user| user == file);
+        let workspace = if is_of_user { environment.workspace.clone() } else { Some(base.to_owned()) };
+        let context = Context {
+            format: self.format,
+            rules: self.format.rules(),
+            expander: Expander {
+                variables: self.format.rules().variables,
+                environment,
+                directory: file.parent().unwrap_or(base),
+                workspace,
+                inputs: root.get("inputs").filter(|_| self.format == Format::VsCode),
+            },
+            base,
+        };
+        for (name, node) in entries(&root, self.format, environment)? {
+            self.add(&name, &node, &context);
+        }
+        if self.format == Format::GeminiCli {
+            apply_gemini_lists(&root, &mut self.servers)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, name: &str, node: &Node<'_>, context: &Context<'_>) {
+        let is_known = self.names().contains(&name);
+        let server = match entry::read(name, node, context) {
+            Ok(Some(server)) => server,
+            Ok(None) => {
+                tracing::debug!(name, file = %self.file.display(), "an entry of the client itself is not a server");
+                return;
+            }
+            Err(fault) => {
+                self.errors.push(fault.in_file(&self.file).server(name));
+                return;
+            }
+        };
+        if is_known {
+            // The entry of a project in the file of Claude Code replaces that of the user.
+            if self.format == Format::ClaudeCode {
+                self.servers.retain(|known| known.name != name);
+                self.errors.retain(|error| error.server.as_deref() != Some(name));
+            } else {
+                let fault = node.fault(Code::DuplicateName, "two entries have the same name", "rename one of the two");
+                self.errors.push(fault.in_file(&self.file).server(name));
+                return;
+            }
+        }
+        let mut origin = Origin::new(&self.file, &node.path, self.format, self.scope);
+        origin.fingerprint = fingerprint::of(&self.file, name, node.value);
+        self.servers.push(ServerDefinition { origin: Some(origin), ..server });
+    }
+}
+
+/// Reads a text. The error has a code and a reason.
+pub(super) fn read_text(file: &Path) -> Result<String, (Code, String)> {
+    let code = |error: io::Error| {
+        let code = if error.kind() == io::ErrorKind::NotFound { Code::FileMissing } else { Code::FileUnreadable };
+        (code, error.to_string())
+    };
+    // A pipe or a device would block the reader.
+    if !fs::metadata(file).map_err(code)?.is_file() {
+        return Err((Code::FileUnreadable, "it is not a regular file".to_owned()));
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(file).map_err(code)?.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(code)?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err((Code::FileTooLarge, "it is larger than 16 MiB".to_owned()));
+    }
+    String::from_utf8(bytes).map_err(|_| (Code::NotUtf8, "it is not UTF-8".to_owned()))
+}
+
+fn unknown_format(file: &Path) -> ConfigError {
+    let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let remedy = match name.as_str() {
+        "settings.json" => "use the path of its client: `.gemini/settings.json` or `zed/settings.json`",
+        _ if name.ends_with("yaml") || name.ends_with("yml") => {
+            "use the path of its client: `goose/config.yaml` or `.continue/config.yaml`"
+        }
+        _ => "use the path of a known client, or a file with the extension `.json`",
+    };
+    ConfigError::new(Code::UnknownFormat, file, "$", "the path belongs to no known format", remedy)
+}
+
+/// Returns the names and the entries of a file.
+fn entries<'a>(root: &Node<'a>, format: Format, environment: &Environment) -> Result<Vec<(String, Node<'a>)>, Fault> {
+    let rules = format.rules();
+    let owned = |(name, node): (&str, Node<'a>)| (name.to_owned(), node);
+    let Some(key) = rules.key else {
+        // The flat map of `.agents/mcp.json` may have a schema.
+        let members = root.members()?.into_iter().filter(|(name, _)| *name != "$schema");
+        return Ok(members.map(owned).collect());
+    };
+    let mut found = Vec::new();
+    match root.get(key) {
+        Some(list) if format == Format::Continue => {
+            for node in list.items()? {
+                let name = node.get("name").ok_or_else(|| {
+                    node.fault(Code::InvalidName, "the entry has no `name`", "add a name for the server")
+                })?;
+                found.push((name.text()?.to_owned(), node));
+            }
+        }
+        Some(servers) => found.extend(servers.members()?.into_iter().map(owned)),
+        None if rules.is_dedicated && !root.object()?.is_empty() => {
+            let other = ["mcpServers", "servers", "context_servers", "mcp_servers", "mcp"];
+            let other = other.into_iter().find(|name| root.get(name).is_some());
+            let path = other.map_or_else(|| root.path.clone(), |name| member(&root.path, name));
+            let remedy = match other {
+                Some(other) => format!("rename `{other}` to `{key}`, which this format requires"),
+                None => format!("add the member `{key}` with the servers"),
+            };
+            return Err(Fault::new(Code::MissingKey, path, format!("the file has no member `{key}`"), remedy));
+        }
+        None => {}
+    }
+    if format == Format::ClaudeCode {
+        found.extend(servers_of_project(root, environment)?);
+    }
+    Ok(found)
+}
+
+/// Returns the servers of the project in the file of Claude Code: those of the nearest directory.
+fn servers_of_project<'a>(root: &Node<'a>, environment: &Environment) -> Result<Vec<(String, Node<'a>)>, Fault> {
+    let (Some(workspace), Some(projects)) = (&environment.workspace, root.get("projects")) else {
+        return Ok(Vec::new());
+    };
+    projects.object()?;
+    for directory in workspace.ancestors() {
+        let project = directory.to_str().and_then(|directory| projects.get(directory));
+        if let Some(servers) = project.and_then(|project| project.get("mcpServers")) {
+            return Ok(servers.members()?.into_iter().map(|(name, node)| (name.to_owned(), node)).collect());
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Disables the servers that `mcp.allowed` and `mcp.excluded` of Gemini CLI do not permit.
+fn apply_gemini_lists(root: &Node<'_>, servers: &mut [ServerDefinition]) -> Result<(), Fault> {
+    let Some(lists) = root.get("mcp") else { return Ok(()) };
+    let list = |name: &str| lists.get(name).map(|node| node.texts()).transpose();
+    let (allowed, excluded) = (list("allowed")?, list("excluded")?.unwrap_or_default());
+    for server in servers {
+        let is_allowed = allowed.as_ref().is_none_or(|allowed| allowed.contains(&server.name));
+        server.enabled &= is_allowed && !excluded.contains(&server.name);
+    }
+    Ok(())
+}

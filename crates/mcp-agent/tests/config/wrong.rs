@@ -1,0 +1,407 @@
+//! Wrong files: each fault has a code, the file, a JSON path and a remedy.
+
+use std::path::Path;
+
+use mcp_agent::config::{Code, ConfigFile, Environment, MAX_FILE, Scope};
+
+use super::{directory, parse};
+
+/// The file, its text, the code and the JSON path of its fault. `p` is the file `/p/.mcp.json`.
+const WRONG: &[(&str, &str, &str, &str)] = &[
+    ("p", "", "syntax", "$"),
+    ("p", "[]", "wrong-type", "$"),
+    ("p", r#"{"mcpServers": {}"#, "syntax", "$"),
+    ("p", "{'mcpServers': {}}", "syntax", "$"),
+    ("p", "{mcpServers: {}}", "syntax", "$"),
+    ("p", r#"{"mcpServers": {} "x": 1}"#, "syntax", "$"),
+    ("p", r#"{"mcpServers": {}} {}"#, "syntax", "$"),
+    ("p", r#"{"mcpServers": [1e999]}"#, "wrong-type", "$.mcpServers[0]"),
+    ("p", r#"{"servers": {"a": {"command": "a"}}}"#, "missing-key", "$.servers"),
+    ("p", r#"{"command": "a"}"#, "missing-key", "$"),
+    ("p", r#"{"mcpServers": []}"#, "wrong-type", "$.mcpServers"),
+    ("p", r#"{"mcpServers": "a"}"#, "wrong-type", "$.mcpServers"),
+    ("p", r#"{"mcpServers": {"a": {"command": "a"}, "a": {"command": "b"}}}"#, "duplicate-key", "$.mcpServers.a"),
+    ("p", r#"{"mcpServers": {"a": {"command": "a", "command": "b"}}}"#, "duplicate-key", "$.mcpServers.a.command"),
+    ("p", r#"{"mcpServers": {"s": "npx"}}"#, "wrong-type", "$.mcpServers.s"),
+    ("p", r#"{"mcpServers": {"s": null}}"#, "wrong-type", "$.mcpServers.s"),
+    ("p", r#"{"mcpServers": {"s": {}}}"#, "missing-endpoint", "$.mcpServers.s"),
+    ("p", r#"{"mcpServers": {"s": {"comand": "a"}}}"#, "missing-endpoint", "$.mcpServers.s"),
+    (
+        "p",
+        r#"{"mcpServers": {"s": {"command": "a", "url": "https://x.example/"}}}"#,
+        "two-endpoints",
+        "$.mcpServers.s.url",
+    ),
+    ("p", r#"{"mcpServers": {"s": {"type": "http", "command": "a"}}}"#, "two-endpoints", "$.mcpServers.s.command"),
+    (
+        "p",
+        r#"{"mcpServers": {"s": {"type": "stdio", "url": "https://x.example/"}}}"#,
+        "two-endpoints",
+        "$.mcpServers.s.url",
+    ),
+    ("p", r#"{"mcpServers": {"s": {"type": "pigeon", "command": "a"}}}"#, "unknown-type", "$.mcpServers.s.type"),
+    ("p", r#"{"mcpServers": {"s": {"type": "ws", "url": "wss://x.example/"}}}"#, "unsupported", "$.mcpServers.s.type"),
+    ("p", r#"{"mcpServers": {"s": {"type": 1, "command": "a"}}}"#, "wrong-type", "$.mcpServers.s.type"),
+    ("p", r#"{"mcpServers": {"s": {"command": ""}}}"#, "invalid-command", "$.mcpServers.s.command"),
+    ("p", r#"{"mcpServers": {"s": {"command": ["npx", "-y"]}}}"#, "wrong-type", "$.mcpServers.s.command"),
+    ("p", r#"{"mcpServers": {"s": {"command": "a", "args": "-y x"}}}"#, "wrong-type", "$.mcpServers.s.args"),
+    ("p", r#"{"mcpServers": {"s": {"command": "a", "args": ["-p", 80]}}}"#, "wrong-type", "$.mcpServers.s.args[1]"),
+    (
+        "p",
+        r#"{"mcpServers": {"s": {"command": "a", "args": ["a\u0000b"]}}}"#,
+        "invalid-command",
+        "$.mcpServers.s.args[0]",
+    ),
+    ("p", r#"{"mcpServers": {"s": {"command": "a", "env": ["A=1"]}}}"#, "wrong-type", "$.mcpServers.s.env"),
+    ("p", r#"{"mcpServers": {"s": {"command": "a", "env": {"A": 1}}}}"#, "wrong-type", "$.mcpServers.s.env.A"),
+    (
+        "p",
+        r#"{"mcpServers": {"s": {"command": "a", "env": {"A=B": "1"}}}}"#,
+        "invalid-environment",
+        r#"$.mcpServers.s.env["A=B"]"#,
+    ),
+    (
+        "p",
+        r#"{"mcpServers": {"s": {"command": "a", "env": {"": "1"}}}}"#,
+        "invalid-environment",
+        r#"$.mcpServers.s.env[""]"#,
+    ),
+    (
+        "p",
+        r#"{"mcpServers": {"s": {"command": "a", "env": {"A": "${NO_SUCH_VARIABLE}"}}}}"#,
+        "unset-variable",
+        "$.mcpServers.s.env.A",
+    ),
+    ("p", r#"{"mcpServers": {"s": {"command": "${NO_SUCH_VARIABLE}"}}}"#, "unset-variable", "$.mcpServers.s.command"),
+    (
+        "p",
+        r#"{"mcpServers": {"s": {"command": "a", "args": ["${OPEN"]}}}"#,
+        "invalid-variable",
+        "$.mcpServers.s.args[0]",
+    ),
+    ("p", r#"{"mcpServers": {"s": {"command": "a", "args": ["${}"]}}}"#, "invalid-variable", "$.mcpServers.s.args[0]"),
+    ("p", r#"{"mcpServers": {"s": {"command": "a", "cwd": 1}}}"#, "wrong-type", "$.mcpServers.s.cwd"),
+    ("p", r#"{"mcpServers": {"s": {"command": "a", "timeout": 0}}}"#, "invalid-timeout", "$.mcpServers.s.timeout"),
+    ("p", r#"{"mcpServers": {"s": {"command": "a", "timeout": -5}}}"#, "invalid-timeout", "$.mcpServers.s.timeout"),
+    ("p", r#"{"mcpServers": {"s": {"command": "a", "timeout": "5s"}}}"#, "wrong-type", "$.mcpServers.s.timeout"),
+    ("p", r#"{"mcpServers": {"s": {"command": "a", "timeout": 1e18}}}"#, "invalid-timeout", "$.mcpServers.s.timeout"),
+    ("p", r#"{"mcpServers": {"s": {"command": "a", "disabled": "no"}}}"#, "wrong-type", "$.mcpServers.s.disabled"),
+    ("p", r#"{"mcpServers": {"s": {"url": "x.example/mcp"}}}"#, "invalid-url", "$.mcpServers.s.url"),
+    ("p", r#"{"mcpServers": {"s": {"url": "ftp://x.example/"}}}"#, "invalid-url", "$.mcpServers.s.url"),
+    ("p", r#"{"mcpServers": {"s": {"url": "http://[x/"}}}"#, "invalid-url", "$.mcpServers.s.url"),
+    ("p", r#"{"mcpServers": {"s": {"url": "https://user:pw@x.example/"}}}"#, "invalid-url", "$.mcpServers.s.url"),
+    ("p", r#"{"mcpServers": {"s": {"url": "wss://x.example/"}}}"#, "unsupported", "$.mcpServers.s.url"),
+    (
+        "p",
+        r#"{"mcpServers": {"s": {"url": "https://x.example/", "headers": {"A B": "1"}}}}"#,
+        "invalid-header",
+        r#"$.mcpServers.s.headers["A B"]"#,
+    ),
+    (
+        "p",
+        r#"{"mcpServers": {"s": {"url": "https://x.example/", "headers": {"A": "1\n2"}}}}"#,
+        "invalid-header",
+        "$.mcpServers.s.headers.A",
+    ),
+    (
+        "p",
+        r#"{"mcpServers": {"s": {"url": "https://x.example/", "headers": {"A": "1", "a": "2"}}}}"#,
+        "invalid-header",
+        "$.mcpServers.s.headers.a",
+    ),
+    (
+        "p",
+        r#"{"mcpServers": {"s": {"url": "https://x.example/", "headers": {"A": "${NO_SUCH_VARIABLE}"}}}}"#,
+        "unset-variable",
+        "$.mcpServers.s.headers.A",
+    ),
+    (
+        "p",
+        r#"{"mcpServers": {"s": {"url": "https://x.example/", "headers": [["A", "1"]]}}}"#,
+        "wrong-type",
+        "$.mcpServers.s.headers",
+    ),
+    (
+        "p",
+        r#"{"mcpServers": {"s": {"url": "https://x.example/", "headersHelper": "/bin/token"}}}"#,
+        "unsupported",
+        "$.mcpServers.s.headersHelper",
+    ),
+    ("p", r#"{"mcpServers": {"s": {"command": "a", "x-mcp": true}}}"#, "wrong-type", "$.mcpServers.s.x-mcp"),
+    (
+        "p",
+        r#"{"mcpServers": {"s": {"command": "a", "x-mcp": {"required": "yes"}}}}"#,
+        "wrong-type",
+        "$.mcpServers.s.x-mcp.required",
+    ),
+    (
+        "p",
+        r#"{"mcpServers": {"s": {"command": "a", "x-mcp": {"denyTools": "x"}}}}"#,
+        "wrong-type",
+        "$.mcpServers.s.x-mcp.denyTools",
+    ),
+    (
+        "p",
+        r#"{"mcpServers": {"s": {"command": "a", "x-mcp": {"startTimeoutSeconds": 0}}}}"#,
+        "invalid-timeout",
+        "$.mcpServers.s.x-mcp.startTimeoutSeconds",
+    ),
+    (
+        "p",
+        r#"{"mcpServers": {"s": {"command": "a", "x-mcp": {"toolTimeoutSeconds": {"t": "1"}}}}}"#,
+        "wrong-type",
+        "$.mcpServers.s.x-mcp.toolTimeoutSeconds.t",
+    ),
+    ("p", r#"{"mcpServers": {"": {"command": "a"}}}"#, "invalid-name", r#"$.mcpServers[""]"#),
+    ("p", r#"{"mcpServers": {"a:b": {"command": "a"}}}"#, "invalid-name", r#"$.mcpServers["a:b"]"#),
+    ("p", r#"{"mcpServers": {" a": {"command": "a"}}}"#, "invalid-name", r#"$.mcpServers[" a"]"#),
+    ("p", r#"{"mcpServers": {"a\nb": {"command": "a"}}}"#, "invalid-name", r#"$.mcpServers["a\nb"]"#),
+    ("/p/settings.json", r#"{"mcpServers": {}}"#, "unknown-format", "$"),
+    ("/p/config.yaml", "mcpServers: []", "unknown-format", "$"),
+    ("/p/servers.ini", "a=b", "unknown-format", "$"),
+    ("/p/.vscode/mcp.json", r#"{"mcpServers": {"a": {"command": "a"}}}"#, "missing-key", "$.mcpServers"),
+    (
+        "/p/.vscode/mcp.json",
+        r#"{"servers": {"s": {"command": "a", "env": {"K": "${input:none}"}}}}"#,
+        "invalid-variable",
+        "$.servers.s.env.K",
+    ),
+    (
+        "/p/.vscode/mcp.json",
+        r#"{"inputs": [{"id": "k", "type": "promptString", "password": true, "default": "x"}], "servers": {"s": {"command": "a", "env": {"K": "${input:k}"}}}}"#,
+        "unset-variable",
+        "$.servers.s.env.K",
+    ),
+    (
+        "/p/.vscode/mcp.json",
+        r#"{"servers": {"s": {"command": "${command:pick}"}}}"#,
+        "unsupported",
+        "$.servers.s.command",
+    ),
+    (
+        "/p/.vscode/mcp.json",
+        r#"{"servers": {"s": {"command": "a", "sandboxEnabled": true}}}"#,
+        "unsupported",
+        "$.servers.s.sandboxEnabled",
+    ),
+    (
+        "/p/.vscode/mcp.json",
+        r#"{"servers": {"s": {"type": "http", "url": "unix:///tmp/s.sock#/mcp"}}}"#,
+        "unsupported",
+        "$.servers.s.url",
+    ),
+    (
+        "/p/.vscode/mcp.json",
+        r#"{"servers": {"s": {"command": "a", "envFile": "none.env"}}}"#,
+        "referenced-file",
+        "$.servers.s.envFile",
+    ),
+    (
+        "/p/.cursor/mcp.json",
+        r#"{"mcpServers": {"s": {"command": "${env:NO_SUCH_VARIABLE}"}}}"#,
+        "unset-variable",
+        "$.mcpServers.s.command",
+    ),
+    (
+        "/p/.cursor/mcp.json",
+        r#"{"mcpServers": {"s": {"command": "${env:OPEN"}}}"#,
+        "invalid-variable",
+        "$.mcpServers.s.command",
+    ),
+    (
+        "/p/.cursor/mcp.json",
+        r#"{"mcpServers": {"s": {"command": "${userHome}/x"}}}"#,
+        "unset-variable",
+        "$.mcpServers.s.command",
+    ),
+    (
+        "/h/zed/settings.json",
+        r#"{"context_servers": {"s": {"command": {"args": []}}}}"#,
+        "invalid-command",
+        "$.context_servers.s.command",
+    ),
+    ("/h/zed/settings.json", r#"{"context_servers": []}"#, "wrong-type", "$.context_servers"),
+    ("/h/config.toml", "[mcp_servers.s\ncommand = \"a\"", "syntax", "$"),
+    ("/h/config.toml", "[mcp_servers.s]\ncommand = \"a\"\ncommand = \"b\"", "duplicate-key", "$"),
+    ("/h/config.toml", "[mcp_servers.s]\nargs = []", "missing-endpoint", "$.mcp_servers.s"),
+    (
+        "/h/config.toml",
+        "[mcp_servers.s]\nurl = \"https://x.example/\"\nargs = [\"a\"]",
+        "two-endpoints",
+        "$.mcp_servers.s.args",
+    ),
+    (
+        "/h/config.toml",
+        "[mcp_servers.s]\ncommand = \"a\"\nbearer_token_env_var = \"T\"",
+        "two-endpoints",
+        "$.mcp_servers.s.bearer_token_env_var",
+    ),
+    (
+        "/h/config.toml",
+        "[mcp_servers.s]\nurl = \"https://x.example/\"\nbearer_token_env_var = \"NO_SUCH_VARIABLE\"",
+        "unset-variable",
+        "$.mcp_servers.s.bearer_token_env_var",
+    ),
+    (
+        "/h/config.toml",
+        "[mcp_servers.s]\nurl = \"https://x.example/\"\nbearer_token = \"x\"",
+        "unsupported",
+        "$.mcp_servers.s.bearer_token",
+    ),
+    (
+        "/h/config.toml",
+        "[mcp_servers.s]\ncommand = \"a\"\nstartup_timeout_sec = 1\nstartup_timeout_ms = 1000",
+        "invalid-timeout",
+        "$.mcp_servers.s.startup_timeout_ms",
+    ),
+    (
+        "/h/config.toml",
+        "[mcp_servers.s]\ncommand = \"a\"\ndefault_tools_approval_mode = \"always\"",
+        "wrong-type",
+        "$.mcp_servers.s.default_tools_approval_mode",
+    ),
+    (
+        "/h/mcp_config.json",
+        r#"{"mcpServers": {"s": {"serverUrl": "https://a.example/", "url": "https://b.example/"}}}"#,
+        "two-endpoints",
+        "$.mcpServers.s.url",
+    ),
+    (
+        "/p/.gemini/settings.json",
+        r#"{"mcpServers": {"s": {"tcp": "x:1", "command": "a"}}}"#,
+        "unsupported",
+        "$.mcpServers.s.tcp",
+    ),
+    (
+        "/p/.gemini/settings.json",
+        r#"{"mcpServers": {"s": {"url": "https://a.example/", "authProviderType": "google_credentials"}}}"#,
+        "unsupported",
+        "$.mcpServers.s.authProviderType",
+    ),
+    (
+        "/p/.gemini/settings.json",
+        r#"{"mcpServers": {"s": {"command": "a", "env": {"K": "$NO_SUCH_VARIABLE"}}}}"#,
+        "unset-variable",
+        "$.mcpServers.s.env.K",
+    ),
+    (
+        "/p/opencode.json",
+        r#"{"mcp": {"s": {"type": "local", "command": "npx -y a"}}}"#,
+        "wrong-type",
+        "$.mcp.s.command",
+    ),
+    ("/p/opencode.json", r#"{"mcp": {"s": {"type": "local", "command": []}}}"#, "invalid-command", "$.mcp.s.command"),
+    (
+        "/p/opencode.json",
+        r#"{"mcp": {"s": {"type": "local", "command": ["a", "{file:none}"]}}}"#,
+        "referenced-file",
+        "$.mcp.s.command[1]",
+    ),
+    (
+        "/p/opencode.json",
+        r#"{"mcp": {"s": {"type": "local", "command": ["{env:NO_SUCH_VARIABLE}"]}}}"#,
+        "unset-variable",
+        "$.mcp.s.command[0]",
+    ),
+    (
+        "/h/goose/config.yaml",
+        "extensions:\n  s: {type: stdio, cmd: a, env_keys: [NO_SUCH_VARIABLE]}",
+        "unset-variable",
+        "$.extensions.s.env_keys[0]",
+    ),
+    ("/h/goose/config.yaml", "extensions:\n  s: [\n", "syntax", "$"),
+    (
+        "/h/goose/config.yaml",
+        "extensions:\n  s: {type: stdio, cmd: a}\n  s: {type: stdio, cmd: b}\n",
+        "duplicate-key",
+        "$",
+    ),
+    ("/h/.continue/config.yaml", "mcpServers:\n  s: {command: a}", "wrong-type", "$.mcpServers"),
+    ("/h/.continue/config.yaml", "mcpServers:\n- command: a", "invalid-name", "$.mcpServers[0]"),
+    (
+        "/h/.continue/config.yaml",
+        "mcpServers:\n- {name: s, command: a}\n- {name: s, command: b}",
+        "duplicate-name",
+        "$.mcpServers[1]",
+    ),
+    (
+        "/h/.continue/config.yaml",
+        "mcpServers:\n- {name: s, command: \"${{ secrets.NO_SUCH_VARIABLE }}\"}",
+        "unset-variable",
+        "$.mcpServers[0].command",
+    ),
+    (
+        "/p/.crush.json",
+        r#"{"mcp": {"s": {"command": "a", "env": {"K": "$(cat /etc/passwd)"}}}}"#,
+        "command-substitution",
+        "$.mcp.s.env.K",
+    ),
+    (
+        "/p/.crush.json",
+        r#"{"mcp": {"s": {"command": "a", "env": {"K": "`id`"}}}}"#,
+        "command-substitution",
+        "$.mcp.s.env.K",
+    ),
+    ("/p/.crush.json", r#"{"mcp": {"s": {"command": "$NO_SUCH_VARIABLE"}}}"#, "unset-variable", "$.mcp.s.command"),
+];
+
+#[test]
+fn each_wrong_file_has_code_file_path_and_remedy() {
+    assert!(WRONG.len() >= 60);
+    let environment = Environment::default();
+    for (file, text, code, path) in WRONG {
+        let file = if *file == "p" { "/p/.mcp.json" } else { file };
+        let error = match parse(file, text, &environment) {
+            Err(error) => error,
+            Ok(config) => config.errors.into_iter().next().unwrap_or_else(|| panic!("{file}: {text}")),
+        };
+        assert_eq!((error.code.as_str(), error.path.as_str()), (*code, *path), "{file}: {text}: {error}");
+        assert_eq!(error.file, Path::new(file));
+        assert!(!error.message.is_empty() && !error.remedy.is_empty(), "{error:?}");
+        assert!(!error.to_string().ends_with('.'), "{error}");
+    }
+}
+
+#[test]
+fn a_wrong_entry_leaves_the_other_servers_usable() {
+    let text = r#"{"mcpServers":{"bad":{"command":"${NO_SUCH_VARIABLE}"},"good":{"command":"a"}}}"#;
+    let config = parse("/p/.mcp.json", text, &Environment::default()).unwrap();
+    assert_eq!(config.servers[0].name, "good");
+    assert_eq!((config.errors.len(), config.errors[0].server.as_deref()), (1, Some("bad")));
+    assert_eq!(config.names(), ["good", "bad"]);
+}
+
+#[test]
+fn files_that_cannot_be_read_have_their_own_codes() {
+    let directory = directory("unreadable");
+    let file = |name: &str| directory.join(name);
+    std::fs::write(file("latin.json"), b"{\"a\": \"\xe9\"}").unwrap();
+    std::fs::File::create(file("large.json")).unwrap().set_len(MAX_FILE + 1).unwrap();
+    std::fs::create_dir(file("folder.json")).unwrap();
+    for (name, code) in [
+        ("none.json", Code::FileMissing),
+        ("latin.json", Code::NotUtf8),
+        ("large.json", Code::FileTooLarge),
+        ("folder.json", Code::FileUnreadable),
+    ] {
+        let error = ConfigFile::read(file(name), Scope::Named, &Environment::default()).unwrap_err();
+        assert_eq!((error.code, error.file.as_path()), (code, file(name).as_path()), "{error}");
+    }
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn files_without_servers_are_valid() {
+    for (file, text) in [
+        ("/p/.mcp.json", "{}"),
+        ("/p/.mcp.json", r#"{"mcpServers": {}}"#),
+        ("/p/.mcp.json", "\u{feff}{ }"),
+        ("/h/.claude.json", r#"{"numStartups": 1}"#),
+        ("/h/.gemini/settings.json", r#"{"theme": "x"}"#),
+        ("/h/config.toml", ""),
+        ("/h/goose/config.yaml", ""),
+    ] {
+        let config = parse(file, text, &Environment::default()).unwrap_or_else(|error| panic!("{error}"));
+        assert!(config.servers.is_empty() && config.errors.is_empty(), "{file}");
+    }
+}
