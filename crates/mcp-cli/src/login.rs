@@ -5,6 +5,7 @@ mod logins;
 mod page;
 
 use std::{
+    error::Error,
     sync::{Arc, OnceLock},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -57,8 +58,12 @@ pub(crate) fn authorizer(options: &Options) -> Option<Arc<dyn Authorizer>> {
 pub(crate) async fn run(account: &Account, options: &Options, opened: &OnceLock<Client>) -> Result<(), Failure> {
     let out = Output::new(options.json);
     match account {
-        Account::Login { server, no_browser, scope } => {
-            let way = if *no_browser { Way::Url } else { Way::Browser };
+        Account::Login { server, no_browser, device, scope } => {
+            let way = match (no_browser, device) {
+                (_, true) => Way::Device,
+                (true, false) => Way::Url,
+                (false, false) => Way::Browser,
+            };
             let scopes = scope.iter().flat_map(|scope| scope.split_whitespace());
             log_in(server.as_deref(), way, scopes.map(ToOwned::to_owned).collect(), options, opened).await
         }
@@ -87,14 +92,23 @@ async fn log_in(
     let logins = Logins::open()?;
     let server = logins.server(server).await?.ok_or_else(no_server)?;
     let auth = builder(&logins, way).store(logins.without_login(&server)).scopes(scopes).build();
-    let client = connection::authorized(&server, options, auth.clone()).await??;
+    let client = connection::authorized(&server, options, auth.clone()).await?.map_err(failed)?;
     opened.get_or_init(|| client);
     if auth.stored_login(&server).await?.is_none() {
         // The server also serves callers without tokens.
-        auth.log_in(&server).await?;
+        auth.log_in(&server).await.map_err(failed)?;
     }
     let login = auth.stored_login(&server).await?.ok_or_else(|| Failure::local("the tokens cannot be stored"))?;
     print(&server, &login, Output::new(options.json))
+}
+
+/// Returns the failure of a login, with another way to log in if the authorization server does not support the chosen one.
+fn failed<E: Error + 'static>(error: E) -> Failure
+where
+    Failure: From<E>,
+{
+    let is_unsupported = failure::login_error(&error).is_some_and(|error| error.kind() == ErrorKind::Unsupported);
+    Failure::from(error).with_hint(if is_unsupported { "; use --no-browser instead of --device" } else { "" })
 }
 
 async fn log_out(server: Option<&str>, out: Output) -> Result<(), Failure> {
@@ -173,7 +187,9 @@ fn stored(logins: &Logins) -> OAuth {
 }
 
 fn builder(logins: &Logins, way: Way) -> OAuthBuilder {
-    OAuth::builder().client_name("mcp, on the command line").user_agent(Page { logins: logins.clone(), way })
+    let builder =
+        OAuth::builder().client_name("mcp, on the command line").user_agent(Page { logins: logins.clone(), way });
+    if way == Way::Device { builder.device_flow() } else { builder }
 }
 
 /// Returns whether the user passes a token, which then replaces a login.

@@ -1,4 +1,4 @@
-//! A progress bar on stderr for a running call, if stderr is a terminal.
+//! A progress bar on stderr for a running call or login, if stderr is a terminal.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ const DELAY: Duration = Duration::from_millis(300);
 /// The time between two frames of the animation.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Shows the progress of one call. Dropping it removes the bar.
+/// Shows the progress of one call or login. Dropping it removes the bar.
 pub(crate) struct Progress {
     bar: ProgressBar,
     appearance: AbortHandle,
 }
 
 impl Progress {
-    /// Starts the bar of a call with this name.
+    /// Starts the bar with this text, such as the name of a call.
     pub(crate) fn new(name: &str) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         bar.set_style(ProgressStyle::with_template("{spinner} {wide_msg}").unwrap_or(ProgressStyle::default_spinner()));
@@ -49,6 +49,11 @@ impl Progress {
                 bar.set_position((params.progress / total * 1000.0).clamp(0.0, 1000.0) as u64);
             }
         }
+    }
+
+    /// Replaces the text of the bar.
+    pub(crate) fn set_message(&self, text: &str) {
+        self.bar.set_message(line(text));
     }
 
     /// Removes the bar and cancels the questions of the call. The following output begins on a new line.

@@ -25,7 +25,7 @@ pub(crate) struct Protected {
     pub(crate) url: String,
     pub(crate) issuer: RunningAuthorizationServer,
     pub(crate) state: PathBuf,
-    _runtime: tokio::runtime::Runtime,
+    pub(crate) runtime: tokio::runtime::Runtime,
 }
 
 impl Drop for Protected {
@@ -40,7 +40,7 @@ async fn whoami(caller: Principal) -> String {
 
 impl Protected {
     pub(crate) fn start(name: &str) -> Self {
-        Self::with(name, |builder| builder, |config| config)
+        Self::with(name, AuthorizationServerBuilder::auto_approve, |config| config)
     }
 
     pub(crate) fn with(
@@ -53,7 +53,7 @@ impl Protected {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
             let url = format!("http://{}/mcp", listener.local_addr().unwrap());
             let builder = AuthorizationServer::builder().subject("ann").scopes(["admin"]).resources([&url]);
-            let issuer = issuer(builder.auto_approve()).start().await.unwrap();
+            let issuer = issuer(builder).start().await.unwrap();
             let server = Server::builder("protected", "1")
                 .tool(tool("public", async || "open"))
                 .tool(tool("whoami", whoami).requires_authentication())
@@ -66,7 +66,7 @@ impl Protected {
         });
         let state = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("login-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&state);
-        Self { url, issuer, state, _runtime: runtime }
+        Self { url, issuer, state, runtime }
     }
 
     /// Runs a command line in an SSH session with a browser. The word `URL` is replaced by the server's URL.
@@ -236,7 +236,7 @@ fn commands_run_without_a_warning_if_no_login_can_be_stored() {
 
 #[test]
 fn a_login_at_a_server_with_anonymous_callers_succeeds() {
-    let server = Protected::with("anonymous", |builder| builder, HttpConfig::allow_anonymous);
+    let server = Protected::with("anonymous", AuthorizationServerBuilder::auto_approve, HttpConfig::allow_anonymous);
     server.check("call URL public", 0, "open", "");
     server.check("login URL", 0, "", "in the browser");
     server.check("call URL whoami", 0, "ann", "");

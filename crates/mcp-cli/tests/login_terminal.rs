@@ -12,7 +12,7 @@ use super::{example, login::Protected, process::TIMEOUT, terminal::Terminal};
 
 impl Protected {
     /// Runs a command line at a terminal in an SSH session, with further variables.
-    fn terminal(&self, line: &str, variables: &[(&str, &str)]) -> Terminal {
+    pub(crate) fn terminal(&self, line: &str, variables: &[(&str, &str)]) -> Terminal {
         let state = self.state.to_str().unwrap();
         let own = [("NO_COLOR", "1"), ("SSH_CONNECTION", "1"), ("XDG_STATE_HOME", state)];
         Terminal::run_with(&self.url, line, &[&own, variables].concat())
@@ -30,7 +30,7 @@ impl Terminal {
     }
 
     /// Waits for the end of the program, and checks its exit code and a part of its output.
-    fn ends(&mut self, text: &str, code: i32) {
+    pub(crate) fn ends(&mut self, text: &str, code: i32) {
         self.expect(text);
         assert_eq!(self.wait().code(), Some(code), "{text}");
     }

@@ -11,6 +11,8 @@ mod listen;
 #[cfg(unix)]
 mod login;
 #[cfg(unix)]
+mod login_device;
+#[cfg(unix)]
 mod login_terminal;
 mod names;
 mod process;

@@ -46,8 +46,8 @@ fn the_page_names_each_variant_of_each_error() {
 fn the_page_explains_each_code_that_decides_the_kind_of_an_error() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../crates/mcp-oauth/src/token_endpoint.rs");
     let text = std::fs::read_to_string(path).unwrap();
-    let (_, rest) = text.split_once("fn refused(error: OAuthError)").unwrap();
-    let (body, _) = rest.split_once("\n}\n").unwrap();
+    let (_, rest) = text.split_once("fn refused(&self, error: OAuthError)").unwrap();
+    let (body, _) = rest.split_once("};\n").unwrap();
     let codes =
         body.split('"').skip(1).step_by(2).filter(|text| text.chars().all(|c| c.is_ascii_lowercase() || c == '_'));
     let codes: Vec<_> = codes.collect();

@@ -9,14 +9,17 @@ pub(crate) enum Account {
     ///
     /// A name is the host of an earlier login, or an address without a scheme. The variable BROWSER selects the browser,
     /// also over SSH and in a container. Without a browser, `mcp` shows the URL of the page, and you can paste the URL at
-    /// which the browser ends.
-    #[command(override_usage = "mcp login [URL|NAME] [--no-browser] [--scope SCOPE]...")]
+    /// which the browser ends. With --device, you enter a code in the browser of any machine and paste nothing.
+    #[command(override_usage = "mcp login [URL|NAME] [--no-browser|--device] [--scope SCOPE]...")]
     Login {
         #[arg(hide = true)]
         server: Option<String>,
         /// Show the URL of the page and open no browser.
         #[arg(long)]
         no_browser: bool,
+        /// Show a code, which you enter in a browser of any machine. The authorization server must support the device flow.
+        #[arg(long, conflicts_with = "no_browser")]
+        device: bool,
         /// Request this scope too.
         #[arg(long, value_name = "SCOPE")]
         scope: Vec<String>,

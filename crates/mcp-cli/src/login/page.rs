@@ -1,10 +1,14 @@
-//! The page of a login: in the browser, or as a URL at the terminal.
+//! The page of a login: in the browser, as a URL at the terminal, or with a code for a browser of another machine.
 
-use mcp_client::oauth::{Answer, Browser, Error, ErrorKind, Login, UserAgent};
+use std::time::Duration;
+
+use mcp_client::oauth::{Answer, Browser, DeviceLogin, Error, ErrorKind, Login, UserAgent};
 use mcp_transport::BoxFuture;
+use tokio::time::{Instant, sleep};
 
 use super::logins::Logins;
 use crate::{
+    progress::Progress,
     question,
     screen::note,
     style::{self, Style},
@@ -17,6 +21,8 @@ pub(super) enum Way {
     Browser,
     /// The user opens the URL.
     Url,
+    /// The user enters a code in the browser of any machine.
+    Device,
     /// The command does not log in.
     Refused,
 }
@@ -31,7 +37,7 @@ impl UserAgent for Page {
     fn open<'a>(&'a self, login: &'a Login) -> BoxFuture<'a, Result<Answer, Error>> {
         Box::pin(async move {
             if self.way == Way::Refused {
-                return Err(refusal(login));
+                return Err(refusal(&login.issuer, login.server.as_str(), &login.scopes));
             }
             self.logins.remember(&login.server).await?;
             if self.way == Way::Browser {
@@ -41,14 +47,67 @@ impl UserAgent for Page {
                 match Browser::new().open(login).await {
                     Ok(answer) => return Ok(answer),
                     Err(error) if !question::is_possible() => {
-                        let text = format!("{error}: set BROWSER, or add --no-browser");
+                        let text = format!("{error}: set BROWSER, or add --no-browser or --device");
                         return Err(Error::new(ErrorKind::LoginRequired, text));
                     }
-                    Err(error) => note(format!("mcp: {}", line(&error.to_string()))),
+                    Err(error) => {
+                        note(format!("mcp: {}", line(&error.to_string())));
+                        note("mcp: `mcp login --device` shows a code instead of this URL, if the server supports it");
+                    }
                 }
             }
             Ok(show(login).await)
         })
+    }
+
+    fn show_code<'a>(&'a self, login: &'a DeviceLogin) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            if self.way == Way::Refused {
+                return Err(refusal(&login.issuer, login.server.as_str(), &login.scopes));
+            }
+            self.logins.remember(&login.server).await?;
+            show_code(login).await;
+            Ok(())
+        })
+    }
+}
+
+/// Shows the code, and the time that is left. The end of the login drops the future.
+async fn show_code(login: &DeviceLogin) {
+    let end = Instant::now() + login.limit;
+    note(format!("mcp: open this page on any machine to log in at {}:", line(&login.issuer)));
+    note(style::err(Style::Name, login.verification_uri.as_str()));
+    note(format!("mcp: and enter the code {}", style::err(Style::Strong, &line(&login.user_code))));
+    if let Some(url) = &login.verification_uri_complete {
+        note(format!("mcp: or open the page with the code, and compare the code: {url}"));
+    }
+    note(format!("mcp: the code is valid for {}; Ctrl-C ends the wait", time_left(login.limit)));
+    let progress = Progress::new("waiting for the login");
+    let mut next_note = NOTE_INTERVAL;
+    loop {
+        sleep(TICK).await;
+        let left = end.saturating_duration_since(Instant::now());
+        progress.set_message(&format!("waiting for the login, {} left", time_left(left)));
+        next_note = next_note.saturating_sub(TICK);
+        if next_note.is_zero() {
+            next_note = NOTE_INTERVAL;
+            if !question::is_possible() {
+                note(format!("mcp: waiting for the login, {} left", time_left(left)));
+            }
+        }
+    }
+}
+
+/// The time between two changes of the shown time.
+const TICK: Duration = Duration::from_secs(1);
+/// The time between two notes without a terminal.
+const NOTE_INTERVAL: Duration = Duration::from_secs(60);
+
+fn time_left(left: Duration) -> String {
+    match left.as_secs() {
+        seconds @ ..60 => format!("{seconds} s"),
+        seconds if seconds % 60 == 0 => format!("{} min", seconds / 60),
+        seconds => format!("{} min {} s", seconds / 60, seconds % 60),
     }
 }
 
@@ -68,13 +127,8 @@ async fn show(login: &Login) -> Answer {
 }
 
 /// Returns the error of a command that may not ask the user.
-fn refusal(login: &Login) -> Error {
-    let text = format!(
-        "a user must log in at {}: run `mcp login {}{}`",
-        login.issuer,
-        login.server,
-        scope_options(&login.scopes)
-    );
+fn refusal(issuer: &str, server: &str, scopes: &[String]) -> Error {
+    let text = format!("a user must log in at {issuer}: run `mcp login {server}{}`", scope_options(scopes));
     Error::new(ErrorKind::LoginRequired, text)
 }
 
@@ -88,6 +142,13 @@ fn scope_options(scopes: &[String]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_that_is_left_has_minutes_and_seconds() {
+        for (seconds, expected) in [(0, "0 s"), (59, "59 s"), (60, "1 min"), (61, "1 min 1 s"), (600, "10 min")] {
+            assert_eq!(time_left(Duration::from_secs(seconds)), expected);
+        }
+    }
 
     #[test]
     fn scope_options_contain_no_shell_syntax() {
