@@ -1,0 +1,176 @@
+//! Events for the record of decisions.
+
+use std::time::{Duration, SystemTime};
+
+use super::{Effect, PolicyInput, RefusalKind};
+
+/// A decision about a call, for the record. It contains no arguments.
+///
+/// Each event is also an event of `tracing` with the target `mcp_agent::audit`, at the level `INFO` for calls that run, and
+/// `WARN` for refused calls.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+///
+/// use mcp_agent::policy::{AuditEvent, DecidedBy, Gate, Outcome, PolicyInput};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let events = Arc::new(Mutex::new(Vec::new()));
+/// let sink = Arc::clone(&events);
+/// let gate = Gate::new().audit(move |event: &AuditEvent| sink.lock().unwrap().push(event.clone()));
+/// gate.check(&PolicyInput::new("files", "read")).await.unwrap();
+/// let events = events.lock().unwrap();
+/// assert_eq!((events[0].outcome, events[0].decided_by), (Outcome::Allowed, DecidedBy::Default));
+/// # }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AuditEvent {
+    /// The time of the decision.
+    pub at: SystemTime,
+    /// The name of the server.
+    pub server: String,
+    /// The name of the tool.
+    pub tool: String,
+    /// The identity of the caller.
+    pub principal: Option<String>,
+    /// The effect of the policy.
+    pub effect: Effect,
+    /// The source of the effect.
+    pub decided_by: DecidedBy,
+    /// The outcome for the call.
+    pub outcome: Outcome,
+    /// The reason of the rule or of the hook.
+    pub reason: Option<String>,
+    /// The time from the check until its outcome, with the wait for an approval.
+    pub waited: Duration,
+}
+
+/// The source of an effect.
+///
+/// ```
+/// use mcp_agent::policy::DecidedBy;
+///
+/// assert_ne!(DecidedBy::Rule(1), DecidedBy::Default);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DecidedBy {
+    /// The rule at this position of its policy, from 1.
+    Rule(usize),
+    /// A hook.
+    Hook,
+    /// The default effect, because no rule and no hook matched.
+    Default,
+}
+
+/// The outcome for a call.
+///
+/// ```
+/// use mcp_agent::policy::{Outcome, RefusalKind};
+///
+/// assert!(Outcome::Approved.runs() && !Outcome::Refused(RefusalKind::Denied).runs());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// The call runs without an approval.
+    Allowed,
+    /// A person approved the call.
+    Approved,
+    /// The call does not run.
+    Refused(RefusalKind),
+    /// The caller cancelled the call during the wait for an approval.
+    Cancelled,
+}
+
+impl Outcome {
+    /// Whether the call runs.
+    #[must_use]
+    pub fn runs(self) -> bool {
+        matches!(self, Self::Allowed | Self::Approved)
+    }
+}
+
+/// Receives [`AuditEvent`]s. A closure is a sink.
+///
+/// ```
+/// use mcp_agent::policy::{AuditEvent, AuditSink};
+///
+/// struct Lines;
+///
+/// impl AuditSink for Lines {
+///     fn record(&self, event: &AuditEvent) {
+///         println!("{:?} {} {}", event.outcome, event.server, event.tool);
+///     }
+/// }
+/// # let _ = Lines;
+/// ```
+pub trait AuditSink: Send + Sync + 'static {
+    /// Stores an event. The call waits for the return, so a slow sink passes events on to its own task.
+    fn record(&self, event: &AuditEvent);
+}
+
+impl<F: Fn(&AuditEvent) + Send + Sync + 'static> AuditSink for F {
+    fn record(&self, event: &AuditEvent) {
+        self(event);
+    }
+}
+
+/// Writes an event to `tracing`. Names come from servers and callers, so they are quoted.
+pub(super) fn trace(event: &AuditEvent) {
+    let AuditEvent { server, tool, principal, effect, decided_by, outcome, reason, waited, .. } = event;
+    let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+    if outcome.runs() {
+        tracing::info!(
+            target: "mcp_agent::audit", ?server, ?tool, ?principal, %effect, ?decided_by, ?outcome, ?reason, waited_ms,
+            "the policy permits a tool call"
+        );
+    } else {
+        tracing::warn!(
+            target: "mcp_agent::audit", ?server, ?tool, ?principal, %effect, ?decided_by, ?outcome, ?reason, waited_ms,
+            "the policy refuses a tool call"
+        );
+    }
+}
+
+/// An event that is reported as cancelled if it is dropped before its outcome.
+pub(super) struct Open<'a> {
+    pub(super) input: &'a PolicyInput,
+    pub(super) started: tokio::time::Instant,
+    pub(super) effect: Effect,
+    pub(super) decided_by: DecidedBy,
+    pub(super) reason: Option<String>,
+    pub(super) sink: Option<&'a dyn AuditSink>,
+    pub(super) is_closed: bool,
+}
+
+impl Open<'_> {
+    pub(super) fn close(&mut self, outcome: Outcome) {
+        self.is_closed = true;
+        let event = AuditEvent {
+            at: SystemTime::now(),
+            server: self.input.server.clone(),
+            tool: self.input.tool.clone(),
+            principal: self.input.principal.clone(),
+            effect: self.effect,
+            decided_by: self.decided_by,
+            outcome,
+            reason: self.reason.clone(),
+            waited: self.started.elapsed(),
+        };
+        trace(&event);
+        if let Some(sink) = self.sink {
+            sink.record(&event);
+        }
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        if !self.is_closed {
+            self.close(Outcome::Cancelled);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The call that a policy decides.
+
+use std::fmt;
+
+use mcp_protocol::{JsonObject, ToolAnnotations};
+
+/// A tool call before it runs: the input of policies and hooks.
+///
+/// The debug text contains no arguments, because they may be secret.
+///
+/// ```
+/// use mcp_agent::policy::PolicyInput;
+///
+/// let input = PolicyInput::new("github", "push_files").principal("ada");
+/// assert_eq!(input.principal.as_deref(), Some("ada"));
+/// ```
+#[derive(Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct PolicyInput {
+    /// The name of the server.
+    pub server: String,
+    /// The name of the tool at the server.
+    pub tool: String,
+    /// The annotations of the tool.
+    pub annotations: Option<ToolAnnotations>,
+    /// The identity of the caller, if there is one.
+    pub principal: Option<String>,
+    /// The arguments of the call. Rules do not read them; hooks and approvers can.
+    pub arguments: JsonObject,
+}
+
+impl PolicyInput {
+    /// Returns a call without annotations, principal and arguments.
+    #[must_use]
+    pub fn new(server: impl Into<String>, tool: impl Into<String>) -> Self {
+        Self { server: server.into(), tool: tool.into(), ..Self::default() }
+    }
+
+    /// Sets the annotations of the tool.
+    #[must_use]
+    pub fn annotations(mut self, annotations: Option<ToolAnnotations>) -> Self {
+        self.annotations = annotations;
+        self
+    }
+
+    /// Sets the identity of the caller.
+    #[must_use]
+    pub fn principal(mut self, principal: impl Into<String>) -> Self {
+        self.principal = Some(principal.into());
+        self
+    }
+
+    /// Sets the arguments of the call.
+    #[must_use]
+    pub fn arguments(mut self, arguments: JsonObject) -> Self {
+        self.arguments = arguments;
+        self
+    }
+}
+
+impl fmt::Debug for PolicyInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PolicyInput")
+            .field("server", &self.server)
+            .field("tool", &self.tool)
+            .field("annotations", &self.annotations)
+            .field("principal", &self.principal)
+            .field("arguments", &self.arguments.len())
+            .finish()
+    }
+}

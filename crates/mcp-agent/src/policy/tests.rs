@@ -1,0 +1,190 @@
+//! Tests of policies and gates.
+
+use std::{
+    future::pending,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use mcp_protocol::{JsonObject, ToolAnnotations};
+
+use super::*;
+
+const POLICY: &str = r#"
+default = "deny"
+
+[[rule]]
+server = "git*"
+tool = "push*"
+annotation.destructive = true
+effect = "ask"
+reason = "A push is public."
+
+[[rule]]
+server = "git*"
+effect = "allow"
+
+[[rule]]
+principal = "admin-?"
+effect = "allow"
+
+[[rule]]
+annotation = { read_only = true, openWorld = false }
+effect = "allow"
+"#;
+
+fn input(server: &str, tool: &str) -> PolicyInput {
+    PolicyInput::new(server, tool)
+}
+
+fn events(gate: Gate) -> (Gate, Arc<Mutex<Vec<AuditEvent>>>) {
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&events);
+    (gate.audit(move |event: &AuditEvent| sink.lock().unwrap().push(event.clone())), events)
+}
+
+struct Answer(Option<bool>);
+
+impl Approver for Answer {
+    fn approve<'a>(&'a self, _: &'a PendingApproval) -> BoxFuture<'a, bool> {
+        Box::pin(async { if let Some(answer) = self.0 { answer } else { pending().await } })
+    }
+}
+
+#[test]
+fn the_first_rule_that_matches_decides() {
+    let policy = Policy::parse("policy.toml", POLICY).unwrap();
+    let hints = ToolAnnotations::new;
+    let safe = hints().with_destructive_hint(false);
+    let closed = hints().with_read_only_hint(true).with_open_world_hint(false);
+    for (input, expected) in [
+        (input("github", "push_files"), Some((1, Effect::Ask))),
+        (input("github", "push_files").annotations(Some(safe)), Some((2, Effect::Allow))),
+        (input("gitlab", "pull"), Some((2, Effect::Allow))),
+        (input("files", "push").principal("admin-1"), Some((3, Effect::Allow))),
+        (input("files", "push").principal("admin-12"), None),
+        (input("files", "push"), None),
+        (input("files", "read").annotations(Some(closed)), Some((4, Effect::Allow))),
+        (input("files", "read").annotations(Some(hints().with_read_only_hint(true))), None),
+    ] {
+        let found = policy.decide(&input).map(|decision| (decision.rule.unwrap(), decision.effect));
+        assert_eq!(found, expected, "{input:?}");
+    }
+    assert_eq!(policy.default_effect(), Some(Effect::Deny));
+    assert_eq!(policy.rules().len(), 4);
+}
+
+#[test]
+fn errors_name_the_line_and_the_column() {
+    for (text, line, column, expected) in [
+        ("defualt = \"deny\"", 1, 1, "unknown field `defualt`"),
+        ("[[rule]]\ntool = \"a\"\n", 1, 1, "missing field `effect`"),
+        ("[[rule]]\neffect = \"maybe\"", 2, 10, "unknown variant `maybe`"),
+        ("[[rule]]\neffect = \"deny\"\ntool = \"\"", 3, 8, "a pattern must not be empty"),
+        ("[[rule]]\neffect = \"deny\"\nannotation.readonly = true", 3, 12, "unknown field `readonly`"),
+        ("[[rule]]\neffect = \"deny\"\nannotation.read_only = \"yes\"", 3, 24, "invalid type"),
+        ("[[rule]]\n# ü\nüeffect = 1", 3, 1, ""),
+        ("[rule]\neffect = \"deny\"", 1, 1, "invalid type"),
+    ] {
+        let error = Policy::parse("p.toml", text).unwrap_err();
+        assert_eq!((error.line(), error.column()), (Some(line), Some(column)), "{error}");
+        assert!(error.message().contains(expected), "{error}");
+        assert!(error.to_string().starts_with(&format!("p.toml:{line}:{column}: ")), "{error}");
+    }
+    let error = Policy::load("missing/policy.toml").unwrap_err();
+    assert!(error.to_string().starts_with("missing/policy.toml: the file cannot be read: "), "{error}");
+    assert_eq!(Policy::parse("p", "").unwrap(), Policy::new());
+}
+
+#[tokio::test]
+async fn each_effect_has_its_outcome_and_one_audit_event() {
+    let policy = || Policy::parse("policy.toml", POLICY).unwrap();
+    for (gate, input, expected, decided_by) in [
+        (Gate::new(), input("a", "b"), Outcome::Allowed, DecidedBy::Default),
+        (Gate::new().policy(policy()), input("git", "pull"), Outcome::Allowed, DecidedBy::Rule(2)),
+        (Gate::new().policy(policy()), input("a", "b"), Outcome::Refused(RefusalKind::Denied), DecidedBy::Default),
+        (
+            Gate::new().policy(policy()),
+            input("git", "push"),
+            Outcome::Refused(RefusalKind::NoApprover),
+            DecidedBy::Rule(1),
+        ),
+        (
+            Gate::new().policy(policy()).approver(Answer(Some(true))),
+            input("git", "push"),
+            Outcome::Approved,
+            DecidedBy::Rule(1),
+        ),
+        (
+            Gate::new().policy(policy()).approver(Answer(Some(false))),
+            input("git", "push"),
+            Outcome::Refused(RefusalKind::Rejected),
+            DecidedBy::Rule(1),
+        ),
+        (
+            Gate::new().policy(policy()).approver(Answer(Some(true))).max_pending(0),
+            input("git", "push"),
+            Outcome::Refused(RefusalKind::TooManyPending),
+            DecidedBy::Rule(1),
+        ),
+    ] {
+        let (gate, events) = events(gate);
+        let result = gate.check(&input.principal("ada")).await;
+        assert_eq!(result.is_ok(), expected.runs());
+        let events = events.lock().unwrap();
+        assert_eq!(events.len(), 1);
+        assert_eq!((events[0].outcome, events[0].decided_by), (expected, decided_by));
+        assert_eq!(events[0].principal.as_deref(), Some("ada"));
+        if let Err(refusal) = result {
+            assert_eq!(Outcome::Refused(refusal.kind()), expected);
+            assert_eq!(refusal.reason(), (decided_by == DecidedBy::Rule(1)).then_some("A push is public."));
+        }
+        assert_eq!(gate.pending(), []);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_for_people_and_hooks_are_bounded() {
+    struct Stuck;
+    impl PolicyHook for Stuck {
+        fn decide<'a>(&'a self, _: &'a PolicyInput) -> BoxFuture<'a, Option<Decision>> {
+            Box::pin(pending())
+        }
+    }
+    let ask = || Gate::new().default_effect(Effect::Ask).approver(Answer(None));
+    let refusal = ask().check(&input("a", "b")).await.unwrap_err();
+    assert_eq!(refusal.kind(), RefusalKind::ApprovalTimedOut);
+    let refusal = Gate::new().hook(Stuck).check(&input("a", "b")).await.unwrap_err();
+    assert_eq!(refusal.kind(), RefusalKind::HookTimedOut);
+
+    // A caller that drops its call ends the question.
+    let (gate, events) = events(ask());
+    let seen = gate.clone();
+    let call = tokio::spawn(async move { gate.check(&input("a", "b").principal("ada")).await });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let pending = seen.pending();
+    assert_eq!((pending.len(), pending[0].input.tool.as_str()), (1, "b"));
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    assert_eq!(seen.pending(), []);
+    assert_eq!(events.lock().unwrap()[0].outcome, Outcome::Cancelled);
+}
+
+#[tokio::test]
+async fn hooks_decide_in_order_and_read_arguments() {
+    struct Path;
+    impl PolicyHook for Path {
+        fn decide<'a>(&'a self, input: &'a PolicyInput) -> BoxFuture<'a, Option<Decision>> {
+            let found = input.arguments.contains_key("path");
+            Box::pin(async move { found.then(|| Decision::new(Effect::Deny).reason("No paths.")) })
+        }
+    }
+    let rule = || Policy::new().rule(Rule::new(Effect::Allow).tool("read".parse().unwrap()));
+    let call = |tool: &str| input("files", tool).arguments(JsonObject::new().with("path", "/secret"));
+    let gate = Gate::new().policy(rule()).hook(Path);
+    assert!(gate.check(&call("read")).await.is_ok());
+    let refusal = gate.check(&call("write")).await.unwrap_err();
+    assert_eq!(refusal.to_string(), "a policy denies the call of \"write\" of \"files\": No paths.");
+    assert!(gate.check(&input("files", "write")).await.is_ok());
+    assert!(!format!("{:?}", call("write")).contains("secret"));
+}
