@@ -60,13 +60,15 @@ impl OAuth {
     }
 
     /// Logs in at a server, unless there are valid tokens. It is for a server that has not refused a request, for example
-    /// because it also serves anonymous callers.
+    /// because it also serves anonymous callers. The login replaces tokens that the store cannot open.
     ///
     /// # Errors
     /// If the metadata cannot be read, the registration fails or the login fails.
     pub async fn log_in(&self, server: &Url) -> Result<(), Error> {
         let refused = Refused { status: StatusCode::UNAUTHORIZED, challenges: Vec::new(), token: None };
-        self.session(server)?.refused(refused).await.map(drop)
+        let session = self.session(server)?;
+        session.replace_unreadable();
+        session.refused(refused).await.map(drop)
     }
 
     /// Removes the tokens of a server from the store. The registration of the client remains. The authorization server

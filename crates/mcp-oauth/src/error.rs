@@ -102,6 +102,12 @@ impl Error {
         Inner { kind, text: text.into(), scopes, retry_after: None, source: None }.into()
     }
 
+    /// Returns the error of a record that only a login can replace.
+    pub(crate) fn unreadable_record(cause: &str) -> Self {
+        let text = format!("{cause}; log in again, for example with `mcp login URL`");
+        Self::with_source(ErrorKind::LoginRequired, text, UnreadableRecord)
+    }
+
     /// Returns the error of an outage, with the wait that the server demanded.
     pub(crate) fn outage(text: impl Into<Cow<'static, str>>, retry_after: Option<Duration>) -> Self {
         let kind = ErrorKind::Unavailable;
@@ -153,6 +159,11 @@ impl Error {
         error.is_some_and(FetchError::is_temporary)
     }
 
+    /// Whether the store has a record that it cannot open, such as a sealed record whose key is lost.
+    pub(crate) fn is_unreadable_record(&self) -> bool {
+        self.inner.source.as_ref().is_some_and(|source| source.is::<UnreadableRecord>())
+    }
+
     /// Returns the scopes that the server required, for [`ErrorKind::InsufficientScope`].
     #[must_use]
     pub fn required_scopes(&self) -> &[String] {
@@ -165,6 +176,18 @@ impl Error {
         self.inner.source.as_ref()?.downcast_ref()
     }
 }
+
+/// The source of the error of a record that the store has and cannot open.
+#[derive(Debug)]
+pub(crate) struct UnreadableRecord;
+
+impl fmt::Display for UnreadableRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the store keeps the record until a login replaces it")
+    }
+}
+
+impl StdError for UnreadableRecord {}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

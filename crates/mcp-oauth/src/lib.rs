@@ -40,6 +40,8 @@ mod user_agent;
 
 #[cfg(feature = "browser")]
 pub use self::browser::Browser;
+#[cfg(feature = "keyring")]
+pub use self::store::SystemKeyring;
 pub use self::{
     account::StoredLogin,
     assertion::{Assertion, AssertionRequest, IdentityProvider, SubjectTokenType},
@@ -47,6 +49,6 @@ pub use self::{
     error::{Error, ErrorKind},
     oauth::{OAuth, OAuthBuilder},
     quirks::{Quirk, QuirkKind},
-    store::{FileStore, MemoryStore, SharedStore, StoreLock, TokenStore},
+    store::{FileStore, Keyring, MemoryStore, SealedStore, SharedStore, StoreLock, TokenStore},
     user_agent::{Answer, DeviceLogin, Login, UserAgent},
 };

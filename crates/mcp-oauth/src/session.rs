@@ -12,7 +12,7 @@ mod scopes;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -63,6 +63,8 @@ pub(crate) struct Session {
     /// Whether a user is asked to log in.
     asking: watch::Sender<bool>,
     nonces: Nonces,
+    /// Whether a login replaces records that the store cannot open.
+    replaces_unreadable: AtomicBool,
     work: Mutex<Work>,
 }
 
@@ -109,6 +111,7 @@ impl Session {
             reactions: AtomicU64::new(0),
             asking: watch::Sender::new(false),
             nonces: Nonces::default(),
+            replaces_unreadable: AtomicBool::new(false),
             work: Mutex::default(),
         })
     }

@@ -1,15 +1,25 @@
 //! The store of tokens and registrations.
 
 mod file;
+mod keyring;
 mod memory;
+mod seal;
+mod sealed;
+#[cfg(all(feature = "keyring", unix, not(target_os = "macos")))]
+mod secret_tool;
 mod shared;
+#[cfg(feature = "keyring")]
+mod system_keyring;
 
 use std::{any::Any, fmt, time::Duration};
 
 use mcp_protocol::auth::Secret;
 use mcp_transport::BoxFuture;
 
-pub use self::{file::FileStore, memory::MemoryStore, shared::SharedStore};
+pub(crate) use self::seal::is_sealed;
+#[cfg(feature = "keyring")]
+pub use self::system_keyring::SystemKeyring;
+pub use self::{file::FileStore, keyring::Keyring, memory::MemoryStore, sealed::SealedStore, shared::SharedStore};
 use crate::error::Error;
 
 /// Records under keys. A record is a JSON text with secrets. The key `tokens/URL` has the tokens of the server at the URL. The

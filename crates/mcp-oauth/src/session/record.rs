@@ -1,6 +1,6 @@
 //! The stored records of a session: its tokens, and the registration at an issuer.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use mcp_protocol::auth::Secret;
 use serde::{Serialize, de::DeserializeOwned};
@@ -10,13 +10,18 @@ use crate::{
     discovery::Server,
     error::{Error, ErrorKind},
     registration::Registration,
-    store::StoreLock,
+    store::{self, StoreLock},
     tokens::Tokens,
 };
 
 impl Session {
     pub(crate) async fn stored(&self) -> Result<Option<Tokens>, Error> {
         self.read(&self.key).await
+    }
+
+    /// Lets a login replace records that the store cannot open.
+    pub(crate) fn replace_unreadable(&self) {
+        self.replaces_unreadable.store(true, Ordering::Release);
     }
 
     /// Stores tokens before a request uses them. If the store fails, the tokens still count in this process: without them a
@@ -86,9 +91,23 @@ impl Session {
         format!("client/{flow}{}", server.identity)
     }
 
-    /// Reads a record. A record that another version wrote counts as missing.
+    /// Reads a record. A record that another version wrote counts as missing. So does a record that the store cannot open,
+    /// once the user asked for a login.
     async fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, Error> {
-        let Some(record) = self.settings.store.load(key).await? else { return Ok(None) };
+        let record = match self.settings.store.load(key).await {
+            Ok(Some(record)) if store::is_sealed(&record) => {
+                Err(Error::unreadable_record("the stored login is sealed, and the store has no key"))
+            }
+            record => record,
+        };
+        let record = match record {
+            Err(error) if error.is_unreadable_record() && self.replaces_unreadable.load(Ordering::Acquire) => {
+                tracing::debug!(%error, "a login replaces a record");
+                return Ok(None);
+            }
+            record => record?,
+        };
+        let Some(record) = record else { return Ok(None) };
         let read = serde_json::from_str(record.expose());
         if read.is_err() {
             tracing::warn!("a record of the token store is invalid and is ignored");

@@ -80,11 +80,15 @@ impl Site {
     pub(crate) async fn start(issuer: &str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let endpoint = Url::parse(&format!("http://{address}/mcp")).unwrap();
-        let document = ProtectedResourceMetadata::new(endpoint.as_str(), [issuer]);
-        let document = Arc::new(Mutex::new(Some(document)));
-        tokio::spawn(serve(listener, Arc::clone(&document)));
-        let (revoked, required) = Default::default();
+        let site = Self::at(Url::parse(&format!("http://{address}/mcp")).unwrap());
+        site.publish(ProtectedResourceMetadata::new(site.endpoint.as_str(), [issuer]));
+        tokio::spawn(serve(listener, Arc::clone(&site.document)));
+        site
+    }
+
+    /// Returns a server whose documents another process serves.
+    pub(crate) fn at(endpoint: Url) -> Self {
+        let (document, revoked, required) = Default::default();
         Self {
             endpoint,
             document,
@@ -243,7 +247,8 @@ async fn serve(listener: TcpListener, document: Arc<Mutex<Option<ProtectedResour
         let document = Arc::clone(&document);
         tokio::spawn(async move {
             let path = read_head(&mut stream).await;
-            let document = document.lock().unwrap().clone().filter(|_| path == "/prm");
+            let is_document = path == "/prm" || path == "/.well-known/oauth-protected-resource/mcp";
+            let document = document.lock().unwrap().clone().filter(|_| is_document);
             let (status, body) = match document {
                 Some(document) => (200, serde_json::to_string(&document).unwrap()),
                 None => (404, String::new()),

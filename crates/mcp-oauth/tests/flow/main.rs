@@ -11,6 +11,7 @@ mod machines;
 mod outdated_records;
 mod processes;
 mod refresh;
+mod sealed;
 mod secrets;
 mod step_up;
 mod stores;

@@ -11,8 +11,15 @@ use tracing_subscriber::{filter::LevelFilter, fmt::MakeWriter};
 
 use crate::common::World;
 
+/// The text of a log. Clones share it.
 #[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl Written {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
 
 impl io::Write for Written {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -39,7 +46,7 @@ fn texts_contain_no_secrets() {
     let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(written.clone()).finish();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (secrets, texts) = tracing::subscriber::with_default(subscriber, || runtime.block_on(run()));
-    let mut text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    let mut text = written.text();
     assert!(text.contains("a user must log in"), "the log is captured");
     // The records of the test authorization server are not those of the client.
     text = text.lines().filter(|line| line.contains("mcp_oauth") || line.contains("mcp_fetch")).collect();

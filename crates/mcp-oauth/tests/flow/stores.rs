@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use mcp_oauth::{ErrorKind, FileStore, MemoryStore, SharedStore, TokenStore};
+use mcp_oauth::{ErrorKind, FileStore, MemoryStore, SealedStore, SharedStore, TokenStore};
+
+use crate::sealed::FakeKeyring;
 
 /// A directory that ends with the test.
 pub(crate) struct Dir(pub(crate) PathBuf);
@@ -31,9 +33,13 @@ fn stores(dir: &Dir) -> Vec<[Arc<dyn TokenStore>; 2]> {
     let memory = MemoryStore::new();
     let shared = Arc::new(mcp_store::MemoryStore::new());
     let open = || Arc::new(FileStore::open(&dir.0).expect("the directory can be created"));
+    let sealed_files = FileStore::open(dir.0.join("sealed")).expect("the directory can be created");
+    let keyring = FakeKeyring::default();
+    let sealed = || Arc::new(SealedStore::new(sealed_files.clone(), keyring.clone()));
     vec![
         [Arc::new(memory.clone()), Arc::new(memory)],
         [open(), open()],
+        [sealed(), sealed()],
         [Arc::new(SharedStore::new(shared.clone())), Arc::new(SharedStore::new(shared))],
     ]
 }

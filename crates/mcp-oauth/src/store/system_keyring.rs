@@ -1,0 +1,156 @@
+//! The keyring of the operating system.
+
+use std::fmt;
+
+#[cfg(any(windows, target_os = "macos", target_os = "linux"))]
+use keyring_core::api::CredentialStoreApi as _;
+use mcp_protocol::auth::Secret;
+
+use super::keyring::Keyring;
+use crate::error::Error;
+#[cfg(any(windows, target_os = "macos", target_os = "linux"))]
+use crate::error::ErrorKind;
+
+/// The service of all entries.
+const SERVICE: &str = "mcp-oauth";
+
+/// An entry in the keyring of the operating system, with the service `mcp-oauth` and the name of an application as the
+/// account.
+///
+/// | system | keyring | program that shows the entry |
+/// |---|---|---|
+/// | macOS | the login keychain | `security find-generic-password -s mcp-oauth -a NAME -w` |
+/// | Windows | the Credential Manager | Control Panel, entry `NAME.mcp-oauth` |
+/// | others | the Secret Service (GNOME Keyring, KWallet, KeePassXC), through the program `secret-tool` of libsecret | `secret-tool lookup service mcp-oauth account NAME` |
+///
+/// Without `secret-tool` or without a Secret Service, such as on most servers, the keyring fails. A
+/// [`SealedStore`](super::SealedStore) then stores plain files. [`SystemKeyring::kernel`] is the alternative on Linux.
+///
+/// ```
+/// use mcp_oauth::SystemKeyring;
+///
+/// let keyring = SystemKeyring::new("example");
+/// assert!(format!("{keyring:?}").contains("example"));
+/// ```
+#[derive(Clone)]
+pub struct SystemKeyring {
+    name: String,
+    place: Place,
+}
+
+#[derive(Clone)]
+enum Place {
+    /// The Secret Service, through this program.
+    #[cfg(all(unix, not(target_os = "macos")))]
+    SecretTool(std::path::PathBuf),
+    /// The keyring of a system library: on Linux that of the kernel.
+    #[cfg(any(windows, target_os = "macos", target_os = "linux"))]
+    Native,
+}
+
+impl SystemKeyring {
+    /// Returns the entry of an application in the keyring of the user. Each store of one application can use the same entry.
+    pub fn new(name: impl Into<String>) -> Self {
+        #[cfg(all(unix, not(target_os = "macos")))]
+        let place = Place::SecretTool("secret-tool".into());
+        #[cfg(any(windows, target_os = "macos"))]
+        let place = Place::Native;
+        Self { name: name.into(), place }
+    }
+
+    /// Returns the entry of an application in the keyring of the Linux kernel. It needs no service, and asks no user.
+    ///
+    /// The kernel keeps the entry in memory. A restart of the machine deletes it, and the kernel deletes it after a time
+    /// without use, usually 3 days. Then each user must log in again. Many containers deny the access to it.
+    #[cfg(target_os = "linux")]
+    pub fn kernel(name: impl Into<String>) -> Self {
+        Self { name: name.into(), place: Place::Native }
+    }
+
+    #[cfg(any(windows, target_os = "macos", target_os = "linux"))]
+    fn entry(&self) -> keyring_core::Result<keyring_core::Entry> {
+        #[cfg(target_os = "linux")]
+        let store = linux_keyutils_keyring_store::Store::new()?;
+        #[cfg(target_os = "macos")]
+        let store = apple_native_keyring_store::keychain::Store::new()?;
+        #[cfg(windows)]
+        let store = windows_native_keyring_store::Store::new()?;
+        store.build(SERVICE, &self.name, None)
+    }
+}
+
+#[cfg(any(windows, target_os = "macos", target_os = "linux"))]
+fn failed(error: &keyring_core::Error) -> Error {
+    // Some variants contain the stored bytes, so the error is not a source.
+    let text = match error {
+        keyring_core::Error::BadEncoding(_) | keyring_core::Error::BadDataFormat(..) => {
+            "the entry of the keyring is not a text".to_owned()
+        }
+        error => format!("the keyring failed: {error}"),
+    };
+    Error::new(ErrorKind::Store, text)
+}
+
+impl Keyring for SystemKeyring {
+    fn get(&self) -> Result<Option<Secret>, Error> {
+        match &self.place {
+            #[cfg(all(unix, not(target_os = "macos")))]
+            Place::SecretTool(program) => super::secret_tool::lookup(program, SERVICE, &self.name),
+            #[cfg(any(windows, target_os = "macos", target_os = "linux"))]
+            Place::Native => match self.entry().and_then(|entry| entry.get_password()) {
+                Ok(text) => Ok(Some(Secret::new(text))),
+                Err(keyring_core::Error::NoEntry) => Ok(None),
+                Err(error) => Err(failed(&error)),
+            },
+        }
+    }
+
+    fn set(&self, secret: &Secret) -> Result<(), Error> {
+        match &self.place {
+            #[cfg(all(unix, not(target_os = "macos")))]
+            Place::SecretTool(program) => super::secret_tool::store(program, SERVICE, &self.name, secret),
+            #[cfg(any(windows, target_os = "macos", target_os = "linux"))]
+            Place::Native => {
+                let set = self.entry().and_then(|entry| entry.set_password(secret.expose()));
+                set.map_err(|error| failed(&error))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for SystemKeyring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SystemKeyring").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, unix, not(target_os = "macos")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_read_and_written_through_the_program() {
+        let dir = std::env::temp_dir().join(format!("mcp-oauth-secret-tool-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let (program, entry) = (dir.join("secret-tool"), dir.join("entry"));
+        let script = "#!/bin/sh\ncase \"$1 $*\" in\n\
+             'lookup lookup service mcp-oauth account app') test -f ENTRY && cat ENTRY;;\n\
+             'store store --label='*' service mcp-oauth account app') cat > ENTRY;;\n\
+             *) echo \"wrong arguments: $*\" >&2; exit 2;;\nesac\n";
+        std::fs::write(&program, script.replace("ENTRY", entry.to_str().unwrap())).unwrap();
+        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let keyring = |name: &str| SystemKeyring { name: name.into(), place: Place::SecretTool(program.clone()) };
+        let app = keyring("app");
+        assert_eq!(app.get().unwrap(), None);
+        app.set(&"hunter2".into()).unwrap();
+        assert_eq!(std::fs::read_to_string(&entry).unwrap(), "hunter2");
+        assert_eq!(app.get().unwrap().unwrap().expose(), "hunter2");
+        for result in [keyring("other").get().map(drop), keyring("other").set(&"hunter2".into())] {
+            let error = result.unwrap_err();
+            assert!(error.to_string().contains("wrong arguments") && !error.to_string().contains("hunter2"), "{error}");
+        }
+        std::fs::remove_dir_all(&dir).unwrap();
+        let error = app.get().unwrap_err();
+        assert!(error.to_string().contains("`secret-tool` cannot be started"), "{error}");
+    }
+}
