@@ -13,6 +13,8 @@ use mcp_protocol::auth::Secret;
 use mcp_transport::BoxFuture;
 use sha2::{Digest as _, Sha256};
 
+#[cfg(test)]
+use self::tests::reach;
 use super::{StoreLock, TokenStore};
 use crate::error::{Error, ErrorKind};
 
@@ -185,15 +187,32 @@ fn remove_old_temporary_files(dir: &Path) {
     }
 }
 
+/// The completed steps of a write, at which a test stops the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Created,
+    Written,
+    Synced,
+    Renamed,
+}
+
+#[cfg(not(test))]
+const fn reach(_: Step, _: &fs::File) {}
+
 /// Writes a file beside the old one, and replaces the old one with it.
 fn write(path: &Path, record: &Secret) -> io::Result<()> {
     // Processes of several machines or containers may share the directory, so a process id is not unique.
     let temporary = path.with_extension(format!("{}.{TEMPORARY}", oauth2::CsrfToken::new_random().secret()));
     let mut file = options().create_new(true).open(&temporary)?;
+    reach(Step::Created, &file);
     let written = (|| {
         file.write_all(record.expose().as_bytes())?;
+        reach(Step::Written, &file);
         file.sync_all()?;
-        fs::rename(&temporary, path)
+        reach(Step::Synced, &file);
+        fs::rename(&temporary, path)?;
+        reach(Step::Renamed, &file);
+        Ok(())
     })();
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
@@ -212,3 +231,6 @@ impl fmt::Debug for FileStore {
         f.debug_struct("FileStore").field("dir", &self.dir).finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

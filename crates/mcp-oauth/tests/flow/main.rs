@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends at the first error")]
 
+mod children;
 mod common;
+mod crash;
 mod device;
 mod dpop;
 mod faults;

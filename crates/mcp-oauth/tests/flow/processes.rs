@@ -1,11 +1,11 @@
-//! Several processes with one store. Each `OAuth` stands for a process: they share only the store.
+//! Several processes with one store. In some tests each `OAuth` stands for a process: they share only the store.
 
 use std::{sync::Arc, time::Duration};
 
 use mcp_oauth::{FileStore, OAuth, SharedStore};
 use mcp_test::authorization_server::{AuthorizationServer, Endpoint, Misbehavior};
 
-use crate::{common::World, stores::Dir};
+use crate::{children::Child, common::World, stores::Dir};
 
 /// Returns processes with one store of files, and processes with one shared store.
 fn processes(world: &World, dir: &Dir, number: usize) -> [Vec<OAuth>; 2] {
@@ -63,4 +63,44 @@ async fn processes_refresh_a_rotating_token_once() {
         assert_eq!(world.authorization.count(Endpoint::Token), 1 + rounds);
         assert_eq!(world.user.count(), 1);
     }
+}
+
+/// Lets all processes call at once. The server rejects the token `revoked`. Returns the token that all of them use then.
+async fn call(children: &mut [Child], revoked: &str) -> String {
+    children.iter_mut().for_each(|child| child.call(revoked));
+    let mut tokens = Vec::new();
+    for child in children {
+        tokens.push(child.line().await);
+    }
+    tokens.dedup();
+    assert_eq!(tokens.len(), 1, "all processes use the same token");
+    tokens.remove(0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn four_processes_open_one_page() {
+    let (world, dir) = (World::new().await, Dir::new("four"));
+    let mut children: Vec<_> = (0..4).map(|_| Child::start(&world.site, &dir.0, None)).collect();
+    call(&mut children, "").await;
+    let counts = [Endpoint::Registration, Endpoint::Authorization, Endpoint::Token];
+    assert_eq!(counts.map(|endpoint| world.authorization.count(endpoint)), [1; 3]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eight_processes_send_one_request_for_each_of_200_rotations() {
+    // A second use of a refresh token revokes all tokens of the login, which would start another login.
+    let builder = AuthorizationServer::builder().misbehave(Misbehavior::NoRefreshGrace);
+    let (world, dir) = (World::with(builder).await, Dir::new("eight"));
+    let mut children: Vec<_> = (0..8).map(|_| Child::start(&world.site, &dir.0, None)).collect();
+    let mut token = call(&mut children, "").await;
+    for rotation in 1..=200 {
+        let fresh = call(&mut children, &token).await;
+        assert_ne!(fresh, token);
+        token = fresh;
+        assert_eq!(world.authorization.count(Endpoint::Token), 1 + rotation);
+    }
+    assert_eq!(world.authorization.count(Endpoint::Authorization), 1);
+    let requests = world.authorization.requests();
+    let mut answers = requests.iter().filter(|request| request.endpoint() == Endpoint::Token);
+    assert!(answers.all(|request| request.status() == http::StatusCode::OK));
 }
