@@ -45,3 +45,7 @@ pub use self::{
     origin::{Format, Origin, Scope},
     watch::{ConfigDiff, ConfigWatch},
 };
+pub(crate) use self::{
+    document::{Syntax, json_options, parse_document},
+    write::replace as replace_file,
+};

@@ -8,6 +8,7 @@
 //! - [`filter`] selects the tools of a server, and changes their names and texts.
 //! - [`pins`] detects definitions of tools that changed.
 //! - [`policy`] decides which calls run, which need an approval, and which are denied.
+//! - [`install`] adds servers to the configuration files of clients.
 //! - [`search`] finds tools by words, and decides which tools a request contains.
 //!
 //! ```
@@ -24,6 +25,7 @@ pub mod characters;
 pub mod config;
 pub mod filter;
 mod glob;
+pub mod install;
 pub mod pins;
 pub mod policy;
 pub mod search;

@@ -1,13 +1,19 @@
 //! The text of a configuration file as a JSON value.
 
+use std::path::Path;
+
 use jsonc_parser::{CollectOptions, ParseOptions, ast, parse_to_ast};
 use serde_json::{Map, Number, Value};
 
-use super::{code::Code, error::Fault, node::member};
+use super::{
+    code::Code,
+    error::{ConfigError, Fault},
+    node::member,
+};
 
 /// The syntax of a configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Syntax {
+pub(crate) enum Syntax {
     /// JSON with comments and trailing commas.
     Json,
     Toml,
@@ -15,7 +21,7 @@ pub(super) enum Syntax {
 }
 
 /// The options of the JSON parser: comments and trailing commas are valid, and no other extension of JSON is.
-pub(super) fn json_options() -> ParseOptions {
+pub(crate) fn json_options() -> ParseOptions {
     ParseOptions {
         allow_comments: true,
         allow_trailing_commas: true,
@@ -28,6 +34,11 @@ pub(super) fn json_options() -> ParseOptions {
         allow_non_finite_numbers: false,
         allow_extended_string_escapes: false,
     }
+}
+
+/// Reads the text of a file for an editor.
+pub(crate) fn parse_document(file: &Path, text: &str, syntax: Syntax) -> Result<Value, ConfigError> {
+    parse(text, syntax).map_err(|fault| fault.in_file(file))
 }
 
 /// Reads a text. An empty JSON file is a fault; an empty TOML or YAML file has no members.

@@ -60,6 +60,22 @@ const BASE: Rules = Rules {
 };
 
 impl Format {
+    /// Returns the syntax of the file.
+    pub(crate) fn syntax(self) -> Syntax {
+        self.rules().syntax
+    }
+
+    /// Returns the member with the servers. `None` if the whole file is the map.
+    pub(crate) fn key(self) -> Option<&'static str> {
+        self.rules().key
+    }
+
+    /// Returns whether a program can edit files of the format. Users edit the others themselves.
+    #[must_use]
+    pub fn is_editable(self) -> bool {
+        self.syntax() != Syntax::Yaml
+    }
+
     /// Returns the rules of the format.
     pub(super) fn rules(self) -> Rules {
         use Limit::{Call, Start};

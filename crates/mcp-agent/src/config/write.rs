@@ -9,7 +9,7 @@ use std::{
 /// Replaces a file as a whole. A process that ends during the write leaves the old file.
 ///
 /// The new file has the permissions of the old one. Only the user can read a file that did not exist.
-pub(super) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(crate) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     create_directory(directory)?;
     let mut temporary = tempfile::Builder::new().prefix(".mcp-").suffix(".tmp").tempfile_in(directory)?;
