@@ -1,5 +1,5 @@
 //! `cargo xtask interop`: clients of other projects against the example servers `everything` and `protected`, and our
-//! client against servers of other projects.
+//! client against servers of other projects, with and without tokens.
 
 use std::{
     path::{Path, PathBuf},
@@ -26,13 +26,13 @@ mod servers;
 
 use self::{
     install::Installed,
-    matrix::{CLIENT_COLUMNS, COLUMNS, Cell, LOGIN_COLUMNS, Matrix},
+    matrix::{CLIENT_COLUMNS, COLUMNS, Cell, LOGIN_COLUMNS, Matrix, PROTECTED_COLUMNS},
     peers::{Login, PEERS, Transport},
     row::Target,
     servers::{SUBJECTS, Started, Wire},
 };
 
-const USAGE: &str = "usage: cargo xtask interop [--direction server|client|login] [--peer NAME]... [--transport stdio|http|sse] \
+const USAGE: &str = "usage: cargo xtask interop [--direction server|client|login|protected] [--peer NAME]... [--transport stdio|http|sse] \
     [--server BINARY] [--client BINARY]";
 
 /// The package and binary that tests foreign servers.
@@ -42,6 +42,8 @@ const CLIENT: &str = "interop-client";
 const ROW_LIMIT: Duration = Duration::from_secs(240);
 /// One login.
 const LOGIN_LIMIT: Duration = Duration::from_secs(60);
+/// All checks of a server that requires tokens. One check waits for the end of a token.
+const PROTECTED_LIMIT: Duration = Duration::from_secs(180);
 
 /// Runs the pinned peers of one or both directions, each over each transport and in each era it knows, and prints a
 /// matrix per direction. Fails when a check failed or a peer could not be run.
@@ -53,7 +55,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let server = options.server().then(|| clients(&options, &root, &metadata, &mut installed));
     let login = options.login().then(|| logins(&options, &root, &mut installed));
     let client = options.client().then(|| servers(&options, &root, &mut installed));
-    server.unwrap_or(Ok(())).and(login.unwrap_or(Ok(()))).and(client.unwrap_or(Ok(())))
+    let protected = options.protected().then(|| protected(&options, &root, &mut installed));
+    [server, login, client, protected].into_iter().flatten().collect()
 }
 
 /// Foreign clients against our server.
@@ -122,10 +125,7 @@ fn logins(options: &Options, root: &Path, installed: &mut Installed) -> Result<(
 
 /// Our client against foreign servers.
 fn servers(options: &Options, root: &Path, installed: &mut Installed) -> Result<(), Error> {
-    let client = match &options.binary {
-        Some(binary) => binary.canonicalize().with_context(|| binary.display().to_string())?,
-        None => fixture::binary(root, CLIENT)?,
-    };
+    let client = options.client_binary(root)?;
     let mut matrix = Matrix::new("server", CLIENT_COLUMNS);
     for subject in SUBJECTS.iter().filter(|subject| options.wants(subject.name)) {
         let title = installed.title(subject.title, subject.runtime, subject.package);
@@ -152,6 +152,35 @@ fn servers(options: &Options, root: &Path, installed: &mut Installed) -> Result<
     matrix.finish()
 }
 
+/// Our client that logs in to foreign servers. The servers trust the authorization server of `interop-client`.
+fn protected(options: &Options, root: &Path, installed: &mut Installed) -> Result<(), Error> {
+    let client = options.client_binary(root)?;
+    let transport = Transport::Http.name();
+    let mut matrix = Matrix::new("protected server", PROTECTED_COLUMNS);
+    for subject in SUBJECTS.iter().filter(|subject| options.wants(subject.name)) {
+        let Some(script) = subject.protected else { continue };
+        let title = installed.title(subject.title, subject.runtime, subject.package);
+        let runtime = match installed.runtime(subject.runtime) {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                matrix.not_run(&title, &error);
+                continue;
+            }
+        };
+        for era in subject.eras {
+            println!("{title}, protected, {era}");
+            let cells = servers::protected(&runtime, subject, script, *era).and_then(|config| {
+                let mut command = Command::new(&client);
+                command.arg(config.to_string());
+                row::run(command, PROTECTED_COLUMNS, PROTECTED_LIMIT)
+            });
+            let cells = cells.unwrap_or_else(|error| row::not_started(&error, PROTECTED_COLUMNS));
+            matrix.row(&title, transport, *era, cells);
+        }
+    }
+    matrix.finish()
+}
+
 /// The parsed arguments.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
@@ -168,6 +197,8 @@ enum Direction {
     Server,
     Client,
     Login,
+    /// The client, at servers that require tokens.
+    Protected,
 }
 
 impl Options {
@@ -181,7 +212,8 @@ impl Options {
                         "server" => Direction::Server,
                         "client" => Direction::Client,
                         "login" => Direction::Login,
-                        other => bail!("`{other}` is not a direction: server, client, login"),
+                        "protected" => Direction::Protected,
+                        other => bail!("`{other}` is not a direction: server, client, login, protected"),
                     });
                 }
                 Arg::Long("peer") => {
@@ -224,6 +256,21 @@ impl Options {
             && SUBJECTS.iter().any(|subject| self.wants(subject.name))
     }
 
+    /// Whether our client logs in to a selected server.
+    fn protected(&self) -> bool {
+        self.direction.is_none_or(|only| only == Direction::Protected)
+            && self.over(Transport::Http.name())
+            && SUBJECTS.iter().any(|subject| subject.protected.is_some() && self.wants(subject.name))
+    }
+
+    /// Returns the program of our client.
+    fn client_binary(&self, root: &Path) -> Result<PathBuf, Error> {
+        match &self.binary {
+            Some(binary) => binary.canonicalize().with_context(|| binary.display().to_string()),
+            None => fixture::binary(root, CLIENT),
+        }
+    }
+
     fn wants(&self, peer: &str) -> bool {
         self.peers.is_empty() || self.peers.iter().any(|name| name == peer)
     }
@@ -258,16 +305,21 @@ mod tests {
         );
         assert!(options.wants("memory") && !options.wants("git") && options.over("http") && !options.over("stdio"));
         assert!(options.server() && options.client());
-        for (line, server, client, login) in [
-            ("--direction server", true, false, false),
-            ("--direction client", false, true, false),
-            ("--direction login", false, false, true),
-            ("--direction login --transport stdio", false, false, false),
-            ("--peer inspector", true, false, true),
-            ("--peer git", false, true, false),
+        for (line, server, client, login, protected) in [
+            ("--direction server", true, false, false, false),
+            ("--direction client", false, true, false, false),
+            ("--direction login", false, false, true, false),
+            ("--direction login --transport stdio", false, false, false, false),
+            ("--direction protected", false, false, false, true),
+            ("--direction protected --transport stdio", false, false, false, false),
+            ("--direction protected --peer git", false, false, false, false),
+            ("--peer inspector", true, false, true, false),
+            ("--peer python-v2", true, true, true, true),
+            ("--peer git", false, true, false, false),
         ] {
             let options = parse(line).unwrap();
-            assert_eq!((options.server(), options.client(), options.login()), (server, client, login), "{line}");
+            let found = (options.server(), options.client(), options.login(), options.protected());
+            assert_eq!(found, (server, client, login, protected), "{line}");
         }
     }
 

@@ -106,6 +106,7 @@ async fn open(builder: ClientBuilder, target: &Target) -> Result<Client, String>
         }
         Target::Http { url } => Arc::new(Http::new(url).map_err(|error| error.to_string())?),
         Target::Sse { url } => Arc::new(Http::sse(url).map_err(|error| error.to_string())?),
+        Target::Protected(_) => return Err("a server that requires tokens has its own checks".into()),
     };
     builder.connect(connect).await.map_err(error_text)
 }

@@ -15,6 +15,7 @@ use self::{
 };
 
 mod checks;
+mod protected;
 mod subjects;
 
 /// No check takes longer.
@@ -43,9 +44,19 @@ enum Era {
 #[derive(Debug, Deserialize)]
 #[serde(tag = "transport", rename_all = "lowercase")]
 enum Target {
-    Stdio { command: String, args: Vec<String>, env: Map<String, Value> },
-    Http { url: String },
-    Sse { url: String },
+    Stdio {
+        command: String,
+        args: Vec<String>,
+        env: Map<String, Value>,
+    },
+    Http {
+        url: String,
+    },
+    Sse {
+        url: String,
+    },
+    /// A server that requires tokens. This program starts it.
+    Protected(protected::Program),
 }
 
 #[tokio::main]
@@ -58,6 +69,10 @@ async fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Target::Protected(program) = &config.target {
+        protected::run(&config.subject, config.era, program).await;
+        return ExitCode::SUCCESS;
+    }
     let subject = subjects::named(&config.subject, &config.dir);
     run(&config, subject).await;
     ExitCode::SUCCESS

@@ -178,6 +178,9 @@ mod tests {
             };
             assert!(version.is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit())), "{package}");
         }
+        for script in SUBJECTS.iter().filter_map(|subject| subject.protected) {
+            assert!(source.join(script).is_file(), "{script}");
+        }
         for peer in PEERS {
             assert!(source.join(peer.script).is_file(), "{}", peer.script);
             if let Login::Script(script) = peer.login {

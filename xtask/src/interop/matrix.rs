@@ -54,6 +54,9 @@ pub(super) const CLIENT_COLUMNS: Columns = &[
 /// The checks of foreign clients that log in. The scripts in `xtask/interop` use the same names.
 pub(super) const LOGIN_COLUMNS: Columns = &["discovery", "registration", "login", "whoami"];
 
+/// The checks of our client that logs in to foreign servers. `xtask/interop-client` uses the same names.
+pub(super) const PROTECTED_COLUMNS: Columns = &["challenge", "login", "call", "refresh", "step-up"];
+
 /// How one check ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Cell {
@@ -79,7 +82,7 @@ impl Cell {
 /// Rows and reasons in order of arrival.
 #[derive(Debug)]
 pub(super) struct Matrix {
-    /// The tested side: `client`, `login` of a client, or `server`.
+    /// The tested side: `client`, `login` of a client, `server`, or `protected server`.
     peers: &'static str,
     columns: Columns,
     rows: Vec<Vec<String>>,

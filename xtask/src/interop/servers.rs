@@ -35,6 +35,8 @@ pub(super) struct Subject {
     program: Program,
     pub(super) wires: &'static [Wire],
     pub(super) eras: &'static [Era],
+    /// Its script in `xtask/interop` that requires tokens, if there is one.
+    pub(super) protected: Option<&'static str>,
 }
 
 #[derive(Debug)]
@@ -74,6 +76,7 @@ pub(super) const SUBJECTS: &[Subject] = &[
         program: Program::File("node_modules/@modelcontextprotocol/server-everything/dist/index.js"),
         wires: &[Wire::Stdio, Wire::Http, Wire::Sse],
         eras: OLD,
+        protected: None,
     },
     Subject {
         name: "filesystem",
@@ -83,6 +86,7 @@ pub(super) const SUBJECTS: &[Subject] = &[
         program: Program::File("node_modules/@modelcontextprotocol/server-filesystem/dist/index.js"),
         wires: &[Wire::Stdio],
         eras: OLD,
+        protected: None,
     },
     Subject {
         name: "memory",
@@ -92,6 +96,7 @@ pub(super) const SUBJECTS: &[Subject] = &[
         program: Program::File("node_modules/@modelcontextprotocol/server-memory/dist/index.js"),
         wires: &[Wire::Stdio],
         eras: OLD,
+        protected: None,
     },
     Subject {
         name: "time",
@@ -101,6 +106,7 @@ pub(super) const SUBJECTS: &[Subject] = &[
         program: Program::Module("mcp_server_time"),
         wires: &[Wire::Stdio],
         eras: BOTH,
+        protected: None,
     },
     Subject {
         name: "git",
@@ -110,6 +116,7 @@ pub(super) const SUBJECTS: &[Subject] = &[
         program: Program::Module("mcp_server_git"),
         wires: &[Wire::Stdio],
         eras: BOTH,
+        protected: None,
     },
     Subject {
         name: "fetch",
@@ -119,6 +126,7 @@ pub(super) const SUBJECTS: &[Subject] = &[
         program: Program::Module("mcp_server_fetch"),
         wires: &[Wire::Stdio],
         eras: BOTH,
+        protected: None,
     },
     Subject {
         name: "typescript-v2",
@@ -128,6 +136,7 @@ pub(super) const SUBJECTS: &[Subject] = &[
         program: Program::File("server_v2.mjs"),
         wires: &[Wire::Stdio, Wire::Http],
         eras: BOTH,
+        protected: Some("protected_v2.mjs"),
     },
     Subject {
         name: "python-v2",
@@ -137,6 +146,7 @@ pub(super) const SUBJECTS: &[Subject] = &[
         program: Program::File("server_v2.py"),
         wires: &[Wire::Stdio, Wire::Http],
         eras: BOTH,
+        protected: Some("protected_v2.py"),
     },
 ];
 
@@ -201,6 +211,22 @@ impl Started {
         config["url"] = format!("http://127.0.0.1:{port}/{}", if wire == Wire::Sse { "sse" } else { "mcp" }).into();
         Ok(Self { config, _server: Some(server) })
     }
+}
+
+/// Returns the configuration of `interop-client` for a server that requires tokens. The client starts the server, because its
+/// authorization server runs first.
+pub(super) fn protected(ready: &Ready, subject: &Subject, script: &str, era: Era) -> Result<Value, Error> {
+    let port = free_port()?;
+    Ok(json!({
+        "subject": subject.name,
+        "era": era.name(),
+        "dir": path(&ready.dir),
+        "transport": "protected",
+        "command": path(&ready.program),
+        "args": [path(&ready.dir.join(script)), port.to_string()],
+        "env": { "HOME": path(&ready.dir.join("home")) },
+        "url": format!("http://127.0.0.1:{port}/mcp"),
+    }))
 }
 
 fn program(ready: &Ready, program: &Program) -> Vec<Value> {

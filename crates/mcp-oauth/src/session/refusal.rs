@@ -170,7 +170,10 @@ impl Session {
     /// Logs in with further scopes. The same scopes are not requested again soon: the server would require a login for each
     /// request.
     async fn step_up(&self, work: &mut Work, refused: &Refused, sent: Option<Arc<Tokens>>) -> Result<bool, Error> {
-        let required = refused.scopes();
+        let named = refused.scopes();
+        // A server may name the scopes in its metadata alone.
+        let found = if named.is_empty() { Some(self.discover(refused).await?) } else { None };
+        let required = found.as_ref().map_or(named, |found| found.scopes.clone());
         let is_recent = sent.as_ref().is_some_and(|tokens| now().saturating_sub(tokens.logged_in_at) < RECENTLY);
         let requested = sent.as_deref().map(|tokens| &*tokens.requested).unwrap_or_default();
         let is_requested = required.iter().all(|scope| requested.contains(scope));
@@ -178,7 +181,10 @@ impl Session {
             let text = format!("the server requires the scopes {required:?}, which the last login already requested");
             return Err(Error::insufficient_scope(text, required));
         }
-        let found = self.discover(refused).await?;
+        let found = match found {
+            Some(found) => found,
+            None => self.discover(refused).await?,
+        };
         work.server = Some(Arc::clone(&found.server));
         let earlier = sent.as_deref().map(|tokens| found.earlier(tokens)).unwrap_or_default();
         self.log_in(work, &found, &required, earlier, refused.token.as_ref()).await

@@ -113,6 +113,46 @@ async fn a_server_chooses_no_scope_of_another_resource() {
 }
 
 #[tokio::test]
+async fn a_refusal_without_scopes_requests_those_of_the_metadata() {
+    use mcp_client_http::{Authorizer as _, Refusal, Verdict};
+    use mcp_protocol::{Challenge, auth::ProtectedResourceMetadata};
+
+    let world = World::new().await;
+    let document = |scopes: &[&str]| {
+        let issuer = world.authorization.issuer();
+        ProtectedResourceMetadata::new(world.site.endpoint.as_str(), [issuer]).with_scopes(scopes.iter().copied())
+    };
+    world.site.publish(document(&["a"]));
+    let auth = world.auth();
+    world.site.token(&auth).await;
+    let metadata = format!("{}/prm", world.site.endpoint.origin().ascii_serialization());
+    let refuse = async || {
+        let mut refusal = Refusal::new(world.site.target(), StatusCode::FORBIDDEN);
+        let challenge = Challenge::bearer().with_error("insufficient_scope");
+        refusal.challenges.push(challenge.with_resource_metadata(metadata.clone()));
+        refusal.sent = auth.authorize(&world.site.target()).await.unwrap();
+        refusal.can_retry = true;
+        auth.refused(&refusal).await
+    };
+    // The metadata names no further scope, so a login would not help.
+    assert!(refuse().await.is_err());
+    assert_eq!(world.user.count(), 1);
+    // The server requires one more scope by now.
+    world.site.publish(document(&["a", "b"]));
+    assert_eq!(refuse().await.unwrap(), Verdict::Retry);
+    assert_eq!(world.user.count(), 2);
+    assert!(refuse().await.is_err());
+    let scopes: Vec<_> = world
+        .authorization
+        .requests()
+        .iter()
+        .filter(|request| request.endpoint() == Endpoint::Authorization)
+        .map(|request| request.parameter("scope").unwrap().to_owned())
+        .collect();
+    assert_eq!((scopes, world.user.count()), (vec!["a".to_owned(), "a b".to_owned()], 2));
+}
+
+#[tokio::test]
 async fn other_refusals_with_403_start_no_login() {
     use mcp_client_http::{Authorizer as _, Refusal, Verdict};
     use mcp_protocol::Challenge;
