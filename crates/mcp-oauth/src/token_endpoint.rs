@@ -1,5 +1,6 @@
 //! Requests to a token endpoint, with the crate `oauth2` over guarded requests.
 
+mod redaction;
 mod wire;
 
 use std::{fmt, time::Duration};

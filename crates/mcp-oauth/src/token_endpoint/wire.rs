@@ -15,6 +15,7 @@ use mcp_protocol::auth::OAuthError;
 use oauth2::{AsyncHttpClient, HttpRequest, HttpResponse};
 use url::Url;
 
+use super::redaction::redact;
 use crate::{
     dpop::{self, DPOP, Proofs},
     error::{Error, ErrorKind},
@@ -68,12 +69,12 @@ impl<'c> AsyncHttpClient<'c> for Wire<'_> {
             let body = Bytes::from(body);
             let mut response = self.post(&url, content_type.clone(), body.clone(), parts.headers.clone()).await?;
             if self.needs_nonce(&response) {
-                response = self.post(&url, content_type, body, parts.headers).await?;
+                response = self.post(&url, content_type, body.clone(), parts.headers.clone()).await?;
             }
             let status = response.status();
-            let refusal = response.json::<OAuthError>().is_ok();
+            let refusal = response.json::<OAuthError>().ok();
             // Some authorization servers refuse with the status 200.
-            let status = match (status.is_success(), refusal) {
+            let status = match (status.is_success(), refusal.is_some()) {
                 (true, false) => StatusCode::OK,
                 (_, true) if !status.is_server_error() => StatusCode::BAD_REQUEST,
                 _ => {
@@ -81,7 +82,11 @@ impl<'c> AsyncHttpClient<'c> for Wire<'_> {
                     return Err(WireError::Status { status, retry_after });
                 }
             };
-            let mut answer = HttpResponse::new(response.body().to_vec());
+            let redacted = refusal.and_then(|mut refusal| {
+                redact(&mut refusal, &parts.headers, &body);
+                serde_json::to_vec(&refusal).ok()
+            });
+            let mut answer = HttpResponse::new(redacted.unwrap_or_else(|| response.body().to_vec()));
             *answer.status_mut() = status;
             *answer.headers_mut() = HeaderMap::new();
             Ok(answer)

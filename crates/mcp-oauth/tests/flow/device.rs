@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant, SystemTime},
@@ -21,7 +21,7 @@ use crate::common::{Site, User, World, claims_of};
 
 /// The decision of a user who reads the code.
 #[derive(Clone, Copy)]
-enum Decision {
+pub(crate) enum Decision {
     Approve,
     Deny,
     /// The user closes the code.
@@ -35,12 +35,20 @@ enum Decision {
 
 /// A user who enters codes.
 #[derive(Clone)]
-struct Reader {
+pub(crate) struct Reader {
     server: AuthorizationServer,
     decision: Decision,
     codes: Arc<AtomicUsize>,
+    shown: Arc<Mutex<Vec<String>>>,
     /// The time that the user takes.
     delay: Duration,
+}
+
+impl Reader {
+    /// Returns the codes that the user read.
+    pub(crate) fn user_codes(&self) -> Vec<String> {
+        self.shown.lock().unwrap().clone()
+    }
 }
 
 impl UserAgent for Reader {
@@ -55,6 +63,7 @@ impl UserAgent for Reader {
     fn show_code<'a>(&'a self, login: &'a DeviceLogin) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             self.codes.fetch_add(1, Ordering::SeqCst);
+            self.shown.lock().unwrap().push(login.user_code.clone());
             let page = format!("{}/device", self.server.issuer());
             assert_eq!(login.verification_uri.as_str(), page);
             let complete = login.verification_uri_complete.as_ref().unwrap().as_str();
@@ -78,17 +87,18 @@ impl UserAgent for Reader {
 }
 
 /// A world whose authorization server asks the user.
-async fn world(builder: AuthorizationServerBuilder) -> World {
+pub(crate) async fn world(builder: AuthorizationServerBuilder) -> World {
     let authorization = builder.device_interval(Duration::from_secs(1)).start().await.unwrap();
     let site = Site::start(authorization.issuer()).await;
     World { site, authorization, user: User::default() }
 }
 
-fn reader(world: &World, decision: Decision) -> Reader {
-    Reader { server: (*world.authorization).clone(), decision, codes: Arc::default(), delay: Duration::ZERO }
+pub(crate) fn reader(world: &World, decision: Decision) -> Reader {
+    let (codes, shown) = Default::default();
+    Reader { server: (*world.authorization).clone(), decision, codes, shown, delay: Duration::ZERO }
 }
 
-fn builder(world: &World, reader: &Reader) -> OAuthBuilder {
+pub(crate) fn builder(world: &World, reader: &Reader) -> OAuthBuilder {
     world.builder().user_agent(reader.clone()).device_flow()
 }
 

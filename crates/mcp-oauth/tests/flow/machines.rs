@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::common::{World, claims_of};
 
 /// A key of a client, and its key set.
-fn key() -> (ClientKey, Value) {
+pub(crate) fn key() -> (ClientKey, Value) {
     let der = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new()).unwrap();
     let jwk = SigningKey::from_pkcs8(der.as_ref()).unwrap().jwk().clone();
     (ClientKey::from_der(der.as_ref()).unwrap(), json!({"keys": [jwk]}))
@@ -86,10 +86,10 @@ async fn wrong_credentials_are_an_error() {
 }
 
 /// Signs tokens of an issuer.
-struct Issuer(SigningKey);
+pub(crate) struct Issuer(SigningKey);
 
 impl Issuer {
-    fn sign(&self, audience: &str, claims: &Value) -> String {
+    pub(crate) fn sign(&self, audience: &str, claims: &Value) -> String {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
         let mut all = json!({
             "iss": "https://issuer.example", "sub": "workload", "aud": audience, "iat": now, "exp": now + 60,
@@ -109,7 +109,7 @@ impl Assertion for Issuer {
     }
 }
 
-fn issuer() -> (Issuer, Value) {
+pub(crate) fn issuer() -> (Issuer, Value) {
     let key = SigningKey::generate().unwrap();
     let keys = json!({"keys": [key.jwk()]});
     (Issuer(key), keys)

@@ -7,6 +7,7 @@ mod common;
 mod crash;
 mod device;
 mod dpop;
+mod echo;
 mod faults;
 mod login;
 mod machines;

@@ -48,7 +48,7 @@ impl FakeKeyring {
         self.0.is_locked.store(is_locked, Ordering::SeqCst);
     }
 
-    fn set_entry(&self, entry: Option<&str>) {
+    pub(crate) fn set_entry(&self, entry: Option<&str>) {
         *self.0.entry.lock().unwrap() = entry.map(Secret::new);
     }
 }
