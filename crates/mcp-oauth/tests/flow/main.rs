@@ -14,6 +14,7 @@ mod machines;
 mod outdated_records;
 mod processes;
 mod refresh;
+mod rotation;
 mod sealed;
 mod secrets;
 mod step_up;
