@@ -379,3 +379,16 @@ impl fmt::Debug for OAuthBuilder {
         f.debug_struct("OAuthBuilder").field("redirect", &self.settings.redirect).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_application_can_turn_the_quirks_off() {
+        for issuer in ["https://accounts.google.com/", "https://login.microsoftonline.com/t/v2.0"] {
+            assert!(!OAuth::new().inner.settings.quirks(issuer).is_empty());
+            assert!(OAuth::builder().without_quirks().build().inner.settings.quirks(issuer).is_empty());
+        }
+    }
+}

@@ -1,6 +1,8 @@
 //! Requests to a token endpoint, with the crate `oauth2` over guarded requests.
 
 mod redaction;
+#[cfg(test)]
+mod tests;
 mod wire;
 
 use std::{fmt, time::Duration};

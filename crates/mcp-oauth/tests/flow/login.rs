@@ -1,5 +1,7 @@
 //! Registrations and logins.
 
+use std::time::Duration;
+
 use http::StatusCode;
 use mcp_oauth::{ErrorKind, MemoryStore, OAuth, TokenStore as _};
 use mcp_protocol::auth::ProtectedResourceMetadata;
@@ -54,6 +56,43 @@ async fn a_user_logs_in_once_for_all_requests() {
         assert_eq!(exchange.parameter("resource"), Some(resource));
         assert!(exchange.parameter("code_verifier").unwrap().len() >= 43);
     }
+}
+
+#[tokio::test]
+async fn the_resource_has_the_spelling_of_the_metadata_in_each_request() {
+    for (path, from_origin) in [("", true), ("/", true), ("", false), ("/", false)] {
+        let world = World::new().await;
+        let (origin, endpoint) = (world.site.endpoint.origin().ascii_serialization(), world.site.endpoint.as_str());
+        let resource = format!("{}{path}", if from_origin { &origin } else { endpoint });
+        world.site.publish(ProtectedResourceMetadata::new(&resource, [world.authorization.issuer()]));
+        let store = MemoryStore::new();
+        world.site.token(&world.builder().store(store.clone()).build()).await;
+        world.site.expire(&store).await;
+        world.site.token(&world.builder().store(store).build()).await;
+        let sent: Vec<_> = [Endpoint::Authorization, Endpoint::Token]
+            .into_iter()
+            .flat_map(|endpoint| requests(&world, endpoint))
+            .map(|request| request.parameter("resource").map(str::to_owned))
+            .collect();
+        // The page, the code and the refresh token.
+        assert_eq!(sent, vec![Some(resource); 3]);
+        assert_eq!(world.user.count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_login_without_a_response_forgets_its_stored_registration() {
+    let world = World::new().await;
+    let store = MemoryStore::new();
+    world.site.token(&world.builder().store(store.clone()).build()).await;
+    // The authorization server forgot the client. It shows an error page, and the user closes it.
+    store.remove(&world.site.key()).await.unwrap();
+    let absent = User { delay: Duration::from_secs(60), ..world.user.clone() };
+    let auth = world.builder().user_agent(absent).login_limit(Duration::from_millis(50)).store(store.clone()).build();
+    assert_eq!(world.site.error(&auth).await.kind(), ErrorKind::LoginRequired);
+    assert_eq!(world.authorization.count(Endpoint::Registration), 1);
+    world.site.token(&world.builder().store(store).build()).await;
+    assert_eq!(world.authorization.count(Endpoint::Registration), 2);
 }
 
 #[tokio::test]
