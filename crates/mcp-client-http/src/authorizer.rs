@@ -66,12 +66,13 @@ pub trait Authorizer: Send + Sync + 'static {
     /// The reason why there is no better authorization. The request fails with it.
     fn refused<'a>(&'a self, refusal: &'a Refusal) -> BoxFuture<'a, Result<Verdict, AuthorizerError>>;
 
-    /// Receives the status and the headers of each response, such as a new `DPoP-Nonce` (RFC 9449 §8.2). The transport
-    /// calls this for a refused request too, before [`refused`](Self::refused).
+    /// Receives the status and the headers of each response, such as a new `DPoP-Nonce` (RFC 9449 §8.2). `sent` are the
+    /// headers from [`authorize`](Self::authorize), because the authorizer may have other ones by now. The transport calls
+    /// this for a refused request too, before [`refused`](Self::refused).
     ///
     /// The method must not block. Default: it does nothing.
-    fn answered(&self, target: &Target, status: StatusCode, headers: &HeaderMap) {
-        let _ = (target, status, headers);
+    fn answered(&self, target: &Target, sent: &HeaderMap, status: StatusCode, headers: &HeaderMap) {
+        let _ = (target, sent, status, headers);
     }
 }
 
@@ -89,8 +90,8 @@ impl<T: Authorizer + ?Sized> Authorizer for Arc<T> {
         (**self).refused(refusal)
     }
 
-    fn answered(&self, target: &Target, status: StatusCode, headers: &HeaderMap) {
-        (**self).answered(target, status, headers);
+    fn answered(&self, target: &Target, sent: &HeaderMap, status: StatusCode, headers: &HeaderMap) {
+        (**self).answered(target, sent, status, headers);
     }
 }
 

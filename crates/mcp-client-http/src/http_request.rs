@@ -126,7 +126,7 @@ impl<'f> HttpRequest<'f> {
                 authorized.headers.insert(name, value);
             }
             let response = authorized.execute(shared, limit).await?;
-            authorizer.answered(&target, response.status(), response.headers());
+            authorizer.answered(&target, &authorization, response.status(), response.headers());
             if let Some(to) = redirect(&response).filter(|to| config::is_same_origin(to, &shared.url))
                 && client::keeps_request(response.status())
                 && redirects < MAX_REDIRECTS

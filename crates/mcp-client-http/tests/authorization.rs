@@ -23,7 +23,7 @@ use crate::common::{
 #[derive(Clone, Default)]
 struct Tokens {
     number: Arc<AtomicUsize>,
-    /// The method, the status and the nonce of each response.
+    /// The method, the status, the sent token and the nonce of each response.
     answers: Arc<Mutex<Vec<String>>>,
     refusals: Arc<Mutex<Vec<String>>>,
     /// Whether each refused request could be repeated with another token.
@@ -64,9 +64,10 @@ impl Authorizer for Tokens {
         })
     }
 
-    fn answered(&self, target: &Target, status: StatusCode, headers: &HeaderMap) {
+    fn answered(&self, target: &Target, sent: &HeaderMap, status: StatusCode, headers: &HeaderMap) {
         let nonce = headers.get("dpop-nonce").map_or("", |nonce| nonce.to_str().unwrap());
-        self.answers.lock().unwrap().push(format!("{} {} {nonce}", target.method, status.as_u16()));
+        let token = sent["authorization"].to_str().unwrap().strip_prefix("Bearer token-").unwrap();
+        self.answers.lock().unwrap().push(format!("{} {} {token} {nonce}", target.method, status.as_u16()));
     }
 }
 
@@ -122,7 +123,7 @@ async fn every_request_carries_the_new_headers_after_a_challenge() {
     sorted[2..].sort();
     assert_eq!(
         sorted,
-        ["POST 401 n-1", "POST 200 ", "DELETE 200 ", "GET 200 ", "POST 200 ", "POST 202 "],
+        ["POST 401 0 n-1", "POST 200 1 ", "DELETE 200 1 ", "GET 200 1 ", "POST 200 1 ", "POST 202 1 "],
         "{answers:?}"
     );
 }

@@ -50,6 +50,31 @@ impl StoredLogin {
     }
 }
 
+/// The effect of [`OAuth::log_out`] at the authorization server.
+///
+/// ```no_run
+/// use mcp_oauth::Revocation;
+///
+/// # async fn example(auth: &mcp_oauth::OAuth) -> Result<(), Box<dyn std::error::Error>> {
+/// if let Revocation::Failed(error) = auth.log_out(&"https://mcp.example.com/mcp".parse()?).await? {
+///     eprintln!("the tokens are removed, and may still be valid: {error}");
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Revocation {
+    /// There were no tokens.
+    NoLogin,
+    /// The authorization server revoked the tokens.
+    Revoked,
+    /// The authorization server has no `revocation_endpoint`. The tokens are valid until their end.
+    Unsupported,
+    /// The revocation failed. The tokens may be valid until their end.
+    Failed(Error),
+}
+
 impl OAuth {
     /// Returns the stored login at a server. Sends no request.
     ///
@@ -71,13 +96,16 @@ impl OAuth {
         session.refused(refused).await.map(drop)
     }
 
-    /// Removes the tokens of a server from the store. The registration of the client remains. The authorization server
-    /// receives no request.
+    /// Removes the tokens of a server from the store, and revokes them at the authorization server (RFC 7009). The
+    /// registration of the client remains.
+    ///
+    /// The revocation takes at most 3 seconds. If it fails, the tokens are removed all the same, and the result is
+    /// [`Revocation::Failed`].
     ///
     /// # Errors
     /// If the store cannot be written.
-    pub async fn log_out(&self, server: &Url) -> Result<(), Error> {
-        self.session(server)?.forget().await
+    pub async fn log_out(&self, server: &Url) -> Result<Revocation, Error> {
+        self.session(server)?.log_out().await
     }
 }
 

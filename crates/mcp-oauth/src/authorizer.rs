@@ -45,10 +45,10 @@ impl Authorizer for OAuth {
         })
     }
 
-    fn answered(&self, target: &Target, status: StatusCode, headers: &HeaderMap) {
+    fn answered(&self, target: &Target, sent: &HeaderMap, status: StatusCode, headers: &HeaderMap) {
         self.note_nonce(target, headers);
         if status.is_success() {
-            self.accept(&target.endpoint);
+            self.accept(&target.endpoint, sent);
         }
     }
 }

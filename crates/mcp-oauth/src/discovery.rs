@@ -20,6 +20,7 @@ pub(crate) use self::{
 use crate::{
     error::{Error, ErrorKind},
     quirks::Quirk,
+    trail::{DiscoveryRule, DiscoveryStep, Reader, StepKind},
 };
 
 /// The metadata document of an MCP server.
@@ -39,26 +40,24 @@ pub(crate) struct Resource {
 /// # Errors
 /// If the document belongs to another server, names no issuer, or cannot be read because of an outage.
 pub(crate) async fn resource(
-    fetch: &Fetch,
+    reader: Reader<'_>,
     endpoint: &Url,
     challenge: Option<&str>,
 ) -> Result<Option<Resource>, Error> {
     for url in resource::places(endpoint, challenge) {
-        let document = match read(fetch, &url, HeaderMap::new()).await? {
+        let document = match read(reader, StepKind::ResourceMetadata, &url, HeaderMap::new()).await? {
             Answer::Document(document) => document,
             Answer::Missing(reason) => {
                 tracing::debug!(%url, reason, "the server has no protected resource metadata here");
                 continue;
             }
         };
-        let metadata: ProtectedResourceMetadata = match serde_json::from_value(document) {
-            Ok(metadata) => metadata,
-            Err(_) => {
-                let text = format!("the protected resource metadata at {url} has no member `resource`");
-                return Err(Error::new(ErrorKind::Discovery, text));
-            }
-        };
-        return resource::judge(metadata, endpoint, &url).map(Some);
+        let metadata = serde_json::from_value::<ProtectedResourceMetadata>(document).map_err(|_| {
+            let text = format!("the protected resource metadata at {url} has no member `resource`");
+            Error::new(ErrorKind::Discovery, text)
+        });
+        let metadata = reader.trail.check(DiscoveryRule::ResourceDocument, metadata)?;
+        return resource::judge(metadata, endpoint, &url, reader.trail).map(Some);
     }
     Ok(None)
 }
@@ -67,19 +66,26 @@ pub(crate) async fn resource(
 ///
 /// # Errors
 /// If no document belongs to the issuer, or an outage prevents the search.
-pub(crate) async fn server(fetch: &Fetch, issuer: &str, quirks: &[Quirk]) -> Result<Server, Error> {
-    let Some(urls) = AuthorizationServerMetadata::well_known_urls(issuer) else {
+pub(crate) async fn server(reader: Reader<'_>, issuer: &str, quirks: &[Quirk]) -> Result<Server, Error> {
+    let urls = AuthorizationServerMetadata::well_known_urls(issuer).ok_or_else(|| {
         let text = format!("the issuer {issuer:?} is not a URL of an authorization server");
-        return Err(Error::new(ErrorKind::Discovery, text));
-    };
+        Error::new(ErrorKind::Discovery, text)
+    });
+    let urls = reader.trail.check(DiscoveryRule::IssuerUrl, urls)?;
     let mut reasons = Vec::new();
     for url in urls {
-        let reason = match read(fetch, &url, HeaderMap::new()).await? {
+        let reason = match read(reader, StepKind::ServerMetadata, &url, HeaderMap::new()).await? {
             Answer::Missing(reason) => reason,
-            Answer::Document(document) => match judge(document, issuer, quirks) {
-                Ok(server) => return Ok(server),
-                Err(reason) => reason,
-            },
+            Answer::Document(document) => {
+                let judged = judge(document, issuer, quirks);
+                match reader.trail.check(DiscoveryRule::IssuerEqual, judged) {
+                    Ok(server) => {
+                        reader.trail.edit(|step| step.quirks.clone_from(&server.quirks));
+                        return Ok(server);
+                    }
+                    Err(reason) => reason,
+                }
+            }
         };
         tracing::debug!(%url, reason, "the authorization server has no valid metadata here");
         reasons.push(format!("{url}: {reason}"));
@@ -92,12 +98,13 @@ pub(crate) async fn server(fetch: &Fetch, issuer: &str, quirks: &[Quirk]) -> Res
 ///
 /// # Errors
 /// If an outage prevents the search.
-pub(crate) async fn legacy(fetch: &Fetch, endpoint: &Url) -> Result<Server, Error> {
+pub(crate) async fn legacy(reader: Reader<'_>, endpoint: &Url) -> Result<Server, Error> {
     let origin = endpoint.origin().ascii_serialization();
     let url = format!("{origin}{}", AuthorizationServerMetadata::WELL_KNOWN);
     let version = ProtocolVersion::V2025_03_26.as_str();
     let version = (HeaderName::from_static("mcp-protocol-version"), HeaderValue::from_static(version));
-    let reason = match read(fetch, &url, HeaderMap::from_iter([version])).await? {
+    let headers = HeaderMap::from_iter([version]);
+    let reason = match read(reader, StepKind::LegacyMetadata, &url, headers).await? {
         Answer::Document(document) => match server::judge_legacy(document, &origin) {
             Ok(server) => return Ok(server),
             Err(reason) => reason,
@@ -114,8 +121,25 @@ enum Answer {
     Missing(String),
 }
 
-/// Reads a document. An outage is an error, because the next URL would then give a different result than without it.
-async fn read(fetch: &Fetch, url: &str, headers: HeaderMap) -> Result<Answer, Error> {
+/// Reads a document, and records the step.
+async fn read(reader: Reader<'_>, kind: StepKind, url: &str, headers: HeaderMap) -> Result<Answer, Error> {
+    let mut status = None;
+    let answer = answer(reader.fetch, url, headers, &mut status).await;
+    reader.trail.add(|| {
+        let mut step = DiscoveryStep::new(kind, Some(url));
+        step.status = status;
+        match &answer {
+            Ok(Answer::Document(document)) => step.document = Some(document.clone()),
+            Ok(Answer::Missing(reason)) => step.absence = Some(reason.clone()),
+            Err(error) => step.absence = Some(error.to_string()),
+        }
+        step
+    });
+    answer
+}
+
+/// Requests a document. An outage is an error, because the next URL would then give a different result than without it.
+async fn answer(fetch: &Fetch, url: &str, headers: HeaderMap, noted: &mut Option<StatusCode>) -> Result<Answer, Error> {
     let response = match fetch.get_with(url, headers).await {
         Ok(response) => response,
         Err(error) if error.is_temporary() => {
@@ -124,6 +148,7 @@ async fn read(fetch: &Fetch, url: &str, headers: HeaderMap) -> Result<Answer, Er
         Err(error) => return Ok(Answer::Missing(error.to_string())),
     };
     let status = response.status();
+    *noted = Some(status);
     if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
         let text = format!("cannot read {url}: the status is {status}");
         return Err(Error::new(ErrorKind::Unavailable, text));

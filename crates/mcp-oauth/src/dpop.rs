@@ -63,6 +63,15 @@ impl DpopKey {
         Some(Self(Arc::new(Pair { key, jwk, encoded })))
     }
 
+    /// Returns the thumbprint of the public key (RFC 7638), with which a server names the key.
+    pub(crate) fn thumbprint(&self) -> String {
+        let Value::Object(members) = &self.0.jwk else { return String::new() };
+        // The members are in the order of their names, without spaces.
+        let member = |name: &str| format!("\"{name}\":{}", members[name]);
+        let text = format!("{{{}}}", ["crv", "kty", "x", "y"].map(member).join(","));
+        BASE64_URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, text.as_bytes()))
+    }
+
     /// Returns a proof for one request.
     fn proof(
         &self,
@@ -195,6 +204,7 @@ mod tests {
         let first = check(&proofs.header(&Method::POST, &url, None).unwrap());
         let second = check(&proofs.header(&Method::POST, &url, None).unwrap());
         assert_ne!(first.id, second.id);
+        assert_eq!(first.thumbprint, key.thumbprint());
         assert_eq!((&first.thumbprint, first.nonce), (&second.thumbprint, None));
 
         let with_token = proofs.header(&Method::POST, &url, Some(&"hunter2".into())).unwrap();

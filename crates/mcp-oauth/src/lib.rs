@@ -24,6 +24,7 @@ mod device;
 mod discovery;
 mod dpop;
 mod error;
+mod explanation;
 mod login;
 mod oauth;
 mod quirks;
@@ -36,6 +37,7 @@ mod signed;
 mod store;
 mod token_endpoint;
 mod tokens;
+mod trail;
 mod user_agent;
 
 #[cfg(feature = "browser")]
@@ -43,12 +45,14 @@ pub use self::browser::Browser;
 #[cfg(feature = "keyring")]
 pub use self::store::SystemKeyring;
 pub use self::{
-    account::StoredLogin,
+    account::{Revocation, StoredLogin},
     assertion::{Assertion, AssertionRequest, IdentityProvider, SubjectTokenType},
     client_key::ClientKey,
     error::{Error, ErrorKind},
+    explanation::Explanation,
     oauth::{OAuth, OAuthBuilder},
     quirks::{Quirk, QuirkKind},
     store::{FileStore, Keyring, MemoryStore, SealedStore, SharedStore, StoreLock, TokenStore},
+    trail::{DiscoveryCheck, DiscoveryRule, DiscoveryStep, StepKind},
     user_agent::{Answer, DeviceLogin, Login, UserAgent},
 };

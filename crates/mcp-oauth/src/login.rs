@@ -122,6 +122,10 @@ impl Attempt<'_> {
         if let Some(audience) = self.server.audience(self.token_endpoint.resource, self.params) {
             request = request.add_extra_param("audience", audience);
         }
+        if let Some(proofs) = &self.token_endpoint.proofs {
+            // The code is bound to the key too (RFC 9449 §10).
+            request = request.add_extra_param("dpop_jkt", proofs.key.thumbprint());
+        }
         for (name, value) in self.params {
             request = request.add_extra_param(name.as_str(), value.as_str());
         }

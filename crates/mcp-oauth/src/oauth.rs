@@ -90,6 +90,7 @@ impl OAuth {
     }
 
     fn session_with(&self, endpoint: &Url, fetch: Option<&Fetch>) -> Result<Arc<Session>, Error> {
+        let endpoint = without_fragment(endpoint);
         let mut sessions = self.inner.sessions.lock();
         if let Some(session) = sessions.get(endpoint.as_str()) {
             return Ok(Arc::clone(session));
@@ -98,15 +99,19 @@ impl OAuth {
             return Err(Error::new(ErrorKind::Configuration, "one `OAuth` serves at most 1,000 MCP servers"));
         }
         let session = Session::new(Arc::clone(&self.inner.settings), endpoint.clone(), fetch);
-        sessions.insert(endpoint.as_str().to_owned(), Arc::clone(&session));
+        sessions.insert(endpoint.into(), Arc::clone(&session));
         Ok(session)
     }
 
-    /// Notes that a server accepts its tokens.
-    pub(crate) fn accept(&self, endpoint: &Url) {
-        let session = self.inner.sessions.lock().get(endpoint.as_str()).cloned();
-        if let Some(session) = session {
-            session.accept();
+    /// Returns the session of an endpoint, if there is one.
+    fn known_session(&self, endpoint: &Url) -> Option<Arc<Session>> {
+        self.inner.sessions.lock().get(without_fragment(endpoint).as_str()).cloned()
+    }
+
+    /// Notes that a server accepts the token of a request.
+    pub(crate) fn accept(&self, endpoint: &Url, sent: &HeaderMap) {
+        if let (Some(session), Some(token)) = (self.known_session(endpoint), token_of(sent)) {
+            session.accept(&token);
         }
     }
 
@@ -115,8 +120,7 @@ impl OAuth {
         if !dpop::has_nonce(headers) {
             return;
         }
-        let session = self.inner.sessions.lock().get(target.endpoint.as_str()).cloned();
-        if let Some(session) = session {
+        if let Some(session) = self.known_session(&target.endpoint) {
             session.note_nonce(&target.url, headers);
         }
     }
@@ -150,12 +154,22 @@ impl OAuth {
         if *method == Method::DELETE {
             return Ok(false);
         }
-        let value = sent.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let token =
-            value.and_then(|value| [BEARER_SCHEME, DPOP_SCHEME].iter().find_map(|scheme| value.strip_prefix(scheme)));
-        refused.token = token.map(Secret::new);
+        refused.token = token_of(sent);
         self.session(endpoint)?.refused(refused).await
     }
+}
+
+/// Returns the token of the headers of a request.
+fn token_of(sent: &HeaderMap) -> Option<Secret> {
+    let value = sent.get(header::AUTHORIZATION)?.to_str().ok()?;
+    [BEARER_SCHEME, DPOP_SCHEME].iter().find_map(|scheme| value.strip_prefix(scheme)).map(Secret::new)
+}
+
+/// Returns the URL of the requests to an endpoint. A fragment is not a part of a request.
+fn without_fragment(endpoint: &Url) -> Url {
+    let mut endpoint = endpoint.clone();
+    endpoint.set_fragment(None);
+    endpoint
 }
 
 impl Default for OAuth {

@@ -102,7 +102,8 @@ impl ClientSettings {
     pub(crate) fn check_issuer(&self, identity: &str) -> Result<(), Error> {
         match &self.issuer {
             Some(issuer) if !is_same_issuer(identity, issuer) => {
-                let text = format!("the configured issuer is {issuer}, and the server uses {identity}");
+                // The name may be that of an MCP server, with any characters.
+                let text = format!("the configured issuer is {issuer}, and the server uses {identity:?}");
                 Err(Error::new(ErrorKind::Registration, text))
             }
             _ => Ok(()),

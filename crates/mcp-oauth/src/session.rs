@@ -2,8 +2,10 @@
 //!
 //! All work on tokens runs on tasks of its own, one at a time. A request that is cancelled stops its wait and not the work.
 
+mod explanation;
 mod grant;
 mod limit;
+mod logout;
 mod record;
 mod refusal;
 mod renewal;
@@ -33,6 +35,7 @@ use crate::{
     error::{Error, ErrorKind},
     settings::Settings,
     tokens::{Tokens, now},
+    trail::Reader,
 };
 
 /// The wait after a failure of a refresh, while the old token is still valid.
@@ -96,8 +99,7 @@ impl Pause {
 
 impl Session {
     /// Returns the session of an endpoint. `attached` is the default of the HTTP client for requests to other servers.
-    pub(crate) fn new(settings: Arc<Settings>, mut endpoint: Url, attached: Option<&Fetch>) -> Arc<Self> {
-        endpoint.set_fragment(None);
+    pub(crate) fn new(settings: Arc<Settings>, endpoint: Url, attached: Option<&Fetch>) -> Arc<Self> {
         let fetch = settings.fetch.as_ref().or(attached).cloned();
         let fetch = fetch.unwrap_or_else(|| Fetch::builder().for_server(endpoint.as_str()).build());
         Arc::new(Self {
@@ -145,10 +147,11 @@ impl Session {
         }
     }
 
-    /// Notes that the MCP server accepts the current tokens.
-    pub(crate) fn accept(&self) {
-        let current = self.current();
-        *self.accepted.write() = current;
+    /// Notes that the MCP server accepts a token. The answer to an earlier token shows nothing about the current one.
+    pub(crate) fn accept(&self, token: &Secret) {
+        if let Some(current) = self.current().filter(|tokens| tokens.access_token == *token) {
+            *self.accepted.write() = Some(current);
+        }
     }
 
     /// Stores the nonce of a response of the MCP server.
@@ -231,9 +234,10 @@ impl Session {
             return Ok(Arc::clone(server));
         }
         let server = if tokens.is_legacy {
-            discovery::legacy(&self.fetch, &self.endpoint).await?
+            discovery::legacy(Reader::unrecorded(&self.fetch), &self.endpoint).await?
         } else {
-            discovery::server(&self.fetch, &tokens.issuer, &self.settings.quirks(&tokens.issuer)).await?
+            discovery::server(Reader::unrecorded(&self.fetch), &tokens.issuer, &self.settings.quirks(&tokens.issuer))
+                .await?
         };
         let server = Arc::new(server);
         work.server = Some(Arc::clone(&server));

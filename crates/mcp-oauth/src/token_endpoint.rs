@@ -1,8 +1,6 @@
 //! Requests to a token endpoint, with the crate `oauth2` over guarded requests.
 
 mod redaction;
-#[cfg(test)]
-mod tests;
 mod wire;
 
 use std::{fmt, time::Duration};
@@ -13,8 +11,8 @@ use mcp_fetch::Fetch;
 use mcp_protocol::auth::{OAuthError, Secret, TokenResponse, client_assertion_type, grant_type};
 use oauth2::{
     AccessToken, AsyncHttpClient as _, AuthType, AuthorizationCode, ClientId, ClientSecret, EndpointNotSet,
-    EndpointSet, HttpRequest, PkceCodeVerifier, RedirectUrl, RefreshToken, RequestTokenError, StandardRevocableToken,
-    TokenUrl,
+    EndpointSet, HttpRequest, HttpResponse, PkceCodeVerifier, RedirectUrl, RefreshToken, RequestTokenError,
+    StandardRevocableToken, TokenUrl,
     basic::{BasicRevocationErrorResponse, BasicTokenIntrospectionResponse, BasicTokenType},
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -135,14 +133,25 @@ impl TokenEndpoint<'_> {
         self.post(params).await
     }
 
+    /// Revokes a token (RFC 7009 §2.1).
+    pub(crate) async fn revoke(&self, token: &Secret, hint: &str) -> Result<(), Error> {
+        self.send(&[("token", token.expose()), ("token_type_hint", hint)]).await.map(drop)
+    }
+
     /// Sends a form with the credentials of the client, and reads the answer.
     pub(crate) async fn post<T: DeserializeOwned>(&self, params: &[(&str, &str)]) -> Result<T, Error> {
+        let response = self.send(params).await?;
+        serde_json::from_slice(response.body()).map_err(|_| self.not_a_response())
+    }
+
+    /// Sends a form with the credentials of the client. The response is a success.
+    async fn send(&self, params: &[(&str, &str)]) -> Result<HttpResponse, Error> {
         let response = self.wire().call(self.request(params)?).await.map_err(|error| self.wire_error(error))?;
         if response.status() != StatusCode::OK {
             let refusal = serde_json::from_slice(response.body());
             return Err(refusal.map_or_else(|_| self.not_a_response(), |refusal| self.refused(refusal)));
         }
-        serde_json::from_slice(response.body()).map_err(|_| self.not_a_response())
+        Ok(response)
     }
 
     fn request(&self, params: &[(&str, &str)]) -> Result<HttpRequest, Error> {
@@ -336,3 +345,8 @@ impl oauth2::TokenResponse for Granted {
         None
     }
 }
+
+#[cfg(test)]
+mod secret_tests;
+#[cfg(test)]
+mod tests;

@@ -35,7 +35,7 @@ impl Authorizer for StoredTokens {
         Box::pin(std::future::ready(Ok(Verdict::GiveUp)))
     }
 
-    fn answered(&self, target: &Target, status: StatusCode, headers: &HeaderMap) {
-        self.auth.answered(target, status, headers);
+    fn answered(&self, target: &Target, sent: &HeaderMap, status: StatusCode, headers: &HeaderMap) {
+        self.auth.answered(target, sent, status, headers);
     }
 }

@@ -7,6 +7,7 @@ use super::Resource;
 use crate::{
     dpop,
     error::{Error, ErrorKind},
+    trail::{DiscoveryRule, Trail},
 };
 
 /// Returns the URLs of the document, in the order of the specification: the URL of the challenge, the well-known path of the
@@ -24,18 +25,25 @@ pub(super) fn places(endpoint: &Url, challenge: Option<&str>) -> Vec<String> {
 }
 
 /// Checks that the document belongs to the server and names an issuer.
-pub(super) fn judge(metadata: ProtectedResourceMetadata, endpoint: &Url, url: &str) -> Result<Resource, Error> {
-    if !covers(&metadata.resource, endpoint) {
+pub(super) fn judge(
+    metadata: ProtectedResourceMetadata,
+    endpoint: &Url,
+    url: &str,
+    trail: &Trail,
+) -> Result<Resource, Error> {
+    let is_own = covers(&metadata.resource, endpoint).then_some(()).ok_or_else(|| {
         let text = format!(
             "the protected resource metadata at {url} belongs to another server: its resource is {:?}",
             metadata.resource
         );
-        return Err(Error::new(ErrorKind::Discovery, text));
-    }
-    if metadata.authorization_servers.is_empty() {
+        Error::new(ErrorKind::Discovery, text)
+    });
+    trail.check(DiscoveryRule::ResourceCoversServer, is_own)?;
+    let names_issuer = (!metadata.authorization_servers.is_empty()).then_some(()).ok_or_else(|| {
         let text = format!("the protected resource metadata at {url} names no authorization server");
-        return Err(Error::new(ErrorKind::Discovery, text));
-    }
+        Error::new(ErrorKind::Discovery, text)
+    });
+    trail.check(DiscoveryRule::NamesIssuer, names_issuer)?;
     let declares_algorithm = dpop::is_declared(metadata.dpop_signing_alg_values_supported.as_deref());
     Ok(Resource {
         accepts_dpop: declares_algorithm || metadata.dpop_bound_access_tokens_required == Some(true),
@@ -137,7 +145,7 @@ mod tests {
             ("https://a.example/mcp", &[], Some("names no authorization server")),
         ] {
             let document = ProtectedResourceMetadata::new(resource, issuers.iter().copied()).with_scopes(["a"]);
-            let result = judge(document, &endpoint, "https://a.example/prm");
+            let result = judge(document, &endpoint, "https://a.example/prm", &Trail::off());
             match expected {
                 None => {
                     let Resource { identifier, issuers: named, scopes, .. } = result.unwrap();

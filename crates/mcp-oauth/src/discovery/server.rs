@@ -54,9 +54,11 @@ pub(crate) fn is_same_issuer(identity: &str, name: &str) -> bool {
 pub(super) fn judge_legacy(document: Value, origin: &str) -> Result<Server, String> {
     let mut metadata: AuthorizationServerMetadata =
         serde_json::from_value(document).map_err(|_| "a member of the document has a wrong type".to_owned())?;
-    let issuer = Url::parse(&metadata.issuer);
-    if !issuer.is_ok_and(|issuer| issuer.origin().ascii_serialization() == origin) {
-        tracing::debug!(issuer = %metadata.issuer, origin, "the server is its own issuer");
+    // A URL parser removes control characters, and a later text would contain them.
+    let is_plain = !metadata.issuer.contains(|c: char| c.is_control() || c.is_whitespace());
+    let issuer = Url::parse(&metadata.issuer).ok().filter(|_| is_plain);
+    if issuer.is_none_or(|issuer| issuer.origin().ascii_serialization() != origin) {
+        tracing::debug!(issuer = ?metadata.issuer, origin, "the server is its own issuer");
         metadata.issuer = origin.to_owned();
     }
     Ok(Server { identity: origin.to_owned(), metadata, is_legacy: true, quirks: Vec::new() })
@@ -90,25 +92,43 @@ impl Server {
     /// # Errors
     /// If the document has no such URL, its scheme is not safe for a browser, or the server does not support PKCE with S256.
     pub(crate) fn login_url(&self) -> Result<Url, Error> {
+        let url = self.page_url()?;
+        self.check_pkce()?;
+        Ok(url)
+    }
+
+    /// Returns the URL of the page of a login.
+    ///
+    /// # Errors
+    /// If the document has no such URL, or its scheme is not safe for a browser.
+    pub(crate) fn page_url(&self) -> Result<Url, Error> {
         let issuer = &self.identity;
         let failed = |text: String| Error::new(ErrorKind::Discovery, text);
         let declared = self.metadata.authorization_endpoint.as_deref();
         let text = declared.ok_or_else(|| failed(format!("the issuer {issuer} has no authorization endpoint")))?;
         let url = Url::parse(text).ok().filter(is_safe);
-        let url = url.ok_or_else(|| failed(format!("the authorization endpoint of {issuer} is not an `https` URL")))?;
-        if !self.metadata.supports_s256() && !self.is_legacy && !self.has_quirk(QuirkKind::AssumesS256) {
-            let methods = self.metadata.code_challenge_methods_supported.as_deref();
-            return Err(failed(match methods {
-                None => format!(
-                    "the issuer {issuer} does not declare PKCE: `code_challenge_methods_supported` is missing and must \
-                     contain \"S256\""
-                ),
-                Some(methods) => {
-                    format!("the issuer {issuer} declares the PKCE methods {methods:?} and must declare \"S256\"")
-                }
-            }));
+        url.ok_or_else(|| failed(format!("the authorization endpoint of {issuer} is not an `https` URL")))
+    }
+
+    /// Checks that the server supports PKCE with S256.
+    ///
+    /// # Errors
+    /// If the document does not declare it, unless a quirk or the revision 2025-03-26 replaces the declaration.
+    pub(crate) fn check_pkce(&self) -> Result<(), Error> {
+        if self.metadata.supports_s256() || self.is_legacy || self.has_quirk(QuirkKind::AssumesS256) {
+            return Ok(());
         }
-        Ok(url)
+        let issuer = &self.identity;
+        let text = match self.metadata.code_challenge_methods_supported.as_deref() {
+            None => format!(
+                "the issuer {issuer} does not declare PKCE: `code_challenge_methods_supported` is missing and must contain \
+                 \"S256\""
+            ),
+            Some(methods) => {
+                format!("the issuer {issuer} declares the PKCE methods {methods:?} and must declare \"S256\"")
+            }
+        };
+        Err(Error::new(ErrorKind::Discovery, text))
     }
 
     /// Whether the server issues tokens that are bound to a key of the client (RFC 9449 §5.1).
@@ -215,6 +235,10 @@ mod tests {
             ("http://a.example", "https://a.example"),
             ("a.example", "https://a.example"),
             ("null", "https://a.example"),
+            ("https://a.example\n", "https://a.example"),
+            ("https://a.ex\tample/tenant", "https://a.example"),
+            ("https://a.example/\u{1b}[2J", "https://a.example"),
+            ("https://a.example/ tenant", "https://a.example"),
             ("", "https://a.example"),
         ] {
             let server = judge_legacy(json!({"issuer": issuer}), "https://a.example").unwrap();

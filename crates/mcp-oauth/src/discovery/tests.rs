@@ -81,7 +81,7 @@ async fn resource_metadata_is_read_from_the_first_place_that_has_it() {
         let site = Site::start(&documents).await;
         let endpoint = Url::parse(&site.url("/mcp")).unwrap();
         let challenge = challenge.map(|path| site.url(path));
-        let found = resource(&fetch(), &endpoint, challenge.as_deref()).await;
+        let found = resource(Reader::unrecorded(&fetch()), &endpoint, challenge.as_deref()).await;
         let found = found.map(|found| found.is_some()).map_err(|error| error.kind());
         assert_eq!((found, site.requests()), (expected, requests.into_iter().map(str::to_owned).collect()));
     }
@@ -103,10 +103,11 @@ async fn server_metadata_is_read_in_the_order_of_the_specification() {
         (vec![(RFC8414, 500, own)], Err(ErrorKind::Unavailable), vec![RFC8414]),
     ] {
         let site = Site::start(&documents).await;
-        let found = server(&fetch(), &site.url("/t"), &[]).await.map(|_| ()).map_err(|error| error.kind());
+        let found =
+            server(Reader::unrecorded(&fetch()), &site.url("/t"), &[]).await.map(|_| ()).map_err(|error| error.kind());
         assert_eq!((found, site.requests()), (expected, requests.into_iter().map(str::to_owned).collect()));
     }
-    let error = server(&fetch(), "https://user@as.example", &[]).await.unwrap_err();
+    let error = server(Reader::unrecorded(&fetch()), "https://user@as.example", &[]).await.unwrap_err();
     assert!(error.to_string().contains("is not a URL of an authorization server"), "{error}");
 }
 
@@ -116,7 +117,7 @@ async fn a_server_without_documents_has_the_default_endpoints_of_2025_03_26() {
     let document = json!({"issuer": "{origin}", "authorization_endpoint": "{origin}/oauth/authorize"});
     for (documents, path) in [(vec![(ROOT, 200, document)], "/oauth/authorize"), (vec![], "/authorize")] {
         let site = Site::start(&documents).await;
-        let server = legacy(&fetch(), &Url::parse(&site.url("/mcp")).unwrap()).await.unwrap();
+        let server = legacy(Reader::unrecorded(&fetch()), &Url::parse(&site.url("/mcp")).unwrap()).await.unwrap();
         assert_eq!(server.login_url().unwrap().as_str(), site.url(path));
         assert_eq!((server.identity, site.requests()), (site.origin.clone(), vec![ROOT.to_owned()]));
     }

@@ -61,16 +61,7 @@ impl Session {
             let text = format!("a user must log in at {issuer}, and the application has no user agent");
             return Err(Error::new(ErrorKind::LoginRequired, text));
         }
-        if found.resource.is_none() {
-            let checked = scopes::check_resource(required, &settings.scopes, &self.endpoint);
-            checked.map_err(|error| error.with_quirks(&found.server.quirks))?;
-        }
-        let mut scopes = union([earlier, required, &settings.scopes])?;
-        let offered = found.server.metadata.scopes_supported.as_deref().unwrap_or_default();
-        // Alone, the scope would replace the default scopes of the authorization server.
-        if agent.is_some() && !scopes.is_empty() && offered.iter().any(|scope| scope == "offline_access") {
-            scopes = union([&scopes, &["offline_access".to_owned()]])?;
-        }
+        let scopes = self.scopes_of_login(found, required, earlier, agent.is_some())?;
         work.logins.begin(Instant::now(), agent.is_some())?;
         for quirk in &found.server.quirks {
             tracing::debug!(issuer = %found.server.identity, %quirk, source = quirk.source, "the client applies a quirk");
@@ -82,6 +73,28 @@ impl Session {
             work.pause = None;
         }
         result.map(|()| true)
+    }
+
+    /// Returns the scopes of a login.
+    pub(super) fn scopes_of_login(
+        &self,
+        found: &Found,
+        required: &[String],
+        earlier: &[String],
+        asks_user: bool,
+    ) -> Result<Vec<String>, Error> {
+        let settings = &self.settings;
+        if found.resource.is_none() {
+            let checked = scopes::check_resource(required, &settings.scopes, &self.endpoint);
+            checked.map_err(|error| error.with_quirks(&found.server.quirks))?;
+        }
+        let mut scopes = union([earlier, required, &settings.scopes])?;
+        let offered = found.server.metadata.scopes_supported.as_deref().unwrap_or_default();
+        // Alone, the scope would replace the default scopes of the authorization server.
+        if asks_user && !scopes.is_empty() && offered.iter().any(|scope| scope == "offline_access") {
+            scopes = union([&scopes, &["offline_access".to_owned()]])?;
+        }
+        Ok(scopes)
     }
 
     /// Requests tokens while no other process does. The tokens of another process serve this one too.

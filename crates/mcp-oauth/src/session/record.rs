@@ -39,17 +39,6 @@ impl Session {
         tokens
     }
 
-    /// Removes the tokens from the store and from this process. The registration remains.
-    pub(crate) async fn forget(&self) -> Result<(), Error> {
-        let _work = self.work.lock().await;
-        let _lock = self.settings.store.lock(&self.key, REFRESH_LOCK).await?;
-        self.settings.store.remove(&self.key).await?;
-        *self.current.write() = None;
-        *self.origin.write() = None;
-        *self.accepted.write() = None;
-        Ok(())
-    }
-
     /// Returns the registration for the next login at an issuer.
     pub(super) async fn registration(&self, server: &Server) -> Result<Option<Registration>, Error> {
         self.read(&self.issuer_key(server)).await

@@ -13,6 +13,7 @@ use crate::{
     error::{Error, ErrorKind},
     quirks::QuirkKind,
     tokens::{Grant, Tokens, now},
+    trail::{DiscoveryRule, Reader, Trail},
 };
 
 /// A request that the server refused.
@@ -78,6 +79,12 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// Returns the scopes that the server requires: those of its challenge, else those of its metadata document.
+    pub(super) fn required(&self, refused: &Refused) -> Vec<String> {
+        let challenged = refused.scopes();
+        if challenged.is_empty() { self.scopes.clone() } else { challenged }
+    }
+
     /// Returns the scopes of earlier tokens, if a login for the same resource at the same issuer requested them.
     fn earlier<'a>(&self, tokens: &'a Tokens) -> &'a [String] {
         let is_same = tokens.issuer == self.server.identity && tokens.resource.is_none() == self.resource.is_none();
@@ -134,7 +141,7 @@ impl Session {
             }
             stored => stored.map(Arc::new),
         };
-        let found = self.discover(refused).await?;
+        let found = self.discover(refused, &Trail::off()).await?;
         work.server = Some(Arc::clone(&found.server));
         let known = stored.or_else(|| self.current()).filter(|tokens| tokens.issuer == found.server.identity);
         if let Some(tokens) = &known {
@@ -152,10 +159,7 @@ impl Session {
                 }
             }
         }
-        let mut required = refused.scopes();
-        if required.is_empty() {
-            required.clone_from(&found.scopes);
-        }
+        let required = found.required(refused);
         // A new login keeps the scopes of earlier step-ups.
         let earlier = known.as_deref().map(|tokens| found.earlier(tokens)).unwrap_or_default();
         self.log_in(work, &found, &required, earlier, refused.token.as_ref()).await
@@ -172,7 +176,7 @@ impl Session {
     async fn step_up(&self, work: &mut Work, refused: &Refused, sent: Option<Arc<Tokens>>) -> Result<bool, Error> {
         let named = refused.scopes();
         // A server may name the scopes in its metadata alone.
-        let found = if named.is_empty() { Some(self.discover(refused).await?) } else { None };
+        let found = if named.is_empty() { Some(self.discover(refused, &Trail::off()).await?) } else { None };
         let required = found.as_ref().map_or(named, |found| found.scopes.clone());
         let is_recent = sent.as_ref().is_some_and(|tokens| now().saturating_sub(tokens.logged_in_at) < RECENTLY);
         let requested = sent.as_deref().map(|tokens| &*tokens.requested).unwrap_or_default();
@@ -183,23 +187,25 @@ impl Session {
         }
         let found = match found {
             Some(found) => found,
-            None => self.discover(refused).await?,
+            None => self.discover(refused, &Trail::off()).await?,
         };
         work.server = Some(Arc::clone(&found.server));
         let earlier = sent.as_deref().map(|tokens| found.earlier(tokens)).unwrap_or_default();
         self.log_in(work, &found, &required, earlier, refused.token.as_ref()).await
     }
 
-    async fn discover(&self, refused: &Refused) -> Result<Found, Error> {
+    /// Determines the parts of a login from the metadata of the servers.
+    pub(super) async fn discover(&self, refused: &Refused, trail: &Trail) -> Result<Found, Error> {
         self.settings.check()?;
-        let resource = discovery::resource(&self.fetch, &self.endpoint, refused.metadata_url()).await?;
+        let reader = Reader { fetch: &self.fetch, trail };
+        let resource = discovery::resource(reader, &self.endpoint, refused.metadata_url()).await?;
         let Some(resource) = resource else {
-            let server = Arc::new(discovery::legacy(&self.fetch, &self.endpoint).await?);
-            self.settings.client.check_issuer(&server.identity)?;
+            let server = Arc::new(discovery::legacy(reader, &self.endpoint).await?);
+            trail.check(DiscoveryRule::IssuerConfigured, self.settings.client.check_issuer(&server.identity))?;
             let resource = (!self.settings.omits_resource).then(|| resource_of(&self.endpoint));
             return Ok(Found { server, resource, scopes: Vec::new(), uses_dpop: false });
         };
-        let server = Arc::new(self.choose(&resource.issuers).await?);
+        let server = Arc::new(self.choose(&resource.issuers, reader).await?);
         let omits_resource = self.settings.omits_resource || server.has_quirk(QuirkKind::OmitsResource);
         let identifier = (!omits_resource).then_some(resource.identifier);
         let uses_dpop = (resource.accepts_dpop || refused.accepts_dpop()) && server.issues_bound_tokens();
@@ -208,25 +214,26 @@ impl Session {
 
     /// Returns the authorization server: the configured one, else that of the current tokens if the server still names it,
     /// else the first valid one.
-    async fn choose(&self, issuers: &[String]) -> Result<Server, Error> {
+    async fn choose(&self, issuers: &[String], reader: Reader<'_>) -> Result<Server, Error> {
         let is_named = |issuer: &str, name: &str| {
             discovery::is_same_issuer(issuer, name) || discovery::is_same_issuer(name, issuer)
         };
         if let Some(configured) = &self.settings.client.issuer {
             let Some(name) = issuers.iter().find(|name| is_named(configured, name)) else {
                 let first = issuers.first().map(String::as_str).unwrap_or_default();
-                return self.settings.client.check_issuer(first).and_then(|()| Err(none()));
+                let other = self.settings.client.check_issuer(first).and_then(|()| Err(none()));
+                return reader.trail.check(DiscoveryRule::IssuerConfigured, other);
             };
-            let server = discovery::server(&self.fetch, name, &self.settings.quirks(name)).await?;
-            self.settings.client.check_issuer(&server.identity)?;
-            return Ok(server);
+            let server = discovery::server(reader, name, &self.settings.quirks(name)).await?;
+            let checked = self.settings.client.check_issuer(&server.identity);
+            return reader.trail.check(DiscoveryRule::IssuerConfigured, checked).map(|()| server);
         }
         let own = self.current().map(|tokens| tokens.issuer.clone());
         let own = own.and_then(|own| issuers.iter().find(|name| is_named(&own, name)));
         let mut failure = None;
         let others = issuers.iter().filter(|issuer| Some(*issuer) != own);
         for issuer in own.into_iter().chain(others).take(MAX_ISSUERS) {
-            match discovery::server(&self.fetch, issuer, &self.settings.quirks(issuer)).await {
+            match discovery::server(reader, issuer, &self.settings.quirks(issuer)).await {
                 Ok(server) => return Ok(server),
                 // The tokens are not replaced by those of another issuer because of an outage.
                 Err(error) if own == Some(issuer) && error.is_temporary() => return Err(error),

@@ -89,7 +89,7 @@ impl Session {
     }
 
     /// Returns the client to which the tokens were issued.
-    async fn client_of(&self, server: &Server, tokens: &Tokens) -> Result<Registration, Error> {
+    pub(super) async fn client_of(&self, server: &Server, tokens: &Tokens) -> Result<Registration, Error> {
         if let Some(registered) = &self.settings.client.registered {
             return Ok(registration::application(registered, server));
         }

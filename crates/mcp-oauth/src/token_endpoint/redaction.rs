@@ -5,26 +5,52 @@ use http::{HeaderMap, header};
 use mcp_protocol::auth::OAuthError;
 use url::form_urlencoded;
 
-/// The parameters of token requests that are secret.
-const PARAMETERS: [&str; 9] = [
-    "actor_token",
-    "assertion",
-    "client_assertion",
-    "client_secret",
-    "code",
-    "code_verifier",
-    "device_code",
-    "refresh_token",
-    "subject_token",
+use crate::dpop::DPOP;
+
+/// The parameters of requests that are not secret. Each other value is removed.
+const PUBLIC: [&str; 11] = [
+    "actor_token_type",
+    "audience",
+    "client_assertion_type",
+    "client_id",
+    "grant_type",
+    "redirect_uri",
+    "requested_token_type",
+    "resource",
+    "scope",
+    "subject_token_type",
+    "token_type_hint",
+];
+/// The error codes to which the client reacts (RFC 6749 §5.2, RFC 7009, RFC 8628, RFC 8707, RFC 9449). They keep their
+/// meaning, also if a secret is a part of them.
+const CODES: [&str; 17] = [
+    "access_denied",
+    "authorization_pending",
+    "expired_token",
+    "invalid_client",
+    "invalid_dpop_proof",
+    "invalid_grant",
+    "invalid_request",
+    "invalid_scope",
+    "invalid_target",
+    "invalid_token",
+    "server_error",
+    "slow_down",
+    "temporarily_unavailable",
+    "unauthorized_client",
+    "unsupported_grant_type",
+    "unsupported_token_type",
+    "use_dpop_nonce",
 ];
 const REPLACEMENT: &str = "[secret]";
 
-/// Replaces the secrets of a token request in its refusal.
+/// Replaces the secrets of a request in its refusal, and escapes characters that change the display of a text.
 pub(super) fn redact(refusal: &mut OAuthError, headers: &HeaderMap, body: &[u8]) {
     let mut secrets: Vec<String> = form_urlencoded::parse(body)
-        .filter(|(name, _)| PARAMETERS.contains(&&**name))
+        .filter(|(name, _)| !PUBLIC.contains(&&**name))
         .map(|(_, value)| value.into_owned())
         .collect();
+    secrets.extend(headers.get(DPOP).and_then(|proof| proof.to_str().ok()).map(str::to_owned));
     let basic = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Basic "));
     if let Some(basic) = basic {
         secrets.push(basic.to_owned());
@@ -41,13 +67,33 @@ pub(super) fn redact(refusal: &mut OAuthError, headers: &HeaderMap, body: &[u8])
     secrets.retain(|secret| !secret.is_empty());
     // A secret may contain another.
     secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-    let texts = [Some(&mut refusal.error), refusal.error_description.as_mut(), refusal.error_uri.as_mut()];
+    let error = Some(&mut refusal.error).filter(|error| !CODES.contains(&error.as_str()));
+    let texts = [error, refusal.error_description.as_mut(), refusal.error_uri.as_mut()];
     for text in texts.into_iter().flatten() {
         for secret in secrets.iter().filter(|secret| !is_word(secret)) {
             if text.contains(secret.as_str()) {
                 *text = text.replace(secret.as_str(), REPLACEMENT);
             }
         }
+        escape(text);
+    }
+}
+
+/// Escapes control characters, and those of the direction of writing.
+fn escape(text: &mut String) {
+    let is_hidden = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if text.contains(is_hidden) {
+        let mut escaped = String::with_capacity(text.len());
+        for c in text.chars() {
+            if is_hidden(c) {
+                escaped.extend(c.escape_default());
+            } else {
+                escaped.push(c);
+            }
+        }
+        *text = escaped;
     }
 }
 
@@ -67,7 +113,9 @@ mod tests {
         let mut headers = HeaderMap::new();
         let basic = BASE64_STANDARD.encode("app:hunter2+a%2Fb");
         headers.insert(header::AUTHORIZATION, HeaderValue::try_from(format!("Basic {basic}")).unwrap());
-        let body = b"grant_type=refresh_token&refresh_token=hunter3%2B&client_secret=abc&code=hunter3%2B5&scope=a";
+        let body = b"grant_type=refresh_token&refresh_token=hunter3%2B&client_secret=abc&code=hunter3%2B5&scope=a\
+            &token=hunter4";
+        headers.insert(DPOP, HeaderValue::from_static("hunter.5.proof"));
         for (text, expected) in [
             ("refresh_token hunter3+ is unknown", "refresh_token [secret] is unknown"),
             ("hunter3%2B", "[secret]"),
@@ -76,12 +124,20 @@ mod tests {
             ("the secret hunter2 a/b is wrong", "the secret [secret] is wrong"),
             ("hunter2+a%2Fb", "[secret]"),
             ("grant_type and scope a, abc", "grant_type and scope a, abc"),
+            ("hunter4 and hunter.5.proof", "[secret] and [secret]"),
+            ("a\r\n\u{1b}[31mb\u{202e}c", "a\\r\\n\\u{1b}[31mb\\u{202e}c"),
+            ("plain: äöü", "plain: äöü"),
         ] {
             let mut refusal = OAuthError::new("invalid_grant");
             refusal.error_description = Some(text.to_owned());
             redact(&mut refusal, &headers, body);
             assert_eq!(refusal.error_description.as_deref(), Some(expected), "{text}");
             assert_eq!(refusal.error, "invalid_grant");
+        }
+        for (code, expected) in [("invalid_grant", "invalid_grant"), ("x_invalid", "x_[secret]")] {
+            let mut refusal = OAuthError::new(code);
+            redact(&mut refusal, &HeaderMap::new(), b"code=invalid");
+            assert_eq!(refusal.error, expected);
         }
     }
 }

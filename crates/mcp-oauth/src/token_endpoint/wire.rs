@@ -28,21 +28,22 @@ pub(super) struct Wire<'a> {
 }
 
 impl Wire<'_> {
-    /// Sends a request with a fresh proof, and stores the nonce of the response.
+    /// Sends a request with a fresh proof, which it adds to the headers. Stores the nonce of the response.
     async fn post(
         &self,
         url: &str,
         content_type: HeaderValue,
         body: Bytes,
-        mut headers: HeaderMap,
+        headers: &mut HeaderMap,
     ) -> Result<Response, WireError> {
         let Some(proofs) = self.proofs else {
-            return self.fetch.post_body(url, content_type, body, headers).await.map_err(WireError::Fetch);
+            return self.fetch.post_body(url, content_type, body, headers.clone()).await.map_err(WireError::Fetch);
         };
         let invalid = |_| Error::new(ErrorKind::Discovery, "the token endpoint of the issuer is not a URL");
         let target = Url::parse(url).map_err(invalid).map_err(WireError::Proof)?;
         headers.insert(DPOP, proofs.header(&Method::POST, &target, None).map_err(WireError::Proof)?);
-        let response = self.fetch.post_body(url, content_type, body, headers).await.map_err(WireError::Fetch)?;
+        let response = self.fetch.post_body(url, content_type, body, headers.clone()).await;
+        let response = response.map_err(WireError::Fetch)?;
         proofs.nonces.note(&target, response.headers());
         Ok(response)
     }
@@ -66,27 +67,25 @@ impl<'c> AsyncHttpClient<'c> for Wire<'_> {
             let content_type =
                 content_type.ok_or(WireError::Status { status: StatusCode::BAD_REQUEST, retry_after: None })?;
             let url = parts.uri.to_string();
-            let body = Bytes::from(body);
-            let mut response = self.post(&url, content_type.clone(), body.clone(), parts.headers.clone()).await?;
+            let (sent, mut headers) = (Bytes::from(body), parts.headers);
+            let mut response = self.post(&url, content_type.clone(), sent.clone(), &mut headers).await?;
             if self.needs_nonce(&response) {
-                response = self.post(&url, content_type, body.clone(), parts.headers.clone()).await?;
+                response = self.post(&url, content_type, sent.clone(), &mut headers).await?;
             }
             let status = response.status();
-            let refusal = response.json::<OAuthError>().ok();
             // Some authorization servers refuse with the status 200.
-            let status = match (status.is_success(), refusal.is_some()) {
-                (true, false) => StatusCode::OK,
-                (_, true) if !status.is_server_error() => StatusCode::BAD_REQUEST,
+            let (status, body) = match (status.is_success(), response.json::<OAuthError>()) {
+                (true, Err(_)) => (StatusCode::OK, response.body().to_vec()),
+                (_, Ok(mut refusal)) if !status.is_server_error() => {
+                    redact(&mut refusal, &headers, &sent);
+                    (StatusCode::BAD_REQUEST, serde_json::to_vec(&refusal).unwrap_or_default())
+                }
                 _ => {
                     let retry_after = retry_after(response.headers(), SystemTime::now());
                     return Err(WireError::Status { status, retry_after });
                 }
             };
-            let redacted = refusal.and_then(|mut refusal| {
-                redact(&mut refusal, &parts.headers, &body);
-                serde_json::to_vec(&refusal).ok()
-            });
-            let mut answer = HttpResponse::new(redacted.unwrap_or_else(|| response.body().to_vec()));
+            let mut answer = HttpResponse::new(body);
             *answer.status_mut() = status;
             *answer.headers_mut() = HeaderMap::new();
             Ok(answer)

@@ -177,14 +177,14 @@ impl Site {
             loop {
                 let sent = auth.authorize(&self.target()).await?;
                 let Some((status, challenge)) = self.judge(&sent) else {
-                    auth.answered(&self.target(), StatusCode::OK, &self.response_headers());
+                    auth.answered(&self.target(), &sent, StatusCode::OK, &self.response_headers());
                     return Ok((StatusCode::OK, token_of(&sent).unwrap()));
                 };
                 let mut refusal = Refusal::new(self.target(), status);
                 refusal.challenges.push(challenge);
                 refusal.headers = self.response_headers();
                 refusal.sent = sent;
-                auth.answered(&self.target(), status, &refusal.headers);
+                auth.answered(&self.target(), &refusal.sent, status, &refusal.headers);
                 refusal.can_retry = retries > 0;
                 let is_left = retries > 0 || fresh > 0;
                 let verdict = if is_left { auth.refused(&refusal).await? } else { Verdict::GiveUp };
@@ -243,29 +243,42 @@ impl Site {
 }
 
 async fn serve(listener: TcpListener, document: Arc<Mutex<Option<ProtectedResourceMetadata>>>) {
+    let origin = format!("http://{}", listener.local_addr().unwrap());
     while let Ok((mut stream, _)) = listener.accept().await {
-        let document = Arc::clone(&document);
+        let (document, origin) = (Arc::clone(&document), origin.clone());
         tokio::spawn(async move {
-            let path = read_head(&mut stream).await;
+            let head = read_request(&mut stream).await;
+            let path = head.split(' ').nth(1).unwrap_or_default();
             let is_document = path == "/prm" || path == "/.well-known/oauth-protected-resource/mcp";
             let document = document.lock().unwrap().clone().filter(|_| is_document);
-            let (status, body) = match document {
-                Some(document) => (200, serde_json::to_string(&document).unwrap()),
-                None => (404, String::new()),
+            let challenge = format!("www-authenticate: Bearer resource_metadata=\"{origin}/prm\"\r\n");
+            let (status, header, body) = match document {
+                Some(document) => (200, "", serde_json::to_string(&document).unwrap()),
+                None if path == "/mcp" => {
+                    assert!(!head.to_ascii_lowercase().contains("\r\nauthorization:"), "{head}");
+                    (401, challenge.as_str(), String::new())
+                }
+                None => (404, "", String::new()),
             };
-            let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+            let length = body.len();
+            let head = format!("HTTP/1.1 {status} X\r\n{header}content-length: {length}\r\nconnection: close\r\n\r\n");
             let _ = stream.write_all(format!("{head}{body}").as_bytes()).await;
         });
     }
 }
 
-async fn read_head(stream: &mut TcpStream) -> String {
+/// Reads a request, and returns its head.
+async fn read_request(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let Ok(byte) = stream.read_u8().await else { break };
         head.push(byte);
     }
-    String::from_utf8(head).unwrap().split(' ').nth(1).unwrap_or_default().to_owned()
+    let head = String::from_utf8(head).unwrap();
+    let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    let mut body = vec![0; length.unwrap_or_default()];
+    let _ = stream.read_exact(&mut body).await;
+    head
 }
 
 pub(crate) fn token_of(headers: &HeaderMap) -> Option<String> {

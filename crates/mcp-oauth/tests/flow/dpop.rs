@@ -21,6 +21,10 @@ async fn bound_tokens_are_sent_with_a_fresh_proof() {
     let second = world.site.token(&other).await;
     assert_ne!(first, second);
     assert_eq!(claims_of(&first)["cnf"], claims_of(&second)["cnf"]);
+    // The page of the login already names the key, so the code is bound to it.
+    let requests = world.authorization.requests();
+    let page = requests.iter().find(|request| request.endpoint() == Endpoint::Authorization).unwrap();
+    assert_eq!(page.parameter("dpop_jkt"), claims_of(&first)["cnf"]["jkt"].as_str());
     assert_eq!((world.user.count(), world.authorization.count(Endpoint::Token)), (1, 2));
 }
 

@@ -50,6 +50,7 @@ async fn a_user_logs_in_once_for_all_requests() {
             assert_eq!(page.parameter(name), Some(value), "{name}");
         }
         assert!(page.parameter("state").unwrap().len() >= 43 && page.parameter("scope").is_none());
+        assert!(page.parameter("dpop_jkt").is_none());
         let exchanges = requests(&world, Endpoint::Token);
         let exchange = &exchanges[0];
         assert_eq!((pages.len(), exchanges.len()), (1, 1));
@@ -210,6 +211,23 @@ async fn a_later_registration_keeps_that_of_the_tokens() {
         .collect();
     assert_eq!(refreshes[0].parameter("client_id"), first.as_str());
     assert_eq!(refreshes[0].parameter("client_secret"), Some("hunter2"));
+}
+
+#[tokio::test]
+async fn the_fragment_of_a_url_is_not_a_part_of_its_session() {
+    let mut world = World::new().await;
+    let auth = world.auth();
+    let plain = world.site.endpoint.clone();
+    let mut tokens = Vec::new();
+    for fragment in [None, Some("a"), Some("b"), None] {
+        world.site.endpoint = plain.clone();
+        world.site.endpoint.set_fragment(fragment);
+        tokens.push(world.site.token(&auth).await);
+        assert!(auth.stored_login(&world.site.endpoint).await.unwrap().is_some());
+    }
+    tokens.dedup();
+    assert_eq!((tokens.len(), world.user.count()), (1, 1));
+    assert_eq!(format!("{auth:?}"), "OAuth { servers: 1, .. }");
 }
 
 #[tokio::test]

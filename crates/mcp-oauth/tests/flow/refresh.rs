@@ -67,6 +67,36 @@ async fn a_refused_token_is_renewed_first_and_then_replaced_by_a_login() {
 }
 
 #[tokio::test]
+async fn a_late_answer_to_an_earlier_token_does_not_accept_the_current_one() {
+    use http::{HeaderMap, StatusCode};
+    use mcp_client_http::{Authorizer as _, Refusal, Verdict};
+    use mcp_protocol::Challenge;
+
+    for (is_late, logins) in [(true, 2), (false, 1)] {
+        let (world, _, auth) = logged_in(AuthorizationServer::builder()).await;
+        let target = world.site.target();
+        let refusal_of = |sent: &HeaderMap| {
+            let mut refusal = Refusal::new(target.clone(), StatusCode::UNAUTHORIZED);
+            refusal.challenges.push(Challenge::invalid_token());
+            refusal.challenges[0].resource_metadata =
+                Some(format!("{}/prm", world.site.endpoint.origin().ascii_serialization()));
+            refusal.sent = sent.clone();
+            refusal
+        };
+        let first = auth.authorize(&target).await.unwrap();
+        auth.answered(&target, &first, StatusCode::OK, &HeaderMap::new());
+        assert_eq!(auth.refused(&refusal_of(&first)).await.unwrap(), Verdict::Retry);
+        let second = auth.authorize(&target).await.unwrap();
+        assert_ne!(first["authorization"], second["authorization"]);
+        let answered = if is_late { &first } else { &second };
+        auth.answered(&target, answered, StatusCode::OK, &HeaderMap::new());
+        // A renewed token that the server never accepted is not renewed again.
+        assert_eq!(auth.refused(&refusal_of(&second)).await.unwrap(), Verdict::Retry);
+        assert_eq!((world.user.count(), world.authorization.count(Endpoint::Token)), (logins, 3), "{is_late}");
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_rejects_each_token_starts_one_login() {
     let (world, _, auth) = logged_in(AuthorizationServer::builder()).await;
     world.site.reject(usize::MAX);

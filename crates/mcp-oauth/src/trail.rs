@@ -1,0 +1,388 @@
+//! The record of a discovery: each request with its document, and each rule that was checked.
+
+use std::fmt;
+
+use http::StatusCode;
+use mcp_fetch::Fetch;
+use parking_lot::Mutex;
+use serde_json::Value;
+use url::Url;
+
+use crate::quirks::Quirk;
+
+/// A rule of a discovery, and of the preparation of a login.
+///
+/// ```
+/// use mcp_oauth::DiscoveryRule;
+///
+/// for rule in DiscoveryRule::ALL {
+///     println!("{}: {} Otherwise: {}", rule.name(), rule.requirement(), rule.remedy());
+/// }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DiscoveryRule {
+    /// The protected resource metadata has the members of RFC 9728.
+    ResourceDocument,
+    /// The metadata belongs to the MCP server.
+    ResourceCoversServer,
+    /// The metadata names an authorization server.
+    NamesIssuer,
+    /// The issuer is a URL.
+    IssuerUrl,
+    /// The document belongs to the issuer.
+    IssuerEqual,
+    /// The issuer is the configured one.
+    IssuerConfigured,
+    /// The authorization server has a page for logins.
+    LoginPage,
+    /// The authorization server supports PKCE.
+    Pkce,
+    /// The authorization server has the device flow.
+    DeviceFlow,
+    /// The authorization server has a token endpoint.
+    TokenEndpoint,
+    /// The client has a registration, or can get one.
+    Registration,
+}
+
+impl DiscoveryRule {
+    /// All rules, in the order of their checks.
+    pub const ALL: [Self; 11] = [
+        Self::ResourceDocument,
+        Self::ResourceCoversServer,
+        Self::NamesIssuer,
+        Self::IssuerUrl,
+        Self::IssuerEqual,
+        Self::IssuerConfigured,
+        Self::LoginPage,
+        Self::Pkce,
+        Self::DeviceFlow,
+        Self::TokenEndpoint,
+        Self::Registration,
+    ];
+
+    /// Returns the name, such as `issuer-equal`. It does not change.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ResourceDocument => "resource-document",
+            Self::ResourceCoversServer => "resource-covers-server",
+            Self::NamesIssuer => "names-issuer",
+            Self::IssuerUrl => "issuer-url",
+            Self::IssuerEqual => "issuer-equal",
+            Self::IssuerConfigured => "issuer-configured",
+            Self::LoginPage => "login-page",
+            Self::Pkce => "pkce",
+            Self::DeviceFlow => "device-flow",
+            Self::TokenEndpoint => "token-endpoint",
+            Self::Registration => "registration",
+        }
+    }
+
+    /// Returns one sentence for people: the rule, with its source.
+    #[must_use]
+    pub const fn requirement(self) -> &'static str {
+        match self {
+            Self::ResourceDocument => {
+                "The metadata of the server is a JSON object with the member `resource` (RFC 9728 §2)."
+            }
+            Self::ResourceCoversServer => {
+                "The `resource` of the metadata is the URL of the server, or its origin with the first segments of its path \
+                 (RFC 9728 §3.3)."
+            }
+            Self::NamesIssuer => "The metadata names an authorization server in `authorization_servers` (RFC 9728 §2).",
+            Self::IssuerUrl => "The issuer is an `https` URL without query and fragment (RFC 8414 §2).",
+            Self::IssuerEqual => "The `issuer` of the document equals the issuer that leads to it (RFC 8414 §3.3).",
+            Self::IssuerConfigured => "The server names the issuer that the application configured.",
+            Self::LoginPage => "The `authorization_endpoint` is an `https` URL (RFC 8414 §2).",
+            Self::Pkce => "The authorization server declares PKCE with the method `S256` (RFC 7636 §4.2).",
+            Self::DeviceFlow => "The authorization server has a `device_authorization_endpoint` (RFC 8628 §4).",
+            Self::TokenEndpoint => "The authorization server has a `token_endpoint` (RFC 8414 §2).",
+            Self::Registration => {
+                "The client has an id, a client id metadata document that the authorization server reads, or a dynamic \
+                 registration (RFC 7591)."
+            }
+        }
+    }
+
+    /// Returns one sentence for people: the change after which the rule holds.
+    #[must_use]
+    pub const fn remedy(self) -> &'static str {
+        match self {
+            Self::ResourceDocument => "The operator of the MCP server corrects its metadata document.",
+            Self::ResourceCoversServer => {
+                "The operator of the MCP server sets `resource` to the public URL of the server, for example behind a proxy."
+            }
+            Self::NamesIssuer => "The operator of the MCP server adds the issuer to `authorization_servers`.",
+            Self::IssuerUrl => "The operator of the MCP server corrects the issuer in `authorization_servers`.",
+            Self::IssuerEqual => {
+                "The operator of the MCP server names the issuer exactly as its own document does, also with its final slash."
+            }
+            Self::IssuerConfigured => "The application configures the issuer that the server names, or no issuer.",
+            Self::LoginPage => {
+                "The administrator of the authorization server adds `authorization_endpoint` to its metadata."
+            }
+            Self::Pkce => {
+                "The administrator of the authorization server enables PKCE and adds `S256` to \
+                 `code_challenge_methods_supported`."
+            }
+            Self::DeviceFlow => {
+                "The administrator of the authorization server enables the device flow, or the user logs in with a browser."
+            }
+            Self::TokenEndpoint => {
+                "The administrator of the authorization server adds `token_endpoint` to its metadata."
+            }
+            Self::Registration => {
+                "The administrator of the authorization server registers a client, and the application configures its id."
+            }
+        }
+    }
+}
+
+impl fmt::Display for DiscoveryRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The check of one rule.
+///
+/// ```
+/// use mcp_oauth::DiscoveryCheck;
+///
+/// fn print(check: &DiscoveryCheck) {
+///     match &check.failure {
+///         None => println!("passed {}", check.rule),
+///         Some(reason) => println!("failed {}: {reason}. {}", check.rule, check.rule.remedy()),
+///     }
+/// }
+/// # let _ = print;
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DiscoveryCheck {
+    /// The rule.
+    pub rule: DiscoveryRule,
+    /// The reason why the rule does not hold. `None` if it holds.
+    pub failure: Option<String>,
+}
+
+/// The purpose of a [`DiscoveryStep`].
+///
+/// ```
+/// assert_eq!(mcp_oauth::StepKind::ServerMetadata.name(), "server-metadata");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StepKind {
+    /// A request to the MCP server without authorization. The document has its challenges.
+    Challenge,
+    /// The protected resource metadata of the MCP server (RFC 9728).
+    ResourceMetadata,
+    /// The metadata of an authorization server (RFC 8414, OpenID Connect Discovery).
+    ServerMetadata,
+    /// The metadata of an MCP server of 2025-03-26, which is its own authorization server.
+    LegacyMetadata,
+    /// The preparation of the login. The document has its parameters, and no request is sent.
+    Login,
+}
+
+impl StepKind {
+    /// Returns the name. It does not change.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Challenge => "challenge",
+            Self::ResourceMetadata => "resource-metadata",
+            Self::ServerMetadata => "server-metadata",
+            Self::LegacyMetadata => "legacy-metadata",
+            Self::Login => "login",
+        }
+    }
+}
+
+/// One step of a discovery: a request with its document, and the rules that were checked with it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct DiscoveryStep {
+    /// The purpose.
+    pub kind: StepKind,
+    /// The URL of the request, without user and query. `None` for [`StepKind::Login`].
+    pub url: Option<String>,
+    /// The status of the response, if there was one.
+    pub status: Option<StatusCode>,
+    /// The JSON document. Members that may be secrets have the value `…`.
+    pub document: Option<Value>,
+    /// The reason why there is no document.
+    pub absence: Option<String>,
+    /// The rules, in the order of their checks. The first failed rule of a document ends its check.
+    pub checks: Vec<DiscoveryCheck>,
+    /// The quirks of the authorization server to which the client adapts its requests.
+    pub quirks: Vec<Quirk>,
+}
+
+impl DiscoveryStep {
+    pub(crate) fn new(kind: StepKind, url: Option<&str>) -> Self {
+        let (status, document, absence) = Default::default();
+        let url = url.map(shown);
+        Self { kind, url, status, document, absence, checks: Vec::new(), quirks: Vec::new() }
+    }
+
+    /// Whether a rule does not hold.
+    #[must_use]
+    pub fn is_failed(&self) -> bool {
+        self.checks.iter().any(|check| check.failure.is_some())
+    }
+}
+
+/// Receives the steps of a discovery. Without [`Trail::recording`] it keeps none of them.
+#[derive(Debug, Default)]
+pub(crate) struct Trail(Option<Mutex<Vec<DiscoveryStep>>>);
+
+impl Trail {
+    /// Returns a trail that keeps no steps.
+    pub(crate) const fn off() -> Self {
+        Self(None)
+    }
+
+    pub(crate) fn recording() -> Self {
+        Self(Some(Mutex::default()))
+    }
+
+    /// Adds a step.
+    pub(crate) fn add(&self, step: impl FnOnce() -> DiscoveryStep) {
+        if let Some(steps) = &self.0 {
+            let mut step = step();
+            if let Some(document) = &mut step.document {
+                hide_secrets(document);
+            }
+            steps.lock().push(step);
+        }
+    }
+
+    /// Changes the latest step.
+    pub(crate) fn edit(&self, edit: impl FnOnce(&mut DiscoveryStep)) {
+        if let Some(steps) = &self.0
+            && let Some(step) = steps.lock().last_mut()
+        {
+            edit(step);
+        }
+    }
+
+    /// Notes the result of a rule at the latest step, and returns it.
+    pub(crate) fn check<T, E: fmt::Display>(&self, rule: DiscoveryRule, result: Result<T, E>) -> Result<T, E> {
+        self.edit(|step| {
+            step.checks.push(DiscoveryCheck { rule, failure: result.as_ref().err().map(ToString::to_string) });
+        });
+        result
+    }
+
+    pub(crate) fn into_steps(self) -> Vec<DiscoveryStep> {
+        self.0.map(Mutex::into_inner).unwrap_or_default()
+    }
+}
+
+/// The reader of the documents of a discovery.
+#[derive(Clone, Copy)]
+pub(crate) struct Reader<'a> {
+    pub(crate) fetch: &'a Fetch,
+    pub(crate) trail: &'a Trail,
+}
+
+impl<'a> Reader<'a> {
+    /// Returns a reader that records nothing.
+    pub(crate) fn unrecorded(fetch: &'a Fetch) -> Self {
+        static OFF: Trail = Trail::off();
+        Self { fetch, trail: &OFF }
+    }
+}
+
+/// Returns a URL without the parts that may contain secrets.
+fn shown(url: &str) -> String {
+    let Ok(mut url) = Url::parse(url) else { return format!("{url:?}") };
+    if url.query().is_some() {
+        url.set_query(Some("…"));
+    }
+    url.set_fragment(None);
+    let _ = url.set_password(None);
+    let _ = url.set_username("");
+    url.into()
+}
+
+/// Replaces the values of members that may be secrets. Documents of metadata have none, and a faulty server may send some.
+fn hide_secrets(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(hide_secrets),
+        Value::Object(members) => {
+            for (name, value) in members {
+                if is_secret(name) && !value.is_null() {
+                    *value = "…".into();
+                } else {
+                    hide_secrets(value);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_secret(name: &str) -> bool {
+    const ENDS: [&str; 7] = ["secret", "token", "password", "passphrase", "api_key", "private_key", "credential"];
+    let name = name.to_ascii_lowercase().replace('-', "_");
+    ENDS.iter().any(|end| name.ends_with(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn steps_show_no_secrets() {
+        let trail = Trail::recording();
+        trail.add(|| {
+            let mut step =
+                DiscoveryStep::new(StepKind::Challenge, Some("https://u:hunter1@a.example/mcp?key=hunter2#f"));
+            step.document = Some(json!({
+                "token_endpoint": "https://as.example/token", "client_secret": "hunter3",
+                "nested": [{"access_token": {"a": "hunter4"}, "Api-Key": "hunter5", "password": null}]
+            }));
+            step
+        });
+        let step = &trail.into_steps()[0];
+        assert!(!format!("{step:?}").contains("hunter"), "{step:?}");
+        assert_eq!(step.url.as_deref(), Some("https://a.example/mcp?%E2%80%A6"));
+        let document = step.document.as_ref().unwrap();
+        assert_eq!(document["token_endpoint"], "https://as.example/token");
+        assert_eq!(document["nested"][0], json!({"access_token": "…", "Api-Key": "…", "password": null}));
+    }
+
+    #[test]
+    fn checks_belong_to_the_latest_step() {
+        let trail = Trail::recording();
+        let failed = || Err::<(), _>("the reason");
+        assert!(trail.check(DiscoveryRule::Pkce, failed()).is_err());
+        for kind in [StepKind::ResourceMetadata, StepKind::ServerMetadata] {
+            trail.add(|| DiscoveryStep::new(kind, None));
+            trail.check(DiscoveryRule::NamesIssuer, Ok::<_, String>(7)).unwrap();
+            assert_eq!(trail.check(DiscoveryRule::IssuerEqual, failed()), failed());
+        }
+        let steps = trail.into_steps();
+        let failures: Vec<_> = steps[1].checks.iter().map(|check| check.failure.as_deref()).collect();
+        assert_eq!((steps.len(), failures), (2, vec![None, Some("the reason")]));
+        assert!(steps[0].is_failed());
+        let off = Trail::off();
+        off.add(|| unreachable!("a trail that is off builds no step"));
+        assert!(off.check(DiscoveryRule::Pkce, failed()).is_err() && off.into_steps().is_empty());
+    }
+
+    #[test]
+    fn names_and_texts_of_rules_are_complete() {
+        for (index, rule) in DiscoveryRule::ALL.into_iter().enumerate() {
+            assert!(rule.requirement().ends_with('.') && rule.remedy().ends_with('.'), "{rule}");
+            assert!(DiscoveryRule::ALL[..index].iter().all(|other| other.name() != rule.name()), "{rule}");
+        }
+    }
+}
