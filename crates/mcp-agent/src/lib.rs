@@ -2,6 +2,7 @@
 //!
 //! An application that embeds a language model is a *host*: it connects to many servers, and offers their tools to the model.
 //!
+//! - [`Host`] connects to many servers, offers one [`Catalog`] of their tools, and sends each call to its server.
 //! - [`characters`] finds and removes invisible characters in the texts of tools.
 //! - [`config`] describes servers: [`ServerDefinition`](config::ServerDefinition) for each server, in a program or from the
 //!   configuration file of any common client.
@@ -12,22 +13,42 @@
 //! - [`search`] finds tools by words, and decides which tools a request contains.
 //!
 //! ```
-//! use mcp_agent::config::ServerDefinition;
+//! # use mcp_server::{Server, tool};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let weather = Server::builder("weather", "1").tool(tool("forecast", async || "rain")).build();
+//! use mcp_agent::Host;
+//! use mcp_tool_format::{Options, Provider, render};
 //!
-//! let files = ServerDefinition::stdio("files", "mcp-files").args(["--root", "."]).required();
-//! let search = ServerDefinition::http("search", "https://search.example/mcp");
-//! assert!(files.required && !search.required);
+//! // Servers are child processes, URLs, or servers in the same program.
+//! let host = Host::builder("my-app", "1.0").server("weather", &weather).start().await?;
+//! let rendered = render(host.catalog().definitions(), &Options::new(Provider::Anthropic));
+//! assert_eq!(rendered.value[0]["name"], "weather__forecast");
+//! // The model calls a tool by this name.
+//! assert_eq!(host.call("weather__forecast", ()).await?.text(), "rain");
+//! # Ok(())
+//! # }
 //! ```
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod catalog;
 pub mod characters;
 pub mod config;
 pub mod filter;
 mod glob;
+mod host;
 pub mod install;
 pub mod pins;
 pub mod policy;
+mod registry;
+mod routing;
 pub mod search;
 
-pub use self::glob::{Glob, GlobError};
+pub use self::{
+    catalog::{Catalog, CatalogItem, CatalogTool, InvalidArguments, UnknownName},
+    glob::{Glob, GlobError},
+    host::{CatalogChanges, DefinitionError, Host, HostBuilder, ServerError, StartError, connector},
+    registry::{ServerOptions, ServerState, ServerStatus, StatusEvents},
+    routing::{CallError, HostCall, HostResult},
+};

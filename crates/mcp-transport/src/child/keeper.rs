@@ -57,7 +57,7 @@ impl Keeper {
         }
         // The first send reports the end of the process. The end of the group is reported when this sender is
         // dropped.
-        self.ended.send_replace(Some(Exit { status: status.ok(), last_lines: self.last.take().into() }));
+        self.ended.send_replace(Some(Exit { status: status.ok(), last_lines: self.last.lines().into() }));
         if self.group.has_processes() {
             self.group.terminate();
             // After the timeout the kill below ends the group.

@@ -14,11 +14,6 @@ const LINE: usize = 1 << 10;
 pub(super) struct LastLines(Arc<Mutex<VecDeque<String>>>);
 
 impl LastLines {
-    /// Returns the lines, oldest first.
-    pub(super) fn take(&self) -> Vec<String> {
-        self.0.lock().drain(..).collect()
-    }
-
     /// Returns a copy of the lines, oldest first.
     pub(super) fn lines(&self) -> Vec<String> {
         self.0.lock().iter().cloned().collect()
@@ -78,7 +73,7 @@ mod tests {
         output.push_str("\n\r\nthe end");
         let last = LastLines::default();
         drain(output.as_bytes(), "test".to_owned(), last.clone()).await;
-        let lines = last.take();
+        let lines = last.lines();
         assert_eq!(lines.len(), LINES);
         assert_eq!(lines[0], "line 12");
         assert_eq!(lines[18].len(), LINE);

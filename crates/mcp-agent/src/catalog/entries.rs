@@ -1,0 +1,83 @@
+//! The items of one server, in a stable order.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use mcp_protocol::{Prompt, Resource, ResourceTemplate, Tool};
+use serde::{Deserialize, Serialize};
+
+/// The items that a server listed, after its filter.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct ServerEntries {
+    pub(crate) tools: Vec<ListedTool>,
+    pub(crate) resources: Vec<Arc<Resource>>,
+    pub(crate) templates: Vec<Arc<ResourceTemplate>>,
+    pub(crate) prompts: Vec<Arc<Prompt>>,
+}
+
+/// A tool with its name at the server, and the bytes of its definition.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ListedTool {
+    pub(crate) original: Arc<str>,
+    pub(crate) tool: Arc<Tool>,
+    pub(crate) bytes: usize,
+}
+
+impl ListedTool {
+    pub(crate) fn new(original: &str, tool: Tool) -> Self {
+        let schema = serde_json::to_string(&tool.input_schema).map_or(0, |text| text.len());
+        let bytes = tool.name.len() + tool.description.as_ref().map_or(0, String::len) + schema;
+        Self { original: original.into(), tool: Arc::new(tool), bytes }
+    }
+}
+
+impl ServerEntries {
+    /// Returns the bytes of the definitions of all tools.
+    pub(crate) fn bytes(&self) -> usize {
+        self.tools.iter().map(|tool| tool.bytes).sum()
+    }
+}
+
+/// Returns the new items: those that exist already keep their order, and the others follow. Returns also the number of items
+/// with a key that another item has.
+pub(crate) fn merge<T: Clone + PartialEq>(old: &[T], new: &[T], key: impl Fn(&T) -> &str) -> (Vec<T>, usize) {
+    let mut keys = HashSet::new();
+    let listed = new.len();
+    let new: Vec<&T> = new.iter().filter(|item| keys.insert(key(item).to_owned())).collect();
+    let duplicates = listed - new.len();
+    let by_key: HashMap<&str, &T> = new.iter().map(|item| (key(item), *item)).collect();
+    let mut merged = Vec::with_capacity(new.len());
+    let mut kept = HashSet::new();
+    for former in old {
+        if let Some(item) = by_key.get(key(former)) {
+            kept.insert(key(former));
+            // An equal item keeps its allocation, so that later comparisons are cheap.
+            merged.push(if *item == former { former.clone() } else { (*item).clone() });
+        }
+    }
+    merged.extend(new.into_iter().filter(|item| !kept.contains(key(item))).cloned());
+    (merged, duplicates)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_items_come_at_the_end_and_known_items_keep_their_places() {
+        let texts = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        for (old, new, expected, duplicates) in [
+            ("", "b a", "b a", 0),
+            ("a b c", "c b a", "a b c", 0),
+            ("a b c", "d c e a", "a c d e", 0),
+            ("a b", "x a a x", "a x", 2),
+            ("a b", "", "", 0),
+        ] {
+            let (merged, found) = merge(&texts(old), &texts(new), |text| text);
+            assert_eq!((merged, found), (texts(expected), duplicates), "{old} | {new}");
+        }
+    }
+}

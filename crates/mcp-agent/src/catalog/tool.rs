@@ -1,0 +1,136 @@
+//! A tool of a catalog.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
+use mcp_protocol::{JsonObject, Tool};
+use mcp_schema::Schema;
+use mcp_tool_format::qualified_name;
+use serde_json::Value;
+
+use super::{InvalidArguments, ListedTool, arguments};
+
+/// A tool of a [`Catalog`](super::Catalog).
+///
+/// ```
+/// # fn example(catalog: &mcp_agent::Catalog) {
+/// for tool in catalog.tools() {
+///     println!("{} {} ~{} tokens", tool.display_name(), tool.provider_name(), tool.estimated_tokens());
+/// }
+/// # }
+/// ```
+pub struct CatalogTool {
+    server: Arc<str>,
+    original: Arc<str>,
+    tool: Arc<Tool>,
+    display_name: String,
+    provider_name: String,
+    since: u64,
+    bytes: usize,
+    schema: OnceLock<Option<Schema>>,
+}
+
+impl CatalogTool {
+    pub(super) fn new(server: &Arc<str>, listed: &ListedTool, since: u64) -> Self {
+        let name = &listed.tool.name;
+        Self {
+            display_name: format!("{server}:{name}"),
+            provider_name: qualified_name(server, name),
+            server: Arc::clone(server),
+            original: Arc::clone(&listed.original),
+            tool: Arc::clone(&listed.tool),
+            since,
+            bytes: listed.bytes,
+            schema: OnceLock::new(),
+        }
+    }
+
+    /// Returns true if this is the listed tool.
+    pub(super) fn is(&self, listed: &ListedTool) -> bool {
+        self.original == listed.original && (Arc::ptr_eq(&self.tool, &listed.tool) || self.tool == listed.tool)
+    }
+
+    /// Returns the name of the server.
+    #[must_use]
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Returns the name of the tool in the catalog, without its server. A filter can change it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.tool.name
+    }
+
+    /// Returns the name of the tool at the server.
+    #[must_use]
+    pub fn original_name(&self) -> &str {
+        &self.original
+    }
+
+    /// Returns the name for people: `server:tool`.
+    #[must_use]
+    pub fn display_name(&self) -> &str {
+        &self.display_name
+    }
+
+    /// Returns the name for models. It does not depend on other servers and tools ([`mcp_tool_format::qualified_name`]).
+    #[must_use]
+    pub fn provider_name(&self) -> &str {
+        &self.provider_name
+    }
+
+    /// Returns the definition.
+    #[must_use]
+    pub fn tool(&self) -> &Tool {
+        &self.tool
+    }
+
+    /// Returns the generation of the catalog in which this definition appeared.
+    #[must_use]
+    pub fn since(&self) -> u64 {
+        self.since
+    }
+
+    /// Returns an estimate of the tokens of the definition: a token for each 3.5 bytes of JSON. Tokenizers of models differ.
+    #[must_use]
+    pub fn estimated_tokens(&self) -> usize {
+        estimate(self.bytes)
+    }
+
+    /// Validates arguments by the schema of the tool. Removes each `null` that the schema rejects.
+    ///
+    /// A tool with an invalid schema accepts all arguments, because its server validates them too.
+    ///
+    /// # Errors
+    /// [`InvalidArguments`] with sentences that help a model to correct the arguments.
+    pub fn check_arguments(&self, arguments: JsonObject) -> Result<JsonObject, InvalidArguments> {
+        let compile = || {
+            let schema = Value::from(self.tool.input_schema.clone());
+            Schema::compile(&schema)
+                .map_err(|error| tracing::warn!(tool = self.display_name, %error, "the schema of a tool is invalid"))
+                .ok()
+        };
+        match self.schema.get_or_init(compile) {
+            Some(schema) => arguments::check(schema, arguments)
+                .map_err(|errors| InvalidArguments { tool: self.display_name.clone(), errors }),
+            None => Ok(arguments),
+        }
+    }
+}
+
+/// Returns the estimated number of tokens of JSON with this length.
+pub(crate) fn estimate(bytes: usize) -> usize {
+    (bytes * 2).div_ceil(7)
+}
+
+impl fmt::Debug for CatalogTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CatalogTool")
+            .field("name", &self.display_name)
+            .field("since", &self.since)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,239 @@
+//! The host: many servers, one catalog, and calls that find their server.
+
+mod builder;
+mod changes;
+mod definition;
+mod error;
+mod items;
+mod signals;
+
+use std::{fmt, sync::Arc};
+
+use mcp_client::transport::Connect;
+use serde::Serialize;
+
+pub use self::{
+    builder::HostBuilder,
+    changes::CatalogChanges,
+    definition::{DefinitionError, connector},
+    error::{ServerError, StartError},
+};
+use crate::{
+    CallError, HostCall, ServerOptions, ServerState, ServerStatus, StatusEvents,
+    catalog::Catalog,
+    config::ServerDefinition,
+    registry::{Registry, Slot},
+    routing::Shared,
+};
+
+/// A host: many servers, one catalog, and calls that find their server.
+///
+/// Clones are cheap and share the servers. The drop of the last clone ends all servers. [`Host::shutdown`] also waits until
+/// their processes have ended.
+///
+/// # Example
+/// ```
+/// # use mcp_server::{Server, tool};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mcp_agent::Host;
+///
+/// # let weather = Server::builder("weather", "1").tool(tool("forecast", async || "rain")).build();
+/// # let clock = Server::builder("clock", "1").tool(tool("now", async || "12:00")).build();
+/// let host = Host::builder("my-app", "1.0").server("weather", &weather).server("clock", &clock).start().await?;
+/// for tool in host.catalog().tools() {
+///     println!("{}", tool.display_name());
+/// }
+/// assert_eq!(host.call("weather:forecast", ()).await?.text(), "rain");
+/// assert_eq!(host.call("clock__now", ()).await?.text(), "12:00");
+/// host.shutdown().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Host {
+    inner: Arc<Inner>,
+}
+
+/// Ends all servers when the last clone of the host is dropped.
+struct Inner {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shared.registry.closing.cancel();
+    }
+}
+
+impl Host {
+    /// Returns a builder. Servers receive the name and version of the application.
+    pub fn builder(name: impl Into<String>, version: impl Into<String>) -> HostBuilder {
+        HostBuilder::new(name.into(), version.into())
+    }
+
+    fn registry(&self) -> &Arc<Registry> {
+        &self.inner.shared.registry
+    }
+
+    /// Returns the current snapshot of the catalog.
+    ///
+    /// See the [example](Self#example).
+    #[must_use]
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.registry().catalog()
+    }
+
+    /// Returns the changes of the catalog.
+    #[must_use]
+    pub fn catalog_changes(&self) -> CatalogChanges {
+        CatalogChanges::new(self.registry().catalogs(), self.registry().closing.clone())
+    }
+
+    /// Returns the status of each server, in the order of their registration.
+    #[must_use]
+    pub fn statuses(&self) -> Vec<ServerStatus> {
+        self.registry().statuses.all()
+    }
+
+    /// Returns the status of a server; `None` if the host has no such server.
+    #[must_use]
+    pub fn status(&self, server: &str) -> Option<ServerStatus> {
+        self.statuses().into_iter().find(|status| &*status.name == server)
+    }
+
+    /// Returns the stream of the changes of all servers.
+    #[must_use]
+    pub fn status_events(&self) -> StatusEvents {
+        self.registry().statuses.events()
+    }
+
+    /// Calls a tool by its display name (`server:tool`) or its provider name. `arguments` serializes to a JSON object; `()` means
+    /// no arguments.
+    ///
+    /// The host validates the arguments by the schema of the tool, and removes each `null` that the schema rejects. A server
+    /// that does not run starts first. The text of the result has at most 100,000 bytes ([`HostBuilder::max_text`]), and the
+    /// rest is a resource of the host.
+    ///
+    /// See the [example](Self#example).
+    ///
+    /// # Errors
+    /// See [`CallError`]. A failed tool is not an error of the call: its result has `is_error`.
+    pub fn call(&self, name: impl Into<String>, arguments: impl Serialize) -> HostCall {
+        HostCall::new(&self.inner.shared, name.into(), &arguments)
+    }
+
+    /// Adds a server after the others, and starts it. Does not wait for the start.
+    ///
+    /// # Errors
+    /// [`ServerError`] if the name is invalid, or another server has it.
+    pub fn add(&self, name: &str, connector: Arc<dyn Connect>, options: ServerOptions) -> Result<(), ServerError> {
+        self.insert(name, connector, options, None)
+    }
+
+    /// Adds the server of a definition after the others, and starts it. Does not wait for the start.
+    ///
+    /// # Errors
+    /// [`ServerError`] if the definition is invalid, or another server has its name.
+    pub fn add_definition(&self, definition: &ServerDefinition) -> Result<(), ServerError> {
+        let options = definition::options(definition)?;
+        let fingerprint = definition::fingerprint(definition);
+        self.insert(&definition.name, connector(definition)?, options, Some(&fingerprint))
+    }
+
+    fn insert(
+        &self,
+        name: &str,
+        connector: Arc<dyn Connect>,
+        options: ServerOptions,
+        fingerprint: Option<&str>,
+    ) -> Result<(), ServerError> {
+        error::check_name(name)?;
+        let registry = self.registry();
+        let slot = Slot::new(name, connector, options, fingerprint, &registry.closing);
+        if !registry.insert(&slot) {
+            return Err(ServerError::Taken { name: name.to_owned() });
+        }
+        registry.rebuild();
+        slot.run(registry, true);
+        Ok(())
+    }
+
+    /// Starts another server with the name and the place of an existing one, waits until it is ready, and then ends the former
+    /// server. If the new server does not start within the start limit, the former one stays.
+    ///
+    /// # Errors
+    /// [`ServerError`] if the host has no such server, or if the new server did not start.
+    pub async fn replace(
+        &self,
+        name: &str,
+        connector: Arc<dyn Connect>,
+        options: ServerOptions,
+    ) -> Result<(), ServerError> {
+        let registry = self.registry();
+        let unknown = || ServerError::Unknown { name: name.to_owned() };
+        let former = registry.slot(name).ok_or_else(unknown)?;
+        let limit = options.start_limit.unwrap_or(registry.settings.start_limit);
+        let slot = Slot::new(name, connector, options, None, &registry.closing);
+        // The guard ends the new server if the caller does not wait any more.
+        let guard = slot.stop.clone().drop_guard();
+        // The items of the former server decide the order.
+        slot.inherit(&former);
+        slot.run(registry, true);
+        if let Err(cause) = slot.client_within(limit).await {
+            slot.end().await;
+            return Err(ServerError::NotReady { name: name.to_owned(), state: cause.state, reason: cause.reason });
+        }
+        let Some(former) = registry.exchange(&slot) else {
+            slot.end().await;
+            return Err(unknown());
+        };
+        guard.disarm();
+        former.end().await;
+        Ok(())
+    }
+
+    /// Removes a server and its items, and waits until its process has ended. Returns false if the host has no such server.
+    pub async fn remove(&self, name: &str) -> bool {
+        let Some(slot) = self.registry().take(name) else { return false };
+        slot.end().await;
+        true
+    }
+
+    /// Approves a server that waits for an approval, and starts it. Returns false if the host has no such server.
+    pub fn approve(&self, name: &str) -> bool {
+        let Some(slot) = self.registry().slot(name) else { return false };
+        slot.approve(self.registry());
+        true
+    }
+
+    /// Starts a server that does not run, for example after a login. Returns false if the host has no such server.
+    pub fn restart(&self, name: &str) -> bool {
+        let Some(slot) = self.registry().slot(name) else { return false };
+        if slot.state() != ServerState::Ready {
+            slot.wake();
+        }
+        true
+    }
+
+    /// Ends all servers, and waits until their processes have ended. Later calls fail.
+    pub async fn shutdown(&self) {
+        let registry = self.registry();
+        registry.closing.cancel();
+        for slot in registry.slots() {
+            slot.end().await;
+        }
+        registry.store().await;
+    }
+
+    fn unknown_server(&self, server: &str) -> CallError {
+        let known: Vec<String> = self.catalog().servers().map(str::to_owned).collect();
+        CallError::UnknownServer { server: server.to_owned(), known: known.join(", ") }
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host").field("catalog", &self.catalog()).finish_non_exhaustive()
+    }
+}

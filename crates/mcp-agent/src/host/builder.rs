@@ -1,0 +1,255 @@
+//! The builder of a host.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use mcp_client::{ConnectorSettings, Handler, IntoConnector, Reconnect, transport::Connect};
+use mcp_protocol::{ClientCapabilities, Implementation};
+use tokio::time::{Instant, timeout_at};
+
+use super::{Host, Inner, ServerError, StartError, connector, definition, error::check_name};
+use crate::{
+    DefinitionError, ServerOptions, ServerState,
+    config::ServerDefinition,
+    registry::{Registry, Settings, Slot},
+    routing::{Rests, Shared},
+};
+
+/// Builds a [`Host`].
+///
+/// # Example
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use mcp_server::{Server, tool};
+/// # let weather = Server::builder("weather", "1").tool(tool("forecast", async || "rain")).build();
+/// use std::time::Duration;
+///
+/// use mcp_agent::{Host, ServerOptions};
+/// use mcp_client::Reconnect;
+///
+/// let host = Host::builder("my-app", "1.0")
+///     .server_with("weather", &weather, ServerOptions::new().required())
+///     .start_limit(Duration::from_secs(15))
+///     .call_timeout(Duration::from_secs(120))
+///     .idle_stop(Duration::from_secs(600))
+///     .reconnect(Reconnect::default())
+///     .max_text(50_000)
+///     .start()
+///     .await?;
+/// assert_eq!(host.statuses().len(), 1);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a builder does nothing until it starts the host"]
+pub struct HostBuilder {
+    settings: Settings,
+    servers: Vec<NewServer>,
+    error: Option<ServerError>,
+}
+
+struct NewServer {
+    name: String,
+    connector: Arc<dyn Connect>,
+    options: ServerOptions,
+    fingerprint: Option<String>,
+}
+
+impl HostBuilder {
+    pub(super) fn new(name: String, version: String) -> Self {
+        Self { settings: Settings::new(Implementation::new(name, version)), servers: Vec::new(), error: None }
+    }
+
+    /// Adds a server: a URL, a [`ChildProcess`](mcp_client::ChildProcess), or a server in the same program.
+    ///
+    /// See the [example](Self#example).
+    pub fn server<M>(self, name: impl Into<String>, target: impl IntoConnector<M>) -> Self {
+        self.server_with(name, target, ServerOptions::new())
+    }
+
+    /// Adds a server with options.
+    ///
+    /// See the [example](Self#example).
+    pub fn server_with<M>(
+        mut self,
+        name: impl Into<String>,
+        target: impl IntoConnector<M>,
+        options: ServerOptions,
+    ) -> Self {
+        let name = name.into();
+        match target.into_connector(&ConnectorSettings::default()) {
+            Ok(connector) => self.servers.push(NewServer { name, connector, options, fingerprint: None }),
+            Err(error) => {
+                let fault = error.to_string();
+                self.error.get_or_insert(DefinitionError { server: name, fault }.into());
+            }
+        }
+        self
+    }
+
+    /// Adds the server of a definition. A disabled server is left out. A server of a discovered project file waits for
+    /// [`Host::approve`].
+    pub fn definition(mut self, definition: &ServerDefinition) -> Self {
+        if !definition.enabled {
+            return self;
+        }
+        let added = connector(definition).and_then(|connector| Ok((connector, definition::options(definition)?))).map(
+            |(connector, options)| NewServer {
+                name: definition.name.clone(),
+                connector,
+                options,
+                fingerprint: Some(definition::fingerprint(definition)),
+            },
+        );
+        match added {
+            Ok(server) => self.servers.push(server),
+            Err(error) => drop(self.error.get_or_insert(error.into())),
+        }
+        self
+    }
+
+    /// Sets how long [`HostBuilder::start`] waits for servers. A server that needs longer joins later. Default: 15 seconds.
+    ///
+    /// See the [example](Self#example).
+    pub fn start_limit(mut self, limit: Duration) -> Self {
+        self.settings.start_limit = limit;
+        self
+    }
+
+    /// Sets how long opening a connection may take before the server has failed. Default: 5 minutes.
+    pub fn connect_limit(mut self, limit: Duration) -> Self {
+        self.settings.connect_limit = limit;
+        self
+    }
+
+    /// Sets how long a call waits for a server that starts. Default: 60 seconds.
+    pub fn call_wait(mut self, limit: Duration) -> Self {
+        self.settings.call_wait = limit;
+        self
+    }
+
+    /// Sets how long reading the lists of a server may take. The items before that time stay. Default: 30 seconds.
+    pub fn list_limit(mut self, limit: Duration) -> Self {
+        self.settings.list_limit = limit;
+        self
+    }
+
+    /// Sets the time limit of each call. The default is that of the client: 60 seconds without progress, 10 minutes in total.
+    ///
+    /// See the [example](Self#example).
+    pub fn call_timeout(mut self, limit: Duration) -> Self {
+        self.settings.call_timeout = Some(limit);
+        self
+    }
+
+    /// Sets the idle time after which the host stops a server. The next call starts it again. Default: servers keep running.
+    ///
+    /// See the [example](Self#example).
+    pub fn idle_stop(mut self, after: Duration) -> Self {
+        self.settings.idle_stop = Some(after);
+        self
+    }
+
+    /// Sets how often, and after which waits, the host starts a failed server again.
+    ///
+    /// See the [example](Self#example).
+    pub fn reconnect(mut self, policy: Reconnect) -> Self {
+        self.settings.reconnect = policy;
+        self
+    }
+
+    /// Sets the largest text of a result, in bytes. The rest is a resource of the host. Default: 100,000.
+    ///
+    /// See the [example](Self#example).
+    pub fn max_text(mut self, bytes: usize) -> Self {
+        self.settings.max_text = bytes;
+        self
+    }
+
+    /// Sets the handlers for input requests that no call answers, by the name of the server. They declare the capabilities of
+    /// the host.
+    pub fn handlers(mut self, handler_of: impl Fn(&str) -> Arc<dyn Handler> + Send + Sync + 'static) -> Self {
+        self.settings.handler_of = Some(Arc::new(handler_of));
+        self
+    }
+
+    /// Declares the capabilities of the handlers of calls ([`HostCall::answers`](crate::HostCall::answers)). A session declares
+    /// its capabilities once, before the first call.
+    pub fn declare(mut self, capabilities: ClientCapabilities) -> Self {
+        self.settings.declared = capabilities;
+        self
+    }
+
+    /// Stores the items of all servers in a file. A later host reads them, so that it has a catalog before a server starts. Its
+    /// servers start at their first call.
+    pub fn manifest(mut self, path: impl Into<PathBuf>) -> Self {
+        self.settings.manifest = Some(path.into());
+        self
+    }
+
+    /// Starts all servers at the same time, and waits until each of them is ready or has failed, up to the start limit.
+    ///
+    /// A server that fails does not end the host, unless it is required. Needs a Tokio runtime. Dropping the future ends all
+    /// servers.
+    ///
+    /// See the [example](Self#example).
+    ///
+    /// # Errors
+    /// [`StartError`] if a definition is invalid, a required server did not start, or all servers failed.
+    pub async fn start(self) -> Result<Host, StartError> {
+        if let Some(error) = self.error {
+            return Err(error.into());
+        }
+        let registry = Registry::new(self.settings);
+        let host = Host { inner: Arc::new(Inner { shared: Arc::new(Shared { registry, rests: Rests::default() }) }) };
+        let registry = host.registry();
+        let began = Instant::now();
+        let mut started = Vec::new();
+        for NewServer { name, connector, options, fingerprint } in self.servers {
+            check_name(&name)?;
+            let slot = Slot::new(&name, connector, options, fingerprint.as_deref(), &registry.closing);
+            let is_stored = slot.restore(registry);
+            if !registry.insert(&slot) {
+                return Err(ServerError::Taken { name }.into());
+            }
+            started.push((slot, is_stored));
+        }
+        registry.rebuild();
+        for (slot, is_stored) in &started {
+            slot.run(registry, !is_stored || slot.options.is_required);
+        }
+        for (slot, _) in &started {
+            let limit = slot.options.start_limit.unwrap_or(registry.settings.start_limit);
+            // After the limit the server continues to start.
+            let _ = timeout_at(began + limit, slot.settled()).await;
+        }
+        match check(&host, &started) {
+            Ok(()) => Ok(host),
+            Err(error) => {
+                host.shutdown().await;
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Checks the required servers, and that some server did not fail.
+fn check(host: &Host, started: &[(Arc<Slot>, bool)]) -> Result<(), StartError> {
+    let statuses = host.statuses();
+    let is_ready = |state| matches!(state, ServerState::Ready | ServerState::Degraded);
+    let missing: Vec<_> =
+        statuses.iter().filter(|status| status.is_required && !is_ready(status.state)).cloned().collect();
+    if !missing.is_empty() {
+        return Err(StartError::Required { servers: missing });
+    }
+    if !started.is_empty() && statuses.iter().all(|status| status.state == ServerState::Failed) {
+        return Err(StartError::AllFailed { servers: statuses });
+    }
+    Ok(())
+}
+
+impl std::fmt::Debug for HostBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<&str> = self.servers.iter().map(|server| &*server.name).collect();
+        f.debug_struct("HostBuilder").field("servers", &names).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,112 @@
+//! Connectors and options from the definitions of servers.
+
+use std::sync::Arc;
+
+use mcp_client::{ChildProcess, http::Http, transport::Connect};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    GlobError, ServerOptions,
+    config::{Endpoint, HttpTransport, ServerDefinition},
+    filter::ToolFilter,
+};
+
+/// A definition that a host cannot use.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the definition of the server {server:?} is invalid: {fault}")]
+#[non_exhaustive]
+pub struct DefinitionError {
+    /// The name of the server.
+    pub server: String,
+    /// The fault.
+    pub fault: String,
+}
+
+/// Returns the connector of a definition: a child process, or an HTTP endpoint with its headers.
+///
+/// ```
+/// use mcp_agent::config::ServerDefinition;
+///
+/// let connector = mcp_agent::connector(&ServerDefinition::stdio("files", "mcp-files").args(["--root", "."]))?;
+/// assert_eq!(connector.describe(), "mcp-files");
+/// assert!(mcp_agent::connector(&ServerDefinition::http("search", "ftp://search.example")).is_err());
+/// # Ok::<_, mcp_agent::DefinitionError>(())
+/// ```
+///
+/// # Errors
+/// [`DefinitionError`] if the URL or a header is invalid.
+pub fn connector(definition: &ServerDefinition) -> Result<Arc<dyn Connect>, DefinitionError> {
+    let invalid = |fault: String| DefinitionError { server: definition.name.clone(), fault };
+    match &definition.endpoint {
+        Endpoint::Stdio(stdio) => {
+            let mut child = ChildProcess::new(&stdio.command).args(&stdio.args);
+            for (name, value) in &stdio.env {
+                child = child.env(name, value.expose());
+            }
+            for name in &stdio.inherited_env {
+                child = child.inherit_env(name);
+            }
+            if let Some(directory) = &stdio.cwd {
+                child = child.current_dir(directory);
+            }
+            Ok(Arc::new(child))
+        }
+        Endpoint::Http(http) => {
+            let endpoint = match http.transport {
+                HttpTransport::Sse => Http::sse(&http.url),
+                _ => Http::new(&http.url),
+            };
+            let mut endpoint = endpoint.map_err(|error| invalid(error.to_string()))?;
+            for (name, value) in &http.headers {
+                endpoint = endpoint.header(name, value.expose()).map_err(|error| invalid(error.to_string()))?;
+            }
+            Ok(Arc::new(endpoint))
+        }
+    }
+}
+
+/// Returns the options of a definition.
+pub(super) fn options(definition: &ServerDefinition) -> Result<ServerOptions, DefinitionError> {
+    let invalid = |error: GlobError| DefinitionError { server: definition.name.clone(), fault: error.to_string() };
+    let mut filter = ToolFilter::new();
+    for pattern in definition.allowed_tools.iter().flatten() {
+        filter = filter.allow(pattern.parse().map_err(invalid)?);
+    }
+    if definition.allowed_tools.as_ref().is_some_and(Vec::is_empty) {
+        filter = filter.deny(crate::Glob::any());
+    }
+    for pattern in &definition.denied_tools {
+        filter = filter.deny(pattern.parse().map_err(invalid)?);
+    }
+    let mut options = ServerOptions::new().filter(filter);
+    options.is_required = definition.required;
+    options.start_limit = definition.start_timeout;
+    options.call_timeout = definition.call_timeout;
+    options.tool_timeouts.clone_from(&definition.tool_timeouts);
+    options.needs_approval = definition.origin.as_ref().is_some_and(crate::config::Origin::needs_approval);
+    Ok(options)
+}
+
+/// Returns a text that changes when the endpoint of a definition changes. It contains no secret.
+pub(super) fn fingerprint(definition: &ServerDefinition) -> String {
+    let mut hash = Sha256::new();
+    let mut add = |part: &str| {
+        hash.update(part.len().to_le_bytes());
+        hash.update(part);
+    };
+    match &definition.endpoint {
+        Endpoint::Stdio(stdio) => {
+            add(&stdio.command);
+            stdio.args.iter().for_each(|arg| add(arg));
+            // The values can be secrets, which change without a change of the tools.
+            stdio.env.keys().chain(&stdio.inherited_env).for_each(|name| add(name));
+            add(&stdio.cwd.as_ref().map(|directory| directory.to_string_lossy().into_owned()).unwrap_or_default());
+        }
+        Endpoint::Http(http) => {
+            add(&http.url);
+            http.headers.iter().for_each(|(name, _)| add(name));
+        }
+    }
+    add(&format!("{:?} {:?}", definition.allowed_tools, definition.denied_tools));
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}

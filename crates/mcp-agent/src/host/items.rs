@@ -1,0 +1,89 @@
+//! The resources and prompts of a host.
+
+use mcp_protocol::{GetPromptResult, ReadResourceResult, ResourceContents};
+use serde::Serialize;
+
+use super::Host;
+use crate::{
+    CallError,
+    routing::{REST, Rests},
+};
+
+impl Host {
+    /// Reads a resource of a server. The rest of a long result ([`HostResult::rest`](crate::HostResult::rest)) has any server.
+    ///
+    /// ```
+    /// # async fn example(host: mcp_agent::Host) -> Result<(), mcp_agent::CallError> {
+    /// let contents = host.read("files", "file:///notes.md").await?;
+    /// println!("{} parts", contents.contents.len());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`CallError`] if the host has no such server, the server is not available, or the call fails.
+    pub async fn read(&self, server: &str, uri: &str) -> Result<ReadResourceResult, CallError> {
+        if uri.starts_with(REST)
+            && let Some(contents) = self.rest(uri)
+        {
+            return Ok(ReadResourceResult::new(vec![contents]));
+        }
+        let client = self.client(server).await?;
+        client.read_resource(uri).await.map_err(|error| CallError::Client { name: uri.to_owned(), error })
+    }
+
+    /// Returns the next part of the rest of a long result; `None` if the host does not have it any more. The text ends with a
+    /// note if there is more.
+    #[must_use]
+    pub fn rest(&self, uri: &str) -> Option<ResourceContents> {
+        let rests: &Rests = &self.inner.shared.rests;
+        let (mut text, next) = rests.read(uri, self.registry().settings.max_text)?;
+        if let Some(next) = next {
+            text.push_str(&format!("\n[The text continues in the resource {next}]"));
+        }
+        Some(ResourceContents::text(uri, text))
+    }
+
+    /// Stores the rest of a text that was too long for a message, such as those of
+    /// [`mcp_tool_format::Messages`]. [`Host::rest`] then returns it.
+    pub fn keep_rest(&self, uri: impl Into<String>, text: impl Into<String>) {
+        self.inner.shared.rests.keep(uri.into(), text.into());
+    }
+
+    /// Returns a prompt by its display name (`server:prompt`). `arguments` serializes to an object of strings.
+    ///
+    /// ```
+    /// # async fn example(host: mcp_agent::Host) -> Result<(), mcp_agent::CallError> {
+    /// let prompt = host.prompt("github:review", serde_json::json!({ "number": "7" })).await?;
+    /// println!("{} messages", prompt.messages.len());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`CallError`] if the catalog has no such prompt, the server is not available, or the call fails.
+    pub async fn prompt(&self, name: &str, arguments: impl Serialize) -> Result<GetPromptResult, CallError> {
+        let (server, prompt) = {
+            let catalog = self.catalog();
+            let found = catalog.prompt(name)?;
+            (found.server().to_owned(), found.item().name.clone())
+        };
+        let client = self.client(&server).await?;
+        let call = client.get_prompt(&prompt, arguments);
+        call.await.map_err(|error| CallError::Client { name: name.to_owned(), error })
+    }
+
+    /// Returns the client of a server, for requests that the host does not offer. Starts the server if it does not run.
+    ///
+    /// The client is valid until the host stops the server.
+    ///
+    /// # Errors
+    /// [`CallError`] if the host has no such server, or the server is not available.
+    pub async fn client(&self, server: &str) -> Result<mcp_client::Client, CallError> {
+        let registry = self.registry();
+        let slot = registry.slot(server).ok_or_else(|| self.unknown_server(server))?;
+        let _active = slot.begin_call();
+        let reached = slot.client_within(registry.settings.call_wait).await;
+        reached.map_err(|cause| CallError::unavailable(server, cause))
+    }
+}

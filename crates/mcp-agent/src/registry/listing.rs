@@ -1,0 +1,110 @@
+//! Reads the lists of a server: all pages, within a time limit. Pages before a fault stay.
+
+use std::{sync::Arc, time::Duration};
+
+use mcp_client::{Client, Items, ListItem};
+use serde::Serialize;
+use tokio::time::{Instant, timeout_at};
+
+use super::ServerOptions;
+use crate::catalog::{ListedTool, ServerEntries, merge};
+
+/// The largest number of items of one list, and of their bytes. Further items are left out.
+const ITEMS: usize = 10_000;
+const BYTES: usize = 32 << 20;
+
+/// The items of a server, and the reasons why they may be incomplete.
+pub(super) struct Listed {
+    pub(super) entries: ServerEntries,
+    pub(super) problems: Vec<String>,
+}
+
+/// One list.
+struct Read<T> {
+    items: Vec<T>,
+    problem: Option<String>,
+    /// The list failed before its first item.
+    has_failed: bool,
+}
+
+/// Reads all lists that the server declares, at the same time. Lists that fail keep their former items.
+pub(super) async fn list(client: &Client, former: &ServerEntries, options: &ServerOptions, limit: Duration) -> Listed {
+    let declared = client.negotiated();
+    let capabilities = &declared.capabilities;
+    let (has_tools, has_prompts) = (capabilities.tools.is_some(), capabilities.prompts.is_some());
+    let has_resources = capabilities.resources.is_some();
+    let end = Instant::now() + limit;
+    let (tools, resources, templates, prompts) = tokio::join!(
+        read("tools", has_tools.then(|| client.list_tools().fresh().stream()), end),
+        read("resources", has_resources.then(|| client.list_resources().fresh().stream()), end),
+        read("resource templates", has_resources.then(|| client.list_resource_templates().fresh().stream()), end),
+        read("prompts", has_prompts.then(|| client.list_prompts().fresh().stream()), end),
+    );
+    let mut problems = Vec::new();
+    let filtered = (!tools.has_failed).then(|| options.filter.apply(tools.items));
+    for note in filtered.iter().flat_map(|filtered| &filtered.notes) {
+        tracing::debug!(%note, "a part of a filter has no effect");
+    }
+    problems.extend(tools.problem);
+    let tools = filtered.map(|filtered| {
+        let listed: Vec<ListedTool> =
+            filtered.tools.into_iter().map(|tool| ListedTool::new(&tool.original, tool.tool)).collect();
+        merge(&former.tools, &listed, |tool: &ListedTool| &tool.tool.name)
+    });
+    let (tools, duplicates) = tools.unwrap_or_else(|| (former.tools.clone(), 0));
+    if duplicates > 0 {
+        problems.push(format!("{duplicates} tools have the name of another tool"));
+    }
+    let entries = ServerEntries {
+        tools,
+        resources: keep(&former.resources, resources, |item| &item.uri, &mut problems),
+        templates: keep(&former.templates, templates, |item| &item.uri_template, &mut problems),
+        prompts: keep(&former.prompts, prompts, |item| &item.name, &mut problems),
+    };
+    Listed { entries, problems }
+}
+
+/// Merges the items of a list with the former items, unless the list failed.
+fn keep<T: PartialEq>(
+    former: &[Arc<T>],
+    read: Read<T>,
+    key: impl Fn(&T) -> &str,
+    problems: &mut Vec<String>,
+) -> Vec<Arc<T>> {
+    problems.extend(read.problem);
+    match read.has_failed {
+        true => former.to_vec(),
+        false => {
+            let items: Vec<Arc<T>> = read.items.into_iter().map(Arc::new).collect();
+            merge(former, &items, |item: &Arc<T>| key(item)).0
+        }
+    }
+}
+
+async fn read<T: ListItem + Serialize>(noun: &str, stream: Option<Items<T>>, end: Instant) -> Read<T> {
+    let mut read = Read { items: Vec::new(), problem: None, has_failed: false };
+    let Some(mut stream) = stream else { return read };
+    let mut bytes = 0;
+    let reason = loop {
+        match timeout_at(end, stream.next()).await {
+            Ok(Some(Ok(item))) => {
+                bytes += serde_json::to_string(&item).map_or(0, |text| text.len());
+                if read.items.len() == ITEMS || bytes > BYTES {
+                    break Some(format!("the list has more than {ITEMS} items or {BYTES} bytes"));
+                }
+                read.items.push(item);
+            }
+            // A server may declare a capability and lack one of its methods.
+            Ok(Some(Err(error))) if error.rpc().is_some_and(|error| error.code.0 == -32601) => break None,
+            Ok(Some(Err(error))) => break Some(error.to_string()),
+            Ok(None) => break stream.warning().map(|warning| warning.to_string()),
+            Err(_) => break Some("the server did not send the whole list in time".to_owned()),
+        }
+    };
+    if let Some(reason) = reason {
+        tracing::warn!(list = noun, reason, "a list is incomplete");
+        read.has_failed = read.items.is_empty();
+        read.problem = Some(format!("the list of {noun} is incomplete: {reason}"));
+    }
+    read
+}

@@ -1,0 +1,265 @@
+//! The life cycle of a server: one task that starts it, reads its lists, follows its changes and ends it.
+
+use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
+
+use mcp_client::{
+    Client, ClientBuilder, Error, State, Subscription, Update,
+    protocol::{Implementation, SubscriptionFilter},
+    transport::Connect,
+};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::{Registry, ServerState, Settings, Slot, listing::list, questions::HostHandler, slot::Link};
+
+/// The shortest time between two readings of the lists.
+const CALM: Duration = Duration::from_millis(100);
+/// How long the host waits for the acknowledgement of a subscription, before it follows the server without one.
+const SUBSCRIBE: Duration = Duration::from_secs(10);
+
+/// The reason why a connection ended.
+enum End {
+    /// The server was removed, or the host ends.
+    Stopped,
+    Idle,
+    Lost,
+}
+
+impl Slot {
+    /// Starts the task of the server. `starts_now` is false for a server that waits for its first call.
+    pub(crate) fn run(self: &Arc<Self>, registry: &Arc<Registry>, starts_now: bool) {
+        if starts_now && self.state() == ServerState::Configured {
+            self.change(registry, |link| link.state = ServerState::Starting);
+        }
+        let (slot, registry) = (Arc::clone(self), Arc::clone(registry));
+        *self.running.lock() = Some(tokio::spawn(async move { slot.live(&registry, starts_now).await }));
+    }
+
+    /// Publishes a change of the connection.
+    fn change(&self, registry: &Registry, change: impl FnOnce(&mut Link)) {
+        self.link.send_modify(change);
+        if registry.slot(&self.name).is_some_and(|slot| std::ptr::eq(&*slot, self)) {
+            registry.statuses.update(self);
+        }
+    }
+
+    /// Approves a server that waits for an approval.
+    pub(crate) fn approve(&self, registry: &Registry) {
+        if self.state() == ServerState::NeedsApproval {
+            self.change(registry, |link| link.state = ServerState::Starting);
+            self.wanted.notify_one();
+        }
+    }
+
+    async fn live(&self, registry: &Arc<Registry>, mut starts_now: bool) {
+        let mut attempts = 0;
+        while !self.stop.is_cancelled() {
+            if !starts_now || self.state() == ServerState::NeedsApproval {
+                tokio::select! {
+                    () = self.wanted.notified() => {}
+                    () = self.stop.cancelled() => break,
+                }
+                if self.state() == ServerState::NeedsApproval {
+                    continue;
+                }
+            }
+            starts_now = true;
+            let opened = tokio::select! {
+                opened = self.open(registry) => opened,
+                () = self.stop.cancelled() => break,
+                never = self.wait_for_slow_start(registry) => match never {},
+            };
+            let error = match opened {
+                Ok(client) => {
+                    attempts = 0;
+                    let end = self.serve(registry, &client).await;
+                    client.close().await;
+                    match end {
+                        End::Stopped => break,
+                        End::Idle => starts_now = false,
+                        End::Lost => {}
+                    }
+                    continue;
+                }
+                Err(error) => error,
+            };
+            attempts += 1;
+            self.failed(registry, &error);
+            let policy = &registry.settings.reconnect;
+            let is_repeated = error.is_retryable() && attempts < policy.attempts;
+            let wait = policy.first.saturating_mul(1 << attempts.min(16)).min(policy.longest);
+            tokio::select! {
+                () = sleep(wait), if is_repeated => {}
+                () = self.wanted.notified() => attempts = 0,
+                () = self.stop.cancelled() => break,
+            }
+        }
+        self.change(registry, |link| {
+            (link.client, link.has_ended, link.state) = (None, true, ServerState::Stopped);
+        });
+    }
+
+    /// Sets the state of a start that takes longer than the host waits. Never returns.
+    async fn wait_for_slow_start(&self, registry: &Registry) -> Infallible {
+        let limit = self.options.start_limit.unwrap_or(registry.settings.start_limit);
+        sleep(limit).await;
+        self.change(registry, |link| {
+            link.state = ServerState::Waiting;
+            link.reason = Some(format!("the server has not answered for {limit:?}"));
+        });
+        pending().await
+    }
+
+    fn failed(&self, registry: &Registry, error: &Error) {
+        let state = if error.is_unauthorized() { ServerState::NeedsLogin } else { ServerState::Failed };
+        let reason = match std::error::Error::source(error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        tracing::warn!(server = &*self.name, reason, "a server did not start");
+        self.change(registry, |link| {
+            (link.state, link.reason, link.client) = (state, Some(reason), None);
+            link.failures += 1;
+        });
+    }
+
+    /// Opens a connection and reads the lists.
+    async fn open(&self, registry: &Arc<Registry>) -> Result<Client, Error> {
+        self.change(registry, |link| {
+            (link.state, link.reason) = (ServerState::Starting, None);
+        });
+        let connector: Arc<dyn Connect> = self.connector.clone();
+        let client = builder(&registry.settings, &self.name).connect(connector).await?;
+        self.read_lists(registry, &client).await;
+        Ok(client)
+    }
+
+    /// Reads the lists, publishes the catalog, and then lets calls use the client.
+    async fn read_lists(&self, registry: &Arc<Registry>, client: &Client) {
+        let former = self.entries();
+        let listed = list(client, &former, &self.options, registry.settings.list_limit).await;
+        self.set_entries(listed.entries, true);
+        registry.rebuild();
+        self.activity.touch();
+        let problems = listed.problems.join("; ");
+        self.change(registry, |link| {
+            link.state = if problems.is_empty() { ServerState::Ready } else { ServerState::Degraded };
+            link.reason = (!problems.is_empty()).then_some(problems);
+            link.client = Some(client.clone());
+        });
+        // The file is written while calls already run.
+        let registry = Arc::clone(registry);
+        tokio::spawn(async move { registry.store().await });
+    }
+
+    /// Follows a connected server until it ends.
+    async fn serve(&self, registry: &Arc<Registry>, client: &Client) -> End {
+        let idle = self.options.idle_stop.or(registry.settings.idle_stop);
+        let mut changes = Changes::open(client).await;
+        let mut states = client.states();
+        let mut idle_at = idle.map(|idle| Instant::now() + idle);
+        loop {
+            tokio::select! {
+                () = self.stop.cancelled() => return End::Stopped,
+                () = changes.next() => {
+                    self.read_lists(registry, client).await;
+                    sleep(CALM).await;
+                }
+                state = states.changed() => match state {
+                    None | Some(State::Closed) => {
+                        self.change(registry, |link| link.client = None);
+                        return End::Lost;
+                    }
+                    Some(state) => self.follow(registry, client, state, &mut changes).await,
+                },
+                () = until(idle_at) => {
+                    let Some(idle) = idle else { continue };
+                    let stop = || {
+                        self.link.send_modify(|link| {
+                            (link.client, link.state, link.reason) = (None, ServerState::Stopped, None);
+                        });
+                    };
+                    match self.activity.stop_if_idle(idle, stop) {
+                        Ok(()) => {
+                            self.change(registry, |_| {});
+                            return End::Idle;
+                        }
+                        Err(left) => idle_at = Some(Instant::now() + left),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Shows a change of the connection, which the client opens again by itself.
+    async fn follow(&self, registry: &Arc<Registry>, client: &Client, state: State, changes: &mut Changes) {
+        let reason = || self.connector.fault();
+        match state {
+            State::Ready => {
+                // Another connection can lead to another version of the server.
+                if !changes.is_open() {
+                    *changes = Changes::open(client).await;
+                }
+                self.read_lists(registry, client).await;
+            }
+            State::Connecting { .. } => self.change(registry, |link| {
+                (link.state, link.reason) = (ServerState::Degraded, reason());
+            }),
+            State::AwaitingUser => self.change(registry, |link| link.state = ServerState::NeedsLogin),
+            State::Down => self.change(registry, |link| {
+                (link.state, link.reason) = (ServerState::Failed, reason());
+            }),
+            _ => {}
+        }
+    }
+}
+
+/// The changes of lists that a server reports.
+struct Changes(Option<Subscription>);
+
+impl Changes {
+    /// Subscribes. A server without subscriptions reports no changes.
+    async fn open(client: &Client) -> Self {
+        let opened = timeout(SUBSCRIBE, client.listen(SubscriptionFilter::lists())).await;
+        Self(opened.ok().and_then(|opened| {
+            opened.map_err(|error| tracing::debug!(%error, "the server reports no changes of lists")).ok()
+        }))
+    }
+
+    fn is_open(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Waits for the next change of a list. Cancel safe.
+    async fn next(&mut self) {
+        loop {
+            let Some(subscription) = &mut self.0 else { return pending().await };
+            match subscription.next().await {
+                Some(Ok(Update::ToolsChanged | Update::PromptsChanged | Update::ResourcesChanged | Update::Missed)) => {
+                    return;
+                }
+                Some(Ok(_)) => {}
+                Some(Err(error)) => {
+                    tracing::debug!(%error, "the subscription of a server ended");
+                    self.0 = None;
+                }
+                None => self.0 = None,
+            }
+        }
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => pending().await,
+    }
+}
+
+/// Returns the builder of the client of a server.
+fn builder(settings: &Settings, server: &str) -> ClientBuilder {
+    let Implementation { name, version, .. } = &settings.info;
+    Client::builder(name, version)
+        .connect_timeout(settings.connect_limit)
+        .reconnect(settings.reconnect.clone())
+        .handler(HostHandler::new(settings, server))
+}

@@ -1,0 +1,110 @@
+//! The errors of calls.
+
+use mcp_protocol::CallToolResult;
+
+use crate::{
+    catalog::{InvalidArguments, UnknownName},
+    registry::{ServerState, Unavailable},
+};
+
+/// The error of a call of a host. [`CallError::result`] returns it in the form of a result, for a model.
+///
+/// ```
+/// # async fn example(host: mcp_agent::Host) -> Result<(), mcp_agent::CallError> {
+/// use mcp_agent::CallError;
+///
+/// let result = match host.call("github:get_issue", serde_json::json!({ "number": 7 })).await {
+///     Ok(result) => result.into_inner(),
+///     // A server that is not available can matter to the application. The model reads all other errors.
+///     Err(error @ CallError::Unavailable { .. }) => return Err(error),
+///     Err(error) => error.result(),
+/// };
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The catalog has no such tool or prompt.
+    #[error(transparent)]
+    Unknown(#[from] UnknownName),
+    /// The tool has changed since the generation of the call.
+    #[error(
+        "the tool {tool} changed in generation {since} of the catalog, and the call is for generation {generation}"
+    )]
+    Changed {
+        /// The display name of the tool.
+        tool: String,
+        /// The generation of the call.
+        generation: u64,
+        /// The generation of the current definition.
+        since: u64,
+    },
+    /// The arguments do not match the schema of the tool. The call was not sent.
+    #[error(transparent)]
+    InvalidArguments(#[from] InvalidArguments),
+    /// The arguments are not a JSON object. The call was not sent.
+    #[error("the arguments of {tool} are not a JSON object: {reason}")]
+    NotAnObject {
+        /// The name of the call.
+        tool: String,
+        /// The fault.
+        reason: String,
+    },
+    /// The server does not run.
+    #[error("the server {server} is not available ({state}){}", reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default())]
+    Unavailable {
+        /// The name of the server.
+        server: String,
+        /// The state of the server.
+        state: ServerState,
+        /// The reason of the state.
+        reason: Option<String>,
+    },
+    /// The application cancelled the call before the server started.
+    #[error("the call of {tool} was cancelled")]
+    Cancelled {
+        /// The display name of the tool.
+        tool: String,
+    },
+    /// The host has no server with this name.
+    #[error("there is no server {server:?}; the servers are: {known}")]
+    UnknownServer {
+        /// The name of the call.
+        server: String,
+        /// The names of the servers.
+        known: String,
+    },
+    /// The call failed.
+    #[error("the call of {name} failed: {error}")]
+    Client {
+        /// The display name of the tool, or the URI of the resource.
+        name: String,
+        /// The error of the client.
+        #[source]
+        error: mcp_client::Error,
+    },
+}
+
+impl CallError {
+    pub(crate) fn unavailable(server: &str, cause: Unavailable) -> Self {
+        Self::Unavailable { server: server.to_owned(), state: cause.state, reason: cause.reason }
+    }
+
+    /// Returns the error as a failed result, which a model can read.
+    ///
+    /// See the example of the [type](Self).
+    #[must_use]
+    pub fn result(&self) -> CallToolResult {
+        CallToolResult::error(self.to_string())
+    }
+
+    /// Returns the error of the client, if the call reached the server.
+    #[must_use]
+    pub fn client(&self) -> Option<&mcp_client::Error> {
+        match self {
+            Self::Client { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}

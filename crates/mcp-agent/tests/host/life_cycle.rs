@@ -1,0 +1,232 @@
+//! Starts, late servers, failed servers, changes, removal and replacement.
+
+use std::{sync::Arc, time::Duration};
+
+use mcp_agent::{Host, ServerError, ServerOptions, ServerState, StartError};
+use mcp_client::{ChildProcess, Reconnect};
+use mcp_server::tool;
+use mcp_test::peer::Reply;
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::common::{SOON, gated, names, page, scripted, server, text, until_state, until_tools, without_tools};
+
+fn quick() -> mcp_agent::HostBuilder {
+    Host::builder("test", "1")
+        .start_limit(Duration::from_millis(300))
+        .reconnect(Reconnect::default().attempts(2).first(Duration::from_millis(10)))
+}
+
+#[tokio::test]
+async fn a_slow_server_joins_when_it_is_ready() {
+    let slow = gated(server("slow", &["late"]));
+    let gate = Arc::clone(&slow.gate);
+    let host = quick().server("slow", slow).server("fast", &server("fast", &["now"])).start().await.unwrap();
+    assert_eq!(names(&host), ["fast:now"]);
+    let first = host.catalog().generation();
+    until_state(&host, "slow", ServerState::Waiting).await;
+    let reason = host.status("slow").unwrap().reason.unwrap();
+    assert!(reason.contains("has not answered"), "{reason}");
+    // A call waits for the server.
+    let unknown = host.call("slow:late", ()).await.unwrap_err();
+    assert!(unknown.to_string().contains("there is no tool"), "{unknown}");
+    gate.add_permits(1);
+    until_tools(&host, &["slow:late", "fast:now"]).await;
+    assert!(host.catalog().generation() > first);
+    until_state(&host, "slow", ServerState::Ready).await;
+    assert_eq!(host.call("slow:late", ()).await.unwrap().text(), "late");
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_failed_server_does_not_affect_the_others() {
+    let host = quick()
+        .server("missing", ChildProcess::new("mcp-no-such-program"))
+        .server("good", &server("good", &["a", "b"]))
+        .start()
+        .await
+        .unwrap();
+    assert_eq!(names(&host), ["good:a", "good:b"]);
+    let status = host.status("missing").unwrap();
+    assert_eq!(status.state, ServerState::Failed);
+    assert!(status.reason.unwrap().contains("mcp-no-such-program"));
+    let good = host.status("good").unwrap();
+    assert_eq!((good.state, good.tools), (ServerState::Ready, 2));
+    assert!(good.estimated_tokens > 0);
+}
+
+#[tokio::test]
+async fn a_required_server_decides_the_start() {
+    let missing = || ChildProcess::new("mcp-no-such-program");
+    let required = ServerOptions::new().required();
+    let failed = quick()
+        .server("good", &server("good", &["a"]))
+        .server_with("missing", missing(), required.clone())
+        .start()
+        .await
+        .unwrap_err();
+    let StartError::Required { servers } = &failed else { panic!("{failed}") };
+    assert_eq!(&*servers[0].name, "missing");
+    let never = gated(server("never", &["x"]));
+    let failed = quick().server_with("never", never, required).start().await.unwrap_err();
+    assert!(matches!(failed, StartError::Required { .. }), "{failed}");
+    let failed = quick().server("one", missing()).server("two", missing()).start().await.unwrap_err();
+    assert!(matches!(&failed, StartError::AllFailed { servers } if servers.len() == 2), "{failed}");
+    assert!(quick().start().await.unwrap().catalog().tools().is_empty());
+}
+
+#[tokio::test]
+async fn names_of_servers_are_checked() {
+    for name in ["", "a:b", "a\nb", &"x".repeat(257)] {
+        let failed = quick().server(name, &server("s", &["t"])).start().await.unwrap_err();
+        assert!(matches!(failed, StartError::Server(ServerError::InvalidName { .. })), "{failed}");
+    }
+    let twice = quick().server("a", &server("s", &["t"])).server("a", &server("s", &["t"])).start().await;
+    assert!(matches!(twice.unwrap_err(), StartError::Server(ServerError::Taken { .. })));
+    let invalid = quick().server("a", "ftp://example.com").start().await.unwrap_err();
+    assert!(matches!(invalid, StartError::Server(ServerError::Definition(_))), "{invalid}");
+}
+
+#[tokio::test]
+async fn servers_are_added_replaced_and_removed_at_run_time() {
+    let host = quick().server("a", &server("a", &["x", "y"])).start().await.unwrap();
+    host.add("b", Arc::new(server("b", &["z"])), ServerOptions::new()).unwrap();
+    until_tools(&host, &["a:x", "a:y", "b:z"]).await;
+    let taken = host.add("b", Arc::new(server("b", &["z"])), ServerOptions::new()).unwrap_err();
+    assert!(matches!(taken, ServerError::Taken { .. }));
+
+    // The new server lists its tools in another order, and has one more.
+    let seen = host.catalog().generation();
+    host.replace("a", Arc::new(server("a", &["new", "y", "x"])), ServerOptions::new()).await.unwrap();
+    assert_eq!(names(&host), ["a:x", "a:y", "a:new", "b:z"]);
+    assert!(host.catalog().generation() > seen);
+    assert_eq!(host.call("a:new", ()).await.unwrap().text(), "new");
+
+    // A server that does not start leaves the former one in its place.
+    let missing = Arc::new(ChildProcess::new("mcp-no-such-program"));
+    let failed = host.replace("a", missing, ServerOptions::new()).await.unwrap_err();
+    assert!(matches!(failed, ServerError::NotReady { .. }), "{failed}");
+    assert_eq!(host.call("a:x", ()).await.unwrap().text(), "x");
+    assert_eq!(host.status("a").unwrap().state, ServerState::Ready);
+
+    assert!(host.remove("a").await && !host.remove("a").await);
+    assert_eq!(names(&host), ["b:z"]);
+    let gone = host.call("a:x", ()).await.unwrap_err().to_string();
+    assert!(gone.contains("b:z"), "{gone}");
+    assert!(host.status("a").is_none());
+}
+
+#[tokio::test]
+async fn a_list_change_makes_a_new_generation_with_new_tools_at_the_end() {
+    let changing = server("changing", &["b", "a"]);
+    let host = quick().server("first", &changing).server("last", &server("last", &["z"])).start().await.unwrap();
+    let before = host.catalog();
+    changing.tools().add(tool("aa", async || "aa")).unwrap();
+    until_tools(&host, &["first:b", "first:a", "first:aa", "last:z"]).await;
+    let after = host.catalog();
+    assert!(after.generation() > before.generation());
+    assert_eq!(after.tool("last:z").unwrap().since(), before.tool("last:z").unwrap().since());
+    assert_eq!(after.tool("first:aa").unwrap().since(), after.generation());
+    assert!(changing.tools().remove("b"));
+    until_tools(&host, &["first:a", "first:aa", "last:z"]).await;
+    // A snapshot never changes.
+    assert_eq!(before.tools().len(), 3);
+}
+
+#[tokio::test]
+async fn a_repeated_cursor_keeps_its_pages_and_degrades_the_server() {
+    let repeats = without_tools()
+        .on("tools/list", page(&["a"], Some("1")))
+        .on("tools/list", page(&["b"], Some("2")))
+        .on("tools/list", page(&["a", "c"], Some("1")));
+    let breaks = without_tools()
+        .on("tools/list", page(&["a"], Some("1")))
+        .on("tools/list", Reply::error(-32603, "out of memory"));
+    let host = quick().server("repeats", repeats).server("breaks", breaks).start().await.unwrap();
+    assert_eq!(names(&host), ["repeats:a", "repeats:b", "repeats:c", "breaks:a"]);
+    for (server, reason) in [("repeats", "the same cursor twice"), ("breaks", "out of memory")] {
+        let status = host.status(server).unwrap();
+        assert_eq!(status.state, ServerState::Degraded);
+        assert!(status.reason.as_ref().unwrap().contains(reason), "{status:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_crashes_starts_again() {
+    let crashing = scripted(&["t"]).on("tools/call", text("done"));
+    let host = quick().server("crashing", crashing.clone()).start().await.unwrap();
+    let mut events = host.status_events();
+    crashing.crash();
+    timeout(SOON, async { while events.next().await.unwrap().state != ServerState::Degraded {} }).await.unwrap();
+    timeout(SOON, async { while events.next().await.unwrap().state != ServerState::Ready {} }).await.unwrap();
+    assert_eq!(host.call("crashing:t", ()).await.unwrap().text(), "done");
+    assert_eq!(crashing.connections(), 2);
+}
+
+#[tokio::test]
+async fn an_idle_server_stops_and_its_next_call_starts_it_again() {
+    let idle = scripted(&["t"]).on("tools/call", text("done"));
+    let options = ServerOptions::new().idle_stop(Duration::from_millis(50));
+    let host = quick().server_with("idle", idle.clone(), options).start().await.unwrap();
+    until_state(&host, "idle", ServerState::Stopped).await;
+    idle.wait_until_disconnected().await;
+    assert_eq!(names(&host), ["idle:t"], "the catalog keeps the tools of a stopped server");
+    assert_eq!(host.call("idle:t", ()).await.unwrap().text(), "done");
+    assert_eq!(idle.connections(), 2);
+    until_state(&host, "idle", ServerState::Stopped).await;
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_without_approval_is_not_started() {
+    let waiting = scripted(&["t"]);
+    let options = ServerOptions::new().needs_approval();
+    let host = quick().server_with("project", waiting.clone(), options).start().await.unwrap();
+    assert_eq!(host.status("project").unwrap().state, ServerState::NeedsApproval);
+    host.restart("project");
+    let refused = host.client("project").await.unwrap_err();
+    assert!(refused.to_string().contains("needs-approval"), "{refused}");
+    assert_eq!(waiting.connections(), 0);
+    assert!(host.approve("project") && !host.approve("unknown"));
+    until_tools(&host, &["project:t"]).await;
+    assert_eq!(waiting.connections(), 1);
+}
+
+#[tokio::test]
+async fn dropping_the_host_ends_all_servers_and_streams() {
+    let one = scripted(&["t"]);
+    let host = quick().server("one", one.clone()).start().await.unwrap();
+    let (mut events, mut changes) = (host.status_events(), host.catalog_changes());
+    drop(host.clone());
+    assert_eq!(one.open_connections(), 1);
+    drop(host);
+    one.wait_until_disconnected().await;
+    timeout(SOON, async { while events.next().await.is_some() {} }).await.unwrap();
+    timeout(SOON, async { while changes.next().await.is_some() {} }).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_manifest_gives_a_catalog_without_a_connection() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cache").join("manifest.json");
+    let first = scripted(&["a", "b"]);
+    let host = quick().manifest(&path).server("files", first).start().await.unwrap();
+    host.shutdown().await;
+
+    // Meanwhile the server lost a tool.
+    let second = scripted(&["b"]).on("tools/call", text("done"));
+    let host = quick().manifest(&path).server("files", second.clone()).start().await.unwrap();
+    assert_eq!(names(&host), ["files:a", "files:b"]);
+    assert_eq!((second.connections(), host.status("files").unwrap().state), (0, ServerState::Configured));
+    let gone = host.call("files:a", ()).await.unwrap_err().to_string();
+    assert!(gone.contains("there is no tool") && gone.contains("files:b"), "{gone}");
+    assert_eq!(second.connections(), 1);
+    assert_eq!(host.call("files:b", json!({})).await.unwrap().text(), "done");
+    host.shutdown().await;
+
+    // An invalid file has no effect.
+    std::fs::write(&path, "{ not JSON").unwrap();
+    let third = scripted(&["c"]);
+    let host = quick().manifest(&path).server("files", third).start().await.unwrap();
+    assert_eq!(names(&host), ["files:c"]);
+}
