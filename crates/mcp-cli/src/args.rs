@@ -11,7 +11,10 @@ use clap_complete::Shell;
 use mcp_protocol::{LoggingLevel, ProtocolVersion};
 
 use self::values::{Headers, headers, level, revision, seconds, variable};
-pub(crate) use self::{account::Account, format::Format};
+pub(crate) use self::{
+    account::{Account, Auth},
+    format::Format,
+};
 use crate::style::When;
 
 /// The introduction of `mcp --help`. Each paragraph is one line: clap wraps it at the width of the terminal.

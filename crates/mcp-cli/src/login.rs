@@ -1,6 +1,7 @@
-//! `mcp login`, `mcp logout` and `mcp whoami`, and the tokens of a login for all commands.
+//! `mcp login`, `mcp logout`, `mcp whoami` and `mcp auth explain`, and the tokens of a login for all commands.
 
 mod authorizer;
+mod explain;
 mod logins;
 mod page;
 
@@ -12,11 +13,11 @@ use std::{
 
 use mcp_client::{
     Client,
-    http::Authorizer,
-    oauth::{ErrorKind, OAuth, OAuthBuilder, StoredLogin},
+    http::{Authorizer, mcp_fetch::Fetch},
+    oauth::{ErrorKind, OAuth, OAuthBuilder, Revocation, StoredLogin},
 };
 use serde_json::{Value, json};
-use url::Url;
+use url::{Host, Url};
 
 use self::{
     authorizer::StoredTokens,
@@ -24,7 +25,7 @@ use self::{
     page::{Page, Way},
 };
 use crate::{
-    args::{Account, Options},
+    args::{Account, Auth, Options},
     connection,
     failure::{self, Failure},
     output::{Output, styled},
@@ -34,6 +35,9 @@ use crate::{
     target::VARIABLE,
     text::line,
 };
+
+/// The name of the client on the pages of logins.
+const CLIENT_NAME: &str = "mcp, on the command line";
 
 /// Returns the authorizer of a command over HTTP. `None` if the user passes a token or has no login.
 ///
@@ -68,6 +72,7 @@ pub(crate) async fn run(account: &Account, options: &Options, opened: &OnceLock<
             log_in(server.as_deref(), way, scopes.map(ToOwned::to_owned).collect(), options, opened).await
         }
         Account::Logout { server } => log_out(server.as_deref(), out).await,
+        Account::Auth(Auth::Explain { server }) => explain(server.as_deref(), options, out).await,
         Account::Whoami { server } => {
             let logins = Logins::open()?;
             let server = logins.server(server.as_deref()).await?;
@@ -125,13 +130,63 @@ async fn log_out(server: Option<&str>, out: Output) -> Result<(), Failure> {
             }
         },
     };
-    let had_login = auth.stored_login(&server).await?.is_some();
-    auth.log_out(&server).await?;
+    let revocation = builder(&logins, Way::Refused)
+        .store(logins.store.clone())
+        .fetch(fetch(&server)?)
+        .build()
+        .log_out(&server)
+        .await?;
     logins.forget(&server).await?;
+    let (had_login, is_revoked) = match &revocation {
+        Revocation::NoLogin => (false, false),
+        Revocation::Revoked => (true, true),
+        _ => (true, false),
+    };
+    match &revocation {
+        Revocation::Unsupported => {
+            warn("the authorization server cannot revoke tokens: copies of them are valid until their end")
+        }
+        Revocation::Failed(error) => warn(&format!("copies of the tokens are valid until their end: {error}")),
+        _ => {}
+    }
     if out.json {
-        return out.value(&json!({ "server": server.as_str(), "loggedOut": had_login }));
+        return out.value(&json!({ "server": server.as_str(), "loggedOut": had_login, "revoked": is_revoked }));
     }
     out.text(&format!("{} {server}", if had_login { "logged out of" } else { "there was no login at" }))
+}
+
+/// Explains the steps before a login at a server.
+async fn explain(server: Option<&str>, options: &Options, out: Output) -> Result<(), Failure> {
+    if !options.header.is_empty() {
+        return Err(Failure::usage("`mcp auth explain` sends no credentials; omit --header"));
+    }
+    let logins = Logins::existing().unwrap_or_else(|failure| {
+        warn(&format!("the stored logins are not used: {failure}"));
+        None
+    });
+    let known = match &logins {
+        Some(logins) => logins.servers().await?,
+        None => Vec::new(),
+    };
+    let server = logins::server(server, &known)?.ok_or_else(no_server)?;
+    let mut builder = OAuth::builder().client_name(CLIENT_NAME).fetch(fetch(&server)?);
+    if let Some(logins) = logins {
+        builder = builder.store(logins.store);
+    }
+    explain::print(&server, &builder.build().explain(&server).await?, out)
+}
+
+/// Returns the requests to the servers of a login, with the same proxy as those of a connection.
+fn fetch(server: &Url) -> Result<Fetch, Failure> {
+    let builder = Fetch::builder().for_server(server.as_str());
+    let is_local = match server.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    };
+    let builder = if is_local { Ok(builder) } else { builder.proxy_of_environment() };
+    Ok(builder.map_err(|error| Failure::rejected(&error))?.build())
 }
 
 /// Shows the login at one server, which must accept its tokens.
@@ -187,8 +242,7 @@ fn stored(logins: &Logins) -> OAuth {
 }
 
 fn builder(logins: &Logins, way: Way) -> OAuthBuilder {
-    let builder =
-        OAuth::builder().client_name("mcp, on the command line").user_agent(Page { logins: logins.clone(), way });
+    let builder = OAuth::builder().client_name(CLIENT_NAME).user_agent(Page { logins: logins.clone(), way });
     if way == Way::Device { builder.device_flow() } else { builder }
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use mcp_server::{auth::Jwt, prelude::*};
 use mcp_test::authorization_server::{
-    AuthorizationServer, AuthorizationServerBuilder, Endpoint, Misbehavior, RunningAuthorizationServer,
+    AuthorizationServer, AuthorizationServerBuilder, Endpoint, Misbehavior, ResponseFault, RunningAuthorizationServer,
 };
 use serde_json::Value;
 
@@ -277,4 +277,25 @@ fn a_login_without_a_terminal_shows_the_url_and_waits_for_the_response() {
         assert_eq!(process::wait(&mut login).code(), Some(if is_interrupted { 130 } else { 0 }));
         assert_eq!(server.secrets().is_empty(), is_interrupted);
     }
+}
+
+#[test]
+fn a_logout_revokes_the_tokens_and_removes_them_also_during_an_outage() {
+    let server = Protected::start("logout");
+    server.check("login URL", 0, "", "in the browser");
+    server.check("logout URL --json", 0, r#""loggedOut":true,"revoked":true}"#, "");
+    assert!(server.issuer.count(Endpoint::Revocation) > 0);
+    server.check("logout URL --json", 0, r#""loggedOut":false,"revoked":false}"#, "");
+
+    server.check("login URL", 0, "", "in the browser");
+    server.issuer.misbehave(Misbehavior::Response(Endpoint::Revocation, ResponseFault::Status(503)));
+    server.check("logout URL", 0, "logged out of", "copies of the tokens are valid until their end: ");
+    assert!(server.secrets().is_empty());
+    server.issuer.behave();
+
+    // The authorization server is away. The tokens are removed nevertheless.
+    server.check("login URL", 0, "", "in the browser");
+    server.issuer.misbehave(Misbehavior::Response(Endpoint::Metadata, ResponseFault::Status(503)));
+    server.check("logout URL", 0, "logged out of", "copies of the tokens are valid until their end: ");
+    assert!(server.secrets().is_empty());
 }

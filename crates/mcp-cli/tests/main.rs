@@ -4,6 +4,8 @@
 mod answers;
 mod colour;
 mod exit;
+#[cfg(unix)]
+mod explain;
 mod format;
 mod help;
 mod lint;

@@ -1,6 +1,8 @@
-//! Compares the tables of errors in `docs/auth/client.md` with the code.
+//! Compares the tables of errors and quirks in `docs/auth/client.md` with the code.
 
 use std::{collections::BTreeSet, path::Path};
+
+use mcp_client::oauth::QuirkKind;
 
 const PAGE: &str = include_str!("../../../docs/auth/client.md");
 
@@ -17,7 +19,7 @@ fn variants(file: &str, name: &str) -> BTreeSet<String> {
 
 /// Returns the code in the first cell of each row below a heading.
 fn rows(heading: &str) -> Vec<String> {
-    let (_, section) = PAGE.split_once(&format!("\n### {heading}\n")).unwrap_or_else(|| panic!("no section {heading}"));
+    let (_, section) = PAGE.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no section {heading}"));
     let rows = section.lines().take_while(|line| !line.starts_with('#')).filter(|line| line.starts_with("| `"));
     let rows = rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect::<Vec<_>>());
     let rows = rows.map(|row| {
@@ -29,11 +31,11 @@ fn rows(heading: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_page_names_each_variant_of_each_error() {
+fn the_page_names_each_kind_of_each_error() {
     for (file, name, heading) in [
-        ("mcp-oauth/src/error.rs", "ErrorKind", "The kinds of `oauth::Error`"),
-        ("mcp-client-http/src/authorizer_error.rs", "AuthorizerErrorKind", "The kinds of `AuthorizerError`"),
-        ("mcp-fetch/src/error.rs", "FetchErrorKind", "The kinds of `FetchError`"),
+        ("mcp-oauth/src/error.rs", "ErrorKind", "### The kinds of `oauth::Error`"),
+        ("mcp-client-http/src/authorizer_error.rs", "AuthorizerErrorKind", "### The kinds of `AuthorizerError`"),
+        ("mcp-fetch/src/error.rs", "FetchErrorKind", "### The kinds of `FetchError`"),
     ] {
         let (rows, variants) = (rows(heading), variants(file, name));
         assert!(variants.len() > 3, "{name}: {variants:?}");
@@ -55,5 +57,14 @@ fn the_page_explains_each_code_that_decides_the_kind_of_an_error() {
     let (_, section) = PAGE.split_once("### Codes of the authorization server").unwrap();
     for code in codes {
         assert!(section.contains(&format!("`{code}`")), "{code}");
+    }
+}
+
+#[test]
+fn the_page_names_each_quirk() {
+    let (_, section) = PAGE.split_once("\n## Differences of authorization servers\n").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    for kind in QuirkKind::ALL {
+        assert!(section.contains(&format!(" | `{}` | ", kind.name())), "{kind}");
     }
 }

@@ -38,4 +38,21 @@ pub(crate) enum Account {
         #[arg(hide = true)]
         server: Option<String>,
     },
+    /// Examine how a server authorizes its callers.
+    #[command(subcommand)]
+    Auth(Auth),
+}
+
+/// The commands about the authorization of a server.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum Auth {
+    /// Show each step before a login: the documents, the rules that hold and those that do not, and the remedies.
+    ///
+    /// The command reads the metadata of the server and of its authorization server. It neither logs in nor registers, and
+    /// sends no stored token. The exit code is 0 if nothing prevents a login.
+    #[command(override_usage = "mcp auth explain [URL|NAME]")]
+    Explain {
+        #[arg(hide = true)]
+        server: Option<String>,
+    },
 }

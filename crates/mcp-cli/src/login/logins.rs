@@ -83,13 +83,17 @@ impl Logins {
         NewLogin { store: self.store.clone(), key: format!("tokens/{server}"), is_stored: AtomicBool::new(false) }
     }
 
-    /// Returns the server of a command line: a URL, the host of a stored login, or an address without a scheme. Without a
-    /// word this is the URL in the variable.
+    /// Returns the server of a command line.
     pub(super) async fn server(&self, word: Option<&str>) -> Result<Option<Url>, Failure> {
-        let variable = std::env::var(VARIABLE).ok().filter(|text| is_url(text));
-        let Some(word) = word.or(variable.as_deref()) else { return Ok(None) };
-        named(word, &self.servers().await?).map(Some)
+        server(word, &self.servers().await?)
     }
+}
+
+/// Returns the server of a command line: a URL, the host of a stored login, or an address without a scheme. Without a word this
+/// is the URL in the variable.
+pub(super) fn server(word: Option<&str>, known: &[Url]) -> Result<Option<Url>, Failure> {
+    let variable = std::env::var(VARIABLE).ok().filter(|text| is_url(text));
+    word.or(variable.as_deref()).map(|word| named(word, known)).transpose()
 }
 
 /// Returns the server that a word names.

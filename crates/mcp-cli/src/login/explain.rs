@@ -1,0 +1,161 @@
+//! `mcp auth explain`: the steps of a discovery, their documents and rules, and the changes that a login needs.
+
+use std::fmt::Write as _;
+
+use mcp_client::oauth::{DiscoveryCheck, DiscoveryStep, Explanation, Quirk, StepKind};
+use serde_json::{Value, json};
+use url::Url;
+
+use crate::{
+    failure::Failure,
+    output::{Output, styled},
+    style::{self, Style},
+    text::{line, printable},
+};
+
+/// The indentation of the lines of a step.
+const INDENT: &str = "   ";
+
+/// Prints an explanation.
+///
+/// # Errors
+/// If a login is not possible. The exit code is that of the login.
+pub(super) fn print(server: &Url, explanation: &Explanation, out: Output) -> Result<(), Failure> {
+    if out.json {
+        out.value(&to_json(server, explanation))?;
+    } else {
+        let mut text = style::out(Style::Name, &line(server.as_str()));
+        text.push('\n');
+        for (index, step) in explanation.steps.iter().enumerate() {
+            write_step(&mut text, index + 1, step);
+        }
+        if explanation.error.is_none() {
+            let (style, conclusion) = Conclusion::of(explanation).shown();
+            let _ = writeln!(text, "\n{}", style::out(style, conclusion));
+        }
+        styled(&text)?;
+    }
+    explanation.error.clone().map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// The result of an explanation without an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Conclusion {
+    Possible,
+    /// No document names an authorization server, so a login tries default endpoints.
+    Unverified,
+    /// The server answered without authorization, and no document names an authorization server.
+    Unneeded,
+}
+
+impl Conclusion {
+    fn of(explanation: &Explanation) -> Self {
+        let has = |kind, is_wanted: fn(&DiscoveryStep) -> bool| {
+            explanation.steps.iter().any(|step| step.kind == kind && is_wanted(step))
+        };
+        if !has(StepKind::LegacyMetadata, |step| step.document.is_none()) {
+            Self::Possible
+        } else if has(StepKind::Challenge, |step| step.status.is_some_and(|status| status.is_success())) {
+            Self::Unneeded
+        } else {
+            Self::Unverified
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Possible => "possible",
+            Self::Unverified => "unverified",
+            Self::Unneeded => "unneeded",
+        }
+    }
+
+    fn shown(self) -> (Style, &'static str) {
+        match self {
+            Self::Possible => (Style::Good, "a login is possible"),
+            Self::Unverified => (
+                Style::Warning,
+                "the server has no metadata document: a login tries the endpoints /authorize, /token and /register of \
+                 the revision 2025-03-26, which this command does not check",
+            ),
+            Self::Unneeded => (Style::Good, "the server answers without a login, and names no authorization server"),
+        }
+    }
+}
+
+fn write_step(text: &mut String, number: usize, step: &DiscoveryStep) {
+    let kind = step.kind.name().replace('-', " ");
+    let status = step.status.map(|status| status.as_str().to_owned()).unwrap_or_default();
+    let url = step.url.as_deref().map(line).unwrap_or_default();
+    let head = [kind, url, status].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("  ");
+    let _ = writeln!(text, "\n{number}  {}", style::out(Style::Header, &head));
+    if let Some(document) = &step.document {
+        // `Value` prints control characters as escapes, and the others that a terminal interprets are replaced.
+        let document = printable(&format!("{document:#}"));
+        for line in document.lines() {
+            let _ = writeln!(text, "{INDENT}{}", style::out(Style::Dim, line));
+        }
+    }
+    if let Some(reason) = &step.absence {
+        let _ = writeln!(text, "{INDENT}{}  {}", style::out(Style::Warning, "no document"), line(reason));
+    }
+    for check in &step.checks {
+        write_check(text, check);
+    }
+    for quirk in &step.quirks {
+        let _ =
+            writeln!(text, "{INDENT}{}  {quirk}: {}", style::out(Style::Warning, "quirk"), quirk.kind.explanation());
+        let _ = writeln!(text, "{INDENT}       {}", quirk.source);
+    }
+}
+
+fn write_check(text: &mut String, check: &DiscoveryCheck) {
+    let requirement = check.rule.requirement();
+    let Some(reason) = &check.failure else {
+        let _ = writeln!(text, "{INDENT}{}  {requirement}", style::out(Style::Good, "passed"));
+        return;
+    };
+    let _ = writeln!(text, "{INDENT}{}  {requirement}", style::out(Style::Error, "failed"));
+    let _ = writeln!(text, "{INDENT}        {}", line(reason));
+    let _ = writeln!(text, "{INDENT}        {} {}", style::out(Style::Strong, "remedy:"), check.rule.remedy());
+}
+
+fn to_json(server: &Url, explanation: &Explanation) -> Value {
+    let error = explanation.error.as_ref();
+    json!({
+        "server": server.as_str(),
+        "login": if error.is_some() { "impossible" } else { Conclusion::of(explanation).name() },
+        "error": error.map(ToString::to_string),
+        "steps": explanation.steps.iter().map(step_to_json).collect::<Vec<_>>(),
+    })
+}
+
+fn step_to_json(step: &DiscoveryStep) -> Value {
+    json!({
+        "kind": step.kind.name(),
+        "url": step.url,
+        "status": step.status.map(|status| status.as_u16()),
+        "document": step.document,
+        "absence": step.absence,
+        "checks": step.checks.iter().map(check_to_json).collect::<Vec<_>>(),
+        "quirks": step.quirks.iter().map(quirk_to_json).collect::<Vec<_>>(),
+    })
+}
+
+fn check_to_json(check: &DiscoveryCheck) -> Value {
+    let is_passed = check.failure.is_none();
+    json!({
+        "rule": check.rule.name(),
+        "requirement": check.rule.requirement(),
+        "isPassed": is_passed,
+        "failure": check.failure,
+        "remedy": (!is_passed).then(|| check.rule.remedy()),
+    })
+}
+
+fn quirk_to_json(quirk: &Quirk) -> Value {
+    json!({
+        "kind": quirk.kind.name(), "provider": quirk.provider, "explanation": quirk.kind.explanation(),
+        "source": quirk.source,
+    })
+}
