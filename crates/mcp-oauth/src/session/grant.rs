@@ -7,6 +7,7 @@ use tokio::{sync::watch, time::timeout};
 
 use super::{
     Session, Work,
+    declined::Start,
     refusal::Found,
     scopes::{self, union},
 };
@@ -106,6 +107,7 @@ impl Session {
         refused: Option<&Secret>,
     ) -> Result<(), Error> {
         let limit = self.settings.login_limit.saturating_add(LOCK_MARGIN);
+        let start = Start::now();
         let _lock = self.settings.store.lock(&self.key, limit).await?;
         if let Some(stored) = self.stored().await?
             && refused != Some(&stored.access_token)
@@ -116,11 +118,17 @@ impl Session {
             self.adopt(stored);
             return Ok(());
         }
+        if agent.is_some() {
+            self.check_declined(&start).await?;
+        }
         let dpop_key = if found.uses_dpop { Some(DpopKey::generate()?) } else { None };
         let answer = match agent {
             Some(agent) => self.ask_user(agent, found, &scopes, dpop_key.as_ref()).await,
             None => self.ask_server(found, &scopes, dpop_key.as_ref()).await,
         };
+        if agent.is_some() && answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Denied) {
+            self.note_declined().await;
+        }
         let (client_id, answer) = answer.map_err(|error| error.with_quirks(&found.server.quirks))?;
         let now = now();
         let expires_at = tokens::end(&answer, now);

@@ -82,7 +82,7 @@ impl Session {
 
     /// Reads a record. A record that another version wrote counts as missing. So does a record that the store cannot open,
     /// once the user asked for a login.
-    async fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, Error> {
+    pub(super) async fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, Error> {
         let record = match self.settings.store.load(key).await {
             Ok(Some(record)) if store::is_sealed(&record) => {
                 Err(Error::unreadable_record("the stored login is sealed, and the store has no key"))
@@ -104,7 +104,7 @@ impl Session {
         Ok(read.ok())
     }
 
-    async fn write(&self, key: &str, record: &impl Serialize) -> Result<(), Error> {
+    pub(super) async fn write(&self, key: &str, record: &impl Serialize) -> Result<(), Error> {
         let json = serde_json::to_string(record);
         let json = json.map_err(|_| Error::new(ErrorKind::Store, "a record cannot be written as JSON"))?;
         self.settings.store.save(key, &Secret::new(json)).await

@@ -128,6 +128,21 @@ impl fmt::Debug for SystemKeyring {
 mod tests {
     use super::*;
 
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn an_entry_of_the_kernel_is_read_and_written_unless_the_kernel_denies_it() {
+        let keyring = SystemKeyring::kernel(format!("test-{}", std::process::id()));
+        match keyring.get() {
+            Ok(entry) => assert_eq!(entry, None),
+            Err(error) => return assert!(error.to_string().starts_with("the keyring failed: "), "{error}"),
+        }
+        match keyring.set(&"hunter2".into()) {
+            Ok(()) => assert_eq!(keyring.get().unwrap().unwrap().expose(), "hunter2"),
+            Err(error) => return assert!(!error.to_string().contains("hunter2"), "{error}"),
+        }
+        keyring.entry().unwrap().delete_credential().unwrap();
+    }
+
     #[test]
     fn an_entry_is_read_and_written_through_the_program() {
         let dir = std::env::temp_dir().join(format!("mcp-oauth-secret-tool-{}", std::process::id()));

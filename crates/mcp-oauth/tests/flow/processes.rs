@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mcp_oauth::{FileStore, OAuth, SharedStore};
+use mcp_oauth::{ErrorKind, FileStore, OAuth, SharedStore};
 use mcp_test::authorization_server::{AuthorizationServer, Endpoint, Misbehavior};
 
 use crate::{children::Child, common::World, stores::Dir};
@@ -42,6 +42,40 @@ async fn processes_that_start_together_show_one_page() {
         let world = Arc::new(world);
         assert_eq!(all(&world, &processes).await.len(), 1);
         assert_eq!((world.user.count(), world.authorization.count(Endpoint::Token)), (1, 1));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_declined_login_is_the_result_of_all_waiting_processes() {
+    for kind in 0..2 {
+        let dir = Dir::new(&format!("declined-{kind}"));
+        let mut world = World::new().await;
+        (world.user.declines, world.user.delay) = (true, Duration::from_secs(1));
+        let mut auths = processes(&world, &dir, 4).into_iter().nth(kind).unwrap();
+        // The fifth process starts later, and its user approves.
+        (world.user.declines, world.user.delay) = (false, Duration::ZERO);
+        let world = Arc::new(world);
+        let calls: Vec<_> = auths
+            .drain(..)
+            .map(|auth| {
+                let world = Arc::clone(&world);
+                tokio::spawn(async move { (world.site.error(&auth).await.kind(), auth) })
+            })
+            .collect();
+        for call in calls {
+            let (kind, auth) = call.await.unwrap();
+            assert_eq!(kind, ErrorKind::Denied);
+            auths.push(auth);
+        }
+        assert_eq!(world.user.count(), 1);
+        let auth = world.builder().store(FileStore::open(&dir.0).unwrap()).build();
+        world.site.token(&auth).await;
+        assert_eq!(world.user.count(), 2);
+        if kind == 0 {
+            // The processes whose login was declined use the tokens of the next login.
+            all(&world, &auths).await;
+            assert_eq!(world.user.count(), 2);
+        }
     }
 }
 
