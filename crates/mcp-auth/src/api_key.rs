@@ -141,7 +141,8 @@ impl ApiKeys {
         self
     }
 
-    async fn verify(&self, key: &str) -> Result<Arc<Principal>, Rejection> {
+    /// Looks up a key in the table.
+    fn find(&self, key: &str) -> Result<Option<&Arc<Principal>>, Rejection> {
         // Each configured form is looked up, so that the time does not show the form of a key.
         let plain = self.table.find(PLAIN, key.as_bytes())?;
         let hashed = match self.pepper.as_ref().filter(|_| self.has_hmac) {
@@ -152,11 +153,37 @@ impl ApiKeys {
             true => self.table.find(SHA256, digest::digest(&digest::SHA256, key.as_bytes()).as_ref())?,
             false => None,
         };
-        match plain.or(hashed).or(old) {
-            Some(principal) => self.table.current(Arc::clone(principal)),
-            None => self.table.run_check(key).await.map(|principal| scheme_of(principal, "ApiKey")),
-        }
+        Ok(plain.or(hashed).or(old))
     }
+}
+
+/// Checks an entry of the table, or runs the check of the application for credentials without an entry.
+async fn verify(
+    table: &Table,
+    entry: Option<&Arc<Principal>>,
+    secret: &str,
+    scheme: &str,
+) -> Result<Authenticated, Rejection> {
+    let principal = match entry {
+        Some(principal) => table.current(Arc::clone(principal))?,
+        None => scheme_of(table.run_check(secret).await?, scheme),
+    };
+    Ok(Authenticated::new(principal))
+}
+
+/// Returns the result of [`verify`] if it is known without a wait.
+fn verify_now(
+    table: &Table,
+    entry: Result<Option<&Arc<Principal>>, Rejection>,
+    secret: &str,
+    scheme: &str,
+) -> Option<Result<Authenticated, Rejection>> {
+    let outcome = match entry {
+        Ok(Some(principal)) => table.current(Arc::clone(principal)),
+        Ok(None) => table.known_check(secret)?.map(|principal| scheme_of(principal, scheme)),
+        Err(rejection) => Err(rejection),
+    };
+    Some(outcome.map(Authenticated::new))
 }
 
 /// Adds a key or a token.
@@ -207,8 +234,16 @@ impl Authenticator for ApiKeys {
     fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
         Box::pin(async move {
             let key = credentials::api_key(request.headers, &self.header)?.ok_or(Rejection::Missing)?;
-            Ok(Authenticated::new(self.verify(key).await?))
+            verify(&self.table, self.find(key)?, key, "ApiKey").await
         })
+    }
+
+    fn authenticate_now(&self, request: &AuthRequest<'_>) -> Option<Result<Authenticated, Rejection>> {
+        match credentials::api_key(request.headers, &self.header) {
+            Ok(Some(key)) => verify_now(&self.table, self.find(key), key, "ApiKey"),
+            Ok(None) => Some(Err(Rejection::Missing)),
+            Err(rejection) => Some(Err(rejection)),
+        }
     }
 
     fn challenges(&self) -> Vec<Challenge> {
@@ -286,12 +321,16 @@ impl Authenticator for BearerTokens {
     fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
         Box::pin(async move {
             let token = credentials::token(request.headers, "Bearer")?.ok_or(Rejection::Missing)?;
-            let principal = match self.table.find(PLAIN, token.as_bytes())? {
-                Some(principal) => self.table.current(Arc::clone(principal))?,
-                None => scheme_of(self.table.run_check(token).await?, "Bearer"),
-            };
-            Ok(Authenticated::new(principal))
+            verify(&self.table, self.table.find(PLAIN, token.as_bytes())?, token, "Bearer").await
         })
+    }
+
+    fn authenticate_now(&self, request: &AuthRequest<'_>) -> Option<Result<Authenticated, Rejection>> {
+        match credentials::token(request.headers, "Bearer") {
+            Ok(Some(token)) => verify_now(&self.table, self.table.find(PLAIN, token.as_bytes()), token, "Bearer"),
+            Ok(None) => Some(Err(Rejection::Missing)),
+            Err(rejection) => Some(Err(rejection)),
+        }
     }
 
     fn challenges(&self) -> Vec<Challenge> {

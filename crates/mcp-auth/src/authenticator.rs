@@ -49,6 +49,14 @@ pub trait Authenticator: Send + Sync + 'static {
     /// credentials for this authenticator.
     fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>>;
 
+    /// Returns the result of [`authenticate`](Self::authenticate) if it is known without a wait, for example from a cache. The
+    /// server calls this method first, because a known result needs neither a timer nor an allocation. The method must not
+    /// block, and it must check the credentials as `authenticate` does. The default returns `None`.
+    fn authenticate_now(&self, request: &AuthRequest<'_>) -> Option<Result<Authenticated, Rejection>> {
+        let _ = request;
+        None
+    }
+
     /// Returns the challenges for a request without credentials, one for each scheme.
     fn challenges(&self) -> Vec<Challenge>;
 
@@ -72,6 +80,10 @@ pub trait Authenticator: Send + Sync + 'static {
 impl<A: Authenticator + ?Sized> Authenticator for Arc<A> {
     fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
         (**self).authenticate(request)
+    }
+
+    fn authenticate_now(&self, request: &AuthRequest<'_>) -> Option<Result<Authenticated, Rejection>> {
+        (**self).authenticate_now(request)
     }
 
     fn challenges(&self) -> Vec<Challenge> {
@@ -197,6 +209,9 @@ pub struct Authenticated {
     /// The time until which the server accepts the credentials: the end of the authentication plus the clock skew of the
     /// provider. Streams of the client end then.
     pub valid_until: Option<SystemTime>,
+    /// Whether a provider rejected credentials of the request before another provider accepted some. If the request has
+    /// credentials in several headers, the server counts such a request as a failed authentication.
+    pub has_rejected_credentials: bool,
 }
 
 impl Authenticated {
@@ -204,7 +219,7 @@ impl Authenticated {
     pub fn new(principal: impl Into<Arc<Principal>>) -> Self {
         let principal = principal.into();
         let valid_until = principal.expires_at;
-        Self { principal, headers: HeaderMap::new(), subject_token: None, valid_until }
+        Self { principal, headers: HeaderMap::new(), subject_token: None, valid_until, has_rejected_credentials: false }
     }
 
     /// Adds the largest difference of the clocks to the end of the authentication.

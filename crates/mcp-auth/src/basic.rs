@@ -6,7 +6,8 @@ use mcp_protocol::{Challenge, Principal, auth::Secret};
 
 use crate::{
     authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection, with_scheme},
-    credentials, crypto,
+    credential_digest::{self, Digest},
+    credentials,
     error::ConfigError,
     limit::CheckLimit,
     password::{HashPool, PasswordDigest},
@@ -131,21 +132,38 @@ impl Basic {
             if digests.is_empty() {
                 digests.extend(PasswordDigest::parse(NO_PASSWORD).ok());
             }
-            let name = crypto::digest(&[b"user", user.as_bytes()])?;
+            let name = credential_digest::digest(&[b"user", user.as_bytes()])?;
             let is_valid = pool.verify(name, digests, own, password).await?;
             principal.filter(|_| is_valid).ok_or(Rejection::Invalid)
         })
     }
 }
 
+fn digest_of(user: &str, password: &Secret) -> Result<Digest, Rejection> {
+    credential_digest::digest(&[b"basic", user.as_bytes(), password.expose().as_bytes()])
+}
+
 impl Authenticator for Basic {
     fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
         Box::pin(async move {
             let (user, password) = credentials::basic(request.headers)?.ok_or(Rejection::Missing)?;
-            let digest = crypto::digest(&[b"basic", user.as_bytes(), password.expose().as_bytes()])?;
+            let digest = digest_of(&user, &password)?;
             let principal = self.verified.check(digest, || self.verify(user, password)).await?;
             Ok(Authenticated::new(principal))
         })
+    }
+
+    fn authenticate_now(&self, request: &AuthRequest<'_>) -> Option<Result<Authenticated, Rejection>> {
+        let (user, password) = match credentials::basic(request.headers) {
+            Ok(Some(credentials)) => credentials,
+            Ok(None) => return Some(Err(Rejection::Missing)),
+            Err(rejection) => return Some(Err(rejection)),
+        };
+        let known = match digest_of(&user, &password) {
+            Ok(digest) => self.verified.known(&digest)?,
+            Err(rejection) => Err(rejection),
+        };
+        Some(known.map(Authenticated::new))
     }
 
     fn challenges(&self) -> Vec<Challenge> {

@@ -1,13 +1,13 @@
 //! The cache of verified credentials.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant, SystemTime},
-};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 
-use crate::{clock::Moment, crypto::Digest};
+use crate::{
+    clock::Moment,
+    credential_digest::{Digest, DigestMap},
+};
 
 /// The largest number of valid credentials, and of invalid ones.
 const CAPACITY: usize = 10_000;
@@ -29,8 +29,8 @@ struct Valid<T> {
 
 /// Two maps of half the capacity. When the young map is full, it becomes the old one, so that unused entries go.
 struct Generations<E> {
-    young: HashMap<Digest, E>,
-    old: HashMap<Digest, E>,
+    young: DigestMap<E>,
+    old: DigestMap<E>,
 }
 
 impl<T: Clone> Cache<T> {
@@ -69,7 +69,7 @@ impl<T: Clone> Cache<T> {
 
 impl<E: Clone> Generations<E> {
     fn new() -> Self {
-        Self { young: HashMap::new(), old: HashMap::new() }
+        Self { young: DigestMap::default(), old: DigestMap::default() }
     }
 
     fn get(&mut self, digest: &Digest) -> Option<E> {
@@ -92,7 +92,7 @@ impl<E: Clone> Generations<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{clock::Clock, crypto::digest};
+    use crate::{clock::Clock, credential_digest::digest};
 
     const MINUTE: Duration = Duration::from_secs(60);
 

@@ -68,29 +68,72 @@ impl Chain {
     }
 }
 
+impl Chain {
+    /// Returns the result for a request that no provider accepts.
+    fn without_provider(&self, tried: Tried, request: &AuthRequest<'_>) -> Result<Authenticated, Rejection> {
+        match &self.anonymous {
+            // Another scheme in `Authorization` is a credential too, although no provider reads it.
+            Some(principal) if tried.worst == Rejection::Missing && !request.headers.contains_key(AUTHORIZATION) => {
+                Ok(Authenticated::new(Arc::clone(principal)))
+            }
+            _ => Err(tried.worst),
+        }
+    }
+}
+
+/// The rejections of the providers of a chain.
+struct Tried {
+    /// The most precise one.
+    worst: Rejection,
+}
+
+impl Tried {
+    fn new() -> Self {
+        Self { worst: Rejection::Missing }
+    }
+
+    /// Adds the result of a provider. Returns the result of the chain if no other provider can change it.
+    fn add(&mut self, result: Result<Authenticated, Rejection>) -> Option<Result<Authenticated, Rejection>> {
+        match result {
+            Ok(mut authenticated) => {
+                authenticated.has_rejected_credentials |= self.worst != Rejection::Missing;
+                Some(Ok(authenticated))
+            }
+            Err(Rejection::Forbidden) => Some(Err(Rejection::Forbidden)),
+            Err(rejection) => {
+                if rejection.precedence() > self.worst.precedence() {
+                    self.worst = rejection;
+                }
+                None
+            }
+        }
+    }
+}
+
 impl Authenticator for Chain {
     fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
         Box::pin(async move {
-            let mut worst = Rejection::Missing;
+            let mut tried = Tried::new();
             let deadline = tokio::time::Instant::now() + TIMEOUT;
             for provider in &self.providers {
                 let result = tokio::time::timeout_at(deadline, provider.authenticate(request)).await;
                 let late = || Err(Rejection::Unavailable { retry_after: Duration::from_secs(5) });
-                match result.unwrap_or_else(|_| late()) {
-                    Ok(authenticated) => return Ok(authenticated),
-                    Err(Rejection::Forbidden) => return Err(Rejection::Forbidden),
-                    Err(rejection) if rejection.precedence() > worst.precedence() => worst = rejection,
-                    Err(_) => {}
+                if let Some(decided) = tried.add(result.unwrap_or_else(|_| late())) {
+                    return decided;
                 }
             }
-            match &self.anonymous {
-                // Another scheme in `Authorization` is a credential too, although no provider reads it.
-                Some(principal) if worst == Rejection::Missing && !request.headers.contains_key(AUTHORIZATION) => {
-                    Ok(Authenticated::new(Arc::clone(principal)))
-                }
-                _ => Err(worst),
-            }
+            self.without_provider(tried, request)
         })
+    }
+
+    fn authenticate_now(&self, request: &AuthRequest<'_>) -> Option<Result<Authenticated, Rejection>> {
+        let mut tried = Tried::new();
+        for provider in &self.providers {
+            if let Some(decided) = tried.add(provider.authenticate_now(request)?) {
+                return Some(decided);
+            }
+        }
+        Some(self.without_provider(tried, request))
     }
 
     fn challenges(&self) -> Vec<Challenge> {

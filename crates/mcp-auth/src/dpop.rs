@@ -219,6 +219,16 @@ impl<V: TokenVerifier> Authenticator for Dpop<V> {
         Box::pin(self.authenticate(request))
     }
 
+    fn authenticate_now(&self, request: &AuthRequest<'_>) -> Option<Result<Authenticated, Rejection>> {
+        match credentials::token(request.headers, "DPoP") {
+            // The check of a proof records it in the store.
+            Ok(Some(_)) => None,
+            Ok(None) if self.is_required => None,
+            Ok(None) => self.verifier.authenticate_now(request),
+            Err(rejection) => Some(Err(rejection)),
+        }
+    }
+
     fn challenges(&self) -> Vec<Challenge> {
         let names = self.names();
         let mut challenges = vec![Challenge::new("DPoP").with_algs(names.iter().map(String::as_str))];

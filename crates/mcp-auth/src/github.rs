@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection},
-    crypto,
+    credential_digest,
     error::ConfigError,
     issuer_request::{self, IssuerRequests},
     issuer_url::{check_issuer, check_url, fetch_for},
@@ -197,17 +197,29 @@ fn time(text: &str) -> Option<SystemTime> {
 impl TokenVerifier for GitHub {
     fn verify_token<'a>(&'a self, token: &'a str, _: &'a str) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
         Box::pin(async move {
-            let digest = crypto::digest(&[b"github", token.as_bytes()])?;
+            let digest = credential_digest::digest(&[b"github", token.as_bytes()])?;
             let (settings, secret) = (Arc::clone(&self.settings), Secret::from(token));
             let check = async move { settings.check(secret.expose()).await };
             Ok(Authenticated::new(self.verified.check(digest, || check).await?))
         })
+    }
+
+    fn verify_token_now(&self, token: &str, _: &str) -> Option<Result<Authenticated, Rejection>> {
+        let known = match credential_digest::digest(&[b"github", token.as_bytes()]) {
+            Ok(digest) => self.verified.known(&digest)?,
+            Err(rejection) => Err(rejection),
+        };
+        Some(known.map(Authenticated::new))
     }
 }
 
 impl Authenticator for GitHub {
     fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
         Box::pin(token_verifier::bearer(self, request))
+    }
+
+    fn authenticate_now(&self, request: &AuthRequest<'_>) -> Option<Result<Authenticated, Rejection>> {
+        token_verifier::bearer_now(self, request)
     }
 
     fn challenges(&self) -> Vec<Challenge> {

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection, SubjectToken},
-    crypto,
+    credential_digest::{self, Digest},
     error::ConfigError,
     issuer_request::{self, IssuerRequests},
     issuer_url::{check_issuer, check_url, fetch_for},
@@ -128,6 +128,19 @@ impl Introspection {
             fetch,
         };
         Ok(Self { settings: Arc::new(settings), keeps_subject_token: false, verified: Verified::with_skew(CLOCK_SKEW) })
+    }
+
+    fn digest(token: &str, resource: &str) -> Result<Digest, Rejection> {
+        credential_digest::digest(&[b"introspection", token.as_bytes(), resource.as_bytes()])
+    }
+
+    fn authenticated(&self, principal: Arc<Principal>, token: &str) -> Authenticated {
+        let authenticated = Authenticated::new(principal).with_clock_skew(self.verified.skew);
+        if self.keeps_subject_token {
+            authenticated.with_subject_token(SubjectToken::new(token))
+        } else {
+            authenticated
+        }
     }
 
     fn settings(&mut self) -> &mut Settings {
@@ -261,24 +274,30 @@ impl TokenVerifier for Introspection {
         resource: &'a str,
     ) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
         Box::pin(async move {
-            let digest = crypto::digest(&[b"introspection", token.as_bytes(), resource.as_bytes()])?;
+            let digest = Self::digest(token, resource)?;
             let (settings, verified) = (Arc::clone(&self.settings), self.verified.clone());
             let (secret, resource) = (Secret::from(token), resource.to_owned());
             let check = async move { settings.introspect(secret.expose(), &resource, &verified).await };
-            let principal = self.verified.check(digest, || check).await?;
-            let authenticated = Authenticated::new(principal).with_clock_skew(self.verified.skew);
-            Ok(if self.keeps_subject_token {
-                authenticated.with_subject_token(SubjectToken::new(token))
-            } else {
-                authenticated
-            })
+            Ok(self.authenticated(self.verified.check(digest, || check).await?, token))
         })
+    }
+
+    fn verify_token_now(&self, token: &str, resource: &str) -> Option<Result<Authenticated, Rejection>> {
+        let known = match Self::digest(token, resource) {
+            Ok(digest) => self.verified.known(&digest)?,
+            Err(rejection) => Err(rejection),
+        };
+        Some(known.map(|principal| self.authenticated(principal, token)))
     }
 }
 
 impl Authenticator for Introspection {
     fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
         Box::pin(token_verifier::bearer(self, request))
+    }
+
+    fn authenticate_now(&self, request: &AuthRequest<'_>) -> Option<Result<Authenticated, Rejection>> {
+        token_verifier::bearer_now(self, request)
     }
 
     fn challenges(&self) -> Vec<Challenge> {

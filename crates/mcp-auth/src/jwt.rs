@@ -11,9 +11,7 @@ pub(crate) mod remote;
 pub(crate) mod tests;
 pub(crate) mod token;
 
-#[cfg(feature = "oauth")]
-use std::sync::Arc;
-use std::{fmt, str::FromStr as _, time::Duration};
+use std::{fmt, str::FromStr as _, sync::Arc, time::Duration};
 
 use jsonwebtoken::Algorithm;
 #[cfg(feature = "oauth")]
@@ -29,7 +27,7 @@ use self::{
 };
 use crate::{
     authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection, SubjectToken},
-    crypto,
+    credential_digest::{self, Digest},
     error::ConfigError,
     token_verifier::{self, TokenVerifier},
     verified::{Outcome, Verified},
@@ -377,8 +375,21 @@ impl Jwt {
         Ok(principal)
     }
 
+    fn digest(token: &str, resource: &str) -> Result<Digest, Rejection> {
+        credential_digest::digest(&[b"jwt", token.as_bytes(), resource.as_bytes()])
+    }
+
+    fn authenticated(&self, principal: Arc<Principal>, token: &str) -> Authenticated {
+        let authenticated = Authenticated::new(principal).with_clock_skew(self.verified.skew);
+        if self.keeps_subject_token {
+            authenticated.with_subject_token(SubjectToken::new(token))
+        } else {
+            authenticated
+        }
+    }
+
     async fn check(&self, token: &str, resource: &str) -> Outcome {
-        let digest = crypto::digest(&[b"jwt", token.as_bytes(), resource.as_bytes()])?;
+        let digest = Self::digest(token, resource)?;
         if let Some(known) = self.verified.known(&digest) {
             return known;
         }
@@ -397,15 +408,15 @@ impl TokenVerifier for Jwt {
         token: &'a str,
         resource: &'a str,
     ) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
-        Box::pin(async move {
-            let authenticated = Authenticated::new(self.check(token, resource).await?);
-            let authenticated = authenticated.with_clock_skew(self.verified.skew);
-            Ok(if self.keeps_subject_token {
-                authenticated.with_subject_token(SubjectToken::new(token))
-            } else {
-                authenticated
-            })
-        })
+        Box::pin(async move { Ok(self.authenticated(self.check(token, resource).await?, token)) })
+    }
+
+    fn verify_token_now(&self, token: &str, resource: &str) -> Option<Result<Authenticated, Rejection>> {
+        let known = match Self::digest(token, resource) {
+            Ok(digest) => self.verified.known(&digest)?,
+            Err(rejection) => Err(rejection),
+        };
+        Some(known.map(|principal| self.authenticated(principal, token)))
     }
 }
 
@@ -443,6 +454,10 @@ impl Fault {
 impl Authenticator for Jwt {
     fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
         Box::pin(token_verifier::bearer(self, request))
+    }
+
+    fn authenticate_now(&self, request: &AuthRequest<'_>) -> Option<Result<Authenticated, Rejection>> {
+        token_verifier::bearer_now(self, request)
     }
 
     fn challenges(&self) -> Vec<Challenge> {

@@ -41,6 +41,8 @@ mod cache;
 mod chain;
 #[cfg(feature = "providers")]
 mod clock;
+#[cfg(feature = "providers")]
+mod credential_digest;
 mod credentials;
 #[cfg(feature = "providers")]
 mod crypto;

@@ -3,7 +3,6 @@
 mod argon2id;
 
 use std::{
-    collections::HashMap,
     fmt,
     sync::{
         Arc,
@@ -22,7 +21,8 @@ use tokio::sync::Semaphore;
 use self::argon2id::Argon2id;
 use crate::{
     authenticator::Rejection,
-    crypto::{self, Digest},
+    credential_digest::{Digest, DigestMap},
+    crypto,
     error::ConfigError,
 };
 
@@ -162,7 +162,7 @@ const PER_USER: usize = 4;
 pub(crate) struct HashPool {
     running: Arc<Semaphore>,
     /// The open computations by user name.
-    open: Arc<Mutex<HashMap<Digest, usize>>>,
+    open: Arc<Mutex<DigestMap<usize>>>,
     /// The number of computations so far.
     pub(crate) computed: Arc<AtomicUsize>,
 }
@@ -205,13 +205,13 @@ impl HashPool {
 
 /// Counts an open computation of a user until it is dropped.
 struct Open {
-    open: Arc<Mutex<HashMap<Digest, usize>>>,
+    open: Arc<Mutex<DigestMap<usize>>>,
     user: Digest,
 }
 
 impl Open {
     /// Begins a computation. `None` if too many are open, for the user or for all users.
-    fn begin(open: &Arc<Mutex<HashMap<Digest, usize>>>, user: Digest) -> Option<Self> {
+    fn begin(open: &Arc<Mutex<DigestMap<usize>>>, user: Digest) -> Option<Self> {
         let mut users = open.lock();
         if users.values().sum::<usize>() >= RUNNING + WAITING || users.get(&user).is_some_and(|open| *open >= PER_USER)
         {
@@ -269,7 +269,7 @@ mod tests {
         let permits = pool.hold().await;
         let digest = PasswordDigest::parse(&"0".repeat(64)).unwrap();
         let start = tokio::time::Instant::now();
-        let result = pool.verify([1; 32], vec![digest], Some(0), "hunter2".into()).await;
+        let result = pool.verify(1, vec![digest], Some(0), "hunter2".into()).await;
         assert!(matches!(result, Err(Rejection::Unavailable { .. })), "{result:?}");
         assert_eq!((start.elapsed(), pool.computed.load(Ordering::Relaxed)), (MAX_WAIT, 0));
         assert!(pool.open.lock().is_empty());

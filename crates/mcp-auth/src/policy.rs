@@ -146,6 +146,10 @@ impl<A: Authenticator> Authenticator for Policy<A> {
         Box::pin(async move { self.apply(self.inner.authenticate(request).await?) })
     }
 
+    fn authenticate_now(&self, request: &AuthRequest<'_>) -> Option<Result<Authenticated, Rejection>> {
+        Some(self.inner.authenticate_now(request)?.and_then(|authenticated| self.apply(authenticated)))
+    }
+
     fn challenges(&self) -> Vec<Challenge> {
         self.inner.challenges()
     }

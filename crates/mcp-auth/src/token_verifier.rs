@@ -24,6 +24,13 @@ pub trait TokenVerifier: Authenticator {
     /// The reason for which the token is not accepted.
     fn verify_token<'a>(&'a self, token: &'a str, resource: &'a str)
     -> BoxFuture<'a, Result<Authenticated, Rejection>>;
+
+    /// Returns the result of [`verify_token`](Self::verify_token) if it is known without a wait, for example from a cache.
+    /// [`Authenticator::authenticate_now`] has the rules.
+    fn verify_token_now(&self, token: &str, resource: &str) -> Option<Result<Authenticated, Rejection>> {
+        let _ = (token, resource);
+        None
+    }
 }
 
 /// Checks the token of `Authorization: Bearer …`. A token that is bound to a key is invalid there.
@@ -32,7 +39,23 @@ pub(crate) async fn bearer(
     request: &AuthRequest<'_>,
 ) -> Result<Authenticated, Rejection> {
     let token = credentials::token(request.headers, "Bearer")?.ok_or(Rejection::Missing)?;
-    let authenticated = verifier.verify_token(token, request.resource).await?;
+    unbound(verifier.verify_token(token, request.resource).await?)
+}
+
+/// Returns the result of [`bearer`] if it is known without a wait.
+pub(crate) fn bearer_now(
+    verifier: &impl TokenVerifier,
+    request: &AuthRequest<'_>,
+) -> Option<Result<Authenticated, Rejection>> {
+    match credentials::token(request.headers, "Bearer") {
+        Ok(Some(token)) => Some(verifier.verify_token_now(token, request.resource)?.and_then(unbound)),
+        Ok(None) => Some(Err(Rejection::Missing)),
+        Err(rejection) => Some(Err(rejection)),
+    }
+}
+
+/// Rejects a token that is bound to a key.
+fn unbound(authenticated: Authenticated) -> Result<Authenticated, Rejection> {
     if authenticated.principal.confirmation.is_some() {
         tracing::debug!("rejected a token that is bound to a key, without a proof of the key");
         return Err(Rejection::Invalid);

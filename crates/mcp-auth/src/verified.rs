@@ -1,6 +1,6 @@
 //! Checks of credentials whose results are remembered, and the table of configured credentials.
 
-use std::{collections::HashMap, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use mcp_protocol::{Principal, auth::Secret};
 use parking_lot::Mutex;
@@ -10,7 +10,7 @@ use crate::{
     authenticator::Rejection,
     cache::Cache,
     clock::Clock,
-    crypto::{self, Digest},
+    credential_digest::{self, Digest, DigestMap},
     error::ConfigError,
     limit::CheckLimit,
 };
@@ -43,7 +43,7 @@ pub(crate) struct Verified {
 struct Shared {
     cache: Cache<Arc<Principal>>,
     /// The checks that run on tasks of their own.
-    running: Mutex<HashMap<Digest, watch::Receiver<Option<Outcome>>>>,
+    running: Mutex<DigestMap<watch::Receiver<Option<Outcome>>>>,
 }
 
 impl Verified {
@@ -140,7 +140,7 @@ impl Drop for Running {
 
 /// Credentials of the configuration, and optionally a check by the application for all others.
 pub(crate) struct Table {
-    entries: HashMap<Digest, Arc<Principal>>,
+    entries: DigestMap<Arc<Principal>>,
     check: Option<Arc<Check>>,
     limit: CheckLimit,
     verified: Verified,
@@ -148,12 +148,12 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new() -> Self {
-        Self { entries: HashMap::new(), check: None, limit: CheckLimit::new(), verified: Verified::new() }
+        Self { entries: DigestMap::default(), check: None, limit: CheckLimit::new(), verified: Verified::new() }
     }
 
     /// Adds credentials in a form, such as `plain` or a digest.
     pub(crate) fn insert(&mut self, form: &str, credentials: &[u8], principal: Principal) -> Result<(), ConfigError> {
-        let digest = crypto::digest(&[form.as_bytes(), credentials]);
+        let digest = credential_digest::digest(&[form.as_bytes(), credentials]);
         let digest = digest.map_err(|_| ConfigError::new("the system has no random numbers"))?;
         self.entries.insert(digest, Arc::new(principal));
         Ok(())
@@ -175,13 +175,24 @@ impl Table {
 
     /// Returns the entry of the table.
     pub(crate) fn find(&self, form: &str, credentials: &[u8]) -> Result<Option<&Arc<Principal>>, Rejection> {
-        Ok(self.entries.get(&crypto::digest(&[form.as_bytes(), credentials])?))
+        Ok(self.entries.get(&credential_digest::digest(&[form.as_bytes(), credentials])?))
+    }
+
+    /// Returns the result of the check of the application, if it is known without a wait.
+    pub(crate) fn known_check(&self, credentials: &str) -> Option<Outcome> {
+        if self.check.is_none() {
+            return Some(Err(Rejection::Invalid));
+        }
+        match checked_digest(credentials) {
+            Ok(digest) => self.verified.known(&digest),
+            Err(rejection) => Some(Err(rejection)),
+        }
     }
 
     /// Runs the check of the application.
     pub(crate) async fn run_check(&self, credentials: &str) -> Outcome {
         let Some(check) = &self.check else { return Err(Rejection::Invalid) };
-        let digest = crypto::digest(&[b"check", credentials.as_bytes()])?;
+        let digest = checked_digest(credentials)?;
         let (check, limit, secret) = (Arc::clone(check), self.limit.clone(), Secret::from(credentials));
         let checking = async move { limit.run(|| check(secret)).await?.ok_or(Rejection::Invalid) };
         self.verified.check(digest, || checking).await
@@ -189,8 +200,14 @@ impl Table {
 
     /// Rejects a principal whose authentication has ended.
     pub(crate) fn current(&self, principal: Arc<Principal>) -> Result<Arc<Principal>, Rejection> {
-        if principal.is_expired(self.verified.clock.now()) { Err(Rejection::Expired) } else { Ok(principal) }
+        // Most entries have no end, so they need no clock.
+        let has_ended = principal.expires_at.is_some() && principal.is_expired(self.verified.clock.now());
+        if has_ended { Err(Rejection::Expired) } else { Ok(principal) }
     }
+}
+
+fn checked_digest(credentials: &str) -> Result<Digest, Rejection> {
+    credential_digest::digest(&[b"check", credentials.as_bytes()])
 }
 
 impl fmt::Debug for Table {

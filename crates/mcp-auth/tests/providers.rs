@@ -7,12 +7,14 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine as _};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header::AUTHORIZATION};
 use mcp_auth::{
-    ApiKeys, AuthRequest, Authenticator, BearerTokens, BoxFuture, Chain, Custom, Jwt, Policy, Rejection, Scheme,
-    hash_api_key,
+    ApiKeys, AuthRequest, Authenticated, Authenticator, Basic, BearerTokens, BoxFuture, Chain, Custom, Jwt, Policy,
+    Rejection, Scheme, hash_api_key,
 };
-use mcp_protocol::{Challenge, Principal};
+use mcp_protocol::{Challenge, Principal, auth::Secret};
+use ring::hmac;
 
 const PEPPER: &[u8] = b"pepper-pepper-16";
 const RESOURCE: &str = "https://mcp.example.com/mcp";
@@ -261,4 +263,91 @@ async fn hung_checks_end_within_the_time_of_the_chain() {
     let all = check(&chain, &[("authorization", "Ticket x")]).await;
     assert!(matches!(all, Err(Rejection::Unavailable { .. })), "{all:?}");
     assert_eq!(start.elapsed(), Duration::from_secs(30));
+}
+
+#[tokio::test]
+async fn a_result_that_is_known_without_a_wait_is_that_of_the_check() {
+    const SECRET: &[u8] = b"0123456789abcdef0123456789abcdef";
+    let signed = signed_token(SECRET);
+    let forged = format!("{}x", &signed[..signed.len() - 1]);
+    let basic = |user: &str| format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:hunter2")));
+    let keys = || ApiKeys::new().key("key", Principal::new("key")).unwrap();
+    let tokens = || BearerTokens::new().token("token", Principal::new("token")).unwrap();
+    let jwt = || Jwt::hs256("https://as.example", SECRET).unwrap();
+    let checked = ApiKeys::new().verify_with(async |key: Secret| {
+        Ok::<_, Rejection>((key.expose() == "checked").then(|| Principal::new("checked")))
+    });
+    // The SHA-256 of `hunter2`.
+    let digest = "f52fbd32b2b3b86ff88ef6c490628285f482af15ddcb29541f94bcf526a3f6c7";
+    let users = Basic::new("tools").user("ann", digest, Principal::new("ann")).unwrap();
+    let policy = Policy::new(tokens()).allow_subjects(["other"]);
+    let scopes = Policy::new(tokens()).scope_implies("a", ["b"]);
+    let chain = Chain::new().with(jwt()).with(keys()).with(tokens()).or_anonymous(Principal::new("anonymous"));
+    let all: [(&str, &dyn Authenticator); 9] = [
+        ("keys", &keys()),
+        ("tokens", &tokens()),
+        ("jwt", &jwt()),
+        ("checked", &checked),
+        ("users", &users),
+        ("policy", &policy),
+        ("scopes", &scopes),
+        ("chain", &chain),
+        ("shared", &Arc::new(keys())),
+    ];
+    let requests: Vec<Vec<(&str, String)>> = vec![
+        vec![],
+        vec![("x-api-key", "key".into())],
+        vec![("x-api-key", "checked".into())],
+        vec![("x-api-key", String::new())],
+        vec![("authorization", "Bearer token".into())],
+        vec![("authorization", "Bearer a b".into())],
+        vec![("authorization", format!("Bearer {signed}"))],
+        vec![("authorization", format!("Bearer {forged}"))],
+        vec![("authorization", basic("ann"))],
+        vec![("authorization", basic("bob"))],
+        vec![("authorization", "Basic ?".into())],
+        vec![("authorization", "Bearer token".into()), ("x-api-key", "wrong".into())],
+    ];
+    for (name, auth) in all {
+        for lines in &requests {
+            let headers = lines.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
+            let headers: HeaderMap = headers.collect();
+            let request = AuthRequest::new(&Method::POST, RESOURCE, &headers);
+            let shown = |result: Result<Authenticated, Rejection>| {
+                result.map(|it| (it.principal, it.valid_until, it.has_rejected_credentials))
+            };
+            let before = auth.authenticate_now(&request).map(shown);
+            let expected = shown(auth.authenticate(&request).await);
+            assert!(before.as_ref().is_none_or(|before| *before == expected), "{name} {lines:?}: {before:?}");
+            // The check has stored its result.
+            let after = auth.authenticate_now(&request).map(shown);
+            assert_eq!(after, Some(expected), "{name} {lines:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_chain_reports_credentials_that_a_provider_rejected() {
+    let chain = Chain::new()
+        .with(ApiKeys::new().key("right", Principal::new("key")).unwrap())
+        .with(BearerTokens::new().token("token", Principal::new("token")).unwrap());
+    let chain = Chain::new().with(Policy::new(chain)).with(ApiKeys::new());
+    for (key, expected) in [(None, Ok(false)), (Some("wrong"), Ok(true)), (Some("right"), Ok(false))] {
+        let mut headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static("Bearer token"))]);
+        if let Some(key) = key {
+            headers.insert("x-api-key", key.parse().unwrap());
+        }
+        let request = AuthRequest::new(&Method::POST, RESOURCE, &headers);
+        let result = chain.authenticate(&request).await.map(|authenticated| authenticated.has_rejected_credentials);
+        assert_eq!(result, expected, "{key:?}");
+    }
+}
+
+/// Returns a token for `ann` that is signed with HS256.
+fn signed_token(secret: &[u8]) -> String {
+    let encode = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
+    let claims = format!(r#"{{"iss":"https://as.example","aud":"{RESOURCE}","sub":"ann","exp":4000000000}}"#);
+    let message = format!("{}.{}", encode(br#"{"alg":"HS256"}"#), encode(claims.as_bytes()));
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), message.as_bytes());
+    format!("{message}.{}", encode(tag.as_ref()))
 }

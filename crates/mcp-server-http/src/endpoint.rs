@@ -11,7 +11,7 @@ use mcp_protocol::{Principal, RpcError};
 use mcp_server_core::{Caller, Extensions, Server, engine::Engine as _};
 use tokio::time::Instant;
 
-use self::auth::{Auth, Metadata};
+use self::auth::{Auth, Authentication, Metadata};
 use crate::{
     answer::{
         access::{self, AccessRecord},
@@ -21,7 +21,6 @@ use crate::{
     },
     config::HttpConfig,
     request::{
-        caller,
         guard::{self, Blocked, Guard},
         headers::VersionHeader,
     },
@@ -93,12 +92,12 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    pub(crate) fn of(parts: &RequestParts) -> Self {
+    pub(crate) fn of(parts: &RequestParts, authentication: &Authentication) -> Self {
         Self {
             headers: parts.headers.clone(),
             version: VersionHeader::of(&parts.headers),
-            principal: caller::principal(&parts.extensions),
-            valid_until: auth::valid_until(&parts.extensions),
+            principal: authentication.caller.clone(),
+            valid_until: authentication.valid_until,
         }
     }
 }

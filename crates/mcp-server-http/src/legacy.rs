@@ -3,6 +3,7 @@
 mod call;
 mod event_log;
 mod listen;
+mod owner;
 pub(crate) mod sessionless;
 pub(crate) mod sessions;
 pub(crate) mod sse;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use mcp_protocol::{
-    ErrorCode, Principal, ProtocolVersion, RequestId, RpcError,
+    ErrorCode, ProtocolVersion, RequestId, RpcError,
     jsonrpc::{self, Notification, Request},
 };
 use mcp_server_core::{
@@ -26,6 +27,7 @@ use self::{
     call::{Answer, Bounds, CallStream},
     event_log::{EventLog, Place, STANDALONE},
     listen::Listening,
+    owner::Owner,
     sessions::{HttpSession, Open, SessionLimits, Sessions, Unusable},
     sse::Streams,
 };
@@ -90,10 +92,9 @@ pub(crate) fn initialize(legacy: &Legacy, request: &Request<'_>, head: &Head) ->
     let record_rejection = |code| server.record_rejection(Some(&request.method), &caller, code);
     if head.headers.contains_key(headers::SESSION_ID) {
         record_rejection(ErrorCode::INVALID_REQUEST);
-        let owner = head.principal.as_deref().map(Principal::key);
         // Also for the id of an expired session: the client learns that it has to initialize without an id.
         return match session_id(legacy, head, Some(&request.id)) {
-            Ok(id) if legacy.sessions.is_usable(id, owner.as_deref()) => {
+            Ok(id) if legacy.sessions.is_usable(id, head.principal.as_deref()) => {
                 let error = RpcError::invalid_request(
                     "this session is open already: `initialize` starts a new one without Mcp-Session-Id",
                 );
@@ -113,7 +114,7 @@ pub(crate) fn initialize(legacy: &Legacy, request: &Request<'_>, head: &Head) ->
     };
     let Ok(value) = HeaderValue::try_from(&*id) else { return cannot_open() };
     // The place is reserved first: the record of an `initialize` that succeeds must not belong to a 503.
-    let owner = head.principal.as_deref().map(Principal::key);
+    let owner = head.principal.as_deref().map(Owner::of);
     let Some(reserved) = legacy.sessions.reserve(id.clone(), owner) else {
         record_rejection(ErrorCode::INTERNAL_ERROR);
         return respond::too_many_sessions(Some(&request.id));
@@ -321,8 +322,7 @@ pub(crate) fn get(legacy: &Legacy, head: &Head) -> Response<Body> {
                 Err(error) => return respond::refusal(StatusCode::BAD_REQUEST, &error),
             };
             // A principal may have taken over the anonymous session before the stream had its reader.
-            let caller = head.principal.as_deref().map(Principal::key);
-            if !session.has_owner(caller.as_deref()) {
+            if !session.has_owner(head.principal.as_deref()) {
                 return unknown_session(None);
             }
             let listening = listening.end_at_shutdown(legacy.endpoint.server.shutting_down());
@@ -385,8 +385,7 @@ pub(crate) fn check_version(
 
 fn find(legacy: &Legacy, head: &Head, request: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
     let id = session_id(legacy, head, request)?;
-    let caller = head.principal.as_deref().map(Principal::key);
-    legacy.sessions.find(id, caller.as_deref()).map_err(|reason| match reason {
+    legacy.sessions.find(id, head.principal.as_deref()).map_err(|reason| match reason {
         Unusable::Unknown => unknown_session(request),
         Unusable::TooMany => respond::too_many_sessions(request),
     })

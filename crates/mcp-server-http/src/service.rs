@@ -160,7 +160,7 @@ impl Inner {
                     Ok(authentication) => authentication,
                     Err(refused) => return refused,
                 };
-                let head = Head::of(&RequestParts::take(parts));
+                let head = Head::of(&RequestParts::take(parts), &authentication);
                 let answer = if parts.method == Method::GET { legacy::get } else { legacy::delete };
                 self.endpoint.auth.complete(answer(&self.legacy, &head), authentication)
             }
@@ -183,8 +183,8 @@ impl Inner {
             Err(refused) => return refused,
         };
         let response = match route {
-            SseRoute::Open => sse::open(&self.legacy, paths, parts),
-            SseRoute::Message => match sse::addressed(&self.legacy, parts) {
+            SseRoute::Open => sse::open(&self.legacy, paths, parts, &authentication),
+            SseRoute::Message => match sse::addressed(&self.legacy, parts, &authentication) {
                 Ok(inbox) => match self.endpoint.read_body(body).await {
                     Ok(message) => inbox.deliver(message).await,
                     Err(refused) => refused,
@@ -229,7 +229,7 @@ impl Inner {
             Err(refused) => return refused,
         };
         let response = match self.endpoint.read_body(body).await {
-            Ok(bytes) => self.dispatch(parts, accepted, &bytes).await,
+            Ok(bytes) => self.dispatch(parts, accepted, &bytes, &authentication).await,
             Err(refused) => refused,
         };
         let response = self.endpoint.auth.complete(response, authentication);
@@ -237,11 +237,17 @@ impl Inner {
         if accepted.json || response.status() != StatusCode::OK { response } else { respond::as_stream(response) }
     }
 
-    async fn dispatch(&self, parts: &mut Parts, accepted: Accepted, bytes: &[u8]) -> Response<Body> {
+    async fn dispatch(
+        &self,
+        parts: &mut Parts,
+        accepted: Accepted,
+        bytes: &[u8],
+        authentication: &Authentication,
+    ) -> Response<Body> {
         let Self { endpoint, legacy } = self;
         let config = &endpoint.config;
         let parts = RequestParts::take(parts);
-        let head = Head::of(&parts);
+        let head = Head::of(&parts, authentication);
         let caller = Caller::remote().principal(head.principal.clone()).extensions(parts.into_extensions());
         let find = |name: &str| headers::find(&head.headers, name);
         let mut arrival = Arrival::new(&caller).headers(MirroredHeaders::new(head.version.known(), &find));

@@ -7,7 +7,7 @@ use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use bytes::Bytes;
 use http::{Request, StatusCode};
 use http_body_util::Full;
-use mcp_auth::{ApiKeys, Chain, Jwt};
+use mcp_auth::{ApiKeys, BearerTokens, Chain, Jwt};
 use mcp_protocol::Principal;
 use mcp_server_http::{HttpConfig, HttpServer, McpService, listener::PeerAddr};
 use serde_json::json;
@@ -142,6 +142,37 @@ async fn guesses_beside_a_forged_token_count() {
         assert_eq!(seen.pop(), Some(429), "{name}");
         assert!(!seen.contains(&429) && !seen.contains(&200), "{name}: {seen:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn guesses_beside_valid_credentials_count() {
+    let tokens = |token: &str| BearerTokens::new().token(token, Principal::new(token)).unwrap();
+    let keys = ApiKeys::new().key("right", Principal::new("key")).unwrap();
+    let config = config().authenticate(Chain::new().with(keys).with(tokens("other")).with(tokens("valid")));
+    let service = server().into_service(config.max_failed_authentications(3, MINUTE));
+    let status = async |key: Option<&str>| {
+        let mut request = bearer("valid", call());
+        if let Some(key) = key {
+            request.headers_mut().insert("x-api-key", key.parse().unwrap());
+        }
+        request.extensions_mut().insert(PeerAddr(SocketAddr::from(([192, 0, 2, 1], 1))));
+        send(&service, request).await.status.as_u16()
+    };
+    // A provider before that of the token rejects the token, but one header has one credential.
+    for _ in 0..10 {
+        assert_eq!(status(None).await, 200);
+    }
+    for (key, expected) in [("a", 200), ("b", 200), ("c", 200), ("d", 429), ("right", 429)] {
+        assert_eq!(status(Some(key)).await, expected, "{key}");
+    }
+    // A client that sends the same two credentials with each request was counted once.
+    for _ in 0..10 {
+        assert_eq!(status(Some("a")).await, 200);
+    }
+    tokio::time::advance(Duration::from_secs(20)).await;
+    assert_eq!(status(Some("right")).await, 200);
+    assert_eq!(status(Some("e")).await, 200);
+    assert_eq!(status(Some("f")).await, 429);
 }
 
 #[test]

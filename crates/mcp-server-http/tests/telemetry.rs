@@ -353,7 +353,7 @@ async fn a_denied_message_has_one_access_event() {
         let headers = [&crate::common::BASE[..], &[("mcp-session-id", session)]].concat();
         let refused = send(&other, request(Method::POST, &headers, batch.to_string())).await;
         assert_eq!(refused.status, StatusCode::FORBIDDEN, "{batch}");
-        records.expect_event("_OTHER refused -32600 ada").await;
+        records.expect_event("_OTHER refused insufficient_scope ada").await;
     }
     // The table of sessions is full, which a caller without access does not learn.
     for session in [None, Some(session), Some("unknown")] {

@@ -6,9 +6,9 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine as _};
 use mcp_server::{
-    auth::{ApiKeys, Dpop, Introspection, Jwt},
+    auth::{ApiKeys, Basic, Dpop, Introspection, Jwt, hash_password},
     http::HttpConfig,
     protocol::Principal,
 };
@@ -37,18 +37,21 @@ pub(crate) enum Auth {
     Jwt,
     /// An opaque token. The server remembers the answer of the issuer.
     Introspection,
+    /// A user name and a password. The server remembers the result.
+    Basic,
     /// A token that is bound to a key. Each call has a proof of its own, with a signature (ES256).
     Dpop,
 }
 
 impl Auth {
-    const ALL: [Self; 4] = [Self::ApiKey, Self::Jwt, Self::Introspection, Self::Dpop];
+    const ALL: [Self; 5] = [Self::ApiKey, Self::Jwt, Self::Introspection, Self::Basic, Self::Dpop];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::ApiKey => "api-key",
             Self::Jwt => "jwt",
             Self::Introspection => "introspection",
+            Self::Basic => "basic",
             Self::Dpop => "dpop",
         }
     }
@@ -69,6 +72,12 @@ pub(crate) async fn configured(auth: Auth) -> Result<(HttpConfig, Issued), Error
         Auth::ApiKey => {
             let keys = ApiKeys::new().key(&secret, Principal::new("bench"));
             (config.authenticate(keys), Issued::header(format!("X-Api-Key: {secret}")))
+        }
+        Auth::Basic => {
+            let digest = hash_password(&secret).map_err(|error| Error::new(error.to_string()))?;
+            let users = Basic::new("bench").user("bench", &digest, Principal::new("bench"));
+            let remembered = users.map(|users| users.remember_for(Duration::from_secs(3_600)));
+            (config.authenticate(remembered), Issued::header(basic("bench", &secret)))
         }
         Auth::Introspection => {
             let url = issuer().await?;
@@ -137,6 +146,11 @@ impl Credential {
             _ => None,
         };
         Ok(Self { header: issued.header.clone(), prover })
+    }
+
+    /// A user name and a password.
+    pub(crate) fn basic(user: &str, password: &str) -> Self {
+        Self { header: basic(user, password), prover: None }
     }
 
     /// Returns the lines of the headers.
@@ -222,6 +236,10 @@ async fn issuer() -> Result<String, Error> {
         }
     });
     Ok(url)
+}
+
+fn basic(user: &str, password: &str) -> String {
+    format!("Authorization: Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")))
 }
 
 fn encode(bytes: impl AsRef<[u8]>) -> String {

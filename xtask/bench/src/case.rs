@@ -19,6 +19,10 @@ pub(crate) struct Case {
     pub(crate) gathered: bool,
     /// The provider of our server. The bare peer is then our server without authentication.
     pub(crate) auth: Option<Auth>,
+    /// The wrong passwords in a second beside the calls. The bare peer is then our server without them.
+    pub(crate) wrong_passwords: u32,
+    /// The largest wanted ratio of the 99th percentiles of the times of calls: with wrong passwords by without them.
+    pub(crate) most_p99: Option<f64>,
     /// The ratio that is wanted at least.
     pub(crate) aim: Option<f64>,
     /// The calls in a second of CPU time that are wanted at least.
@@ -55,7 +59,7 @@ const TEXT: usize = 1 << 20;
 pub(crate) const ECHO_TEXT: &str = "The quick brown fox jumps over the lazy dog.";
 
 const fn case(name: &'static str, call: Call, over: Over, aim: Option<f64>) -> Case {
-    Case { name, call, over, gathered: false, auth: None, aim, least: None }
+    Case { name, call, over, gathered: false, auth: None, wrong_passwords: 0, most_p99: None, aim, least: None }
 }
 
 /// An echo over 32 connections with credentials.
@@ -76,6 +80,7 @@ pub(crate) const CASES: &[Case] = &[
     with_auth("auth-api-key", Auth::ApiKey, Some(0.95)),
     with_auth("auth-introspection", Auth::Introspection, Some(0.92)),
     Case { least: Some(8_000.0), ..with_auth("auth-dpop", Auth::Dpop, None) },
+    Case { wrong_passwords: 1_000, most_p99: Some(3.0), ..with_auth("auth-guesses", Auth::Basic, None) },
     case("client-64", Call::Echo, Over::Client { at_once: 64 }, Some(0.70)),
 ];
 

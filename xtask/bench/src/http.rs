@@ -3,7 +3,10 @@
 //! The generator writes prepared requests and parses only the framing of a response. It must use less CPU time than the
 //! server.
 
-use std::{net::SocketAddr, time::Instant};
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -45,6 +48,28 @@ pub(crate) struct Answer {
     pub(crate) length: usize,
     /// The body, if the caller requested it.
     pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    pub(crate) fn status(&self) -> u16 {
+        self.status
+    }
+}
+
+/// The calls of a round.
+pub(crate) struct Driven {
+    pub(crate) calls: u64,
+    /// The 99th percentile of the times of the calls.
+    pub(crate) p99: Option<Duration>,
+}
+
+impl Driven {
+    fn of(mut times: Vec<Duration>) -> Self {
+        let calls = times.len();
+        let place = calls.saturating_sub(1) * 99 / 100;
+        let p99 = (calls > 0).then(|| *times.select_nth_unstable(place).1);
+        Self { calls: calls as u64, p99 }
+    }
 }
 
 impl Connection {
@@ -219,36 +244,37 @@ impl Target<'_> {
         Ok(connections)
     }
 
-    /// Calls on all connections until the deadline; returns how many calls were answered. An answer of another length
-    /// than `expected` is a failure.
+    /// Calls on all connections until the deadline. An answer of another length than `expected` is a failure.
     pub(crate) async fn drive(
         &self,
         connections: Vec<Connection>,
         deadline: Instant,
         expected: usize,
-    ) -> Result<u64, Error> {
+    ) -> Result<Driven, Error> {
         let template = self.template()?;
         let mut workers = JoinSet::new();
         for (n, mut connection) in connections.into_iter().enumerate() {
             let mut template = template.for_worker(n);
             workers.spawn(async move {
-                let mut calls = 0;
-                while Instant::now() < deadline {
+                let (mut times, mut start) = (Vec::new(), Instant::now());
+                while start < deadline {
                     let answer = connection.call(template.next().0, false).await?;
                     if answer.status != 200 || answer.length != expected {
                         let text = format!("status {} with {} bytes", answer.status, answer.length);
                         return Err(Error::new(format!("{text}, not 200 with {expected}")));
                     }
-                    calls += 1;
+                    let end = Instant::now();
+                    times.push(end - start);
+                    start = end;
                 }
-                Ok(calls)
+                Ok::<_, Error>(times)
             });
         }
-        let mut calls = 0;
+        let mut times = Vec::new();
         while let Some(outcome) = workers.join_next().await {
-            calls += outcome??;
+            times.append(&mut outcome??);
         }
-        Ok(calls)
+        Ok(Driven::of(times))
     }
 }
 
@@ -257,6 +283,15 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+
+    #[test]
+    fn a_round_has_the_99th_percentile_of_its_times() {
+        let millis = |times: std::ops::RangeInclusive<u64>| times.rev().map(Duration::from_millis).collect();
+        for (times, calls, p99) in [(1..=100, 100, Some(99)), (1..=1, 1, Some(1)), (1..=0, 0, None)] {
+            let driven = Driven::of(millis(times));
+            assert_eq!((driven.calls, driven.p99), (calls, p99.map(Duration::from_millis)));
+        }
+    }
 
     #[test]
     fn reads_heads() {

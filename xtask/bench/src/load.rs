@@ -9,6 +9,7 @@ use std::{
 use tokio::time::timeout;
 
 use crate::{
+    attack::Attack,
     auth::Credential,
     case::{Call, Case, Over, Revision, Template},
     client, cpu,
@@ -82,6 +83,8 @@ struct Runner {
     is_bare: bool,
     call: Call,
     revision: Revision,
+    /// The wrong passwords in a second.
+    wrong_passwords: u32,
 }
 
 enum Side {
@@ -101,7 +104,9 @@ async fn measure(
     }
     let mut ours = Runner::start(case, revision, cpu, None, None).await?;
     let answer = ours.check(None).await?;
-    let mut bare = if case.auth.is_some() {
+    let mut bare = if case.wrong_passwords > 0 {
+        Runner::start(&Case { wrong_passwords: 0, ..*case }, revision, cpu, None, None).await?
+    } else if case.auth.is_some() {
         Runner::start(&Case { auth: None, ..*case }, revision, cpu, None, None).await?
     } else {
         let file = scratch.file();
@@ -178,7 +183,9 @@ impl Runner {
         };
         let opened = timeout(GRACE, opening).await.unwrap_or_else(|_| Err(Error::new("not ready in time")));
         match opened {
-            Ok(side) => Ok(Self { peer, side, is_bare, call: case.call, revision }),
+            Ok(side) => {
+                Ok(Self { peer, side, is_bare, call: case.call, revision, wrong_passwords: case.wrong_passwords })
+            }
             Err(error) => Err(error.when(format_args!("{kind}{}", fate(&mut peer)))),
         }
     }
@@ -230,6 +237,7 @@ impl Runner {
         }
         let expected = answer.len();
         let own = std::process::id();
+        let (mut p99, mut wrong_passwords) = (None, 0);
         let (calls, elapsed, server, generator) = match &mut self.side {
             Side::Http { address, session, connections, credential } => {
                 let (session, credential) = (session.as_deref(), credential.as_ref());
@@ -237,8 +245,15 @@ impl Runner {
                 let target = http::Target { address: *address, call, revision, session, credential };
                 let open = target.connect(*connections).await?;
                 let (server, generator, start) = (self.peer.used(), cpu::used(own), Instant::now());
-                let calls = target.drive(open, start + length, expected).await?;
-                (calls, start.elapsed(), server, generator)
+                let attack = match self.wrong_passwords {
+                    0 => None,
+                    per_second => Some(Attack::start(*address, per_second).await?),
+                };
+                let driven = target.drive(open, start + length, expected).await?;
+                let elapsed = start.elapsed();
+                p99 = driven.p99;
+                wrong_passwords = attack.map(Attack::end).transpose()?.unwrap_or_default();
+                (driven.calls, elapsed, server, generator)
             }
             Side::Stdio { template, depth } => {
                 let (server, generator, start) = (self.peer.used(), cpu::used(own), Instant::now());
@@ -248,7 +263,7 @@ impl Runner {
         };
         let server = since(server, self.peer.used());
         let generator = since(generator, cpu::used(own));
-        Ok(Round { calls, elapsed, server, generator })
+        Ok(Round { calls, elapsed, server, generator, p99, wrong_passwords })
     }
 }
 

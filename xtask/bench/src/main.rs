@@ -10,6 +10,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use crate::error::Error;
 
+mod attack;
 mod auth;
 mod bare;
 mod case;

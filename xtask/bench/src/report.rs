@@ -13,6 +13,10 @@ pub(crate) struct Round {
     pub(crate) server: Option<Duration>,
     /// The same for the other side: the generator.
     pub(crate) generator: Option<Duration>,
+    /// The 99th percentile of the times of calls over HTTP.
+    pub(crate) p99: Option<Duration>,
+    /// The wrong passwords that the server received beside the calls.
+    pub(crate) wrong_passwords: u64,
 }
 
 impl Round {
@@ -43,10 +47,41 @@ pub(crate) struct Row {
     bare: f64,
     ratio: Spread,
     cost: Option<(f64, f64, Spread)>,
+    guesses: Option<Guesses>,
     /// The generator had no time left while the bare peer was measured, so that the ratio flatters us.
     is_limited: bool,
     /// Something else had both cores for a good part of the time.
     is_disturbed: bool,
+}
+
+/// The effect of wrong passwords on the calls beside them.
+#[derive(Debug)]
+struct Guesses {
+    per_second: f64,
+    /// The 99th percentiles in milliseconds: with wrong passwords, and without them.
+    p99: (f64, f64),
+    ratio: Spread,
+    most: Option<f64>,
+}
+
+impl Guesses {
+    fn of(case: &Case, rounds: &[(Round, Round)]) -> Option<Self> {
+        let times: Vec<(f64, f64)> = rounds
+            .iter()
+            .filter(|_| case.wrong_passwords > 0)
+            .filter_map(|(with, without)| Some((with.p99?.as_secs_f64() * 1e3, without.p99?.as_secs_f64() * 1e3)))
+            .collect();
+        let rate = |(with, _): &(Round, Round)| with.wrong_passwords as f64 / with.elapsed.as_secs_f64().max(1e-9);
+        (!times.is_empty()).then(|| Self {
+            per_second: Spread::of(rounds.iter().map(rate)).median,
+            p99: (
+                Spread::of(times.iter().map(|(with, _)| *with)).median,
+                Spread::of(times.iter().map(|(_, without)| *without)).median,
+            ),
+            ratio: Spread::of(times.iter().map(|(with, without)| with / without)),
+            most: case.most_p99,
+        })
+    }
 }
 
 /// The middle of some values, and the ends.
@@ -97,6 +132,7 @@ impl Row {
             bare: Spread::of(rounds.iter().map(|(_, bare)| bare.per_second())).median,
             ratio: Spread::of(rounds.iter().map(|(ours, bare)| ours.per_second() / bare.per_second())),
             cost,
+            guesses: Guesses::of(case, rounds),
             is_limited: is_saturating && share > 0.97,
             is_disturbed,
         }
@@ -138,6 +174,19 @@ pub(crate) fn print(rows: &[Row]) {
             },
         );
     }
+    for row in rows {
+        let Some(Guesses { per_second, p99: (with, without), ratio, most }) = &row.guesses else { continue };
+        let aim = most.map_or_else(String::new, |most| {
+            format!(", at most {most:.1}{}", if ratio.median > most { " !" } else { "" })
+        });
+        println!(
+            "{} {}: 99 % of the calls within {with:.2} ms beside {per_second:.0} wrong passwords/s, {without:.2} ms \
+             without them: {}{aim}",
+            row.name,
+            row.revision.name(),
+            spread(ratio).trim(),
+        );
+    }
     println!(
         "\nratio: what the bare peer needs, by what this server or client needs; 1.00 is as fast as the bare peer"
     );
@@ -169,12 +218,31 @@ mod tests {
     }
 
     #[test]
+    fn the_effect_of_wrong_passwords_is_a_ratio_of_percentiles() {
+        let case = CASES.iter().find(|case| case.wrong_passwords > 0).unwrap();
+        let round = |p99, wrong_passwords| Round {
+            calls: 100,
+            elapsed: Duration::from_millis(500),
+            server: None,
+            generator: None,
+            p99: Some(Duration::from_millis(p99)),
+            wrong_passwords,
+        };
+        let pairs = [(round(4, 500), round(2, 0)), (round(9, 400), round(3, 0)), (round(5, 500), round(5, 0))];
+        let guesses = Guesses::of(case, &pairs).unwrap();
+        assert_eq!((guesses.per_second, guesses.p99, guesses.ratio.median), (1_000.0, (5.0, 3.0), 2.0));
+        assert!(Guesses::of(&CASES[0], &pairs).is_none());
+    }
+
+    #[test]
     fn ratios_are_computed_pair_by_pair() {
         let round = |calls, cpu, generator| Round {
             calls,
             elapsed: Duration::from_secs(1),
             server: Some(Duration::from_millis(cpu)),
             generator: Some(Duration::from_millis(generator)),
+            p99: None,
+            wrong_passwords: 0,
         };
         let pairs = [
             (round(500, 1000, 400), round(1000, 1000, 990)),

@@ -14,7 +14,7 @@ use super::{Engine as _, Era, MirroredHeaders, Prepared};
 use crate::{
     Caller, Peer, Server, Session,
     request::{Refusal, Scope, StatelessCall, Surroundings},
-    trace,
+    trace::{self, Ending},
 };
 
 /// The surroundings of a message, as its transport knows them.
@@ -80,7 +80,7 @@ impl<'a> Arrival<'a> {
     }
 
     fn record_rejection(&self, method: Option<&str>, code: ErrorCode) {
-        trace::refused(method, self.caller.is_local(), self.caller.authenticated(), code);
+        trace::refused(method, self.caller.is_local(), self.caller.authenticated(), Ending::Refused(code));
     }
 
     /// Adds the surroundings to a scope.

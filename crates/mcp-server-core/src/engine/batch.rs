@@ -13,7 +13,7 @@ use super::{Engine as _, Era, Prepared};
 use crate::{
     Peer, Server, Session,
     request::{Denied, Refusal, Reply, Scope},
-    trace,
+    trace::{self, Ending},
 };
 
 /// The most messages in a batch.
@@ -97,15 +97,15 @@ impl Server {
         for message in messages {
             let Ok(Message::Request(request)) = message else { continue };
             let Some(denied) = self.denied(request, scope) else { continue };
-            rejected(Some(&request.method), scope, denied.to_error());
+            record(Some(&request.method), scope, Ending::LacksScopes);
             is_recorded = true;
             match &mut all {
                 Some(all) => all.merge(denied),
                 None => all = Some(denied),
             }
         }
-        if let (Some(denied), false) = (&all, is_recorded) {
-            rejected(None, scope, denied.to_error());
+        if all.is_some() && !is_recorded {
+            record(None, scope, Ending::LacksScopes);
         }
         all
     }
@@ -127,8 +127,12 @@ impl Server {
 
 /// Records a rejected message in the access log.
 fn rejected(method: Option<&str>, scope: &Scope, error: RpcError) -> RpcError {
-    trace::refused(method, scope.is_local, scope.principal.as_deref(), error.code);
+    record(method, scope, Ending::Refused(error.code));
     error
+}
+
+fn record(method: Option<&str>, scope: &Scope, ending: Ending) {
+    trace::refused(method, scope.is_local, scope.principal.as_deref(), ending);
 }
 
 impl Batch {

@@ -13,7 +13,7 @@ use super::{Accepted, Arrival, Batch, Prepared, Rejected};
 use crate::{
     Caller, Peer, ServeError, Server, Session,
     request::{Refusal, Reply, Scope},
-    trace,
+    trace::{self, Ending},
 };
 
 /// The methods of a [`Server`] for transports.
@@ -162,7 +162,7 @@ impl Engine for Server {
     }
 
     fn record_rejection(&self, method: Option<&str>, caller: &Caller, code: ErrorCode) {
-        trace::refused(method, caller.is_local(), caller.authenticated(), code);
+        trace::refused(method, caller.is_local(), caller.authenticated(), Ending::Refused(code));
     }
 
     fn notified(&self, session: Option<&Arc<Session>>, peer: &Peer, message: &Notification<'_>) {

@@ -3,7 +3,7 @@
 //! The data of the event is collected only if the level of the event is enabled. `tracing::enabled!` would be more exact, but
 //! it leaves the answers of per-layer filters behind, and the next span or event of the thread uses them.
 
-use mcp_protocol::{ErrorCode, Principal, ProtocolVersion};
+use mcp_protocol::{Principal, ProtocolVersion};
 use tokio::time::Instant;
 use tracing::{Span, level_filters::LevelFilter};
 
@@ -115,8 +115,8 @@ impl AccessRecord {
 
 /// Writes the event of a message that was rejected before its scope was known. A message that is not a request has no
 /// method.
-pub(crate) fn refused(method: Option<&str>, is_local: bool, principal: Option<&Principal>, code: ErrorCode) {
+pub(crate) fn refused(method: Option<&str>, is_local: bool, principal: Option<&Principal>, ending: Ending) {
     if let Some(record) = AccessRecord::start(method.unwrap_or_default(), is_local, principal) {
-        record.ended(&Span::none(), Ending::Refused(code), false);
+        record.ended(&Span::none(), ending, false);
     }
 }

@@ -1,5 +1,7 @@
 //! The public URL of an endpoint: the identifier of the resource for which tokens are issued (RFC 8707, RFC 9728).
 
+use std::borrow::Cow;
+
 use http::Uri;
 
 use super::path;
@@ -66,13 +68,13 @@ impl PublicUrl {
     }
 
     /// Returns the public URL of another path of the endpoint, whose own path is `own`.
-    pub(crate) fn of_path(&self, own: &str, path: &str) -> String {
+    pub(crate) fn of_path(&self, own: &str, path: &str) -> Cow<'_, str> {
         if path == own {
-            return self.text.clone();
+            return Cow::Borrowed(&self.text);
         }
         // A proxy may have added a prefix.
         let prefix = self.path().strip_suffix(own).unwrap_or_default();
-        format!("{}{prefix}{path}", self.origin())
+        Cow::Owned(format!("{}{prefix}{path}", self.origin()))
     }
 }
 

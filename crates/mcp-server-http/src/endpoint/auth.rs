@@ -4,6 +4,8 @@ mod attempts;
 mod metadata;
 
 use std::{
+    borrow::Cow,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -54,13 +56,19 @@ struct Checks {
 /// The authenticated caller of a request, or an anonymous caller.
 pub(crate) struct Authentication {
     pub(crate) caller: Option<Arc<Principal>>,
+    /// The time at which the streams of the request end. An application that authenticates its callers in a layer ends their
+    /// streams itself.
+    pub(crate) valid_until: Option<Instant>,
     /// The headers for the response, from the authenticator.
-    headers: Option<HeaderMap>,
+    headers: HeaderMap,
 }
 
-/// The time at which the streams of a request end.
-#[derive(Debug, Clone, Copy)]
-struct ValidUntil(Instant);
+impl Authentication {
+    /// A caller that the endpoint did not authenticate.
+    fn of(caller: Option<Arc<Principal>>) -> Self {
+        Self { caller, valid_until: None, headers: HeaderMap::new() }
+    }
+}
 
 impl Auth {
     /// # Panics
@@ -114,48 +122,36 @@ impl Auth {
     /// Authenticates the caller of a request. Removes the credentials from the request, and adds the principal. Fails with
     /// the response that rejects the request.
     pub(crate) async fn authenticate(&self, parts: &mut Parts) -> Result<Authentication, Response<Body>> {
-        let headers = match &self.checks {
-            // Boxed, because the requests of endpoints without an authenticator would have the larger future.
-            Some(checks) => Some(Box::pin(self.check(checks, parts)).await?),
-            None => None,
-        };
-        Ok(Authentication { caller: caller::principal(&parts.extensions), headers })
-    }
-
-    /// Completes the response to an authenticated caller.
-    pub(crate) fn complete(&self, response: Response<Body>, authentication: Authentication) -> Response<Body> {
-        let Authentication { caller, headers } = authentication;
-        let mut response = self.deny(response, caller.as_deref());
-        access::name_caller(&mut response, caller);
-        if let Some(headers) = headers {
-            response.headers_mut().extend(headers);
-        }
-        response
-    }
-
-    /// Checks the credentials of a request. Returns headers for the response.
-    async fn check(&self, checks: &Checks, parts: &mut Parts) -> Result<HeaderMap, Response<Body>> {
-        if caller::principal(&parts.extensions).is_some() {
+        let caller = caller::principal(&parts.extensions);
+        let Some(checks) = &self.checks else { return Ok(Authentication::of(caller)) };
+        if caller.is_some() {
             tracing::error!("a layer around the endpoint sets a principal, but the endpoint has an authenticator");
             let error = RpcError::internal("the request cannot be authenticated");
             return Err(respond::refusal(StatusCode::INTERNAL_SERVER_ERROR, &error));
         }
-        let target = checks.public_url.of_path(&checks.path, parts.uri.path());
-        let request = AuthRequest::new(&parts.method, checks.public_url.as_str(), &parts.headers)
-            .with_target(&target)
-            .with_extensions(&parts.extensions);
-        let check = contained(|| checks.authenticator.authenticate(&request));
-        let checked = match &checks.attempts {
-            Some(attempts) => attempts.limited(&parts.headers, &checks.headers, &parts.extensions, check).await,
-            None => check.await,
+        let checked = match checks.known(parts) {
+            Some(known) => known,
+            // Boxed, because the requests of endpoints without an authenticator would have the larger future.
+            None => Box::pin(checks.check(parts)).await,
         };
         match checked {
             Ok(authenticated) => Ok(checks.admit(parts, authenticated)),
             Err(Rejection::Missing) if checks.allows_anonymous && !checks.has_credentials(&parts.headers) => {
-                Ok(HeaderMap::new())
+                Ok(Authentication::of(None))
             }
             Err(rejection) => Err(self.reject(checks, &rejection)),
         }
+    }
+
+    /// Completes the response to an authenticated caller.
+    pub(crate) fn complete(&self, response: Response<Body>, authentication: Authentication) -> Response<Body> {
+        let Authentication { caller, headers, .. } = authentication;
+        let mut response = self.deny(response, caller.as_deref());
+        access::name_caller(&mut response, caller);
+        if !headers.is_empty() {
+            response.headers_mut().extend(headers);
+        }
+        response
     }
 
     fn reject(&self, checks: &Checks, rejection: &Rejection) -> Response<Body> {
@@ -196,16 +192,18 @@ async fn contained<'a>(
 ) -> Result<Authenticated, Rejection> {
     match tokio::time::timeout(AUTHENTICATION, contain_async(check)).await {
         Ok(Ok(checked)) => checked,
-        Ok(Err(_)) => {
-            // The message of the panic may quote credentials. The panic hook prints it.
-            tracing::error!("an authenticator panicked");
-            Err(OUTAGE)
-        }
+        Ok(Err(_)) => Err(panicked()),
         Err(_) => {
             tracing::error!(limit = ?AUTHENTICATION, "an authenticator exceeded its time limit");
             Err(OUTAGE)
         }
     }
+}
+
+/// Logs the panic of an authenticator. The message of the panic may quote credentials. The panic hook prints it.
+fn panicked() -> Rejection {
+    tracing::error!("an authenticator panicked");
+    OUTAGE
 }
 
 impl Checks {
@@ -220,30 +218,71 @@ impl Checks {
         })
     }
 
+    /// Returns the result for a request that the authenticator knows without a wait. An endpoint that limits failures has none,
+    /// because the limit comes first.
+    fn known(&self, parts: &Parts) -> Option<Result<Authenticated, Rejection>> {
+        if self.attempts.is_some() {
+            return None;
+        }
+        self.known_to_authenticator(&self.request(parts, &self.target(parts)))
+    }
+
+    fn known_to_authenticator(&self, request: &AuthRequest<'_>) -> Option<Result<Authenticated, Rejection>> {
+        let known = AssertUnwindSafe(|| self.authenticator.authenticate_now(request));
+        catch_unwind(known).unwrap_or_else(|_| Some(Err(panicked())))
+    }
+
+    /// Checks the credentials of a request.
+    async fn check(&self, parts: &Parts) -> Result<Authenticated, Rejection> {
+        let target = self.target(parts);
+        let request = self.request(parts, &target);
+        let Some(attempts) = &self.attempts else {
+            return contained(|| self.authenticator.authenticate(&request)).await;
+        };
+        let check = async {
+            match self.known_to_authenticator(&request) {
+                Some(known) => known,
+                None => contained(|| self.authenticator.authenticate(&request)).await,
+            }
+        };
+        let has_rejected = |authenticated: &Authenticated| authenticated.has_rejected_credentials;
+        attempts.limited(&parts.headers, &self.headers, &parts.extensions, check, has_rejected).await
+    }
+
+    /// Returns the public URL of a request.
+    fn target(&self, parts: &Parts) -> Cow<'_, str> {
+        self.public_url.of_path(&self.path, parts.uri.path())
+    }
+
+    fn request<'a>(&'a self, parts: &'a Parts, target: &'a str) -> AuthRequest<'a> {
+        AuthRequest::new(&parts.method, self.public_url.as_str(), &parts.headers)
+            .with_target(target)
+            .with_extensions(&parts.extensions)
+    }
+
     fn has_credentials(&self, headers: &HeaderMap) -> bool {
         headers.contains_key(header::AUTHORIZATION) || self.headers.iter().any(|name| headers.contains_key(name))
     }
 
-    fn admit(&self, parts: &mut Parts, authenticated: Authenticated) -> HeaderMap {
+    fn admit(&self, parts: &mut Parts, authenticated: Authenticated) -> Authentication {
         // Handlers must not see the credentials, because they must not send them to another server.
-        parts.headers.remove(header::AUTHORIZATION);
         for name in &self.headers {
             parts.headers.remove(name);
         }
+        if !self.headers.contains(&header::AUTHORIZATION) {
+            parts.headers.remove(header::AUTHORIZATION);
+        }
         let until = authenticated.valid_until.map_or_else(|| Instant::now() + STREAM_LIFE, instant);
-        parts.extensions.insert(ValidUntil(until));
-        parts.extensions.insert(authenticated.principal);
         if let Some(token) = authenticated.subject_token {
             parts.extensions.insert(token);
         }
-        authenticated.headers
+        parts.extensions.insert(Arc::clone(&authenticated.principal));
+        Authentication {
+            caller: Some(authenticated.principal),
+            valid_until: Some(until),
+            headers: authenticated.headers,
+        }
     }
-}
-
-/// Returns the time at which the streams of a request end: the end of its authentication by the authenticator of the
-/// endpoint. An application that authenticates its callers in a layer ends their streams itself.
-pub(crate) fn valid_until(extensions: &http::Extensions) -> Option<Instant> {
-    extensions.get::<ValidUntil>().map(|ValidUntil(until)| *until)
 }
 
 fn instant(time: SystemTime) -> Instant {

@@ -9,11 +9,15 @@ use std::{
     time::Duration,
 };
 
+use mcp_protocol::Principal;
 use mcp_server_core::engine::{Peer, Session};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use super::event_log::{Budget, EventLog, STANDALONE};
+use super::{
+    event_log::{Budget, EventLog, STANDALONE},
+    owner::Owner,
+};
 
 /// A session with its state of HTTP.
 #[derive(Debug)]
@@ -21,9 +25,9 @@ pub(crate) struct HttpSession {
     pub(crate) session: Arc<Session>,
     pub(crate) peer: Peer,
     pub(crate) log: Arc<EventLog>,
-    /// The key of the principal that opened the session, or that used the session of an anonymous caller first. Only this
+    /// The principal that opened the session, or that used the session of an anonymous caller first. Only this
     /// principal may use it.
-    owner: OnceLock<String>,
+    owner: OnceLock<Owner>,
     activity: Mutex<Activity>,
 }
 
@@ -41,9 +45,9 @@ impl HttpSession {
         self.activity.lock()
     }
 
-    /// Whether the session belongs to this caller: a principal by its key, or an anonymous caller.
-    pub(crate) fn has_owner(&self, caller: Option<&str>) -> bool {
-        self.owner.get().map(String::as_str) == caller
+    /// Whether the session belongs to this caller: a principal, or an anonymous caller.
+    pub(crate) fn has_owner(&self, caller: Option<&Principal>) -> bool {
+        Owner::is_same(self.owner.get(), caller)
     }
 
     /// Counts a request or stream as open until the caller drops the guard.
@@ -112,7 +116,7 @@ pub(crate) struct Sessions {
 struct Table {
     sessions: HashMap<Box<str>, Arc<HttpSession>>,
     /// The reserved places, by the id of the session, with the owner of the session.
-    reserved: HashMap<Box<str>, Option<String>>,
+    reserved: HashMap<Box<str>, Option<Owner>>,
     swept: Instant,
 }
 
@@ -123,13 +127,13 @@ impl Table {
     }
 
     /// Whether one owner has as many sessions and reserved places as the limit allows.
-    fn is_full_for(&self, owner: &str, limit: usize) -> bool {
+    fn is_full_for(&self, owner: &Owner, limit: usize) -> bool {
         // A table below the limit needs no count.
         if self.len() < limit {
             return false;
         }
-        let sessions = self.sessions.values().filter(|session| session.has_owner(Some(owner))).count();
-        let reserved = self.reserved.values().filter(|reserved| reserved.as_deref() == Some(owner)).count();
+        let sessions = self.sessions.values().filter(|session| session.owner.get() == Some(owner)).count();
+        let reserved = self.reserved.values().filter(|reserved| reserved.as_ref() == Some(owner)).count();
         sessions + reserved >= limit
     }
 }
@@ -195,10 +199,10 @@ impl Sessions {
     }
 
     /// Reserves a place after a sweep. Returns `None` if the table is full, or if the owner may not open one more session.
-    pub(crate) fn reserve(&self, id: Box<str>, owner: Option<String>) -> Option<Reservation> {
+    pub(crate) fn reserve(&self, id: Box<str>, owner: Option<Owner>) -> Option<Reservation> {
         self.sweep();
         let mut table = self.table();
-        let is_full_for = |owner: &String| table.is_full_for(owner, self.limits.per_principal);
+        let is_full_for = |owner: &Owner| table.is_full_for(owner, self.limits.per_principal);
         if table.len() >= self.limits.count || owner.as_ref().is_some_and(is_full_for) {
             return None;
         }
@@ -208,7 +212,7 @@ impl Sessions {
 
     /// Returns the session with an id, if it has not expired and belongs to the caller. The first principal that uses an
     /// anonymous session becomes its owner.
-    pub(crate) fn find(&self, id: &str, caller: Option<&str>) -> Result<Arc<HttpSession>, Unusable> {
+    pub(crate) fn find(&self, id: &str, caller: Option<&Principal>) -> Result<Arc<HttpSession>, Unusable> {
         self.sweep();
         let table = self.table();
         let found = table.sessions.get(id).cloned().ok_or(Unusable::Unknown)?;
@@ -218,11 +222,12 @@ impl Sessions {
             return Err(Unusable::Unknown);
         }
         if let Some(caller) = caller.filter(|_| self.limits.adopts && found.has_owner(None)) {
+            let caller = Owner::of(caller);
             // The lock of the table is held, so that two adoptions at once do not exceed the limit.
-            if table.is_full_for(caller, self.limits.per_principal) {
+            if table.is_full_for(&caller, self.limits.per_principal) {
                 return Err(Unusable::TooMany);
             }
-            found.owner.get_or_init(|| caller.to_owned());
+            found.owner.get_or_init(|| caller);
             drop(table);
             // The anonymous caller must not read the messages for the principal.
             found.log.remove_reader(STANDALONE);
@@ -231,7 +236,7 @@ impl Sessions {
     }
 
     /// Whether the caller can use the session with an id. The session of an anonymous caller keeps its owner.
-    pub(crate) fn is_usable(&self, id: &str, caller: Option<&str>) -> bool {
+    pub(crate) fn is_usable(&self, id: &str, caller: Option<&Principal>) -> bool {
         let is_usable = |session: &Arc<HttpSession>| {
             let has_owner = session.has_owner(caller) || self.limits.adopts && session.has_owner(None);
             has_owner && !session.is_expired(Instant::now(), &self.limits)

@@ -14,7 +14,7 @@ use std::{
 use axum::extract::OriginalUri;
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, request::Parts};
-use mcp_protocol::{Principal, RpcError};
+use mcp_protocol::RpcError;
 use mcp_server_core::{Caller, engine::Engine as _};
 use mcp_transport::{Frame, FrameSender, Transport, TransportError, sse};
 use parking_lot::{Mutex, MutexGuard};
@@ -22,6 +22,7 @@ use tokio::task::AbortHandle;
 
 use super::{
     Legacy,
+    owner::Owner,
     sessions::{self, Reservation},
 };
 use crate::{
@@ -33,11 +34,8 @@ use crate::{
         stream::{KeepAlive, StreamEnd},
     },
     config::SsePaths,
-    endpoint::{Endpoint, RequestParts, auth},
-    request::{
-        accept::{self, Accepted},
-        caller,
-    },
+    endpoint::{Endpoint, RequestParts, auth::Authentication},
+    request::accept::{self, Accepted},
 };
 
 /// The bytes of an event that one write receives. A client that reads a large event slowly so makes visible progress.
@@ -67,7 +65,7 @@ impl Streams {
 pub(crate) struct Inbox {
     queue: Arc<MessageQueue>,
     /// The key of the principal that opened the stream. Only this principal may send.
-    owner: Option<String>,
+    owner: Option<Owner>,
     /// Whether the client has sent a message.
     is_used: AtomicBool,
 }
@@ -115,7 +113,12 @@ pub(crate) fn route(endpoint: &Endpoint, paths: &SsePaths, parts: &Parts) -> Res
 }
 
 /// Opens a stream. Its first event has the path for messages.
-pub(crate) fn open(legacy: &Legacy, paths: &SsePaths, parts: &mut Parts) -> Response<Body> {
+pub(crate) fn open(
+    legacy: &Legacy,
+    paths: &SsePaths,
+    parts: &mut Parts,
+    authentication: &Authentication,
+) -> Response<Body> {
     if !Accepted::of(&parts.headers).sse {
         let error = RpcError::invalid_request("Accept must list text/event-stream");
         return respond::refusal(StatusCode::NOT_ACCEPTABLE, &error);
@@ -125,8 +128,8 @@ pub(crate) fn open(legacy: &Legacy, paths: &SsePaths, parts: &mut Parts) -> Resp
         let error = RpcError::internal("no session can be opened");
         return respond::refusal(StatusCode::INTERNAL_SERVER_ERROR, &error);
     };
-    let principal = caller::principal(&parts.extensions);
-    let owner = principal.as_deref().map(Principal::key);
+    let principal = authentication.caller.clone();
+    let owner = principal.as_deref().map(Owner::of);
     let Some(place) = legacy.sessions.reserve(id.clone(), owner.clone()) else {
         return respond::too_many_sessions(None);
     };
@@ -135,7 +138,7 @@ pub(crate) fn open(legacy: &Legacy, paths: &SsePaths, parts: &mut Parts) -> Resp
     let outbox = Arc::new(MessageQueue::with_stall_timeout(config.write_timeout));
     let queue = Arc::new(MessageQueue::with_stall_timeout(config.body_timeout));
     let (outgoing, incoming) = (QueueReader(outbox.clone()), QueueReader(queue.clone()));
-    let valid_until = auth::valid_until(&parts.extensions);
+    let valid_until = authentication.valid_until;
     let inbox = Arc::new(Inbox { queue, owner, is_used: AtomicBool::new(false) });
     legacy.streams.table().insert(id.clone(), inbox.clone());
     let listed = Listed { streams: legacy.streams.clone(), id: id.clone(), _place: place };
@@ -178,7 +181,11 @@ async fn serve(endpoint: &Endpoint, channel: Channel, caller: Caller, inbox: Arc
 }
 
 /// Returns the stream of a message, before the body is read. A stream of another principal is unknown.
-pub(crate) fn addressed(legacy: &Legacy, parts: &Parts) -> Result<Arc<Inbox>, Response<Body>> {
+pub(crate) fn addressed(
+    legacy: &Legacy,
+    parts: &Parts,
+    authentication: &Authentication,
+) -> Result<Arc<Inbox>, Response<Body>> {
     let refuse = |status, text: &str| Err(respond::refusal(status, &RpcError::invalid_request(text)));
     let Some(id) = parts.uri.query().and_then(session_id) else {
         return refuse(
@@ -189,8 +196,8 @@ pub(crate) fn addressed(legacy: &Legacy, parts: &Parts) -> Result<Arc<Inbox>, Re
     if !accept::is_json(&parts.headers) {
         return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json");
     }
-    let caller = caller::principal(&parts.extensions).map(|principal| principal.key());
-    let inbox = legacy.streams.table().get(id).filter(|inbox| inbox.owner == caller).cloned();
+    let caller = authentication.caller.as_deref();
+    let inbox = legacy.streams.table().get(id).filter(|inbox| Owner::is_same(inbox.owner.as_ref(), caller)).cloned();
     inbox.map_or_else(|| refuse(StatusCode::NOT_FOUND, "unknown sessionId: its stream is closed"), Ok)
 }
 

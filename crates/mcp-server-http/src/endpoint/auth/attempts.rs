@@ -74,6 +74,8 @@ struct Credentials {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Accepted,
+    /// The check accepted some credentials of the request, and rejected others.
+    PartlyAccepted,
     Failed,
     /// The check rejected the request for a reason that does not count.
     Uncounted,
@@ -106,13 +108,14 @@ impl Attempts {
     }
 
     /// Runs a check of credentials, unless the address of the request has too many failures. A request without credentials
-    /// has no check that could be limited.
+    /// has no check that could be limited. `has_rejected` is whether a successful check rejected other credentials.
     pub(super) async fn limited<T>(
         &self,
         headers: &HeaderMap,
         names: &[HeaderName],
         extensions: &Extensions,
         check: impl Future<Output = Result<T, Rejection>>,
+        has_rejected: impl FnOnce(&T) -> bool,
     ) -> Result<T, Rejection> {
         let (Some(credentials), Some(peer)) = (self.credentials(headers, names), self.peer(extensions)) else {
             return check.await;
@@ -120,6 +123,8 @@ impl Attempts {
         let attempt = self.begin(peer, credentials.tag)?;
         let result = check.await;
         attempt.end(match &result {
+            // A caller with valid credentials must not guess a key in another header.
+            Ok(value) if credentials.are_several && has_rejected(value) => Verdict::PartlyAccepted,
             Ok(_) => Verdict::Accepted,
             Err(Rejection::Invalid | Rejection::Malformed | Rejection::InvalidProof) => Verdict::Failed,
             // The rejection may be that of a token, and hide that a key in another header is wrong.
@@ -154,7 +159,7 @@ impl Attempts {
         bucket.refill(self.limit);
         match attempt.is_reserved {
             true => bucket.release(attempt.tag, attempt.verdict, self.limit),
-            // Credentials that were accepted earlier have no reserved failure.
+            // Credentials that were accepted earlier have no reserved failure. The same guess beside them was counted then.
             false if attempt.verdict == Verdict::Failed => bucket.charge(self.limit),
             false => {}
         }
@@ -248,7 +253,7 @@ impl Bucket {
     fn release(&mut self, tag: u64, verdict: Verdict, limit: AttemptLimit) {
         let Some(running) = self.running.get_mut(&tag) else { return };
         running.count -= 1;
-        running.has_failures |= verdict == Verdict::Failed;
+        running.has_failures |= matches!(verdict, Verdict::Failed | Verdict::PartlyAccepted);
         self.has_failures |= running.has_failures;
         if running.count == 0 {
             if !running.has_failures {
@@ -256,7 +261,8 @@ impl Bucket {
             }
             self.running.remove(&tag);
         }
-        if verdict == Verdict::Accepted && self.has_failures && !self.accepted.contains(&tag) {
+        let is_accepted = matches!(verdict, Verdict::Accepted | Verdict::PartlyAccepted);
+        if is_accepted && self.has_failures && !self.accepted.contains(&tag) {
             if self.accepted.len() == ACCEPTED {
                 self.accepted.pop_front();
             }

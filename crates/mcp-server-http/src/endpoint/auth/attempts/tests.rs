@@ -101,7 +101,7 @@ async fn parallel_guesses_do_not_exceed_the_limit() {
                 tokio::task::yield_now().await;
                 Err::<(), _>(Rejection::Invalid)
             };
-            Box::pin(attempts.limited(headers, &names, extensions, check))
+            Box::pin(attempts.limited(headers, &names, extensions, check, |()| false))
         })
         .collect();
     let refused = guesses.iter_mut().filter_map(|guess| match poll(guess.as_mut()) {
@@ -147,11 +147,32 @@ async fn each_rejection_of_several_credentials_counts() {
             let attempts = attempts(1, 30);
             let (headers, extensions) = request(headers);
             let check = async { Err::<(), _>(rejection()) };
-            let result = attempts.limited(&headers, &[KEY, DPOP], &extensions, check).await;
+            let result = attempts.limited(&headers, &[KEY, DPOP], &extensions, check, |()| false).await;
             assert_eq!(result, Err(rejection()));
             let counts = headers.contains_key(KEY) && rejection() != Rejection::Missing;
             assert_eq!(wait(&attempts, address("192.0.2.1")).is_some(), counts, "{:?}", rejection());
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rejected_credentials_beside_accepted_ones_count_once() {
+    let guess =
+        |number: usize| [("authorization", "Bearer token".to_owned()), ("x-api-key", format!("guess-{number}"))];
+    let attempts = attempts(2, 60);
+    let check = async |headers: &[(&'static str, &str)]| {
+        let (headers, extensions) = request(headers);
+        attempts.limited(&headers, &[KEY], &extensions, async { Ok(()) }, |()| true).await
+    };
+    for (number, is_allowed) in [(0, true), (1, true), (2, false), (0, true), (0, true), (3, false)] {
+        let headers = guess(number);
+        let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+        assert_eq!(check(&headers).await.is_ok(), is_allowed, "{number}");
+    }
+    // One header has one credential, so the rejection is that of another provider of the same scheme.
+    tokio::time::advance(Duration::from_secs(60)).await;
+    for _ in 0..10 {
+        assert_eq!(check(&[("authorization", "Bearer token")]).await, Ok(()));
     }
 }
 
@@ -179,7 +200,7 @@ async fn callers_with_proofs_stay_usable() {
     for number in 0..3 {
         let (headers, extensions) = request(&[("authorization", "DPoP token"), ("dpop", &format!("proof-{number}"))]);
         let check = async { Ok(()) };
-        let result = attempts.limited(&headers, &[header::AUTHORIZATION, DPOP], &extensions, check).await;
+        let result = attempts.limited(&headers, &[header::AUTHORIZATION, DPOP], &extensions, check, |()| false).await;
         assert_eq!(result, Ok(()), "{number}");
         if number == 0 {
             fail(&attempts, peer);
