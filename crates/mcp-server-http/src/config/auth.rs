@@ -142,7 +142,8 @@ impl HttpConfig {
     /// An address above the limit receives 429 with `Retry-After`, and the server does not check its credentials. Requests
     /// without credentials are not affected. Credentials that the server accepted since the first failure of the address stay
     /// usable. Only wrong and unreadable credentials count: expired tokens, missing scopes and outages do not. If a request has
-    /// credentials in several headers, each rejection counts, except that the request has none.
+    /// credentials in several headers, each rejection counts, except that the request has none. A [`Chain`](mcp_auth::Chain)
+    /// that accepts some of them and rejects others counts too, once for each combination of credentials.
     ///
     /// A running check of new credentials counts as a failure until it ends. More parallel callers with different new
     /// credentials than the number allows therefore receive 429. A request that the client ends before its check counts.
