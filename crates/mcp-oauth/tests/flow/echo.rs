@@ -1,4 +1,4 @@
-//! An authorization server whose token endpoint repeats each request in its refusal.
+//! An authorization server whose endpoints repeat each request in their refusals.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use url::{Url, form_urlencoded};
 
 /// Whether a parameter of a token request is a secret.
 pub(crate) fn is_secret(name: &str) -> bool {
-    const SECRETS: [&str; 8] = [
+    const SECRETS: [&str; 9] = [
         "assertion",
         "client_assertion",
         "client_secret",
@@ -20,6 +20,7 @@ pub(crate) fn is_secret(name: &str) -> bool {
         "device_code",
         "refresh_token",
         "subject_token",
+        "token",
     ];
     SECRETS.contains(&name)
 }
@@ -71,7 +72,8 @@ fn answer(issuer: &str, (head, body): &(String, String), secrets: &Mutex<Vec<(St
         "/.well-known/oauth-authorization-server" => {
             let document = json!({
                 "issuer": issuer, "authorization_endpoint": format!("{issuer}/authorize"),
-                "token_endpoint": format!("{issuer}/token"), "response_types_supported": ["code"],
+                "token_endpoint": format!("{issuer}/token"), "revocation_endpoint": format!("{issuer}/revoke"),
+                "response_types_supported": ["code"],
                 "code_challenge_methods_supported": ["S256"]
             });
             ("200 OK", String::new(), document.to_string())
@@ -82,7 +84,7 @@ fn answer(issuer: &str, (head, body): &(String, String), secrets: &Mutex<Vec<(St
             target.query_pairs_mut().append_pair("code", "hunter2-code").append_pair("state", &param("state"));
             ("302 Found", format!("location: {target}\r\n"), String::new())
         }
-        "/token" => {
+        "/token" | "/revoke" => {
             let params: Vec<(String, String)> =
                 form_urlencoded::parse(body.as_bytes()).map(|(name, value)| (name.into(), value.into())).collect();
             let text = format!("the request was {params:?}, {body} and {head}");

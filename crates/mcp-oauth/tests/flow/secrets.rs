@@ -10,8 +10,8 @@ use std::{
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use mcp_fetch::Fetch;
 use mcp_oauth::{
-    Error, ErrorKind, IdentityProvider, Keyring as _, MemoryStore, SealedStore, SharedStore, SubjectTokenType,
-    TokenStore,
+    Error, ErrorKind, IdentityProvider, Keyring as _, MemoryStore, Revocation, SealedStore, SharedStore,
+    SubjectTokenType, TokenStore,
 };
 use mcp_test::authorization_server::{
     AuthorizationServer, Endpoint, Misbehavior, RegisteredClient, ResponseFault, RunningAuthorizationServer,
@@ -142,7 +142,7 @@ const SCENARIOS: [Scenario; 7] = [
     (
         "an authorization server that repeats the request",
         || Box::pin(meet_echo()),
-        &["refresh_token", "client secret", "code", "code_verifier", "assertion"],
+        &["refresh_token", "client secret", "code", "code_verifier", "assertion", "token"],
     ),
     ("sealed records", || Box::pin(seal()), &["access_token", "keyring"]),
 ];
@@ -214,6 +214,8 @@ async fn log_in_and_fail() -> Run {
         run.debug(&[&auth]);
         world.authorization.behave();
     }
+    let revocation = build().build().log_out(&world.site.endpoint).await.unwrap();
+    assert!(matches!(revocation, Revocation::Revoked), "{revocation:?}");
     run.requests(&world.authorization);
     run
 }
@@ -342,6 +344,12 @@ async fn meet_echo() -> Run {
     run.secret("client secret", "hunter2 client/+");
     let basic = format!("{}:{}", "app", "hunter2+client%2F%2B");
     run.secret("client secret", &BASE64_STANDARD.encode(basic));
+    let copy = MemoryStore::new();
+    copy.save(&site.key(), &store.load(&site.key()).await.unwrap().unwrap()).await.unwrap();
+    let revocation = application().store(copy).build().log_out(&site.endpoint).await.unwrap();
+    let Revocation::Failed(error) = &revocation else { panic!("{revocation:?}") };
+    run.error(error);
+    run.debug(&[&revocation]);
     let mut refusals = 0;
     for builder in [
         // A refresh, and then a login.
