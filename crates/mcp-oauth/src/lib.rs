@@ -7,6 +7,7 @@
 //! | login | the authorization code grant with PKCE and a listener on this machine, or the device flow, and a [`UserAgent`] |
 //! | machines | the client credentials grant with a secret or a [`ClientKey`], or the [`Assertion`] of another issuer |
 //! | tokens | renewed before their end, once at a time in all processes, in a [`TokenStore`] |
+//! | differences | a [`Quirk`] for each known authorization server that differs from the specification |
 //! | proofs | tokens bound to a key (DPoP), if the MCP server and its authorization server support them |
 //!
 //! No text of an error, of `Debug` or of a log record contains a token, a code or a secret.

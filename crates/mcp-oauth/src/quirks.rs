@@ -165,10 +165,10 @@ const TABLE: &[Provider] = &[
     Provider {
         name: "Amazon Cognito",
         hosts: &["cognito-idp.*.amazonaws.com"],
-        // The documents have no `code_challenge_methods_supported`. The page names `S256` as the only method.
+        // The documents have no `code_challenge_methods_supported`. The page shows the hash of S256.
         quirks: &[(
             QuirkKind::AssumesS256,
-            "https://docs.aws.amazon.com/cognito/latest/developerguide/authorization-endpoint.html",
+            "https://docs.aws.amazon.com/cognito/latest/developerguide/using-pkce-in-authorization-code.html",
         )],
     },
 ];

@@ -1,5 +1,5 @@
-//! Our client at servers of other projects that trust our authorization server: it logs in, calls a tool, renews the token, and
-//! logs in again for a further scope.
+//! Our client at servers of other projects that trust our authorization server: it logs in, calls a tool, renews an expired and
+//! a revoked token, and logs in again for a further scope.
 
 use std::{
     net::SocketAddr,
@@ -11,10 +11,13 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use http::{Request, header::LOCATION};
+use http::{
+    Request,
+    header::{CONTENT_TYPE, LOCATION},
+};
 use mcp_client::{
     Client,
-    oauth::{Answer, Error as OAuthError, ErrorKind, Login, OAuth, UserAgent},
+    oauth::{Answer, Error as OAuthError, ErrorKind, Login, MemoryStore, OAuth, TokenStore as _, UserAgent},
     protocol::ProtocolVersion,
 };
 use mcp_test::authorization_server::{AuthorizationServer, Endpoint, RegisteredClient, RunningAuthorizationServer};
@@ -22,7 +25,7 @@ use mcp_transport::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::net::TcpStream;
-use url::Url;
+use url::{Url, form_urlencoded};
 
 use crate::{Era, checks::Outcome, report};
 
@@ -89,6 +92,7 @@ struct World<'a> {
     authorization: RunningAuthorizationServer,
     logins: Arc<AtomicUsize>,
     auth: OAuth,
+    store: MemoryStore,
     server: Option<Running>,
     client: Option<Client>,
 }
@@ -99,13 +103,14 @@ pub(crate) async fn run(subject: &str, era: Era, program: &Program) {
         Ok(world) => world,
         Err(problem) => return report("challenge", &Outcome::Failed(problem)),
     };
-    for check in ["challenge", "login", "call", "refresh", "step-up"] {
+    for check in ["challenge", "login", "call", "refresh", "revoked", "step-up"] {
         let checked = async {
             match check {
                 "challenge" => world.challenge().await,
                 "login" => world.login().await,
                 "call" => world.call().await,
                 "refresh" => world.refresh().await,
+                "revoked" => world.revoked().await,
                 _ => world.step_up().await,
             }
         };
@@ -134,8 +139,9 @@ impl<'a> World<'a> {
             .map_err(|error| error.to_string())?;
         let approval = Approval { server: AuthorizationServer::clone(&authorization), logins: Arc::default() };
         let logins = Arc::clone(&approval.logins);
-        let auth = OAuth::builder().client_name("interop").user_agent(approval).build();
-        let mut world = Self { program, subject, era, authorization, logins, auth, server: None, client: None };
+        let store = MemoryStore::new();
+        let auth = OAuth::builder().client_name("interop").user_agent(approval).store(store.clone()).build();
+        let mut world = Self { program, subject, era, authorization, logins, auth, store, server: None, client: None };
         world.serve(READ).await?;
         Ok(world)
     }
@@ -250,6 +256,34 @@ impl<'a> World<'a> {
         self.caller("whoami", &[READ]).await?;
         let (logins, refreshes) = self.counts();
         expect(refreshes > before && logins == 1, format!("{logins} logins, {} refreshes", refreshes - before))
+    }
+
+    /// The server rejects a token before its end, and the client renews it without the user.
+    async fn revoked(&mut self) -> Result<(), String> {
+        let (_, before) = self.counts();
+        self.revoke().await?;
+        self.caller("whoami", &[READ]).await?;
+        let (logins, refreshes) = self.counts();
+        expect(refreshes == before + 1 && logins == 1, format!("{logins} logins, {} refreshes", refreshes - before))
+    }
+
+    /// Revokes the access token of the client (RFC 7009).
+    async fn revoke(&self) -> Result<(), String> {
+        let record =
+            self.store.load(&format!("tokens/{}", self.program.url)).await.map_err(|error| error.to_string())?;
+        let record = record.and_then(|record| serde_json::from_str::<Value>(record.expose()).ok());
+        let text = |member: &str| record.as_ref().and_then(|record| record[member].as_str());
+        let (token, client) = text("access_token").zip(text("client_id")).ok_or("the store has no token")?;
+        let form = form_urlencoded::Serializer::new(String::new())
+            .append_pair("token", token)
+            .append_pair("client_id", client)
+            .finish();
+        let request = Request::post(format!("{}/revoke", self.authorization.issuer()))
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .body(form.into())
+            .map_err(|error| error.to_string())?;
+        let status = self.authorization.respond(request, SystemTime::now()).await.status();
+        expect(status.is_success(), format!("the status of the revocation is {status}"))
     }
 
     /// The server demands a further scope. The SDK for Python has scopes of the whole server alone, so that server starts again

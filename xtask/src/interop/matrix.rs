@@ -55,7 +55,7 @@ pub(super) const CLIENT_COLUMNS: Columns = &[
 pub(super) const LOGIN_COLUMNS: Columns = &["discovery", "registration", "login", "whoami"];
 
 /// The checks of our client that logs in to foreign servers. `xtask/interop-client` uses the same names.
-pub(super) const PROTECTED_COLUMNS: Columns = &["challenge", "login", "call", "refresh", "step-up"];
+pub(super) const PROTECTED_COLUMNS: Columns = &["challenge", "login", "call", "refresh", "revoked", "step-up"];
 
 /// How one check ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
