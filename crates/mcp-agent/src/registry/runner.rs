@@ -1,6 +1,6 @@
 //! The life cycle of a server: one task that starts it, reads its lists, follows its changes and ends it.
 
-use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
+use std::{convert::Infallible, future::pending, pin::pin, sync::Arc, time::Duration};
 
 use mcp_client::{
     Client, ClientBuilder, Error, State, Subscription, Update,
@@ -13,8 +13,10 @@ use super::{Registry, ServerState, Settings, Slot, listing::list, questions::Hos
 
 /// The shortest time between two readings of the lists.
 const CALM: Duration = Duration::from_millis(100);
-/// How long the host waits for the acknowledgement of a subscription, before it follows the server without one.
-const SUBSCRIBE: Duration = Duration::from_secs(10);
+/// How long the first reading of the lists waits for the acknowledgement of a subscription.
+const SUBSCRIBE: Duration = Duration::from_secs(1);
+/// How long the host waits for a late acknowledgement, before it follows the server without a subscription.
+const SUBSCRIBE_LATE: Duration = Duration::from_secs(30);
 
 /// The reason why a connection ended.
 enum End {
@@ -69,9 +71,9 @@ impl Slot {
                 never = self.wait_for_slow_start(registry) => match never {},
             };
             let error = match opened {
-                Ok(client) => {
+                Ok((client, changes)) => {
                     attempts = 0;
-                    let end = self.serve(registry, &client).await;
+                    let end = self.serve(registry, &client, changes).await;
                     client.close().await;
                     match end {
                         End::Stopped => break,
@@ -122,15 +124,16 @@ impl Slot {
         });
     }
 
-    /// Opens a connection and reads the lists.
-    async fn open(&self, registry: &Arc<Registry>) -> Result<Client, Error> {
+    /// Opens a connection, subscribes to changes, and then reads the lists. No change is missed in between.
+    async fn open(&self, registry: &Arc<Registry>) -> Result<(Client, Changes), Error> {
         self.change(registry, |link| {
             (link.state, link.reason) = (ServerState::Starting, None);
         });
         let connector: Arc<dyn Connect> = self.connector.clone();
         let client = builder(&registry.settings, &self.name).connect(connector).await?;
+        let changes = Changes::open(&client, SUBSCRIBE).await;
         self.read_lists(registry, &client).await;
-        Ok(client)
+        Ok((client, changes))
     }
 
     /// Reads the lists, publishes the catalog, and then lets calls use the client.
@@ -152,14 +155,21 @@ impl Slot {
     }
 
     /// Follows a connected server until it ends.
-    async fn serve(&self, registry: &Arc<Registry>, client: &Client) -> End {
+    async fn serve(&self, registry: &Arc<Registry>, client: &Client, mut changes: Changes) -> End {
         let idle = self.options.idle_stop.or(registry.settings.idle_stop);
-        let mut changes = Changes::open(client).await;
+        let mut late = pin!(Changes::open(client, SUBSCRIBE_LATE));
+        let mut is_late = matches!(changes, Changes::Late);
         let mut states = client.states();
         let mut idle_at = idle.map(|idle| Instant::now() + idle);
         loop {
             tokio::select! {
                 () = self.stop.cancelled() => return End::Stopped,
+                opened = &mut late, if is_late => {
+                    is_late = false;
+                    changes = opened;
+                    // The lists may have changed before the subscription.
+                    self.read_lists(registry, client).await;
+                }
                 () = changes.next() => {
                     self.read_lists(registry, client).await;
                     sleep(CALM).await;
@@ -196,8 +206,8 @@ impl Slot {
         match state {
             State::Ready => {
                 // Another connection can lead to another version of the server.
-                if !changes.is_open() {
-                    *changes = Changes::open(client).await;
+                if !matches!(changes, Changes::Open(_)) {
+                    *changes = Changes::open(client, SUBSCRIBE).await;
                 }
                 self.read_lists(registry, client).await;
             }
@@ -214,25 +224,31 @@ impl Slot {
 }
 
 /// The changes of lists that a server reports.
-struct Changes(Option<Subscription>);
+enum Changes {
+    Open(Box<Subscription>),
+    /// The server has not acknowledged the subscription in time.
+    Late,
+    /// The server reports no changes.
+    None,
+}
 
 impl Changes {
-    /// Subscribes. A server without subscriptions reports no changes.
-    async fn open(client: &Client) -> Self {
-        let opened = timeout(SUBSCRIBE, client.listen(SubscriptionFilter::lists())).await;
-        Self(opened.ok().and_then(|opened| {
-            opened.map_err(|error| tracing::debug!(%error, "the server reports no changes of lists")).ok()
-        }))
-    }
-
-    fn is_open(&self) -> bool {
-        self.0.is_some()
+    /// Subscribes within a time limit.
+    async fn open(client: &Client, limit: Duration) -> Self {
+        match timeout(limit, client.listen(SubscriptionFilter::lists())).await {
+            Ok(Ok(subscription)) => Self::Open(Box::new(subscription)),
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "the server reports no changes of lists");
+                Self::None
+            }
+            Err(_) => Self::Late,
+        }
     }
 
     /// Waits for the next change of a list. Cancel safe.
     async fn next(&mut self) {
         loop {
-            let Some(subscription) = &mut self.0 else { return pending().await };
+            let Self::Open(subscription) = self else { return pending().await };
             match subscription.next().await {
                 Some(Ok(Update::ToolsChanged | Update::PromptsChanged | Update::ResourcesChanged | Update::Missed)) => {
                     return;
@@ -240,9 +256,9 @@ impl Changes {
                 Some(Ok(_)) => {}
                 Some(Err(error)) => {
                     tracing::debug!(%error, "the subscription of a server ended");
-                    self.0 = None;
+                    *self = Self::None;
                 }
-                None => self.0 = None,
+                None => *self = Self::None,
             }
         }
     }

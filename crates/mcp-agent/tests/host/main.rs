@@ -1,5 +1,7 @@
 //! The host: life cycle of servers, catalog, calls and faults.
 
 mod calls;
+mod children;
 mod common;
+mod faults;
 mod life_cycle;

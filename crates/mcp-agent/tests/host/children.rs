@@ -1,0 +1,187 @@
+//! Servers as child processes: none is left after a shutdown, a dropped host and SIGTERM.
+#![cfg(unix)]
+
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use mcp_agent::{Host, HostBuilder, ServerState};
+use mcp_client::ChildProcess;
+use mcp_server::prelude::*;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    process::Command,
+    time::timeout,
+};
+
+use crate::common::{SOON, until_state};
+
+/// Set in the environment of this program where it is a server.
+const SERVES: &str = "TEST_SERVES_STDIO";
+/// Set in the environment of this program where it is a host.
+const HOSTS: &str = "TEST_HOSTS";
+/// The number of servers of a host.
+const SERVERS: usize = 8;
+
+/// The server of the tests below: this program in another process.
+#[tokio::test]
+#[ignore = "it serves the other tests"]
+async fn serves() {
+    let Some(mode) = std::env::var_os(SERVES) else { return };
+    if mode == "fails" {
+        eprintln!("the configuration is missing");
+        std::process::exit(3);
+    }
+    let server = Server::builder("child", "1")
+        .tool(tool("pid", async || std::process::id().to_string()))
+        .tool(tool("die", async || -> String { std::process::abort() }))
+        .build();
+    server.serve_stdio().await.unwrap();
+    if mode == "stays" {
+        // Ignores the end of its input. SIGTERM ends it.
+        std::future::pending::<()>().await;
+    }
+}
+
+/// A host in another process, which ends by SIGTERM.
+#[tokio::test]
+#[ignore = "it is the host of another test"]
+async fn hosts() {
+    if std::env::var_os(HOSTS).is_none() {
+        return;
+    }
+    let host = many("stays").start().await.unwrap();
+    for pid in pids(&host).await {
+        println!("pid {pid}");
+    }
+    println!("ready");
+    host.shutdown_on_signal().await.unwrap();
+}
+
+fn this_program(test: &str) -> [String; 6] {
+    // With one thread, the test harness would print the name of the test before the first message.
+    ["--ignored", "--exact", test, "--nocapture", "-q", "--test-threads=2"].map(str::to_owned)
+}
+
+fn child(mode: &str) -> ChildProcess {
+    let program = std::env::current_exe().unwrap();
+    let child = ChildProcess::new(program).args(this_program("children::serves")).env(SERVES, mode);
+    child.end_within(Duration::from_millis(500))
+}
+
+fn many(mode: &str) -> HostBuilder {
+    let builder = Host::builder("test", "1").start_limit(SOON);
+    (0..SERVERS).fold(builder, |builder, n| builder.server(format!("s{n}"), child(mode)))
+}
+
+async fn pids(host: &Host) -> Vec<String> {
+    let mut pids = Vec::new();
+    for n in 0..SERVERS {
+        pids.push(host.call(format!("s{n}:pid"), ()).await.unwrap().text());
+    }
+    pids
+}
+
+fn is_running(pid: &str) -> bool {
+    let stat: PathBuf = Path::new("/proc").join(pid).join("stat");
+    std::fs::read_to_string(stat).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+async fn until_ended(pids: &[String]) {
+    let ended = timeout(Duration::from_secs(5), async {
+        while pids.iter().any(|pid| is_running(pid)) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    assert!(ended.await.is_ok(), "processes are left: {pids:?}");
+}
+
+#[tokio::test]
+async fn no_process_is_left_after_a_shutdown() {
+    for mode in ["ends", "stays"] {
+        let host = many(mode).start().await.unwrap();
+        let pids = pids(&host).await;
+        assert!(pids.iter().all(|pid| is_running(pid)), "{pids:?}");
+        timeout(SOON, host.shutdown()).await.unwrap();
+        // The shutdown waits for the processes.
+        assert!(!pids.iter().any(|pid| is_running(pid)), "{mode} {pids:?}");
+        let ended = host.call("s0:pid", ()).await.unwrap_err().to_string();
+        assert!(ended.contains("stopped"), "{ended}");
+    }
+}
+
+#[tokio::test]
+async fn no_process_is_left_after_a_dropped_host() {
+    let host = many("stays").start().await.unwrap();
+    let pids = pids(&host).await;
+    drop(host);
+    until_ended(&pids).await;
+}
+
+#[tokio::test]
+async fn no_process_is_left_after_sigterm() {
+    let mut host = Command::new(std::env::current_exe().unwrap())
+        .args(this_program("children::hosts"))
+        .env(HOSTS, "1")
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(host.stdout.take().unwrap()).lines();
+    let mut pids = Vec::new();
+    timeout(SOON, async {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            match line.split_once("pid ") {
+                Some((_, pid)) => pids.push(pid.to_owned()),
+                None if line.contains("ready") => return,
+                None => {}
+            }
+        }
+        panic!("the host ended: {pids:?}");
+    })
+    .await
+    .unwrap();
+    assert_eq!(pids.len(), SERVERS);
+    assert!(pids.iter().all(|pid| is_running(pid)));
+    let sent = Command::new("kill").args(["-TERM", &host.id().unwrap().to_string()]).status().await.unwrap();
+    assert!(sent.success());
+    timeout(SOON, host.wait()).await.unwrap().unwrap();
+    until_ended(&pids).await;
+}
+
+#[tokio::test]
+async fn a_removed_and_a_replaced_process_end() {
+    let host = many("stays").start().await.unwrap();
+    let pids = pids(&host).await;
+    assert!(host.remove("s0").await);
+    assert!(!is_running(&pids[0]));
+    host.replace("s1", std::sync::Arc::new(child("ends")), mcp_agent::ServerOptions::new()).await.unwrap();
+    assert!(!is_running(&pids[1]) && is_running(&pids[2]));
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_failed_process_shows_its_last_lines() {
+    let host = Host::builder("test", "1")
+        .reconnect(mcp_client::Reconnect::default().attempts(1))
+        .server("fails", child("fails"))
+        .server("good", child("ends"))
+        .start_limit(SOON)
+        .start()
+        .await
+        .unwrap();
+    let status = host.status("fails").unwrap();
+    assert_eq!(status.state, ServerState::Failed);
+    assert!(status.stderr.iter().any(|line| line == "the configuration is missing"), "{status:?}");
+
+    // A process that dies in a call starts again.
+    let first = host.call("good:pid", ()).await.unwrap().text();
+    let mut events = host.status_events();
+    assert!(host.call("good:die", ()).await.unwrap_err().client().unwrap().is_closed());
+    timeout(SOON, async { while events.next().await.unwrap().state != ServerState::Degraded {} }).await.unwrap();
+    until_state(&host, "good", ServerState::Ready).await;
+    assert_ne!(host.call("good:pid", ()).await.unwrap().text(), first);
+    host.shutdown().await;
+}
