@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http::StatusCode;
 use url::Url;
 
-use crate::{error::Error, oauth::OAuth, session::Refused, tokens::Tokens};
+use crate::{error::Error, oauth::OAuth, revocation::Revocation, session::Refused, tokens::Tokens, trail::Explanation};
 
 /// A login whose tokens are in the store. It contains no token.
 ///
@@ -50,31 +50,6 @@ impl StoredLogin {
     }
 }
 
-/// The effect of [`OAuth::log_out`] at the authorization server.
-///
-/// ```no_run
-/// use mcp_oauth::Revocation;
-///
-/// # async fn example(auth: &mcp_oauth::OAuth) -> Result<(), Box<dyn std::error::Error>> {
-/// if let Revocation::Failed(error) = auth.log_out(&"https://mcp.example.com/mcp".parse()?).await? {
-///     eprintln!("the tokens are removed, and may still be valid: {error}");
-/// }
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum Revocation {
-    /// There were no tokens.
-    NoLogin,
-    /// The authorization server revoked the tokens.
-    Revoked,
-    /// The authorization server has no `revocation_endpoint`. The tokens are valid until their end.
-    Unsupported,
-    /// The revocation failed. The tokens may be valid until their end.
-    Failed(Error),
-}
-
 impl OAuth {
     /// Returns the stored login at a server. Sends no request.
     ///
@@ -106,6 +81,18 @@ impl OAuth {
     /// If the store cannot be written.
     pub async fn log_out(&self, server: &Url) -> Result<Revocation, Error> {
         self.session(server)?.log_out().await
+    }
+
+    /// Runs the discovery of a login, and returns each step: the documents, the rules that were checked, and the applied
+    /// quirks.
+    ///
+    /// It sends no credentials, registers no client and asks no user. The first request is `tools/list` without
+    /// authorization, for the challenge of the server.
+    ///
+    /// # Errors
+    /// If this value serves too many servers already. An error of the discovery is [`Explanation::error`].
+    pub async fn explain(&self, server: &Url) -> Result<Explanation, Error> {
+        Ok(self.session(server)?.explain().await)
     }
 }
 

@@ -25,13 +25,13 @@ mod device;
 mod discovery;
 mod dpop;
 mod error;
-mod explanation;
 mod login;
 mod oauth;
 mod quirks;
 #[cfg(test)]
 mod recorded;
 mod registration;
+mod revocation;
 mod session;
 mod settings;
 mod signed;
@@ -46,14 +46,14 @@ pub use self::browser::Browser;
 #[cfg(feature = "keyring")]
 pub use self::store::SystemKeyring;
 pub use self::{
-    account::{Revocation, StoredLogin},
+    account::StoredLogin,
     assertion::{Assertion, AssertionRequest, IdentityProvider, SubjectTokenType},
     client_key::ClientKey,
     error::{Error, ErrorKind},
-    explanation::Explanation,
     oauth::{OAuth, OAuthBuilder},
     quirks::{Quirk, QuirkKind},
+    revocation::Revocation,
     store::{FileStore, Keyring, MemoryStore, SealedStore, SharedStore, StoreLock, TokenStore},
-    trail::{DiscoveryCheck, DiscoveryRule, DiscoveryStep, StepKind},
+    trail::{DiscoveryCheck, DiscoveryRule, DiscoveryStep, Explanation, StepKind},
     user_agent::{Answer, DeviceLogin, Login, UserAgent},
 };

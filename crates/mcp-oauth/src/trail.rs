@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use url::Url;
 
-use crate::quirks::Quirk;
+use crate::{error::Error, quirks::Quirk};
 
 /// A rule of a discovery, and of the preparation of a login.
 ///
@@ -234,6 +234,32 @@ impl DiscoveryStep {
     pub fn is_failed(&self) -> bool {
         self.checks.iter().any(|check| check.failure.is_some())
     }
+}
+
+/// The discovery of an MCP server, step by step ([`OAuth::explain`](crate::OAuth::explain)).
+///
+/// ```no_run
+/// # async fn example(auth: &mcp_oauth::OAuth) -> Result<(), Box<dyn std::error::Error>> {
+/// let explanation = auth.explain(&"https://mcp.example.com/mcp".parse()?).await?;
+/// for step in &explanation.steps {
+///     println!("{} {}", step.kind.name(), step.url.as_deref().unwrap_or_default());
+///     for check in step.checks.iter().filter(|check| check.failure.is_some()) {
+///         println!("  {}: {}", check.rule, check.rule.remedy());
+///     }
+/// }
+/// if let Some(error) = &explanation.error {
+///     println!("a login fails: {error}");
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The steps, in their order.
+    pub steps: Vec<DiscoveryStep>,
+    /// The error with which a login fails before the user is asked. `None` if the discovery finds no obstacle.
+    pub error: Option<Error>,
 }
 
 /// Receives the steps of a discovery. Without [`Trail::recording`] it keeps none of them.

@@ -10,10 +10,9 @@ use super::{
 };
 use crate::{
     error::Error,
-    explanation::Explanation,
     registration::{self, Plan, Source},
     tokens::now,
-    trail::{DiscoveryRule, DiscoveryStep, StepKind, Trail},
+    trail::{DiscoveryRule, DiscoveryStep, Explanation, StepKind, Trail},
 };
 
 /// The redirect URI of the explanation. A login has a port.

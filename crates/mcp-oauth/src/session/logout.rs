@@ -6,8 +6,8 @@ use tokio::time::timeout;
 
 use super::{REFRESH_LOCK, Session, Work, on_own_task};
 use crate::{
-    account::Revocation,
     error::{Error, ErrorKind},
+    revocation::Revocation,
     tokens::Tokens,
 };
 

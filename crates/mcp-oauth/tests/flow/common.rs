@@ -6,7 +6,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
@@ -306,6 +306,8 @@ pub(crate) struct User {
     pub(crate) delay: Duration,
     /// The user closes the page.
     pub(crate) declines: bool,
+    /// The time at which the user closed the latest page.
+    pub(crate) declined_at: Arc<Mutex<Option<Instant>>>,
 }
 
 impl User {
@@ -320,6 +322,7 @@ impl UserAgent for User {
             self.logins.fetch_add(1, Ordering::SeqCst);
             tokio::time::sleep(self.delay).await;
             if self.declines {
+                *self.declined_at.lock().unwrap() = Some(Instant::now());
                 return Err(Error::new(ErrorKind::Denied, "the user declined"));
             }
             let Some(location) = open(login.url.as_str()).await else { return Ok(Answer::Redirect) };

@@ -1,7 +1,12 @@
 //! Tokens that are bound to a key of the client.
 
+use std::time::{Duration, SystemTime};
+
+use http::{HeaderMap, HeaderName, Method, StatusCode};
+use mcp_auth::jose;
+use mcp_client_http::{Authorizer as _, Refusal, Target, Verdict};
 use mcp_oauth::{ErrorKind, MemoryStore};
-use mcp_protocol::auth::ProtectedResourceMetadata;
+use mcp_protocol::{Challenge, auth::ProtectedResourceMetadata};
 use mcp_test::authorization_server::{AuthorizationServer, Endpoint, Misbehavior};
 
 use crate::common::{World, claims_of};
@@ -46,6 +51,44 @@ async fn proofs_have_the_nonces_of_both_servers() {
     assert_eq!(world.site.token(&auth).await, token);
     assert_eq!(proofs.ids.lock().unwrap().len(), ids + 1, "the client knows the nonce");
     assert_eq!((world.user.count(), world.authorization.count(Endpoint::Token)), (1, 2));
+}
+
+#[tokio::test]
+async fn a_redirected_request_has_a_proof_and_a_nonce_of_its_own() {
+    let mut world = World::with(AuthorizationServer::builder().require_dpop()).await;
+    world.site.require_proofs();
+    let auth = world.auth();
+    world.site.token(&auth).await;
+    // The HTTP client authorizes a request again after a redirect, and after the refusal at its target.
+    let (start, mut moved) = (world.site.target(), world.site.target());
+    moved.url = start.url.join("/mcp/v2?page=1").unwrap();
+    let nonce = |nonce: &str| HeaderMap::from_iter([(HeaderName::from_static("dpop-nonce"), nonce.parse().unwrap())]);
+    let mut ids = Vec::new();
+    let mut proof = |sent: &HeaderMap, target: &Target| {
+        let text = sent["dpop"].to_str().unwrap();
+        let mut url = target.url.clone();
+        url.set_query(None);
+        let checked =
+            jose::check_proof(text, &Method::POST, url.as_str(), Duration::from_secs(60), SystemTime::now()).unwrap();
+        assert!(!ids.contains(&checked.id));
+        ids.push(checked.id);
+        checked.nonce
+    };
+    let first = auth.authorize(&start).await.unwrap();
+    assert_eq!(proof(&first, &start), None);
+    auth.answered(&start, &first, StatusCode::TEMPORARY_REDIRECT, &nonce("start"));
+    let second = auth.authorize(&moved).await.unwrap();
+    assert_eq!((proof(&second, &moved), &second["authorization"]), (None, &first["authorization"]));
+    let mut refusal = Refusal::new(moved.clone(), StatusCode::UNAUTHORIZED);
+    refusal.challenges.push(Challenge::new("DPoP").with_error("use_dpop_nonce"));
+    (refusal.headers, refusal.sent) = (nonce("moved"), second.clone());
+    auth.answered(&moved, &second, StatusCode::UNAUTHORIZED, &refusal.headers);
+    assert_eq!(auth.refused(&refusal).await.unwrap(), Verdict::RetryFresh);
+    for (target, expected) in [(&moved, "moved"), (&start, "start")] {
+        let sent = auth.authorize(target).await.unwrap();
+        assert_eq!(proof(&sent, target).as_deref(), Some(expected));
+    }
+    assert_eq!((world.user.count(), world.authorization.count(Endpoint::Token)), (1, 1));
 }
 
 #[tokio::test]

@@ -96,6 +96,8 @@ async fn a_declined_login_fails_all_waiting_requests_after_one_page() {
     for call in calls {
         assert_eq!(call.await.unwrap(), ErrorKind::Denied);
     }
+    let declined_at = user.declined_at.lock().unwrap().unwrap();
+    assert!(declined_at.elapsed() < Duration::from_secs(1), "{:?}", declined_at.elapsed());
     assert_eq!(user.count(), 1);
 }
 

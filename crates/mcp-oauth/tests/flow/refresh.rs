@@ -255,6 +255,31 @@ async fn a_dropped_request_does_not_stop_the_refresh() {
 }
 
 #[tokio::test]
+async fn a_dropped_request_does_not_stop_the_login() {
+    let mut world = World::new().await;
+    world.user.delay = Duration::from_millis(500);
+    let store = MemoryStore::new();
+    let auth = world.builder().store(store.clone()).build();
+    let opened = async {
+        while world.user.count() == 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::select! {
+        _ = world.site.call(&auth) => panic!("the login takes longer"),
+        () = opened => {}
+    }
+    let stored = async {
+        while store.load(&world.site.key()).await.unwrap().is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), stored).await.unwrap();
+    world.site.token(&auth).await;
+    assert_eq!((world.user.count(), world.authorization.count(Endpoint::Token)), (1, 1));
+}
+
+#[tokio::test]
 async fn a_forgotten_client_registers_again() {
     let (world, _, auth) = expired().await;
     world.authorization.misbehave_times(Misbehavior::ForgetsClients, 1);
