@@ -1,4 +1,5 @@
 //! Eight faulty servers beside healthy ones, and the times of starts.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{sync::Arc, time::Duration};
 
