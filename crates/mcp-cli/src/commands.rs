@@ -72,7 +72,7 @@ async fn run_command(session: &Session, command: Command) -> Result<(), Failure>
             info::info(session)
         }
         Command::Shell(_) => Err(Failure::usage("the shell is already open")),
-        Command::Account(_) => Err(Failure::usage("the shell does not change logins; run `mcp login` outside of it")),
+        Command::Account(_) => Err(Failure::usage("the shell has no commands about logins; run them outside of it")),
         Command::New { .. } => Err(Failure::usage("a new project needs no server; run `mcp new`")),
         Command::Completions { .. } => Err(Failure::usage("completions need no server; run `mcp completions`")),
     }
