@@ -287,7 +287,8 @@ fn expect(holds: bool, otherwise: impl Into<String>) -> Result<(), String> {
 
 /// The text of an error and its sources.
 #[expect(clippy::needless_pass_by_value, reason = "`map_err` gives it away")]
-fn error_text(error: Error) -> String {
+/// The text of an error and those of its sources.
+pub(crate) fn error_text(error: Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(&error);
     while let Some(cause) = source {

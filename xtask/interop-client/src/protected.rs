@@ -27,7 +27,11 @@ use serde_json::{Map, Value};
 use tokio::net::TcpStream;
 use url::{Url, form_urlencoded};
 
-use crate::{Era, checks::Outcome, report};
+use crate::{
+    Era,
+    checks::{Outcome, error_text},
+    report,
+};
 
 /// The life of access tokens. The check of the refresh waits for its end.
 const TOKEN_LIFE: Duration = Duration::from_secs(6);
@@ -219,7 +223,7 @@ impl<'a> World<'a> {
     }
 
     async fn login(&mut self) -> Result<(), String> {
-        let client = self.connect(Some(self.auth.clone())).await.map_err(|error| error.to_string())?;
+        let client = self.connect(Some(self.auth.clone())).await.map_err(error_text)?;
         self.client = Some(client);
         let requests = self.authorization.requests();
         let page = requests.iter().find(|request| request.endpoint() == Endpoint::Authorization);
@@ -236,7 +240,7 @@ impl<'a> World<'a> {
     /// Calls a tool that returns the identity in the token.
     async fn caller(&self, tool: &str, scopes: &[&str]) -> Result<(), String> {
         let client = self.client.as_ref().ok_or("there is no connection")?;
-        let result = client.call_tool(tool, serde_json::json!({})).await.map_err(|error| error.to_string())?;
+        let result = client.call_tool(tool, serde_json::json!({})).await.map_err(error_text)?;
         let text = result.text();
         expect(!result.is_error(), format!("the tool {tool} failed: {text}"))?;
         let caller: Value = serde_json::from_str(&text).map_err(|_| format!("{tool} returns {text:?}"))?;
@@ -291,7 +295,7 @@ impl<'a> World<'a> {
     async fn step_up(&mut self) -> Result<(), String> {
         if self.subject == "python-v2" {
             self.serve(&format!("{READ} {WRITE}")).await?;
-            self.client = Some(self.connect(Some(self.auth.clone())).await.map_err(|error| error.to_string())?);
+            self.client = Some(self.connect(Some(self.auth.clone())).await.map_err(error_text)?);
             self.caller("whoami", &[READ, WRITE]).await?;
         } else {
             self.caller("write", &[READ, WRITE]).await?;
