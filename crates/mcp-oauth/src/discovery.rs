@@ -20,7 +20,7 @@ pub(crate) use self::{
 use crate::{
     error::{Error, ErrorKind},
     quirks::Quirk,
-    trail::{DiscoveryRule, DiscoveryStep, Reader, StepKind},
+    trail::{DiscoveryRule, DiscoveryStep, Reader, StepKind, Trail},
 };
 
 /// The metadata document of an MCP server.
@@ -76,22 +76,24 @@ pub(crate) async fn server(reader: Reader<'_>, issuer: &str, quirks: &[Quirk]) -
     for url in urls {
         let reason = match read(reader, StepKind::ServerMetadata, &url, HeaderMap::new()).await? {
             Answer::Missing(reason) => reason,
-            Answer::Document(document) => {
-                let judged = judge(document, issuer, quirks);
-                match reader.trail.check(DiscoveryRule::IssuerEqual, judged) {
-                    Ok(server) => {
-                        reader.trail.edit(|step| step.quirks.clone_from(&server.quirks));
-                        return Ok(server);
-                    }
-                    Err(reason) => reason,
-                }
-            }
+            Answer::Document(document) => match noted(reader.trail, judge(document, issuer, quirks)) {
+                Ok(server) => return Ok(server),
+                Err(reason) => reason,
+            },
         };
         tracing::debug!(%url, reason, "the authorization server has no valid metadata here");
         reasons.push(format!("{url}: {reason}"));
     }
     let text = format!("the issuer {issuer} has no valid metadata ({})", reasons.join("; "));
     Err(Error::new(ErrorKind::Discovery, text))
+}
+
+/// Records the check of a document, and the quirks that the client applies.
+fn noted(trail: &Trail, judged: Result<Server, String>) -> Result<Server, String> {
+    if let Ok(server) = &judged {
+        trail.edit(|step| step.quirks.clone_from(&server.quirks));
+    }
+    trail.check(DiscoveryRule::IssuerEqual, judged)
 }
 
 /// Returns the authorization server of an MCP server of 2025-03-26, which is the server itself.

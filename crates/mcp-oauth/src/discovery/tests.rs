@@ -122,3 +122,18 @@ async fn a_server_without_documents_has_the_default_endpoints_of_2025_03_26() {
         assert_eq!((server.identity, site.requests()), (site.origin.clone(), vec![ROOT.to_owned()]));
     }
 }
+
+#[test]
+fn the_step_of_a_document_names_the_applied_quirks() {
+    for (issuer, expected) in [
+        ("https://login.microsoftonline.com/t/v2.0", &["assumes-s256", "omits-resource"][..]),
+        ("https://as.example", &[]),
+    ] {
+        let trail = Trail::recording();
+        trail.add(|| DiscoveryStep::new(StepKind::ServerMetadata, Some(issuer)));
+        noted(&trail, judge(json!({"issuer": issuer}), issuer, &Quirk::of_issuer(issuer))).unwrap();
+        let step = &trail.into_steps()[0];
+        let quirks: Vec<_> = step.quirks.iter().map(|quirk| quirk.kind.name()).collect();
+        assert_eq!((quirks.as_slice(), step.checks.len()), (expected, 1));
+    }
+}

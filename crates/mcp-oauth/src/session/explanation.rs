@@ -92,7 +92,6 @@ impl Session {
             note(DiscoveryRule::Pkce, server.check_pkce());
         }
         trail.edit(|step| {
-            step.quirks.clone_from(&server.quirks);
             step.document = Some(json!({
                 "issuer": server.identity,
                 "client": client,
