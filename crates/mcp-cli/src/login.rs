@@ -71,7 +71,7 @@ pub(crate) async fn run(account: &Account, options: &Options, opened: &OnceLock<
             let scopes = scope.iter().flat_map(|scope| scope.split_whitespace());
             log_in(server.as_deref(), way, scopes.map(ToOwned::to_owned).collect(), options, opened).await
         }
-        Account::Logout { server } => log_out(server.as_deref(), out).await,
+        Account::Logout { server } => log_out(server.as_deref(), options, out).await,
         Account::Auth(Auth::Explain { server }) => explain(server.as_deref(), options, out).await,
         Account::Whoami { server } => {
             let logins = Logins::open()?;
@@ -116,7 +116,7 @@ where
     Failure::from(error).with_hint(if is_unsupported { "; use --no-browser instead of --device" } else { "" })
 }
 
-async fn log_out(server: Option<&str>, out: Output) -> Result<(), Failure> {
+async fn log_out(server: Option<&str>, options: &Options, out: Output) -> Result<(), Failure> {
     let logins = Logins::open()?;
     let auth = stored(&logins);
     let server = match logins.server(server).await? {
@@ -132,7 +132,7 @@ async fn log_out(server: Option<&str>, out: Output) -> Result<(), Failure> {
     };
     let revocation = builder(&logins, Way::Refused)
         .store(logins.store.clone())
-        .fetch(fetch(&server)?)
+        .fetch(fetch(&server, options)?)
         .build()
         .log_out(&server)
         .await?;
@@ -169,7 +169,7 @@ async fn explain(server: Option<&str>, options: &Options, out: Output) -> Result
         None => Vec::new(),
     };
     let server = logins::server(server, &known)?.ok_or_else(no_server)?;
-    let mut builder = OAuth::builder().client_name(CLIENT_NAME).fetch(fetch(&server)?);
+    let mut builder = OAuth::builder().client_name(CLIENT_NAME).fetch(fetch(&server, options)?);
     if let Some(logins) = logins {
         builder = builder.store(logins.store);
     }
@@ -177,8 +177,11 @@ async fn explain(server: Option<&str>, options: &Options, out: Output) -> Result
 }
 
 /// Returns the requests to the servers of a login, with the same proxy as those of a connection.
-fn fetch(server: &Url) -> Result<Fetch, Failure> {
-    let builder = Fetch::builder().for_server(server.as_str());
+fn fetch(server: &Url, options: &Options) -> Result<Fetch, Failure> {
+    let mut builder = Fetch::builder().for_server(server.as_str());
+    if let Some(timeout) = options.timeout {
+        builder = builder.timeout(timeout);
+    }
     let is_local = match server.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
         Some(Host::Ipv4(address)) => address.is_loopback(),

@@ -3,7 +3,7 @@
 use std::{
     io::{BufRead as _, BufReader, Write as _},
     net::{TcpListener, TcpStream},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use mcp_server::{
@@ -145,6 +145,13 @@ fn wrong_command_lines_and_unreachable_servers_have_their_exit_codes() {
         assert_eq!(output.status.code(), Some(code), "{line}\n{stderr}");
         assert!(stderr.contains(err) && !stderr.contains("hunter2"), "{line}\n{stderr}");
     }
+    // A server that accepts connections and sends nothing.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let start = Instant::now();
+    let output = run(&format!("http://{}/mcp", listener.local_addr().unwrap()), "auth explain URL --timeout 1");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    // The default of each request is 10 seconds.
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     let http = Http::start();
     let output = mcp().args(["auth", "explain"]).env("MCP_SERVER", &http.url).bounded_output();
     assert_eq!(output.status.code(), Some(0), "{output:?}");

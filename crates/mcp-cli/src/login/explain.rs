@@ -102,7 +102,11 @@ fn write_step(text: &mut String, number: usize, step: &DiscoveryStep) {
     for check in &step.checks {
         write_check(text, check);
     }
-    for quirk in &step.quirks {
+    write_quirks(text, &step.quirks);
+}
+
+fn write_quirks(text: &mut String, quirks: &[Quirk]) {
+    for quirk in quirks {
         let _ =
             writeln!(text, "{INDENT}{}  {quirk}: {}", style::out(Style::Warning, "quirk"), quirk.kind.explanation());
         let _ = writeln!(text, "{INDENT}       {}", quirk.source);
@@ -158,4 +162,23 @@ fn quirk_to_json(quirk: &Quirk) -> Value {
         "kind": quirk.kind.name(), "provider": quirk.provider, "explanation": quirk.kind.explanation(),
         "source": quirk.source,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quirks_have_an_explanation_and_a_source() {
+        for quirk in Quirk::of_issuer("https://login.microsoftonline.com/tenant/v2.0") {
+            let mut text = String::new();
+            write_quirks(&mut text, &[quirk]);
+            let json = quirk_to_json(&quirk);
+            for part in ["kind", "provider", "explanation", "source"] {
+                let part = json[part].as_str().unwrap_or_else(|| panic!("{json} has no {part}"));
+                assert!(!part.is_empty() && text.contains(part), "{part}: {text}");
+            }
+        }
+        assert!(!Quirk::of_issuer("https://login.microsoftonline.com/tenant/v2.0").is_empty());
+    }
 }
