@@ -10,6 +10,7 @@
 //! - [`pins`] detects definitions of tools that changed.
 //! - [`policy`] decides which calls run, which need an approval, and which are denied.
 //! - [`install`] adds servers to the configuration files of clients.
+//! - [`record`] records the messages of all servers, and replays them without servers.
 //! - [`search`] finds tools by words, and decides which tools a request contains.
 //!
 //! ```
@@ -41,6 +42,7 @@ mod host;
 pub mod install;
 pub mod pins;
 pub mod policy;
+pub mod record;
 mod registry;
 mod routing;
 pub mod search;
