@@ -12,7 +12,8 @@ use http::{Request, header};
 use mcp_oauth::{Answer, DeviceLogin, Error, ErrorKind, Login, MemoryStore, OAuthBuilder, UserAgent};
 use mcp_protocol::auth::grant_type;
 use mcp_test::authorization_server::{
-    AuthorizationServer, AuthorizationServerBuilder, Endpoint, Misbehavior, RecordedRequest, ResponseFault,
+    AuthorizationServer, AuthorizationServerBuilder, Endpoint, Misbehavior, RecordedRequest, RegisteredClient,
+    ResponseFault,
 };
 use mcp_transport::BoxFuture;
 use serde_json::Value;
@@ -288,4 +289,36 @@ async fn each_flow_has_its_own_stored_registration() {
     world.authorization.misbehave_times(Misbehavior::ForgetsClients, 1);
     world.site.token(&builder(&world, &reader).store(store).build()).await;
     assert_eq!(world.authorization.count(Endpoint::Registration), 3);
+}
+
+#[tokio::test]
+async fn a_registered_client_authenticates_each_request_of_the_device_flow() {
+    type Configure = Box<dyn Fn(OAuthBuilder) -> OAuthBuilder>;
+    let (key, keys) = crate::machines::key();
+    let cases: [(RegisteredClient, Configure); 2] = [
+        (RegisteredClient::with_secret("app", "hunter2"), Box::new(|auth| auth.client_secret("hunter2"))),
+        (RegisteredClient::with_keys("app", keys), Box::new(move |auth| auth.client_key(key.clone()))),
+    ];
+    for (client, configure) in cases {
+        let world = world(AuthorizationServer::builder().no_registration().client(client)).await;
+        let mut reader = reader(&world, Decision::Approve);
+        reader.delay = Duration::from_millis(1_500);
+        let build = |issuer: &str| configure(builder(&world, &reader)).client_id("app").issuer(issuer).build();
+        let token = world.site.token(&build(world.authorization.issuer())).await;
+        assert_eq!(claims_of(&token)["client_id"], "app");
+        let polls = requests(&world, Endpoint::Token);
+        assert_eq!(polls.iter().map(|poll| poll.status().as_u16()).collect::<Vec<_>>(), [400, 200]);
+        let mut all = requests(&world, Endpoint::DeviceAuthorization);
+        all.extend(polls);
+        let mut assertions: Vec<_> = all.iter().filter_map(|request| request.parameter("client_assertion")).collect();
+        let number = assertions.len();
+        assertions.sort_unstable();
+        assertions.dedup();
+        // Each request has an assertion of its own, or each has the secret.
+        assert!([0, 3].contains(&number) && assertions.len() == number, "{number}");
+        // Another issuer receives no request.
+        let error = world.site.error(&build("https://as.example")).await;
+        assert_eq!(error.kind(), ErrorKind::Registration, "{error}");
+        assert_eq!(world.authorization.count(Endpoint::DeviceAuthorization), 1);
+    }
 }
