@@ -3,9 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test ends at the first error")]
 
 use std::{
+    io,
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -13,7 +14,7 @@ use std::{
 
 use mcp_client::{
     Client, Error,
-    oauth::{Answer, ErrorKind, Login, OAuth, UserAgent},
+    oauth::{Answer, ErrorKind, Login, MemoryStore, OAuth, TokenStore as _, UserAgent},
     protocol::ProtocolVersion,
     transport::BoxFuture,
 };
@@ -24,6 +25,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinHandle,
 };
+use tracing_subscriber::filter::LevelFilter;
 
 /// A user who approves each login, and whose browser is a TCP connection.
 #[derive(Clone, Default)]
@@ -160,4 +162,82 @@ async fn a_declined_login_ends_the_connection_attempt_with_a_typed_error() {
     }
     assert_eq!(found.expect("the error of the login is in the chain").kind(), ErrorKind::Denied);
     assert_eq!(world.logins(), 1);
+}
+
+/// The text of a log. Clones share it.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Logs in, steps up, refreshes and fails. Returns all secrets of the run, and the texts that it produced.
+async fn run(version: ProtocolVersion) -> (Vec<String>, Vec<String>) {
+    let mut world = World::start(version).await;
+    let store = MemoryStore::new();
+    let builder = |world: &World| OAuth::builder().user_agent(world.user.clone()).store(store.clone());
+    let key = format!("tokens/{}", world.url);
+    let (mut secrets, mut texts) = (Vec::new(), Vec::new());
+    // The first client logs in and steps up, and the second refreshes the tokens.
+    for _ in 0..2 {
+        let connecting = Client::builder("c", "1").auth(builder(&world).build());
+        texts.push(format!("{connecting:?}"));
+        let client = connecting.connect(&world.url).await.unwrap();
+        for tool in ["name", "write"] {
+            texts.push(format!("{:?} {client:?}", client.call_tool(tool, ()).await.unwrap()));
+            let record = store.load(&key).await.unwrap().unwrap();
+            let mut record: serde_json::Value = serde_json::from_str(record.expose()).unwrap();
+            secrets.extend(["access_token", "refresh_token"].map(|name| record[name].as_str().unwrap().to_owned()));
+            if tool == "write" {
+                record["expires_at"] = 1.into();
+                store.save(&key, &record.to_string().as_str().into()).await.unwrap();
+            }
+        }
+        client.close().await;
+    }
+    assert_eq!((world.logins(), world.authorization.count(Endpoint::Token)), (2, 3), "{version}");
+
+    store.remove(&key).await.unwrap();
+    world.user.declines = true;
+    let error = match world.connect(builder(&world).build()).await {
+        Ok(client) => client.call_tool("name", ()).await.unwrap_err(),
+        Err(error) => error,
+    };
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    while let Some(error) = source {
+        texts.push(format!("{error} {error:?}"));
+        source = error.source();
+    }
+    for request in world.authorization.requests() {
+        let names = ["code", "code_verifier", "refresh_token", "state"];
+        secrets.extend(names.iter().filter_map(|name| request.parameter(name)).map(str::to_owned));
+    }
+    (secrets, texts)
+}
+
+#[test]
+fn the_log_and_the_errors_of_a_client_contain_no_secrets() {
+    for version in [ProtocolVersion::V2026_07_28, ProtocolVersion::V2025_11_25] {
+        let (log, runtime) = (Log::default(), tokio::runtime::Builder::new_current_thread().enable_all().build());
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE);
+        let subscriber = subscriber.with_writer(move || writer.clone()).finish();
+        let (secrets, texts) =
+            tracing::subscriber::with_default(subscriber, || runtime.unwrap().block_on(run(version)));
+        let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        assert!(log.contains("TRACE") && log.contains("mcp_oauth"), "{version}: the log is captured");
+        // The records of the test authorization server are not those of the client.
+        let mut text: String = log.lines().filter(|line| !line.contains(" mcp_test::")).collect();
+        text.extend(texts);
+        assert!(secrets.len() > 10, "{version}: {}", secrets.len());
+        assert!(secrets.iter().all(|secret| !text.contains(secret)), "{version}");
+    }
 }
