@@ -32,6 +32,8 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+#[cfg(feature = "tls")]
+mod client_certificate;
 mod connection;
 mod peer;
 mod security;
@@ -42,7 +44,10 @@ mod tls;
 mod write_timeout;
 
 #[cfg(feature = "tls")]
-pub use self::tls::{TlsConfig, TlsError};
+pub use self::{
+    client_certificate::{ClientCertificate, ClientCertificates},
+    tls::{TlsConfig, TlsError},
+};
 pub use self::{
     connection::{RequestBody, RequestBodyError},
     peer::PeerAddr,

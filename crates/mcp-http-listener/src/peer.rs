@@ -34,14 +34,14 @@ use tower_service::Service;
 #[allow(clippy::exhaustive_structs, reason = "applications construct it, and an address is all that it has")]
 pub struct PeerAddr(pub SocketAddr);
 
-/// Adds the address of the peer to each request of a connection.
+/// Adds a value of the connection to each request, such as the address of the peer.
 #[derive(Clone)]
-pub(crate) struct WithPeer<S> {
+pub(crate) struct WithExtension<S, E> {
     pub(crate) service: S,
-    pub(crate) peer: Option<PeerAddr>,
+    pub(crate) extension: Option<E>,
 }
 
-impl<S: Service<Request<B>>, B> Service<Request<B>> for WithPeer<S> {
+impl<S: Service<Request<B>>, B, E: Clone + Send + Sync + 'static> Service<Request<B>> for WithExtension<S, E> {
     type Response = S::Response;
     type Error = S::Error;
     type Future = S::Future;
@@ -51,8 +51,8 @@ impl<S: Service<Request<B>>, B> Service<Request<B>> for WithPeer<S> {
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        if let Some(peer) = self.peer {
-            request.extensions_mut().insert(peer);
+        if let Some(extension) = &self.extension {
+            request.extensions_mut().insert(extension.clone());
         }
         self.service.call(request)
     }

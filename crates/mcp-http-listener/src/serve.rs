@@ -26,7 +26,7 @@ use tower_service::Service;
 use crate::tls::TlsConfig;
 use crate::{
     connection::{self, BoxError, RequestBody},
-    peer::{PeerAddr, WithPeer},
+    peer::{PeerAddr, WithExtension},
     security::{Cleartext, Security},
     tcp::Duplex,
     write_timeout::WriteTimeout,
@@ -343,8 +343,8 @@ async fn accept<S, B, Sec>(
                 continue;
             }
         };
-        let peer = limits.has_peers.then_some(PeerAddr(address));
-        let service = WithPeer { service: service.clone(), peer };
+        let extension = limits.has_peers.then_some(PeerAddr(address));
+        let service = WithExtension { service: service.clone(), extension };
         let (security, shutting_down) = (security.clone(), shutting_down.clone());
         connections.spawn(async move {
             // The future is created inside the task: moving it in would reserve its size twice.
@@ -388,6 +388,7 @@ async fn serve_stream<S, B, Sec>(
         () = shutdown.cancelled() => None,
     };
     if let Some(stream) = secured {
+        let service = WithExtension { service, extension: Sec::extension(&stream) };
         connection::serve(stream, service, write_timeout, shutdown).await;
     }
 }

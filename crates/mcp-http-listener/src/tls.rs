@@ -15,13 +15,17 @@ use rustls::{
     ServerConfig,
     crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    server::{ClientHello, ResolvesServerCert},
+    server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier, danger::ClientCertVerifier},
     sign::CertifiedKey,
 };
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use crate::{security::Security, tcp::Duplex};
+use crate::{
+    client_certificate::{self, ClientCertificate, ClientCertificates, Unusable},
+    security::Security,
+    tcp::Duplex,
+};
 
 /// The certificate chain and the private key of a server.
 ///
@@ -78,6 +82,8 @@ const MAX_FILE: u64 = 1 << 20;
 /// The names of the two PEM contents in errors.
 const CERTIFICATE: &str = "certificate";
 const KEY: &str = "private key";
+/// The name of the PEM with authorities in errors.
+const AUTHORITY: &str = "certificate of an authority";
 
 impl TlsConfig {
     /// Reads a certificate chain and a private key from two PEM files.
@@ -147,13 +153,38 @@ impl TlsConfig {
 
     fn with(key: CertifiedKey) -> Result<Self, TlsError> {
         let certificate = Arc::new(Certificate(RwLock::new(Arc::new(key))));
-        let mut config = ServerConfig::builder_with_provider(Arc::new(provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(TlsError::refused)?
-            .with_no_client_auth()
-            .with_cert_resolver(certificate.clone());
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let config = server_config(certificate.clone(), WebPkiClientVerifier::no_client_auth())?;
         Ok(Self { config: Arc::new(config), certificate, files: None })
+    }
+
+    /// Demands certificates from clients. One of these authorities (PEM) must have issued the certificate of a client. Each
+    /// request has the certificate in its extensions, as [`ClientCertificate`]. By default the server demands none.
+    ///
+    /// ```
+    /// use mcp_http_listener::{ClientCertificates, TlsConfig};
+    ///
+    /// # std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/certificates")).unwrap();
+    /// let authorities = std::fs::read("second.pem")?;
+    /// let tls = TlsConfig::from_files("first.pem", "first-key.pem")?
+    ///     .client_certificates(authorities, ClientCertificates::Required)?;
+    /// # let _ = tls;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the PEM has no certificate, or a certificate cannot be an authority.
+    pub fn client_certificates(
+        self,
+        authorities: impl AsRef<[u8]>,
+        demand: ClientCertificates,
+    ) -> Result<Self, TlsError> {
+        let verifier = client_certificate::verifier(authorities.as_ref(), demand, provider());
+        let verifier = verifier.map_err(|unusable| match unusable {
+            Unusable::Pem(error) => Kind::Pem { what: AUTHORITY, error },
+            Unusable::Certificate(error) => Kind::Authority(error),
+        })?;
+        let config = server_config(self.certificate.clone(), verifier)?;
+        Ok(Self { config: Arc::new(config), ..self })
     }
 
     fn reload_if_changed(&self) {
@@ -170,8 +201,26 @@ impl TlsConfig {
     }
 }
 
+fn server_config(
+    certificate: Arc<Certificate>,
+    verifier: Arc<dyn ClientCertVerifier>,
+) -> Result<ServerConfig, TlsError> {
+    let mut config = ServerConfig::builder_with_provider(Arc::new(provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(TlsError::refused)?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(certificate);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
 impl Security for TlsConfig {
     type Stream<S: Duplex> = TlsStream<S>;
+    type Extension = ClientCertificate;
+
+    fn extension<S: Duplex>(stream: &TlsStream<S>) -> Option<ClientCertificate> {
+        stream.get_ref().1.peer_certificates()?.first().map(ClientCertificate::new)
+    }
 
     async fn secure<S: Duplex>(&self, stream: S) -> Option<TlsStream<S>> {
         let handshake = TlsAcceptor::from(self.config.clone()).accept(stream);
@@ -274,6 +323,7 @@ enum Kind {
     File { path: PathBuf, error: io::Error },
     Pem { what: &'static str, error: Option<rustls::pki_types::pem::Error> },
     Refused(rustls::Error),
+    Authority(Box<dyn Error + Send + Sync>),
 }
 
 impl TlsError {
@@ -290,6 +340,7 @@ impl TlsError {
             Kind::Pem { what, .. } if *what == CERTIFICATE => Some(format!("`{certificate}`")),
             Kind::Pem { .. } => Some(format!("`{key}`")),
             Kind::Refused(_) => Some(format!("`{certificate}` and `{key}`")),
+            Kind::Authority(_) => None,
         };
         Self { place, ..self }
     }
@@ -311,6 +362,7 @@ impl fmt::Display for TlsError {
             Kind::Pem { what, error: Some(_) } => write!(f, "the PEM of the {what} cannot be read"),
             Kind::Pem { what, error: None } => write!(f, "the PEM contains no {what}"),
             Kind::Refused(_) => f.write_str("the certificate or its key is not usable"),
+            Kind::Authority(_) => write!(f, "the {AUTHORITY} is not usable"),
         }
     }
 }
@@ -321,6 +373,7 @@ impl Error for TlsError {
             Kind::File { error, .. } => Some(error),
             Kind::Pem { error, .. } => error.as_ref().map(|error| error as _),
             Kind::Refused(error) => Some(error),
+            Kind::Authority(error) => Some(&**error),
         }
     }
 }

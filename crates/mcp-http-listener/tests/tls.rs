@@ -4,11 +4,11 @@
 use std::{fs, path::Path, sync::Arc, time::Duration};
 
 use http::StatusCode;
-use mcp_http_listener::{Serve, TlsConfig, TlsError};
+use mcp_http_listener::{ClientCertificates, Serve, TlsConfig, TlsError};
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
-    pki_types::{CertificateDer, ServerName, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -31,13 +31,29 @@ async fn serve_one(tls: TlsConfig) -> TestServer {
 
 /// Connects a client that trusts only this certificate.
 async fn connect(server: &TestServer, trusted: &str, alpn: &[&str]) -> std::io::Result<TlsStream<TcpStream>> {
+    connect_with(server, trusted, alpn, None).await
+}
+
+/// Connects a client with a certificate.
+async fn connect_with(
+    server: &TestServer,
+    trusted: &str,
+    alpn: &[&str],
+    own: Option<(&str, &str)>,
+) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(trusted.as_bytes()).unwrap()).unwrap();
-    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let mut config = match own {
+        Some((certificate, key)) => {
+            let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+            config.with_client_auth_cert(chain, PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap()).unwrap()
+        }
+        None => config.with_no_client_auth(),
+    };
     config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
     let name = ServerName::try_from("localhost").unwrap();
     within("a handshake", TlsConnector::from(Arc::new(config)).connect(name, server.connect().await)).await
@@ -58,6 +74,34 @@ async fn both_protocols_are_served_on_one_port() {
     let refused = connect(&server, FIRST.0, &["spdy/3"]).await.unwrap_err();
     assert!(refused.to_string().contains("NoApplicationProtocol"), "{refused}");
     assert!(connect(&server, SECOND.0, &[]).await.is_err(), "a client that trusts another certificate");
+}
+
+#[tokio::test]
+async fn certificates_of_clients_are_verified() {
+    for (demand, without) in [(ClientCertificates::Optional, true), (ClientCertificates::Required, false)] {
+        let tls = TlsConfig::from_pem(FIRST.0, FIRST.1).unwrap().client_certificates(SECOND.0, demand).unwrap();
+        let server = serve(tls).await;
+        for (own, is_accepted) in [(None, without), (Some(SECOND), true), (Some(FIRST), false)] {
+            // With TLS 1.3 the client learns of the rejection when it reads.
+            let answered = match connect_with(&server, FIRST.0, &[], own).await {
+                Ok(mut stream) => {
+                    let request = b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+                    let (mut text, sent) = (Vec::new(), stream.write_all(request).await);
+                    let read = within("an answer", stream.read_to_end(&mut text)).await;
+                    sent.is_ok() && read.is_ok() && text.starts_with(b"HTTP/1.1 200")
+                }
+                Err(_) => false,
+            };
+            assert_eq!(answered, is_accepted, "{demand:?} {}", own.is_some());
+        }
+    }
+    let error = |authorities: &str| {
+        let tls = TlsConfig::from_pem(FIRST.0, FIRST.1).unwrap();
+        tls.client_certificates(authorities, ClientCertificates::Required).unwrap_err().to_string()
+    };
+    assert_eq!(error(FIRST.1), "the PEM contains no certificate of an authority");
+    let invalid = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    assert_eq!(error(invalid), "the certificate of an authority is not usable");
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ const MAX_ACTORS: usize = 4;
 /// Claims that no access token has: they belong to ID tokens and logout tokens of OpenID Connect.
 const FOREIGN: [&str; 3] = ["at_hash", "c_hash", "events"];
 /// Values of the claim `typ` by which some issuers mark tokens of other purposes.
-const FOREIGN_TYPES: [&str; 3] = ["id", "refresh", "logout"];
+const FOREIGN_TYPES: [&str; 5] = ["id", "serialized-id", "refresh", "offline", "logout"];
 /// The values of the claim `token_use` for access tokens.
 const USES: [&str; 2] = ["access", "access_token"];
 

@@ -127,6 +127,7 @@ async fn forged_and_misused_tokens_are_rejected() {
         ("ID token of Cognito", &public, bad("token_use", json!("id"))),
         ("ID token of Keycloak", &public, bad("typ", json!("ID"))),
         ("refresh token of Keycloak", &public, bad("typ", json!("Refresh"))),
+        ("offline token of Keycloak", &public, bad("typ", json!("Offline"))),
         ("logout token of Keycloak", &public, bad("typ", json!("Logout"))),
         ("logout token with events", &public, bad("events", json!({"x": {}}))),
         ("scopes as a number", &public, bad("scope", json!(1))),
