@@ -1,6 +1,7 @@
 //! The command line: options, commands and their help texts.
 
 mod account;
+mod configuration;
 mod format;
 mod values;
 
@@ -13,6 +14,7 @@ use mcp_protocol::{LoggingLevel, ProtocolVersion};
 use self::values::{Headers, headers, level, revision, seconds, variable};
 pub(crate) use self::{
     account::{Account, Auth},
+    configuration::Configuration,
     format::Format,
 };
 use crate::style::When;
@@ -26,15 +28,16 @@ Give the server as a URL in the first word, or as a command after `--`. \
   mcp tools http://127.0.0.1:8080/mcp
   mcp call add a=1 b=2 -- ./my-server --stdio
 
-If the command line names no server, `mcp` uses the URL or the command in the variable MCP_SERVER. \
+If the command line names no server, `mcp` uses the URL or the command in the variable MCP_SERVER, then the servers of the \
+nearest `.mcp.json`. --config names another configuration file. \
 The last word of `mcp read` is always the resource. \
 If `--` or MCP_SERVER names the server, all words of `mcp listen` are resources.";
 
 /// The end of `mcp --help`.
 const EXIT_CODES: &str = "Exit codes:
   0    success
-  1    the tool failed, `mcp lint` found errors, `mcp whoami` found no login, or a local file cannot be written
-  2    the command line or a name in it is wrong
+  1    the tool failed, `mcp lint` found errors, `mcp whoami` found no login, `mcp doctor` found a failed server, or a local file cannot be written
+  2    the command line, a name in it or the configuration file is wrong
   3    the server is unreachable, overloaded, silent or closed early
   4    the server answered with an error or invalid data, or it is not an MCP server
   130  Ctrl-C (129 and 143: another signal)
@@ -70,6 +73,13 @@ pub(crate) struct Options {
     /// secret, write `Name: @FILE`: the file holds the value. `@FILE` alone reads one header from each line of the file.
     #[arg(long, short = 'H', global = true, hide_short_help = true, value_name = "NAME: VALUE", value_parser = headers)]
     pub(crate) header: Vec<Headers>,
+    /// Use the servers of this configuration file. Without a server, `mcp` uses the nearest `.mcp.json` and then the file of
+    /// the user. The path of the file decides its format.
+    #[arg(id = "config_file", long = "config", global = true, hide_short_help = true, value_name = "FILE")]
+    pub(crate) config_file: Option<PathBuf>,
+    /// Use this server of the configuration file.
+    #[arg(id = "config_server", long = "server", global = true, hide_short_help = true, value_name = "NAME")]
+    pub(crate) config_server: Option<String>,
     /// Set the idle timeout of the server, in seconds. The total timeout of a call is ten times as long, and at least ten
     /// minutes.
     #[arg(long, global = true, hide_short_help = true, value_name = "SECONDS", value_parser = seconds)]
@@ -209,6 +219,8 @@ pub(crate) enum Command {
     Shell(Words),
     #[command(flatten)]
     Account(Account),
+    #[command(flatten)]
+    Configuration(Configuration),
     /// Write the project of a small server into a new directory.
     ///
     /// In a checkout of the library, the project uses the crates of the checkout. Elsewhere name their source with `--path`
@@ -257,7 +269,7 @@ impl Command {
             | Self::Lint { words, .. }
             | Self::Read { words, .. }
             | Self::Ping { words, .. } => Some(words),
-            Self::Account(_) | Self::New { .. } | Self::Completions { .. } => None,
+            Self::Account(_) | Self::Configuration(_) | Self::New { .. } | Self::Completions { .. } => None,
         }
     }
 }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use mcp_client::Client;
 
+pub(crate) use self::format::print as print_definitions;
 use crate::{
     answers::Answers,
     args::{Command, Options},
@@ -73,6 +74,9 @@ async fn run_command(session: &Session, command: Command) -> Result<(), Failure>
         }
         Command::Shell(_) => Err(Failure::usage("the shell is already open")),
         Command::Account(_) => Err(Failure::usage("the shell has no commands about logins; run them outside of it")),
+        Command::Configuration(_) => {
+            Err(Failure::usage("the shell does not change configurations; run the command outside of it"))
+        }
         Command::New { .. } => Err(Failure::usage("a new project needs no server; run `mcp new`")),
         Command::Completions { .. } => Err(Failure::usage("completions need no server; run `mcp completions`")),
     }

@@ -1,7 +1,10 @@
 //! The connection to a server, as a client with the capabilities of the options.
 
+mod server;
+
 use std::{path::Path, sync::Arc, time::Duration};
 
+use mcp_agent::config::{Endpoint, ServerDefinition};
 use mcp_client::{
     ChildProcess, Client, ClientBuilder, SlowStart,
     http::{Authorizer, Http},
@@ -42,9 +45,16 @@ pub(crate) async fn open(
     command: &Command,
 ) -> Result<Client, Failure> {
     let connector = TracedConnector::new(connector(target, options, authorizer)?, options.trace);
-    let is_command = matches!(target, Target::Command(_));
-    let builder =
-        client_builder(options, answers, command)?.on_slow_start(START_NOTICE, move |start| report(start, is_command));
+    let is_command = match target {
+        Target::Command(_) => true,
+        Target::Server(server) => matches!(server.endpoint, Endpoint::Stdio(_)),
+        Target::Url(_) | Target::Configuration => false,
+    };
+    let mut builder = client_builder(options, answers, command)?;
+    if let Target::Server(server) = target {
+        builder = with_limits(builder, server, options);
+    }
+    let builder = builder.on_slow_start(START_NOTICE, move |start| report(start, is_command));
     let opened = builder.connect(Arc::new(connector) as Arc<dyn Connect>).await;
     logs::keep_server_stderr();
     Ok(opened?)
@@ -88,7 +98,30 @@ fn connector(
             }
             Ok(Arc::new(child))
         }
+        Target::Server(server) => server::connector(server, options, authorizer),
+        Target::Configuration => Err(Failure::usage("choose a server with --server")),
     }
+}
+
+/// Sets the limits of a definition that the command line does not set.
+fn with_limits(mut builder: ClientBuilder, server: &ServerDefinition, options: &Options) -> ClientBuilder {
+    let start = server::start_limit(server, options);
+    builder = builder.connect_timeout(start).probe_timeout(MAX_PROBE_TIMEOUT.min(start / 2));
+    match server.call_timeout {
+        Some(limit) if options.timeout.is_none() => builder.idle_timeout(limit).total_timeout(limit),
+        _ => builder,
+    }
+}
+
+/// Connects to a server of a configuration file, without answers to questions of the server.
+pub(crate) async fn to_server(
+    server: &ServerDefinition,
+    options: &Options,
+    authorizer: Option<Arc<dyn Authorizer>>,
+) -> Result<Result<Client, mcp_client::Error>, Failure> {
+    let connector = TracedConnector::new(server::connector(server, options, authorizer)?, options.trace);
+    let builder = with_limits(basic_builder(options), server, options);
+    Ok(builder.connect(Arc::new(connector) as Arc<dyn Connect>).await)
 }
 
 /// Returns the connection to a URL with the headers of the options.

@@ -99,6 +99,16 @@ impl Failure {
         Self::new(FAILED, message)
     }
 
+    /// No server of a configuration file is ready.
+    pub(crate) fn no_server_ready(message: impl Into<String>) -> Self {
+        Self::new(CONNECTION, message)
+    }
+
+    /// A configuration file is wrong. The output already contains the details.
+    pub(crate) fn reported_refusal() -> Self {
+        Self::new(USAGE, "")
+    }
+
     /// The server sent data that the command cannot use.
     pub(crate) fn unusable(message: impl Into<String>) -> Self {
         Self::new(SERVER, message)

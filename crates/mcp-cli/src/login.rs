@@ -41,12 +41,12 @@ const CLIENT_NAME: &str = "mcp, on the command line";
 
 /// Returns the authorizer of a command over HTTP. `None` if the user passes a token or has no login.
 ///
-/// Only a command with a terminal may show the page of a login.
-pub(crate) fn authorizer(options: &Options) -> Option<Arc<dyn Authorizer>> {
+/// Only a command with a terminal may show the page of a login, if `can_ask` permits it.
+pub(crate) fn authorizer(options: &Options, can_ask: bool) -> Option<Arc<dyn Authorizer>> {
     if passes_token(options) {
         return None;
     }
-    let can_ask = question::is_possible();
+    let can_ask = can_ask && question::is_possible();
     let stored = Logins::existing().unwrap_or_else(|failure| {
         warn(&format!("the stored logins are not used: {failure}"));
         None
@@ -56,6 +56,12 @@ pub(crate) fn authorizer(options: &Options) -> Option<Arc<dyn Authorizer>> {
     let way = if can_ask { Way::Browser } else { Way::Refused };
     let auth = builder(&logins, way).store(logins.store).build();
     Some(Arc::new(StoredTokens { auth, can_ask }))
+}
+
+/// Returns whether a login at the server is stored. Nothing is created and no request is sent.
+pub(crate) async fn is_stored(server: &Url) -> bool {
+    let Ok(Some(logins)) = Logins::existing() else { return false };
+    matches!(stored(&logins).stored_login(server).await, Ok(Some(_)))
 }
 
 /// Runs a command about logins.

@@ -4,6 +4,7 @@ mod answers;
 mod args;
 mod arguments;
 mod commands;
+mod configuration;
 mod connection;
 mod elicit;
 mod failure;
@@ -18,6 +19,7 @@ mod project;
 mod question;
 mod sampling;
 mod screen;
+mod servers;
 mod shell;
 mod signals;
 mod state;
@@ -45,6 +47,7 @@ use self::{
     failure::Failure,
     input::Input,
     keyboard::TerminalGuard,
+    servers::Work,
     signals::Signals,
     target::Target,
 };
@@ -123,10 +126,23 @@ async fn work(cli: Cli, opened: Arc<OnceLock<Client>>, signals: Signals) -> Resu
     if let Command::Account(account) = &command {
         return login::run(account, &options, &opened).await;
     }
-    let (target, command) = Target::take_from(command)?;
+    if let Command::Configuration(command) = &command {
+        return servers::configure(command, &options).await;
+    }
+    let (target, command) = match Target::take_from(command, &options)? {
+        (Target::Configuration, command) => match servers::select(command, &options).await? {
+            Work::One(server, command) => (Target::Server(server), command),
+            Work::Done => return Ok(()),
+        },
+        selected => selected,
+    };
     let input = if matches!(command, Command::Shell(_)) { Input::of_shell() } else { Input::default() };
     let answers = Arc::new(Answers::read(&options, &input).await?);
-    let authorizer = if matches!(target, Target::Url(_)) { login::authorizer(&options) } else { None };
+    let authorizer = match &target {
+        Target::Url(_) => login::authorizer(&options, true),
+        Target::Server(server) => servers::authorizer(server, &options, true),
+        Target::Command(_) | Target::Configuration => None,
+    };
     let client = connection::open(&target, &options, authorizer, &answers, &command).await?;
     let session = Session::new(opened.get_or_init(|| client).clone(), &options, answers, input);
     let answers = Arc::clone(&session.answers);

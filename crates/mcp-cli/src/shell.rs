@@ -193,6 +193,8 @@ fn check_options(options: &Options, command: &mut Command) -> Result<(), Failure
     let Options {
         json: _,
         color: _,
+        config_file,
+        config_server,
         header,
         timeout,
         revision,
@@ -208,6 +210,8 @@ fn check_options(options: &Options, command: &mut Command) -> Result<(), Failure
         log_level,
     } = options;
     let given = [
+        ("--config", config_file.is_some()),
+        ("--server", config_server.is_some()),
         ("--header", !header.is_empty()),
         ("--timeout", timeout.is_some()),
         ("--revision", revision.is_some()),
@@ -233,7 +237,8 @@ fn check_options(options: &Options, command: &mut Command) -> Result<(), Failure
 
 /// Returns whether a command is available in the shell.
 fn is_in_shell(name: &str) -> bool {
-    !matches!(name, "shell" | "completions" | "new" | "login" | "logout" | "whoami" | "help")
+    let is_outside = matches!(name, "install" | "uninstall" | "approve" | "deny" | "doctor");
+    !is_outside && !matches!(name, "shell" | "completions" | "new" | "login" | "logout" | "whoami" | "help")
 }
 
 /// Reads a line on a blocking thread. The connection continues to work meanwhile.

@@ -2,10 +2,12 @@
 
 use std::net::IpAddr;
 
+use mcp_agent::config::ServerDefinition;
 use url::{Host, Url};
 
 use crate::{
-    args::{Command, Words},
+    args::{Command, Options, Words},
+    configuration,
     failure::Failure,
 };
 
@@ -13,31 +15,45 @@ use crate::{
 pub(crate) const VARIABLE: &str = "MCP_SERVER";
 
 /// A server.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(crate) enum Target {
     Url(String),
     /// A program and its arguments.
     Command(Vec<String>),
+    /// A server of a configuration file.
+    Server(Box<ServerDefinition>),
+    /// The servers of the configuration file. The command selects among them.
+    Configuration,
 }
 
 impl Target {
     /// Removes the server from the words of a command.
-    pub(crate) fn take_from(mut command: Command) -> Result<(Self, Command), Failure> {
+    pub(crate) fn take_from(mut command: Command, options: &Options) -> Result<(Self, Command), Failure> {
         let missing =
             || Failure::usage(format!("no server is given; write a URL, a command after `--`, or set {VARIABLE}"));
-        let variable = std::env::var(VARIABLE).ok().filter(|text| !text.trim().is_empty());
+        let is_configured = options.config_file.is_some() || options.config_server.is_some();
+        let variable = std::env::var(VARIABLE).ok().filter(|text| !text.trim().is_empty() && !is_configured);
         let own = match &command {
             // The last word is the resource.
             Command::Read { .. } => 1,
             // If the variable names the server, all words may be resources.
-            Command::Listen(_) if variable.is_some() => usize::MAX,
+            Command::Listen(_) if variable.is_some() || is_configured => usize::MAX,
             _ => 0,
         };
         let words = command.words_mut().ok_or_else(missing)?;
         let target = match (Self::from_words(words, own), variable) {
+            (Some(_), _) if is_configured => {
+                let message = "--config and --server select a server, so the command line must not name another one";
+                return Err(Failure::usage(message));
+            }
             (Some(target), _) => target,
+            (None, None) if is_configured => Self::Configuration,
             (None, Some(text)) => Self::parse(&text)?,
-            (None, None) => return Err(misplaced(&words.words, own).unwrap_or_else(missing)),
+            (None, None) => match misplaced(&words.words, own) {
+                Some(failure) => return Err(failure),
+                None if configuration::path(options).is_some() => Self::Configuration,
+                None => return Err(missing()),
+            },
         };
         Ok((target, command))
     }
@@ -123,7 +139,8 @@ mod tests {
     /// Returns the server and the remaining words of a command line.
     fn parse(line: &str) -> (Target, Vec<String>) {
         let cli = Cli::try_parse_from(line.split(' ')).unwrap();
-        let (target, mut command) = Target::take_from(cli.command).unwrap_or_else(|failure| panic!("{failure}"));
+        let (target, mut command) =
+            Target::take_from(cli.command, &cli.options).unwrap_or_else(|failure| panic!("{failure}"));
         (target, command.words_mut().map(|words| words.words.clone()).unwrap_or_default())
     }
 

@@ -3,6 +3,7 @@
 
 mod answers;
 mod colour;
+mod configuration;
 mod exit;
 #[cfg(unix)]
 mod explain;

@@ -32,6 +32,8 @@ mod pages {
     mod auth_okta {}
     #[doc = include_str!("../../../docs/auth/client.md")]
     mod auth_client {}
+    #[doc = include_str!("../../../docs/configuration.md")]
+    mod configuration {}
     #[doc = include_str!("../../../docs/layers.md")]
     mod layers {}
     #[doc = include_str!("../../../docs/telemetry.md")]

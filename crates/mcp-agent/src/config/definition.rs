@@ -89,6 +89,29 @@ impl ServerDefinition {
         }
     }
 
+    /// Returns the reason why a text cannot be the name of a server. `None` if it can.
+    ///
+    /// ```
+    /// use mcp_agent::config::ServerDefinition;
+    ///
+    /// assert_eq!(ServerDefinition::name_fault("my-server"), None);
+    /// assert!(ServerDefinition::name_fault("a:b").is_some());
+    /// ```
+    #[must_use]
+    pub fn name_fault(name: &str) -> Option<&'static str> {
+        Some(if name.is_empty() {
+            "the name of the server is empty"
+        } else if name.len() > MAX_NAME {
+            "the name of the server has more than 256 bytes"
+        } else if name.contains(':') {
+            "the name of the server contains `:`, which separates it from the name of a tool"
+        } else if name.chars().any(char::is_control) || name.trim() != name {
+            "the name of the server contains control characters or begins or ends with a space"
+        } else {
+            return None;
+        })
+    }
+
     /// Returns a server that a host starts as a child process.
     pub fn stdio(name: impl Into<String>, command: impl Into<String>) -> Self {
         Self::new(name, StdioServer::new(command))

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use super::{
     code::Code,
-    definition::{MAX_NAME, ServerDefinition},
+    definition::ServerDefinition,
     endpoint::{Endpoint, HttpServer, HttpTransport, StdioServer},
     error::Fault,
     expand::{Expander, Place, Variables},
@@ -68,17 +68,7 @@ pub(super) fn read(name: &str, entry: &Node<'_>, context: &Context<'_>) -> Resul
 }
 
 fn check_name(name: &str, entry: &Node<'_>) -> Result<(), Fault> {
-    let reason = if name.is_empty() {
-        "the name of the server is empty"
-    } else if name.len() > MAX_NAME {
-        "the name of the server has more than 256 bytes"
-    } else if name.contains(':') {
-        "the name of the server contains `:`, which separates it from the name of a tool"
-    } else if name.chars().any(char::is_control) || name.trim() != name {
-        "the name of the server contains control characters or begins or ends with a space"
-    } else {
-        return Ok(());
-    };
+    let Some(reason) = ServerDefinition::name_fault(name) else { return Ok(()) };
     Err(entry.fault(Code::InvalidName, reason, "rename the server, for example with letters, digits and `-`"))
 }
 

@@ -5,7 +5,7 @@ use mcp_tool_format::{Call, Options, Provider, render, safe_name};
 use serde_json::{Value, json};
 
 use super::{Session, list::all_tools, names::find_tool};
-use crate::{failure::Failure, screen::warn, text::line};
+use crate::{failure::Failure, output::Output, screen::warn, text::line};
 
 /// Prints the tools as the member `tools` of a request to the provider, and the losses on stderr.
 pub(crate) async fn tools(
@@ -18,11 +18,21 @@ pub(crate) async fn tools(
         Some(name) => vec![find_tool(session, name).await??],
         None => all_tools(session).await?,
     };
-    let rendered = render(tools.iter().map(|tool| (tool.name.as_str(), tool)), &Options::new(provider));
+    print(session.out, tools.iter().map(|tool| (tool.name.as_str(), tool)), provider, strict)
+}
+
+/// Prints tools under their names for the provider.
+pub(crate) fn print<'a>(
+    out: Output,
+    tools: impl IntoIterator<Item = (&'a str, &'a Tool)>,
+    provider: Provider,
+    strict: bool,
+) -> Result<(), Failure> {
+    let rendered = render(tools, &Options::new(provider));
     for diagnostic in &rendered.diagnostics {
         warn(&line(&diagnostic.to_string()));
     }
-    session.out.value(rendered.tools())?;
+    out.value(rendered.tools())?;
     let left_out = rendered.diagnostics.iter().filter(|diagnostic| diagnostic.kind.is_left_out()).count();
     match left_out {
         0 => Ok(()),

@@ -1,0 +1,69 @@
+//! Connections to servers of configuration files.
+
+use std::{sync::Arc, time::Duration};
+
+use mcp_agent::config::{Endpoint, HttpServer, HttpTransport, ServerDefinition, StdioServer};
+use mcp_client::{
+    ChildProcess,
+    http::{Authorizer, Http},
+};
+use mcp_transport::Connect;
+
+use crate::{args::Options, failure::Failure};
+
+/// The longest wait for a server at its start, if its definition sets none.
+const START_LIMIT: Duration = Duration::from_secs(15);
+
+/// Returns the connector of a server. The options of the command line add headers and variables.
+pub(super) fn connector(
+    server: &ServerDefinition,
+    options: &Options,
+    authorizer: Option<Arc<dyn Authorizer>>,
+) -> Result<Arc<dyn Connect>, Failure> {
+    match &server.endpoint {
+        Endpoint::Stdio(stdio) => Ok(Arc::new(child(stdio, options))),
+        Endpoint::Http(http) => Ok(Arc::new(remote(http, options, authorizer)?)),
+        _ => Err(Failure::usage(format!("`mcp` cannot connect to the server `{}`", server.name))),
+    }
+}
+
+/// Returns the longest wait for a server at its start.
+pub(super) fn start_limit(server: &ServerDefinition, options: &Options) -> Duration {
+    options.timeout.or(server.start_timeout).unwrap_or(START_LIMIT)
+}
+
+fn child(server: &StdioServer, options: &Options) -> ChildProcess {
+    let mut child = ChildProcess::new(&server.command).args(&server.args);
+    for name in &server.inherited_env {
+        child = child.inherit_env(name);
+    }
+    child = child.envs(server.env.iter().map(|(name, value)| (name, value.expose())));
+    child = child.envs(options.env.iter().map(|(name, value)| (name, value)));
+    match options.cwd.as_ref().or(server.cwd.as_ref()) {
+        Some(directory) => child.current_dir(directory),
+        None => child,
+    }
+}
+
+fn remote(server: &HttpServer, options: &Options, authorizer: Option<Arc<dyn Authorizer>>) -> Result<Http, Failure> {
+    let http = match server.transport {
+        HttpTransport::Sse => Http::sse(&server.url),
+        _ => Http::new(&server.url),
+    };
+    let mut http = http.map_err(|error| Failure::rejected(&error))?;
+    let of_options = options.header.iter().flatten().map(|(name, value)| (name.as_str(), value.as_str()));
+    let given: Vec<(&str, &str)> = of_options.collect();
+    for (name, value) in &server.headers {
+        // A header of the command line replaces that of the file.
+        if !given.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
+            http = http.header(name, value.expose()).map_err(|error| Failure::rejected(&error))?;
+        }
+    }
+    for (name, value) in given {
+        http = http.header(name, value).map_err(|error| Failure::rejected(&error))?;
+    }
+    Ok(match authorizer {
+        Some(authorizer) => http.authorizer(authorizer),
+        None => http,
+    })
+}

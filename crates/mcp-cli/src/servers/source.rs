@@ -1,0 +1,106 @@
+//! The servers of a configuration file that a command may use.
+
+use mcp_agent::config::{Approval, Approvals, Code, ConfigError, ConfigFile, ServerDefinition};
+
+use super::{environment, state_directory};
+use crate::{args::Options, configuration, failure::Failure, screen::warn, suggestion::nearest, text::line};
+
+/// A configuration file with the decisions about its servers.
+pub(super) struct Source {
+    pub(super) config: ConfigFile,
+    /// The name in `--server`.
+    only: Option<String>,
+}
+
+/// Returns the failure of a file or an entry.
+pub(super) fn refused(error: &ConfigError) -> Failure {
+    Failure::usage(error.to_string())
+}
+
+impl Source {
+    /// Reads the file.
+    pub(super) fn load(options: &Options) -> Result<Self, Failure> {
+        let (file, scope) = configuration::path(options).ok_or_else(|| {
+            Failure::usage("no configuration file is found; write `.mcp.json`, or name a file with --config")
+        })?;
+        let config = ConfigFile::read(file, scope, &environment()).map_err(|error| refused(&error))?;
+        if let Some(name) = &options.config_server
+            && !config.names().contains(&name.as_str())
+        {
+            return Err(refused(&unknown(&config, name)));
+        }
+        Ok(Self { config, only: options.config_server.clone() })
+    }
+
+    /// Returns whether the command line selects a server.
+    pub(super) fn is_selected(&self, name: &str) -> bool {
+        self.only.as_deref().is_none_or(|only| only == name)
+    }
+
+    /// Returns the decision about a server as an error, if a host must not connect to it.
+    pub(super) fn refusal(server: &ServerDefinition) -> Result<Option<ConfigError>, Failure> {
+        let Some(origin) = server.origin.as_ref().filter(|origin| origin.needs_approval()) else { return Ok(None) };
+        let approval = Approvals::open(state_directory()?).of(server).map_err(|error| refused(&error))?;
+        let name = &server.name;
+        let (code, message, remedy) = match approval {
+            Approval::Denied => {
+                let remedy = format!("run `mcp approve {name}` if you trust it");
+                (Code::Denied, "the definition of the server is denied", remedy)
+            }
+            approval if approval.permits() => return Ok(None),
+            _ => {
+                let remedy = format!("read the entry, and run `mcp approve {name}` if you trust it");
+                (Code::NeedsApproval, "the project file defines a server that is not approved", remedy)
+            }
+        };
+        Ok(Some(ConfigError::new(code, &origin.file, &origin.path, message, remedy).server(name)))
+    }
+
+    /// Returns the servers of the command. Each other selected server of the file is a warning.
+    pub(super) fn usable(self) -> Result<Vec<ServerDefinition>, Failure> {
+        let mut faults = Vec::new();
+        let errors: Vec<ConfigError> = self.config.errors.iter().filter(|error| self.selects(error)).cloned().collect();
+        let mut usable = Vec::new();
+        for server in &self.config.servers {
+            if !self.is_selected(&server.name) || !server.enabled && self.only.is_none() {
+                continue;
+            }
+            if !server.enabled {
+                return Err(Failure::usage(format!("the server `{}` is disabled", line(&server.name))));
+            }
+            match Self::refusal(server)? {
+                Some(fault) => faults.push(fault),
+                None => usable.push(server.clone()),
+            }
+        }
+        if usable.is_empty() {
+            return Err(match (errors.first(), faults.first()) {
+                (Some(error), _) => refused(error),
+                (None, Some(fault)) => Failure::no_server_ready(fault.to_string()),
+                (None, None) => {
+                    Failure::usage(format!("the file {} enables no server", line(&self.config.file.to_string_lossy())))
+                }
+            });
+        }
+        for fault in errors.iter().chain(&faults) {
+            warn(&line(&fault.to_string()));
+        }
+        Ok(usable)
+    }
+
+    fn selects(&self, error: &ConfigError) -> bool {
+        error.server.as_deref().is_some_and(|name| self.is_selected(name))
+    }
+}
+
+/// Returns the error of a name that the file does not define.
+pub(super) fn unknown(config: &ConfigFile, name: &str) -> ConfigError {
+    let names: Vec<String> = config.names().into_iter().map(ToOwned::to_owned).collect();
+    let remedy = match nearest(name, names.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None if names.is_empty() => "add the server to the file".to_owned(),
+        None => format!("use one of the names: {}", names.join(", ")),
+    };
+    let message = format!("the file defines no server `{name}`");
+    ConfigError::new(Code::UnknownServer, &config.file, "$", message, remedy).server(name)
+}
