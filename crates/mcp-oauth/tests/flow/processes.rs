@@ -1,9 +1,16 @@
 //! Several processes with one store. In some tests each `OAuth` stands for a process: they share only the store.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
-use mcp_oauth::{ErrorKind, FileStore, OAuth, SharedStore};
+use mcp_oauth::{Answer, Error, ErrorKind, FileStore, Login, OAuth, SharedStore, UserAgent};
 use mcp_test::authorization_server::{AuthorizationServer, Endpoint, Misbehavior};
+use mcp_transport::BoxFuture;
 
 use crate::{children::Child, common::World, stores::Dir};
 
@@ -45,15 +52,45 @@ async fn processes_that_start_together_show_one_page() {
     }
 }
 
+/// The number of processes that wait for a login.
+const WAITING: usize = 4;
+
+/// A user who declines as soon as all processes wait for the login.
+#[derive(Clone)]
+struct Decliner {
+    server: AuthorizationServer,
+    pages: Arc<AtomicUsize>,
+}
+
+impl UserAgent for Decliner {
+    fn open<'a>(&'a self, _: &'a Login) -> BoxFuture<'a, Result<Answer, Error>> {
+        Box::pin(async move {
+            self.pages.fetch_add(1, Ordering::SeqCst);
+            // A process reads the metadata at once before it waits.
+            while self.server.count(Endpoint::Metadata) < WAITING {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Err(Error::new(ErrorKind::Denied, "the user declined"))
+        })
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_declined_login_is_the_result_of_all_waiting_processes() {
     for kind in 0..2 {
         let dir = Dir::new(&format!("declined-{kind}"));
-        let mut world = World::new().await;
-        (world.user.declines, world.user.delay) = (true, Duration::from_secs(1));
-        let mut auths = processes(&world, &dir, 4).into_iter().nth(kind).unwrap();
-        // The fifth process starts later, and its user approves.
-        (world.user.declines, world.user.delay) = (false, Duration::ZERO);
+        let world = World::new().await;
+        let agent = Decliner { server: (*world.authorization).clone(), pages: Arc::default() };
+        let shared: Arc<dyn mcp_store::KeyValue> = Arc::new(mcp_store::MemoryStore::new());
+        let process = |_| {
+            let builder = world.builder().user_agent(agent.clone());
+            match kind {
+                0 => builder.store(FileStore::open(&dir.0).unwrap()).build(),
+                _ => builder.store(SharedStore::new(Arc::clone(&shared))).build(),
+            }
+        };
+        let mut auths: Vec<_> = (0..WAITING).map(process).collect();
         let world = Arc::new(world);
         let calls: Vec<_> = auths
             .drain(..)
@@ -67,15 +104,18 @@ async fn a_declined_login_is_the_result_of_all_waiting_processes() {
             assert_eq!(kind, ErrorKind::Denied);
             auths.push(auth);
         }
-        assert_eq!(world.user.count(), 1);
-        let auth = world.builder().store(FileStore::open(&dir.0).unwrap()).build();
+        assert_eq!(agent.pages.load(Ordering::SeqCst), 1);
+        // The next login asks another user, who approves.
+        let auth = world.builder();
+        let auth = match kind {
+            0 => auth.store(FileStore::open(&dir.0).unwrap()).build(),
+            _ => auth.store(SharedStore::new(Arc::clone(&shared))).build(),
+        };
         world.site.token(&auth).await;
-        assert_eq!(world.user.count(), 2);
-        if kind == 0 {
-            // The processes whose login was declined use the tokens of the next login.
-            all(&world, &auths).await;
-            assert_eq!(world.user.count(), 2);
-        }
+        assert_eq!(world.user.count(), 1);
+        // The processes whose login was declined use its tokens.
+        all(&world, &auths).await;
+        assert_eq!((world.user.count(), agent.pages.load(Ordering::SeqCst)), (1, 1));
     }
 }
 

@@ -187,9 +187,12 @@ fn a_keyring_that_does_not_answer_is_used_once_it_answers() {
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(error.to_string().contains("did not answer in 100ms"), "{error}");
         keyring.lock(false);
-        while !store.is_sealing().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        let answered = async {
+            while !store.is_sealing().await {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), answered).await.unwrap();
         assert_eq!(store.load("old").await.unwrap().unwrap().expose(), "hunter1");
         store.save("new", &"hunter2".into()).await.unwrap();
         assert!(!records(&dir.0).concat().contains("hunter2"));
