@@ -249,7 +249,10 @@ fn a_login_without_a_browser_and_a_terminal_names_the_remedies() {
     let output = server.run_with("login URL", None);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(4), "{stderr}");
-    assert!(stderr.contains("an SSH session has no browser of the user: set BROWSER, or add --no-browser"), "{stderr}");
+    assert!(
+        stderr.contains("an SSH session has no browser of the user: set BROWSER, or add --no-browser or --device"),
+        "{stderr}"
+    );
     for (line, code, err) in [
         ("login", 2, "no server is given; write a URL, or set MCP_SERVER to a URL"),
         ("login nowhere", 2, "`nowhere` is neither an http or https URL nor the host of a stored login"),

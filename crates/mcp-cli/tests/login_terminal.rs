@@ -129,6 +129,7 @@ fn commands_at_a_terminal_without_a_browser_show_the_url() {
     let server = Protected::start("terminal-url");
     let mut terminal = server.terminal("call URL whoami", &[]);
     terminal.expect("an SSH session has no browser of the user");
+    terminal.expect("`mcp login --device` shows a code instead");
     let page = terminal.page();
     terminal.type_text(&format!("{}\n", redirect(&page)));
     terminal.ends("ann", 0);
