@@ -42,6 +42,8 @@ mod pages {
     mod content {}
     #[doc = include_str!("../../../docs/clients.md")]
     mod clients {}
+    #[doc = include_str!("../../../docs/host.md")]
+    mod host {}
     #[doc = include_str!("../../../docs/migrating-from-rmcp.md")]
     mod migrating_from_rmcp {}
     #[doc = include_str!("../../../docs/tutorial.md")]

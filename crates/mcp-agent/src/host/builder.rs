@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use super::{Host, Inner, ServerError, StartError, connector, definition, error::check_name};
 use crate::{
     DefinitionError, ServerOptions, ServerState,
-    config::ServerDefinition,
+    config::{Approvals, ServerDefinition},
     registry::{Registry, Settings, Slot},
     routing::{Rests, Shared},
 };
@@ -44,6 +44,7 @@ use crate::{
 pub struct HostBuilder {
     settings: Settings,
     servers: Vec<NewServer>,
+    approvals: Option<Approvals>,
     error: Option<ServerError>,
 }
 
@@ -52,11 +53,17 @@ struct NewServer {
     connector: Arc<dyn Connect>,
     options: ServerOptions,
     fingerprint: Option<String>,
+    definition: Option<ServerDefinition>,
 }
 
 impl HostBuilder {
     pub(super) fn new(name: String, version: String) -> Self {
-        Self { settings: Settings::new(Implementation::new(name, version)), servers: Vec::new(), error: None }
+        Self {
+            settings: Settings::new(Implementation::new(name, version)),
+            servers: Vec::new(),
+            approvals: None,
+            error: None,
+        }
     }
 
     /// Adds a server: a URL, a [`ChildProcess`](mcp_client::ChildProcess), or a server in the same program.
@@ -77,7 +84,9 @@ impl HostBuilder {
     ) -> Self {
         let name = name.into();
         match target.into_connector(&ConnectorSettings::default()) {
-            Ok(connector) => self.servers.push(NewServer { name, connector, options, fingerprint: None }),
+            Ok(connector) => {
+                self.servers.push(NewServer { name, connector, options, fingerprint: None, definition: None })
+            }
             Err(error) => {
                 let fault = error.to_string();
                 self.error.get_or_insert(DefinitionError { server: name, fault }.into());
@@ -87,7 +96,7 @@ impl HostBuilder {
     }
 
     /// Adds the server of a definition. A disabled server is left out. A server of a discovered project file waits for
-    /// [`Host::approve`].
+    /// [`Host::approve`], unless the user has approved its definition ([`HostBuilder::approvals`]).
     pub fn definition(mut self, definition: &ServerDefinition) -> Self {
         if !definition.enabled {
             return self;
@@ -98,12 +107,19 @@ impl HostBuilder {
                 connector,
                 options,
                 fingerprint: Some(definition::fingerprint(definition)),
+                definition: Some(definition.clone()),
             },
         );
         match added {
             Ok(server) => self.servers.push(server),
             Err(error) => drop(self.error.get_or_insert(error.into())),
         }
+        self
+    }
+
+    /// Sets the stored approvals of the user. Servers with an approved definition start without [`Host::approve`].
+    pub fn approvals(mut self, approvals: Approvals) -> Self {
+        self.approvals = Some(approvals);
         self
     }
 
@@ -204,8 +220,11 @@ impl HostBuilder {
         let registry = host.registry();
         let began = Instant::now();
         let mut started = Vec::new();
-        for NewServer { name, connector, options, fingerprint } in self.servers {
+        for NewServer { name, connector, mut options, fingerprint, definition } in self.servers {
             check_name(&name)?;
+            if let (Some(approvals), Some(definition)) = (&self.approvals, &definition) {
+                options.needs_approval &= !is_approved(approvals, definition);
+            }
             let slot = Slot::new(&name, connector, options, fingerprint.as_deref(), &registry.closing);
             let is_stored = slot.restore(registry);
             if !registry.insert(&slot) {
@@ -228,6 +247,17 @@ impl HostBuilder {
                 host.shutdown().await;
                 Err(error)
             }
+        }
+    }
+}
+
+/// Returns true if the user has approved the definition. An approval that cannot be read does not count.
+fn is_approved(approvals: &Approvals, definition: &ServerDefinition) -> bool {
+    match approvals.of(definition) {
+        Ok(approval) => approval.permits(),
+        Err(error) => {
+            tracing::warn!(server = definition.name, %error, "the approval of a server cannot be read");
+            false
         }
     }
 }

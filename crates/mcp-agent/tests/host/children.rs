@@ -8,9 +8,13 @@ use std::{
     time::Duration,
 };
 
-use mcp_agent::{Host, HostBuilder, ServerState};
+use mcp_agent::{
+    Host, HostBuilder, ServerState,
+    config::{Approvals, ConfigFile, Environment, Scope},
+};
 use mcp_client::ChildProcess;
 use mcp_server::prelude::*;
+use serde_json::json;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::Command,
@@ -184,5 +188,32 @@ async fn a_failed_process_shows_its_last_lines() {
     timeout(SOON, async { while events.next().await.unwrap().state != ServerState::Degraded {} }).await.unwrap();
     until_state(&host, "good", ServerState::Ready).await;
     assert_ne!(host.call("good:pid", ()).await.unwrap().text(), first);
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_project_definition_starts_only_after_its_approval() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join(".mcp.json");
+    let program = std::env::current_exe().unwrap();
+    let entry = json!({
+        "command": program, "args": this_program("children::serves"), "env": { SERVES: "ends" },
+        "x-mcp": { "denyTools": ["die"] },
+    });
+    let text = json!({ "mcpServers": { "project": entry } }).to_string();
+    let read = ConfigFile::parse(&file, &text, Scope::Project, &Environment::default()).unwrap();
+    let approvals = Approvals::open(directory.path().join("state"));
+    let start = async || {
+        let builder = Host::builder("test", "1").start_limit(SOON).approvals(approvals.clone());
+        builder.definition(&read.servers[0]).start().await.unwrap()
+    };
+    let host = start().await;
+    assert_eq!(host.status("project").unwrap().state, ServerState::NeedsApproval);
+    host.shutdown().await;
+    approvals.approve(&read.servers[0]).unwrap();
+    let host = start().await;
+    let names: Vec<String> = host.catalog().tools().iter().map(|tool| tool.display_name().to_owned()).collect();
+    assert_eq!(names, ["project:pid"], "the definition denies the other tool");
+    assert!(host.call("project:pid", ()).await.unwrap().text().parse::<u32>().is_ok());
     host.shutdown().await;
 }
