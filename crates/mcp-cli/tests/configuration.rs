@@ -196,6 +196,11 @@ fn doctor_reports_states_tokens_and_faults() {
     let only =
         project.write("only.json", &json!({ "mcpServers": { "gone": { "command": "no-such-program-anywhere" } } }));
     project.check(&["tools", "--config", &only], 3, "", "there is no such program");
+    let required = json!({
+        "good": { "command": fixture() }, "gone": { "command": "no-such-program-anywhere", "x-mcp": { "required": true } }
+    });
+    let required = project.write("required.json", &json!({ "mcpServers": required }));
+    project.check(&["tools", "--config", &required], 3, "", "the server `gone` failed: ");
 }
 
 #[test]

@@ -178,25 +178,33 @@ pub(super) async fn find(
     Ok((Box::new(matched.0.clone()), matched.1.name.clone()))
 }
 
-/// Returns the tools of the servers that answered. Each failed server is a warning; if all failed, the command fails.
+/// Returns the tools of the servers that answered. Each failed server is a warning. If a required server or all servers failed,
+/// the command fails.
 fn ready(listed: Vec<Listed>) -> Result<Vec<(ServerDefinition, Tool)>, Failure> {
     let (mut found, mut failures, mut is_any_ready) = (Vec::new(), Vec::new(), false);
+    let mut required = None;
     for Listed { server, tools } in listed {
         match tools {
             Ok(tools) => {
                 is_any_ready = true;
                 found.extend(tools.into_iter().map(|tool| (server.clone(), tool)));
             }
-            Err(failed) => failures.push(format!("the server `{}` failed: {}", server.name, failed.into_failure())),
+            Err(failed) => {
+                let failure = format!("the server `{}` failed: {}", server.name, failed.into_failure());
+                if server.required && required.is_none() {
+                    required = Some(failure);
+                } else {
+                    failures.push(failure);
+                }
+            }
         }
     }
-    if !is_any_ready && !failures.is_empty() {
-        let (last, others) = failures.split_last().map_or(("", &[][..]), |(last, others)| (last.as_str(), others));
-        others.iter().for_each(|failure| warn(&line(failure)));
-        return Err(Failure::no_server_ready(last));
-    }
+    let fatal = required.or_else(|| if is_any_ready { None } else { failures.pop() });
     failures.iter().for_each(|failure| warn(&line(failure)));
-    Ok(found)
+    match fatal {
+        Some(failure) => Err(Failure::no_server_ready(failure)),
+        None => Ok(found),
+    }
 }
 
 impl Failed {

@@ -69,6 +69,7 @@ impl Source {
                 return Err(Failure::usage(format!("the server `{}` is disabled", line(&server.name))));
             }
             match Self::refusal(server)? {
+                Some(fault) if server.required => return Err(Failure::no_server_ready(fault.to_string())),
                 Some(fault) => faults.push(fault),
                 None => usable.push(server.clone()),
             }
