@@ -1,4 +1,5 @@
 //! Runs the program.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{process::Output, time::Duration};
 
