@@ -8,6 +8,29 @@
 //! - `FrontMatter` (feature `front-matter`) reads the YAML that Markdown begins with.
 //! - [`safe_relative_path`] and [`is_canonical_relative_path`] check the relative path in a URI.
 //!
+//! A host can check the arguments of a model before it calls a tool. The text of the errors is for the model:
+//!
+//! ```
+//! use mcp_schema::{Schema, ValidationErrorKind, check_tool_input_schema};
+//! use serde_json::json;
+//!
+//! let input_schema = json!({
+//!     "type": "object",
+//!     "properties": { "city": { "type": "string" }, "days": { "type": "integer", "maximum": 7 } },
+//!     "required": ["city"],
+//!     "additionalProperties": false,
+//! });
+//! check_tool_input_schema(&input_schema)?;
+//! let schema = Schema::compile(&input_schema)?;
+//! let errors = schema.validate(&json!({ "town": "Bern", "days": "three" })).unwrap_err();
+//!
+//! let found: Vec<_> = errors.iter().map(|error| (error.instance_pointer(), error.kind())).collect();
+//! assert!(found.contains(&("/days", ValidationErrorKind::Type)));
+//! assert!(found.contains(&("", ValidationErrorKind::Required)));
+//! assert!(errors.to_string().contains(r#"unexpected property "town", known are "city", "days""#));
+//! # Ok::<(), mcp_schema::SchemaError>(())
+//! ```
+//!
 //! The crate is pure: no I/O, no clock, no async.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
