@@ -200,7 +200,7 @@ impl Slot {
         }
     }
 
-    /// Shows a change of the connection, which the client opens again by itself.
+    /// Shows a change of the connection, which the client opens again.
     async fn follow(&self, registry: &Arc<Registry>, client: &Client, state: State, changes: &mut Changes) {
         let reason = || self.connector.fault();
         match state {

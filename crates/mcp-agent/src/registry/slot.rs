@@ -96,7 +96,7 @@ impl Slot {
         }
     }
 
-    /// Takes the items from the disk. Returns false if there are none for this definition.
+    /// Takes the items from the disk. Returns false if the disk has no items of this definition.
     pub(crate) fn restore(&self, registry: &Registry) -> bool {
         let stored = registry.stored(self);
         let is_stored = stored.is_some();

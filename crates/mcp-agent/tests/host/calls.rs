@@ -14,6 +14,7 @@ use mcp_protocol::{
     ClientCapabilities, ElicitResult, ElicitationCapability, FormElicitParams, JsonObject, ProtocolVersion, RpcError,
 };
 use mcp_server::prelude::*;
+use mcp_tool_format::{Options, Provider, render};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -39,6 +40,11 @@ async fn a_tool_has_a_display_name_and_a_provider_name() {
         .await
         .unwrap();
     let provider_name = host.catalog().tools()[0].provider_name().to_owned();
+    for provider in [Provider::Anthropic, Provider::OpenAiChat, Provider::Gemini] {
+        let catalog = host.catalog();
+        let rendered = render(catalog.definitions(), &Options::new(provider));
+        assert!(rendered.value.to_string().contains(&provider_name) && rendered.diagnostics.is_empty(), "{provider:?}");
+    }
     assert!(provider_name.len() <= 64 && provider_name.starts_with("git_local__read_file_0"));
     for name in ["git.local:read file", &provider_name] {
         assert_eq!(host.call(name, ()).await.unwrap().tool(), "git.local:read file");
