@@ -73,6 +73,10 @@ pub(crate) struct Options {
     /// secret, write `Name: @FILE`: the file holds the value. `@FILE` alone reads one header from each line of the file.
     #[arg(long, short = 'H', global = true, hide_short_help = true, value_name = "NAME: VALUE", value_parser = headers)]
     pub(crate) header: Vec<Headers>,
+    /// Allow a login to send requests to this host in a private network, such as the authorization server of a company. The
+    /// variable MCP_ALLOW_HOST names further hosts, with spaces between them.
+    #[arg(long, global = true, hide_short_help = true, value_name = "HOST")]
+    pub(crate) allow_host: Vec<String>,
     /// Use the servers of this configuration file. Without a server, `mcp` uses the nearest `.mcp.json` and then the file of
     /// the user. The path of the file decides its format.
     #[arg(id = "config_file", long = "config", global = true, hide_short_help = true, value_name = "FILE")]

@@ -36,6 +36,9 @@ const LISTEN_MISSED_PINGS: u32 = 2;
 /// The time after which `mcp` reports that a server has not answered yet.
 const START_NOTICE: Duration = Duration::from_secs(3);
 
+/// The environment variable with hosts in private networks to which the requests of a login may go.
+const ALLOWED_HOSTS: &str = "MCP_ALLOW_HOST";
+
 /// Connects to the server. The authorizer is for a URL.
 pub(crate) async fn open(
     target: &Target,
@@ -130,7 +133,16 @@ fn http(url: &str, options: &Options) -> Result<Http, Failure> {
     for (name, value) in options.header.iter().flatten() {
         http = http.header(name, value).map_err(|error| Failure::rejected(&error))?;
     }
+    for host in allowed_hosts(options) {
+        http = http.allow_host(&host).map_err(|error| Failure::rejected(&error))?;
+    }
     Ok(http)
+}
+
+/// Returns the hosts in private networks to which the requests of a login may go.
+pub(crate) fn allowed_hosts(options: &Options) -> Vec<String> {
+    let variable = std::env::var(ALLOWED_HOSTS).unwrap_or_default();
+    options.allow_host.iter().cloned().chain(variable.split_whitespace().map(ToOwned::to_owned)).collect()
 }
 
 /// Connects to a URL with an authorizer, without answers to questions of the server.

@@ -185,6 +185,9 @@ async fn explain(server: Option<&str>, options: &Options, out: Output) -> Result
 /// Returns the requests to the servers of a login, with the same proxy as those of a connection.
 fn fetch(server: &Url, options: &Options) -> Result<Fetch, Failure> {
     let mut builder = Fetch::builder().for_server(server.as_str());
+    for host in connection::allowed_hosts(options) {
+        builder = builder.allow_host(&host).map_err(|error| Failure::rejected(&error))?;
+    }
     if let Some(timeout) = options.timeout {
         builder = builder.timeout(timeout);
     }

@@ -154,6 +154,12 @@ fn commands_print_results_and_errors() {
         ("info URL more", 2, "", "unexpected argument `more`"),
         ("tools URL --header nothing", 2, "", "a header is `Name: value`"),
         ("tools URL --header X:@/no/such/file", 2, "", "cannot read /no/such/file"),
+        (
+            "tools URL --allow-host a:1",
+            2,
+            "",
+            "an allowed host is invalid: an allowed host is a name or an address alone",
+        ),
         ("tools URL --env A=b", 2, "", "--env and --cwd apply to the command of a server, not to a URL"),
         ("read http://h/x", 2, "", "no server is given; write a URL"),
         ("tools", 2, "", "no server is given; write a URL, a command after `--`, or set MCP_SERVER"),

@@ -94,6 +94,8 @@ pub(crate) struct Config {
     /// The same certificates as text.
     pub(crate) roots_pem: Vec<u8>,
     pub(crate) cleartext: bool,
+    /// The hosts in a private network to which requests of the authorizer may go.
+    pub(crate) allowed_hosts: Vec<String>,
     pub(crate) connect_timeout: Duration,
     pub(crate) response_timeout: Duration,
     pub(crate) max_message: usize,
@@ -112,6 +114,7 @@ impl Config {
             roots: Vec::new(),
             roots_pem: Vec::new(),
             cleartext: false,
+            allowed_hosts: Vec::new(),
             connect_timeout: Duration::from_secs(10),
             response_timeout: Duration::from_secs(30),
             max_message: 4 << 20,
@@ -122,6 +125,9 @@ impl Config {
     /// Returns the client for authorization servers, with the proxy and the certificates of the endpoint.
     fn fetch(&self, url: &Url) -> Result<Fetch, FetchError> {
         let mut builder = Fetch::builder().for_server(url.as_str());
+        for host in &self.allowed_hosts {
+            builder = builder.allow_host(host)?;
+        }
         builder = match &self.proxy_url {
             Some(proxy) => builder.proxy(proxy)?,
             None if is_loopback(url) => builder,

@@ -7,6 +7,7 @@ use std::{
 };
 
 use http::header;
+use mcp_fetch::Fetch;
 use mcp_transport::{AuthorizationClocks, BoxFuture, Connect, Transport, TransportError};
 use reqwest::{Client, Proxy, Url};
 use rustls::pki_types::{CertificateDer, pem::PemObject};
@@ -212,6 +213,26 @@ impl Http {
     pub fn dangerous_cleartext_credentials(mut self) -> Self {
         self.config.cleartext = true;
         self
+    }
+
+    /// Allows requests of the authorizer to this host in a private network, for example the authorization server of a
+    /// company. By default they go to public hosts and to the host of the endpoint only. The scheme must be `https`.
+    ///
+    /// # Errors
+    /// If the text is not a host, for example because it has a port.
+    ///
+    /// ```
+    /// # use mcp_client_http::Http;
+    /// let http = Http::new("https://mcp.example.com/mcp")?.allow_host("login.corp.example.com")?;
+    /// # Ok::<_, mcp_client_http::ConfigError>(())
+    /// ```
+    pub fn allow_host(mut self, host: impl AsRef<str>) -> Result<Self, ConfigError> {
+        let host = host.as_ref();
+        if let Err(error) = Fetch::builder().allow_host(host) {
+            return Err(ConfigError::new("an allowed host is invalid").because(error));
+        }
+        self.config.allowed_hosts.push(host.to_owned());
+        Ok(self)
     }
 
     /// Sets how long opening a connection may take, including TLS. Default: 10 seconds.

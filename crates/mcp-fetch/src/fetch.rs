@@ -289,7 +289,7 @@ impl fmt::Debug for Fetch {
 /// ```
 #[must_use]
 pub struct FetchBuilder {
-    guard: Guard,
+    pub(crate) guard: Guard,
     resolver: Arc<dyn Resolver>,
     settings: Settings,
     timeout: Duration,
@@ -313,10 +313,13 @@ impl FetchBuilder {
         self
     }
 
-    /// Allows loopback hosts if the URL of the MCP server leads to this machine.
-    pub fn for_server(self, url: &str) -> Self {
-        let is_local = Url::parse(url).is_ok_and(|url| guard::is_loopback(&url));
-        self.allow_loopback(is_local)
+    /// Allows loopback hosts if the URL of the MCP server leads to this machine. Also allows the host of an `https` URL, for
+    /// example in a private network: the user chose the URL, and its certificate proves the host.
+    pub fn for_server(mut self, url: &str) -> Self {
+        let url = Url::parse(url).ok();
+        let chosen = url.as_ref().filter(|url| url.scheme() == "https").and_then(Url::host_str);
+        self.guard.hosts.extend(chosen.map(guard::normalized));
+        self.allow_loopback(url.is_some_and(|url| guard::is_loopback(&url)))
     }
 
     /// Allows the addresses of a network that the table forbids. A network of more than one address does not open the

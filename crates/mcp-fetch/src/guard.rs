@@ -150,6 +150,7 @@ mod tests {
         use FetchErrorKind::{Blocked, Url as Invalid};
         let public = Guard::default();
         let local = Guard { allows_loopback: true, ..Guard::default() };
+        let internal = crate::Fetch::builder().for_server("https://10.0.0.7/mcp").guard;
         let proxied = Guard { proxy: Some("proxy.corp".into()), ..Guard::default() };
         let enterprise = Guard {
             hosts: vec!["login.corp".into(), "10.0.0.7".into()],
@@ -158,6 +159,9 @@ mod tests {
         };
         for (guard, url, expected) in [
             (&public, "https://as.example/jwks", None),
+            (&internal, "https://10.0.0.7:8443/metadata", None),
+            (&internal, "http://10.0.0.7/metadata", Some(Invalid)),
+            (&internal, "https://10.0.0.8/", Some(Blocked)),
             (&public, "https://as.example:8443/jwks", None),
             (&public, "https://9.9.9.9/", None),
             (&public, "https://as.internal/", None),
