@@ -168,14 +168,19 @@ fn insert(arguments: &mut Map<String, Value>, key: &str, text: &str, schema: &Js
     let may_be_list = allowed.contains(&"array") && !text.starts_with('[');
     let is_list = may_be_list && (arguments.contains_key(key) || !allowed.contains(&"string"));
     let kind = if is_list { property.and_then(|property| items(schema, property)) } else { property };
-    let value = typed(text, schema, kind).map_err(|types| mismatch(key, text, &types))?;
+    let convert = |text: &str| typed(text, schema, kind).map_err(|types| mismatch(key, text, &types));
+    let value = convert(text)?;
     match arguments.entry(key) {
         Entry::Vacant(entry) => {
             entry.insert(if is_list { Value::Array(vec![value]) } else { value });
         }
         Entry::Occupied(mut entry) if is_list => match entry.get_mut() {
             Value::Array(list) => list.push(value),
-            first => *first = Value::Array(vec![first.take(), value]),
+            Value::String(first) => {
+                let first = convert(first)?;
+                entry.insert(Value::Array(vec![first, value]));
+            }
+            _ => return Err(repeated(key)),
         },
         Entry::Occupied(_) => return Err(repeated(key)),
     }
@@ -270,6 +275,7 @@ mod tests {
             ("q=5", json!({"q": "5"})),
             ("q=[5]", json!({"q": [5]})),
             ("q=[5] q=6", json!({"q": [5, 6]})),
+            ("q=5 q=6", json!({"q": [5, 6]})),
             ("maybe=null", json!({"maybe": null})),
             ("either=5", json!({"either": 5})),
             ("either=x", json!({"either": "x"})),
@@ -295,6 +301,8 @@ mod tests {
             ("ids=x", "`ids` must be an integer; `x` is not an integer"),
             ("maybe=x", "`maybe` must be an integer or null; `x` has another type"),
             ("n=1 n=2", "`n` is given twice"),
+            ("q:=true q=6", "`q` is given twice"),
+            ("q=x q=6", "`q` must be an integer; `x` is not an integer"),
             (r#"{"n":1,"n":2}"#, "`n` is given twice"),
             ("n:=x", "the value of `n` is not valid JSON: expected value at line 1 column 1"),
             ("word", "`word` is not an argument; write key=value, key:=json or a JSON object"),

@@ -193,6 +193,7 @@ fn check_options(options: &Options, command: &mut Command) -> Result<(), Failure
     let Options {
         json: _,
         color: _,
+        allow_host,
         config_file,
         config_server,
         header,
@@ -210,6 +211,7 @@ fn check_options(options: &Options, command: &mut Command) -> Result<(), Failure
         log_level,
     } = options;
     let given = [
+        ("--allow-host", !allow_host.is_empty()),
         ("--config", config_file.is_some()),
         ("--server", config_server.is_some()),
         ("--header", !header.is_empty()),

@@ -21,6 +21,7 @@ const INDENT: &str = "   ";
 /// # Errors
 /// If a login is not possible. The exit code is that of the login.
 pub(super) fn print(server: &Url, explanation: &Explanation, out: Output) -> Result<(), Failure> {
+    let server = &without_query(server);
     if out.json {
         out.value(&to_json(server, explanation))?;
     } else {
@@ -36,6 +37,13 @@ pub(super) fn print(server: &Url, explanation: &Explanation, out: Output) -> Res
         styled(&text)?;
     }
     explanation.error.clone().map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// The query of a URL may contain a key, and users pass an explanation on.
+fn without_query(url: &Url) -> Url {
+    let mut url = url.clone();
+    url.set_query(None);
+    url
 }
 
 /// The result of an explanation without an error.
