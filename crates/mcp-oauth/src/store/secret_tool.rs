@@ -5,8 +5,9 @@
 
 use std::{
     io::{Read as _, Write as _},
+    os::unix::process::ExitStatusExt as _,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
@@ -21,32 +22,51 @@ const PAUSE: Duration = Duration::from_millis(10);
 const MAX_OUTPUT: u64 = 4096;
 
 /// Returns the secret of an account.
+///
+/// If the user dismisses the prompt that unlocks the keyring, the program ends as if there were no entry: with the code 1 and
+/// without a text. The search returns locked entries too, and does not unlock them.
 pub(super) fn lookup(program: &Path, service: &str, account: &str) -> Result<Option<Secret>, Error> {
     let output = run(program, &["lookup", "service", service, "account", account], None)?;
-    match output {
-        Output { is_success: true, secret, .. } => Ok(Some(secret)),
-        // The program ends without a text if there is no entry.
-        Output { errors, secret, .. } if errors.is_empty() && secret.expose().is_empty() => Ok(None),
-        output => Err(output.error()),
+    if output.status.success() {
+        return Ok(Some(output.secret));
     }
+    if !output.ended_silently(1) {
+        return Err(output.error());
+    }
+    let output = run(program, &["search", "service", service, "account", account], None)?;
+    if output.ended_silently(0) {
+        return Ok(None);
+    }
+    if output.status.success() && !output.secret.expose().is_empty() {
+        return Err(Error::new(ErrorKind::Unavailable, "the keyring is locked, and was not unlocked"));
+    }
+    Err(output.error())
 }
 
 /// Writes the secret of an account.
 pub(super) fn store(program: &Path, service: &str, account: &str, secret: &Secret) -> Result<(), Error> {
     let label = format!("--label={account}: key of the stored logins");
     let output = run(program, &["store", &label, "service", service, "account", account], Some(secret))?;
-    if output.is_success { Ok(()) } else { Err(output.error()) }
+    if output.status.success() { Ok(()) } else { Err(output.error()) }
 }
 
 struct Output {
-    is_success: bool,
+    status: ExitStatus,
     secret: Secret,
     errors: String,
 }
 
 impl Output {
+    /// Whether the program ended with this code, and without a text.
+    fn ended_silently(&self, code: i32) -> bool {
+        self.status.code() == Some(code) && self.errors.is_empty() && self.secret.expose().is_empty()
+    }
+
     fn error(&self) -> Error {
-        let cause = self.errors.lines().next().unwrap_or("the program returned an error");
+        if let Some(signal) = self.status.signal() {
+            return Error::new(ErrorKind::Unavailable, format!("`secret-tool` was ended by the signal {signal}"));
+        }
+        let cause = self.errors.lines().next().map_or_else(|| self.status.to_string(), str::to_owned);
         Error::new(ErrorKind::Store, format!("`secret-tool` failed: {cause}"))
     }
 }
@@ -87,11 +107,7 @@ fn run(program: &Path, arguments: &[&str], input: Option<&Secret>) -> Result<Out
     let [secret, errors] = outputs;
     let secret = String::from_utf8(secret)
         .map_err(|_| Error::new(ErrorKind::Store, "the entry of the keyring is not a text"))?;
-    Ok(Output {
-        is_success: status.success(),
-        secret: Secret::new(secret),
-        errors: String::from_utf8_lossy(&errors).trim().to_owned(),
-    })
+    Ok(Output { status, secret: Secret::new(secret), errors: String::from_utf8_lossy(&errors).trim().to_owned() })
 }
 
 /// A program that is ended with its drop.

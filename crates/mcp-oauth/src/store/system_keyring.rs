@@ -143,29 +143,90 @@ mod tests {
         keyring.entry().unwrap().delete_credential().unwrap();
     }
 
+    /// A program in the place of `secret-tool`, in a directory of its own.
+    struct FakeTool(std::path::PathBuf);
+
+    impl FakeTool {
+        /// Returns a program with these cases for its arguments. It keeps its entry in the file `ENTRY`.
+        fn new(name: &str, cases: &str) -> Self {
+            let dir = std::env::temp_dir().join(format!("mcp-oauth-secret-tool-{name}-{}", std::process::id()));
+            std::fs::create_dir_all(&dir).expect("the directory can be created");
+            let tool = Self(dir);
+            let script =
+                format!("#!/bin/sh\ncase \"$1 $*\" in\n{cases}\n*) echo \"wrong arguments: $*\" >&2; exit 2;;\nesac\n");
+            let entry = tool.entry().display().to_string();
+            std::fs::write(tool.program(), script.replace("ENTRY", &entry)).expect("the program can be written");
+            std::fs::set_permissions(tool.program(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+                .expect("the program is made executable");
+            tool
+        }
+
+        fn program(&self) -> std::path::PathBuf {
+            self.0.join("secret-tool")
+        }
+
+        fn entry(&self) -> std::path::PathBuf {
+            self.0.join("entry")
+        }
+
+        fn keyring(&self, name: &str) -> SystemKeyring {
+            SystemKeyring { name: name.into(), place: Place::SecretTool(self.program()) }
+        }
+    }
+
+    impl Drop for FakeTool {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    const LOOKUP: &str = "'lookup lookup service mcp-oauth account app') test -f ENTRY && cat ENTRY;;";
+    const SEARCH: &str = "'search search service mcp-oauth account app') test -f ENTRY && echo '[/1]'; exit 0;;";
+    const STORE: &str = "'store store --label='*' service mcp-oauth account app') cat > ENTRY;;";
+
     #[test]
     fn an_entry_is_read_and_written_through_the_program() {
-        let dir = std::env::temp_dir().join(format!("mcp-oauth-secret-tool-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        let (program, entry) = (dir.join("secret-tool"), dir.join("entry"));
-        let script = "#!/bin/sh\ncase \"$1 $*\" in\n\
-             'lookup lookup service mcp-oauth account app') test -f ENTRY && cat ENTRY;;\n\
-             'store store --label='*' service mcp-oauth account app') cat > ENTRY;;\n\
-             *) echo \"wrong arguments: $*\" >&2; exit 2;;\nesac\n";
-        std::fs::write(&program, script.replace("ENTRY", entry.to_str().unwrap())).unwrap();
-        std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        let keyring = |name: &str| SystemKeyring { name: name.into(), place: Place::SecretTool(program.clone()) };
-        let app = keyring("app");
+        let tool = FakeTool::new("entry", &[LOOKUP, SEARCH, STORE].join("\n"));
+        let app = tool.keyring("app");
         assert_eq!(app.get().unwrap(), None);
         app.set(&"hunter2".into()).unwrap();
-        assert_eq!(std::fs::read_to_string(&entry).unwrap(), "hunter2");
+        assert_eq!(std::fs::read_to_string(tool.entry()).unwrap(), "hunter2");
         assert_eq!(app.get().unwrap().unwrap().expose(), "hunter2");
-        for result in [keyring("other").get().map(drop), keyring("other").set(&"hunter2".into())] {
+        for result in [tool.keyring("other").get().map(drop), tool.keyring("other").set(&"hunter2".into())] {
             let error = result.unwrap_err();
             assert!(error.to_string().contains("wrong arguments") && !error.to_string().contains("hunter2"), "{error}");
         }
-        std::fs::remove_dir_all(&dir).unwrap();
+        drop(tool);
         let error = app.get().unwrap_err();
         assert!(error.to_string().contains("`secret-tool` cannot be started"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_locked_entry_and_a_killed_program_keep_the_entry() {
+        use crate::{MemoryStore, SealedStore, TokenStore as _};
+
+        const DISMISSED: &str = "'lookup lookup'*) exit 1;;";
+        for (name, cases, kind, text) in [
+            ("locked", [DISMISSED, SEARCH], ErrorKind::Unavailable, "the keyring is locked"),
+            (
+                "killed",
+                ["'lookup lookup'*) kill -9 $$;;", "'search search'*) exit 0;;"],
+                ErrorKind::Unavailable,
+                "signal 9",
+            ),
+            ("killed-search", [DISMISSED, "'search search'*) kill -9 $$;;"], ErrorKind::Unavailable, "signal 9"),
+            ("failed-search", [DISMISSED, "'search search'*) echo fault >&2;;"], ErrorKind::Store, "failed: fault"),
+            ("other-code", ["'lookup lookup'*) exit 3;;", "'search search'*) exit 0;;"], ErrorKind::Store, "3"),
+        ] {
+            let tool = FakeTool::new(name, &[cases[0], cases[1], STORE].join("\n"));
+            std::fs::write(tool.entry(), "hunter2").unwrap();
+            let error = tool.keyring("app").get().unwrap_err();
+            assert_eq!(error.kind(), kind, "{name}: {error}");
+            assert!(error.to_string().contains(text) && !error.to_string().contains("hunter2"), "{name}: {error}");
+
+            let store = SealedStore::new(MemoryStore::new(), tool.keyring("app"));
+            store.save("key", &"record".into()).await.unwrap();
+            assert_eq!(std::fs::read_to_string(tool.entry()).unwrap(), "hunter2", "{name}: the entry is kept");
+        }
     }
 }
