@@ -2,26 +2,28 @@
 
 mod nonce;
 pub(crate) mod proof;
+mod quota;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, str::FromStr as _, sync::Arc, time::Duration};
+use std::{fmt, ops::RangeInclusive, str::FromStr as _, sync::Arc, time::Duration};
 
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use http::{HeaderName, header};
 use jsonwebtoken::Algorithm;
 use mcp_protocol::{Challenge, ProtectedResourceMetadata};
-use mcp_store::{KeyValue, MemoryStore, Swap};
+use mcp_store::{KeyValue, MemoryLimits, MemoryStore, Swap};
 use ring::digest;
 
 use self::{
     nonce::{Freshness, Nonces},
     proof::{Expected, Proof},
+    quota::{CAPACITY, Quota},
 };
 use crate::{
     authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, DPOP_NONCE, Rejection},
-    clock::Clock,
-    credentials, crypto,
+    clock::{Clock, Moment},
+    credential_digest, credentials, crypto,
     error::ConfigError,
     jwt::PUBLIC,
     token_verifier::TokenVerifier,
@@ -30,6 +32,12 @@ use crate::{
 const DPOP: HeaderName = HeaderName::from_static("dpop");
 /// The longest time of a lookup in the store.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The bounds of [`Dpop::window`].
+const WINDOWS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(600);
+/// The largest difference between the clocks of two nodes, or of one clock before and after a correction.
+const CLOCK_SKEW: Duration = Duration::from_secs(60);
+/// The bytes that a proof takes in the private store.
+const PROOF_BYTES: usize = 64;
 
 /// Accepts tokens of another provider that are bound to a key of the client (`Authorization: DPoP …`, RFC 9449).
 /// Needs the feature `oauth`.
@@ -37,6 +45,12 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Each request has a proof: a signature of the client over the method, the public URL of the request, the token and the
 /// time. The provider accepts each proof once, within five minutes of its time. The store has the ids of accepted proofs; the
 /// nodes of a fleet share it ([`store`](Self::store)). When the store is away, the answer is 503.
+///
+/// A process remembers at most a million proofs, and at most a ninth of them for one key: about 300 requests per second. The
+/// requests of a client above its share receive 503. The other clients are not affected.
+///
+/// The default store is empty after a restart. The provider then accepts a proof again whose time is within the window. A
+/// random key of [`nonces`](Self::nonces) excludes that, because each process demands nonces of its own.
 ///
 /// Bearer tokens of the other provider are accepted too, unless they are bound to a key, or [`required`](Self::required) is
 /// set.
@@ -55,6 +69,7 @@ pub struct Dpop<V> {
     window: Duration,
     nonces: Option<Nonces>,
     store: Arc<dyn KeyValue>,
+    quota: Quota,
     clock: Clock,
 }
 
@@ -67,7 +82,8 @@ impl<V: TokenVerifier> Dpop<V> {
             is_required: false,
             window: Duration::from_secs(300),
             nonces: None,
-            store: Arc::new(MemoryStore::new()),
+            store: Arc::new(private_store()),
+            quota: Quota::new(CAPACITY),
             clock: Clock::system(),
         }
     }
@@ -97,10 +113,15 @@ impl<V: TokenVerifier> Dpop<V> {
     }
 
     /// Sets the largest difference between the time of a proof and the clock of this server. The default is five minutes.
-    #[must_use]
-    pub fn window(mut self, window: Duration) -> Self {
+    ///
+    /// # Errors
+    /// If the time is shorter than a second or longer than ten minutes.
+    pub fn window(mut self, window: Duration) -> Result<Self, ConfigError> {
+        if !WINDOWS.contains(&window) {
+            return Err(ConfigError::new("the window of proofs must be between one second and ten minutes"));
+        }
         self.window = window;
-        self
+        Ok(self)
     }
 
     /// Demands a nonce of this server in each proof, so that a client cannot prepare proofs for later. Nonces are valid for
@@ -116,7 +137,8 @@ impl<V: TokenVerifier> Dpop<V> {
         Ok(self)
     }
 
-    /// Demands a nonce of this server, as [`nonce_key`](Self::nonce_key) does, with a random key of this process.
+    /// Demands a nonce of this server, as [`nonce_key`](Self::nonce_key) does, with a random key of this process. Proofs with
+    /// the nonces of a former process are rejected.
     ///
     /// # Errors
     /// If the system has no random numbers.
@@ -128,8 +150,8 @@ impl<V: TokenVerifier> Dpop<V> {
         self.nonce_key(&key)
     }
 
-    /// Stores the ids of accepted proofs in a store that the nodes of a fleet share. The default is the memory of this
-    /// process.
+    /// Stores the ids of accepted proofs in a store that the nodes of a fleet share. The default is a memory of this process for
+    /// a million proofs. An id stays in the store until a minute after the end of the window of its proof.
     #[must_use]
     pub fn store(mut self, store: Arc<dyn KeyValue>) -> Self {
         self.store = store;
@@ -144,7 +166,8 @@ impl<V: TokenVerifier> Dpop<V> {
             }
             return self.verifier.authenticate(request).await;
         };
-        let now = self.clock.now();
+        let moment = self.clock.moment();
+        let now = moment.time;
         let proof = credentials::single(request.headers, &DPOP).ok().flatten();
         let expected = Expected {
             method: request.method,
@@ -173,7 +196,7 @@ impl<V: TokenVerifier> Dpop<V> {
             tracing::debug!("rejected a token that is not bound to the key of the proof");
             return Err(Rejection::Invalid);
         }
-        self.record(&proof).await?;
+        self.record(&proof, moment).await?;
         if let Some(nonce) = fresh {
             authenticated.headers.insert(DPOP_NONCE, nonce);
         }
@@ -181,37 +204,58 @@ impl<V: TokenVerifier> Dpop<V> {
     }
 
     /// Records the proof, so that it is accepted once. Only proofs with a valid token reach the store.
-    async fn record(&self, proof: &Proof) -> Result<(), Rejection> {
+    async fn record(&self, proof: &Proof, now: Moment) -> Result<(), Rejection> {
         let mut context = digest::Context::new(&digest::SHA256);
         for part in [&proof.thumbprint, &proof.id] {
             context.update(&(part.len() as u64).to_be_bytes());
             context.update(part.as_bytes());
         }
         let key = format!("mcp/dpop/{}", BASE64_URL_SAFE_NO_PAD.encode(context.finish()));
-        // The time of a proof may be in the future by the window, and the proof is accepted for the window after it.
-        let lifetime = (self.window * 2).max(Duration::from_secs(1));
+        let lifetime = self.lifetime(proof, now);
         let unavailable = Rejection::Unavailable { retry_after: Duration::from_secs(1) };
+        let owner = credential_digest::digest(&[b"dpop", proof.thumbprint.as_bytes()])?;
+        let Some(place) = self.quota.take(owner, lifetime, now.instant) else {
+            tracing::debug!("rejected a proof, because its key has too many proofs");
+            return Err(unavailable);
+        };
         let recording = self.store.compare_and_swap(&key, None, Some(Arc::from(*b"1")), Some(lifetime));
-        match tokio::time::timeout(STORE_TIMEOUT, recording).await {
-            Ok(Ok(Swap::Done)) => Ok(()),
+        let rejection = match tokio::time::timeout(STORE_TIMEOUT, recording).await {
+            Ok(Ok(Swap::Done)) => return Ok(()),
             Ok(Ok(_)) => {
                 tracing::debug!("rejected a proof that was used before");
-                Err(Rejection::InvalidProof)
+                Rejection::InvalidProof
             }
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the id of a proof cannot be stored");
-                Err(unavailable)
+                unavailable
             }
             Err(_) => {
                 tracing::warn!("the store of the ids of proofs does not answer");
-                Err(unavailable)
+                unavailable
             }
-        }
+        };
+        self.quota.release(place);
+        Err(rejection)
+    }
+
+    /// Returns the time for which a node may still accept the proof.
+    fn lifetime(&self, proof: &Proof, now: Moment) -> Duration {
+        let age = now.time.duration_since(proof.issued_at);
+        let window = match age {
+            Ok(age) => self.window.saturating_sub(age),
+            Err(ahead) => self.window.saturating_add(ahead.duration()),
+        };
+        window.saturating_add(CLOCK_SKEW)
     }
 
     fn names(&self) -> Vec<String> {
         self.algorithms.iter().map(|algorithm| format!("{algorithm:?}")).collect()
     }
+}
+
+/// Returns the default store, which has places for all proofs of the quota.
+fn private_store() -> MemoryStore {
+    MemoryStore::with_limits(MemoryLimits::default().entries(CAPACITY).bytes(CAPACITY * PROOF_BYTES))
 }
 
 impl<V: TokenVerifier> Authenticator for Dpop<V> {

@@ -148,7 +148,7 @@ pub fn check_proof(
     now: SystemTime,
 ) -> Result<CheckedProof, &'static str> {
     let expected = Expected { method, target, token: None, algorithms: &PUBLIC, window, now };
-    let Proof { thumbprint, id, nonce } = Proof::check(proof, &expected)?;
+    let Proof { thumbprint, id, nonce, .. } = Proof::check(proof, &expected)?;
     Ok(CheckedProof { thumbprint, id, nonce })
 }
 

@@ -35,6 +35,8 @@ pub(crate) struct Proof {
     pub(crate) thumbprint: String,
     /// The id: the claim `jti`.
     pub(crate) id: String,
+    /// The time of the client when it made the proof: the claim `iat`.
+    pub(crate) issued_at: SystemTime,
     pub(crate) nonce: Option<String>,
 }
 
@@ -84,7 +86,7 @@ impl Proof {
             Some(_) => return Err("the nonce of the proof is not a text"),
         };
         let thumbprint = thumbprint(&jwk).ok_or("the key of the proof has no thumbprint")?;
-        Ok(Self { thumbprint, id: id.to_owned(), nonce })
+        Ok(Self { thumbprint, id: id.to_owned(), issued_at, nonce })
     }
 }
 

@@ -221,6 +221,118 @@ async fn nonces_are_demanded_and_renewed() {
     assert_eq!(text, "the key of the nonces must have at least 32 bytes");
 }
 
+#[tokio::test]
+async fn a_client_with_many_proofs_does_not_exclude_other_clients() {
+    let (greedy, other) = (Signer::es256(), Signer::es256());
+    let (greedy_token, other_token) = (bound(&greedy), bound(&other));
+    let mut dpop = provider().store(Arc::new(MemoryStore::with_limits(MemoryLimits::default().entries(36))));
+    dpop.quota = Quota::new(36);
+    let (clock, advance) = Clock::manual(now());
+    dpop.clock = clock;
+    let unavailable = Err(Rejection::Unavailable { retry_after: Duration::from_secs(1) });
+    let mut results = Vec::new();
+    for number in 0..40 {
+        let proof = proof(&greedy, &greedy_token, &number.to_string());
+        results.push(check(&dpop, "DPoP", &greedy_token, &[&proof]).await.map(|_| ()));
+    }
+    assert_eq!(results[..4], [Ok(()), Ok(()), Ok(()), Ok(())]);
+    assert!(results[4..].iter().all(|result| *result == unavailable), "{results:?}");
+    // A used proof is still reported as used, and it takes no place.
+    let first = proof(&other, &other_token, "0");
+    check(&dpop, "DPoP", &other_token, &[&first]).await.unwrap();
+    let before = dpop.quota.total();
+    assert_eq!(check(&dpop, "DPoP", &other_token, &[&first]).await.map(|_| ()), Err(Rejection::InvalidProof));
+    assert_eq!(dpop.quota.total(), before);
+    // The places are free after the window and the skew of the clocks.
+    let at = |seconds: u64| {
+        advance(Duration::from_secs(seconds));
+        let mut claims = claims(&greedy_token, &format!("after {seconds}"));
+        claims["iat"] = json!(NOW + 300);
+        greedy.token_of(&header(&greedy).to_string(), &claims.to_string())
+    };
+    let early = at(359);
+    assert_eq!(check(&dpop, "DPoP", &greedy_token, &[&early]).await.map(|_| ()), unavailable);
+    let later = at(2);
+    check(&dpop, "DPoP", &greedy_token, &[&later]).await.unwrap();
+}
+
+/// A store that records the lifetimes of its entries.
+#[derive(Debug, Default)]
+struct Lifetimes(MemoryStore, parking_lot::Mutex<Vec<u64>>);
+
+impl KeyValue for Lifetimes {
+    fn get<'a>(&'a self, key: &'a str) -> StoreFuture<'a, Option<Arc<[u8]>>> {
+        self.0.get(key)
+    }
+
+    fn put<'a>(&'a self, key: &'a str, value: Arc<[u8]>, ttl: Option<Duration>) -> StoreFuture<'a, ()> {
+        self.0.put(key, value, ttl)
+    }
+
+    fn compare_and_swap<'a>(
+        &'a self,
+        key: &'a str,
+        expected: Option<&'a [u8]>,
+        new: Option<Arc<[u8]>>,
+        ttl: Option<Duration>,
+    ) -> StoreFuture<'a, Swap> {
+        self.1.lock().push(ttl.unwrap().as_secs());
+        self.0.compare_and_swap(key, expected, new, ttl)
+    }
+
+    fn delete<'a>(&'a self, key: &'a str) -> StoreFuture<'a, bool> {
+        self.0.delete(key)
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, after: Option<&'a str>, limit: usize) -> StoreFuture<'a, KeyPage> {
+        self.0.list(prefix, after, limit)
+    }
+}
+
+#[tokio::test]
+async fn a_proof_is_stored_until_a_minute_after_its_window() {
+    let signer = Signer::es256();
+    let (token, store) = (bound(&signer), Arc::new(Lifetimes::default()));
+    let dpop = provider().store(store.clone());
+    for (age, lifetime) in [(0, 360), (300, 60), (100, 260), (-300, 660)] {
+        let mut claims = claims(&token, &age.to_string());
+        claims["iat"] = json!(i64::try_from(NOW).unwrap() - age);
+        let proof = signer.token_of(&header(&signer).to_string(), &claims.to_string());
+        check(&dpop, "DPoP", &token, &[&proof]).await.unwrap();
+        assert_eq!(store.1.lock().last(), Some(&lifetime), "{age}");
+    }
+}
+
+#[test]
+fn the_window_of_proofs_is_bounded() {
+    let set = |window| provider().window(window).map(|dpop| dpop.window);
+    for window in [Duration::from_secs(1), Duration::from_secs(600)] {
+        assert_eq!(set(window), Ok(window));
+    }
+    for window in [Duration::ZERO, Duration::from_millis(999), Duration::from_millis(600_001), Duration::MAX] {
+        let text = set(window).unwrap_err().to_string();
+        assert_eq!(text, "the window of proofs must be between one second and ten minutes", "{window:?}");
+    }
+}
+
+#[tokio::test]
+async fn random_nonces_exclude_the_proofs_of_a_former_process() {
+    let signer = Signer::es256();
+    let token = bound(&signer);
+    let process = || provider().nonces().unwrap();
+    let former = process();
+    let Err(Rejection::FreshProof { nonce }) = check(&former, "DPoP", &token, &[&proof(&signer, &token, "1")]).await
+    else {
+        panic!("the provider demands a nonce")
+    };
+    let mut claims = claims(&token, "2");
+    claims["nonce"] = json!(nonce.to_str().unwrap());
+    let used = signer.token_of(&header(&signer).to_string(), &claims.to_string());
+    check(&former, "DPoP", &token, &[&used]).await.unwrap();
+    let again = check(&process(), "DPoP", &token, &[&used]).await;
+    assert!(matches!(again, Err(Rejection::FreshProof { .. })), "{again:?}");
+}
+
 /// A store that is away.
 #[derive(Debug)]
 struct Away;
