@@ -159,11 +159,7 @@ impl Authenticator for Basic {
             Ok(None) => return Some(Err(Rejection::Missing)),
             Err(rejection) => return Some(Err(rejection)),
         };
-        let known = match digest_of(&user, &password) {
-            Ok(digest) => self.verified.known(&digest)?,
-            Err(rejection) => Err(rejection),
-        };
-        Some(known.map(Authenticated::new))
+        Some(self.verified.known_of(digest_of(&user, &password))?.map(Authenticated::new))
     }
 
     fn challenges(&self) -> Vec<Challenge> {

@@ -179,7 +179,8 @@ impl Introspection {
         self
     }
 
-    /// Reads scopes from this member too. The value is a text with scopes between spaces, or a list. The default is `scope`.
+    /// Reads scopes from this member too. The value is a text with scopes between spaces, or a list with one scope in
+    /// each item. The default is `scope`.
     #[must_use]
     pub fn scope_claim(mut self, name: impl Into<String>) -> Self {
         self.settings().scope_claims.push(name.into());
@@ -283,10 +284,7 @@ impl TokenVerifier for Introspection {
     }
 
     fn verify_token_now(&self, token: &str, resource: &str) -> Option<Result<Authenticated, Rejection>> {
-        let known = match Self::digest(token, resource) {
-            Ok(digest) => self.verified.known(&digest)?,
-            Err(rejection) => Err(rejection),
-        };
+        let known = self.verified.known_of(Self::digest(token, resource))?;
         Some(known.map(|principal| self.authenticated(principal, token)))
     }
 }

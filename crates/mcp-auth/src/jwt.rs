@@ -11,7 +11,12 @@ pub(crate) mod remote;
 pub(crate) mod tests;
 pub(crate) mod token;
 
-use std::{fmt, str::FromStr as _, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    str::FromStr as _,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use jsonwebtoken::Algorithm;
 #[cfg(feature = "oauth")]
@@ -21,7 +26,7 @@ use mcp_protocol::{Challenge, Principal};
 #[cfg(feature = "oauth")]
 use self::remote::{RemoteKeys, Source};
 use self::{
-    claims::{Rules, client_claims},
+    claims::{Rules, check_expiry, client_claims},
     keys::{Key, KeySet},
     token::Token,
 };
@@ -296,8 +301,8 @@ impl Jwt {
         self
     }
 
-    /// Reads scopes from this claim too. The value is a text with scopes between spaces, or a list. The defaults are
-    /// `scope` and `scp`.
+    /// Reads scopes from this claim too. The value is a text with scopes between spaces, or a list with one scope in each
+    /// item. An item with white space is ignored. The defaults are `scope` and `scp`.
     #[must_use]
     pub fn scope_claim(mut self, name: impl Into<String>) -> Self {
         self.scope_claims.push(name.into());
@@ -337,8 +342,8 @@ impl Jwt {
         self
     }
 
-    /// Checks a token for the endpoint at this public URL.
-    async fn verify(&self, text: &str, resource: &str) -> Result<Principal, Fault> {
+    /// Checks a token for the endpoint at this public URL. The last step is the check of its signature.
+    fn read<'t>(&self, text: &'t str, resource: &str, now: SystemTime) -> Result<(Token<'t>, Principal), Fault> {
         let token = Token::parse(text, self.required_type.as_deref())?;
         if !self.algorithms.contains(&token.algorithm) {
             return Err(Fault::Invalid("the algorithm is not allowed"));
@@ -355,24 +360,38 @@ impl Jwt {
             client_claims: &self.client_claims,
         };
         // The claims come before the signature, because a token of another issuer must not cause a fetch of the keys.
-        let now = self.verified.clock.now();
         let principal = rules.check_without_expiry(&token.claims()?, now)?;
-        match &self.keys {
-            Keys::Fixed(keys) => {
-                let keys = keys.select(token.algorithm, token.key_id());
-                if keys.is_empty() {
-                    return Err(Fault::Invalid("there is no key for the token"));
-                }
-                if !token.is_signed_by(&keys) {
-                    return Err(Fault::Invalid("the signature is wrong"));
-                }
-            }
-            #[cfg(feature = "oauth")]
-            Keys::Remote(keys) => keys.check(&token).await?,
-        }
-        // Only a token of the issuer has expired. A forged token is invalid, so that it counts as a failed authentication.
-        rules.check_expiry(&principal, now)?;
+        Ok((token, principal))
+    }
+
+    /// Rejects a token that has ended. Its signature must be checked before: only a token of the issuer has expired. A forged
+    /// token is invalid, so that it counts as a failed authentication.
+    fn current(&self, principal: Principal, now: SystemTime) -> Result<Principal, Fault> {
+        check_expiry(&principal, self.verified.skew, now)?;
         Ok(principal)
+    }
+
+    /// Checks a token with known keys.
+    fn verify_with(&self, keys: &KeySet, text: &str, resource: &str) -> Result<Principal, Fault> {
+        let now = self.verified.clock.now();
+        let (token, principal) = self.read(text, resource, now)?;
+        let keys = keys.select(token.algorithm, token.key_id());
+        if keys.is_empty() {
+            return Err(Fault::Invalid("there is no key for the token"));
+        }
+        if !token.is_signed_by(&keys) {
+            return Err(Fault::Invalid("the signature is wrong"));
+        }
+        self.current(principal, now)
+    }
+
+    /// Checks a token with the keys of an issuer.
+    #[cfg(feature = "oauth")]
+    async fn verify_remote(&self, keys: &Arc<RemoteKeys>, text: &str, resource: &str) -> Result<Principal, Fault> {
+        let now = self.verified.clock.now();
+        let (token, principal) = self.read(text, resource, now)?;
+        keys.check(&token).await?;
+        self.current(principal, now)
     }
 
     fn digest(token: &str, resource: &str) -> Result<Digest, Rejection> {
@@ -388,16 +407,39 @@ impl Jwt {
         }
     }
 
+    /// Returns the result for a token if it is remembered, or the keys are known.
+    fn check_now(&self, token: &str, resource: &str) -> Option<Outcome> {
+        let digest = match Self::digest(token, resource) {
+            Ok(digest) => digest,
+            Err(rejection) => return Some(Err(rejection)),
+        };
+        let known = self.verified.known(&digest);
+        match &self.keys {
+            Keys::Fixed(keys) => Some(known.unwrap_or_else(|| {
+                let checked = self.verify_with(keys, token, resource);
+                self.verified.remember(digest, checked.map_err(|fault| fault.reject("Bearer")))
+            })),
+            #[cfg(feature = "oauth")]
+            Keys::Remote(_) => known,
+        }
+    }
+
     async fn check(&self, token: &str, resource: &str) -> Outcome {
-        let digest = Self::digest(token, resource)?;
-        if let Some(known) = self.verified.known(&digest) {
+        if let Some(known) = self.check_now(token, resource) {
             return known;
         }
-        match self.verify(token, resource).await {
-            // The issuer may publish the key at any time.
+        match &self.keys {
             #[cfg(feature = "oauth")]
-            Err(fault @ Fault::NoKey) => Err(fault.reject("Bearer")),
-            checked => self.verified.remember(digest, checked.map_err(|fault| fault.reject("Bearer"))),
+            Keys::Remote(keys) => match self.verify_remote(keys, token, resource).await {
+                // The issuer may publish the key at any time.
+                Err(fault @ Fault::NoKey) => Err(fault.reject("Bearer")),
+                checked => {
+                    let checked = checked.map_err(|fault| fault.reject("Bearer"));
+                    self.verified.remember(Self::digest(token, resource)?, checked)
+                }
+            },
+            // The check with known keys needs no wait.
+            Keys::Fixed(_) => Err(Rejection::Invalid),
         }
     }
 }
@@ -412,11 +454,7 @@ impl TokenVerifier for Jwt {
     }
 
     fn verify_token_now(&self, token: &str, resource: &str) -> Option<Result<Authenticated, Rejection>> {
-        let known = match Self::digest(token, resource) {
-            Ok(digest) => self.verified.known(&digest)?,
-            Err(rejection) => Err(rejection),
-        };
-        Some(known.map(|principal| self.authenticated(principal, token)))
+        Some(self.check_now(token, resource)?.map(|principal| self.authenticated(principal, token)))
     }
 }
 

@@ -67,6 +67,14 @@ impl Verified {
         self.shared.cache.get(digest, self.clock.moment()).map(|known| known.ok_or(Rejection::Invalid))
     }
 
+    /// Returns the remembered result for credentials with this digest. A digest that cannot be computed is an outage.
+    pub(crate) fn known_of(&self, digest: Result<Digest, Rejection>) -> Option<Outcome> {
+        match digest {
+            Ok(digest) => self.known(&digest),
+            Err(rejection) => Some(Err(rejection)),
+        }
+    }
+
     /// Remembers the result of a check, except an outage.
     pub(crate) fn remember(&self, digest: Digest, result: Result<Principal, Rejection>) -> Outcome {
         let (result, now) = (result.map(Arc::new), self.clock.moment());
@@ -183,10 +191,7 @@ impl Table {
         if self.check.is_none() {
             return Some(Err(Rejection::Invalid));
         }
-        match checked_digest(credentials) {
-            Ok(digest) => self.verified.known(&digest),
-            Err(rejection) => Some(Err(rejection)),
-        }
+        self.verified.known_of(checked_digest(credentials))
     }
 
     /// Runs the check of the application.

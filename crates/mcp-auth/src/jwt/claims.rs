@@ -49,14 +49,8 @@ impl Rules<'_> {
     #[cfg(feature = "oauth")]
     pub(crate) fn check(&self, claims: &Map<String, Value>, now: SystemTime) -> Result<Principal, Fault> {
         let principal = self.check_without_expiry(claims, now)?;
-        self.check_expiry(&principal, now)?;
+        check_expiry(&principal, self.skew, now)?;
         Ok(principal)
-    }
-
-    /// Rejects a principal whose authentication has ended.
-    pub(crate) fn check_expiry(&self, principal: &Principal, now: SystemTime) -> Result<(), Fault> {
-        let end = principal.expires_at.and_then(|at| at.checked_add(self.skew));
-        if end.is_some_and(|end| now >= end) { Err(Fault::Expired) } else { Ok(()) }
     }
 
     /// Checks all claims, but accepts an expiry time in the past.
@@ -149,12 +143,29 @@ impl Rules<'_> {
         let mut scopes = Vec::new();
         for name in self.scope_claims {
             let Some(value) = present(claims, name) else { continue };
+            if let Value::String(text) = value {
+                scopes.extend(text.split_ascii_whitespace().map(str::to_owned));
+                continue;
+            }
             let list =
                 strings(Some(value)).ok_or(Fault::Invalid("the scopes are neither a text nor a list of texts"))?;
-            scopes.extend(list.iter().flat_map(|item| item.split_ascii_whitespace()).map(str::to_owned));
+            // A part of a name such as `Help admin` must not become a scope.
+            let (dropped, list): (Vec<_>, Vec<_>) =
+                list.into_iter().partition(|item| item.is_empty() || item.contains(char::is_whitespace));
+            if !dropped.is_empty() {
+                let items = dropped.len();
+                tracing::debug!(claim = name, items, "ignored scopes of a list that are empty or contain white space");
+            }
+            scopes.extend(list);
         }
         Ok(scopes)
     }
+}
+
+/// Rejects a principal whose authentication has ended.
+pub(crate) fn check_expiry(principal: &Principal, skew: Duration, now: SystemTime) -> Result<(), Fault> {
+    let end = principal.expires_at.and_then(|at| at.checked_add(skew));
+    if end.is_some_and(|end| now >= end) { Err(Fault::Expired) } else { Ok(()) }
 }
 
 /// Returns a text or a list of texts as a list. `None` if the value is neither.

@@ -148,7 +148,7 @@ impl KeySet {
         if exact.is_empty() { tried(&|key| id.is_none() || key.id.is_none()) } else { exact }
     }
 
-    /// Returns the algorithm family of a name, for tests of the allow-list.
+    /// Whether an algorithm verifies signatures with a shared secret.
     pub(crate) fn is_symmetric(algorithm: Algorithm) -> bool {
         algorithm.family() == AlgorithmFamily::Hmac
     }

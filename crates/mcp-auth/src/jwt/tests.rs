@@ -186,7 +186,12 @@ async fn claims_in_unusual_forms_are_read() {
     for (name, value, test) in [
         ("aud", json!("a"), (|principal| principal.audience == ["a"]) as fn(&Principal) -> bool),
         ("aud", json!(["x", "b"]), |principal| principal.audience == ["x", "b"]),
-        ("scope", json!(["r", "w x"]), |principal| principal.scopes.iter().eq(["r", "w", "x"])),
+        ("scope", json!("r  w x"), |principal| principal.scopes.iter().eq(["r", "w", "x"])),
+        // An item of a list is one scope, and a scope has no white space.
+        ("scope", json!(["r", "w x", "", "y\tz", "\u{a0}"]), |principal| principal.scopes.iter().eq(["r"])),
+        ("roles", json!(["Help admin", "admins"]), |principal| {
+            !principal.scopes.contains("admin") && principal.scopes.contains("admins")
+        }),
         ("scp", json!("s"), |principal| principal.scopes.contains("s") && principal.scopes.contains("files:read")),
         ("roles", json!(["admin"]), |principal| principal.scopes.contains("admin")),
         ("scope", Value::Null, |principal| principal.scopes.is_empty()),
