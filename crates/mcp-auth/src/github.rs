@@ -151,7 +151,8 @@ impl Settings {
         match response.status() {
             StatusCode::OK => {}
             // 404 is the answer to a token that is unknown, revoked, or of another application.
-            StatusCode::NOT_FOUND | StatusCode::UNPROCESSABLE_ENTITY => return Err(Rejection::Invalid),
+            StatusCode::NOT_FOUND => return Err(Rejection::Invalid),
+            // 422 is also the answer to too many requests, so it shows nothing about the token.
             _ => return Err(issuer_request::unexpected(&self.issuer, &response)),
         }
         let checked: Checked = response.json().map_err(|_| issuer_request::malformed(&self.issuer))?;
@@ -205,11 +206,8 @@ impl TokenVerifier for GitHub {
     }
 
     fn verify_token_now(&self, token: &str, _: &str) -> Option<Result<Authenticated, Rejection>> {
-        let known = match credential_digest::digest(&[b"github", token.as_bytes()]) {
-            Ok(digest) => self.verified.known(&digest)?,
-            Err(rejection) => Err(rejection),
-        };
-        Some(known.map(Authenticated::new))
+        let digest = credential_digest::digest(&[b"github", token.as_bytes()]);
+        Some(self.verified.known_of(digest)?.map(Authenticated::new))
     }
 }
 
