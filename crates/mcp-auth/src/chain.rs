@@ -1,8 +1,8 @@
-//! Several providers, own schemes, and requests without credentials.
+//! Several providers, and own schemes.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, time::Duration};
 
-use http::{HeaderName, header::AUTHORIZATION};
+use http::HeaderName;
 use mcp_protocol::{Challenge, Principal, ProtectedResourceMetadata};
 
 use crate::{
@@ -16,7 +16,15 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Several providers. The first provider that accepts the credentials authenticates the client.
 ///
-/// All providers together have 20 seconds. If no provider accepts the credentials, the most precise rejection counts: 403 before 503, before 401, before 400.
+/// If a provider accepts the credentials without a wait, the chain skips the providers before it that have one of its schemes
+/// and need a wait. An issuer therefore never receives a key, a fixed token or a token that a known key signed. A token that
+/// no provider accepts without a wait is shown to each remote provider of its scheme, in their order: to the issuers of
+/// [`Introspection`](crate::Introspection) and [`GitHub`](crate::GitHub), and to functions of the application.
+///
+/// All providers together have 20 seconds. If no provider accepts the credentials, the most precise rejection counts: 403
+/// before 503, before 401, before 400. [`HttpConfig::allow_anonymous`] serves requests without credentials.
+///
+/// [`HttpConfig::allow_anonymous`]: https://docs.rs/mcp-server-http/latest/mcp_server_http/struct.HttpConfig.html
 ///
 /// ```
 /// use mcp_auth::{ApiKeys, Chain, Jwt};
@@ -31,7 +39,6 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 #[derive(Default)]
 pub struct Chain {
     providers: Vec<Box<dyn Authenticator>>,
-    anonymous: Option<Arc<Principal>>,
 }
 
 impl Chain {
@@ -48,38 +55,39 @@ impl Chain {
         self
     }
 
-    /// Accepts requests without credentials as this principal. A request whose credentials no provider accepts stays
-    /// rejected.
-    ///
-    /// ```
-    /// use mcp_auth::{ApiKeys, Chain};
-    /// use mcp_protocol::Principal;
-    ///
-    /// let auth = Chain::new()
-    ///     .with(ApiKeys::new().key("hunter2", Principal::new("build-server").with_scopes(["deploy"]))?)
-    ///     .or_anonymous(Principal::new("anonymous").with_scopes(["read"]));
-    /// # let _ = auth;
-    /// # Ok::<_, mcp_auth::ConfigError>(())
-    /// ```
-    #[must_use]
-    pub fn or_anonymous(mut self, principal: Principal) -> Self {
-        self.anonymous = Some(Arc::new(principal));
-        self
-    }
-}
-
-impl Chain {
-    /// Returns the result for a request that no provider accepts.
-    fn without_provider(&self, tried: Tried, request: &AuthRequest<'_>) -> Result<Authenticated, Rejection> {
-        match &self.anonymous {
-            // Another scheme in `Authorization` is a credential too, although no provider reads it.
-            Some(principal) if tried.worst == Rejection::Missing && !request.headers.contains_key(AUTHORIZATION) => {
-                Ok(Authenticated::new(Arc::clone(principal)))
+    /// Returns the results that are known without a wait, until the first accepted one.
+    fn known(&self, request: &AuthRequest<'_>) -> Vec<Known> {
+        let mut all = Vec::with_capacity(self.providers.len());
+        for provider in &self.providers {
+            let known = provider.authenticate_now(request);
+            let is_accepted = matches!(known, Some(Ok(_)));
+            all.push(known);
+            if is_accepted {
+                self.skip_providers_of_its_schemes(&mut all);
+                break;
             }
-            _ => Err(tried.worst),
+        }
+        all
+    }
+
+    /// Skips the providers that need a wait and have a scheme of the last provider. They must not see its credentials.
+    fn skip_providers_of_its_schemes(&self, known: &mut [Known]) {
+        let Some((_, before)) = known.split_last_mut() else { return };
+        if before.iter().all(Option::is_some) {
+            return;
+        }
+        let challenges = self.providers[before.len()].challenges();
+        for (provider, known) in self.providers.iter().zip(before) {
+            let has_scheme = |challenge: &Challenge| challenges.iter().any(|own| own.is_scheme(&challenge.scheme));
+            if known.is_none() && provider.challenges().iter().any(has_scheme) {
+                *known = Some(Err(Rejection::Missing));
+            }
         }
     }
 }
+
+/// The result of a provider if it is known without a wait.
+type Known = Option<Result<Authenticated, Rejection>>;
 
 /// The rejections of the providers of a chain.
 struct Tried {
@@ -115,25 +123,29 @@ impl Authenticator for Chain {
         Box::pin(async move {
             let mut tried = Tried::new();
             let deadline = tokio::time::Instant::now() + TIMEOUT;
-            for provider in &self.providers {
-                let result = tokio::time::timeout_at(deadline, provider.authenticate(request)).await;
-                let late = || Err(Rejection::Unavailable { retry_after: Duration::from_secs(5) });
-                if let Some(decided) = tried.add(result.unwrap_or_else(|_| late())) {
+            for (provider, known) in self.providers.iter().zip(self.known(request)) {
+                let result = match known {
+                    Some(known) => known,
+                    None => tokio::time::timeout_at(deadline, provider.authenticate(request))
+                        .await
+                        .unwrap_or(Err(Rejection::Unavailable { retry_after: Duration::from_secs(5) })),
+                };
+                if let Some(decided) = tried.add(result) {
                     return decided;
                 }
             }
-            self.without_provider(tried, request)
+            Err(tried.worst)
         })
     }
 
     fn authenticate_now(&self, request: &AuthRequest<'_>) -> Option<Result<Authenticated, Rejection>> {
         let mut tried = Tried::new();
-        for provider in &self.providers {
-            if let Some(decided) = tried.add(provider.authenticate_now(request)?) {
+        for known in self.known(request) {
+            if let Some(decided) = tried.add(known?) {
                 return Some(decided);
             }
         }
-        Some(self.without_provider(tried, request))
+        Some(Err(tried.worst))
     }
 
     fn challenges(&self) -> Vec<Challenge> {
@@ -149,9 +161,19 @@ impl Authenticator for Chain {
     }
 
     fn describe(&self, metadata: &mut ProtectedResourceMetadata) {
+        let configured = metadata.dpop_bound_access_tokens_required.take();
+        let mut required = None;
         for provider in &self.providers {
             provider.describe(metadata);
+            let is_required = metadata.dpop_bound_access_tokens_required.take();
+            let challenges = provider.challenges();
+            if challenges.iter().any(|challenge| challenge.is_scheme("Bearer") || challenge.is_scheme("DPoP")) {
+                // A client may send a token without a proof if one provider accepts it.
+                required = Some(required.unwrap_or(true) && is_required == Some(true));
+            }
         }
+        let has_proofs = metadata.dpop_signing_alg_values_supported.is_some();
+        metadata.dpop_bound_access_tokens_required = required.filter(|_| has_proofs).or(configured);
     }
 }
 

@@ -16,7 +16,7 @@
 //! | [`BearerTokens`] | fixed tokens | `providers` |
 //! | [`Basic`] | user names and passwords | `providers` |
 //! | [`Custom`] | a [`Scheme`] of the application | |
-//! | [`Chain`] | those of several providers, and requests without credentials | |
+//! | [`Chain`] | those of several providers | |
 //! | [`Policy`] | those of another provider, with rules for the callers | |
 //!
 //! The server does not pass credentials on to handlers. No text of an error, of `Debug` or of a log record contains them.

@@ -7,10 +7,14 @@ use std::{
     time::Duration,
 };
 
-use base64::prelude::{BASE64_STANDARD, Engine as _};
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine as _};
 use http::{HeaderMap, Method};
-use mcp_auth::{AuthRequest, Authenticator, GitHub, Introspection, Rejection, TokenVerifier as _};
-use mcp_protocol::Principal;
+use mcp_auth::{
+    ApiKeys, AuthRequest, Authenticator, BearerTokens, Chain, Dpop, GitHub, Introspection, Jwt, Rejection,
+    TokenVerifier as _,
+};
+use mcp_protocol::{Principal, ProtectedResourceMetadata};
+use ring::hmac;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -292,7 +296,8 @@ async fn github_checks_tokens_of_one_application() {
         ("other-app", Err(Rejection::Invalid)),
         ("no-user", Err(Rejection::Invalid)),
         ("unknown", Err(Rejection::Invalid)),
-        ("spam", Err(Rejection::Invalid)),
+        // 422 may mean too many requests, so the token may be valid.
+        ("spam", Err(unavailable(5))),
         ("bad-time", Err(unavailable(5))),
         ("malformed", Err(unavailable(5))),
         ("denied", Err(unavailable(5))),
@@ -306,4 +311,62 @@ async fn github_checks_tokens_of_one_application() {
         "the client id contains an invalid character"
     );
     assert_eq!(GitHub::new("app", "s").unwrap().authorization_servers(), ["https://github.com/login/oauth"]);
+}
+
+/// Returns a token that is signed with HS256.
+fn signed(secret: &[u8]) -> String {
+    let encode = |text: &str| BASE64_URL_SAFE_NO_PAD.encode(text);
+    let claims = json!({"iss": "https://as.example", "aud": RESOURCE, "sub": "signed", "exp": LATER});
+    let message = format!("{}.{}", encode(r#"{"alg":"HS256"}"#), encode(&claims.to_string()));
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), message.as_bytes());
+    format!("{message}.{}", BASE64_URL_SAFE_NO_PAD.encode(tag))
+}
+
+#[tokio::test]
+async fn an_issuer_receives_no_token_that_a_provider_of_this_machine_accepts() {
+    const SECRET: &[u8] = b"hunter2-hunter2-hunter2-hunter2!";
+    let issuer = Issuer::start(|_, body| introspected(body)).await;
+    let remote = || Introspection::endpoint("https://remote.example", format!("{}/check", issuer.url), "id", "secret");
+    let github = || GitHub::new("app", "secret").unwrap().enterprise(&issuer.url, &issuer.url).unwrap();
+    let fixed = || BearerTokens::new().token("fixed", Principal::new("fixed")).unwrap();
+    let inner = Chain::new().with(github()).with(fixed());
+    let chain = Chain::new()
+        .with(remote().unwrap())
+        .with(github())
+        .with(Dpop::new(remote().unwrap()))
+        .with(ApiKeys::new().key("key", Principal::new("key")).unwrap())
+        .with(inner)
+        .with(Jwt::hs256("https://as.example", SECRET).unwrap());
+    for (token, subject) in [("fixed".to_owned(), "fixed"), (signed(SECRET), "signed")] {
+        assert_eq!(check(&chain, &token).await.unwrap().subject, subject);
+        assert_eq!(issuer.requests(), 0, "{subject}");
+        // The result needs no wait.
+        let headers =
+            HeaderMap::from_iter([("authorization".parse().unwrap(), format!("Bearer {token}").parse().unwrap())]);
+        let known = chain.authenticate_now(&AuthRequest::new(&Method::POST, RESOURCE, &headers));
+        assert_eq!(known.unwrap().unwrap().principal.subject, subject);
+    }
+    // A token that needs a wait is shown to the remote providers in their order.
+    assert_eq!(check(&chain, "good").await.unwrap().subject, "user-7");
+    assert_eq!(issuer.requests(), 1);
+}
+
+#[test]
+fn a_chain_requires_proofs_only_if_each_of_its_token_providers_does() {
+    let jwt = || Jwt::hs256("https://as.example", &[7; 32]).unwrap();
+    let keys = || ApiKeys::new().key("key", Principal::new("key")).unwrap();
+    for (chain, expected) in [
+        (Chain::new().with(Dpop::new(jwt()).required()), Some(true)),
+        (Chain::new().with(keys()).with(Dpop::new(jwt()).required()).with(keys()), Some(true)),
+        (Chain::new().with(Dpop::new(jwt())), Some(false)),
+        (Chain::new().with(Dpop::new(jwt()).required()).with(jwt()), Some(false)),
+        (Chain::new().with(jwt()).with(Dpop::new(jwt()).required()), Some(false)),
+        (Chain::new().with(Dpop::new(jwt())).with(Dpop::new(jwt()).required()), Some(false)),
+        (Chain::new().with(Chain::new().with(Dpop::new(jwt()).required())).with(keys()), Some(true)),
+        (Chain::new().with(jwt()).with(keys()), None),
+    ] {
+        let mut metadata = ProtectedResourceMetadata::default();
+        chain.describe(&mut metadata);
+        assert_eq!(metadata.dpop_bound_access_tokens_required, expected, "{:?}", chain.challenges());
+    }
 }
