@@ -131,6 +131,23 @@ impl TokenStore for FileStore {
     }
 }
 
+/// Waits on this thread for the lock of a key in a directory. Returns `None` if the lock is not free within the limit.
+#[cfg(feature = "keyring")]
+pub(super) fn lock(dir: &Path, key: &str, limit: Duration) -> io::Result<Option<fs::File>> {
+    create(dir)?;
+    let path = dir.join(format!("{}.lock", digest(key)));
+    let file = options().read(true).create(true).truncate(false).open(path)?;
+    let start = std::time::Instant::now();
+    loop {
+        match fs4::FileExt::try_lock(&file) {
+            Ok(()) => return Ok(Some(file)),
+            Err(TryLockError::WouldBlock) if start.elapsed() >= limit => return Ok(None),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+}
+
 fn create(dir: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);

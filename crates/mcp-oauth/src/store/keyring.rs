@@ -1,18 +1,23 @@
 //! The keyring, which keeps the key of a sealed store.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use mcp_protocol::auth::Secret;
-use tokio::sync::oneshot;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
 
-use super::{TokenStore, seal::SealingKey};
-use crate::error::{Error, ErrorKind};
+use super::{StoreLock, TokenStore, seal::SealingKey};
+use crate::{
+    caught::caught,
+    error::{Error, ErrorKind},
+};
 
-/// The longest wait for another process that creates the key, and for a user who unlocks the keyring after the store stopped
-/// its wait.
-const LONGEST_WAIT: Duration = Duration::from_secs(600);
+/// The longest wait for a keyring: for its program, for a user who unlocks it, and for another process that creates the key.
+pub(super) const LIMIT: Duration = Duration::from_secs(120);
 /// The key of the lock of the process that creates the key.
 const LOCK: &str = "keyring";
+/// The lock of the store that creates a key in a keyring without locks.
+static CREATION: Mutex<()> = Mutex::new(());
 
 /// One entry of a keyring: a text that the system keeps for the user.
 ///
@@ -57,50 +62,57 @@ pub trait Keyring: Send + Sync + 'static {
     /// # Errors
     /// If the entry is not written. The text of the error must not contain secrets.
     fn set(&self, secret: &Secret) -> Result<(), Error>;
-}
 
-/// Returns the key of a keyring. Creates it if the keyring has none, while no other process does.
-pub(super) async fn key(keyring: Arc<dyn Keyring>, records: Arc<dyn TokenStore>) -> Result<SealingKey, Error> {
-    let limited = tokio::time::timeout(LONGEST_WAIT, async {
-        if let Some(key) = read(&keyring).await? {
-            return Ok(key);
-        }
-        let _lock = records.lock(LOCK, LONGEST_WAIT).await?;
-        if let Some(key) = read(&keyring).await? {
-            return Ok(key);
-        }
-        let key = SealingKey::generate()?;
-        let text = key.to_text();
-        on_own_thread(&keyring, move |keyring| keyring.set(&text)).await?;
-        // Records under a key that the keyring lost could never be opened.
-        match read(&keyring).await? {
-            Some(stored) if stored.id() == key.id() => Ok(stored),
-            _ => Err(Error::new(ErrorKind::Store, "the keyring does not keep the key")),
-        }
-    });
-    limited.await.unwrap_or_else(|_| Err(Error::new(ErrorKind::Unavailable, "the keyring does not answer")))
-}
-
-async fn read(keyring: &Arc<dyn Keyring>) -> Result<Option<SealingKey>, Error> {
-    match on_own_thread(keyring, |keyring| keyring.get()).await? {
-        Some(text) => SealingKey::from_text(&text).map(Some),
-        None => Ok(None),
+    /// Waits until no other process creates the entry, and takes the lock of the entry. The drop of the lock releases it.
+    ///
+    /// A store without an entry takes the lock, reads the entry again, and only then writes a new one. So two stores over
+    /// different records do not replace the key of each other. By default the keyring has no lock (`None`). Then the stores of
+    /// one process take turns, and so do the processes that share the records.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] if the lock is not free within the limit.
+    fn lock(&self, limit: Duration) -> Result<Option<StoreLock>, Error> {
+        let _ = limit;
+        Ok(None)
     }
 }
 
-/// Calls a keyring on a thread of its own. The call may never return, and must not keep the runtime from its end.
-async fn on_own_thread<T: Send + 'static>(
-    keyring: &Arc<dyn Keyring>,
-    call: impl FnOnce(&dyn Keyring) -> Result<T, Error> + Send + 'static,
-) -> Result<T, Error> {
-    let keyring = Arc::clone(keyring);
-    let (sender, receiver) = oneshot::channel();
-    let thread = std::thread::Builder::new().name("mcp-oauth-keyring".to_owned());
-    let thread = thread.spawn(move || _ = sender.send(call(&*keyring)));
-    thread.map_err(|error| {
-        let text = format!("a thread for the keyring cannot be started: {error}");
-        Error::with_source(ErrorKind::Store, text, error)
-    })?;
-    let panicked = |_| Err(Error::new(ErrorKind::Store, "the keyring panicked"));
-    receiver.await.unwrap_or_else(panicked)
+/// Returns the key of a keyring. Creates it if the keyring has none, while no other store does. Blocks the thread.
+///
+/// Only the lock of the records needs a runtime. Returns `None` if the runtime ended during the wait for it.
+pub(super) fn key(
+    keyring: &dyn Keyring,
+    records: &dyn TokenStore,
+    runtime: &Handle,
+) -> Option<Result<SealingKey, Error>> {
+    match read(keyring) {
+        Ok(None) => {}
+        answer => return answer.transpose(),
+    }
+    match runtime.block_on(caught("the token store", records.lock(LOCK, LIMIT))) {
+        Ok(_records) => Some(create(keyring)),
+        Err(_) if has_ended(runtime) => None,
+        Err(error) => Some(Err(error)),
+    }
+}
+
+fn create(keyring: &dyn Keyring) -> Result<SealingKey, Error> {
+    let busy = || Error::new(ErrorKind::Unavailable, "another store still creates its key in a keyring");
+    let entry = keyring.lock(LIMIT)?;
+    let _process = if entry.is_none() { Some(CREATION.try_lock_for(LIMIT).ok_or_else(busy)?) } else { None };
+    if let Some(key) = read(keyring)? {
+        return Ok(key);
+    }
+    keyring.set(&SealingKey::generate()?.to_text())?;
+    // Records under a key that the keyring lost or replaced could never be opened.
+    read(keyring)?.ok_or_else(|| Error::new(ErrorKind::Store, "the keyring does not keep the key"))
+}
+
+fn read(keyring: &dyn Keyring) -> Result<Option<SealingKey>, Error> {
+    keyring.get()?.map(|text| SealingKey::from_text(&text)).transpose()
+}
+
+/// Whether a runtime runs no more tasks.
+fn has_ended(runtime: &Handle) -> bool {
+    runtime.block_on(runtime.spawn(async {})).is_err()
 }

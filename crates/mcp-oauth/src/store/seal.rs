@@ -33,6 +33,7 @@ pub(crate) fn is_sealed(record: &Secret) -> bool {
 pub(super) struct SealingKey {
     key: LessSafeKey,
     text: Secret,
+    /// Part of each sealed record, and not secret.
     id: String,
 }
 
@@ -55,11 +56,6 @@ impl SealingKey {
 
     pub(super) fn to_text(&self) -> Secret {
         self.text.clone()
-    }
-
-    /// Returns the id of the key. It is part of each sealed record, and is not secret.
-    pub(super) fn id(&self) -> &str {
-        &self.id
     }
 
     /// Seals the record of a name.

@@ -2,8 +2,9 @@
 
 use std::{
     fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -11,7 +12,9 @@ use std::{
 
 use mcp_protocol::auth::Secret;
 use mcp_transport::BoxFuture;
+use parking_lot::Mutex;
 use tokio::{
+    runtime::Handle,
     sync::watch,
     time::{Instant, timeout_at},
 };
@@ -25,6 +28,8 @@ use crate::error::{Error, ErrorKind, UnreadableRecord};
 
 /// The default of the longest wait for a keyring.
 const KEYRING_LIMIT: Duration = Duration::from_secs(3);
+/// The shortest time between a failure of the keyring and the next question.
+const PAUSE: Duration = Duration::from_secs(30);
 
 /// Records of another store, sealed with a key of 32 bytes in a [`Keyring`] (ChaCha20-Poly1305). A copy of the files without
 /// the keyring contains no usable token.
@@ -33,8 +38,9 @@ const KEYRING_LIMIT: Duration = Duration::from_secs(3);
 ///
 /// | case | effect |
 /// |---|---|
-/// | The keyring fails, or does not answer in 3 seconds. | The store writes records that are not sealed, and logs one warning with the cause. A [`FileStore`](super::FileStore) keeps them in files of mode 0600. |
+/// | The keyring fails, or does not answer in 3 seconds. | The store writes records that are not sealed. The first such write logs a warning with the cause. A [`FileStore`](super::FileStore) keeps them in files of mode 0600. |
 /// | The keyring answers later. | The store seals each record that it writes from then on. |
+/// | The keyring failed 30 seconds ago or earlier. | The next use of the key asks the keyring again. |
 /// | A record is not sealed. | The store reads it. The next write seals it, so a plain store becomes a sealed one. |
 /// | A record is sealed, and the keyring does not answer. | [`ErrorKind::Unavailable`] |
 /// | A record is sealed, and the keyring fails. | [`ErrorKind::Store`] |
@@ -61,10 +67,31 @@ struct Inner {
     records: Arc<dyn TokenStore>,
     keyring: Arc<dyn Keyring>,
     limit: Duration,
-    /// The end of the wait for the keyring, once the store asked it.
-    deadline: OnceLock<Instant>,
-    answer: watch::Sender<Option<Result<Arc<SealingKey>, Error>>>,
+    /// The last question to the keyring.
+    question: Mutex<Option<Question>>,
     has_warned: AtomicBool,
+}
+
+type Key = Result<Arc<SealingKey>, Error>;
+
+/// A question to the keyring. Clones wait for the same answer.
+#[derive(Clone)]
+struct Question {
+    /// The end of the wait for the answer.
+    deadline: Instant,
+    /// The answer and its time. The sender is dropped without an answer if the runtime of the question ended.
+    answer: watch::Receiver<Option<(Key, Instant)>>,
+}
+
+impl Question {
+    /// Whether a later answer may be another: the keyring failed some time ago, or will not answer.
+    fn is_over(&self) -> bool {
+        match &*self.answer.borrow() {
+            Some((Ok(_), _)) => false,
+            Some((Err(_), answered)) => answered.elapsed() >= PAUSE,
+            None => self.answer.has_changed().is_err(),
+        }
+    }
 }
 
 impl SealedStore {
@@ -73,53 +100,70 @@ impl SealedStore {
         Self::with_keyring_limit(records, keyring, KEYRING_LIMIT)
     }
 
-    /// Returns a store that waits at most the given time for the keyring.
+    /// Returns a store that waits at most the given time for the keyring. A limit above 2 minutes is a limit of 2 minutes.
     pub fn with_keyring_limit(records: impl TokenStore, keyring: impl Keyring, limit: Duration) -> Self {
         Self(Arc::new(Inner {
             records: Arc::new(records),
             keyring: Arc::new(keyring),
-            limit,
-            deadline: OnceLock::new(),
-            answer: watch::Sender::new(None),
+            limit: limit.min(keyring::LIMIT),
+            question: Mutex::new(None),
             has_warned: AtomicBool::new(false),
         }))
     }
 
-    /// Returns whether the store seals the records that it writes. Asks the keyring if the store has not asked it yet.
+    /// Returns whether the store seals the records that it writes. Asks the keyring if the store has not asked it yet, or if
+    /// the keyring failed 30 seconds ago or earlier.
     pub async fn is_sealing(&self) -> bool {
         self.key().await.is_ok()
     }
 
-    /// Returns the key of the keyring, which the store asks once.
+    /// Returns the key of the keyring.
     ///
     /// # Errors
-    /// If the keyring fails, or has not answered yet.
-    async fn key(&self) -> Result<Arc<SealingKey>, Error> {
-        let inner = &*self.0;
-        let deadline = *inner.deadline.get_or_init(|| {
-            let this = self.clone();
-            tokio::spawn(async move {
-                let key = keyring::key(Arc::clone(&this.0.keyring), Arc::clone(&this.0.records)).await;
-                this.0.answer.send_replace(Some(key.map(Arc::new)));
-            });
-            Instant::now() + inner.limit
-        });
-        let mut answer = inner.answer.subscribe();
-        let key = match timeout_at(deadline, answer.wait_for(Option::is_some)).await {
-            Ok(Ok(answer)) => answer.clone(),
-            _ => None,
-        };
-        let late = || {
-            let text = format!("the keyring did not answer in {:?}: it may be locked", inner.limit);
-            Err(Error::new(ErrorKind::Unavailable, text))
-        };
-        let key = key.unwrap_or_else(late);
-        if let Err(cause) = &key
-            && !inner.has_warned.swap(true, Ordering::Relaxed)
-        {
-            tracing::warn!(%cause, "the store writes tokens that are not sealed");
+    /// If the keyring failed less than [`PAUSE`] ago, or has not answered yet.
+    async fn key(&self) -> Key {
+        loop {
+            let Question { deadline, mut answer } = self.question();
+            return match timeout_at(deadline, answer.wait_for(Option::is_some)).await {
+                Ok(answer) => match answer.ok().as_deref() {
+                    Some(Some((key, _))) => key.clone(),
+                    // The runtime of the question ended. This one runs.
+                    _ => continue,
+                },
+                Err(_) => {
+                    let text = format!("the keyring did not answer in {:?}: it may be locked", self.0.limit);
+                    Err(Error::new(ErrorKind::Unavailable, text))
+                }
+            };
         }
-        key
+    }
+
+    /// Returns the last question, or asks the keyring if there is none or if it is over.
+    fn question(&self) -> Question {
+        let mut last = self.0.question.lock();
+        match &*last {
+            Some(question) if !question.is_over() => question.clone(),
+            _ => last.insert(self.ask()).clone(),
+        }
+    }
+
+    /// Asks the keyring on a thread of its own. The call may never return, and must not keep the runtime from its end.
+    fn ask(&self) -> Question {
+        let deadline = Instant::now() + self.0.limit;
+        let (sender, answer) = watch::channel(None);
+        let (keyring, records) = (Arc::clone(&self.0.keyring), Arc::clone(&self.0.records));
+        let runtime = Handle::current();
+        let thread = std::thread::Builder::new().name("mcp-oauth-keyring".to_owned()).spawn(move || {
+            let call = AssertUnwindSafe(|| keyring::key(&*keyring, &*records, &runtime));
+            let panicked = |_| Some(Err(Error::new(ErrorKind::Store, "the keyring panicked")));
+            if let Some(key) = catch_unwind(call).unwrap_or_else(panicked) {
+                sender.send_replace(Some((key.map(Arc::new), Instant::now())));
+            }
+        });
+        let Err(error) = thread else { return Question { deadline, answer } };
+        let text = format!("a thread for the keyring cannot be started: {error}");
+        let error = Error::with_source(ErrorKind::Store, text, error);
+        Question { deadline, answer: watch::channel(Some((Err(error), Instant::now()))).1 }
     }
 }
 
@@ -146,7 +190,12 @@ impl TokenStore for SealedStore {
         Box::pin(async move {
             match self.key().await {
                 Ok(sealing) => self.0.records.save(key, &sealing.seal(key, record)?).await,
-                Err(_) => self.0.records.save(key, record).await,
+                Err(cause) => {
+                    if !self.0.has_warned.swap(true, Ordering::Relaxed) {
+                        tracing::warn!(%cause, "the store writes tokens that are not sealed");
+                    }
+                    self.0.records.save(key, record).await
+                }
             }
         })
     }
@@ -162,7 +211,8 @@ impl TokenStore for SealedStore {
 
 impl fmt::Debug for SealedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_sealing = self.0.answer.borrow().as_ref().map(Result::is_ok);
+        let question = self.0.question.lock().clone();
+        let is_sealing = question.and_then(|question| Some(question.answer.borrow().as_ref()?.0.is_ok()));
         f.debug_struct("SealedStore").field("is_sealing", &is_sealing).finish_non_exhaustive()
     }
 }

@@ -13,10 +13,9 @@ use std::{
 
 use mcp_protocol::auth::Secret;
 
+use super::keyring::LIMIT;
 use crate::error::{Error, ErrorKind};
 
-/// The longest wait for the program. A user may have to unlock the keyring.
-const LIMIT: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(10);
 /// The largest output that is read, in bytes.
 const MAX_OUTPUT: u64 = 4096;
@@ -26,21 +25,28 @@ const MAX_OUTPUT: u64 = 4096;
 /// If the user dismisses the prompt that unlocks the keyring, the program ends as if there were no entry: with the code 1 and
 /// without a text. The search returns locked entries too, and does not unlock them.
 pub(super) fn lookup(program: &Path, service: &str, account: &str) -> Result<Option<Secret>, Error> {
-    let output = run(program, &["lookup", "service", service, "account", account], None)?;
-    if output.status.success() {
-        return Ok(Some(output.secret));
+    // Another process may write the entry between the lookup and the search.
+    for _ in 0..2 {
+        let output = run(program, &["lookup", "service", service, "account", account], None)?;
+        if output.status.success() {
+            return Ok(Some(output.secret));
+        }
+        if !output.ended_silently(1) {
+            return Err(output.error());
+        }
+        let output = run(program, &["search", "service", service, "account", account], None)?;
+        if output.ended_silently(0) {
+            return Ok(None);
+        }
+        if !output.status.success() || output.secret.expose().is_empty() {
+            return Err(output.error());
+        }
+        // The search returns the secret of an entry that is not locked.
+        if !output.secret.expose().lines().any(|line| line.starts_with("secret = ")) {
+            break;
+        }
     }
-    if !output.ended_silently(1) {
-        return Err(output.error());
-    }
-    let output = run(program, &["search", "service", service, "account", account], None)?;
-    if output.ended_silently(0) {
-        return Ok(None);
-    }
-    if output.status.success() && !output.secret.expose().is_empty() {
-        return Err(Error::new(ErrorKind::Unavailable, "the keyring is locked, and was not unlocked"));
-    }
-    Err(output.error())
+    Err(Error::new(ErrorKind::Unavailable, "the keyring is locked, and was not unlocked"))
 }
 
 /// Writes the secret of an account.

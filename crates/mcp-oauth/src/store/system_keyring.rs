@@ -1,15 +1,13 @@
 //! The keyring of the operating system.
 
-use std::fmt;
+use std::{fmt, path::PathBuf, time::Duration};
 
 #[cfg(any(windows, target_os = "macos", target_os = "linux"))]
 use keyring_core::api::CredentialStoreApi as _;
 use mcp_protocol::auth::Secret;
 
-use super::keyring::Keyring;
-use crate::error::Error;
-#[cfg(any(windows, target_os = "macos", target_os = "linux"))]
-use crate::error::ErrorKind;
+use super::{StoreLock, file, keyring::Keyring};
+use crate::error::{Error, ErrorKind};
 
 /// The service of all entries.
 const SERVICE: &str = "mcp-oauth";
@@ -36,13 +34,21 @@ const SERVICE: &str = "mcp-oauth";
 pub struct SystemKeyring {
     name: String,
     place: Place,
+    /// The directory of the locks of the user.
+    locks: Option<PathBuf>,
+}
+
+/// Returns the directory of the locks. It does not depend on the settings of a process other than the home directory.
+fn locks() -> Option<PathBuf> {
+    let home = std::env::home_dir().filter(|home| home.is_absolute())?;
+    Some(home.join(if cfg!(windows) { "AppData/Local" } else { ".local/state" }).join(SERVICE))
 }
 
 #[derive(Clone)]
 enum Place {
     /// The Secret Service, through this program.
     #[cfg(all(unix, not(target_os = "macos")))]
-    SecretTool(std::path::PathBuf),
+    SecretTool(PathBuf),
     /// The keyring of a system library: on Linux that of the kernel.
     #[cfg(any(windows, target_os = "macos", target_os = "linux"))]
     Native,
@@ -50,12 +56,14 @@ enum Place {
 
 impl SystemKeyring {
     /// Returns the entry of an application in the keyring of the user. Each store of one application can use the same entry.
+    /// The store that creates the entry holds the lock of a file in `~/.local/state/mcp-oauth` (on Windows
+    /// `AppData/Local/mcp-oauth`).
     pub fn new(name: impl Into<String>) -> Self {
         #[cfg(all(unix, not(target_os = "macos")))]
         let place = Place::SecretTool("secret-tool".into());
         #[cfg(any(windows, target_os = "macos"))]
         let place = Place::Native;
-        Self { name: name.into(), place }
+        Self { name: name.into(), place, locks: locks() }
     }
 
     /// Returns the entry of an application in the keyring of the Linux kernel. It needs no service, and asks no user.
@@ -64,7 +72,7 @@ impl SystemKeyring {
     /// without use, usually 3 days. Then each user must log in again. Many containers deny the access to it.
     #[cfg(target_os = "linux")]
     pub fn kernel(name: impl Into<String>) -> Self {
-        Self { name: name.into(), place: Place::Native }
+        Self { name: name.into(), place: Place::Native, locks: locks() }
     }
 
     #[cfg(any(windows, target_os = "macos", target_os = "linux"))]
@@ -116,6 +124,20 @@ impl Keyring for SystemKeyring {
             }
         }
     }
+
+    fn lock(&self, limit: Duration) -> Result<Option<StoreLock>, Error> {
+        let Some(dir) = &self.locks else { return Ok(None) };
+        match file::lock(dir, &self.name, limit) {
+            Ok(Some(lock)) => Ok(Some(StoreLock::new(lock))),
+            Ok(None) => {
+                Err(Error::new(ErrorKind::Unavailable, "another process still creates the entry of the keyring"))
+            }
+            Err(error) => {
+                tracing::debug!(%error, dir = %dir.display(), "the entry of the keyring has no lock");
+                Ok(None)
+            }
+        }
+    }
 }
 
 impl fmt::Debug for SystemKeyring {
@@ -144,7 +166,7 @@ mod tests {
     }
 
     /// A program in the place of `secret-tool`, in a directory of its own.
-    struct FakeTool(std::path::PathBuf);
+    struct FakeTool(PathBuf);
 
     impl FakeTool {
         /// Returns a program with these cases for its arguments. It keeps its entry in the file `ENTRY`.
@@ -161,16 +183,20 @@ mod tests {
             tool
         }
 
-        fn program(&self) -> std::path::PathBuf {
+        fn program(&self) -> PathBuf {
             self.0.join("secret-tool")
         }
 
-        fn entry(&self) -> std::path::PathBuf {
+        fn entry(&self) -> PathBuf {
             self.0.join("entry")
         }
 
         fn keyring(&self, name: &str) -> SystemKeyring {
-            SystemKeyring { name: name.into(), place: Place::SecretTool(self.program()) }
+            SystemKeyring {
+                name: name.into(),
+                place: Place::SecretTool(self.program()),
+                locks: Some(self.0.join("locks")),
+            }
         }
     }
 
@@ -227,6 +253,43 @@ mod tests {
             let store = SealedStore::new(MemoryStore::new(), tool.keyring("app"));
             store.save("key", &"record".into()).await.unwrap();
             assert_eq!(std::fs::read_to_string(tool.entry()).unwrap(), "hunter2", "{name}: the entry is kept");
+        }
+    }
+
+    #[test]
+    fn only_one_process_creates_an_entry() {
+        let tool = FakeTool::new("lock", STORE);
+        let limit = Duration::from_millis(50);
+        let lock = tool.keyring("app").lock(limit).unwrap().unwrap();
+        let error = tool.keyring("app").lock(limit).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(tool.keyring("other").lock(limit).unwrap().is_some());
+        drop(lock);
+        assert!(tool.keyring("app").lock(limit).unwrap().is_some());
+        let unwritable = SystemKeyring { locks: Some(tool.program()), ..tool.keyring("app") };
+        assert!(unwritable.lock(limit).unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn stores_of_two_directories_share_the_entry_of_the_program() {
+        use crate::{FileStore, SealedStore, TokenStore as _};
+
+        // Each process reads the entry before another writes it.
+        const UNLOCKED: &str = "'search search'*) if test -f ENTRY; then echo 'secret = text'; fi;;";
+        let slow = "'lookup lookup'*) FOUND=$(cat ENTRY 2>/dev/null); sleep 0.2; test \"$FOUND\" && echo \"$FOUND\";;";
+        let tool = FakeTool::new("shared", &[slow, UNLOCKED, STORE].join("\n"));
+        let open = |dir: &str| {
+            let records = FileStore::open(tool.0.join(dir)).unwrap();
+            SealedStore::with_keyring_limit(records, tool.keyring("app"), Duration::from_secs(60))
+        };
+        let (one, other) = (open("one"), open("other"));
+        let record = "hunter2".into();
+        let (one, other) = tokio::join!(one.save("key", &record), other.save("key", &record));
+        one.and(other).unwrap();
+        for dir in ["one", "other"] {
+            let record = FileStore::open(tool.0.join(dir)).unwrap().load("key").await.unwrap().unwrap();
+            assert!(crate::store::is_sealed(&record), "{dir}");
+            assert_eq!(open(dir).load("key").await.unwrap().unwrap().expose(), "hunter2", "{dir}");
         }
     }
 }

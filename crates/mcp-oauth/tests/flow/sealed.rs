@@ -26,6 +26,8 @@ struct Inner {
     fault: Mutex<Option<Fault>>,
     /// Whether the calls wait.
     is_locked: AtomicBool,
+    /// The calls of `get`, with those that wait.
+    calls: AtomicUsize,
     reads: AtomicUsize,
 }
 
@@ -40,8 +42,12 @@ enum Fault {
 impl FakeKeyring {
     fn faulty(fault: Fault) -> Self {
         let keyring = Self::default();
-        *keyring.0.fault.lock().unwrap() = Some(fault);
+        keyring.set_fault(Some(fault));
         keyring
+    }
+
+    fn set_fault(&self, fault: Option<Fault>) {
+        *self.0.fault.lock().unwrap() = fault;
     }
 
     fn lock(&self, is_locked: bool) {
@@ -55,6 +61,7 @@ impl FakeKeyring {
 
 impl Keyring for FakeKeyring {
     fn get(&self) -> Result<Option<Secret>, Error> {
+        self.0.calls.fetch_add(1, Ordering::SeqCst);
         while self.0.is_locked.load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -187,12 +194,7 @@ fn a_keyring_that_does_not_answer_is_used_once_it_answers() {
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(error.to_string().contains("did not answer in 100ms"), "{error}");
         keyring.lock(false);
-        let answered = async {
-            while !store.is_sealing().await {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(30), answered).await.unwrap();
+        sealing(&store).await;
         assert_eq!(store.load("old").await.unwrap().unwrap().expose(), "hunter1");
         store.save("new", &"hunter2".into()).await.unwrap();
         assert!(!records(&dir.0).concat().contains("hunter2"));
@@ -214,6 +216,126 @@ async fn a_hanging_keyring_does_not_delay_the_end_of_the_process() {
     });
     tokio::task::spawn_blocking(|| ended.join().unwrap()).await.unwrap();
     keyring.lock(false);
+}
+
+/// Waits until a store seals its records.
+async fn sealing(store: &SealedStore) {
+    let sealing = async {
+        while !store.is_sealing().await {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), sealing).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_keyring_that_failed_is_asked_again_after_a_pause() {
+    let (dir, keyring) = (Dir::new("keyring-recovers"), FakeKeyring::default());
+    open(&dir, &keyring).save("old", &"hunter1".into()).await.unwrap();
+    keyring.set_fault(Some(Fault::Error));
+    let store = open(&dir, &keyring);
+    store.save("new", &"hunter2".into()).await.unwrap();
+    assert!(store.load("old").await.is_err());
+    let reads = keyring.0.reads.load(Ordering::SeqCst);
+    keyring.set_fault(None);
+    assert!(!store.is_sealing().await);
+    store.save("new", &"hunter2".into()).await.unwrap();
+    assert_eq!(keyring.0.reads.load(Ordering::SeqCst), reads, "the store pauses");
+    assert!(records(&dir.0).concat().contains("hunter2"));
+
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(30)).await;
+    tokio::time::resume();
+    assert_eq!(store.load("old").await.unwrap().unwrap().expose(), "hunter1");
+    store.save("new", &"hunter2".into()).await.unwrap();
+    assert!(!records(&dir.0).concat().contains("hunter2"));
+    assert_eq!(keyring.0.reads.load(Ordering::SeqCst), reads + 1, "the store keeps the key");
+}
+
+#[test]
+fn a_keyring_answers_after_the_end_of_the_first_runtime() {
+    for has_entry in [true, false] {
+        let (dir, keyring) = (Dir::new(&format!("two-runtimes-{has_entry}")), FakeKeyring::default());
+        keyring.set_entry(has_entry.then(|| "A".repeat(43)).as_deref());
+        keyring.lock(true);
+        let limit = Duration::from_millis(10);
+        let store = SealedStore::with_keyring_limit(FileStore::open(&dir.0).unwrap(), keyring.clone(), limit);
+        let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        assert!(!runtime().block_on(store.is_sealing()));
+        keyring.lock(false);
+        runtime().block_on(sealing(&store));
+    }
+}
+
+#[tokio::test]
+async fn the_longest_limit_asks_a_hanging_keyring_once() {
+    let keyring = FakeKeyring::default();
+    keyring.set_entry(Some(&"A".repeat(43)));
+    keyring.lock(true);
+    let store = SealedStore::with_keyring_limit(MemoryStore::new(), keyring.clone(), Duration::MAX);
+    for _ in 0..3 {
+        assert!(tokio::time::timeout(Duration::from_millis(10), store.is_sealing()).await.is_err());
+    }
+    keyring.lock(false);
+    sealing(&store).await;
+    assert_eq!(keyring.0.calls.load(Ordering::SeqCst), 1);
+}
+
+/// A keyring whose reads last longer than a write.
+struct SlowKeyring(FakeKeyring);
+
+impl Keyring for SlowKeyring {
+    fn get(&self) -> Result<Option<Secret>, Error> {
+        let entry = self.0.get();
+        std::thread::sleep(Duration::from_millis(100));
+        entry
+    }
+
+    fn set(&self, secret: &Secret) -> Result<(), Error> {
+        self.0.set(secret)
+    }
+}
+
+#[tokio::test]
+async fn stores_of_two_directories_share_the_key_of_a_keyring() {
+    let keyring = FakeKeyring::default();
+    let dirs = ["one", "other"].map(|name| Dir::new(&format!("one-entry-{name}")));
+    let [one, other] = dirs.each_ref().map(|dir| {
+        let files = FileStore::open(&dir.0).unwrap();
+        SealedStore::with_keyring_limit(files, SlowKeyring(keyring.clone()), Duration::from_secs(60))
+    });
+    let record = "hunter2".into();
+    let second = async {
+        // The second store reads the keyring before the first one writes its key.
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        other.save("key", &record).await
+    };
+    let (first, second) = tokio::join!(one.save("key", &record), second);
+    first.and(second).unwrap();
+    for dir in &dirs {
+        assert!(!records(&dir.0).concat().contains("hunter2"));
+        assert_eq!(open(dir, &keyring).load("key").await.unwrap().unwrap().expose(), "hunter2");
+    }
+}
+
+#[test]
+fn only_a_write_warns_of_tokens_that_are_not_sealed() {
+    let (dir, keyring) = (Dir::new("warning"), FakeKeyring::default());
+    let warnings = |writes: bool| {
+        warnings(async {
+            open(&dir, &keyring).save("key", &"hunter2".into()).await.unwrap();
+            let store = open(&dir, &FakeKeyring::faulty(Fault::Error));
+            assert!(store.load("key").await.is_err());
+            assert!(!store.is_sealing().await);
+            if writes {
+                store.save("key", &"hunter2".into()).await.unwrap();
+            }
+        })
+    };
+    assert_eq!(warnings(false), [""; 0]);
+    let warnings = warnings(true);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("not sealed"), "{warnings:?}");
 }
 
 /// A damage to the keyring or to the records.
