@@ -22,6 +22,8 @@ const INTERVAL: Duration = Duration::from_secs(5);
 const SHORTEST_INTERVAL: Duration = Duration::from_secs(1);
 /// The time by which `slow_down` extends the interval (RFC 8628 §3.5).
 const SLOWER: Duration = Duration::from_secs(5);
+/// The longest pause during an outage, unless the interval is longer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// The longest code of a user, in bytes.
 const MAX_USER_CODE: usize = 64;
 
@@ -128,39 +130,53 @@ impl DeviceAttempt<'_> {
         }
     }
 
-    async fn poll(&self, code: &Secret, mut interval: Duration) -> Result<TokenResponse, Error> {
+    async fn poll(&self, code: &Secret, interval: Duration) -> Result<TokenResponse, Error> {
+        let mut pace = Pace { interval, pause: interval };
         loop {
-            sleep(interval).await;
+            sleep(pace.pause).await;
             match self.token_endpoint.redeem_device_code(code).await {
                 Ok(answer) => return Ok(answer),
-                Err(error) => interval = next_interval(interval, error)?,
+                Err(error) => pace = pace.after(error)?,
             }
         }
     }
 }
 
-/// Returns the interval after a poll that leaves the login open.
-///
-/// # Errors
-/// If the poll ended the login.
-fn next_interval(interval: Duration, error: Error) -> Result<Duration, Error> {
-    let refusal = error.oauth_error();
-    match refusal.map(|refusal| refusal.error.as_str()) {
-        Some("authorization_pending") => Ok(interval),
-        Some("slow_down") => Ok(interval.saturating_add(SLOWER)),
-        Some("expired_token") => {
-            let text = "the user did not complete the login before its code expired";
-            Err(refusal.map_or_else(
-                || Error::new(ErrorKind::LoginRequired, text),
-                |refusal| Error::with_source(ErrorKind::LoginRequired, text, refusal.clone()),
-            ))
+/// The times between polls.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// The interval of the authorization server, with the extensions of `slow_down`.
+    interval: Duration,
+    /// The time before the next poll. It is longer than the interval during an outage.
+    pause: Duration,
+}
+
+impl Pace {
+    /// Returns the times after a poll that leaves the login open.
+    ///
+    /// # Errors
+    /// If the poll ended the login.
+    fn after(self, error: Error) -> Result<Self, Error> {
+        let steady = |interval| Self { interval, pause: interval };
+        let refusal = error.oauth_error();
+        match refusal.map(|refusal| refusal.error.as_str()) {
+            Some("authorization_pending") => Ok(steady(self.interval)),
+            Some("slow_down") => Ok(steady(self.interval.saturating_add(SLOWER))),
+            Some("expired_token") => {
+                let text = "the user did not complete the login before its code expired";
+                Err(refusal.map_or_else(
+                    || Error::new(ErrorKind::LoginRequired, text),
+                    |refusal| Error::with_source(ErrorKind::LoginRequired, text, refusal.clone()),
+                ))
+            }
+            // The client polls less often during an outage (RFC 8628 §3.5).
+            _ if error.is_temporary() => {
+                tracing::debug!(%error, "a poll of the device flow failed");
+                let pause = self.pause.saturating_mul(2).max(error.retry_after().unwrap_or_default());
+                Ok(Self { pause: pause.min(LONGEST_PAUSE).max(self.interval), ..self })
+            }
+            _ => Err(error),
         }
-        // The client polls less often during an outage (RFC 8628 §3.5).
-        _ if error.is_temporary() => {
-            tracing::debug!(%error, "a poll of the device flow failed");
-            Ok(interval.saturating_mul(2).max(error.retry_after().unwrap_or_default()))
-        }
-        _ => Err(error),
     }
 }
 
@@ -186,16 +202,43 @@ mod tests {
             (refusal("slow_down", ErrorKind::Unavailable), Ok(10)),
             (outage(None), Ok(10)),
             (outage(Some(Duration::from_secs(60))), Ok(60)),
+            (outage(Some(Duration::from_secs(3_600))), Ok(60)),
             (refusal("expired_token", ErrorKind::Token), Err(ErrorKind::LoginRequired)),
             (refusal("access_denied", ErrorKind::Denied), Err(ErrorKind::Denied)),
             (refusal("invalid_grant", ErrorKind::Token), Err(ErrorKind::Token)),
         ] {
             let text = format!("{error:?}");
-            let next = next_interval(INTERVAL, error).map(|next| next.as_secs()).map_err(|error| error.kind());
+            let next = Pace { interval: INTERVAL, pause: INTERVAL }.after(error);
+            let next = next.map(|next| next.pause.as_secs()).map_err(|error| error.kind());
             assert_eq!(next, expected, "{text}");
         }
-        let longest = next_interval(Duration::MAX, refusal("slow_down", ErrorKind::Unavailable));
-        assert_eq!(longest.unwrap(), Duration::MAX);
+        let longest = Pace { interval: Duration::MAX, pause: Duration::MAX };
+        let longest = longest.after(refusal("slow_down", ErrorKind::Unavailable)).unwrap();
+        assert_eq!(longest.pause, Duration::MAX);
+    }
+
+    #[test]
+    fn the_interval_returns_after_an_outage() {
+        let refusal = |code: &str, kind| Error::with_source(kind, "refused", OAuthError::new(code));
+        let mut pace = Pace { interval: INTERVAL, pause: INTERVAL };
+        for (error, expected) in [
+            (Error::outage("down", None), 10),
+            (Error::outage("down", None), 20),
+            (Error::outage("down", None), 40),
+            (Error::outage("down", None), 60),
+            (Error::outage("down", None), 60),
+            (refusal("authorization_pending", ErrorKind::Token), 5),
+            (refusal("slow_down", ErrorKind::Unavailable), 10),
+            (Error::outage("down", None), 20),
+            (refusal("authorization_pending", ErrorKind::Token), 10),
+        ] {
+            let text = format!("{error:?}");
+            pace = pace.after(error).unwrap();
+            assert_eq!(pace.pause.as_secs(), expected, "{text}");
+        }
+        // The interval of the server is the shortest pause.
+        let pace = Pace { interval: Duration::from_secs(90), pause: Duration::from_secs(90) };
+        assert_eq!(pace.after(Error::outage("down", None)).unwrap().pause.as_secs(), 90);
     }
 
     #[test]

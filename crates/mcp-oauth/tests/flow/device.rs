@@ -41,8 +41,8 @@ pub(crate) struct Reader {
     decision: Decision,
     codes: Arc<AtomicUsize>,
     shown: Arc<Mutex<Vec<String>>>,
-    /// The time that the user takes.
-    delay: Duration,
+    /// The number of polls for which the user waits.
+    polls: usize,
 }
 
 impl Reader {
@@ -70,7 +70,9 @@ impl UserAgent for Reader {
             let complete = login.verification_uri_complete.as_ref().unwrap().as_str();
             assert_eq!(complete, format!("{page}?user_code={}", login.user_code));
             assert!(!format!("{login:?}").contains(&login.user_code));
-            tokio::time::sleep(self.delay).await;
+            while self.server.count(Endpoint::Token) < self.polls {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
             match self.decision {
                 Decision::Approve => assert!(self.server.approve_device(&login.user_code).await.unwrap()),
                 Decision::ApproveAndShow => {
@@ -96,7 +98,7 @@ pub(crate) async fn world(builder: AuthorizationServerBuilder) -> World {
 
 pub(crate) fn reader(world: &World, decision: Decision) -> Reader {
     let (codes, shown) = Default::default();
-    Reader { server: (*world.authorization).clone(), decision, codes, shown, delay: Duration::ZERO }
+    Reader { server: (*world.authorization).clone(), decision, codes, shown, polls: 0 }
 }
 
 pub(crate) fn builder(world: &World, reader: &Reader) -> OAuthBuilder {
@@ -144,7 +146,7 @@ async fn a_user_logs_in_with_a_code() {
 async fn the_client_polls_until_the_user_decides() {
     let world = world(AuthorizationServer::builder()).await;
     let mut reader = reader(&world, Decision::Approve);
-    reader.delay = Duration::from_millis(1_500);
+    reader.polls = 1;
     let started = Instant::now();
     world.site.token(&builder(&world, &reader).build()).await;
     let polls = requests(&world, Endpoint::Token);
@@ -157,7 +159,7 @@ async fn the_client_polls_until_the_user_decides() {
 async fn slow_down_extends_the_interval() {
     let world = world(AuthorizationServer::builder()).await;
     let mut reader = reader(&world, Decision::Approve);
-    reader.delay = Duration::from_secs(4);
+    reader.polls = 3;
     let started = Instant::now();
     let second = async {
         let code = loop {
@@ -193,7 +195,8 @@ async fn a_failed_login_with_a_code_has_one_error_and_one_code() {
     ] {
         let world = world(AuthorizationServer::builder()).await;
         let reader = reader(&world, decision);
-        let auth = builder(&world, &reader).login_limit(Duration::from_secs(2)).build();
+        let limit = Duration::from_secs(if matches!(decision, Decision::Ignore) { 2 } else { 60 });
+        let auth = builder(&world, &reader).login_limit(limit).build();
         let error = world.site.error(&auth).await;
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.to_string().contains(text), "{error}");
@@ -302,7 +305,7 @@ async fn a_registered_client_authenticates_each_request_of_the_device_flow() {
     for (client, configure) in cases {
         let world = world(AuthorizationServer::builder().no_registration().client(client)).await;
         let mut reader = reader(&world, Decision::Approve);
-        reader.delay = Duration::from_millis(1_500);
+        reader.polls = 1;
         let build = |issuer: &str| configure(builder(&world, &reader)).client_id("app").issuer(issuer).build();
         let token = world.site.token(&build(world.authorization.issuer())).await;
         assert_eq!(claims_of(&token)["client_id"], "app");
