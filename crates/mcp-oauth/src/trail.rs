@@ -55,11 +55,11 @@ impl DiscoveryRule {
         Self::IssuerUrl,
         Self::IssuerEqual,
         Self::IssuerConfigured,
+        Self::DeviceFlow,
+        Self::Registration,
+        Self::TokenEndpoint,
         Self::LoginPage,
         Self::Pkce,
-        Self::DeviceFlow,
-        Self::TokenEndpoint,
-        Self::Registration,
     ];
 
     /// Returns the name, such as `issuer-equal`. It does not change.

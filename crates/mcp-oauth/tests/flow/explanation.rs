@@ -50,6 +50,9 @@ async fn an_explanation_shows_each_step_and_sends_no_credentials() {
             "pkce"
         ]
     );
+    let all = DiscoveryRule::ALL.map(DiscoveryRule::name);
+    let positions = rules.iter().map(|rule| all.iter().position(|name| name == rule).unwrap());
+    assert!(positions.is_sorted(), "`DiscoveryRule::ALL` has the order of the checks");
     let requests = || world.authorization.requests();
     assert!(requests().iter().all(|request| request.endpoint() == Endpoint::Metadata));
 
