@@ -108,7 +108,7 @@ impl<T: Authorizer + ?Sized> Authorizer for Arc<T> {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Target {
-    /// The HTTP method. The end of a session is a `DELETE`, which is not worth a login.
+    /// The HTTP method. The end of a session is a `DELETE`, for which no login should start.
     pub method: Method,
     /// The whole URL of the request. Over HTTP+SSE, it is the URL for messages with the id of the session.
     pub url: Url,

@@ -74,13 +74,41 @@ impl OAuth {
     /// Removes the tokens of a server from the store, and revokes them at the authorization server (RFC 7009). The
     /// registration of the client remains.
     ///
-    /// The revocation takes at most 3 seconds. If it fails, the tokens are removed all the same, and the result is
-    /// [`Revocation::Failed`].
+    /// A login of this value that waits for the user ends with [`ErrorKind::LoginRequired`]. The logout waits at most 3
+    /// seconds for other work of this process on the tokens, and at most 3 seconds for that of other processes. The
+    /// revocation takes at most 3 seconds. If it fails, the tokens are removed all the same, and the result is
+    /// [`Revocation::Failed`]. The result is the same if the stored tokens cannot be read, because they cannot be revoked then.
+    /// A login of another process that still waits for its user is not ended, and may store tokens later.
+    ///
+    /// [`ErrorKind::LoginRequired`]: crate::ErrorKind::LoginRequired
     ///
     /// # Errors
     /// If the store cannot be written.
     pub async fn log_out(&self, server: &Url) -> Result<Revocation, Error> {
         self.session(server)?.log_out().await
+    }
+
+    /// Waits until no renewal of tokens runs. Returns whether all renewals ended within the limit.
+    ///
+    /// A renewal runs on a task of its own, also after the request that needs it. If the process ends during a renewal, the
+    /// authorization server may have replaced the refresh token already, and the new one is lost. A program therefore calls
+    /// this before its runtime ends. The time limits of the requests to the authorization server bound each renewal. A login
+    /// that waits for its user is not a renewal.
+    ///
+    /// ```no_run
+    /// # async fn example(auth: &mcp_oauth::OAuth) {
+    /// if !auth.finish_renewals(std::time::Duration::from_secs(30)).await {
+    ///     eprintln!("the next start may require a login");
+    /// }
+    /// # }
+    /// ```
+    pub async fn finish_renewals(&self, limit: Duration) -> bool {
+        let finished = async {
+            for session in self.sessions() {
+                session.finish_renewals().await;
+            }
+        };
+        tokio::time::timeout(limit, finished).await.is_ok()
     }
 
     /// Runs the discovery of a login, and returns each step: the documents, the rules that were checked, and the applied

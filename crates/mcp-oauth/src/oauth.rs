@@ -77,7 +77,9 @@ impl OAuth {
     /// Takes over the default of the HTTP client for requests to other servers.
     pub(crate) fn attach_fetch(&self, endpoint: &Url, fetch: &Fetch) {
         // The first request reports an error.
-        let _ = self.session_with(endpoint, Some(fetch));
+        if let Ok(session) = self.session(endpoint) {
+            session.attach(fetch);
+        }
     }
 
     /// Returns whether a user is asked to log in at a server, now and after each change.
@@ -86,10 +88,6 @@ impl OAuth {
     }
 
     pub(crate) fn session(&self, endpoint: &Url) -> Result<Arc<Session>, Error> {
-        self.session_with(endpoint, None)
-    }
-
-    fn session_with(&self, endpoint: &Url, fetch: Option<&Fetch>) -> Result<Arc<Session>, Error> {
         let endpoint = without_fragment(endpoint);
         let mut sessions = self.inner.sessions.lock();
         if let Some(session) = sessions.get(endpoint.as_str()) {
@@ -98,9 +96,14 @@ impl OAuth {
         if sessions.len() >= MAX_SERVERS {
             return Err(Error::new(ErrorKind::Configuration, "one `OAuth` serves at most 1,000 MCP servers"));
         }
-        let session = Session::new(Arc::clone(&self.inner.settings), endpoint.clone(), fetch);
+        let session = Session::new(Arc::clone(&self.inner.settings), endpoint.clone());
         sessions.insert(endpoint.into(), Arc::clone(&session));
         Ok(session)
+    }
+
+    /// Returns the sessions of all endpoints.
+    pub(crate) fn sessions(&self) -> Vec<Arc<Session>> {
+        self.inner.sessions.lock().values().cloned().collect()
     }
 
     /// Returns the session of an endpoint, if there is one.
@@ -150,7 +153,7 @@ impl OAuth {
         sent: &HeaderMap,
         mut refused: Refused,
     ) -> Result<bool, Error> {
-        // The end of a session is not worth a login.
+        // A refused end of a session does not start a login: the session ends without it too.
         if *method == Method::DELETE {
             return Ok(false);
         }
@@ -214,7 +217,6 @@ impl OAuthBuilder {
             scopes: Vec::new(),
             params: Vec::new(),
             omits_resource: false,
-            ignores_quirks: false,
             login_limit: Duration::from_secs(600),
             uses_device_flow: false,
             accepts_any_issuer: false,
@@ -358,7 +360,7 @@ impl OAuthBuilder {
     /// Applies no [`Quirk`](crate::Quirk): each authorization server gets the rules of the specification. It is for a listed
     /// server that no longer differs, and for a tenant whose configuration contradicts a quirk.
     pub fn without_quirks(mut self) -> Self {
-        self.settings.ignores_quirks = true;
+        self.settings.client.ignores_quirks = true;
         self
     }
 
@@ -402,7 +404,14 @@ mod tests {
     fn an_application_can_turn_the_quirks_off() {
         for issuer in ["https://accounts.google.com/", "https://login.microsoftonline.com/t/v2.0"] {
             assert!(!OAuth::new().inner.settings.quirks(issuer).is_empty());
-            assert!(OAuth::builder().without_quirks().build().inner.settings.quirks(issuer).is_empty());
+            let without = OAuth::builder().without_quirks().issuer(issuer).build();
+            let settings = &without.inner.settings;
+            assert!(settings.quirks(issuer).is_empty());
+            // The names of an issuer may then not differ by a slash either.
+            let other = issuer.strip_suffix('/').unwrap_or(issuer);
+            assert_eq!(settings.client.check_issuer(other).is_ok(), other == issuer);
+            let with = OAuth::builder().issuer(issuer).build();
+            with.inner.settings.client.check_issuer(other).unwrap();
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::{
     client_key::ClientKey,
     discovery::{Server, is_same_issuer},
     error::{Error, ErrorKind},
+    quirks::Quirk,
 };
 
 /// How a client authenticates at the token endpoint.
@@ -92,16 +93,23 @@ pub(crate) struct ClientSettings {
     pub(crate) document: Option<String>,
     /// The issuer of all tokens. Absent: each that the MCP server names.
     pub(crate) issuer: Option<String>,
+    /// Whether each authorization server gets the rules of the specification.
+    pub(crate) ignores_quirks: bool,
 }
 
 impl ClientSettings {
+    /// Returns the quirks of an issuer, unless the application turned them off.
+    pub(crate) fn quirks(&self, issuer: &str) -> Vec<Quirk> {
+        if self.ignores_quirks { Vec::new() } else { Quirk::of_issuer(issuer) }
+    }
+
     /// Checks that the client uses an issuer. `identity` is that of its metadata.
     ///
     /// # Errors
     /// If the application configured another issuer.
     pub(crate) fn check_issuer(&self, identity: &str) -> Result<(), Error> {
         match &self.issuer {
-            Some(issuer) if !is_same_issuer(identity, issuer) => {
+            Some(issuer) if !is_same_issuer(identity, issuer, &self.quirks(issuer)) => {
                 // The name may be that of an MCP server, with any characters.
                 let text = format!("the configured issuer is {issuer}, and the server uses {identity:?}");
                 Err(Error::new(ErrorKind::Registration, text))

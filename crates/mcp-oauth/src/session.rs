@@ -14,7 +14,7 @@ mod scopes;
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -24,7 +24,7 @@ use http::HeaderMap;
 use mcp_fetch::Fetch;
 use mcp_protocol::auth::Secret;
 use parking_lot::RwLock;
-use tokio::sync::{Mutex, MutexGuard, watch};
+use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 use url::Url;
 
 use self::limit::Logins;
@@ -53,7 +53,10 @@ const REFRESH_LOCK: Duration = Duration::from_secs(60);
 /// The tokens of one MCP server.
 pub(crate) struct Session {
     settings: Arc<Settings>,
-    fetch: Fetch,
+    /// The default of the HTTP client for requests to other servers. Absent until an HTTP client uses the session.
+    attached: OnceLock<Fetch>,
+    /// The requests of a session without an HTTP client.
+    unattached: Fetch,
     endpoint: Url,
     /// The key of the tokens in the store.
     key: String,
@@ -69,6 +72,10 @@ pub(crate) struct Session {
     nonces: Nonces,
     /// Whether a login replaces records that the store cannot open.
     replaces_unreadable: AtomicBool,
+    /// Notified by a logout. It ends a login that waits for the user.
+    logouts: Notify,
+    /// The number of renewals that run.
+    renewals: watch::Sender<usize>,
     work: Mutex<Work>,
 }
 
@@ -99,13 +106,12 @@ impl Pause {
 }
 
 impl Session {
-    /// Returns the session of an endpoint. `attached` is the default of the HTTP client for requests to other servers.
-    pub(crate) fn new(settings: Arc<Settings>, endpoint: Url, attached: Option<&Fetch>) -> Arc<Self> {
-        let fetch = settings.fetch.as_ref().or(attached).cloned();
-        let fetch = fetch.unwrap_or_else(|| Fetch::builder().for_server(endpoint.as_str()).build());
+    /// Returns the session of an endpoint.
+    pub(crate) fn new(settings: Arc<Settings>, endpoint: Url) -> Arc<Self> {
         Arc::new(Self {
             settings,
-            fetch,
+            attached: OnceLock::new(),
+            unattached: Fetch::builder().for_server(endpoint.as_str()).build(),
             key: format!("tokens/{endpoint}"),
             endpoint,
             current: RwLock::default(),
@@ -115,8 +121,20 @@ impl Session {
             asking: watch::Sender::new(false),
             nonces: Nonces::default(),
             replaces_unreadable: AtomicBool::new(false),
+            logouts: Notify::new(),
+            renewals: watch::Sender::new(0),
             work: Mutex::default(),
         })
+    }
+
+    /// Takes over the default of the HTTP client for requests to other servers. The first HTTP client decides.
+    pub(crate) fn attach(&self, fetch: &Fetch) {
+        self.attached.get_or_init(|| fetch.clone());
+    }
+
+    /// Returns the requests to other servers: those of the application, else those of the HTTP client.
+    fn fetch(&self) -> &Fetch {
+        self.settings.fetch.as_ref().or_else(|| self.attached.get()).unwrap_or(&self.unattached)
     }
 
     /// Returns the tokens for a request, renewed if their end is near. Without tokens the client sends the request
@@ -163,6 +181,13 @@ impl Session {
     /// Returns the proofs of a key.
     pub(crate) fn proofs<'a>(&'a self, key: &'a DpopKey) -> Proofs<'a> {
         Proofs { key, nonces: &self.nonces }
+    }
+
+    /// Removes the tokens from this process, but not from the store.
+    fn forget_tokens(&self) {
+        *self.current.write() = None;
+        *self.origin.write() = None;
+        *self.accepted.write() = None;
     }
 
     /// Takes over the tokens of another process, which used them.
@@ -225,8 +250,8 @@ impl Session {
         if is_expired && (error.is_temporary() || error.kind() == ErrorKind::Store) {
             return Err(error);
         }
-        // The server accepts the token until its end. Later its refusal starts a login.
-        Ok(Some(tokens))
+        // The server accepts the token until its end. Later its refusal starts a login. After a logout there is no token.
+        Ok(self.current())
     }
 
     /// Returns the authorization server of the tokens.
@@ -235,9 +260,9 @@ impl Session {
             return Ok(Arc::clone(server));
         }
         let server = if tokens.is_legacy {
-            discovery::legacy(Reader::unrecorded(&self.fetch), &self.endpoint).await?
+            discovery::legacy(Reader::unrecorded(self.fetch()), &self.endpoint).await?
         } else {
-            discovery::server(Reader::unrecorded(&self.fetch), &tokens.issuer, &self.settings.quirks(&tokens.issuer))
+            discovery::server(Reader::unrecorded(self.fetch()), &tokens.issuer, &self.settings.quirks(&tokens.issuer))
                 .await?
         };
         let server = Arc::new(server);
@@ -248,6 +273,12 @@ impl Session {
     /// Returns whether a user is asked to log in, now and after each change.
     pub(crate) fn asking(&self) -> watch::Receiver<bool> {
         self.asking.subscribe()
+    }
+
+    /// Waits until no renewal runs.
+    pub(crate) async fn finish_renewals(&self) {
+        // The session has the sender, so the channel does not close.
+        let _ = self.renewals.subscribe().wait_for(|running| *running == 0).await;
     }
 
     fn completed_reactions(&self) -> u64 {
@@ -261,7 +292,7 @@ async fn on_own_task<T: Send + 'static>(
 ) -> Result<T, Error> {
     match tokio::spawn(work).await {
         Ok(result) => result,
-        // A repetition would meet the panic again.
+        // A repetition would panic again.
         Err(error) if error.is_panic() => {
             Err(Error::new(ErrorKind::Panic, "the work on the tokens panicked: the cause may be the token store"))
         }

@@ -38,8 +38,6 @@ pub(crate) struct Settings {
     pub(crate) scopes: Vec<String>,
     pub(crate) params: Vec<(String, String)>,
     pub(crate) omits_resource: bool,
-    /// Whether each authorization server gets the rules of the specification.
-    pub(crate) ignores_quirks: bool,
     pub(crate) login_limit: Duration,
     /// Whether users log in with the device flow.
     pub(crate) uses_device_flow: bool,
@@ -56,7 +54,7 @@ pub(crate) struct Settings {
 impl Settings {
     /// Returns the quirks of an issuer, unless the application turned them off.
     pub(crate) fn quirks(&self, issuer: &str) -> Vec<Quirk> {
-        if self.ignores_quirks { Vec::new() } else { Quirk::of_issuer(issuer) }
+        self.client.quirks(issuer)
     }
 
     /// Returns the key of a client that authenticates with assertions.

@@ -23,8 +23,8 @@ pub use self::{file::FileStore, keyring::Keyring, memory::MemoryStore, sealed::S
 use crate::error::Error;
 
 /// Records under keys. A record is a JSON text with secrets. The key `tokens/URL` has the tokens of the server at the URL. The
-/// keys that begin with `client/` have the registrations at the issuers. The key `declined/URL` has the time at which a user
-/// declined a login.
+/// keys that begin with `client/` have the registrations at the issuers. The key `declined/URL` has the id of the latest login
+/// that a user declined.
 ///
 /// Several clients may share one store. The lock keeps a rotating refresh token from being sent twice, and a second login
 /// page from opening.

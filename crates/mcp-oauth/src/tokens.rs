@@ -81,6 +81,11 @@ impl Tokens {
         end.saturating_sub(margin) <= now
     }
 
+    /// Whether both records have the same tokens.
+    pub(crate) fn has_same_secrets(&self, other: &Self) -> bool {
+        self.access_token == other.access_token && self.refresh_token == other.refresh_token
+    }
+
     /// Returns the refresh token, if the authorization server may accept it.
     pub(crate) fn refresh_token(&self) -> Option<&Secret> {
         self.refresh_token.as_ref().filter(|_| !self.is_revoked)

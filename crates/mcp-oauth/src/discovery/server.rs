@@ -43,10 +43,10 @@ pub(crate) fn judge(document: Value, issuer: &str, quirks: &[Quirk]) -> Result<S
 }
 
 /// Whether a name, such as that of an MCP server for its issuer, is the name of the issuer in its own document. The names of
-/// an issuer with this quirk may differ by one slash.
-pub(crate) fn is_same_issuer(identity: &str, name: &str) -> bool {
-    let ignores_slash = || Quirk::of_issuer(name).iter().any(|quirk| quirk.kind == QuirkKind::IgnoresFinalSlash);
-    identity == name || differ_by_final_slash(identity, name) && ignores_slash()
+/// an issuer with this quirk may differ by one slash. `quirks` are those of the name.
+pub(crate) fn is_same_issuer(identity: &str, name: &str, quirks: &[Quirk]) -> bool {
+    let ignores_slash = quirks.iter().any(|quirk| quirk.kind == QuirkKind::IgnoresFinalSlash);
+    identity == name || ignores_slash && differ_by_final_slash(identity, name)
 }
 
 /// Checks the document of an MCP server of 2025-03-26. The origin of the server is the identity. An issuer of another origin is

@@ -1,50 +1,94 @@
 //! The login that a user declined. Other processes that wait for the login read it, so that each of them does not show the page
 //! again.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
+use mcp_protocol::auth::OAuthError;
 use serde::{Deserialize, Serialize};
 
 use super::Session;
 use crate::error::{Error, ErrorKind};
 
+/// The latest login that the user declined.
 #[derive(Serialize, Deserialize)]
-struct Declined {
-    /// In milliseconds since 1970.
-    at: u128,
-}
-
-/// A moment at which a session began to wait for a login.
-pub(super) struct Start(u128);
-
-impl Start {
-    pub(super) fn now() -> Self {
-        Self(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis()))
-    }
+pub(super) struct Declined {
+    /// A random id. The clocks of machines may differ, so a time would not order the logins.
+    id: String,
+    /// The answer of the authorization server, if it reported the decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<OAuthError>,
 }
 
 impl Session {
-    /// Checks that the user declined no login since a moment.
+    /// Returns the login that the user declined last. A record that cannot be read counts as missing: it must not prevent a
+    /// login.
+    pub(super) async fn declined(&self) -> Option<Declined> {
+        self.read(&self.declined_key()).await.unwrap_or_else(|error| {
+            tracing::debug!(%error, "the record of a declined login is ignored");
+            None
+        })
+    }
+
+    /// Checks that the user declined no login during the wait for the lock. `before` is the record before the wait.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`] if the user declined the login of another process. Also if the store cannot be read.
-    pub(super) async fn check_declined(&self, start: &Start) -> Result<(), Error> {
-        match self.read::<Declined>(&self.declined_key()).await? {
-            Some(declined) if declined.at >= start.0 => {
-                Err(Error::new(ErrorKind::Denied, "the user declined the login, which another process started"))
-            }
-            _ => Ok(()),
+    /// [`ErrorKind::Denied`] if the user declined the login of another process.
+    pub(super) async fn check_declined(&self, before: Option<&Declined>) -> Result<(), Error> {
+        let Some(declined) = self.declined().await else { return Ok(()) };
+        if before.is_some_and(|before| before.id == declined.id) {
+            return Ok(());
+        }
+        let text = "the user declined the login, which another process started";
+        Err(match declined.error {
+            Some(error) => Error::with_source(ErrorKind::Denied, text, error),
+            None => Error::new(ErrorKind::Denied, text),
+        })
+    }
+
+    /// Stores that the user declined a login, if the error is the decision of the user.
+    pub(super) async fn note_declined(&self, error: &Error) {
+        if !is_decision(error) {
+            return;
+        }
+        let id = oauth2::CsrfToken::new_random().into_secret();
+        let declined = Declined { id, error: error.oauth_error().cloned() };
+        if let Err(error) = self.write(&self.declined_key(), &declined).await {
+            tracing::debug!(%error, "other processes will ask the user again");
         }
     }
 
-    /// Stores that the user declined a login.
-    pub(super) async fn note_declined(&self) {
-        if let Err(error) = self.write(&self.declined_key(), &Declined { at: Start::now().0 }).await {
-            tracing::debug!(%error, "other processes will ask the user again");
+    /// Removes the record of a declined login after a login that succeeded.
+    pub(super) async fn forget_declined(&self) {
+        if let Err(error) = self.settings.store.remove(&self.declined_key()).await {
+            tracing::debug!(%error, "the record of a declined login remains");
         }
     }
 
     fn declined_key(&self) -> String {
         format!("declined/{}", self.endpoint)
+    }
+}
+
+/// Whether an error is the decision of the user. Other codes of an authorization server are faults, such as `invalid_scope`.
+fn is_decision(error: &Error) -> bool {
+    let is_denied = error.kind() == ErrorKind::Denied;
+    is_denied && error.oauth_error().is_none_or(|refusal| refusal.error == "access_denied")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_decision_of_the_user_declines_a_login() {
+        let refused = |kind, code: &str| Error::with_source(kind, "refused", OAuthError::new(code));
+        for (error, expected) in [
+            (Error::new(ErrorKind::Denied, "the user closed the page"), true),
+            (refused(ErrorKind::Denied, "access_denied"), true),
+            (refused(ErrorKind::Denied, "invalid_scope"), false),
+            (refused(ErrorKind::Denied, "unauthorized_client"), false),
+            (refused(ErrorKind::Unavailable, "server_error"), false),
+            (Error::new(ErrorKind::LoginRequired, "a logout ended the login"), false),
+        ] {
+            assert_eq!(is_decision(&error), expected, "{error:?}");
+        }
     }
 }

@@ -45,7 +45,7 @@ impl Session {
                 "io.modelcontextprotocol/clientCapabilities": {},
             }},
         });
-        let response = self.fetch.post_json(self.endpoint.as_str(), &body, HeaderMap::from_iter(headers)).await;
+        let response = self.fetch().post_json(self.endpoint.as_str(), &body, HeaderMap::from_iter(headers)).await;
         let mut step = DiscoveryStep::new(StepKind::Challenge, Some(self.endpoint.as_str()));
         let mut challenges = Vec::new();
         match response {

@@ -7,7 +7,6 @@ use tokio::{sync::watch, time::timeout};
 
 use super::{
     Session, Work,
-    declined::Start,
     refusal::Found,
     scopes::{self, union},
 };
@@ -107,8 +106,14 @@ impl Session {
         refused: Option<&Secret>,
     ) -> Result<(), Error> {
         let limit = self.settings.login_limit.saturating_add(LOCK_MARGIN);
-        let start = Start::now();
-        let _lock = self.settings.store.lock(&self.key, limit).await?;
+        let ended = self.logouts.notified();
+        tokio::pin!(ended);
+        let logged_out = || Error::new(ErrorKind::LoginRequired, "a logout ended the login");
+        let declined = if agent.is_some() { self.declined().await } else { None };
+        let _lock = tokio::select! {
+            lock = self.settings.store.lock(&self.key, limit) => lock?,
+            () = &mut ended => return Err(logged_out()),
+        };
         if let Some(stored) = self.stored().await?
             && refused != Some(&stored.access_token)
             && (self.is_news(&stored) || self.is_current(&stored) && stored.issuer == found.server.identity)
@@ -119,15 +124,21 @@ impl Session {
             return Ok(());
         }
         if agent.is_some() {
-            self.check_declined(&start).await?;
+            self.check_declined(declined.as_ref()).await?;
         }
         let dpop_key = if found.uses_dpop { Some(DpopKey::generate()?) } else { None };
-        let answer = match agent {
-            Some(agent) => self.ask_user(agent, found, &scopes, dpop_key.as_ref()).await,
-            None => self.ask_server(found, &scopes, dpop_key.as_ref()).await,
+        let asked = async {
+            match agent {
+                Some(agent) => self.ask_user(agent, found, &scopes, dpop_key.as_ref()).await,
+                None => self.ask_server(found, &scopes, dpop_key.as_ref()).await,
+            }
         };
-        if agent.is_some() && answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Denied) {
-            self.note_declined().await;
+        let answer = tokio::select! {
+            answer = asked => answer,
+            () = &mut ended => Err(logged_out()),
+        };
+        if let (Some(_), Err(error)) = (agent, &answer) {
+            self.note_declined(error).await;
         }
         let (client_id, answer) = answer.map_err(|error| error.with_quirks(&found.server.quirks))?;
         let now = now();
@@ -148,6 +159,9 @@ impl Session {
             grant: Grant::Login,
         };
         self.keep(tokens).await;
+        if agent.is_some() {
+            self.forget_declined().await;
+        }
         Ok(())
     }
 
@@ -267,7 +281,7 @@ impl Session {
                     return Ok((client, true));
                 }
                 let document = registration::request(settings, server, uri);
-                let client = registration::register(&self.fetch, &endpoint, &document).await?;
+                let client = registration::register(self.fetch(), &endpoint, &document).await?;
                 self.keep_registration(server, &client).await?;
                 Ok((client, false))
             }

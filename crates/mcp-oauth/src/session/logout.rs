@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::timeout;
 
-use super::{REFRESH_LOCK, Session, Work, on_own_task};
+use super::{Session, Work, on_own_task};
 use crate::{
     error::{Error, ErrorKind},
     revocation::Revocation,
@@ -13,41 +13,67 @@ use crate::{
 
 /// The time for the revocation of all tokens, with the search for the endpoint.
 const REVOCATION_LIMIT: Duration = Duration::from_secs(3);
+/// The longest wait for other work on the tokens: once for that of this process, and once for that of other processes.
+const WORK_LIMIT: Duration = Duration::from_secs(3);
 
 impl Session {
-    /// Removes the tokens from the store and from this process, and revokes them. The registration remains.
+    /// Removes the tokens from the store and from this process, and revokes them. The registration remains. A login of this
+    /// process that waits for the user ends.
     pub(crate) async fn log_out(self: &Arc<Self>) -> Result<Revocation, Error> {
         let session = Arc::clone(self);
-        on_own_task(async move {
-            let mut work = session.work.lock().await;
-            let _lock = session.settings.store.lock(&session.key, REFRESH_LOCK).await?;
-            let stored = session.stored().await.unwrap_or_else(|error| {
-                tracing::warn!(%error, "the stored tokens cannot be read before their removal");
-                None
-            });
-            let tokens = stored.map(Arc::new).or_else(|| session.current());
-            let removed = session.settings.store.remove(&session.key).await;
-            *session.current.write() = None;
-            *session.origin.write() = None;
-            *session.accepted.write() = None;
-            let revocation = match tokens {
-                Some(tokens) => session.revoke(&mut work, &tokens).await,
-                None => Revocation::NoLogin,
-            };
-            removed.map(|()| revocation)
-        })
-        .await
+        on_own_task(async move { session.log_out_now().await }).await
     }
 
-    /// Revokes tokens within the time limit.
-    async fn revoke(&self, work: &mut Work, tokens: &Tokens) -> Revocation {
-        let revoked = timeout(REVOCATION_LIMIT, self.revoke_all(work, tokens)).await;
-        let revoked = revoked.unwrap_or_else(|_| {
+    async fn log_out_now(&self) -> Result<Revocation, Error> {
+        self.logouts.notify_waiters();
+        let mut held = timeout(WORK_LIMIT, self.work.lock()).await.ok();
+        // The tokens are removed also if a refresh or the login of another process still runs.
+        let lock = self.settings.store.lock(&self.key, WORK_LIMIT).await;
+        let _lock = lock.inspect_err(|error| tracing::warn!(%error, "the logout does not wait for other work")).ok();
+        let stored = self.stored_strictly().await;
+        let current = self.current();
+        let removed = self.settings.store.remove(&self.key).await;
+        self.logouts.notify_waiters();
+        self.forget_tokens();
+        let (stored, unreadable) = match stored {
+            Ok(stored) => (stored, None),
+            Err(error) => {
+                tracing::warn!(%error, "the stored tokens cannot be read before their removal");
+                (None, Some(error))
+            }
+        };
+        let is_other = |tokens: &&Tokens| stored.as_ref().is_none_or(|stored| !stored.has_same_secrets(tokens));
+        let all: Vec<&Tokens> = stored.iter().chain(current.as_deref().filter(is_other)).collect();
+        let revocation = if all.is_empty() {
+            Revocation::NoLogin
+        } else {
+            let mut unheld = Work::default();
+            self.revoke(held.as_deref_mut().unwrap_or(&mut unheld), &all).await
+        };
+        removed.map(|()| unreadable.map_or(revocation, Revocation::Failed))
+    }
+
+    /// Revokes tokens within the time limit. The result is the first failure, if there is one.
+    pub(super) async fn revoke(&self, work: &mut Work, all: &[&Tokens]) -> Revocation {
+        let revoked = timeout(REVOCATION_LIMIT, async {
+            let mut revoked = Ok(Revocation::Revoked);
+            for tokens in all {
+                let next = self.revoke_all(work, tokens).await;
+                revoked = match (revoked, next) {
+                    (Ok(Revocation::Revoked), next) => next,
+                    (Ok(_), Err(error)) => Err(error),
+                    (earlier, _) => earlier,
+                };
+            }
+            revoked
+        });
+        let revoked = revoked.await.unwrap_or_else(|_| {
             let text = format!("the authorization server did not answer in {} seconds", REVOCATION_LIMIT.as_secs());
             Err(Error::new(ErrorKind::Unavailable, text))
         });
         revoked.unwrap_or_else(|error| {
-            tracing::warn!(%error, issuer = ?tokens.issuer, "the tokens are removed and not revoked");
+            let issuer = all.first().map(|tokens| &tokens.issuer);
+            tracing::warn!(%error, ?issuer, "the tokens are removed and not revoked");
             Revocation::Failed(error)
         })
     }

@@ -80,16 +80,31 @@ impl Session {
         format!("client/{flow}{}", server.identity)
     }
 
-    /// Reads a record. A record that another version wrote counts as missing. So does a record that the store cannot open,
-    /// once the user asked for a login.
-    pub(super) async fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, Error> {
-        let record = match self.settings.store.load(key).await {
+    /// Returns the stored tokens.
+    ///
+    /// # Errors
+    /// If there is a record that cannot be read.
+    pub(super) async fn stored_strictly(&self) -> Result<Option<Tokens>, Error> {
+        let Some(record) = self.load(&self.key).await? else { return Ok(None) };
+        serde_json::from_str(record.expose())
+            .map(Some)
+            .map_err(|_| Error::new(ErrorKind::Store, "the stored tokens are invalid or of another version"))
+    }
+
+    /// Returns a record as it is.
+    async fn load(&self, key: &str) -> Result<Option<Secret>, Error> {
+        match self.settings.store.load(key).await {
             Ok(Some(record)) if store::is_sealed(&record) => {
                 Err(Error::unreadable_record("the stored login is sealed, and the store has no key"))
             }
             record => record,
-        };
-        let record = match record {
+        }
+    }
+
+    /// Reads a record. A record that another version wrote counts as missing. So does a record that the store cannot open,
+    /// once the user asked for a login.
+    pub(super) async fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, Error> {
+        let record = match self.load(key).await {
             Err(error) if error.is_unreadable_record() && self.replaces_unreadable.load(Ordering::Acquire) => {
                 tracing::debug!(%error, "a login replaces a record");
                 return Ok(None);

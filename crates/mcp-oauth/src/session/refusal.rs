@@ -121,7 +121,7 @@ impl Session {
         {
             return Ok(true);
         }
-        // Tokens of an earlier request are gone: the refusal says nothing about the current ones.
+        // If the tokens of the request were replaced, its refusal does not concern the current tokens.
         let sent = current.filter(|tokens| refused.token.as_ref() == Some(&tokens.access_token));
         match refused.status {
             StatusCode::UNAUTHORIZED => self.replace(work, refused, sent).await,
@@ -197,7 +197,7 @@ impl Session {
     /// Determines the parts of a login from the metadata of the servers.
     pub(super) async fn discover(&self, refused: &Refused, trail: &Trail) -> Result<Found, Error> {
         self.settings.check()?;
-        let reader = Reader { fetch: &self.fetch, trail };
+        let reader = Reader { fetch: self.fetch(), trail };
         let resource = discovery::resource(reader, &self.endpoint, refused.metadata_url()).await?;
         let Some(resource) = resource else {
             let server = Arc::new(discovery::legacy(reader, &self.endpoint).await?);
@@ -216,7 +216,9 @@ impl Session {
     /// else the first valid one.
     async fn choose(&self, issuers: &[String], reader: Reader<'_>) -> Result<Server, Error> {
         let is_named = |issuer: &str, name: &str| {
-            discovery::is_same_issuer(issuer, name) || discovery::is_same_issuer(name, issuer)
+            let quirks = |issuer| self.settings.quirks(issuer);
+            discovery::is_same_issuer(issuer, name, &quirks(name))
+                || discovery::is_same_issuer(name, issuer, &quirks(issuer))
         };
         if let Some(configured) = &self.settings.client.issuer {
             let Some(name) = issuers.iter().find(|name| is_named(configured, name)) else {

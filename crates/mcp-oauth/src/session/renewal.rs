@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mcp_protocol::auth::TokenResponse;
+use tokio::sync::watch;
 
 use super::{REFRESH_LOCK, Session, Work};
 use crate::{
@@ -14,11 +15,37 @@ use crate::{
     tokens::{Tokens, now},
 };
 
+/// The time in which a renewal runs.
+struct Running<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Running<'a> {
+    fn new(renewals: &'a watch::Sender<usize>) -> Self {
+        renewals.send_modify(|running| *running += 1);
+        Self(renewals)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|running| *running -= 1);
+    }
+}
+
 impl Session {
     /// Renews tokens, unless another process did. A definitive refusal marks the refresh token, and an outage keeps it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::LoginRequired`] if another process logged out. The tokens of this process are then forgotten.
     pub(super) async fn refresh(&self, work: &mut Work, tokens: &Arc<Tokens>) -> Result<Arc<Tokens>, Error> {
         let _lock = self.settings.store.lock(&self.key, REFRESH_LOCK).await?;
-        let tokens = match self.stored().await? {
+        let _running = Running::new(&self.renewals);
+        let stored = self.stored().await?;
+        // A missing record is normal only if the tokens were never stored.
+        if stored.is_none() && (self.origin.read().is_some() || !self.is_current(tokens)) {
+            return Err(self.logged_out());
+        }
+        let is_stored = stored.is_some();
+        let tokens = match stored {
             Some(stored) if self.is_news(&stored) => {
                 let stored = self.adopt(stored);
                 work.pause = None;
@@ -36,7 +63,12 @@ impl Session {
         match self.redeem(&server, &client, &tokens).await {
             Ok(answer) => {
                 work.pause = None;
-                Ok(self.keep(tokens.renewed(answer, now())).await)
+                let fresh = tokens.renewed(answer, now());
+                if self.is_logged_out(is_stored).await {
+                    self.revoke(work, &[&fresh]).await;
+                    return Err(self.logged_out());
+                }
+                Ok(self.keep(fresh).await)
             }
             Err(error) => {
                 let refusal = error.oauth_error().filter(|refusal| refusal.is_definitive());
@@ -44,12 +76,23 @@ impl Session {
                 {
                     self.forget_registration(&server, &client.client_id).await?;
                 }
-                if refusal.is_some() {
+                if refusal.is_some() && !self.is_logged_out(is_stored).await {
                     self.keep(Tokens { is_revoked: true, ..(*tokens).clone() }).await;
                 }
                 Err(error.with_quirks(&server.quirks))
             }
         }
+    }
+
+    /// Whether a logout ended the login during a refresh. A logout does not wait long for a refresh.
+    async fn is_logged_out(&self, was_stored: bool) -> bool {
+        self.current().is_none() || was_stored && self.stored().await.is_ok_and(|stored| stored.is_none())
+    }
+
+    /// Forgets the tokens of this process, and returns the error of a refresh after a logout.
+    fn logged_out(&self) -> Error {
+        self.forget_tokens();
+        Error::new(ErrorKind::LoginRequired, "the login was removed from the token store")
     }
 
     /// Sends the refresh token. If the answer is lost, the same token is sent once more at once: an authorization server that
@@ -85,7 +128,7 @@ impl Session {
         let key = self.settings.key().map(|key| (key, server.metadata.issuer.as_str()));
         let proofs = dpop_key.map(|key| self.proofs(key));
         let url = server.token_url()?;
-        Ok(TokenEndpoint { fetch: &self.fetch, url, name: TOKEN_ENDPOINT, client, key, resource, proofs })
+        Ok(TokenEndpoint { fetch: self.fetch(), url, name: TOKEN_ENDPOINT, client, key, resource, proofs })
     }
 
     /// Returns the client to which the tokens were issued.

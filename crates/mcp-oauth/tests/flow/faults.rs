@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use mcp_oauth::ErrorKind;
+use mcp_oauth::{ErrorKind, MemoryStore, SealedStore, TokenStore as _};
 use mcp_protocol::auth::ProtectedResourceMetadata;
 use mcp_test::authorization_server::{AuthorizationServer, Endpoint, Misbehavior, ResponseFault};
 
-use crate::common::World;
+use crate::{common::World, sealed::FakeKeyring};
 
 #[tokio::test]
 async fn a_faulty_authorization_server_gets_no_token_request() {
@@ -137,4 +137,21 @@ async fn a_login_has_a_time_limit() {
 async fn a_required_login_without_a_user_agent_is_an_error() {
     let world = World::new().await;
     assert_eq!(world.site.error(&mcp_oauth::OAuth::new()).await.kind(), ErrorKind::LoginRequired);
+}
+
+#[tokio::test]
+async fn an_unreadable_record_of_a_declined_login_does_not_block_logins() {
+    let (world, store) = (World::new().await, MemoryStore::new());
+    let key = format!("declined/{}", world.site.endpoint);
+    let sealing = SealedStore::new(store.clone(), FakeKeyring::default());
+    sealing.save(&key, &"{}".into()).await.unwrap();
+    let sealed = store.load(&key).await.unwrap().unwrap();
+    // The last record is older than the login, although its clock is ahead.
+    for record in [sealed, "{".into(), format!("{{\"id\":\"a\",\"at\":{}}}", u64::MAX).into()] {
+        store.save(&key, &record).await.unwrap();
+        world.site.token(&world.builder().store(store.clone()).build()).await;
+        assert!(store.load(&key).await.unwrap().is_none(), "the login removes the record");
+        store.remove(&world.site.key()).await.unwrap();
+    }
+    assert_eq!(world.user.count(), 3);
 }

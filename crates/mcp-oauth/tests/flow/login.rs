@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use http::StatusCode;
-use mcp_oauth::{ErrorKind, MemoryStore, OAuth, TokenStore as _};
+use mcp_client_http::Authorizer as _;
+use mcp_fetch::Fetch;
+use mcp_oauth::{ErrorKind, MemoryStore, OAuth, Revocation, TokenStore as _};
 use mcp_protocol::auth::ProtectedResourceMetadata;
 use mcp_test::authorization_server::{
     AuthorizationServer, Endpoint, Misbehavior, RecordedRequest, RegisteredClient, ResponseFault,
@@ -299,4 +301,31 @@ async fn the_end_of_a_session_starts_no_login() {
     target.method = http::Method::DELETE;
     let verdict = world.auth().refused(&Refusal::new(target, StatusCode::UNAUTHORIZED)).await.unwrap();
     assert_eq!((verdict, world.user.count()), (Verdict::GiveUp, 0));
+}
+
+#[tokio::test]
+async fn the_requests_of_an_http_client_replace_the_default_ones() {
+    let world = World::new().await;
+    let endpoint = &world.site.endpoint;
+    for number in 0..4 {
+        let auth = world.auth();
+        match number {
+            0 => {}
+            1 => assert!(auth.stored_login(endpoint).await.unwrap().is_none()),
+            2 => assert!(matches!(auth.log_out(endpoint).await.unwrap(), Revocation::NoLogin)),
+            _ => assert!(auth.explain(endpoint).await.unwrap().error.is_none()),
+        }
+        let count = world.authorization.requests().len();
+        // The default requests reach this machine, and those of the HTTP client do not.
+        auth.attach(endpoint, &Fetch::builder().build());
+        world.site.error(&auth).await;
+        assert_eq!(world.authorization.requests().len(), count, "{number}");
+        // The first HTTP client decides.
+        auth.attach(endpoint, &Fetch::builder().allow_loopback(true).build());
+        world.site.error(&auth).await;
+        // The setting of the application has precedence.
+        let auth = world.builder().fetch(Fetch::builder().allow_loopback(true).build()).build();
+        auth.attach(endpoint, &Fetch::builder().build());
+        world.site.token(&auth).await;
+    }
 }

@@ -1,12 +1,23 @@
 //! The end of logins.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
-use mcp_oauth::{ErrorKind, MemoryStore, OAuthBuilder, Revocation, TokenStore as _};
+use mcp_client_http::Authorizer as _;
+use mcp_oauth::{
+    Answer, Error, ErrorKind, Login, MemoryStore, OAuthBuilder, Revocation, SealedStore, TokenStore as _, UserAgent,
+};
 use mcp_test::authorization_server::{AuthorizationServer, Endpoint, Misbehavior, RegisteredClient, ResponseFault};
+use mcp_transport::BoxFuture;
 use serde_json::Value;
+use tokio::time::timeout;
 
-use crate::common::World;
+use crate::{common::World, sealed::FakeKeyring};
 
 fn requests(world: &World) -> Vec<[String; 2]> {
     let requests = world.authorization.requests();
@@ -88,4 +99,94 @@ async fn a_logout_without_tokens_or_endpoint_sends_nothing() {
     let legacy = world.builder().store(store).build();
     assert!(matches!(legacy.log_out(&world.site.endpoint).await.unwrap(), Revocation::Unsupported));
     assert_eq!(world.authorization.count(Endpoint::Revocation), 0);
+}
+
+#[tokio::test]
+async fn another_process_does_not_undo_a_logout() {
+    // The tokens remain valid, because the revocation fails.
+    let fault = Misbehavior::Response(Endpoint::Revocation, ResponseFault::Status(503));
+    let mut world = World::with(AuthorizationServer::builder().misbehave(fault)).await;
+    let store = MemoryStore::new();
+    let first = world.builder().store(store.clone()).build();
+    let token = world.site.token(&first).await;
+    world.user.declines = true;
+    let second = world.builder().store(store.clone()).build();
+    assert_eq!(world.site.token(&second).await, token);
+    first.log_out(&world.site.endpoint).await.unwrap();
+    world.site.revoke(&token);
+    // The second process asks the user, and does not renew its tokens.
+    assert_eq!(world.site.error(&second).await.kind(), ErrorKind::Denied);
+    assert_eq!(world.authorization.count(Endpoint::Token), 1);
+    assert!(store.load(&world.site.key()).await.unwrap().is_none());
+    assert!(second.authorize(&world.site.target()).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_logout_revokes_the_stored_tokens_and_those_of_the_process() {
+    let (world, store) = (World::new().await, MemoryStore::new());
+    let auth = world.builder().store(store.clone()).build();
+    world.site.token(&auth).await;
+    let other = |record: &mut Value| {
+        record["access_token"] = "other-access".into();
+        record["refresh_token"] = "other-refresh".into();
+    };
+    world.site.edit(&store, other).await;
+    let revocation = auth.log_out(&world.site.endpoint).await.unwrap();
+    assert!(matches!(revocation, Revocation::Revoked), "{revocation:?}");
+    let requests = requests(&world);
+    assert_eq!(requests.len(), 4, "{requests:?}");
+    assert_eq!([&*requests[0][1], &*requests[1][1]], ["other-refresh", "other-access"]);
+}
+
+#[tokio::test]
+async fn a_logout_reports_tokens_that_it_cannot_read() {
+    let (world, store) = (World::new().await, MemoryStore::new());
+    world.site.token(&world.builder().store(SealedStore::new(store.clone(), FakeKeyring::default())).build()).await;
+    let sealed = store.load(&world.site.key()).await.unwrap().unwrap();
+    for record in [sealed, "{".into()] {
+        store.save(&world.site.key(), &record).await.unwrap();
+        let auth = world.builder().store(store.clone()).build();
+        let revocation = auth.log_out(&world.site.endpoint).await.unwrap();
+        assert!(matches!(&revocation, Revocation::Failed(_)), "{revocation:?}");
+        assert!(store.load(&world.site.key()).await.unwrap().is_none());
+        let again = auth.log_out(&world.site.endpoint).await.unwrap();
+        assert!(matches!(again, Revocation::NoLogin), "{again:?}");
+    }
+}
+
+/// A user who does not decide.
+#[derive(Clone, Default)]
+struct Undecided(Arc<AtomicUsize>);
+
+impl UserAgent for Undecided {
+    fn open<'a>(&'a self, _: &'a Login) -> BoxFuture<'a, Result<Answer, Error>> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test]
+async fn a_logout_does_not_wait_for_a_login() {
+    let (world, store, user) = (Arc::new(World::new().await), MemoryStore::new(), Undecided::default());
+    let asking = world.builder().user_agent(user.clone()).store(store.clone()).build();
+    let call = tokio::spawn({
+        let (world, asking) = (Arc::clone(&world), asking.clone());
+        async move { world.site.error(&asking).await }
+    });
+    let asked = async {
+        while user.0.load(Ordering::SeqCst) == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(Duration::from_secs(30), asked).await.unwrap();
+    // Another process waits a short time for the lock, and its user stays logged out.
+    let other = world.builder().store(store.clone()).build();
+    let limit = Duration::from_secs(15);
+    let revocation = timeout(limit, other.log_out(&world.site.endpoint)).await.unwrap().unwrap();
+    assert!(matches!(revocation, Revocation::NoLogin), "{revocation:?}");
+    assert!(!call.is_finished());
+    let revocation = timeout(limit, asking.log_out(&world.site.endpoint)).await.unwrap().unwrap();
+    assert!(matches!(revocation, Revocation::NoLogin), "{revocation:?}");
+    let error = timeout(limit, call).await.unwrap().unwrap();
+    assert_eq!((error.kind(), &*error.to_string()), (ErrorKind::LoginRequired, "a logout ended the login"));
 }

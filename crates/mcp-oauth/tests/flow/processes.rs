@@ -8,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-use mcp_oauth::{Answer, Error, ErrorKind, FileStore, Login, OAuth, SharedStore, UserAgent};
+use mcp_oauth::{Answer, Error, ErrorKind, FileStore, Login, OAuth, SharedStore, StoreLock, TokenStore, UserAgent};
+use mcp_protocol::auth::{OAuthError, Secret};
 use mcp_test::authorization_server::{AuthorizationServer, Endpoint, Misbehavior};
 use mcp_transport::BoxFuture;
 
@@ -58,7 +59,8 @@ const WAITING: usize = 4;
 /// A user who declines as soon as all processes wait for the login.
 #[derive(Clone)]
 struct Decliner {
-    server: AuthorizationServer,
+    /// The number of locks for which the processes waited.
+    locks: Arc<AtomicUsize>,
     pages: Arc<AtomicUsize>,
 }
 
@@ -66,13 +68,38 @@ impl UserAgent for Decliner {
     fn open<'a>(&'a self, _: &'a Login) -> BoxFuture<'a, Result<Answer, Error>> {
         Box::pin(async move {
             self.pages.fetch_add(1, Ordering::SeqCst);
-            // A process reads the metadata at once before it waits.
-            while self.server.count(Endpoint::Metadata) < WAITING {
+            while self.locks.load(Ordering::SeqCst) < WAITING {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            Err(Error::new(ErrorKind::Denied, "the user declined"))
+            Err(Error::with_source(ErrorKind::Denied, "the user declined", OAuthError::new("access_denied")))
         })
+    }
+}
+
+/// A store that counts the waits for the lock of the tokens.
+struct Counted {
+    store: Arc<dyn TokenStore>,
+    locks: Arc<AtomicUsize>,
+}
+
+impl TokenStore for Counted {
+    fn load<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Secret>, Error>> {
+        self.store.load(key)
+    }
+
+    fn save<'a>(&'a self, key: &'a str, record: &'a Secret) -> BoxFuture<'a, Result<(), Error>> {
+        self.store.save(key, record)
+    }
+
+    fn remove<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        self.store.remove(key)
+    }
+
+    fn lock<'a>(&'a self, key: &'a str, limit: Duration) -> BoxFuture<'a, Result<StoreLock, Error>> {
+        if key.starts_with("tokens/") {
+            self.locks.fetch_add(1, Ordering::SeqCst);
+        }
+        self.store.lock(key, limit)
     }
 }
 
@@ -81,14 +108,15 @@ async fn a_declined_login_is_the_result_of_all_waiting_processes() {
     for kind in 0..2 {
         let dir = Dir::new(&format!("declined-{kind}"));
         let world = World::new().await;
-        let agent = Decliner { server: (*world.authorization).clone(), pages: Arc::default() };
+        let agent = Decliner { locks: Arc::default(), pages: Arc::default() };
         let shared: Arc<dyn mcp_store::KeyValue> = Arc::new(mcp_store::MemoryStore::new());
         let process = |_| {
-            let builder = world.builder().user_agent(agent.clone());
-            match kind {
-                0 => builder.store(FileStore::open(&dir.0).unwrap()).build(),
-                _ => builder.store(SharedStore::new(Arc::clone(&shared))).build(),
-            }
+            let store: Arc<dyn TokenStore> = match kind {
+                0 => Arc::new(FileStore::open(&dir.0).unwrap()),
+                _ => Arc::new(SharedStore::new(Arc::clone(&shared))),
+            };
+            let store = Counted { store, locks: Arc::clone(&agent.locks) };
+            world.builder().user_agent(agent.clone()).store(store).build()
         };
         let mut auths: Vec<_> = (0..WAITING).map(process).collect();
         let world = Arc::new(world);
@@ -96,12 +124,13 @@ async fn a_declined_login_is_the_result_of_all_waiting_processes() {
             .drain(..)
             .map(|auth| {
                 let world = Arc::clone(&world);
-                tokio::spawn(async move { (world.site.error(&auth).await.kind(), auth) })
+                tokio::spawn(async move { (world.site.error(&auth).await, auth) })
             })
             .collect();
         for call in calls {
-            let (kind, auth) = call.await.unwrap();
-            assert_eq!(kind, ErrorKind::Denied);
+            let (error, auth) = call.await.unwrap();
+            assert_eq!(error.kind(), ErrorKind::Denied);
+            assert_eq!(error.oauth_error().map(|error| error.error.as_str()), Some("access_denied"));
             auths.push(auth);
         }
         assert_eq!(agent.pages.load(Ordering::SeqCst), 1);

@@ -220,3 +220,31 @@ async fn a_node_keeps_its_lock_until_it_releases_it_or_ends() {
     assert!(start.elapsed() <= Duration::from_secs(16), "{:?}", start.elapsed());
     drop(held);
 }
+
+#[tokio::test]
+async fn a_program_can_wait_for_its_renewals() {
+    // A second use of a refresh token revokes all tokens of the login.
+    let world = World::with(AuthorizationServer::builder().misbehave(Misbehavior::NoRefreshGrace)).await;
+    let store = MemoryStore::new();
+    let auth = world.builder().store(store.clone()).build();
+    let token = world.site.token(&auth).await;
+    assert!(auth.finish_renewals(Duration::ZERO).await, "no renewal runs");
+    world.site.revoke(&token);
+    let slow = ResponseFault::Slow(Duration::from_millis(500));
+    world.authorization.misbehave_times(Misbehavior::Response(Endpoint::Token, slow), 1);
+    // The request is cancelled as soon as its renewal is sent.
+    let renewal = async {
+        while world.authorization.count(Endpoint::Token) < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        _ = world.site.call(&auth) => panic!("the renewal is slow"),
+        () = renewal => {}
+    }
+    assert!(!auth.finish_renewals(Duration::ZERO).await, "a renewal runs");
+    assert!(auth.finish_renewals(Duration::from_secs(30)).await);
+    let record = store.load(&world.site.key()).await.unwrap().unwrap();
+    assert!(!record.expose().contains(&token), "the new tokens are stored");
+    assert_eq!((world.authorization.count(Endpoint::Token), world.user.count()), (2, 1));
+}
