@@ -9,7 +9,7 @@ use ring::{digest, hmac};
 
 use crate::{
     authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection, with_scheme},
-    credentials,
+    credentials, crypto,
     error::ConfigError,
     verified::Table,
 };
@@ -64,9 +64,10 @@ impl ApiKeys {
     /// Adds a key. Memory contains only its digest.
     ///
     /// # Errors
-    /// If the key is empty or blank, or the system has no random numbers.
+    /// If the key is empty, begins or ends with white space, contains a character that is not printable ASCII, or was added
+    /// before, or the system has no random numbers.
     pub fn key(mut self, key: &str, principal: Principal) -> Result<Self, ConfigError> {
-        insert(&mut self.table, "key", key, with_scheme(principal, "ApiKey"))?;
+        insert(&mut self.table, "key", key, credentials::is_key, with_scheme(principal, "ApiKey"))?;
         Ok(self)
     }
 
@@ -97,7 +98,7 @@ impl ApiKeys {
     /// accepted, with a warning in the log, because it has no pepper.
     ///
     /// # Errors
-    /// If the text is not a hash, or it needs a [`pepper`](Self::pepper) that is not set yet.
+    /// If the text is not a hash, was added before, or needs a [`pepper`](Self::pepper) that is not set yet.
     pub fn hashed_key(mut self, hash: &str, principal: Principal) -> Result<Self, ConfigError> {
         let invalid = || ConfigError::new("the hash of the key must be `hmac-sha256$…` or 64 hexadecimal digits");
         let principal = with_scheme(principal, "ApiKey");
@@ -109,7 +110,7 @@ impl ApiKeys {
             self.has_hmac = true;
             self.table.insert(HMAC, &bytes, principal)?;
         } else {
-            let bytes = hexadecimal(hash).ok_or_else(invalid)?;
+            let bytes = crypto::sha256_of_hexadecimal(hash).ok_or_else(invalid)?;
             tracing::warn!(subject = principal.subject, "an API key is stored as a SHA-256 hash without a pepper");
             self.has_sha256 = true;
             self.table.insert(SHA256, &bytes, principal)?;
@@ -187,27 +188,28 @@ fn verify_now(
 }
 
 /// Adds a key or a token.
-fn insert(table: &mut Table, kind: &str, secret: &str, principal: Principal) -> Result<(), ConfigError> {
-    if secret.trim().is_empty() {
-        return Err(ConfigError::new(format!("the {kind} of `{}` is empty", principal.subject)));
-    }
-    table.insert(PLAIN, secret.as_bytes(), principal)
+fn insert(
+    table: &mut Table,
+    kind: &str,
+    secret: &str,
+    is_readable: impl Fn(&str) -> bool,
+    principal: Principal,
+) -> Result<(), ConfigError> {
+    let subject = &principal.subject;
+    let fault = if secret.trim().is_empty() {
+        "is empty"
+    } else if secret.trim() != secret {
+        "begins or ends with white space"
+    } else if !is_readable(secret) {
+        "contains a character that a client cannot send"
+    } else {
+        return table.insert(PLAIN, secret.as_bytes(), principal);
+    };
+    Err(ConfigError::new(format!("the {kind} of `{subject}` {fault}")))
 }
 
 fn scheme_of(principal: Arc<Principal>, scheme: &str) -> Arc<Principal> {
     if principal.scheme.is_some() { principal } else { Arc::new(with_scheme((*principal).clone(), scheme)) }
-}
-
-fn hexadecimal(text: &str) -> Option<[u8; 32]> {
-    let mut bytes = [0; 32];
-    // `from_str_radix` alone accepts a sign.
-    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    for (place, byte) in bytes.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(text.get(2 * place..2 * place + 2)?, 16).ok()?;
-    }
-    Some(bytes)
 }
 
 /// Returns the hash of an API key under the pepper of the server, for [`ApiKeys::hashed_key`].
@@ -285,9 +287,10 @@ impl BearerTokens {
     /// Adds a token. Memory contains only its digest.
     ///
     /// # Errors
-    /// If the token is empty or blank, or the system has no random numbers.
+    /// If the token is empty, contains a character that is not a letter, a digit or one of `-._~+/=`, or was added before, or
+    /// the system has no random numbers.
     pub fn token(mut self, token: &str, principal: Principal) -> Result<Self, ConfigError> {
-        insert(&mut self.table, "token", token, with_scheme(principal, "Bearer"))?;
+        insert(&mut self.table, "token", token, credentials::is_token, with_scheme(principal, "Bearer"))?;
         Ok(self)
     }
 

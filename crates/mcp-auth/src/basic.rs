@@ -23,7 +23,8 @@ type Verifying = Pin<Box<dyn Future<Output = Result<Principal, Rejection>> + Sen
 ///
 /// The provider computes at most two digests at once, lets 64 requests wait for five seconds, and answers further requests
 /// with 503. At most four of these requests may have one user name. The provider remembers valid passwords for a minute and
-/// invalid ones for five seconds.
+/// invalid ones for five seconds. Passwords that were valid at their last check have a computation of their own, so that guesses
+/// do not lock their users out.
 ///
 /// The time of a request does not show whether a user name exists: each request computes one digest of each form that the
 /// users have. Users whose digests all have one form, such as that of [`hash_password`](crate::hash_password), need one.
@@ -110,7 +111,7 @@ impl Basic {
         self
     }
 
-    fn verify(&self, user: String, password: Secret) -> Verifying {
+    fn verify(&self, user: String, password: Secret, was_valid: bool) -> Verifying {
         let known = self.users.get(&user);
         if known.is_none()
             && let Some(check) = &self.check
@@ -133,7 +134,7 @@ impl Basic {
                 digests.extend(PasswordDigest::parse(NO_PASSWORD).ok());
             }
             let name = credential_digest::digest(&[b"user", user.as_bytes()])?;
-            let is_valid = pool.verify(name, digests, own, password).await?;
+            let is_valid = pool.verify((!was_valid).then_some(name), digests, own, password).await?;
             principal.filter(|_| is_valid).ok_or(Rejection::Invalid)
         })
     }
@@ -148,7 +149,8 @@ impl Authenticator for Basic {
         Box::pin(async move {
             let (user, password) = credentials::basic(request.headers)?.ok_or(Rejection::Missing)?;
             let digest = digest_of(&user, &password)?;
-            let principal = self.verified.check(digest, || self.verify(user, password)).await?;
+            let was_valid = self.verified.was_valid(&digest);
+            let principal = self.verified.check(digest, || self.verify(user, password, was_valid)).await?;
             Ok(Authenticated::new(principal))
         })
     }
@@ -303,6 +305,32 @@ mod tests {
         for result in checks.join_all().await {
             assert_eq!(result, Err(Rejection::Invalid));
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn guesses_do_not_lock_out_a_user_whose_result_has_ended() {
+        let (clock, advance) = Clock::manual(std::time::SystemTime::UNIX_EPOCH);
+        let mut basic = users();
+        basic.verified.clock = clock;
+        let basic = Arc::new(basic);
+        assert_eq!(check(&basic, "bob", "hunter3").await.unwrap(), "bob");
+        advance(Duration::from_secs(61));
+        let permits = basic.pool.hold().await;
+        let mut guesses = tokio::task::JoinSet::new();
+        for number in 0..200 {
+            let basic = Arc::clone(&basic);
+            let user = if number < 10 { "bob".to_owned() } else { format!("user {number}") };
+            guesses.spawn(async move { check(&basic, &user, &format!("wrong {number}")).await });
+        }
+        for _ in 0..200 - 66 {
+            let result = guesses.join_next().await.unwrap().unwrap();
+            assert!(matches!(result, Err(Rejection::Unavailable { .. })), "{result:?}");
+        }
+        // All places are taken, and no computation of a guess ends.
+        assert_eq!(check(&basic, "bob", "hunter3").await.unwrap(), "bob");
+        assert!(matches!(check(&basic, "ann", "hunter2").await, Err(Rejection::Unavailable { .. })));
+        drop(permits);
+        guesses.join_all().await;
     }
 
     #[tokio::test]

@@ -49,6 +49,11 @@ impl<T: Clone> Cache<T> {
         invalid.get(digest).filter(|until| now.instant < *until).map(|_| None)
     }
 
+    /// Whether the last known result for credentials is that they are valid, also if it has ended.
+    pub(crate) fn was_valid(&self, digest: &Digest) -> bool {
+        self.maps.lock().0.get(digest).is_some()
+    }
+
     /// Stores valid credentials for some time, at most until they expire.
     pub(crate) fn valid(
         &self,
@@ -63,7 +68,9 @@ impl<T: Clone> Cache<T> {
 
     /// Stores invalid credentials for a short time.
     pub(crate) fn invalid(&self, digest: Digest, now: Moment) {
-        self.maps.lock().1.insert(digest, now.instant + INVALID_FOR);
+        let (valid, invalid) = &mut *self.maps.lock();
+        valid.remove(&digest);
+        invalid.insert(digest, now.instant + INVALID_FOR);
     }
 }
 
@@ -79,6 +86,11 @@ impl<E: Clone> Generations<E> {
         let entry = self.old.remove(digest)?;
         self.insert(*digest, entry.clone());
         Some(entry)
+    }
+
+    fn remove(&mut self, digest: &Digest) {
+        self.young.remove(digest);
+        self.old.remove(digest);
     }
 
     fn insert(&mut self, digest: Digest, entry: E) {
@@ -127,6 +139,18 @@ mod tests {
         ] {
             assert_eq!(cache.get(&key, now), expected, "{:?}", now.instant - start.instant);
         }
+    }
+
+    #[test]
+    fn an_ended_entry_was_valid_until_a_check_rejects_it() {
+        let cache = Cache::new();
+        let now = Clock::system().moment();
+        let used = key("used");
+        assert!(!cache.was_valid(&used));
+        cache.valid(used, 0, None, Duration::ZERO, now);
+        assert_eq!((cache.get(&used, now), cache.was_valid(&used)), (None, true));
+        cache.invalid(used, now);
+        assert_eq!((cache.get(&used, now), cache.was_valid(&used)), (Some(None), false));
     }
 
     #[test]

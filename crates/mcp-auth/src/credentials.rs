@@ -30,12 +30,24 @@ pub(crate) fn authorization<'h>(headers: &'h HeaderMap, scheme: &str) -> Result<
 #[cfg(feature = "providers")]
 pub(crate) fn token<'h>(headers: &'h HeaderMap, scheme: &str) -> Result<Option<&'h str>, Rejection> {
     let token = authorization(headers, scheme)?;
-    let is_part =
-        |byte| matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=');
-    if token.is_some_and(|token| !token.bytes().all(is_part)) {
+    if token.is_some_and(|token| !is_token(token)) {
         return Err(malformed("the token contains an invalid character"));
     }
     Ok(token)
+}
+
+/// Whether a text has only the characters of a token (RFC 6750 §2.1).
+#[cfg(feature = "providers")]
+pub(crate) fn is_token(text: &str) -> bool {
+    let is_part =
+        |byte| matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=');
+    text.bytes().all(is_part)
+}
+
+/// Whether a text has only characters that the header of an API key may have.
+#[cfg(feature = "providers")]
+pub(crate) fn is_key(text: &str) -> bool {
+    text.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'))
 }
 
 /// Returns the key from a header of its own, or from `Authorization: ApiKey …`.

@@ -23,6 +23,19 @@ pub(crate) fn keyed_digest(key: &hmac::Key, parts: &[&[u8]]) -> [u8; 32] {
     digest
 }
 
+/// Returns the SHA-256 that a text has in 64 hexadecimal digits.
+pub(crate) fn sha256_of_hexadecimal(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    // `from_str_radix` alone accepts a sign.
+    if text.len() != 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (place, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(text.get(2 * place..2 * place + 2)?, 16).ok()?;
+    }
+    Some(bytes)
+}
+
 /// Compares two byte strings in a time that depends on their lengths only.
 pub(crate) fn is_equal(one: &[u8], other: &[u8]) -> bool {
     let difference = one.iter().zip(other).fold(0, |all, (one, other)| all | (one ^ other));

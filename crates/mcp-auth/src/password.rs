@@ -2,14 +2,9 @@
 
 mod argon2id;
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+#[cfg(test)]
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{fmt, sync::Arc, time::Duration};
 
 use argon2::Params;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -42,7 +37,7 @@ const MAX_PASSES: u64 = 1 << 20;
 pub(crate) enum PasswordDigest {
     Argon2id(Argon2id),
     Pbkdf2 { iterations: std::num::NonZeroU32, salt: Vec<u8>, hash: Vec<u8> },
-    Sha256(Vec<u8>),
+    Sha256([u8; 32]),
 }
 
 impl PasswordDigest {
@@ -73,12 +68,7 @@ impl PasswordDigest {
             }
             return Ok(Self::Pbkdf2 { iterations, salt, hash });
         }
-        let is_hexadecimal = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if !is_hexadecimal {
-            return Err(invalid());
-        }
-        let byte = |place| u8::from_str_radix(&text[place..place + 2], 16).map_err(|_| invalid());
-        Ok(Self::Sha256((0..64).step_by(2).map(byte).collect::<Result<_, _>>()?))
+        crypto::sha256_of_hexadecimal(text).map(Self::Sha256).ok_or_else(invalid)
     }
 
     /// Whether the digest needs less work to attack than is good practice today.
@@ -157,34 +147,57 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 /// The largest number of computations for one user name.
 const PER_USER: usize = 4;
 
-/// Computes digests on threads of their own: at most two at once, and 64 wait.
+/// Computes digests on threads of their own: at most two at once, and 64 wait. Credentials that were valid before have a
+/// computation of their own, so that guesses do not delay them.
 #[derive(Clone)]
 pub(crate) struct HashPool {
     running: Arc<Semaphore>,
     /// The open computations by user name.
     open: Arc<Mutex<DigestMap<usize>>>,
+    /// The computation for credentials that were valid before.
+    reserved: Arc<Semaphore>,
+    /// The places of open computations for credentials that were valid before.
+    reserved_places: Arc<Semaphore>,
     /// The number of computations so far.
+    #[cfg(test)]
     pub(crate) computed: Arc<AtomicUsize>,
 }
 
 impl HashPool {
     pub(crate) fn new() -> Self {
-        Self { running: Arc::new(Semaphore::new(RUNNING)), open: Arc::default(), computed: Arc::default() }
+        Self {
+            running: Arc::new(Semaphore::new(RUNNING)),
+            open: Arc::default(),
+            reserved: Arc::new(Semaphore::new(1)),
+            reserved_places: Arc::new(Semaphore::new(1 + WAITING)),
+            #[cfg(test)]
+            computed: Arc::default(),
+        }
     }
 
     /// Computes all digests with a password in their order. Returns whether the own digest, if there is one, belongs to the
-    /// password.
+    /// password. Without a user name the credentials were valid before.
     pub(crate) async fn verify(
         &self,
-        user: Digest,
+        user: Option<Digest>,
         digests: Vec<PasswordDigest>,
         own: Option<usize>,
         password: Secret,
     ) -> Result<bool, Rejection> {
         let busy = Rejection::Unavailable { retry_after: Duration::from_secs(1) };
-        let Some(_open) = Open::begin(&self.open, user) else { return Err(busy) };
-        let permit = tokio::time::timeout(MAX_WAIT, Arc::clone(&self.running).acquire_owned()).await;
+        let (_open, _place, running) = match user {
+            Some(user) => {
+                let Some(open) = Open::begin(&self.open, user) else { return Err(busy) };
+                (Some(open), None, &self.running)
+            }
+            None => {
+                let Ok(place) = self.reserved_places.try_acquire() else { return Err(busy) };
+                (None, Some(place), &self.reserved)
+            }
+        };
+        let permit = tokio::time::timeout(MAX_WAIT, Arc::clone(running).acquire_owned()).await;
         let Ok(Ok(permit)) = permit else { return Err(busy) };
+        #[cfg(test)]
         self.computed.fetch_add(digests.len(), Ordering::Relaxed);
         // The computation keeps its permit even if the request is dropped.
         let computing = tokio::task::spawn_blocking(move || {
@@ -269,7 +282,7 @@ mod tests {
         let permits = pool.hold().await;
         let digest = PasswordDigest::parse(&"0".repeat(64)).unwrap();
         let start = tokio::time::Instant::now();
-        let result = pool.verify(1, vec![digest], Some(0), "hunter2".into()).await;
+        let result = pool.verify(Some(1), vec![digest], Some(0), "hunter2".into()).await;
         assert!(matches!(result, Err(Rejection::Unavailable { .. })), "{result:?}");
         assert_eq!((start.elapsed(), pool.computed.load(Ordering::Relaxed)), (MAX_WAIT, 0));
         assert!(pool.open.lock().is_empty());

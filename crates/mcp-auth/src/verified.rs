@@ -1,6 +1,6 @@
 //! Checks of credentials whose results are remembered, and the table of configured credentials.
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{collections::hash_map::Entry, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use mcp_protocol::{Principal, auth::Secret};
 use parking_lot::Mutex;
@@ -73,6 +73,11 @@ impl Verified {
             Ok(digest) => self.known(&digest),
             Err(rejection) => Some(Err(rejection)),
         }
+    }
+
+    /// Whether the last check of the credentials accepted them, also if the result is too old to be used.
+    pub(crate) fn was_valid(&self, digest: &Digest) -> bool {
+        self.shared.cache.was_valid(digest)
     }
 
     /// Remembers the result of a check, except an outage.
@@ -163,8 +168,15 @@ impl Table {
     pub(crate) fn insert(&mut self, form: &str, credentials: &[u8], principal: Principal) -> Result<(), ConfigError> {
         let digest = credential_digest::digest(&[form.as_bytes(), credentials]);
         let digest = digest.map_err(|_| ConfigError::new("the system has no random numbers"))?;
-        self.entries.insert(digest, Arc::new(principal));
-        Ok(())
+        match self.entries.entry(digest) {
+            Entry::Occupied(_) => {
+                Err(ConfigError::new(format!("the credentials of `{}` were added before", principal.subject)))
+            }
+            Entry::Vacant(entry) => {
+                entry.insert(Arc::new(principal));
+                Ok(())
+            }
+        }
     }
 
     /// Sets the check for credentials that are not in the table.

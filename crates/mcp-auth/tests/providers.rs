@@ -96,6 +96,21 @@ fn invalid_api_key_settings_are_errors() {
         (ApiKeys::new().header("a b"), "the name of the header"),
         (ApiKeys::new().key("", Principal::new("ann")), "the key of `ann` is empty"),
         (ApiKeys::new().key(" \t", Principal::new("bob")), "the key of `bob` is empty"),
+        (ApiKeys::new().key("key\n", Principal::new("bob")), "the key of `bob` begins or ends with white space"),
+        (ApiKeys::new().key(" key", Principal::new("bob")), "the key of `bob` begins or ends with white space"),
+        (ApiKeys::new().key("k\u{e9}y", Principal::new("bob")), "the key of `bob` contains a character"),
+        (ApiKeys::new().key("k\ny", Principal::new("bob")), "the key of `bob` contains a character"),
+        (
+            ApiKeys::new().key("key", Principal::new("ann")).and_then(|keys| keys.key("key", Principal::new("bob"))),
+            "the credentials of `bob` were added before",
+        ),
+        (
+            ApiKeys::new()
+                .pepper(PEPPER)
+                .and_then(|keys| keys.hashed_key(&hash, Principal::new("ann")))
+                .and_then(|keys| keys.hashed_key(&hash, Principal::new("bob"))),
+            "the credentials of `bob` were added before",
+        ),
         (ApiKeys::new().pepper(b""), "the pepper must have at least 16 bytes"),
         (ApiKeys::new().pepper(&[7; 15]), "the pepper must have at least 16 bytes"),
         (
@@ -116,6 +131,29 @@ fn an_empty_token_is_an_error() {
     for token in ["", " "] {
         let text = BearerTokens::new().token(token, Principal::new("ann")).unwrap_err().to_string();
         assert_eq!(text, "the token of `ann` is empty");
+    }
+}
+
+#[test]
+fn a_token_that_no_client_can_use_is_an_error() {
+    for (token, expected) in [
+        ("token\n", "the token of `ann` begins or ends with white space"),
+        ("a b", "the token of `ann` contains a character that a client cannot send"),
+        ("a,b", "the token of `ann` contains a character that a client cannot send"),
+        ("t\u{f6}ken", "the token of `ann` contains a character that a client cannot send"),
+        ("used", "the credentials of `ann` were added before"),
+    ] {
+        let tokens = BearerTokens::new().token("used", Principal::new("bob")).unwrap();
+        let text = tokens.token(token, Principal::new("ann")).unwrap_err().to_string();
+        assert_eq!(text, expected, "{token:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_may_contain_spaces() {
+    let keys = ApiKeys::new().key("a key with !~ characters", Principal::new("a")).unwrap();
+    for line in [("x-api-key", "a key with !~ characters"), ("authorization", "ApiKey a key with !~ characters")] {
+        assert_eq!(check(&keys, &[line]).await, accepted("a", "ApiKey"), "{line:?}");
     }
 }
 

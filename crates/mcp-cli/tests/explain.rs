@@ -126,7 +126,7 @@ fn servers_without_metadata_are_not_reported_as_ready_for_a_login() {
     assert_eq!(json_of(&http.url, &format!("{EXPLAIN} --json"))["login"], "unneeded");
     let explained = json_of(&format!("{}?api_key=k-1", http.url), &format!("{EXPLAIN} --json"));
     assert!(!explained.to_string().contains("k-1"), "{explained}");
-    let tokens = BearerTokens::new().token("a token with many random characters", Principal::new("ann"));
+    let tokens = BearerTokens::new().token("a-token-with-many-random-characters", Principal::new("ann"));
     let http = Http::serve(server::server(), HttpConfig::new().authenticate(tokens));
     check(&http.url, EXPLAIN, 0, "the server has no metadata document", "");
     assert_eq!(json_of(&http.url, &format!("{EXPLAIN} --json"))["login"], "unverified");

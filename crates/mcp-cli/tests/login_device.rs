@@ -71,7 +71,7 @@ fn a_login_without_a_terminal_prints_the_code() {
 
 #[test]
 fn a_server_without_the_device_flow_is_an_error_that_names_another_way() {
-    let tokens = BearerTokens::new().token("a token with many random characters", Principal::new("ann"));
+    let tokens = BearerTokens::new().token("a-token-with-many-random-characters", Principal::new("ann"));
     let http = Http::serve(server::server(), HttpConfig::new().authenticate(tokens));
     let output = run(&http.url, "login URL --device");
     let stderr = text(&output.stderr);
