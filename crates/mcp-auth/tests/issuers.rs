@@ -4,14 +4,15 @@
 
 use std::{
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine as _};
 use http::{HeaderMap, Method};
 use mcp_auth::{
-    ApiKeys, AuthRequest, Authenticator, BearerTokens, Chain, Dpop, GitHub, Introspection, Jwt, Rejection,
-    TokenVerifier as _,
+    ApiKeys, AuthRequest, Authenticated, Authenticator, BearerTokens, Chain, Dpop, GitHub, Introspection, Jwt,
+    Rejection, TokenVerifier as _,
+    jose::{self, SigningKey},
 };
 use mcp_protocol::{Principal, ProtectedResourceMetadata};
 use ring::hmac;
@@ -368,5 +369,75 @@ fn a_chain_requires_proofs_only_if_each_of_its_token_providers_does() {
         let mut metadata = ProtectedResourceMetadata::default();
         chain.describe(&mut metadata);
         assert_eq!(metadata.dpop_bound_access_tokens_required, expected, "{:?}", chain.challenges());
+    }
+}
+
+/// Returns the headers of a request with a proof of the key for the token.
+fn proven(key: &SigningKey, token: &str, id: &str) -> HeaderMap {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let claims = json!({"jti": id, "htm": "POST", "htu": RESOURCE, "iat": now, "ath": jose::sha256(token.as_bytes())});
+    let mut jwk = key.jwk().clone();
+    jwk.as_object_mut().unwrap().retain(|name, _| ["kty", "crv", "x", "y"].contains(&name.as_str()));
+    let header = json!({"typ": "dpop+jwt", "jwk": jwk});
+    let proof = key.sign(header.as_object().unwrap(), claims.as_object().unwrap()).unwrap();
+    HeaderMap::from_iter([
+        ("authorization".parse().unwrap(), format!("DPoP {token}").parse().unwrap()),
+        ("dpop".parse().unwrap(), proof.parse().unwrap()),
+    ])
+}
+
+#[tokio::test]
+async fn results_of_issuers_that_are_known_without_a_wait_are_those_of_the_check() {
+    let key = SigningKey::generate().unwrap();
+    let thumbprint = key.thumbprint().to_owned();
+    let asked = Issuer::start(move |_, body| {
+        let (status, text) = introspected(body);
+        (status, text.replace(r#"{"jkt":"k"}"#, &json!({"jkt": thumbprint}).to_string()))
+    })
+    .await;
+    let app = Issuer::start(|_, body| checked(body)).await;
+    let introspection = || Introspection::issuer(&asked.url, "id", "secret").unwrap();
+    let github = GitHub::new("app", "secret").unwrap().enterprise(&app.url, &app.url).unwrap();
+    let (dpop, required) = (Dpop::new(introspection()), Dpop::new(introspection()).required());
+    let chain = Chain::new().with(Dpop::new(introspection()));
+    let bearer = |token: &str| {
+        HeaderMap::from_iter([("authorization".parse().unwrap(), format!("Bearer {token}").parse().unwrap())])
+    };
+    let all: [(&str, &dyn Authenticator); 5] = [
+        ("introspection", &introspection()),
+        ("github", &github),
+        ("dpop", &dpop),
+        ("required", &required),
+        ("chain", &chain),
+    ];
+    for (name, auth) in all {
+        // The result of an outage is not remembered, and neither is that of a proof.
+        for (headers, is_remembered) in [
+            (HeaderMap::new(), name != "required"),
+            (bearer("good"), name != "required"),
+            (bearer("unknown"), name != "required"),
+            (bearer("bound"), name != "required"),
+            (bearer("broken"), false),
+            (proven(&key, "good", "1"), ["introspection", "github"].contains(&name)),
+            (proven(&key, "unknown", "2"), ["introspection", "github"].contains(&name)),
+        ] {
+            let request = AuthRequest::new(&Method::POST, RESOURCE, &headers);
+            let shown = |result: Result<Authenticated, Rejection>| result.map(|it| (it.principal, it.valid_until));
+            let before = auth.authenticate_now(&request).map(shown);
+            let expected = shown(auth.authenticate(&request).await);
+            assert!(before.is_none_or(|before| before == expected), "{name} {headers:?}");
+            let after = auth.authenticate_now(&request).map(shown);
+            assert_eq!(after, is_remembered.then(|| expected.clone()), "{name} {headers:?}");
+            assert_eq!(shown(auth.authenticate(&request).await), expected, "{name} {headers:?}");
+        }
+    }
+    // A remembered token does not make a proof valid twice, and the synchronous path does not use a proof.
+    for auth in [&dpop as &dyn Authenticator, &required, &chain] {
+        let headers = proven(&key, "bound", "3");
+        let request = AuthRequest::new(&Method::POST, RESOURCE, &headers);
+        assert!(auth.authenticate_now(&request).is_none());
+        assert_eq!(auth.authenticate(&request).await.unwrap().principal.subject, "user-7");
+        assert!(auth.authenticate_now(&request).is_none());
+        assert_eq!(auth.authenticate(&request).await.unwrap_err(), Rejection::InvalidProof);
     }
 }
