@@ -5,10 +5,10 @@ use std::{net::SocketAddr, time::Duration};
 
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use bytes::Bytes;
-use http::{Request, StatusCode};
+use http::{HeaderName, Request, StatusCode, header};
 use http_body_util::Full;
-use mcp_auth::{ApiKeys, BearerTokens, Chain, Jwt};
-use mcp_protocol::Principal;
+use mcp_auth::{ApiKeys, AuthRequest, Authenticated, Authenticator, BearerTokens, BoxFuture, Chain, Jwt, Rejection};
+use mcp_protocol::{Challenge, Principal};
 use mcp_server_http::{HttpConfig, HttpServer, McpService, listener::PeerAddr};
 use serde_json::json;
 use tracing::{Dispatch, subscriber::NoSubscriber};
@@ -63,7 +63,7 @@ async fn an_address_with_too_many_failures_is_refused_for_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rejections_of_known_callers_and_outages_do_not_count() {
+async fn rejections_of_known_callers_and_repeated_outages_do_not_count() {
     let service = service();
     for token in ["ann", "expired", "forbidden", "fresh", "away", "panic", ""] {
         for _ in 0..5 {
@@ -71,6 +71,54 @@ async fn rejections_of_known_callers_and_outages_do_not_count() {
         }
     }
     assert_eq!(status(&service, "192.0.2.1", "wrong").await, 401);
+}
+
+/// An authenticator whose identity provider does not respond. It names its header twice.
+struct Outage;
+
+impl Authenticator for Outage {
+    fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
+        let has_token = request.headers.contains_key(header::AUTHORIZATION);
+        let outage = Rejection::Unavailable { retry_after: Duration::from_secs(1) };
+        Box::pin(async move { Err(if has_token { outage } else { Rejection::Missing }) })
+    }
+
+    fn challenges(&self) -> Vec<Challenge> {
+        vec![Challenge::bearer()]
+    }
+
+    fn request_headers(&self) -> Vec<HeaderName> {
+        vec![header::AUTHORIZATION, header::AUTHORIZATION]
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_does_not_hide_guesses() {
+    let tokens = BearerTokens::new().token("right", Principal::new("ann")).unwrap();
+    let config = config().authenticate(Chain::new().with(tokens).with(Outage)).max_failed_authentications(3, MINUTE);
+    let service = server().into_service(config);
+    // A client that repeats its request with one token receives the outage.
+    for _ in 0..100 {
+        assert_eq!(status(&service, "192.0.2.1", "mine").await, 503);
+    }
+    let mut checked = 0;
+    while status(&service, "192.0.2.1", &format!("guess-{checked}")).await == 503 {
+        checked += 1;
+        assert!(checked < 100, "guesses are not limited");
+    }
+    // Each new token costs a tenth of a failure, and the last of the three failures is reserved for the check.
+    assert_eq!(checked, 20);
+    assert_eq!(status(&service, "192.0.2.1", "right").await, 429);
+    tokio::time::advance(Duration::from_secs(3)).await;
+    assert_eq!(status(&service, "192.0.2.1", "right").await, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_header_that_an_authenticator_names_twice_counts_as_one() {
+    let service = server().into_service(config().authenticate(Outage).max_failed_authentications(3, MINUTE));
+    for _ in 0..10 {
+        assert_eq!(status(&service, "192.0.2.1", "mine").await, 503);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -141,9 +141,14 @@ impl HttpConfig {
     ///
     /// An address above the limit receives 429 with `Retry-After`, and the server does not check its credentials. Requests
     /// without credentials are not affected. Credentials that the server accepted since the first failure of the address stay
-    /// usable. Only wrong and unreadable credentials count: expired tokens, missing scopes and outages do not. If a request has
-    /// credentials in several headers, each rejection counts, except that the request has none. A [`Chain`](mcp_auth::Chain)
-    /// that accepts some of them and rejects others counts too, once for each combination of credentials.
+    /// usable. For each address, the server keeps the 256 that were used last, of them 32 of one principal.
+    ///
+    /// Wrong and unreadable credentials count. Expired tokens and missing scopes do not. During an outage, new credentials
+    /// cost a tenth of a failure, because another provider may have rejected them. The same credentials cost nothing again.
+    ///
+    /// With credentials in several headers, each rejection counts, also that of an expired token and an outage. A request
+    /// whose credentials no provider reads does not count. A [`Chain`](mcp_auth::Chain) that accepts some credentials and
+    /// finds others wrong or unreadable counts too, once for each combination of credentials.
     ///
     /// A running check of new credentials counts as a failure until it ends. More parallel callers with different new
     /// credentials than the number allows therefore receive 429. A request that the client ends before its check counts.

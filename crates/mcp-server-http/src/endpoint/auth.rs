@@ -87,7 +87,7 @@ impl Auth {
         };
         let metadata = Metadata::new(config, &public_url, &*authenticator, &scopes);
         let checks = Checks {
-            headers: authenticator.request_headers(),
+            headers: distinct(authenticator.request_headers()),
             authenticator,
             public_url,
             path: config.path.clone(),
@@ -245,8 +245,7 @@ impl Checks {
                 None => contained(|| self.authenticator.authenticate(&request)).await,
             }
         };
-        let has_rejected = |authenticated: &Authenticated| authenticated.has_rejected_credentials;
-        attempts.limited(&parts.headers, &self.headers, &parts.extensions, check, has_rejected).await
+        attempts.limited(&parts.headers, &self.headers, &parts.extensions, check).await
     }
 
     /// Returns the public URL of a request.
@@ -283,6 +282,16 @@ impl Checks {
             headers: authenticated.headers,
         }
     }
+}
+
+/// Returns each header once. A header that an authenticator names twice has the credentials of one header.
+fn distinct(headers: Vec<HeaderName>) -> Vec<HeaderName> {
+    headers.into_iter().fold(Vec::new(), |mut distinct, header| {
+        if !distinct.contains(&header) {
+            distinct.push(header);
+        }
+        distinct
+    })
 }
 
 fn instant(time: SystemTime) -> Instant {

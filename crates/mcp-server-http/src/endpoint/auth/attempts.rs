@@ -1,30 +1,27 @@
 //! The limit of failed authentications for each address of a peer: a token bucket, in a table of bounded size.
 
+mod bucket;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     hash::{BuildHasher, Hash as _, Hasher as _, RandomState},
     net::{IpAddr, Ipv6Addr},
     sync::atomic::{AtomicBool, Ordering},
-    time::Duration,
 };
 
 use http::{Extensions, HeaderMap, HeaderName, header};
-use mcp_auth::Rejection;
+use mcp_auth::{Authenticated, Rejection};
 use mcp_http_listener::PeerAddr;
+use mcp_protocol::Principal;
 use parking_lot::Mutex;
-use tokio::time::Instant;
 
+use self::bucket::Bucket;
 use crate::config::AttemptLimit;
 
 /// The largest number of addresses in each of the two halves of the table.
 const HALF: usize = 5_000;
-/// The largest number of accepted credentials that an address with failures keeps.
-const ACCEPTED: usize = 8;
-/// The error of many small additions to a bucket.
-const ROUNDING: f64 = 1e-6;
 
 /// The failed authentications of an endpoint.
 pub(super) struct Attempts {
@@ -42,25 +39,6 @@ struct Table {
     old: HashMap<IpAddr, Bucket>,
 }
 
-/// The failures of one address.
-struct Bucket {
-    /// The number of failures that are still allowed. Each running check of new credentials has reserved one.
-    left: f64,
-    at: Instant,
-    has_failures: bool,
-    /// The running checks of new credentials, by their tags.
-    running: HashMap<u64, Running>,
-    /// The tags of credentials that the server accepted from this address since its first failure.
-    accepted: VecDeque<u64>,
-}
-
-/// The running checks of equal credentials. They share one reserved failure.
-#[derive(Default)]
-struct Running {
-    count: usize,
-    has_failures: bool,
-}
-
 /// The credentials of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Credentials {
@@ -73,10 +51,17 @@ struct Credentials {
 /// The result of a check for the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    Accepted,
+    /// The credentials are those of this principal, by its tag.
+    Accepted {
+        principal: u64,
+    },
     /// The check accepted some credentials of the request, and rejected others.
-    PartlyAccepted,
+    PartlyAccepted {
+        principal: u64,
+    },
     Failed,
+    /// An outage prevented the check of the only credentials. A provider that works may have rejected them.
+    Unchecked,
     /// The check rejected the request for a reason that does not count.
     Uncounted,
 }
@@ -108,15 +93,14 @@ impl Attempts {
     }
 
     /// Runs a check of credentials, unless the address of the request has too many failures. A request without credentials
-    /// has no check that could be limited. `has_rejected` is whether a successful check rejected other credentials.
-    pub(super) async fn limited<T>(
+    /// has no check that could be limited.
+    pub(super) async fn limited(
         &self,
         headers: &HeaderMap,
         names: &[HeaderName],
         extensions: &Extensions,
-        check: impl Future<Output = Result<T, Rejection>>,
-        has_rejected: impl FnOnce(&T) -> bool,
-    ) -> Result<T, Rejection> {
+        check: impl Future<Output = Result<Authenticated, Rejection>>,
+    ) -> Result<Authenticated, Rejection> {
         let (Some(credentials), Some(peer)) = (self.credentials(headers, names), self.peer(extensions)) else {
             return check.await;
         };
@@ -124,12 +108,16 @@ impl Attempts {
         let result = check.await;
         attempt.end(match &result {
             // A caller with valid credentials must not guess a key in another header.
-            Ok(value) if credentials.are_several && has_rejected(value) => Verdict::PartlyAccepted,
-            Ok(_) => Verdict::Accepted,
+            Ok(authenticated) if credentials.are_several && authenticated.has_rejected_credentials => {
+                Verdict::PartlyAccepted { principal: self.principal(&authenticated.principal) }
+            }
+            Ok(authenticated) => Verdict::Accepted { principal: self.principal(&authenticated.principal) },
             Err(Rejection::Invalid | Rejection::Malformed | Rejection::InvalidProof) => Verdict::Failed,
             // The rejection may be that of a token, and hide that a key in another header is wrong.
             Err(rejection) if credentials.are_several && *rejection != Rejection::Missing => Verdict::Failed,
-            // Credentials that expired were valid, a forbidden caller has valid ones, and an outage is the server's fault.
+            // A chain reports the outage of one provider, also if another provider rejected the token.
+            Err(Rejection::Unavailable { .. }) => Verdict::Unchecked,
+            // Credentials that expired were valid, and a forbidden caller has valid ones.
             Err(_) => Verdict::Uncounted,
         });
         result
@@ -140,10 +128,9 @@ impl Attempts {
         let mut table = self.table.lock();
         let bucket = table.get_or_insert(peer, self.limit);
         bucket.refill(self.limit);
-        let is_reserved = !bucket.accepted.contains(&tag);
+        let is_reserved = !bucket.has_accepted(tag);
         if is_reserved && !bucket.reserve(tag) {
-            let missing = (1.0 - ROUNDING - bucket.left) / self.limit.rate();
-            let retry_after = Duration::try_from_secs_f64(missing.ceil()).unwrap_or(self.limit.per);
+            let retry_after = bucket.retry_after(self.limit);
             drop(table);
             tracing::debug!(%peer, ?retry_after, "rejected credentials unchecked, because the address has too many failures");
             return Err(Rejection::TooManyFailures { retry_after });
@@ -163,7 +150,7 @@ impl Attempts {
             false if attempt.verdict == Verdict::Failed => bucket.charge(self.limit),
             false => {}
         }
-        if !bucket.has_failures && bucket.running.is_empty() {
+        if bucket.is_unused() {
             table.remove(attempt.peer);
         }
     }
@@ -181,6 +168,11 @@ impl Attempts {
             count += usize::from(headers.contains_key(name));
         }
         (count > 0).then(|| Credentials { tag: hasher.finish(), are_several: count > 1 })
+    }
+
+    /// Returns the tag of a principal.
+    fn principal(&self, principal: &Principal) -> u64 {
+        self.hasher.hash_one((&principal.issuer, &principal.client_id, &principal.subject))
     }
 
     /// Returns the address of the peer. Addresses of one IPv6 network of 64 bits count as one, because one host can have
@@ -216,63 +208,5 @@ impl Table {
     fn remove(&mut self, peer: IpAddr) {
         self.young.remove(&peer);
         self.old.remove(&peer);
-    }
-}
-
-impl Bucket {
-    fn new(limit: AttemptLimit) -> Self {
-        Self {
-            left: f64::from(limit.count),
-            at: Instant::now(),
-            has_failures: false,
-            running: HashMap::new(),
-            accepted: VecDeque::new(),
-        }
-    }
-
-    fn refill(&mut self, limit: AttemptLimit) {
-        let now = Instant::now();
-        let forgiven = now.duration_since(self.at).as_secs_f64() * limit.rate();
-        self.left = (self.left + forgiven).min(f64::from(limit.count));
-        self.at = now;
-    }
-
-    /// Reserves a failure for a check, unless a check of equal credentials has one. `false` if none is left.
-    fn reserve(&mut self, tag: u64) -> bool {
-        if !self.running.contains_key(&tag) {
-            if self.left < 1.0 - ROUNDING {
-                return false;
-            }
-            self.left -= 1.0;
-        }
-        self.running.entry(tag).or_default().count += 1;
-        true
-    }
-
-    /// Ends a check. The last check of equal credentials returns the reserved failure if none of them failed.
-    fn release(&mut self, tag: u64, verdict: Verdict, limit: AttemptLimit) {
-        let Some(running) = self.running.get_mut(&tag) else { return };
-        running.count -= 1;
-        running.has_failures |= matches!(verdict, Verdict::Failed | Verdict::PartlyAccepted);
-        self.has_failures |= running.has_failures;
-        if running.count == 0 {
-            if !running.has_failures {
-                self.left = (self.left + 1.0).min(f64::from(limit.count));
-            }
-            self.running.remove(&tag);
-        }
-        let is_accepted = matches!(verdict, Verdict::Accepted | Verdict::PartlyAccepted);
-        if is_accepted && self.has_failures && !self.accepted.contains(&tag) {
-            if self.accepted.len() == ACCEPTED {
-                self.accepted.pop_front();
-            }
-            self.accepted.push_back(tag);
-        }
-    }
-
-    fn charge(&mut self, limit: AttemptLimit) {
-        self.has_failures = true;
-        // Without the lower bound, one burst could lock out the other callers behind the address for days.
-        self.left = (self.left - 1.0).max(-f64::from(limit.count));
     }
 }

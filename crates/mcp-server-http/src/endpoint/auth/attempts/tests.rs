@@ -6,12 +6,18 @@ use std::{
     pin::Pin,
     sync::atomic::AtomicUsize,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
-use super::*;
+use super::{
+    bucket::{ACCEPTED, ACCEPTED_OF_PRINCIPAL},
+    *,
+};
 
 const KEY: HeaderName = HeaderName::from_static("x-api-key");
 const DPOP: HeaderName = HeaderName::from_static("dpop");
+/// A check that accepts the credentials of one principal.
+const ACCEPT: Verdict = Verdict::Accepted { principal: 1 };
 
 fn attempts(count: u32, seconds: u64) -> Attempts {
     Attempts::new(AttemptLimit { count, per: Duration::from_secs(seconds) })
@@ -81,7 +87,7 @@ async fn failures_are_forgiven_at_a_constant_rate() {
 async fn many_failures_of_accepted_credentials_cost_at_most_twice_the_time() {
     let (attempts, peer) = (attempts(3, 30), address("192.0.2.1"));
     fail(&attempts, peer);
-    end(&attempts, peer, 7, Verdict::Accepted);
+    end(&attempts, peer, 7, ACCEPT);
     for _ in 0..1_000 {
         end(&attempts, peer, 7, Verdict::Failed);
     }
@@ -99,9 +105,9 @@ async fn parallel_guesses_do_not_exceed_the_limit() {
             let check = async {
                 checked.fetch_add(1, Ordering::Relaxed);
                 tokio::task::yield_now().await;
-                Err::<(), _>(Rejection::Invalid)
+                Err(Rejection::Invalid)
             };
-            Box::pin(attempts.limited(headers, &names, extensions, check, |()| false))
+            Box::pin(attempts.limited(headers, &names, extensions, check))
         })
         .collect();
     let refused = guesses.iter_mut().filter_map(|guess| match poll(guess.as_mut()) {
@@ -117,7 +123,7 @@ async fn parallel_guesses_do_not_exceed_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn accepted_checks_and_outages_return_their_reserved_failures() {
+async fn accepted_and_uncounted_checks_return_their_reserved_failures() {
     let attempts = attempts(2, 30);
     let peer = address("192.0.2.1");
     // Requests with equal credentials share one reserved failure.
@@ -126,11 +132,11 @@ async fn accepted_checks_and_outages_return_their_reserved_failures() {
     parallel.push(attempts.begin(peer, 8).unwrap_or_else(|_| panic!("too many")));
     assert!(attempts.begin(peer, 9).is_err());
     for (number, attempt) in parallel.into_iter().enumerate() {
-        attempt.end(if number % 2 == 0 { Verdict::Accepted } else { Verdict::Uncounted });
+        attempt.end(if number % 2 == 0 { ACCEPT } else { Verdict::Uncounted });
     }
     assert_eq!(attempts.table.lock().young.len(), 0);
     for tag in 0..100 {
-        end(&attempts, peer, tag, Verdict::Accepted);
+        end(&attempts, peer, tag, ACCEPT);
     }
 }
 
@@ -146,10 +152,11 @@ async fn each_rejection_of_several_credentials_counts() {
         for headers in [both, one] {
             let attempts = attempts(1, 30);
             let (headers, extensions) = request(headers);
-            let check = async { Err::<(), _>(rejection()) };
-            let result = attempts.limited(&headers, &[KEY, DPOP], &extensions, check, |()| false).await;
-            assert_eq!(result, Err(rejection()));
-            let counts = headers.contains_key(KEY) && rejection() != Rejection::Missing;
+            let check = async { Err(rejection()) };
+            let result = attempts.limited(&headers, &[KEY, DPOP], &extensions, check).await;
+            assert_eq!(result.unwrap_err(), rejection());
+            let is_outage = matches!(rejection(), Rejection::Unavailable { .. });
+            let counts = is_outage || headers.contains_key(KEY) && rejection() != Rejection::Missing;
             assert_eq!(wait(&attempts, address("192.0.2.1")).is_some(), counts, "{:?}", rejection());
         }
     }
@@ -162,7 +169,9 @@ async fn rejected_credentials_beside_accepted_ones_count_once() {
     let attempts = attempts(2, 60);
     let check = async |headers: &[(&'static str, &str)]| {
         let (headers, extensions) = request(headers);
-        attempts.limited(&headers, &[KEY], &extensions, async { Ok(()) }, |()| true).await
+        let mut authenticated = Authenticated::new(Principal::new("ann"));
+        authenticated.has_rejected_credentials = true;
+        attempts.limited(&headers, &[KEY], &extensions, async { Ok(authenticated) }).await
     };
     for (number, is_allowed) in [(0, true), (1, true), (2, false), (0, true), (0, true), (3, false)] {
         let headers = guess(number);
@@ -172,7 +181,7 @@ async fn rejected_credentials_beside_accepted_ones_count_once() {
     // One header has one credential, so the rejection is that of another provider of the same scheme.
     tokio::time::advance(Duration::from_secs(60)).await;
     for _ in 0..10 {
-        assert_eq!(check(&[("authorization", "Bearer token")]).await, Ok(()));
+        assert!(check(&[("authorization", "Bearer token")]).await.is_ok());
     }
 }
 
@@ -180,16 +189,76 @@ async fn rejected_credentials_beside_accepted_ones_count_once() {
 async fn credentials_that_were_accepted_stay_usable() {
     let (attempts, peer) = (attempts(1, 60), address("192.0.2.1"));
     // Without failures of the address, nothing is stored.
-    end(&attempts, peer, 7, Verdict::Accepted);
+    end(&attempts, peer, 7, ACCEPT);
     assert_eq!(attempts.table.lock().young.len(), 0);
     fail(&attempts, peer);
     assert!(attempts.begin(peer, 7).is_err());
-    for tag in 7..=7 + ACCEPTED as u64 {
+    // Each caller behind a shared address has credentials of its own.
+    for caller in 0..ACCEPTED as u64 {
         tokio::time::advance(Duration::from_secs(60)).await;
-        end(&attempts, peer, tag, Verdict::Accepted);
+        end(&attempts, peer, caller, Verdict::Accepted { principal: caller });
     }
     fail(&attempts, peer);
-    assert!(attempts.begin(peer, 7).is_err() && attempts.begin(peer, 8).is_ok());
+    for caller in 0..ACCEPTED as u64 {
+        assert!(attempts.begin(peer, caller).is_ok(), "{caller}");
+    }
+    // The next credentials replace those that were used least recently.
+    assert!(attempts.begin(peer, 0).is_ok());
+    tokio::time::advance(Duration::from_secs(300)).await;
+    end(&attempts, peer, 1_000, Verdict::Accepted { principal: 1_000 });
+    fail(&attempts, peer);
+    for (tag, is_usable) in [(0, true), (1, false), (2, true), (1_000, true)] {
+        assert_eq!(attempts.begin(peer, tag).is_ok(), is_usable, "{tag}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_principal_with_many_credentials_replaces_only_its_own() {
+    let (attempts, peer) = (attempts(1, 60), address("192.0.2.1"));
+    fail(&attempts, peer);
+    let other = Verdict::Accepted { principal: 2 };
+    for tag in 1..=10 {
+        tokio::time::advance(Duration::from_secs(60)).await;
+        end(&attempts, peer, tag, other);
+    }
+    for (first, verdict) in [(1_000, ACCEPT), (5_000, Verdict::PartlyAccepted { principal: 1 })] {
+        for tag in first..first + 2 * ACCEPTED as u64 {
+            tokio::time::advance(Duration::from_secs(60)).await;
+            end(&attempts, peer, tag, verdict);
+        }
+        tokio::time::advance(Duration::from_secs(60)).await;
+        fail(&attempts, peer);
+        let is_usable = |tag: &u64| {
+            attempts.begin(peer, *tag).is_ok_and(|attempt| {
+                attempt.end(ACCEPT);
+                true
+            })
+        };
+        assert!((1..=10).all(|tag| is_usable(&tag)), "{verdict:?}");
+        let kept = (first..first + 2 * ACCEPTED as u64).filter(is_usable).count();
+        assert_eq!(kept, ACCEPTED_OF_PRINCIPAL, "{verdict:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unchecked_credentials_cost_a_tenth_of_a_failure_once() {
+    let (attempts, peer) = (attempts(2, 60), address("192.0.2.1"));
+    // A client that repeats its request during an outage is not limited.
+    for _ in 0..1_000 {
+        end(&attempts, peer, 1, Verdict::Unchecked);
+    }
+    for tag in 2..=11 {
+        assert_eq!(wait(&attempts, peer), None, "{tag}");
+        end(&attempts, peer, tag, Verdict::Unchecked);
+    }
+    assert_eq!(wait(&attempts, peer), Some(3));
+    tokio::time::advance(Duration::from_secs(3)).await;
+    end(&attempts, peer, 12, Verdict::Unchecked);
+    assert_eq!(wait(&attempts, peer), Some(3));
+    // Wrong credentials count fully, also if an outage left them unchecked.
+    tokio::time::advance(Duration::from_secs(3)).await;
+    end(&attempts, peer, 1, Verdict::Failed);
+    assert_eq!(wait(&attempts, peer), Some(30));
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,9 +268,9 @@ async fn callers_with_proofs_stay_usable() {
     tokio::time::advance(Duration::from_secs(60)).await;
     for number in 0..3 {
         let (headers, extensions) = request(&[("authorization", "DPoP token"), ("dpop", &format!("proof-{number}"))]);
-        let check = async { Ok(()) };
-        let result = attempts.limited(&headers, &[header::AUTHORIZATION, DPOP], &extensions, check, |()| false).await;
-        assert_eq!(result, Ok(()), "{number}");
+        let check = async { Ok(Authenticated::new(Principal::new("ann"))) };
+        let result = attempts.limited(&headers, &[header::AUTHORIZATION, DPOP], &extensions, check).await;
+        assert!(result.is_ok(), "{number}");
         if number == 0 {
             fail(&attempts, peer);
             assert!(wait(&attempts, peer).is_some());
