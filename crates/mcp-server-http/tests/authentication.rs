@@ -309,6 +309,34 @@ async fn the_metadata_document_is_public() {
     assert_eq!(challenges(&answer), [r#"ApiKey header="x-api-key""#, r#"Basic realm="tools", charset="UTF-8""#]);
 }
 
+/// An authenticator whose principal has the public URL of the request as its subject.
+struct Target;
+
+impl Authenticator for Target {
+    fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
+        Box::pin(async { Ok(Authenticated::new(Principal::new(request.target))) })
+    }
+
+    fn challenges(&self) -> Vec<Challenge> {
+        vec![Challenge::bearer()]
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_at_any_path_of_a_router_has_its_public_url() {
+    let config = || HttpConfig::new().public_url(PUBLIC).authenticate(Target).sse("/sse", "/messages");
+    let mounted = axum::Router::new().nest_service("/mcp", server().into_service(config()));
+    let renamed = axum::Router::new().route_service("/tools", server().into_service(config()));
+    for (name, app, path) in [("nested", mounted, "/mcp"), ("renamed", renamed, "/tools")] {
+        let mut made = call("who");
+        *made.uri_mut() = path.parse().unwrap();
+        let answer = app.clone().call(made).await.unwrap();
+        let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+        let value: Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(value["result"]["content"][0]["text"], PUBLIC, "{name}: {value}");
+    }
+}
+
 #[tokio::test]
 async fn routers_serve_the_document_where_clients_look_for_it() {
     let behind = || HttpConfig::new().public_url("https://mcp.example.com/team/mcp").authenticate(Tokens);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use http::Uri;
 
-use super::path;
+use super::{SsePaths, path};
 use crate::request::guard;
 
 /// The public URL, byte for byte as it is configured.
@@ -67,9 +67,10 @@ impl PublicUrl {
         &self.text[self.origin..]
     }
 
-    /// Returns the public URL of another path of the endpoint, whose own path is `own`.
-    pub(crate) fn of_path(&self, own: &str, path: &str) -> Cow<'_, str> {
-        if path == own {
+    /// Returns the public URL of a request. The paths of HTTP+SSE have URLs beside the public URL of the endpoint, whose own
+    /// path is `own`. Every other path is the endpoint itself: a router may have removed a prefix from the path.
+    pub(crate) fn of_request(&self, own: &str, sse: Option<&SsePaths>, path: &str) -> Cow<'_, str> {
+        if !sse.is_some_and(|sse| sse.has(path)) {
             return Cow::Borrowed(&self.text);
         }
         // A proxy may have added a prefix.
@@ -111,16 +112,23 @@ mod tests {
     }
 
     #[test]
-    fn other_paths_share_the_prefix_of_the_endpoint() {
+    fn only_the_paths_of_sse_have_urls_beside_the_public_url() {
         let behind = PublicUrl::parse("https://a.example/team/mcp".to_owned()).unwrap();
         let renamed = PublicUrl::parse("https://a.example/tools".to_owned()).unwrap();
+        let sse = SsePaths { stream: "/sse".to_owned(), messages: "/messages".to_owned() };
         for (url, path, expected) in [
             (&behind, "/mcp", "https://a.example/team/mcp"),
+            (&behind, "/sse", "https://a.example/team/sse"),
+            // A router that mounts the service at another path removes a part of the path.
+            (&behind, "/", "https://a.example/team/mcp"),
+            (&behind, "/elsewhere", "https://a.example/team/mcp"),
+            (&renamed, "/", "https://a.example/tools"),
             (&behind, "/messages", "https://a.example/team/messages"),
             (&renamed, "/mcp", "https://a.example/tools"),
             (&renamed, "/messages", "https://a.example/messages"),
         ] {
-            assert_eq!(url.of_path("/mcp", path), expected);
+            assert_eq!(url.of_request("/mcp", Some(&sse), path), expected, "{path}");
         }
+        assert_eq!(behind.of_request("/mcp", None, "/sse"), "https://a.example/team/mcp");
     }
 }

@@ -20,7 +20,7 @@ use self::attempts::Attempts;
 pub(crate) use self::metadata::Metadata;
 use crate::{
     answer::{access, body::Body, respond},
-    config::{HttpConfig, PublicUrl, SharedAuthenticator},
+    config::{HttpConfig, PublicUrl, SharedAuthenticator, SsePaths},
     request::caller,
 };
 
@@ -48,6 +48,7 @@ struct Checks {
     public_url: PublicUrl,
     /// The path of the endpoint behind the public URL.
     path: String,
+    sse: Option<SsePaths>,
     allows_anonymous: bool,
     metadata: Option<Metadata>,
     attempts: Option<Attempts>,
@@ -91,6 +92,7 @@ impl Auth {
             authenticator,
             public_url,
             path: config.path.clone(),
+            sse: config.sse.clone(),
             allows_anonymous: config.allows_anonymous,
             metadata,
             attempts: config.failed_authentications.map(Attempts::new),
@@ -250,7 +252,7 @@ impl Checks {
 
     /// Returns the public URL of a request.
     fn target(&self, parts: &Parts) -> Cow<'_, str> {
-        self.public_url.of_path(&self.path, parts.uri.path())
+        self.public_url.of_request(&self.path, self.sse.as_ref(), parts.uri.path())
     }
 
     fn request<'a>(&'a self, parts: &'a Parts, target: &'a str) -> AuthRequest<'a> {
