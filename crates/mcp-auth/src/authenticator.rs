@@ -209,8 +209,9 @@ pub struct Authenticated {
     /// The time until which the server accepts the credentials: the end of the authentication plus the clock skew of the
     /// provider. Streams of the client end then.
     pub valid_until: Option<SystemTime>,
-    /// Whether a provider rejected credentials of the request before another provider accepted some. If the request has
-    /// credentials in several headers, the server counts such a request as a failed authentication.
+    /// Whether a provider found credentials of the request wrong or unreadable before another provider accepted some. Expired
+    /// tokens and outages do not set it. If the request has credentials in several headers, the server counts such a request
+    /// as a failed authentication.
     pub has_rejected_credentials: bool,
 }
 

@@ -93,22 +93,26 @@ type Known = Option<Result<Authenticated, Rejection>>;
 struct Tried {
     /// The most precise one.
     worst: Rejection,
+    /// Whether a provider found credentials wrong or unreadable. Expired tokens and outages are not guesses.
+    has_guess: bool,
 }
 
 impl Tried {
     fn new() -> Self {
-        Self { worst: Rejection::Missing }
+        Self { worst: Rejection::Missing, has_guess: false }
     }
 
     /// Adds the result of a provider. Returns the result of the chain if no other provider can change it.
     fn add(&mut self, result: Result<Authenticated, Rejection>) -> Option<Result<Authenticated, Rejection>> {
         match result {
             Ok(mut authenticated) => {
-                authenticated.has_rejected_credentials |= self.worst != Rejection::Missing;
+                authenticated.has_rejected_credentials |= self.has_guess;
                 Some(Ok(authenticated))
             }
             Err(Rejection::Forbidden) => Some(Err(Rejection::Forbidden)),
             Err(rejection) => {
+                let is_guess = matches!(rejection, Rejection::Invalid | Rejection::Malformed | Rejection::InvalidProof);
+                self.has_guess |= is_guess;
                 if rejection.precedence() > self.worst.precedence() {
                     self.worst = rejection;
                 }

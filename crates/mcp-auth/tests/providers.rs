@@ -373,6 +373,43 @@ async fn a_chain_reports_credentials_that_a_provider_rejected() {
     }
 }
 
+#[tokio::test]
+async fn a_chain_reports_only_wrong_and_unreadable_credentials_as_rejected() {
+    let away = || Rejection::Unavailable { retry_after: Duration::from_secs(1) };
+    for (rejections, expected) in [
+        (vec![Rejection::Missing], false),
+        (vec![Rejection::Expired], false),
+        (vec![away()], false),
+        (vec![Rejection::FreshProof { nonce: HeaderValue::from_static("n") }], false),
+        (vec![Rejection::Invalid], true),
+        (vec![Rejection::Malformed], true),
+        (vec![Rejection::InvalidProof], true),
+        // The outage is the more precise rejection, and it does not hide the other.
+        (vec![Rejection::Invalid, away()], true),
+        (vec![away(), Rejection::Malformed], true),
+    ] {
+        let chain = rejections.iter().fold(Chain::new(), |chain, rejection| chain.with(Rejecting(rejection.clone())));
+        let chain = chain.with(BearerTokens::new().token("token", Principal::new("ann")).unwrap());
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static("Bearer token"))]);
+        let request = AuthRequest::new(&Method::POST, RESOURCE, &headers);
+        let authenticated = chain.authenticate(&request).await.unwrap();
+        assert_eq!(authenticated.has_rejected_credentials, expected, "{rejections:?}");
+    }
+}
+
+/// An authenticator that rejects each request for one reason.
+struct Rejecting(Rejection);
+
+impl Authenticator for Rejecting {
+    fn authenticate<'a>(&'a self, _: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
+        Box::pin(async { Err(self.0.clone()) })
+    }
+
+    fn challenges(&self) -> Vec<Challenge> {
+        Vec::new()
+    }
+}
+
 /// Returns a token for `ann` that is signed with HS256.
 fn signed_token(secret: &[u8]) -> String {
     let encode = |bytes: &[u8]| BASE64_URL_SAFE_NO_PAD.encode(bytes);
