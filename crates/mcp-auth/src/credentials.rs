@@ -8,7 +8,7 @@ use mcp_protocol::auth::Secret;
 
 use crate::authenticator::Rejection;
 
-/// The longest credentials that are read, in bytes. No provider issues longer ones.
+/// The longest value of a header with credentials, in bytes. The endpoint of `mcp-server-http` has the same limit.
 const MAX_LENGTH: usize = 16 << 10;
 
 /// Returns the credentials of a scheme from `Authorization` (RFC 9110 §11.6.2). `None` if there is no such header, or it

@@ -64,6 +64,7 @@ pub struct HttpConfig {
     pub(crate) lenient_accept: bool,
     pub(crate) body_limit: usize,
     pub(crate) header_limit: usize,
+    pub(crate) credential_header_limit: usize,
     pub(crate) body_timeout: Duration,
     pub(crate) write_timeout: Duration,
     pub(crate) session_idle_timeout: Duration,
@@ -139,6 +140,7 @@ impl Default for HttpConfig {
             lenient_accept: false,
             body_limit: 4 << 20,
             header_limit: 8 << 10,
+            credential_header_limit: 16 << 10,
             body_timeout: Duration::from_secs(30),
             write_timeout: Duration::from_secs(30),
             session_idle_timeout: Duration::from_secs(30 * 60),
@@ -337,8 +339,10 @@ impl HttpConfig {
         self
     }
 
-    /// Sets the size limit of a request body in bytes. 4 MiB by default. The server answers a larger body with 413. (A
-    /// header value above 8 KiB is answered 431.)
+    /// Sets the size limit of a request body in bytes. 4 MiB by default. The server answers a larger body with 413.
+    ///
+    /// The server answers a header value above 8 KiB with 431. The limit of `Authorization`, and of each other header with
+    /// credentials, is 16 KiB.
     ///
     /// Our listener then discards the rest of the body for a bounded time. A client that sends the whole body before it
     /// reads can so receive the answer.

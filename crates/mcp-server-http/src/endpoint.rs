@@ -5,7 +5,7 @@ pub(crate) mod auth;
 use std::{future::Future, mem::take, pin::Pin, sync::Arc, task::Poll, time::Duration};
 
 use bytes::{Buf, Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body as HttpBody;
 use mcp_protocol::{Principal, RpcError};
 use mcp_server_core::{Caller, Extensions, Server, engine::Engine as _};
@@ -58,7 +58,7 @@ pub struct RequestParts {
 impl std::fmt::Debug for RequestParts {
     /// Prints the names of the headers only, because their values may be secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let names: Vec<_> = self.headers.keys().map(http::HeaderName::as_str).collect();
+        let names: Vec<_> = self.headers.keys().map(HeaderName::as_str).collect();
         f.debug_struct("RequestParts").field("headers", &names).field("path", &self.uri.path()).finish_non_exhaustive()
     }
 }
@@ -136,14 +136,21 @@ impl Endpoint {
     /// Only an allowed origin may read the answer, so the guard comes first.
     pub(crate) fn admit<B>(&self, request: &Request<B>) -> Result<(), Response<Body>> {
         self.guard.check(request).map_err(blocked_answer)?;
-        let limit = self.config.header_limit;
-        let Some((name, _)) = request.headers().iter().find(|(_, value)| value.len() > limit) else {
-            return Ok(());
+        let is_long = |(name, value): &(&HeaderName, &HeaderValue)| {
+            value.len() > self.config.header_limit && value.len() > self.header_limit(name)
         };
+        let Some((name, _)) = request.headers().iter().find(is_long) else { return Ok(()) };
+        let limit = self.header_limit(name);
         let error = RpcError::invalid_request(format!("the header {name} is longer than {limit} bytes"));
         let mut refused = respond::refusal(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, &error);
         cors::share(&mut refused, guard::origin_of(request.headers()).cloned());
         Err(refused)
+    }
+
+    /// Returns the limit of a header value. A token with many groups is longer than other values.
+    fn header_limit(&self, name: &HeaderName) -> usize {
+        let has_credentials = *name == header::AUTHORIZATION || self.auth.credential_headers().contains(name);
+        if has_credentials { self.config.credential_header_limit } else { self.config.header_limit }
     }
 
     /// Rejects a caller that lacks the access that the server requires. Requests are checked by the server itself.

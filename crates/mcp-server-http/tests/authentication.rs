@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use tower_service::Service as _;
 
 use crate::common::{
-    Answer, initialize, legacy, listen, notification, opened, request, send, settle, sse, stateless, within,
+    Answer, initialize, legacy, listen, notification, opened, request, send, settle, socket, sse, stateless, within,
 };
 
 const PUBLIC: &str = "https://mcp.example.com/mcp";
@@ -307,6 +307,28 @@ async fn the_metadata_document_is_public() {
     let answer = send(&service, get(Method::GET, WELL_KNOWN, &[])).await;
     assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
     assert_eq!(challenges(&answer), [r#"ApiKey header="x-api-key""#, r#"Basic realm="tools", charset="UTF-8""#]);
+}
+
+#[tokio::test]
+async fn credentials_of_up_to_16_kib_are_accepted() {
+    let long = "t".repeat(12 << 10);
+    let keys = ApiKeys::new().key(&long, Principal::new("ann")).unwrap();
+    let tokens = BearerTokens::new().token(&long, Principal::new("ann")).unwrap();
+    let config = config().authenticate(Chain::new().with(keys).with(tokens)).allowed_hosts(["127.0.0.1"]);
+    let server = server();
+    let endpoint = socket::serve(&server, config).await;
+    for (header, value, status) in [
+        ("authorization", format!("Bearer {long}"), 200),
+        ("x-api-key", long.clone(), 200),
+        ("authorization", format!("Bearer {long}{long}"), 431),
+        ("x-api-key", long.repeat(2), 431),
+        ("x-other", long.clone(), 431),
+    ] {
+        let answer = endpoint.exchange(with(call("known"), &[(header, &value)])).await;
+        assert_eq!(answer.status.as_u16(), status, "{header} {}", value.len());
+    }
+    server.shutdown();
+    endpoint.ended().await.unwrap();
 }
 
 /// An authenticator whose principal has the public URL of the request as its subject.

@@ -123,6 +123,7 @@ fn questions() -> Defaults {
 fn endpoint() -> Defaults {
     let names = [
         ("header_limit", "value of one header"),
+        ("credential_header_limit", "value of `Authorization`, and of each other header with credentials"),
         ("session_opening", "time until `notifications/initialized`"),
         ("sessions", "max_sessions"),
         ("sessions_per_principal", "max_sessions_per_principal"),
