@@ -438,7 +438,8 @@ impl HttpConfig {
     }
 
     /// Sets how many sessions one principal may have open. 1,000 by default. The server answers a further `initialize` with
-    /// 503. Anonymous callers have the limit of [`max_sessions`](Self::max_sessions) only.
+    /// 503. Anonymous callers together have the limit of [`max_sessions`](Self::max_sessions), or half of it with
+    /// [`allow_anonymous`](Self::allow_anonymous).
     ///
     /// Streams of [`sse`](Self::sse) count, and so do anonymous sessions that the principal took over. At the limit, the
     /// principal receives 503 for a request of another anonymous session.

@@ -50,13 +50,15 @@ pub(crate) struct Legacy {
 impl Legacy {
     pub(crate) fn new(endpoint: Arc<Endpoint>) -> Self {
         let config = &endpoint.config;
+        let adopts = endpoint.auth.adopts_sessions();
         let limits = SessionLimits {
             count: config.sessions,
+            anonymous: if adopts { config.sessions.div_ceil(2) } else { config.sessions },
             idle: config.session_idle_timeout,
             opening: config.session_opening,
             event_bytes: config.event_bytes,
             per_principal: config.sessions_per_principal,
-            adopts: endpoint.auth.adopts_sessions(),
+            adopts,
         };
         Self { sessions: Sessions::new(limits), streams: Arc::default(), endpoint }
     }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use http::{Method, StatusCode};
-use mcp_server_http::HttpServer;
+use mcp_server_http::{HttpConfig, HttpServer};
 use serde_json::json;
 
 use crate::{
@@ -74,4 +74,30 @@ async fn a_principal_at_its_limit_adopts_no_anonymous_session() {
     let end = bearer("ann", request(Method::DELETE, &[("mcp-session-id", &own)], ""));
     assert_eq!(send(&service, end).await.status, StatusCode::NO_CONTENT);
     assert_eq!(send(&service, bearer("ann", legacy(Some(&second), "ping", json!({})))).await.status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn anonymous_callers_have_half_of_the_sessions() {
+    let service = server().into_service(config().allow_anonymous().max_sessions(6).sse("/sse", "/messages"));
+    let first = common::open(&service).await;
+    common::open(&service).await;
+    let held = service.handle(sse::get()).await;
+    assert_eq!((held.status(), service.open_sessions()), (StatusCode::OK, 3));
+    assert!(is_full(&send(&service, initialize()).await));
+    assert_eq!(service.handle(sse::get()).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+    // A known principal still has room.
+    assert_eq!(send(&service, bearer("ann", initialize())).await.status, StatusCode::OK);
+    // An adopted session is not anonymous any more.
+    let adopted = bearer("ann", legacy(Some(&first), "ping", json!({})));
+    assert_eq!(send(&service, adopted).await.status, StatusCode::OK);
+    common::open(&service).await;
+    assert!(is_full(&send(&service, initialize()).await));
+    // The limit of all sessions still holds for known principals.
+    assert_eq!(send(&service, bearer("bob", initialize())).await.status, StatusCode::OK);
+    assert!(is_full(&send(&service, bearer("bob", initialize())).await));
+    // Without known principals, anonymous callers have all sessions.
+    let open = common::server().into_service(HttpConfig::new().max_sessions(2));
+    common::open(&open).await;
+    common::open(&open).await;
+    assert!(is_full(&send(&open, initialize()).await));
 }

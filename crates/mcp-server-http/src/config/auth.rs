@@ -88,7 +88,8 @@ impl HttpConfig {
     ///
     /// Anonymous callers can use all that requires neither scopes nor authentication, for example a tool without
     /// [`requires_authentication`](mcp_server_core::ToolRoute::requires_authentication). Any other use receives 401 with a
-    /// challenge. A session of an anonymous caller belongs to the first principal that uses it.
+    /// challenge. A session of an anonymous caller belongs to the first principal that uses it. All anonymous callers together
+    /// have half of the places of [`max_sessions`](Self::max_sessions), so that known callers find room.
     ///
     /// ```
     /// use mcp_auth::Jwt;

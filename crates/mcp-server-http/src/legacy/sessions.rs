@@ -91,6 +91,8 @@ impl Drop for Open {
 #[derive(Debug, Clone)]
 pub(crate) struct SessionLimits {
     pub(crate) count: usize,
+    /// The sessions of all anonymous callers together. Known principals need the rest of the table.
+    pub(crate) anonymous: usize,
     pub(crate) idle: Duration,
     pub(crate) opening: Duration,
     /// The bytes of events of all sessions together.
@@ -126,14 +128,14 @@ impl Table {
         self.sessions.len() + self.reserved.len()
     }
 
-    /// Whether one owner has as many sessions and reserved places as the limit allows.
-    fn is_full_for(&self, owner: &Owner, limit: usize) -> bool {
+    /// Whether one owner, or all anonymous callers together, have as many sessions and reserved places as the limit allows.
+    fn is_full_for(&self, owner: Option<&Owner>, limit: usize) -> bool {
         // A table below the limit needs no count.
         if self.len() < limit {
             return false;
         }
-        let sessions = self.sessions.values().filter(|session| session.owner.get() == Some(owner)).count();
-        let reserved = self.reserved.values().filter(|reserved| reserved.as_ref() == Some(owner)).count();
+        let sessions = self.sessions.values().filter(|session| session.owner.get() == owner).count();
+        let reserved = self.reserved.values().filter(|reserved| reserved.as_ref() == owner).count();
         sessions + reserved >= limit
     }
 }
@@ -198,12 +200,12 @@ impl Sessions {
         self.table.lock()
     }
 
-    /// Reserves a place after a sweep. Returns `None` if the table is full, or if the owner may not open one more session.
+    /// Reserves a place after a sweep. Returns `None` if the table is full, or if the caller may not open one more session.
     pub(crate) fn reserve(&self, id: Box<str>, owner: Option<Owner>) -> Option<Reservation> {
         self.sweep();
         let mut table = self.table();
-        let is_full_for = |owner: &Owner| table.is_full_for(owner, self.limits.per_principal);
-        if table.len() >= self.limits.count || owner.as_ref().is_some_and(is_full_for) {
+        let limit = if owner.is_some() { self.limits.per_principal } else { self.limits.anonymous };
+        if table.len() >= self.limits.count || table.is_full_for(owner.as_ref(), limit) {
             return None;
         }
         table.reserved.insert(id.clone(), owner);
@@ -224,7 +226,7 @@ impl Sessions {
         if let Some(caller) = caller.filter(|_| self.limits.adopts && found.has_owner(None)) {
             let caller = Owner::of(caller);
             // The lock of the table is held, so that two adoptions at once do not exceed the limit.
-            if table.is_full_for(&caller, self.limits.per_principal) {
+            if table.is_full_for(Some(&caller), self.limits.per_principal) {
                 return Err(Unusable::TooMany);
             }
             found.owner.get_or_init(|| caller);
