@@ -274,17 +274,22 @@ mod tests {
     async fn stores_of_two_directories_share_the_entry_of_the_program() {
         use crate::{FileStore, SealedStore, TokenStore as _};
 
-        // Each process reads the entry before another writes it.
-        const UNLOCKED: &str = "'search search'*) if test -f ENTRY; then echo 'secret = text'; fi;;";
-        let slow = "'lookup lookup'*) FOUND=$(cat ENTRY 2>/dev/null); sleep 0.2; test \"$FOUND\" && echo \"$FOUND\";;";
-        let tool = FakeTool::new("shared", &[slow, UNLOCKED, STORE].join("\n"));
+        // The search is slow. Without a lock, the second store searches before the first one writes its key, and replaces the
+        // key later.
+        let search = "'search search'*) FOUND=$(cat ENTRY 2>/dev/null); sleep 0.2; \
+            if test \"$FOUND\"; then echo 'secret = text'; fi;;";
+        let tool = FakeTool::new("shared", &[LOOKUP, search, STORE].join("\n"));
         let open = |dir: &str| {
             let records = FileStore::open(tool.0.join(dir)).unwrap();
             SealedStore::with_keyring_limit(records, tool.keyring("app"), Duration::from_secs(60))
         };
         let (one, other) = (open("one"), open("other"));
         let record = "hunter2".into();
-        let (one, other) = tokio::join!(one.save("key", &record), other.save("key", &record));
+        let second = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            other.save("key", &record).await
+        };
+        let (one, other) = tokio::join!(one.save("key", &record), second);
         one.and(other).unwrap();
         for dir in ["one", "other"] {
             let record = FileStore::open(tool.0.join(dir)).unwrap().load("key").await.unwrap().unwrap();

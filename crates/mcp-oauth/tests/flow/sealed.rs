@@ -306,8 +306,8 @@ async fn stores_of_two_directories_share_the_key_of_a_keyring() {
     });
     let record = "hunter2".into();
     let second = async {
-        // The second store reads the keyring before the first one writes its key.
-        tokio::time::sleep(Duration::from_millis(150)).await;
+        // Without a lock, the second store reads the keyring before the first one writes its key, and replaces the key later.
+        tokio::time::sleep(Duration::from_millis(50)).await;
         other.save("key", &record).await
     };
     let (first, second) = tokio::join!(one.save("key", &record), second);
