@@ -231,7 +231,9 @@ async fn attacks_reach_no_handler_and_learn_no_secret() {
     ];
     assert!(rows.len() >= 60);
     let before = calls.load(Ordering::SeqCst);
-    for (name, made, status) in rows {
+    // The authenticator knows the result of the second request without a wait.
+    let twice = rows.into_iter().flat_map(|(name, made, status)| [(name, made.clone(), status), (name, made, status)]);
+    for (name, made, status) in twice {
         let answer = send(&service, made).await;
         assert_eq!(answer.status.as_u16(), status, "{name}: {answer:?}");
         let shown = format!("{answer:?}");
