@@ -19,8 +19,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// The decisions of the user about servers of project files.
 ///
-/// A decision is for the hash of one definition: the entry without expanded variables, the path of its file and its name. If
-/// the entry changes, the server needs a new decision. The file of the decisions contains hashes, paths and names.
+/// A decision is for the hash of one definition: the entry without expanded variables, the path of its file, its name, and the
+/// inputs and files that the entry refers to. If one of them changes, the server needs a new decision. The values of
+/// environment variables do not belong to the hash. The file of the decisions contains hashes, paths and names.
 ///
 /// ```no_run
 /// use mcp_agent::config::{Approval, Approvals, ConfigFile, Environment, Scope};
@@ -65,7 +66,7 @@ impl Approvals {
         Self { file: directory.into().join("approvals.json") }
     }
 
-    /// Returns the decision about a server.
+    /// Returns the decision about a server. A server of a project without a fingerprint has no decision.
     ///
     /// # Errors
     /// If the file of the decisions exists and cannot be read.
@@ -73,6 +74,9 @@ impl Approvals {
         let Some(origin) = server.origin.as_ref().filter(|origin| origin.needs_approval()) else {
             return Ok(Approval::NotNeeded);
         };
+        if origin.fingerprint.is_empty() {
+            return Ok(Approval::Missing);
+        }
         let decisions = self.read()?;
         Ok(match decisions.get(&origin.fingerprint).and_then(|decision| decision["approved"].as_bool()) {
             Some(true) => Approval::Approved,
@@ -84,7 +88,7 @@ impl Approvals {
     /// Approves the definition of a server. A server that needs no decision does not change.
     ///
     /// # Errors
-    /// If the file of the decisions cannot be read or written.
+    /// If the file of the decisions cannot be read or written, or the origin of the server has no fingerprint.
     pub fn approve(&self, server: &ServerDefinition) -> Result<(), ConfigError> {
         self.decide(server, true)
     }
@@ -92,13 +96,19 @@ impl Approvals {
     /// Denies the definition of a server. A server that needs no decision does not change.
     ///
     /// # Errors
-    /// If the file of the decisions cannot be read or written.
+    /// If the file of the decisions cannot be read or written, or the origin of the server has no fingerprint.
     pub fn deny(&self, server: &ServerDefinition) -> Result<(), ConfigError> {
         self.decide(server, false)
     }
 
     fn decide(&self, server: &ServerDefinition, is_approved: bool) -> Result<(), ConfigError> {
         let Some(origin) = server.origin.as_ref().filter(|origin| origin.needs_approval()) else { return Ok(()) };
+        if origin.fingerprint.is_empty() {
+            let message = "the definition has no fingerprint, so a decision cannot be for it alone";
+            let remedy = "read the file of the server, and decide about the server that the file defines";
+            let error = ConfigError::new(Code::NeedsApproval, &origin.file, &origin.path, message, remedy);
+            return Err(error.server(&server.name));
+        }
         let _lock = self.lock().map_err(|error| self.fault(Code::WriteFailed, &error.to_string()))?;
         let mut decisions = self.read()?;
         // The decision is the newest, so it is the last.

@@ -57,6 +57,8 @@ codes! {
     InvalidName = "invalid-name";
     /// Two entries have the same name.
     DuplicateName = "duplicate-name";
+    /// The file has more entries than permitted.
+    TooManyServers = "too-many-servers";
     /// An entry has neither a command nor a URL.
     MissingEndpoint = "missing-endpoint";
     /// An entry has both a command and a URL, or members of the other kind.
@@ -71,6 +73,8 @@ codes! {
     InvalidEnvironment = "invalid-environment";
     /// A time is zero, negative or too long.
     InvalidTimeout = "invalid-timeout";
+    /// A pattern for the names of tools is not usable.
+    InvalidPattern = "invalid-pattern";
     /// The type of an entry is unknown.
     UnknownType = "unknown-type";
     /// An entry requires a feature that this library does not have.

@@ -52,6 +52,7 @@ pub(super) fn read(name: &str, entry: &Node<'_>, context: &Context<'_>) -> Resul
         directory: context.expander.directory,
         workspace: context.expander.workspace.clone(),
         inputs: context.expander.inputs.clone(),
+        sources: context.expander.sources,
     };
     let context = &Context { expander, base: context.base, ..*context };
     extras::refuse_unsupported(entry, context.format, is_enabled)?;
@@ -65,6 +66,13 @@ pub(super) fn read(name: &str, entry: &Node<'_>, context: &Context<'_>) -> Resul
     own::read(entry, &mut server)?;
     server.enabled = is_enabled;
     Ok(Some(server))
+}
+
+/// Returns whether a host must not start without the entry, also if the entry has faults. An invalid value counts as `true`.
+pub(super) fn is_required(entry: &Node<'_>, format: Format) -> bool {
+    let own = entry.get("x-mcp").and_then(|own| own.get("required"));
+    let required = own.or_else(|| entry.get("required").filter(|_| format == Format::Codex));
+    required.is_some_and(|node| node.flag().unwrap_or(true)) && is_enabled(entry).unwrap_or(true)
 }
 
 fn check_name(name: &str, entry: &Node<'_>) -> Result<(), Fault> {
@@ -155,7 +163,7 @@ fn shared_members(entry: &Node<'_>, context: &Context<'_>, server: &mut ServerDe
     }
     let list = |name: &str| match name {
         "" => Ok(None),
-        name => entry.get(name).map(|node| node.texts()).transpose(),
+        name => entry.get(name).map(|node| node.patterns()).transpose(),
     };
     server.allowed_tools =
         list(rules.allowed)?.filter(|_| context.format != Format::Goose || !is_empty_list(entry, rules));

@@ -34,6 +34,8 @@ pub struct ConfigError {
     pub path: String,
     /// The name of the server whose entry has the fault. `None` for a fault of the whole file.
     pub server: Option<String>,
+    /// Whether the entry requires its server. A host must then not start. `false` for a fault of the whole file.
+    pub required: bool,
     /// The fault.
     pub message: String,
     /// The change that removes the fault.
@@ -54,6 +56,7 @@ impl ConfigError {
             file: file.into(),
             path: path.into(),
             server: None,
+            required: false,
             message: message.into(),
             remedy: remedy.into(),
         }
@@ -63,6 +66,13 @@ impl ConfigError {
     #[must_use]
     pub fn server(mut self, name: impl Into<String>) -> Self {
         self.server = Some(name.into());
+        self
+    }
+
+    /// Sets whether the entry requires its server.
+    #[must_use]
+    pub fn required(mut self, is_required: bool) -> Self {
+        self.required = is_required;
         self
     }
 }

@@ -5,7 +5,10 @@ mod scan;
 
 use std::path::{Path, PathBuf};
 
-use super::{code::Code, environment::Environment, error::Fault, node::Node};
+use super::{code::Code, environment::Environment, error::Fault, fingerprint::Sources, node::Node};
+
+/// The largest number of variables that contain each other.
+const MAX_NESTING: usize = 8;
 
 /// The variable rule of a format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +54,8 @@ pub(super) struct Expander<'a> {
     pub(super) workspace: Option<PathBuf>,
     /// The member `inputs` of a file of VS Code.
     pub(super) inputs: Option<Node<'a>>,
+    /// The inputs and the files that the texts refer to.
+    pub(super) sources: &'a Sources,
 }
 
 /// The reason why a text cannot be expanded.
@@ -71,6 +76,11 @@ impl Refusal {
         Self::new(Code::UnsetVariable, message, format!("set the environment variable `{name}`"))
     }
 
+    fn too_deep() -> Self {
+        let message = format!("more than {MAX_NESTING} variables contain each other");
+        Self::new(Code::InvalidVariable, message, "remove levels of nested defaults")
+    }
+
     fn invalid(text: &str) -> Self {
         let message = format!("`{text}` is not a complete variable");
         Self::new(Code::InvalidVariable, message, "complete the variable, or remove it")
@@ -80,18 +90,21 @@ impl Refusal {
 impl Expander<'_> {
     /// Expands the text of a node.
     pub(super) fn expand(&self, node: &Node<'_>, place: Place) -> Result<String, Fault> {
-        let expanded = self.expand_text(node.text()?, place);
+        let expanded = self.expand_text(node.text()?, place, 1);
         expanded.map_err(|refusal| node.fault(refusal.code, refusal.message, refusal.remedy))
     }
 
-    fn expand_text(&self, text: &str, place: Place) -> Result<String, Refusal> {
+    /// Expands a text. The level is the number of variables that contain those of the text, plus one.
+    fn expand_text(&self, text: &str, place: Place, level: usize) -> Result<String, Refusal> {
         match self.variables {
             Variables::None => Ok(text.to_owned()),
             Variables::Defaults => scan::braces(text, place == Place::Header, &|inner, nested| {
                 let Some((name, default)) = inner.split_once(":-") else { return self.variable(inner) };
                 match self.environment.get(name) {
                     Some(value) => Ok(value.to_owned()),
-                    None if nested => self.expand_text(default, place),
+                    None if nested && !default.contains("${") => Ok(default.to_owned()),
+                    None if nested && level == MAX_NESTING => Err(Refusal::too_deep()),
+                    None if nested => self.expand_text(default, place, level + 1),
                     None => Ok(default.to_owned()),
                 }
             }),
@@ -136,9 +149,11 @@ impl Expander<'_> {
             (Some(rest), Some(home)) => home.join(rest),
             _ => self.directory.join(path),
         };
-        super::file::read_text(&file).map(|text| text.trim_end().to_owned()).map_err(|(_, reason)| {
+        let text = super::file::read_text(&file).map_err(|(_, reason)| {
             let message = format!("the file `{path}` cannot be read: {reason}");
             Refusal::new(Code::ReferencedFile, message, "create the file, or correct the path")
-        })
+        })?;
+        self.sources.add_file(path, &text);
+        Ok(text.trim_end().to_owned())
     }
 }

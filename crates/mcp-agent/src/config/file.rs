@@ -1,6 +1,7 @@
 //! Reads a configuration file.
 
 use std::{
+    collections::HashSet,
     fs,
     io::{self, Read as _},
     path::{Path, PathBuf},
@@ -16,13 +17,17 @@ use super::{
     environment::Environment,
     error::{ConfigError, Fault},
     expand::Expander,
-    fingerprint, location,
+    fingerprint::{self, Sources},
+    location,
     node::{Node, member},
     origin::{Format, Origin, Scope},
 };
 
 /// The largest configuration file, in bytes.
 pub const MAX_FILE: u64 = 16 << 20;
+
+/// The largest number of entries in a configuration file.
+const MAX_ENTRIES: usize = 1000;
 
 /// The servers of one configuration file.
 ///
@@ -63,7 +68,7 @@ impl ConfigFile {
     /// # Errors
     /// If the file cannot be read, its path belongs to no format, its syntax is invalid, or it has no member with servers.
     pub fn read(file: impl AsRef<Path>, scope: Scope, environment: &Environment) -> Result<Self, ConfigError> {
-        let file = std::path::absolute(file.as_ref()).unwrap_or_else(|_| file.as_ref().to_owned());
+        let file = absolute(file.as_ref());
         let text = read_text(&file).map_err(|(code, reason)| {
             let remedy = match code {
                 Code::FileMissing => "correct the path, or create the file",
@@ -76,11 +81,14 @@ impl ConfigFile {
         Self::parse(&file, &text, scope, environment)
     }
 
-    /// Reads the text of a file. The path decides the format, and relative paths of the text belong to it.
+    /// Reads the text of a file. The path decides the format, and relative paths of the text belong to it. A relative path
+    /// belongs to the current directory.
     ///
     /// # Errors
-    /// If the path belongs to no format, the syntax is invalid, or the text has no member with servers.
+    /// If the path belongs to no format, the syntax is invalid, or the text has no member with servers or more than 1,000
+    /// entries.
     pub fn parse(file: &Path, text: &str, scope: Scope, environment: &Environment) -> Result<Self, ConfigError> {
+        let file = &absolute(file);
         let format = Format::of_path(file).ok_or_else(|| unknown_format(file))?;
         let value = document::parse(text, format.rules().syntax).map_err(|fault| fault.in_file(file))?;
         let mut config = Self { file: file.to_owned(), format, scope, servers: Vec::new(), errors: Vec::new() };
@@ -102,6 +110,7 @@ impl ConfigFile {
         let base = location::base(&file, self.format);
         let is_of_user = self.format.user_file(environment).is_some_and(|user| user == file);
         let workspace = if is_of_user { environment.workspace.clone() } else { Some(base.to_owned()) };
+        let sources = Sources::default();
         let context = Context {
             format: self.format,
             rules: self.format.rules(),
@@ -111,11 +120,18 @@ impl ConfigFile {
                 directory: file.parent().unwrap_or(base),
                 workspace,
                 inputs: root.get("inputs").filter(|_| self.format == Format::VsCode),
+                sources: &sources,
             },
             base,
         };
-        for (name, node) in entries(&root, self.format, environment)? {
-            self.add(&name, &node, &context);
+        let entries = entries(&root, self.format, environment)?;
+        if entries.len() > MAX_ENTRIES {
+            let message = format!("the file has {} entries, and at most {MAX_ENTRIES} are permitted", entries.len());
+            return Err(root.fault(Code::TooManyServers, message, "move entries to another file"));
+        }
+        let mut known = HashSet::new();
+        for (name, node) in entries {
+            self.add(&name, &node, &context, &mut known);
         }
         if self.format == Format::GeminiCli {
             apply_gemini_lists(&root, &mut self.servers)?;
@@ -123,34 +139,44 @@ impl ConfigFile {
         Ok(())
     }
 
-    fn add(&mut self, name: &str, node: &Node<'_>, context: &Context<'_>) {
-        let is_known = self.names().contains(&name);
-        let server = match entry::read(name, node, context) {
+    fn add(&mut self, name: &str, node: &Node<'_>, context: &Context<'_>, known: &mut HashSet<String>) {
+        let read = entry::read(name, node, context);
+        let sources = context.expander.sources.take();
+        let is_required = || entry::is_required(node, self.format);
+        let server = match read {
             Ok(Some(server)) => server,
             Ok(None) => {
                 tracing::debug!(name, file = %self.file.display(), "an entry of the client itself is not a server");
                 return;
             }
             Err(fault) => {
-                self.errors.push(fault.in_file(&self.file).server(name));
+                let error = fault.in_file(&self.file).server(name).required(is_required());
+                self.errors.push(error);
+                known.insert(name.to_owned());
                 return;
             }
         };
-        if is_known {
+        if !known.insert(name.to_owned()) {
             // The entry of a project in the file of Claude Code replaces that of the user.
             if self.format == Format::ClaudeCode {
                 self.servers.retain(|known| known.name != name);
                 self.errors.retain(|error| error.server.as_deref() != Some(name));
             } else {
                 let fault = node.fault(Code::DuplicateName, "two entries have the same name", "rename one of the two");
-                self.errors.push(fault.in_file(&self.file).server(name));
+                let error = fault.in_file(&self.file).server(name).required(is_required());
+                self.errors.push(error);
                 return;
             }
         }
         let mut origin = Origin::new(&self.file, &node.path, self.format, self.scope);
-        origin.fingerprint = fingerprint::of(&self.file, name, node.value);
+        origin.fingerprint = fingerprint::of(&self.file, name, node.value, &sources);
         self.servers.push(ServerDefinition { origin: Some(origin), ..server });
     }
+}
+
+/// Returns the absolute path of a file. Approvals are for paths, so two projects must not share one.
+pub(super) fn absolute(file: &Path) -> PathBuf {
+    std::path::absolute(file).unwrap_or_else(|_| file.to_owned())
 }
 
 /// Reads a text. The error has a code and a reason.

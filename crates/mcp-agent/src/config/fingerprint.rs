@@ -1,15 +1,43 @@
 //! The hash of an entry, for approvals.
 
-use std::path::Path;
+use std::{cell::RefCell, collections::BTreeMap, path::Path};
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// Returns the hash of an entry without expanded variables, of the path of its file and of its name. The order of members
-/// does not change it.
-pub(super) fn of(file: &Path, name: &str, entry: &Value) -> String {
-    let value = json!([file.to_string_lossy(), name, sorted(entry)]);
-    Sha256::digest(value.to_string().as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+/// The texts outside of an entry that the entry refers to: the inputs of its file, and other files.
+#[derive(Debug, Default)]
+pub(super) struct Sources(RefCell<BTreeMap<String, String>>);
+
+impl Sources {
+    /// Adds the definition of an input. The answer of the user does not belong to it.
+    pub(super) fn add_input(&self, id: &str, input: &Value) {
+        self.0.borrow_mut().insert(format!("input:{id}"), hash(&sorted(input).to_string()));
+    }
+
+    /// Adds the text of a file.
+    pub(super) fn add_file(&self, path: &str, text: &str) {
+        self.0.borrow_mut().insert(format!("file:{path}"), hash(text));
+    }
+
+    /// Removes and returns the hashes of all texts.
+    pub(super) fn take(&self) -> BTreeMap<String, String> {
+        self.0.take()
+    }
+}
+
+/// Returns the hash of an entry without expanded variables, of the path of its file, of its name and of the texts that the
+/// entry refers to. The order of members does not change it.
+pub(super) fn of(file: &Path, name: &str, entry: &Value, sources: &BTreeMap<String, String>) -> String {
+    let mut parts = vec![json!(file.to_string_lossy()), json!(name), sorted(entry)];
+    if !sources.is_empty() {
+        parts.push(json!(sources));
+    }
+    hash(&Value::Array(parts).to_string())
+}
+
+fn hash(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn sorted(value: &Value) -> Value {
@@ -33,6 +61,7 @@ mod tests {
     #[test]
     fn the_hash_depends_on_entry_file_and_name_alone() {
         let file = Path::new("/p/.mcp.json");
+        let of = |file, name, entry: &Value| of(file, name, entry, &BTreeMap::new());
         let entry = json!({"command": "a", "env": {"X": "1", "Y": "2"}});
         let same = json!({"env": {"Y": "2", "X": "1"}, "command": "a"});
         let first = of(file, "a", &entry);

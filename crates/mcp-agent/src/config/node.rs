@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::{code::Code, error::Fault};
+use crate::Glob;
 
 /// The longest time of a configuration file.
 const MAX_TIME: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -75,6 +76,16 @@ impl<'a> Node<'a> {
     /// Returns an array of strings.
     pub(super) fn texts(&self) -> Result<Vec<String>, Fault> {
         self.items()?.iter().map(|item| item.text().map(ToOwned::to_owned)).collect()
+    }
+
+    /// Returns an array of patterns for names.
+    pub(super) fn patterns(&self) -> Result<Vec<String>, Fault> {
+        for item in self.items()? {
+            if let Err(error) = item.text()?.parse::<Glob>() {
+                return Err(item.fault(Code::InvalidPattern, error.to_string(), "correct the pattern, or remove it"));
+            }
+        }
+        self.texts()
     }
 
     pub(super) fn flag(&self) -> Result<bool, Fault> {

@@ -21,8 +21,8 @@ pub struct Origin {
     pub format: Format,
     /// The owner of the file.
     pub scope: Scope,
-    /// The hash of the entry without expanded variables, of the path of the file and of the name. An approval is for this
-    /// hash. Empty if no file was read.
+    /// The hash of the entry without expanded variables, of the path of the file, of the name, and of the inputs and files that
+    /// the entry refers to. An approval is for this hash. It is empty if no file was read, and no approval is then possible.
     pub fingerprint: String,
 }
 

@@ -27,11 +27,11 @@ pub(super) fn read(entry: &Node<'_>, server: &mut ServerDefinition) -> Result<()
                     server.tool_timeouts.insert(tool.to_owned(), node.time(Unit::Seconds)?);
                 }
             }
-            "allowTools" => server.allowed_tools = Some(node.texts()?),
-            "denyTools" => server.denied_tools = node.texts()?,
-            "trustTools" => server.trusted_tools = node.texts()?,
-            "askTools" => server.asking_tools = node.texts()?,
-            "pinTools" => server.pinned_tools = node.texts()?,
+            "allowTools" => server.allowed_tools = Some(node.patterns()?),
+            "denyTools" => server.denied_tools = node.patterns()?,
+            "trustTools" => server.trusted_tools = node.patterns()?,
+            "askTools" => server.asking_tools = node.patterns()?,
+            "pinTools" => server.pinned_tools = node.patterns()?,
             _ => {
                 extra.0.insert(name.to_owned(), node.value.clone());
             }

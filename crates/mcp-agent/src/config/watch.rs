@@ -9,7 +9,7 @@ use super::{
     definition::ServerDefinition,
     environment::Environment,
     error::ConfigError,
-    file::{ConfigFile, read_text},
+    file::{ConfigFile, absolute, read_text},
     origin::Scope,
 };
 
@@ -89,9 +89,10 @@ impl ConfigDiff {
 }
 
 impl ConfigWatch {
-    /// Returns the watcher of a file. It reads the file at once, and then each second.
+    /// Returns the watcher of a file. It reads the file at once, and then each second. A relative path belongs to the current
+    /// directory of the call.
     pub fn new(file: impl Into<PathBuf>, scope: Scope, environment: Environment) -> Self {
-        Self { file: file.into(), scope, environment, interval: INTERVAL, last: None }
+        Self { file: absolute(&file.into()), scope, environment, interval: INTERVAL, last: None }
     }
 
     /// Sets the time between two readings. It must be greater than zero. Default: 1 s.

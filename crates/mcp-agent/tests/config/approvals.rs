@@ -2,7 +2,10 @@
 
 use std::{path::Path, time::Duration};
 
-use mcp_agent::config::{Approval, Approvals, ConfigDiff, ConfigFile, ConfigWatch, Environment, Scope, discover};
+use mcp_agent::config::{
+    Approval, Approvals, Code, ConfigDiff, ConfigFile, ConfigWatch, Environment, Format, Origin, Scope,
+    ServerDefinition, discover,
+};
 
 use super::directory;
 
@@ -110,5 +113,72 @@ async fn a_watcher_reports_each_change_and_each_fault_once() {
     assert_eq!(next(&mut watch).await.unwrap_err().code.as_str(), "file-missing");
     write(r#"{"mcpServers":{}}"#);
     assert!(next(&mut watch).await.unwrap().servers.is_empty());
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn a_changed_input_or_referenced_file_needs_a_new_approval() {
+    let directory = directory("approved-sources");
+    let approvals = Approvals::open(directory.join("state"));
+    let code = r#"{"inputs":[{"id":"x","default":"DEFAULT"}],"servers":{"a":{"command":"${input:x}"}}}"#;
+    let env_file = r#"{"servers":{"a":{"command":"a","envFile":"data"}}}"#;
+    let open_code = r#"{"mcp":{"a":{"type":"local","command":["a","{file:data}"]}}}"#;
+    for (file, text) in [(".vscode/mcp.json", code), (".vscode/mcp.json", env_file), ("opencode.json", open_code)] {
+        let read = |value: &str| {
+            for data in ["data", ".vscode/data"].map(|data| directory.join(data)) {
+                std::fs::create_dir_all(data.parent().unwrap()).unwrap();
+                std::fs::write(data, format!("A={value}\n")).unwrap();
+            }
+            let config = project(&directory.join(file), &text.replace("DEFAULT", value), Scope::Project);
+            assert!(config.errors.is_empty(), "{:?}", config.errors);
+            config.servers.into_iter().next().unwrap()
+        };
+        let old = read("old");
+        approvals.approve(&old).unwrap();
+        assert_eq!(approvals.of(&read("old")).unwrap(), Approval::Approved, "{text}");
+        assert_eq!(approvals.of(&read("new")).unwrap(), Approval::Missing, "{text}");
+    }
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn the_answer_to_an_input_does_not_hide_a_changed_default() {
+    let read = |default: &str| {
+        let text = format!(
+            r#"{{"inputs":[{{"id":"x","default":"{default}"}}],"servers":{{"a":{{"command":"${{input:x}}"}}}}}}"#
+        );
+        let environment = Environment::default().variable("MCP_INPUT_X", "answer");
+        let file = Path::new("/p/.vscode/mcp.json");
+        let config = ConfigFile::parse(file, &text, Scope::Project, &environment).unwrap();
+        config.servers[0].origin.clone().unwrap().fingerprint
+    };
+    assert_eq!(read("old"), read("old"));
+    assert_ne!(read("old"), read("new"));
+}
+
+#[tokio::test]
+async fn a_relative_path_becomes_absolute() {
+    let config = project(Path::new(".mcp.json"), r#"{"mcpServers":{"a":{"command":"a"}}}"#, Scope::Project);
+    let file = std::env::current_dir().unwrap().join(".mcp.json");
+    assert_eq!((&config.file, &config.servers[0].origin.as_ref().unwrap().file), (&file, &file));
+    let absolute = project(&file, r#"{"mcpServers":{"a":{"command":"a"}}}"#, Scope::Project);
+    assert_eq!(config, absolute);
+    let error = ConfigWatch::new("missing.json", Scope::Project, Environment::default()).next().await.unwrap_err();
+    assert_eq!(error.file, std::env::current_dir().unwrap().join("missing.json"));
+}
+
+#[test]
+fn an_origin_without_a_fingerprint_cannot_be_approved() {
+    let directory = directory("no-fingerprint");
+    let approvals = Approvals::open(&directory);
+    let mut server = ServerDefinition::stdio("a", "a");
+    server.origin = Some(Origin::new("/p/.mcp.json", "$.mcpServers.a", Format::Portable, Scope::Project));
+    assert_eq!(approvals.approve(&server).unwrap_err().code, Code::NeedsApproval);
+    assert_eq!(approvals.deny(&server).unwrap_err().code, Code::NeedsApproval);
+    assert_eq!(approvals.of(&server).unwrap(), Approval::Missing);
+    // A former version stored such a decision.
+    let stored = r#"{"decisions":{"":{"name":"b","file":"/q/.mcp.json","approved":true}}}"#;
+    std::fs::write(directory.join("approvals.json"), stored).unwrap();
+    assert_eq!(approvals.of(&server).unwrap(), Approval::Missing);
     std::fs::remove_dir_all(directory).unwrap();
 }

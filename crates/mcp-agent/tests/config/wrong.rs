@@ -405,3 +405,69 @@ fn files_without_servers_are_valid() {
         assert!(config.servers.is_empty() && config.errors.is_empty(), "{file}");
     }
 }
+
+#[test]
+fn nested_defaults_have_a_limit() {
+    let read = |levels: usize| {
+        let value = format!("{}x{}", "${UNSET:-".repeat(levels), "}".repeat(levels));
+        let text = format!(r#"{{"mcpServers":{{"a":{{"url":"https://x.example/","headers":{{"X":"{value}"}}}}}}}}"#);
+        parse("/p/.mcp.json", &text, &Environment::default()).unwrap()
+    };
+    assert_eq!(super::header(super::http(&read(8), "a"), "X"), Some("x"));
+    for levels in [9, 50_000] {
+        let config = read(levels);
+        let error = &config.errors[0];
+        assert_eq!((error.code.as_str(), error.path.as_str()), ("invalid-variable", "$.mcpServers.a.headers.X"));
+        assert!(error.to_string().len() < 300, "{error}");
+    }
+}
+
+#[test]
+fn a_file_has_at_most_1000_entries() {
+    let read = |count: usize| {
+        let entries: Vec<String> = (0..count).map(|index| format!(r#""s{index}":{{"command":"a"}}"#)).collect();
+        parse("/p/.mcp.json", &format!(r#"{{"mcpServers":{{{}}}}}"#, entries.join(",")), &Environment::default())
+    };
+    assert_eq!(read(1000).unwrap().servers.len(), 1000);
+    assert_eq!(read(1001).unwrap_err().code.as_str(), "too-many-servers");
+}
+
+#[test]
+fn the_error_of_an_entry_knows_whether_the_server_is_required() {
+    for (file, entry, expected) in [
+        ("/p/.mcp.json", r#"{"command":"${UNSET}","x-mcp":{"required":true}}"#, true),
+        ("/p/.mcp.json", r#"{"command":"${UNSET}","x-mcp":{"required":false}}"#, false),
+        ("/p/.mcp.json", r#"{"command":"${UNSET}"}"#, false),
+        // A value of the wrong type could be intended as true.
+        ("/p/.mcp.json", r#"{"command":"a","x-mcp":{"required":"true"}}"#, true),
+        ("/p/.mcp.json", r#"{"command":"","disabled":true,"x-mcp":{"required":true}}"#, false),
+    ] {
+        let config = parse(file, &format!(r#"{{"mcpServers":{{"a":{entry}}}}}"#), &Environment::default()).unwrap();
+        assert_eq!(config.errors.len(), 1, "{entry}");
+        assert_eq!(config.errors[0].required, expected, "{entry}");
+    }
+    let text = "[mcp_servers.a]\nurl = \"ftp://x\"\nrequired = true\n";
+    let config = parse("/h/.codex/config.toml", text, &Environment::default()).unwrap();
+    assert!(config.errors[0].required);
+}
+
+#[test]
+fn patterns_of_tools_are_checked() {
+    let long = "x".repeat(257);
+    for (file, member, path) in [
+        ("/p/.mcp.json", r#""x-mcp":{"denyTools":["a",PATTERN]}"#, "$.mcpServers.a[\"x-mcp\"].denyTools[1]"),
+        ("/p/.mcp.json", r#""x-mcp":{"allowTools":[PATTERN]}"#, "$.mcpServers.a[\"x-mcp\"].allowTools[0]"),
+        ("/h/.codeium/windsurf/mcp_config.json", r#""disabledTools":[PATTERN]"#, "$.mcpServers.a.disabledTools[0]"),
+    ] {
+        for pattern in ["", &long] {
+            let member = member.replace("PATTERN", &format!("\"{pattern}\""));
+            let text = format!(r#"{{"mcpServers":{{"a":{{"command":"a",{member}}}}}}}"#);
+            let config = parse(file, &text, &Environment::default()).unwrap();
+            assert_eq!(config.errors.len(), 1, "{text}");
+            let error = &config.errors[0];
+            assert_eq!(error.code.as_str(), "invalid-pattern");
+            assert_eq!(error.path.replace("[\"x-mcp\"]", ".x-mcp"), path.replace("[\"x-mcp\"]", ".x-mcp"));
+            assert!(!error.remedy.is_empty());
+        }
+    }
+}

@@ -163,6 +163,7 @@ fn env_file(node: &Node<'_>, context: &Context<'_>, server: &mut StdioServer) ->
         let message = format!("the file `{path}` cannot be read: {reason}");
         node.fault(Code::ReferencedFile, message, "create the file, or correct the path")
     })?;
+    context.expander.sources.add_file(&path, &text);
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {

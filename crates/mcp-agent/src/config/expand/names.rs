@@ -43,11 +43,16 @@ impl Expander<'_> {
 
     /// Returns the answer to an input, or its default unless it is a password.
     fn input(&self, id: &str) -> Result<String, Refusal> {
+        let items = self.inputs.as_ref().and_then(|inputs| inputs.value.as_array()).map_or(&[][..], Vec::as_slice);
+        let input = items.iter().find(|input| input["id"] == id);
+        // An approval is for the definition of the input, also if this process has an answer.
+        if let Some(input) = input {
+            self.sources.add_input(id, input);
+        }
         if let Some(answer) = self.environment.answer(id) {
             return Ok(answer.to_owned());
         }
-        let items = self.inputs.as_ref().and_then(|inputs| inputs.value.as_array()).map_or(&[][..], Vec::as_slice);
-        let Some(input) = items.iter().find(|input| input["id"] == id) else {
+        let Some(input) = input else {
             let message = format!("the file defines no input `{id}`");
             return Err(Refusal::new(Code::InvalidVariable, message, "add the input to the member `inputs`"));
         };
