@@ -41,6 +41,8 @@ mod tokens;
 mod trail;
 mod user_agent;
 
+pub use mcp_protocol::auth::Secret;
+
 #[cfg(feature = "browser")]
 pub use self::browser::Browser;
 #[cfg(feature = "keyring")]
