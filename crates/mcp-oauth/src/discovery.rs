@@ -5,7 +5,7 @@ mod resource;
 mod server;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use mcp_fetch::Fetch;
+use mcp_fetch::{Fetch, FetchErrorKind};
 use mcp_protocol::{
     ProtocolVersion,
     auth::{AuthorizationServerMetadata, ProtectedResourceMetadata},
@@ -38,15 +38,21 @@ pub(crate) struct Resource {
 /// Returns the metadata of an MCP server. `None` if the server has no document, as servers of 2025-03-26 have none.
 ///
 /// # Errors
-/// If the document belongs to another server, names no issuer, or cannot be read because of an outage.
+/// If the document belongs to another server, names no issuer, or cannot be read because of an outage. Also if the client must
+/// not read the only document, such as at a private address.
 pub(crate) async fn resource(
     reader: Reader<'_>,
     endpoint: &Url,
     challenge: Option<&str>,
 ) -> Result<Option<Resource>, Error> {
+    let mut forbidden = None;
     for url in resource::places(endpoint, challenge) {
         let document = match read(reader, StepKind::ResourceMetadata, &url, HeaderMap::new()).await? {
             Answer::Document(document) => document,
+            Answer::Forbidden(error) => {
+                forbidden = Some(error);
+                continue;
+            }
             Answer::Missing(reason) => {
                 tracing::debug!(%url, reason, "the server has no protected resource metadata here");
                 continue;
@@ -59,7 +65,8 @@ pub(crate) async fn resource(
         let metadata = reader.trail.check(DiscoveryRule::ResourceDocument, metadata)?;
         return resource::judge(metadata, endpoint, &url, reader.trail).map(Some);
     }
-    Ok(None)
+    // A document that the client must not read may exist.
+    forbidden.map_or(Ok(None), Err)
 }
 
 /// Returns the metadata of an authorization server. `quirks` are those of the issuer.
@@ -76,6 +83,7 @@ pub(crate) async fn server(reader: Reader<'_>, issuer: &str, quirks: &[Quirk]) -
     for url in urls {
         let reason = match read(reader, StepKind::ServerMetadata, &url, HeaderMap::new()).await? {
             Answer::Missing(reason) => reason,
+            Answer::Forbidden(error) => error.to_string(),
             Answer::Document(document) => match noted(reader.trail, judge(document, issuer, quirks)) {
                 Ok(server) => return Ok(server),
                 Err(reason) => reason,
@@ -112,6 +120,7 @@ pub(crate) async fn legacy(reader: Reader<'_>, endpoint: &Url) -> Result<Server,
             Err(reason) => reason,
         },
         Answer::Missing(reason) => reason,
+        Answer::Forbidden(error) => return Err(error),
     };
     tracing::debug!(%url, reason, "the server has no metadata, so its default endpoints are used");
     Ok(server::default_endpoints(&origin))
@@ -121,6 +130,8 @@ enum Answer {
     Document(Value),
     /// There is no document at this URL. The text has the reason.
     Missing(String),
+    /// The client must not send the request: the host or the scheme is not allowed.
+    Forbidden(Error),
 }
 
 /// Reads a document, and records the step.
@@ -133,7 +144,7 @@ async fn read(reader: Reader<'_>, kind: StepKind, url: &str, headers: HeaderMap)
         match &answer {
             Ok(Answer::Document(document)) => step.document = Some(document.clone()),
             Ok(Answer::Missing(reason)) => step.absence = Some(reason.clone()),
-            Err(error) => step.absence = Some(error.to_string()),
+            Ok(Answer::Forbidden(error)) | Err(error) => step.absence = Some(error.to_string()),
         }
         step
     });
@@ -146,6 +157,10 @@ async fn answer(fetch: &Fetch, url: &str, headers: HeaderMap, noted: &mut Option
         Ok(response) => response,
         Err(error) if error.is_temporary() => {
             return Err(Error::fetch(ErrorKind::Discovery, &format!("cannot read {url}"), error));
+        }
+        Err(error) if matches!(error.kind(), FetchErrorKind::Blocked | FetchErrorKind::Url) => {
+            let error = Error::fetch(ErrorKind::Discovery, &format!("cannot read {url}"), error);
+            return Ok(Answer::Forbidden(error));
         }
         Err(error) => return Ok(Answer::Missing(error.to_string())),
     };

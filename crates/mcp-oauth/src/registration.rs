@@ -170,8 +170,8 @@ pub(crate) fn plan(
     if let Some(stored) = stored.filter(|stored| stored.is_usable(redirect_uri, now)) {
         return Ok(Plan::Use(stored));
     }
-    match &metadata.registration_endpoint {
-        Some(endpoint) => Ok(Plan::Register(endpoint.clone())),
+    match server.registration_url()? {
+        Some(endpoint) => Ok(Plan::Register(endpoint.to_owned())),
         None => Err(Error::new(
             ErrorKind::Registration,
             format!(

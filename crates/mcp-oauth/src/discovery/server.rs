@@ -139,25 +139,45 @@ impl Server {
     /// Returns the URL that starts the device flow.
     ///
     /// # Errors
-    /// If the document has none.
+    /// If the document has none, or its scheme is not safe.
     pub(crate) fn device_url(&self) -> Result<&str, Error> {
-        self.metadata.device_authorization_endpoint.as_deref().ok_or_else(|| {
+        let url = self.metadata.device_authorization_endpoint.as_deref().ok_or_else(|| {
             let text = format!(
                 "the issuer {} does not support the device flow: its metadata has no `device_authorization_endpoint`",
                 self.identity
             );
             Error::new(ErrorKind::Unsupported, text)
-        })
+        })?;
+        self.check_url(url, "device authorization endpoint")
     }
 
     /// Returns the URL of the token endpoint.
     ///
     /// # Errors
-    /// If the document has none.
+    /// If the document has none, or its scheme is not safe.
     pub(crate) fn token_url(&self) -> Result<&str, Error> {
-        self.metadata.token_endpoint.as_deref().ok_or_else(|| {
+        let url = self.metadata.token_endpoint.as_deref().ok_or_else(|| {
             Error::new(ErrorKind::Discovery, format!("the issuer {} has no token endpoint", self.identity))
-        })
+        })?;
+        self.check_url(url, "token endpoint")
+    }
+
+    /// Returns the URL of the dynamic registration, if there is one.
+    ///
+    /// # Errors
+    /// If its scheme is not safe.
+    pub(crate) fn registration_url(&self) -> Result<Option<&str>, Error> {
+        let url = self.metadata.registration_endpoint.as_deref();
+        url.map(|url| self.check_url(url, "registration endpoint")).transpose()
+    }
+
+    /// Checks the URL of an endpoint before the user logs in. A request to an unsafe URL would fail later.
+    fn check_url<'a>(&self, url: &'a str, name: &str) -> Result<&'a str, Error> {
+        if Url::parse(url).is_ok_and(|url| is_safe(&url)) {
+            return Ok(url);
+        }
+        let text = format!("the {name} of {} is not an `https` URL", self.identity);
+        Err(Error::new(ErrorKind::Discovery, text))
     }
 }
 
@@ -178,6 +198,33 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn endpoints_without_https_are_errors_before_the_login() {
+        for (url, is_safe) in [
+            ("https://as.example/x", true),
+            ("http://127.0.0.1:1/x", true),
+            ("http://as.example/x", false),
+            ("ftp://as.example/x", false),
+            ("/x", false),
+        ] {
+            let document = json!({
+                "issuer": "https://as.example", "token_endpoint": url, "registration_endpoint": url,
+                "device_authorization_endpoint": url,
+            });
+            let server = judge(document, "https://as.example", &[]).unwrap();
+            let results = [
+                ("token endpoint", server.token_url().map(drop)),
+                ("registration endpoint", server.registration_url().map(drop)),
+                ("device authorization endpoint", server.device_url().map(drop)),
+            ];
+            for (name, result) in results {
+                let text = format!("the {name} of https://as.example is not an `https` URL");
+                let expected = if is_safe { Ok(()) } else { Err((ErrorKind::Discovery, text)) };
+                assert_eq!(result.map_err(|error| (error.kind(), error.to_string())), expected, "{url}");
+            }
+        }
+    }
 
     #[test]
     fn documents_of_other_issuers_are_rejected() {

@@ -1,5 +1,6 @@
 //! The explanation of a discovery.
 
+use mcp_fetch::Fetch;
 use mcp_oauth::{DiscoveryRule, DiscoveryStep, MemoryStore, OAuthBuilder, StepKind, TokenStore as _};
 use mcp_protocol::auth::ProtectedResourceMetadata;
 use mcp_test::authorization_server::{AuthorizationServer, Endpoint, Misbehavior, ResponseFault};
@@ -78,6 +79,8 @@ async fn an_explanation_fails_with_the_error_of_the_login() {
         (Some(Misbehavior::Response(Endpoint::Metadata, ResponseFault::Status(503))), same, None),
         (None, |auth| auth.issuer("https://as.example"), Some(DiscoveryRule::IssuerConfigured)),
         (None, |auth| auth.client_secret("hunter2"), None),
+        // The client may not reach this machine. The server is not one without metadata.
+        (None, |auth| auth.fetch(Fetch::builder().build()), None),
     ] {
         let builder = misbehavior
             .clone()
