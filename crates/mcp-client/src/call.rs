@@ -161,9 +161,14 @@ impl<T> Call<T> {
     /// Answers the input requests of this call by its own handler: elicitation, sampling and roots. Requests that the handler
     /// does not declare ([`Handler::capabilities`]) reach the handlers of the client.
     ///
-    /// In 2026-07-28 and over Streamable HTTP, an input request names its call. On other connections of a session it names
-    /// none. The client then relates it to the only running call. While several calls with different handlers are running,
-    /// the client rejects the request. In a session, servers learn the capabilities of the client only: declare there all
+    /// In 2026-07-28, an input request names its call. Over Streamable HTTP, it arrives on the stream of its call. A request on
+    /// the stream of the session belongs to no call, and reaches the handlers of the client.
+    ///
+    /// On other connections of a session, an input request names no call. The client relates it to the only running call. It
+    /// rejects the request while several calls with different handlers are running. A cancelled call counts as running until
+    /// the server answers it, for at most 30 seconds.
+    ///
+    /// In a session, servers learn the capabilities of the client only: declare there all
     /// that the handlers of calls support.
     ///
     /// ```

@@ -1,6 +1,7 @@
 //! One connection: the negotiated revision, and the requests that wait on it. A lost connection is replaced by a new
 //! one.
 
+mod cancelled_calls;
 pub(crate) mod connector;
 pub(crate) mod era;
 pub(crate) mod era_check;

@@ -103,6 +103,41 @@ async fn a_request_without_a_call_is_rejected_during_calls_with_different_handle
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_question_of_a_cancelled_call_does_not_reach_the_handler_of_another_call() {
+    let (client, mut peer, _peers) = connected_as(of_client().roots([]), LEGACY).await;
+    let one = start(client.call_tool("one", ()).answers(Arc::new(Named("one"))));
+    let cancelled = peer.expect("tools/call").await;
+    let two = start(client.call_tool("two", ()).answers(Arc::new(Named("two"))));
+    let id = peer.expect("tools/call").await;
+    one.abort();
+    assert!(one.await.unwrap_err().is_cancelled());
+    assert_eq!(peer.recv().await["method"], "notifications/cancelled");
+
+    // The server sent the question before it received the cancellation.
+    let refused = peer.exchange(json!("q1"), "elicitation/create", form()).await;
+    assert_eq!(refused["error"]["code"], -32600, "{refused}");
+    let roots = peer.exchange(json!("q2"), "roots/list", json!({})).await;
+    assert_eq!(roots["result"]["roots"], json!([]), "both calls leave the roots to the client");
+    // The server asks no more questions on behalf of a call that it has answered.
+    peer.answer(cancelled, tool_result("late")).await;
+    let asked = peer.exchange(json!("q3"), "elicitation/create", form()).await;
+    assert_eq!(asked["result"]["content"], json!({ "name": "two", "call": "two" }));
+    peer.answer(id, tool_result("done")).await;
+    two.await.unwrap().unwrap();
+
+    let three = start(client.call_tool("three", ()).answers(Arc::new(Named("three"))));
+    peer.expect("tools/call").await;
+    three.abort();
+    assert!(three.await.unwrap_err().is_cancelled());
+    assert_eq!(peer.recv().await["method"], "notifications/cancelled");
+    let refused = peer.exchange(json!("q4"), "elicitation/create", form()).await;
+    assert!(refused["error"]["message"].as_str().unwrap().contains("has ended"), "{refused}");
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    let asked = peer.exchange(json!("q5"), "elicitation/create", form()).await;
+    assert_eq!(asked["result"]["content"], json!({ "name": "client", "call": "none" }));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_common_handler_answers_during_several_calls() {
     let (client, mut peer, _peers) = connected_as(of_client(), LEGACY).await;
     let shared: Arc<dyn Handler> = Arc::new(Named("shared"));

@@ -14,7 +14,7 @@ use mcp_transport::{Route, TransportError};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use super::{Asker, RunningCall, StreamReceiver};
+use super::{Asker, RunningCall, StreamReceiver, cancelled_calls::CancelledCalls};
 use crate::retry::RequestFailure;
 
 /// The outcome of a request: the raw result, or the reason for its absence.
@@ -41,6 +41,7 @@ struct Table {
     /// The running calls that the server can ask for input, by their addresses. A call that became a task waits between its
     /// requests.
     calls: HashMap<usize, Weak<RunningCall>>,
+    cancelled: CancelledCalls,
     end: Option<Option<TransportError>>,
 }
 
@@ -69,16 +70,26 @@ impl PendingRequests {
         Ok(())
     }
 
-    /// Removes a request. Returns true if it was waiting.
+    /// Removes a request whose caller does not wait any more. Returns true if it was waiting. The server can already have
+    /// sent a question on behalf of its call.
     pub(crate) fn remove(&self, id: i64) -> bool {
         let mut table = self.table();
         table.followed.remove(&id);
-        table.waiting.remove(&id).is_some()
+        let Some(slot) = table.waiting.remove(&id) else { return false };
+        if let Some(call) = &slot.questions {
+            table.cancelled.add(id, call);
+        }
+        true
     }
 
     /// Completes a request. Returns true if it was waiting.
     pub(crate) fn complete(&self, id: i64, outcome: RequestOutcome) -> bool {
-        let Some(slot) = self.table().take(id) else { return false };
+        let slot = {
+            let mut table = self.table();
+            table.cancelled.answered(id);
+            table.take(id)
+        };
+        let Some(slot) = slot else { return false };
         self.answered.fetch_add(1, Ordering::Relaxed);
         slot.complete(outcome);
         true
@@ -114,9 +125,10 @@ impl PendingRequests {
         table.waiting.get(&id).cloned().or_else(|| table.followed.get(&id)?.upgrade())
     }
 
-    /// Returns the origin of a request of the server that came on this route.
-    pub(crate) fn asker(&self, route: &Route, method: &str) -> Asker {
-        let table = self.table();
+    /// Returns the origin of a request of the server that came on this route. If requests have streams of their own, a
+    /// request on the stream of the connection belongs to no call.
+    pub(crate) fn asker(&self, route: &Route, method: &str, has_request_streams: bool) -> Asker {
+        let mut table = self.table();
         let followed = |id: &i64| table.followed.get(id).and_then(Weak::upgrade);
         if let Route::Request(id) = route {
             let slot = number(id).and_then(|id| table.waiting.get(&id).cloned().or_else(|| followed(&id)));
@@ -126,7 +138,13 @@ impl PendingRequests {
             };
             return slot.questions.clone().map_or(Asker::Server { calls: None }, Asker::Call);
         }
-        Asker::among(method, table.running())
+        if has_request_streams {
+            return Asker::Server { calls: None };
+        }
+        match table.cancelled.handlers() {
+            Some(cancelled) => Asker::among(method, table.running(), &cancelled),
+            None => Asker::Ambiguous,
+        }
     }
 
     /// Accepts no more requests. Waiting requests are not affected.

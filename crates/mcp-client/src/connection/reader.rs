@@ -331,7 +331,10 @@ impl Reader<'_> {
         } else if self.running.contains_key(&id) {
             Err(RpcError::invalid_request("a request with this id is being answered"))
         } else {
-            let asker = self.connection.pending.asker(&frame.route, &request.method);
+            let asker = {
+                let has_streams = self.connection.sender.has_request_streams();
+                self.connection.pending.asker(&frame.route, &request.method, has_streams)
+            };
             match asker.refusal() {
                 Some(error) => Err(error),
                 None => Ok(self.manager.receiver.request(self.connection, &request.method, request.params, &asker)),

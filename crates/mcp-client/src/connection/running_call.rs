@@ -45,7 +45,7 @@ impl CallInfo {
 /// A call that the server can ask for input.
 pub(crate) struct RunningCall {
     pub(crate) info: CallInfo,
-    own: Option<OwnHandler>,
+    own: Option<Arc<OwnHandler>>,
     /// The ids of the first requests of the call. A task can ask on the route of a request that has its answer.
     requests: Mutex<Vec<i64>>,
 }
@@ -64,7 +64,7 @@ const REQUESTS: usize = 16;
 impl RunningCall {
     pub(crate) fn new(method: &str, name: Option<&str>, own: Option<OwnHandler>) -> Arc<Self> {
         let info = CallInfo { method: method.into(), name: name.map(Into::into) };
-        Arc::new(Self { info, own, requests: Mutex::default() })
+        Arc::new(Self { info, own: own.map(Arc::new), requests: Mutex::default() })
     }
 
     /// Records that the call sent a request with this id.
@@ -81,20 +81,32 @@ impl RunningCall {
     }
 
     /// Returns the handler of the call.
-    pub(crate) fn own(&self) -> Option<&OwnHandler> {
+    pub(crate) fn own(&self) -> Option<&Arc<OwnHandler>> {
         self.own.as_ref()
     }
 
     /// Returns the identity of the handler of the call if it answers this method of the server.
     fn handler_of(&self, method: &str) -> Option<usize> {
-        let own = self.own()?;
+        self.own()?.identity_for(method)
+    }
+}
+
+impl OwnHandler {
+    /// Returns the identity of the handler if it answers this method of the server.
+    fn identity_for(&self, method: &str) -> Option<usize> {
         let answers = match method {
-            method::Elicit::NAME => own.declared.elicitation.is_some(),
-            method::CreateMessage::NAME => own.declared.supports_sampling(),
-            method::ListRoots::NAME => own.declared.supports_roots(),
+            method::Elicit::NAME => self.declared.elicitation.is_some(),
+            method::CreateMessage::NAME => self.declared.supports_sampling(),
+            method::ListRoots::NAME => self.declared.supports_roots(),
             _ => false,
         };
-        answers.then_some(own.identity)
+        answers.then_some(self.identity)
+    }
+}
+
+impl fmt::Debug for OwnHandler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnHandler").field("declared", &self.declared).finish_non_exhaustive()
     }
 }
 
@@ -116,20 +128,29 @@ pub(crate) enum Asker {
     Call(Arc<RunningCall>),
     /// The request belongs to a call that has ended.
     Ended,
-    /// Several calls with different handlers are running. The client does not guess.
+    /// Calls with different handlers are running or were cancelled. The client does not guess.
     Ambiguous,
 }
 
 impl Asker {
-    /// Returns the origin of a request that names no call, while these calls are running.
-    pub(crate) fn among(method: &str, mut calls: impl Iterator<Item = Arc<RunningCall>>) -> Self {
-        let Some(first) = calls.next() else { return Self::Server { calls: None } };
+    /// Returns the origin of a request that names no call, while these calls are running. A cancelled call can have caused
+    /// the request too. `cancelled` contains the handlers of such calls.
+    pub(crate) fn among(
+        method: &str,
+        mut calls: impl Iterator<Item = Arc<RunningCall>>,
+        cancelled: &[Option<Arc<OwnHandler>>],
+    ) -> Self {
+        let mut cancelled = cancelled.iter().map(|own| own.as_ref().and_then(|own| own.identity_for(method)));
+        let Some(first) = calls.next() else {
+            return if cancelled.any(|handler| handler.is_some()) { Self::Ended } else { Self::Server { calls: None } };
+        };
         let others: Vec<_> = calls.collect();
-        if others.is_empty() {
+        if others.is_empty() && cancelled.len() == 0 {
             return Self::Call(first);
         }
         let handler = first.handler_of(method);
-        let is_common = others.iter().all(|other| other.handler_of(method) == handler);
+        let is_common = others.iter().all(|other| other.handler_of(method) == handler)
+            && cancelled.all(|cancelled| cancelled == handler);
         match (is_common, handler) {
             (true, Some(_)) => Self::Server { calls: Some(first) },
             (true, None) => Self::Server { calls: None },
@@ -143,7 +164,7 @@ impl Asker {
             Self::Server { .. } | Self::Call(_) => None,
             Self::Ended => Some(RpcError::invalid_request("the call of this request has ended")),
             Self::Ambiguous => {
-                Some(RpcError::invalid_request("several calls are running, and the request names none of them"))
+                Some(RpcError::invalid_request("several calls can have caused the request, and it names none of them"))
             }
         }
     }
@@ -195,9 +216,21 @@ mod tests {
             ("roots/list", vec![&plain, &form], "Server"),
             ("roots/list", vec![&form, &root], "Ambiguous"),
         ] {
-            let found = Asker::among(method, calls.into_iter().cloned());
+            let found = Asker::among(method, calls.into_iter().cloned(), &[]);
             assert!(format!("{found:?}").starts_with(expected), "{method} {found:?}");
             assert_eq!(found.refusal().is_some(), expected == "Ambiguous");
+        }
+        for (method, calls, cancelled, expected) in [
+            ("elicitation/create", vec![], &plain, "Server { calls: None }"),
+            ("elicitation/create", vec![], &form, "Ended"),
+            ("elicitation/create", vec![&plain], &form, "Ambiguous"),
+            ("elicitation/create", vec![&root], &form, "Ambiguous"),
+            ("elicitation/create", vec![&form], &plain, "Ambiguous"),
+            ("elicitation/create", vec![&form], &other_form, "Server { calls: Some"),
+            ("sampling/createMessage", vec![&root], &form, "Server { calls: None }"),
+        ] {
+            let found = Asker::among(method, calls.into_iter().cloned(), &[cancelled.own().cloned()]);
+            assert!(format!("{found:?}").starts_with(expected), "{method} {found:?}");
         }
     }
 }
