@@ -13,6 +13,9 @@
 //! | `allowTools`, `denyTools` | globs for the offered tools |
 //! | `trustTools`, `askTools` | globs for the tools without and with an approval of each call |
 //! | `pinTools` | globs for the tools that a host never defers |
+//!
+//! `Host` applies neither `trustTools`, `askTools` and `pinTools` nor the approval modes of Codex. An application reads them from
+//! the [`ServerDefinition`], and passes them to its own policy and its own deferral.
 
 mod approval;
 mod code;
@@ -47,5 +50,6 @@ pub use self::{
 };
 pub(crate) use self::{
     document::{Syntax, json_options, parse_document},
+    file::read_text,
     write::replace as replace_file,
 };

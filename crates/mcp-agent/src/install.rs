@@ -17,10 +17,7 @@ use std::{
 use serde_json::Value;
 
 use self::record::Record;
-use crate::config::{Code, ConfigError, Format, ServerDefinition, Syntax, parse_document, replace_file};
-
-/// The largest file that an installer edits, in bytes.
-const MAX_FILE: u64 = crate::config::MAX_FILE;
+use crate::config::{Code, ConfigError, Format, ServerDefinition, Syntax, parse_document, read_text, replace_file};
 
 /// Edits the configuration files of clients.
 ///
@@ -170,14 +167,10 @@ fn read(file: &Path) -> Result<Option<String>, ConfigError> {
         Err(error) if fs::symlink_metadata(file).is_err() => {
             return Err(fault(Code::FileUnreadable, error.to_string()));
         }
-        Ok(metadata) if metadata.len() > MAX_FILE => {
-            return Err(fault(Code::FileTooLarge, "it is larger than 16 MiB".to_owned()));
-        }
         _ => {}
     }
     check_link(file)?;
-    let bytes = fs::read(file).map_err(|error| fault(Code::FileUnreadable, error.to_string()))?;
-    String::from_utf8(bytes).map(Some).map_err(|_| fault(Code::NotUtf8, "it is not UTF-8".to_owned()))
+    read_text(file).map(Some).map_err(|(code, reason)| fault(code, reason))
 }
 
 fn check_link(file: &Path) -> Result<(), ConfigError> {

@@ -1,7 +1,7 @@
 //! Pins: definitions of tools that must not change without notice.
 //!
-//! A server can change the description or the schema of a tool after a person approved it. A host therefore pins the
-//! [fingerprint](Fingerprint) of each definition on its first use, and compares it with each later list.
+//! A server can change the description or the schema of a tool after a person approved it. An application can pin the
+//! [fingerprint](Fingerprint) of each definition on its first use, and compare it with each later list. `Host` does not pin.
 
 mod canonical;
 mod difference;

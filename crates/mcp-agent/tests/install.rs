@@ -7,7 +7,7 @@ use std::{
 };
 
 use mcp_agent::{
-    config::{ConfigFile, Endpoint, Environment, Format, Scope, ServerDefinition},
+    config::{ConfigFile, Endpoint, Environment, Format, HttpTransport, Scope, ServerDefinition},
     install::{Edit, Installer},
 };
 
@@ -328,4 +328,68 @@ fn an_edit_keeps_the_permissions_of_the_file() {
     let records: Vec<_> = fs::read_dir(home.join("state/installs")).unwrap().flatten().collect();
     assert_eq!(records[0].metadata().unwrap().permissions().mode() & 0o077, 0);
     fs::remove_dir_all(home).unwrap();
+}
+
+#[test]
+fn a_setting_that_the_entry_would_lose_is_unsupported() {
+    let directory = directory("lost");
+    let installer = Installer::new(directory.join("state"));
+    let changes: [fn(&mut ServerDefinition); 8] = [
+        |server| server.required = true,
+        |server| server.enabled = false,
+        |server| server.call_timeout = Some(std::time::Duration::from_secs(1)),
+        |server| server.allowed_tools = Some(Vec::new()),
+        |server| server.denied_tools = vec!["x".to_owned()],
+        |server| server.asking_tools = vec!["x".to_owned()],
+        |server| match &mut server.endpoint {
+            Endpoint::Stdio(stdio) => drop(stdio.inherited_env.insert("PATH".to_owned())),
+            Endpoint::Http(http) => http.oauth_client_id = Some("id".to_owned()),
+            _ => {}
+        },
+        |server| server.description = Some("x".to_owned()),
+    ];
+    let file = directory.join("mcp.json");
+    for (index, change) in changes.into_iter().enumerate() {
+        for mut server in [local(), remote()] {
+            change(&mut server);
+            let error = installer.install(Format::Cursor, &file, &server).unwrap_err();
+            assert_eq!(error.code.as_str(), "unsupported", "{index}");
+            assert!(!file.exists());
+        }
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn the_transport_of_an_entry_is_that_of_the_definition() {
+    let directory = directory("transport");
+    let installer = Installer::new(directory.join("state"));
+    let mut server = remote();
+    if let Endpoint::Http(http) = &mut server.endpoint {
+        http.transport = HttpTransport::Sse;
+    }
+    for format in [Format::Portable, Format::VsCode, Format::Cline] {
+        let file = directory.join(format!("{}.json", format.name()));
+        installer.install(format, &file, &server).unwrap();
+        assert!(fs::read_to_string(&file).unwrap().contains("\"type\": \"sse\""), "{}", format.name());
+    }
+    for format in [Format::Cursor, Format::Codex, Format::OpenCode] {
+        let error = installer.install(format, &directory.join("none"), &server).unwrap_err();
+        assert_eq!(error.code.as_str(), "unsupported", "{}", format.name());
+    }
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_rejected_without_a_wait() {
+    let directory = directory("pipe");
+    let pipe = directory.join("mcp.json");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let installer = Installer::new(directory.join("state"));
+    std::thread::spawn(move || sender.send(installer.install(Format::Cursor, &pipe, &local())));
+    let result = receiver.recv_timeout(std::time::Duration::from_secs(10)).expect("the installer does not wait");
+    assert_eq!(result.unwrap_err().code.as_str(), "file-unreadable");
+    fs::remove_dir_all(directory).unwrap();
 }

@@ -53,11 +53,12 @@ pub struct ServerDefinition {
     pub allowed_tools: Option<Vec<String>>,
     /// Globs for the tools that a host never offers. They override [`ServerDefinition::allowed_tools`].
     pub denied_tools: Vec<String>,
-    /// Globs for the tools that need no approval of a call. `*` trusts the whole server.
+    /// Globs for the tools that need no approval of a call. `*` trusts the whole server. `Host` does not apply them.
     pub trusted_tools: Vec<String>,
-    /// The tools whose calls need an approval, as globs. They override [`ServerDefinition::trusted_tools`].
+    /// The tools whose calls need an approval, as globs. They override [`ServerDefinition::trusted_tools`]. `Host` does not
+    /// apply them.
     pub asking_tools: Vec<String>,
-    /// Globs for the tools that a host never defers.
+    /// Globs for the tools that are never deferred. `Host` does not apply them.
     pub pinned_tools: Vec<String>,
     /// The description of the server for users.
     pub description: Option<String>,

@@ -180,7 +180,7 @@ pub(super) fn absolute(file: &Path) -> PathBuf {
 }
 
 /// Reads a text. The error has a code and a reason.
-pub(super) fn read_text(file: &Path) -> Result<String, (Code, String)> {
+pub(crate) fn read_text(file: &Path) -> Result<String, (Code, String)> {
     let code = |error: io::Error| {
         let code = if error.kind() == io::ErrorKind::NotFound { Code::FileMissing } else { Code::FileUnreadable };
         (code, error.to_string())

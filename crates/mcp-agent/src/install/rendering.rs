@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::config::{Endpoint, Format, HttpServer, ServerDefinition, StdioServer};
+use crate::config::{Endpoint, Format, HttpServer, HttpTransport, ServerDefinition, StdioServer};
 
 /// Returns the member with the servers. `None` if the whole file is the map.
 pub(super) fn key(format: Format) -> Option<&'static str> {
@@ -11,11 +11,47 @@ pub(super) fn key(format: Format) -> Option<&'static str> {
 
 /// Returns the entry of a server. The error is a message and a remedy.
 pub(super) fn entry(format: Format, server: &ServerDefinition) -> Result<Value, (&'static str, &'static str)> {
+    if let Some(message) = lost(server) {
+        return Err((message, "remove the setting, and write it into the entry by hand after the installation"));
+    }
     let members = match &server.endpoint {
         Endpoint::Stdio(stdio) => command(format, &server.name, stdio),
         Endpoint::Http(http) => url(format, &server.name, http)?,
     };
     Ok(Value::Object(members))
+}
+
+/// Returns a message about the settings of a server that the entry of a client would lose. `None` if there are none.
+fn lost(server: &ServerDefinition) -> Option<&'static str> {
+    let has_times = server.start_timeout.is_some() || server.call_timeout.is_some() || !server.tool_timeouts.is_empty();
+    let has_rules = !server.trusted_tools.is_empty() || !server.asking_tools.is_empty();
+    let checks = [
+        (!server.enabled, "the installer cannot write a disabled server"),
+        (server.required, "the installer cannot write that the server is required"),
+        (has_times, "the installer cannot write time limits"),
+        (server.allowed_tools.is_some(), "the installer cannot write the list of allowed tools"),
+        (!server.denied_tools.is_empty(), "the installer cannot write the list of denied tools"),
+        (has_rules, "the installer cannot write the approvals of tools"),
+        (!server.pinned_tools.is_empty(), "the installer cannot write the list of pinned tools"),
+        (server.description.is_some(), "the installer cannot write a description"),
+        (!server.extra.0.is_empty(), "the installer cannot write other members of `x-mcp`"),
+    ];
+    if let Some((_, message)) = checks.into_iter().find(|(is_set, _)| *is_set) {
+        return Some(message);
+    }
+    match &server.endpoint {
+        Endpoint::Stdio(stdio) if !stdio.inherited_env.is_empty() => {
+            Some("the installer cannot write the list of inherited variables")
+        }
+        Endpoint::Http(http)
+            if http.oauth_client_id.is_some()
+                || http.oauth_client_secret.is_some()
+                || !http.oauth_scopes.is_empty() =>
+        {
+            Some("the installer cannot write the client of a login")
+        }
+        _ => None,
+    }
 }
 
 fn command(format: Format, name: &str, server: &StdioServer) -> Map<String, Value> {
@@ -83,6 +119,25 @@ fn url(format: Format, name: &str, server: &HttpServer) -> Result<Map<String, Va
         Format::Goose => Some("streamable_http"),
         Format::Continue => Some("streamable-http"),
         _ => None,
+    };
+    let kind = match (server.transport, format) {
+        (HttpTransport::Auto, _) => kind,
+        (HttpTransport::Streamable, _) if kind.is_some_and(|kind| kind.starts_with("stream")) => kind,
+        (
+            HttpTransport::Sse,
+            Format::Portable
+            | Format::ClaudeCode
+            | Format::VsCode
+            | Format::Copilot
+            | Format::GeminiCli
+            | Format::Crush
+            | Format::Cline
+            | Format::Continue,
+        ) => Some("sse"),
+        _ => {
+            let remedy = "use the automatic selection of the transport";
+            return Err(("the installer cannot write the transport of the server for this client", remedy));
+        }
     };
     entry.extend(kind.map(|kind| ("type".to_owned(), json!(kind))));
     let member = match format {
