@@ -12,6 +12,7 @@ use std::{fmt, sync::Arc};
 use mcp_client::transport::Connect;
 use serde::Serialize;
 
+use self::definition::DefinedServer;
 pub use self::{
     builder::HostBuilder,
     changes::CatalogChanges,
@@ -21,7 +22,7 @@ pub use self::{
 use crate::{
     CallError, HostCall, ServerOptions, ServerState, ServerStatus, StatusEvents,
     catalog::Catalog,
-    config::ServerDefinition,
+    config::{Approvals, ServerDefinition},
     registry::{Registry, Slot},
     routing::Shared,
 };
@@ -58,6 +59,7 @@ pub struct Host {
 /// Ends all servers when the last clone of the host is dropped.
 struct Inner {
     shared: Arc<Shared>,
+    approvals: Option<Approvals>,
 }
 
 impl Drop for Inner {
@@ -128,31 +130,32 @@ impl Host {
     /// # Errors
     /// [`ServerError`] if the name is invalid, or another server has it.
     pub fn add(&self, name: &str, connector: Arc<dyn Connect>, options: ServerOptions) -> Result<(), ServerError> {
-        self.insert(name, connector, options, None)
+        error::check_name(name)?;
+        self.insert(&Slot::new(name, connector, options, None, &self.registry().closing))
     }
 
-    /// Adds the server of a definition after the others, and starts it. Does not wait for the start.
+    /// Adds the server of a definition after the others, and starts it. Does not wait for the start. A server of a discovered
+    /// project file waits for [`Host::approve`], unless the user has approved its definition ([`HostBuilder::approvals`]).
     ///
     /// # Errors
-    /// [`ServerError`] if the definition is invalid, or another server has its name.
+    /// [`ServerError`] if the definition is invalid or disabled, or another server has its name.
     pub fn add_definition(&self, definition: &ServerDefinition) -> Result<(), ServerError> {
-        let options = definition::options(definition)?;
-        let fingerprint = definition::fingerprint(definition);
-        self.insert(&definition.name, connector(definition)?, options, Some(&fingerprint))
+        if !definition.enabled {
+            return Err(ServerError::Disabled { name: definition.name.clone() });
+        }
+        let server = DefinedServer::new(definition, self.inner.approvals.as_ref())?;
+        self.insert(&self.slot(&definition.name, server))
     }
 
-    fn insert(
-        &self,
-        name: &str,
-        connector: Arc<dyn Connect>,
-        options: ServerOptions,
-        fingerprint: Option<&str>,
-    ) -> Result<(), ServerError> {
-        error::check_name(name)?;
+    fn slot(&self, name: &str, server: DefinedServer) -> Arc<Slot> {
+        let DefinedServer { connector, options, fingerprint } = server;
+        Slot::new(name, connector, options, Some(&fingerprint), &self.registry().closing)
+    }
+
+    fn insert(&self, slot: &Arc<Slot>) -> Result<(), ServerError> {
         let registry = self.registry();
-        let slot = Slot::new(name, connector, options, fingerprint, &registry.closing);
-        if !registry.insert(&slot) {
-            return Err(ServerError::Taken { name: name.to_owned() });
+        if !registry.insert(slot) {
+            return Err(ServerError::Taken { name: slot.name.to_string() });
         }
         registry.rebuild();
         slot.run(registry, true);
@@ -170,11 +173,65 @@ impl Host {
         connector: Arc<dyn Connect>,
         options: ServerOptions,
     ) -> Result<(), ServerError> {
+        self.exchange(&Slot::new(name, connector, options, None, &self.registry().closing)).await
+    }
+
+    /// Replaces a server by the server of its changed definition, with the filters and limits of the definition.
+    ///
+    /// - A server of a discovered project file needs the approval of the changed definition. Without it, the former server ends,
+    ///   and the new one waits for [`Host::approve`] in its place.
+    /// - A disabled definition removes the server.
+    /// - Otherwise the new server starts first, as with [`Host::replace`].
+    ///
+    /// ```
+    /// # async fn example(host: mcp_agent::Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// use mcp_agent::config::{ConfigDiff, ConfigWatch, Environment, Scope};
+    ///
+    /// let mut watch = ConfigWatch::new("/projects/demo/.mcp.json", Scope::Project, Environment::of_process());
+    /// let mut known = Vec::new();
+    /// while let Ok(file) = watch.next().await {
+    ///     let changes = ConfigDiff::between(&known, &file.servers);
+    ///     for definition in &file.servers {
+    ///         let is_changed = changes.changed.contains(&definition.name);
+    ///         if is_changed && host.status(&definition.name).is_some() {
+    ///             host.replace_definition(definition).await?;
+    ///         } else if definition.enabled && (is_changed || changes.added.contains(&definition.name)) {
+    ///             host.add_definition(definition)?;
+    ///         }
+    ///     }
+    ///     for name in &changes.removed {
+    ///         host.remove(name).await;
+    ///     }
+    ///     known = file.servers;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ServerError`] if the definition is invalid, the host has no such server, or the new server did not start. The former
+    /// server then stays.
+    pub async fn replace_definition(&self, definition: &ServerDefinition) -> Result<(), ServerError> {
+        let name = &definition.name;
+        if !definition.enabled {
+            let is_removed = self.remove(name).await;
+            return if is_removed { Ok(()) } else { Err(ServerError::Unknown { name: name.clone() }) };
+        }
+        let slot = self.slot(name, DefinedServer::new(definition, self.inner.approvals.as_ref())?);
+        if !slot.options.needs_approval {
+            return self.exchange(&slot).await;
+        }
+        let former = self.registry().exchange(&slot).ok_or_else(|| ServerError::Unknown { name: name.clone() })?;
+        slot.run(self.registry(), true);
+        former.end().await;
+        Ok(())
+    }
+
+    async fn exchange(&self, slot: &Arc<Slot>) -> Result<(), ServerError> {
         let registry = self.registry();
-        let unknown = || ServerError::Unknown { name: name.to_owned() };
-        let former = registry.slot(name).ok_or_else(unknown)?;
-        let limit = options.start_limit.unwrap_or(registry.settings.start_limit);
-        let slot = Slot::new(name, connector, options, None, &registry.closing);
+        let name = slot.name.to_string();
+        let Some(former) = registry.slot(&name) else { return Err(ServerError::Unknown { name }) };
+        let limit = slot.options.start_limit.unwrap_or(registry.settings.start_limit);
         // The guard ends the new server if the caller does not wait any more.
         let guard = slot.stop.clone().drop_guard();
         // The items of the former server decide the order.
@@ -182,11 +239,11 @@ impl Host {
         slot.run(registry, true);
         if let Err(cause) = slot.client_within(limit).await {
             slot.end().await;
-            return Err(ServerError::NotReady { name: name.to_owned(), state: cause.state, reason: cause.reason });
+            return Err(ServerError::NotReady { name, state: cause.state, reason: cause.reason });
         }
-        let Some(former) = registry.exchange(&slot) else {
+        let Some(former) = registry.exchange(slot) else {
             slot.end().await;
-            return Err(unknown());
+            return Err(ServerError::Unknown { name });
         };
         guard.disarm();
         former.end().await;

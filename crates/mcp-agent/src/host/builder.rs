@@ -6,7 +6,11 @@ use mcp_client::{ConnectorSettings, Handler, IntoConnector, Reconnect, transport
 use mcp_protocol::{ClientCapabilities, Implementation};
 use tokio::time::{Instant, timeout_at};
 
-use super::{Host, Inner, ServerError, StartError, connector, definition, error::check_name};
+use super::{
+    Host, Inner, ServerError, StartError,
+    definition::{DefinedServer, unusable},
+    error::check_name,
+};
 use crate::{
     DefinitionError, ServerOptions, ServerState,
     config::{Approvals, ServerDefinition},
@@ -50,10 +54,12 @@ pub struct HostBuilder {
 
 struct NewServer {
     name: String,
-    connector: Arc<dyn Connect>,
-    options: ServerOptions,
-    fingerprint: Option<String>,
-    definition: Option<ServerDefinition>,
+    source: Source,
+}
+
+enum Source {
+    Connector(Arc<dyn Connect>, ServerOptions),
+    Definition(Box<ServerDefinition>),
 }
 
 impl HostBuilder {
@@ -84,9 +90,7 @@ impl HostBuilder {
     ) -> Self {
         let name = name.into();
         match target.into_connector(&ConnectorSettings::default()) {
-            Ok(connector) => {
-                self.servers.push(NewServer { name, connector, options, fingerprint: None, definition: None })
-            }
+            Ok(connector) => self.servers.push(NewServer { name, source: Source::Connector(connector, options) }),
             Err(error) => {
                 let fault = error.to_string();
                 self.error.get_or_insert(DefinitionError { server: name, fault }.into());
@@ -97,27 +101,20 @@ impl HostBuilder {
 
     /// Adds the server of a definition. A disabled server is left out. A server of a discovered project file waits for
     /// [`Host::approve`], unless the user has approved its definition ([`HostBuilder::approvals`]).
+    ///
+    /// If the definition is invalid, the server has the state [`ServerState::Failed`], unless the definition is required. The
+    /// other servers start.
     pub fn definition(mut self, definition: &ServerDefinition) -> Self {
         if !definition.enabled {
             return self;
         }
-        let added = connector(definition).and_then(|connector| Ok((connector, definition::options(definition)?))).map(
-            |(connector, options)| NewServer {
-                name: definition.name.clone(),
-                connector,
-                options,
-                fingerprint: Some(definition::fingerprint(definition)),
-                definition: Some(definition.clone()),
-            },
-        );
-        match added {
-            Ok(server) => self.servers.push(server),
-            Err(error) => drop(self.error.get_or_insert(error.into())),
-        }
+        let source = Source::Definition(Box::new(definition.clone()));
+        self.servers.push(NewServer { name: definition.name.clone(), source });
         self
     }
 
-    /// Sets the stored approvals of the user. Servers with an approved definition start without [`Host::approve`].
+    /// Sets the stored approvals of the user. Servers with an approved definition start without [`Host::approve`]. The host also
+    /// reads the approvals for definitions at run time ([`Host::add_definition`], [`Host::replace_definition`]).
     pub fn approvals(mut self, approvals: Approvals) -> Self {
         self.approvals = Some(approvals);
         self
@@ -210,22 +207,25 @@ impl HostBuilder {
     /// See the [example](Self#example).
     ///
     /// # Errors
-    /// [`StartError`] if a definition is invalid, a required server did not start, or all servers failed.
+    /// [`StartError`] if a name, a URL or a required definition is invalid, a required server did not start, or all servers failed.
     pub async fn start(self) -> Result<Host, StartError> {
         if let Some(error) = self.error {
             return Err(error.into());
         }
         let registry = Registry::new(self.settings);
-        let host = Host { inner: Arc::new(Inner { shared: Arc::new(Shared { registry, rests: Rests::default() }) }) };
+        let shared = Arc::new(Shared { registry, rests: Rests::default() });
+        let host = Host { inner: Arc::new(Inner { shared, approvals: self.approvals }) };
         let registry = host.registry();
         let began = Instant::now();
         let mut started = Vec::new();
-        for NewServer { name, connector, mut options, fingerprint, definition } in self.servers {
-            check_name(&name)?;
-            if let (Some(approvals), Some(definition)) = (&self.approvals, &definition) {
-                options.needs_approval &= !is_approved(approvals, definition);
-            }
-            let slot = Slot::new(&name, connector, options, fingerprint.as_deref(), &registry.closing);
+        for NewServer { name, source } in self.servers {
+            let slot = match source {
+                Source::Connector(connector, options) => {
+                    check_name(&name)?;
+                    Slot::new(&name, connector, options, None, &registry.closing)
+                }
+                Source::Definition(definition) => host.defined(&definition)?,
+            };
             let is_stored = slot.restore(registry);
             if !registry.insert(&slot) {
                 return Err(ServerError::Taken { name }.into());
@@ -251,13 +251,16 @@ impl HostBuilder {
     }
 }
 
-/// Returns true if the user has approved the definition. An approval that cannot be read does not count.
-fn is_approved(approvals: &Approvals, definition: &ServerDefinition) -> bool {
-    match approvals.of(definition) {
-        Ok(approval) => approval.permits(),
-        Err(error) => {
-            tracing::warn!(server = definition.name, %error, "the approval of a server cannot be read");
-            false
+impl Host {
+    /// Returns the server of a definition. If the definition is invalid and not required, its server fails.
+    fn defined(&self, definition: &ServerDefinition) -> Result<Arc<Slot>, ServerError> {
+        match DefinedServer::new(definition, self.inner.approvals.as_ref()) {
+            Ok(server) => Ok(self.slot(&definition.name, server)),
+            Err(error) if definition.required => Err(error),
+            Err(error) => {
+                let closing = &self.registry().closing;
+                Ok(Slot::new(&definition.name, unusable(error), ServerOptions::new(), None, closing))
+            }
         }
     }
 }

@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
-use mcp_client::{ChildProcess, http::Http, transport::Connect};
+use mcp_client::{
+    ChildProcess,
+    http::Http,
+    transport::{BoxFuture, Connect, Transport, TransportError},
+};
 use sha2::{Digest, Sha256};
 
+use super::{ServerError, error::check_name};
 use crate::{
     GlobError, ServerOptions,
-    config::{Endpoint, HttpTransport, ServerDefinition},
+    config::{Approvals, Endpoint, HttpTransport, ServerDefinition},
     filter::ToolFilter,
 };
 
@@ -65,8 +70,55 @@ pub fn connector(definition: &ServerDefinition) -> Result<Arc<dyn Connect>, Defi
     }
 }
 
+/// The connector of a definition that a host cannot use.
+struct Unusable(ServerError);
+
+impl Connect for Unusable {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
+        let fault = TransportError::other(self.0.clone()).lasting();
+        Box::pin(std::future::ready(Err(fault)))
+    }
+
+    fn describe(&self) -> String {
+        "an invalid definition".to_owned()
+    }
+}
+
+/// Returns a connector that fails with this error.
+pub(super) fn unusable(error: ServerError) -> Arc<dyn Connect> {
+    Arc::new(Unusable(error))
+}
+
+/// A server from a definition.
+pub(super) struct DefinedServer {
+    pub(super) connector: Arc<dyn Connect>,
+    pub(super) options: ServerOptions,
+    pub(super) fingerprint: String,
+}
+
+impl DefinedServer {
+    /// Returns the server of a definition. A server of a project file needs an approval, unless the user has approved it.
+    pub(super) fn new(definition: &ServerDefinition, approvals: Option<&Approvals>) -> Result<Self, ServerError> {
+        check_name(&definition.name)?;
+        let (connector, mut options) = (connector(definition)?, options(definition)?);
+        options.needs_approval &= !approvals.is_some_and(|approvals| is_approved(approvals, definition));
+        Ok(Self { connector, options, fingerprint: fingerprint(definition) })
+    }
+}
+
+/// Returns true if the user has approved the definition. An approval that cannot be read does not count.
+fn is_approved(approvals: &Approvals, definition: &ServerDefinition) -> bool {
+    match approvals.of(definition) {
+        Ok(approval) => approval.permits(),
+        Err(error) => {
+            tracing::warn!(server = definition.name, %error, "the approval of a server cannot be read");
+            false
+        }
+    }
+}
+
 /// Returns the options of a definition.
-pub(super) fn options(definition: &ServerDefinition) -> Result<ServerOptions, DefinitionError> {
+fn options(definition: &ServerDefinition) -> Result<ServerOptions, DefinitionError> {
     let invalid = |error: GlobError| DefinitionError { server: definition.name.clone(), fault: error.to_string() };
     let mut filter = ToolFilter::new();
     for pattern in definition.allowed_tools.iter().flatten() {
@@ -88,7 +140,7 @@ pub(super) fn options(definition: &ServerDefinition) -> Result<ServerOptions, De
 }
 
 /// Returns a text that changes when the endpoint of a definition changes. It contains no secret.
-pub(super) fn fingerprint(definition: &ServerDefinition) -> String {
+fn fingerprint(definition: &ServerDefinition) -> String {
     let mut hash = Sha256::new();
     let mut add = |part: &str| {
         hash.update(part.len().to_le_bytes());

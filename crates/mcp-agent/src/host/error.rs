@@ -58,6 +58,12 @@ pub enum ServerError {
         /// The name.
         name: String,
     },
+    /// The definition of the server disables it.
+    #[error("the definition of the server {name:?} disables it")]
+    Disabled {
+        /// The name.
+        name: String,
+    },
     /// The definition of a server is invalid.
     #[error(transparent)]
     Definition(#[from] DefinitionError),

@@ -9,8 +9,8 @@ use std::{
 };
 
 use mcp_agent::{
-    Host, HostBuilder, ServerState,
-    config::{Approvals, ConfigFile, Environment, Scope},
+    Host, HostBuilder, ServerError, ServerState, StartError,
+    config::{Approvals, ConfigFile, Environment, Scope, ServerDefinition},
 };
 use mcp_client::ChildProcess;
 use mcp_server::prelude::*;
@@ -216,4 +216,67 @@ async fn a_project_definition_starts_only_after_its_approval() {
     assert_eq!(names, ["project:pid"], "the definition denies the other tool");
     assert!(host.call("project:pid", ()).await.unwrap().text().parse::<u32>().is_ok());
     host.shutdown().await;
+}
+
+/// Returns the definition of a project file that denies this tool.
+fn project(file: &Path, denied: &str, mode: &str) -> ServerDefinition {
+    let entry = json!({
+        "command": std::env::current_exe().unwrap(), "args": this_program("children::serves"), "env": { SERVES: mode },
+        "x-mcp": { "denyTools": [denied] },
+    });
+    let text = json!({ "mcpServers": { "project": entry } }).to_string();
+    let mut read = ConfigFile::parse(file, &text, Scope::Project, &Environment::default()).unwrap();
+    read.servers.remove(0)
+}
+
+fn tools(host: &Host) -> Vec<String> {
+    host.catalog().tools().iter().map(|tool| tool.display_name().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_replaced_project_definition_needs_its_approval_and_keeps_its_filter() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join(".mcp.json");
+    let approvals = Approvals::open(directory.path().join("state"));
+    let (first, second, third) = (project(&file, "die", "ends"), project(&file, "pid", "ends"), {
+        let mut third = project(&file, "die", "ends");
+        third.enabled = false;
+        third
+    });
+    approvals.approve(&first).unwrap();
+    let host = Host::builder("test", "1").start_limit(SOON).approvals(approvals.clone()).start().await.unwrap();
+    let unknown = host.replace_definition(&first).await.unwrap_err();
+    assert!(matches!(unknown, ServerError::Unknown { .. }), "{unknown}");
+    let disabled = host.add_definition(&third).unwrap_err();
+    assert!(matches!(disabled, ServerError::Disabled { .. }) && host.statuses().is_empty(), "{disabled}");
+    host.add_definition(&first).unwrap();
+    until_state(&host, "project", ServerState::Ready).await;
+    assert_eq!(tools(&host), ["project:pid"]);
+
+    host.replace_definition(&second).await.unwrap();
+    assert_eq!(host.status("project").unwrap().state, ServerState::NeedsApproval);
+    assert!(tools(&host).is_empty());
+    approvals.approve(&second).unwrap();
+    host.replace_definition(&second).await.unwrap();
+    assert_eq!(tools(&host), ["project:die"], "the changed definition denies the other tool");
+
+    host.replace_definition(&third).await.unwrap();
+    assert!(host.statuses().is_empty());
+    host.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_invalid_definition_fails_its_server_only() {
+    let invalid = ServerDefinition::http("invalid", "ftp://search.example");
+    let good = || Host::builder("test", "1").start_limit(SOON).server("good", &Server::builder("good", "1").build());
+    let host = good().definition(&invalid).definition(&ServerDefinition::stdio("a:b", "files")).start().await.unwrap();
+    for (name, reason) in [("invalid", "ftp"), ("a:b", "without `:`")] {
+        let status = host.status(name).unwrap();
+        assert_eq!(status.state, ServerState::Failed);
+        assert!(status.reason.as_ref().unwrap().contains(reason), "{status:?}");
+    }
+    assert_eq!(host.status("good").unwrap().state, ServerState::Ready);
+    host.shutdown().await;
+    let failed = good().definition(&invalid.required()).start().await.unwrap_err();
+    assert!(matches!(failed, StartError::Server(ServerError::Definition(_))), "{failed}");
 }
