@@ -17,14 +17,15 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+pub(crate) use self::{
+    activity::ActiveCall,
+    settings::Settings,
+    slot::{Slot, Unavailable},
+};
 use self::{manifest::Manifest, status::StatusTable, watched::Watched};
 pub use self::{
     options::ServerOptions,
     status::{ServerState, ServerStatus, StatusEvents},
-};
-pub(crate) use self::{
-    settings::Settings,
-    slot::{Slot, Unavailable},
 };
 use crate::catalog::{Catalog, ServerEntries};
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::Host;
 use crate::{
     CallError,
+    registry::ActiveCall,
     routing::{REST, Rests},
 };
 
@@ -28,7 +29,7 @@ impl Host {
         {
             return Ok(ReadResourceResult::new(vec![contents]));
         }
-        let client = self.client(server).await?;
+        let (_active, client) = self.reach(server).await?;
         client.read_resource(uri).await.map_err(|error| CallError::Client { name: uri.to_owned(), error })
     }
 
@@ -68,22 +69,27 @@ impl Host {
             let found = catalog.prompt(name)?;
             (found.server().to_owned(), found.item().name.clone())
         };
-        let client = self.client(&server).await?;
+        let (_active, client) = self.reach(&server).await?;
         let call = client.get_prompt(&prompt, arguments);
         call.await.map_err(|error| CallError::Client { name: name.to_owned(), error })
     }
 
     /// Returns the client of a server, for requests that the host does not offer. Starts the server if it does not run.
     ///
-    /// The client is valid until the host stops the server.
+    /// The client is valid until the host stops the server. Requests of the client do not restart the idle time.
     ///
     /// # Errors
     /// [`CallError`] if the host has no such server, or the server is not available.
     pub async fn client(&self, server: &str) -> Result<mcp_client::Client, CallError> {
+        Ok(self.reach(server).await?.1)
+    }
+
+    /// Returns the client of a server. The server does not become idle until the first value is dropped.
+    async fn reach(&self, server: &str) -> Result<(ActiveCall, mcp_client::Client), CallError> {
         let registry = self.registry();
         let slot = registry.slot(server).ok_or_else(|| self.unknown_server(server))?;
-        let _active = slot.begin_call();
+        let active = slot.begin_call();
         let reached = slot.client_within(registry.settings.call_wait).await;
-        reached.map_err(|cause| CallError::unavailable(server, cause))
+        reached.map(|client| (active, client)).map_err(|cause| CallError::unavailable(server, cause))
     }
 }

@@ -1,6 +1,12 @@
 //! The life cycle of a server: one task that starts it, reads its lists, follows its changes and ends it.
 
-use std::{convert::Infallible, future::pending, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    future::pending,
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use mcp_client::{
     Client, ClientBuilder, Error, State, Subscription, Update,
@@ -17,6 +23,8 @@ const CALM: Duration = Duration::from_millis(100);
 const SUBSCRIBE: Duration = Duration::from_secs(1);
 /// How long the host waits for a late acknowledgement, before it follows the server without a subscription.
 const SUBSCRIBE_LATE: Duration = Duration::from_secs(30);
+/// A connection that lasted this long was not a failed attempt.
+const STABLE: Duration = Duration::from_secs(60);
 
 /// The reason why a connection ended.
 enum End {
@@ -33,7 +41,12 @@ impl Slot {
             self.change(registry, |link| link.state = ServerState::Starting);
         }
         let (slot, registry) = (Arc::clone(self), Arc::clone(registry));
-        *self.running.lock() = Some(tokio::spawn(async move { slot.live(&registry, starts_now).await }));
+        self.has_run.store(true, Ordering::Release);
+        let ended = self.ended.clone().drop_guard();
+        tokio::spawn(async move {
+            let _ended = ended;
+            slot.live(&registry, starts_now).await;
+        });
     }
 
     /// Publishes a change of the connection.
@@ -65,29 +78,50 @@ impl Slot {
                 }
             }
             starts_now = true;
+            let mut connected = None;
             let opened = tokio::select! {
-                opened = self.open(registry) => opened,
-                () = self.stop.cancelled() => break,
+                opened = self.open(registry, &mut connected) => Some(opened),
+                () = self.stop.cancelled() => None,
                 never = self.wait_for_slow_start(registry) => match never {},
             };
-            let error = match opened {
+            let Some(opened) = opened else {
+                if let Some(client) = connected {
+                    client.close().await;
+                }
+                break;
+            };
+            // The attempt has an outcome for each call that waited for it.
+            self.clear_wake_up();
+            let is_retryable = match opened {
                 Ok((client, changes)) => {
-                    attempts = 0;
-                    let end = self.serve(registry, &client, changes).await;
+                    let began = Instant::now();
+                    let end = tokio::select! {
+                        end = self.serve(registry, &client, changes) => end,
+                        () = self.stop.cancelled() => End::Stopped,
+                    };
                     client.close().await;
                     match end {
                         End::Stopped => break,
-                        End::Idle => starts_now = false,
+                        End::Idle => {
+                            (attempts, starts_now) = (0, false);
+                            continue;
+                        }
                         End::Lost => {}
                     }
-                    continue;
+                    if began.elapsed() >= STABLE {
+                        attempts = 0;
+                    }
+                    self.lost(registry);
+                    true
                 }
-                Err(error) => error,
+                Err(error) => {
+                    self.failed(registry, &error);
+                    error.is_retryable()
+                }
             };
             attempts += 1;
-            self.failed(registry, &error);
             let policy = &registry.settings.reconnect;
-            let is_repeated = error.is_retryable() && attempts < policy.attempts;
+            let is_repeated = is_retryable && attempts < policy.attempts;
             let wait = policy.first.saturating_mul(1 << attempts.min(16)).min(policy.longest);
             tokio::select! {
                 () = sleep(wait), if is_repeated => {}
@@ -124,13 +158,24 @@ impl Slot {
         });
     }
 
-    /// Opens a connection, subscribes to changes, and then reads the lists. No change is missed in between.
-    async fn open(&self, registry: &Arc<Registry>) -> Result<(Client, Changes), Error> {
+    /// Sets the state of a server whose connection has ended.
+    fn lost(&self, registry: &Registry) {
+        let reason = self.connector.fault().unwrap_or_else(|| "the server closed the connection".to_owned());
+        tracing::warn!(server = &*self.name, reason, "a server was lost");
+        self.change(registry, |link| {
+            (link.state, link.reason, link.client) = (ServerState::Failed, Some(reason), None);
+        });
+    }
+
+    /// Opens a connection, subscribes to changes, and then reads the lists. No change is missed in between. `connected` receives
+    /// the client as soon as it is connected.
+    async fn open(&self, registry: &Arc<Registry>, connected: &mut Option<Client>) -> Result<(Client, Changes), Error> {
         self.change(registry, |link| {
             (link.state, link.reason) = (ServerState::Starting, None);
         });
         let connector: Arc<dyn Connect> = self.connector.clone();
         let client = builder(&registry.settings, &self.name).connect(connector).await?;
+        *connected = Some(client.clone());
         let changes = Changes::open(&client, SUBSCRIBE).await;
         self.read_lists(registry, &client).await;
         Ok((client, changes))
@@ -154,7 +199,7 @@ impl Slot {
         tokio::spawn(async move { registry.store().await });
     }
 
-    /// Follows a connected server until it ends.
+    /// Follows a connected server until it ends or is idle. Cancel safe.
     async fn serve(&self, registry: &Arc<Registry>, client: &Client, mut changes: Changes) -> End {
         let idle = self.options.idle_stop.or(registry.settings.idle_stop);
         let mut late = pin!(Changes::open(client, SUBSCRIBE_LATE));
@@ -163,7 +208,6 @@ impl Slot {
         let mut idle_at = idle.map(|idle| Instant::now() + idle);
         loop {
             tokio::select! {
-                () = self.stop.cancelled() => return End::Stopped,
                 opened = &mut late, if is_late => {
                     is_late = false;
                     changes = opened;
@@ -184,6 +228,7 @@ impl Slot {
                 () = until(idle_at) => {
                     let Some(idle) = idle else { continue };
                     let stop = || {
+                        self.clear_wake_up();
                         self.link.send_modify(|link| {
                             (link.client, link.state, link.reason) = (None, ServerState::Stopped, None);
                         });

@@ -1,12 +1,19 @@
 //! One server of a registry: its connector, its connection, its items and its state.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use mcp_client::{Client, transport::Connect};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
-    task::JoinHandle,
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
@@ -30,7 +37,9 @@ pub(crate) struct Slot {
     pub(super) wanted: Notify,
     /// Ends the server.
     pub(crate) stop: CancellationToken,
-    pub(super) running: Mutex<Option<JoinHandle<()>>>,
+    pub(super) has_run: AtomicBool,
+    /// Cancelled when the task of the server has ended, and its process too.
+    pub(super) ended: CancellationToken,
     items: Mutex<Items>,
 }
 
@@ -78,7 +87,8 @@ impl Slot {
             activity: Arc::default(),
             wanted: Notify::new(),
             stop: closing.child_token(),
-            running: Mutex::default(),
+            has_run: AtomicBool::new(false),
+            ended: CancellationToken::new(),
             items: Mutex::default(),
         })
     }
@@ -178,13 +188,17 @@ impl Slot {
         let _ = self.link.subscribe().wait_for(is_settled).await;
     }
 
-    /// Ends the server and waits until its process has ended.
+    /// Removes a wake-up that is not needed any more.
+    pub(super) fn clear_wake_up(&self) {
+        pin!(self.wanted.notified()).as_mut().enable();
+    }
+
+    /// Ends the server and waits until its process has ended. Several callers can wait. Cancel safe.
     pub(crate) async fn end(&self) {
         self.stop.cancel();
-        let running = self.running.lock().take();
-        if let Some(running) = running {
+        if self.has_run.load(Ordering::Acquire) {
             // The close of a client has its own time limits.
-            let _ = running.await;
+            self.ended.cancelled().await;
         }
     }
 }

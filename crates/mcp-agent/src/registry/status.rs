@@ -148,8 +148,9 @@ impl StatusTable {
 
     /// Publishes the state of a server.
     pub(super) fn update(&self, slot: &Slot) {
-        let (state, reason, stderr, entries) = (slot.state(), slot.reason(), slot.connector.stderr(), slot.entries());
         let mut statuses = self.statuses.lock();
+        // Read inside the lock, so that an older state does not replace a newer one.
+        let (state, reason, stderr, entries) = (slot.state(), slot.reason(), slot.connector.stderr(), slot.entries());
         let Some(status) = statuses.iter_mut().find(|status| status.name == slot.name) else { return };
         let former = status.clone();
         if status.state != state {

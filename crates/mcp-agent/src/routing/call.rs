@@ -6,6 +6,7 @@ use mcp_client::{Handler, transport::BoxFuture};
 use mcp_protocol::{CallToolResult, ContentBlock, JsonObject, Meta, ProgressParams};
 use serde::Serialize;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{CallError, Shared};
 use crate::catalog::CatalogTool;
@@ -150,6 +151,7 @@ impl HostCall {
         let _active = slot.begin_call();
         let limit = self.timeout.or_else(|| slot.call_timeout(tool.original_name())).or(registry.settings.call_timeout);
         let wait = limit.map_or(registry.settings.call_wait, |limit| limit.min(registry.settings.call_wait));
+        let began = Instant::now();
         let reaching = slot.client_within(wait);
         let cancelled = async {
             match &mut self.cancel {
@@ -169,6 +171,8 @@ impl HostCall {
         }
         let mut call = client.call_tool(tool.original_name(), Value::from(arguments));
         if let Some(limit) = limit {
+            // The limit includes the start of the server.
+            let limit = limit.saturating_sub(began.elapsed()).max(Duration::from_millis(1));
             call = call.total_timeout(limit).idle_timeout(limit);
         }
         if let Some(handler) = self.answers {

@@ -118,6 +118,15 @@ async fn no_process_is_left_after_a_shutdown() {
 }
 
 #[tokio::test]
+async fn a_second_shutdown_also_waits_for_the_processes() {
+    let host = Host::builder("test", "1").start_limit(SOON).server("s0", child("stays")).start().await.unwrap();
+    let pid = host.call("s0:pid", ()).await.unwrap().text();
+    assert!(timeout(Duration::from_millis(20), host.shutdown()).await.is_err(), "the process ignores its end of input");
+    timeout(SOON, host.shutdown()).await.unwrap();
+    assert!(!is_running(&pid));
+}
+
+#[tokio::test]
 async fn no_process_is_left_after_a_dropped_host() {
     let host = many("stays").start().await.unwrap();
     let pids = pids(&host).await;

@@ -164,6 +164,57 @@ async fn a_server_that_crashes_starts_again() {
 }
 
 #[tokio::test]
+async fn a_lost_server_without_attempts_starts_again_only_for_a_call() {
+    let crashing = scripted(&["t"]).on("tools/call", text("done"));
+    let host = quick().reconnect(Reconnect::never()).server("crashing", crashing.clone()).start().await.unwrap();
+    crashing.crash();
+    until_state(&host, "crashing", ServerState::Failed).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(crashing.connections(), 1);
+    assert_eq!(host.call("crashing:t", ()).await.unwrap().text(), "done");
+    assert_eq!(crashing.connections(), 2);
+}
+
+#[tokio::test]
+async fn removing_a_server_does_not_wait_for_its_lists() {
+    let hung = scripted(&["t"])
+        .on("tools/list", Reply::silence())
+        .on("tools/call", text("done").notify("notifications/tools/list_changed", json!({})));
+    let host = quick().server("hung", hung).start().await.unwrap();
+    host.call("hung:t", ()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(timeout(Duration::from_secs(10), host.remove("hung")).await.unwrap());
+}
+
+#[tokio::test]
+async fn reading_a_resource_keeps_a_server_active() {
+    let contents = json!({ "contents": [{ "uri": "a:b", "text": "long" }] });
+    let slow = scripted(&["t"]).on("resources/read", Reply::result(contents).after(Duration::from_millis(400)));
+    let options = ServerOptions::new().idle_stop(Duration::from_millis(100));
+    let host = quick().server_with("slow", slow.clone(), options).start().await.unwrap();
+    assert_eq!(host.read("slow", "a:b").await.unwrap().contents.len(), 1);
+    until_state(&host, "slow", ServerState::Stopped).await;
+}
+
+#[tokio::test]
+async fn the_time_limit_of_a_call_includes_the_start_of_its_server() {
+    let slow = scripted(&["t"]).on("tools/call", text("late").after(Duration::from_secs(3)));
+    let starts = gated(slow);
+    let gate = Arc::clone(&starts.gate);
+    gate.add_permits(1);
+    let options = ServerOptions::new().idle_stop(Duration::from_millis(50));
+    let host = quick().start_limit(SOON).server_with("slow", starts, options).start().await.unwrap();
+    until_state(&host, "slow", ServerState::Stopped).await;
+    let opened = async {
+        tokio::time::sleep(Duration::from_millis(2500)).await;
+        gate.add_permits(1);
+    };
+    let call = host.call("slow:t", ()).timeout(Duration::from_secs(4));
+    let (failed, ()) = tokio::join!(call.into_future(), opened);
+    assert!(failed.is_err(), "the start and the call together take more than 5 seconds");
+}
+
+#[tokio::test]
 async fn an_idle_server_stops_and_its_next_call_starts_it_again() {
     let idle = scripted(&["t"]).on("tools/call", text("done"));
     let options = ServerOptions::new().idle_stop(Duration::from_millis(50));
