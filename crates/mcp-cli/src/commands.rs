@@ -13,7 +13,9 @@ mod read;
 
 use std::sync::Arc;
 
+use mcp_agent::filter::ToolFilter;
 use mcp_client::Client;
+use mcp_protocol::{JsonObject, Tool};
 
 pub(crate) use self::format::print as print_definitions;
 use crate::{
@@ -22,6 +24,7 @@ use crate::{
     failure::Failure,
     input::Input,
     output::Output,
+    text::line,
 };
 
 /// An open connection with its output and input.
@@ -30,11 +33,27 @@ pub(crate) struct Session {
     pub(crate) out: Output,
     pub(crate) answers: Arc<Answers>,
     pub(crate) input: Input,
+    /// The tools that the configuration offers. `None` for a server without a configuration.
+    pub(crate) filter: Option<ToolFilter>,
 }
 
 impl Session {
     pub(crate) fn new(client: Client, options: &Options, answers: Arc<Answers>, input: Input) -> Self {
-        Self { client, out: Output::new(options.json), answers, input }
+        Self { client, out: Output::new(options.json), answers, input, filter: None }
+    }
+
+    /// Rejects a tool that the configuration does not offer.
+    pub(crate) fn check_allowed(&self, name: &str) -> Result<(), Failure> {
+        let tool = Tool::new(name, JsonObject::default());
+        if self.filter.as_ref().is_none_or(|filter| filter.accepts(&tool)) {
+            return Ok(());
+        }
+        Err(Failure::usage(format!("the configuration of the server does not allow the tool `{}`", line(name))))
+    }
+
+    /// Returns whether the configuration offers a tool.
+    pub(crate) fn offers(&self, tool: &Tool) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.accepts(tool))
     }
 }
 
@@ -86,7 +105,7 @@ async fn run_command(session: &Session, command: Command) -> Result<(), Failure>
 pub(crate) async fn tool_names(session: &Session) -> Result<Vec<String>, Failure> {
     match session.client.list_tools().await {
         Err(error) if error.is_unsupported() => Ok(Vec::new()),
-        tools => Ok(tools?.into_iter().map(|tool| tool.name).collect()),
+        tools => Ok(tools?.into_iter().filter(|tool| session.offers(tool)).map(|tool| tool.name).collect()),
     }
 }
 

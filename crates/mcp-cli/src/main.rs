@@ -143,8 +143,13 @@ async fn work(cli: Cli, opened: Arc<OnceLock<Client>>, signals: Signals) -> Resu
         Target::Server(server) => servers::authorizer(server, &options, true),
         Target::Command(_) | Target::Configuration => None,
     };
+    let filter = match &target {
+        Target::Server(server) => Some(servers::filter(server)?),
+        _ => None,
+    };
     let client = connection::open(&target, &options, authorizer, &answers, &command).await?;
-    let session = Session::new(opened.get_or_init(|| client).clone(), &options, answers, input);
+    let mut session = Session::new(opened.get_or_init(|| client).clone(), &options, answers, input);
+    session.filter = filter;
     let answers = Arc::clone(&session.answers);
     let done = match command {
         Command::Shell(_) => shell::run(session, signals).await,

@@ -8,7 +8,10 @@ mod source;
 
 use std::{path::PathBuf, sync::Arc};
 
-use mcp_agent::config::{Endpoint, Environment, ServerDefinition};
+use mcp_agent::{
+    config::{Endpoint, Environment, ServerDefinition},
+    filter::ToolFilter,
+};
 use mcp_client::http::Authorizer;
 
 use self::{resolve::Resolved, source::Source};
@@ -69,13 +72,29 @@ pub(crate) async fn select(mut command: Command, options: &Options) -> Result<Wo
             Resolved::Unknown => {}
         }
     }
+    // In a call of a model, the name can be the safe name of a tool. The session checks the tool itself.
+    let is_plain = is_tool && !matches!(command, Command::Call { format: Some(_), .. });
+    let name = command.words_mut().filter(|_| is_plain).and_then(|words| words.words.first().cloned());
     match <[ServerDefinition; 1]>::try_from(servers) {
-        Ok([server]) => Ok(Work::One(Box::new(server), command)),
+        Ok([server]) => {
+            if let Some(name) = name {
+                fleet::check_allowed(&server, &name)?;
+            }
+            Ok(Work::One(Box::new(server), command))
+        }
         Err(servers) => {
             let names: Vec<String> = servers.iter().map(|server| line(&server.name)).collect();
             Err(Failure::usage(format!("choose a server with --server: {}", names.join(", "))))
         }
     }
+}
+
+/// Returns the tools that a definition offers.
+///
+/// # Errors
+/// If a pattern of the definition is invalid.
+pub(crate) fn filter(server: &ServerDefinition) -> Result<ToolFilter, Failure> {
+    fleet::filter(server)
 }
 
 /// Returns the authorizer of a server. `None` for a command, and for a URL with its own credentials.

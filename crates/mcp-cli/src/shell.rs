@@ -30,7 +30,7 @@ type LineEditor = Editor<Completer, FileHistory>;
 
 /// Reads and runs commands until the user closes the shell.
 pub(crate) async fn run(session: Session, mut signals: Signals) -> Result<(), Failure> {
-    let names = Names::follow(&session.client);
+    let names = Names::follow(&session.client, session.filter.clone());
     let mut editor = open_editor(session.client.clone(), names)?;
     let history = state::path("history");
     if let Some(file) = &history {
@@ -123,6 +123,7 @@ async fn run_line(session: &Session, line: &str, signals: &mut Signals) -> Resul
         out: session.out.or_json(cli.options.json),
         answers: session.answers.clone(),
         input: Input::of_shell(),
+        filter: session.filter.clone(),
     };
     let Cli { options, mut command } = cli;
     let done = match check_options(&options, &mut command) {

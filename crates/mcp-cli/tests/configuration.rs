@@ -2,7 +2,9 @@
 
 use std::{
     fs,
+    io::Write as _,
     path::{Path, PathBuf},
+    process::Stdio,
 };
 
 use mcp_agent::config::Code;
@@ -122,6 +124,47 @@ fn commands_use_the_servers_of_a_configuration_file() {
     check(&["tools", "--server", "broken"], 3, "", "there is no such program");
     check(&["tools", "--server", "off"], 2, "", "the server `off` is disabled");
     check(&["tools", &http.url], 2, "", "the command line must not name another one");
+}
+
+#[test]
+fn a_denied_tool_is_rejected_for_a_single_server_and_in_the_shell() {
+    let project = Project::new("denied");
+    let rules = json!({ "denyTools": ["add", "sec*"] });
+    let file =
+        project.write("servers.json", &json!({ "mcpServers": { "git": { "command": fixture(), "x-mcp": rules } } }));
+    let config = ["--config", &file];
+    let message = "does not allow the tool `add`";
+    let calls: [&[&str]; 5] = [
+        &["call", "add", "a=1", "b=2"],
+        &["call", "git:add", "a=1", "b=2"],
+        &["call", "--server", "git", "add", "a=1", "b=2"],
+        &["call", "--format", "anthropic", "add", r#"{"a":1,"b":2}"#],
+        &["tools", "add"],
+    ];
+    for call in calls {
+        project.check(&[call, &config].concat(), 2, "", message);
+    }
+    let mut shell = mcp();
+    shell.args(["shell"]).args(config).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    shell.env("HOME", project.root.join("home")).env("XDG_STATE_HOME", project.root.join("state"));
+    let mut shell = shell.spawn().unwrap();
+    shell.stdin.take().unwrap().write_all(b"call add a=1 b=2\ntools\ntools --format openai\ncall fail\n").unwrap();
+    let output = super::process::finish(shell);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(err.contains(message), "{err}");
+    assert!(!out.contains("\"sum\"") && !out.contains("secrets") && out.contains("fail"), "{out}");
+}
+
+#[test]
+fn a_required_server_with_a_faulty_entry_fails_the_command() {
+    let project = Project::new("required");
+    let write = |is_required: bool| {
+        let faulty = json!({ "command": "${NO_SUCH_VARIABLE}", "x-mcp": { "required": is_required } });
+        let servers = json!({ "mcpServers": { "good": { "command": fixture() }, "faulty": faulty } });
+        project.write("servers.json", &servers)
+    };
+    project.check(&["tools", "--config", &write(true)], 2, "", "$.mcpServers.faulty.command");
+    project.check(&["tools", "--config", &write(false)], 0, "good:add", "$.mcpServers.faulty.command");
 }
 
 #[test]

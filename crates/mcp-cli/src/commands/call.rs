@@ -50,6 +50,7 @@ pub(crate) async fn call(
         },
     };
     let progress = Progress::new(&name);
+    session.check_allowed(&name)?;
     let result = session.client.call_tool(&name, arguments).on_progress(progress.callback()).await;
     progress.finish().await;
     let result = match (result, &unlisted) {

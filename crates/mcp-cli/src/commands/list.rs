@@ -21,6 +21,7 @@ pub(crate) async fn tools(session: &Session, name: Option<&str>) -> Result<(), F
     }
     let tools = session.client.list_tools().await?;
     warn_about("tools", tools.warning());
+    let tools: Vec<Tool> = tools.into_iter().filter(|tool| session.offers(tool)).collect();
     if session.out.json {
         return session.out.value(&tools);
     }
@@ -40,7 +41,7 @@ pub(crate) async fn all_tools(session: &Session) -> Result<Vec<Tool>, Failure> {
         tools => {
             let tools = tools?;
             warn_about("tools", tools.warning());
-            Ok(tools.into_vec())
+            Ok(tools.into_iter().filter(|tool| session.offers(tool)).collect())
         }
     }
 }

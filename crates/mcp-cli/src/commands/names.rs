@@ -51,6 +51,7 @@ impl From<Unlisted> for Failure {
 
 /// Finds a tool by its name.
 pub(super) async fn find_tool(session: &Session, name: &str) -> Result<Result<Tool, Unlisted>, Failure> {
+    session.check_allowed(name)?;
     let mut tools = session.client.list_tools().stream();
     let mut others = Vec::new();
     while let Some(tool) = tools.next().await {
@@ -58,7 +59,9 @@ pub(super) async fn find_tool(session: &Session, name: &str) -> Result<Result<To
         if tool.name == name {
             return Ok(Ok(tool));
         }
-        others.push(tool.name);
+        if session.offers(&tool) {
+            others.push(tool.name);
+        }
     }
     warn_about("tools", tools.warning());
     Ok(Err(Unlisted { name: name.to_owned(), suggestion: did_you_mean(name, &others) }))

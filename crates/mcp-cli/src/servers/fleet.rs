@@ -77,7 +77,7 @@ async fn tools_of_client(client: &Client) -> Result<Vec<Tool>, mcp_client::Error
     }
 }
 
-fn filter(server: &ServerDefinition) -> Result<ToolFilter, Failure> {
+pub(super) fn filter(server: &ServerDefinition) -> Result<ToolFilter, Failure> {
     let glob = |text: &String| {
         let invalid = |error| Failure::usage(format!("the pattern `{text}` of `{}` is invalid: {error}", server.name));
         text.parse::<Glob>().map_err(invalid)

@@ -60,6 +60,9 @@ impl Source {
     pub(super) fn usable(self) -> Result<Vec<ServerDefinition>, Failure> {
         let mut faults = Vec::new();
         let errors: Vec<ConfigError> = self.config.errors.iter().filter(|error| self.selects(error)).cloned().collect();
+        if let Some(error) = errors.iter().find(|error| error.required) {
+            return Err(refused(error));
+        }
         let mut usable = Vec::new();
         for server in &self.config.servers {
             if !self.is_selected(&server.name) || !server.enabled && self.only.is_none() {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mcp_agent::filter::ToolFilter;
 use mcp_client::Client;
 use mcp_protocol::{
     CompleteParams, CompletionArgument, CompletionContext, CompletionReference, Prompt, Resource, ResourceTemplate,
@@ -33,11 +34,11 @@ struct Lists {
 
 impl Names {
     /// Starts the background task. It ends with the client.
-    pub(super) fn follow(client: &Client) -> Self {
+    pub(super) fn follow(client: &Client, filter: Option<ToolFilter>) -> Self {
         let (sender, names) = watch::channel(Lists::default());
         let client = client.clone();
         tokio::spawn(async move {
-            let read = async || drop(sender.send_replace(Lists::read(&client).await));
+            let read = async || drop(sender.send_replace(Lists::read(&client, filter.as_ref()).await));
             // The first read does not wait for a server that accepts the subscription late.
             let (updates, ()) = tokio::join!(client.listen(SubscriptionFilter::lists()), read());
             // Without list changes, the lists are read only once.
@@ -54,16 +55,18 @@ impl Names {
 
 impl Lists {
     /// Reads the lists. A list that cannot be read is empty.
-    async fn read(client: &Client) -> Self {
+    async fn read(client: &Client, filter: Option<&ToolFilter>) -> Self {
         let (tools, resources, templates, prompts) = tokio::join!(
             client.list_tools().into_future(),
             client.list_resources().into_future(),
             client.list_resource_templates().into_future(),
             client.list_prompts().into_future()
         );
+        let mut tools: Vec<Tool> = tools.map(Vec::from).unwrap_or_default();
+        tools.retain(|tool| filter.is_none_or(|filter| filter.accepts(tool)));
         Self {
             are_read: true,
-            tools: tools.map(Vec::from).unwrap_or_default(),
+            tools,
             resources: resources.map(Vec::from).unwrap_or_default(),
             templates: templates.map(Vec::from).unwrap_or_default(),
             prompts: prompts.map(Vec::from).unwrap_or_default(),
@@ -267,7 +270,7 @@ mod tests {
             });
             let builder = Client::builder("x", "1").versions([version.parse().unwrap()]);
             let client = builder.connect(OpenTransport::new(ours)).await.unwrap();
-            let names = Names::follow(&client);
+            let names = Names::follow(&client, None);
             for name in ["first", "second"] {
                 server.tools().add(tool(name, async || "")).unwrap();
                 let mut lists = names.0.clone();
@@ -303,7 +306,7 @@ mod tests {
         ];
         let client = Client::builder("x", "1").versions(["2026-07-28".parse().unwrap()]);
         let client = client.connect(OpenTransport::new(client_end)).await.unwrap();
-        let mut names = Names::follow(&client).0;
+        let mut names = Names::follow(&client, None).0;
         let are_read = names.wait_for(|lists| lists.tools.iter().any(|tool| tool.name == "add"));
         assert!(timeout(LIMIT, are_read).await.is_ok_and(|read| read.is_ok()));
         tasks.iter().for_each(tokio::task::JoinHandle::abort);
