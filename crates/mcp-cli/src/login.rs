@@ -16,6 +16,7 @@ use mcp_client::{
     http::{Authorizer, mcp_fetch::Fetch},
     oauth::{ErrorKind, OAuth, OAuthBuilder, Revocation, StoredLogin},
 };
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use url::{Host, Url};
 
@@ -54,8 +55,31 @@ pub(crate) fn authorizer(options: &Options, can_ask: bool) -> Option<Arc<dyn Aut
     // Without a writable directory, the command runs without tokens, and `mcp login` reports the fault.
     let logins = stored.or_else(|| if can_ask { Logins::open().ok() } else { None })?;
     let way = if can_ask { Way::Browser } else { Way::Refused };
-    let auth = builder(&logins, way).store(logins.store).build();
+    let auth = kept(builder(&logins, way).store(logins.store).build());
     Some(Arc::new(StoredTokens { auth, can_ask }))
+}
+
+/// The authorizers whose renewals the program finishes before its end.
+static KEPT: Mutex<Vec<OAuth>> = Mutex::new(Vec::new());
+
+/// Keeps an authorizer for [`finish_renewals`].
+fn kept(auth: OAuth) -> OAuth {
+    KEPT.lock().push(auth.clone());
+    auth
+}
+
+/// Waits within the limit until no renewal of tokens runs. Otherwise a refresh token could be lost that the authorization server
+/// has replaced already.
+pub(crate) async fn finish_renewals(limit: Duration) {
+    let kept = KEPT.lock().clone();
+    let finished = async {
+        for auth in kept {
+            auth.finish_renewals(limit).await;
+        }
+    };
+    if tokio::time::timeout(limit, finished).await.is_err() {
+        warn("a renewal of tokens did not end in time: the next command may require a login");
+    }
 }
 
 /// Returns whether a login at the server is stored. Nothing is created and no request is sent.
@@ -102,7 +126,7 @@ async fn log_in(
     }
     let logins = Logins::open()?;
     let server = logins.server(server).await?.ok_or_else(no_server)?;
-    let auth = builder(&logins, way).store(logins.without_login(&server)).scopes(scopes).build();
+    let auth = kept(builder(&logins, way).store(logins.without_login(&server)).scopes(scopes).build());
     let client = connection::authorized(&server, options, auth.clone()).await?.map_err(failed)?;
     opened.get_or_init(|| client);
     if auth.stored_login(&server).await?.is_none() {
@@ -250,7 +274,7 @@ async fn usable(logins: &Logins, auth: &OAuth) -> Result<Vec<(Url, StoredLogin)>
 }
 
 fn stored(logins: &Logins) -> OAuth {
-    builder(logins, Way::Refused).store(logins.store.clone()).build()
+    kept(builder(logins, Way::Refused).store(logins.store.clone()).build())
 }
 
 fn builder(logins: &Logins, way: Way) -> OAuthBuilder {

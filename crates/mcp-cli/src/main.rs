@@ -56,6 +56,10 @@ use self::{
 const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(500);
 /// The longest time for closing the connection after a signal.
 const CLOSE_AFTER_SIGNAL: Duration = Duration::from_secs(1);
+/// The longest time for the renewals of tokens that still run at the end of a command. A lost renewal requires a new login.
+const RENEWAL_LIMIT: Duration = Duration::from_secs(30);
+/// The longest time for these renewals after a signal. Another signal ends the wait.
+const RENEWAL_AFTER_SIGNAL: Duration = Duration::from_secs(5);
 
 fn main() -> ExitCode {
     let command = Cli::definition().color(style::requested(std::env::args_os()).into());
@@ -108,7 +112,20 @@ async fn run(cli: Cli) -> Result<(), Failure> {
             Err(Failure::interrupted(code))
         }
     };
-    let Some(client) = client.get() else { return done };
+    let done = match client.get() {
+        Some(client) => close(client, done, &mut signals).await,
+        None => done,
+    };
+    let is_interrupted = done.as_ref().is_err_and(Failure::is_interrupted);
+    let limit = if is_interrupted { RENEWAL_AFTER_SIGNAL } else { RENEWAL_LIMIT };
+    tokio::select! {
+        () = login::finish_renewals(limit) => done,
+        code = signals.next() => Err(Failure::interrupted(code)),
+    }
+}
+
+/// Closes the connection after a command.
+async fn close(client: &Client, done: Result<(), Failure>, signals: &mut Signals) -> Result<(), Failure> {
     if done.as_ref().is_err_and(Failure::is_interrupted) {
         // If the time is not enough, the shutdown of the runtime kills the server process.
         let _ = timeout(CLOSE_AFTER_SIGNAL, client.close()).await;

@@ -103,11 +103,18 @@ impl Protected {
 
     /// Replaces the stored tokens by tokens that no server accepts.
     pub(crate) fn spoil_tokens(&self) {
+        self.edit_tokens(|record| {
+            record["access_token"] = "spoilt-1".into();
+            record["refresh_token"] = "spoilt-2".into();
+        });
+    }
+
+    /// Changes the records of the stored tokens.
+    fn edit_tokens(&self, edit: impl Fn(&mut Value)) {
         for file in self.files() {
             let Ok(mut record) = serde_json::from_slice::<Value>(&fs::read(&file).unwrap()) else { continue };
             if record.get("access_token").is_some() {
-                record["access_token"] = "spoilt-1".into();
-                record["refresh_token"] = "spoilt-2".into();
+                edit(&mut record);
                 fs::write(&file, record.to_string()).unwrap();
             }
         }
@@ -301,4 +308,43 @@ fn a_logout_revokes_the_tokens_and_removes_them_also_during_an_outage() {
     server.issuer.misbehave(Misbehavior::Response(Endpoint::Metadata, ResponseFault::Status(503)));
     server.check("logout URL", 0, "logged out of", "copies of the tokens are valid until their end: ");
     assert!(server.secrets().is_empty());
+}
+
+#[test]
+fn the_end_of_a_command_loses_no_refresh_token() {
+    for is_interrupted in [false, true] {
+        // A second use of a refresh token revokes all tokens of the login.
+        let issuer =
+            |builder: AuthorizationServerBuilder| builder.auto_approve().misbehave(Misbehavior::NoRefreshGrace);
+        let server = Protected::with(&format!("renewal-{is_interrupted}"), issuer, |config| config);
+        server.check("login URL", 0, "", "in the browser");
+        // A token that ends soon still serves the request of its renewal, and an expired token does not.
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+        server.edit_tokens(|record| {
+            record["obtained_at"] = (now - 1_000).into();
+            record["expires_at"] = if is_interrupted { 1 } else { now + 25 }.into();
+        });
+        let (old, tokens) = (server.secrets(), server.issuer.count(Endpoint::Token));
+        let slow = ResponseFault::Slow(Duration::from_millis(if is_interrupted { 2_000 } else { 3_500 }));
+        server.issuer.misbehave_times(Misbehavior::Response(Endpoint::Token, slow), 1);
+        if is_interrupted {
+            let mut command = mcp();
+            command.args(["call", &server.url, "whoami"]).env("XDG_STATE_HOME", &server.state);
+            let mut call = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+            let started = Instant::now();
+            while server.issuer.count(Endpoint::Token) == tokens {
+                assert!(started.elapsed() < Duration::from_secs(30), "the command renews its token");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            assert!(process::signal(&mut call, "INT"));
+            assert_eq!(process::wait(&mut call).code(), Some(130));
+        } else {
+            server.check("call URL whoami", 0, "ann\n", "");
+        }
+        assert_eq!(server.issuer.count(Endpoint::Token), tokens + 1);
+        let new = server.secrets();
+        assert!(new.len() == 2 && new.iter().all(|token| !old.contains(token)), "the new tokens are stored");
+        server.check("call URL whoami", 0, "ann\n", "");
+        assert_eq!(server.issuer.count(Endpoint::Authorization), 1);
+    }
 }
