@@ -45,7 +45,9 @@ pub(crate) async fn configure(command: &Configuration, options: &Options) -> Res
 
 /// Selects the server of a command, or runs a command over all servers of the file.
 pub(crate) async fn select(mut command: Command, options: &Options) -> Result<Work, Failure> {
-    let servers = Source::load(options)?.usable()?;
+    let source = Source::load(options)?;
+    let declared: Vec<String> = source.config.names().into_iter().map(ToOwned::to_owned).collect();
+    let servers = source.usable()?;
     if let Command::Tools { words, format, strict } = &command
         && words.words.is_empty()
     {
@@ -63,6 +65,9 @@ pub(crate) async fn select(mut command: Command, options: &Options) -> Result<Wo
                 }
                 *word = name;
                 return Ok(Work::One(server, command));
+            }
+            Resolved::Unknown if let Some(server) = resolve::prefix_of(word, &declared) => {
+                return Err(unusable(word, server));
             }
             Resolved::Unknown if is_tool && (servers.len() > 1 || resolve::has_hash(word)) => {
                 let (server, name) = fleet::find(word, servers, options).await?;
@@ -87,6 +92,13 @@ pub(crate) async fn select(mut command: Command, options: &Options) -> Result<Wo
             Err(Failure::usage(format!("choose a server with --server: {}", names.join(", "))))
         }
     }
+}
+
+fn unusable(name: &str, server: &str) -> Failure {
+    let (name, server) = (line(name), line(server));
+    Failure::no_server_ready(format!(
+        "`{name}` belongs to the server `{server}`, which this command cannot use; `mcp doctor` shows the reason"
+    ))
 }
 
 /// Returns the tools that a definition offers.

@@ -122,6 +122,7 @@ fn commands_use_the_servers_of_a_configuration_file() {
         "the file defines no server `locl` (unknown-server); did you mean `local`?",
     );
     check(&["tools", "--server", "broken"], 3, "", "there is no such program");
+    check(&["call", "off:add", "a=1"], 3, "", "`off:add` belongs to the server `off`, which this command cannot use");
     check(&["tools", "--server", "off"], 2, "", "the server `off` is disabled");
     check(&["tools", &http.url], 2, "", "the command line must not name another one");
 }
@@ -165,6 +166,7 @@ fn a_required_server_with_a_faulty_entry_fails_the_command() {
     };
     project.check(&["tools", "--config", &write(true)], 2, "", "$.mcpServers.faulty.command");
     project.check(&["tools", "--config", &write(false)], 0, "good:add", "$.mcpServers.faulty.command");
+    project.check(&["call", "faulty:add", "--config", &write(false)], 3, "", "belongs to the server `faulty`");
 }
 
 #[test]

@@ -25,6 +25,12 @@ pub(super) fn by_name(name: &str, servers: &[ServerDefinition]) -> Resolved {
     Resolved::Unknown
 }
 
+/// Returns the server of a display name among the servers that a file defines. The command may be unable to use that server.
+pub(super) fn prefix_of<'s>(name: &str, declared: &'s [String]) -> Option<&'s str> {
+    let (server, _) = name.split_once(':')?;
+    declared.iter().map(String::as_str).find(|declared| *declared == server)
+}
+
 /// Returns whether a name can be a provider name with a hash: it ends in `_0` and ten letters or digits.
 pub(super) fn has_hash(name: &str) -> bool {
     let hash = name.len().checked_sub(12).and_then(|at| name.get(at..)).and_then(|end| end.strip_prefix("_0"));
