@@ -105,11 +105,11 @@ fn documents_of_real_authorization_servers_are_judged() {
             "https://cognito-idp.eu-central-1.amazonaws.com/eu-central-1_rgNLYriHz",
             Ok((&["assumes-s256"], "by the operator", RESOURCE)),
         ),
-        ("authentik", "http://localhost:19000/application/o/openwebui/", Ok((&[], "by the operator", RESOURCE))),
+        ("authentik", "https://auth.flinntech.com/application/o/hireling/", Ok((&[], "by the operator", RESOURCE))),
         (
             "authentik",
-            "http://localhost:19000/application/o/openwebui",
-            Err("instead of \"http://localhost:19000/application/o/openwebui\""),
+            "https://auth.flinntech.com/application/o/hireling",
+            Err("instead of \"https://auth.flinntech.com/application/o/hireling\""),
         ),
         ("atlassian-v1", "https://mcp.atlassian.com", Err("the issuer \"https://cf.mcp.atlassian.com\"")),
         (

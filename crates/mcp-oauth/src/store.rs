@@ -56,6 +56,29 @@ pub trait TokenStore: Send + Sync + 'static {
     /// If the record is not stored.
     fn save<'a>(&'a self, key: &'a str, record: &'a Secret) -> BoxFuture<'a, Result<(), Error>>;
 
+    /// Writes the record under a key if the key still has the expected record, or if both are missing. Returns whether the
+    /// record was written.
+    ///
+    /// The client replaces tokens with this method, because a process can lose a lock without notice. For example, the lease
+    /// of a [`SharedStore`] ends while its process is stopped, and another process stores newer tokens. By default the method
+    /// compares and then writes, which suffices if no process can lose its lock.
+    ///
+    /// # Errors
+    /// If the present record cannot be read, or the new one is not stored.
+    fn replace<'a>(
+        &'a self,
+        key: &'a str,
+        expected: Option<&'a Secret>,
+        record: &'a Secret,
+    ) -> BoxFuture<'a, Result<bool, Error>> {
+        Box::pin(async move {
+            if self.load(key).await?.as_ref() != expected {
+                return Ok(false);
+            }
+            self.save(key, record).await.map(|()| true)
+        })
+    }
+
     /// Removes the record under a key, if there is one.
     ///
     /// # Errors

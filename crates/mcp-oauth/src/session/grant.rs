@@ -7,6 +7,7 @@ use tokio::{sync::watch, time::timeout};
 
 use super::{
     Session, Work,
+    record::Kept,
     refusal::Found,
     scopes::{self, union},
 };
@@ -114,11 +115,15 @@ impl Session {
             lock = self.settings.store.lock(&self.key, limit) => lock?,
             () = &mut ended => return Err(logged_out()),
         };
-        if let Some(stored) = self.stored().await?
-            && refused != Some(&stored.access_token)
+        let (stored, record) = self.stored_with_record().await?;
+        let serves = |stored: &Tokens| {
+            refused != Some(&stored.access_token)
+                && !stored.is_expired(now())
+                && scopes.iter().all(|scope| stored.requested.contains(scope))
+        };
+        if let Some(stored) = stored
+            && serves(&stored)
             && (self.is_news(&stored) || self.is_current(&stored) && stored.issuer == found.server.identity)
-            && !stored.is_expired(now())
-            && scopes.iter().all(|scope| stored.requested.contains(scope))
         {
             self.adopt(stored);
             return Ok(());
@@ -155,10 +160,16 @@ impl Session {
             obtained_at: now,
             logged_in_at: now,
             expires_at,
-            requested: scopes,
+            requested: scopes.clone(),
             grant: Grant::Login,
         };
-        self.keep(tokens).await;
+        // The login of another process serves this one too.
+        let is_useless = |stored: Option<&Tokens>| {
+            !stored.is_some_and(|stored| serves(stored) && stored.issuer == found.server.identity)
+        };
+        if let Kept::Other(Some(other)) = self.keep(tokens, record, is_useless).await {
+            self.adopt(other);
+        }
         if agent.is_some() {
             self.forget_declined().await;
         }

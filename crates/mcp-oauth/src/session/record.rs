@@ -14,6 +14,25 @@ use crate::{
     tokens::Tokens,
 };
 
+/// The largest number of attempts to replace a record that other processes change.
+const ATTEMPTS: usize = 4;
+
+/// A record as a process read it. A later write replaces only this record.
+pub(super) enum Before {
+    /// The record, or `None` if there was none.
+    Record(Option<Secret>),
+    /// A record that the store cannot open. A login replaces it.
+    Unreadable,
+}
+
+/// The result of [`Session::keep`].
+pub(super) enum Kept {
+    /// The tokens are the current ones.
+    Own(Arc<Tokens>),
+    /// Another process wrote these tokens meanwhile, or removed the record. The current tokens are unchanged.
+    Other(Option<Tokens>),
+}
+
 impl Session {
     pub(crate) async fn stored(&self) -> Result<Option<Tokens>, Error> {
         self.read(&self.key).await
@@ -24,16 +43,63 @@ impl Session {
         self.replaces_unreadable.store(true, Ordering::Release);
     }
 
-    /// Stores tokens before a request uses them. If the store fails, the tokens still count in this process: without them a
-    /// rotated refresh token would be lost.
-    pub(super) async fn keep(&self, tokens: Tokens) -> Arc<Tokens> {
-        match self.write(&self.key, &tokens).await {
-            Ok(()) => *self.origin.write() = Some(tokens.access_token.clone()),
-            Err(error) => {
-                let text = "the tokens are not stored, so the user must log in again after the end of the process";
-                tracing::error!(%error, "{text}");
+    /// Returns the stored tokens, and the record for [`keep`](Self::keep).
+    pub(super) async fn stored_with_record(&self) -> Result<(Option<Tokens>, Before), Error> {
+        match self.load(&self.key).await {
+            Err(error) if self.replaces(&error) => Ok((None, Before::Unreadable)),
+            record => {
+                let record = record?;
+                Ok((record.as_ref().and_then(parsed), Before::Record(record)))
             }
         }
+    }
+
+    /// Stores tokens before a request uses them. If the store fails, the tokens still count in this process: without them a
+    /// rotated refresh token would be lost.
+    ///
+    /// Another process may have changed the record since `before`, although it needs the same lock: a process that is stopped
+    /// for a time loses its lease. Then `replaces` decides whether these tokens replace those of the other process.
+    pub(super) async fn keep(
+        &self,
+        tokens: Tokens,
+        mut before: Before,
+        replaces: impl Fn(Option<&Tokens>) -> bool,
+    ) -> Kept {
+        let mut failure = Error::new(ErrorKind::Unavailable, "other processes change the stored tokens all the time");
+        for _ in 0..ATTEMPTS {
+            match self.write_over(&before, &tokens).await {
+                Ok(true) => {
+                    *self.origin.write() = Some(tokens.access_token.clone());
+                    return Kept::Own(self.set_current(tokens));
+                }
+                Ok(false) => match self.stored_with_record().await {
+                    Ok((found, record)) if replaces(found.as_ref()) => before = record,
+                    Ok((found, _)) => return Kept::Other(found),
+                    Err(error) => {
+                        failure = error;
+                        break;
+                    }
+                },
+                Err(error) => {
+                    failure = error;
+                    break;
+                }
+            }
+        }
+        let text = "the tokens are not stored, so the user must log in again after the end of the process";
+        tracing::error!(error = %failure, "{text}");
+        Kept::Own(self.set_current(tokens))
+    }
+
+    async fn write_over(&self, before: &Before, tokens: &Tokens) -> Result<bool, Error> {
+        let (store, record) = (&self.settings.store, to_record(tokens)?);
+        match before {
+            Before::Record(before) => store.replace(&self.key, before.as_ref(), &record).await,
+            Before::Unreadable => store.save(&self.key, &record).await.map(|()| true),
+        }
+    }
+
+    fn set_current(&self, tokens: Tokens) -> Arc<Tokens> {
         let tokens = Arc::new(tokens);
         *self.current.write() = Some(Arc::clone(&tokens));
         tokens
@@ -104,26 +170,37 @@ impl Session {
     /// Reads a record. A record that another version wrote counts as missing. So does a record that the store cannot open,
     /// once the user asked for a login.
     pub(super) async fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, Error> {
-        let record = match self.load(key).await {
-            Err(error) if error.is_unreadable_record() && self.replaces_unreadable.load(Ordering::Acquire) => {
-                tracing::debug!(%error, "a login replaces a record");
-                return Ok(None);
-            }
-            record => record?,
-        };
-        let Some(record) = record else { return Ok(None) };
-        let read = serde_json::from_str(record.expose());
-        if read.is_err() {
-            tracing::warn!("a record of the token store is invalid and is ignored");
+        match self.load(key).await {
+            Err(error) if self.replaces(&error) => Ok(None),
+            record => Ok(record?.as_ref().and_then(parsed)),
         }
-        Ok(read.ok())
+    }
+
+    /// Whether an error is that of a record that a login replaces.
+    fn replaces(&self, error: &Error) -> bool {
+        let replaces = error.is_unreadable_record() && self.replaces_unreadable.load(Ordering::Acquire);
+        if replaces {
+            tracing::debug!(%error, "a login replaces a record");
+        }
+        replaces
     }
 
     pub(super) async fn write(&self, key: &str, record: &impl Serialize) -> Result<(), Error> {
-        let json = serde_json::to_string(record);
-        let json = json.map_err(|_| Error::new(ErrorKind::Store, "a record cannot be written as JSON"))?;
-        self.settings.store.save(key, &Secret::new(json)).await
+        self.settings.store.save(key, &to_record(record)?).await
     }
+}
+
+fn parsed<T: DeserializeOwned>(record: &Secret) -> Option<T> {
+    let read = serde_json::from_str(record.expose());
+    if read.is_err() {
+        tracing::warn!("a record of the token store is invalid and is ignored");
+    }
+    read.ok()
+}
+
+fn to_record(value: &impl Serialize) -> Result<Secret, Error> {
+    let json = serde_json::to_string(value);
+    json.map(Secret::new).map_err(|_| Error::new(ErrorKind::Store, "a record cannot be written as JSON"))
 }
 
 /// Returns the key of the registration of one client. An issuer contains no space, so the key differs from those of issuers.

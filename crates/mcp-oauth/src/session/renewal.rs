@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mcp_protocol::auth::TokenResponse;
 use tokio::sync::watch;
 
-use super::{REFRESH_LOCK, Session, Work};
+use super::{REFRESH_LOCK, Session, Work, record::Kept};
 use crate::{
     discovery::Server,
     dpop::DpopKey,
@@ -39,12 +39,11 @@ impl Session {
     pub(super) async fn refresh(&self, work: &mut Work, tokens: &Arc<Tokens>) -> Result<Arc<Tokens>, Error> {
         let _lock = self.settings.store.lock(&self.key, REFRESH_LOCK).await?;
         let _running = Running::new(&self.renewals);
-        let stored = self.stored().await?;
+        let (stored, record) = self.stored_with_record().await?;
         // A missing record is normal only if the tokens were never stored.
         if stored.is_none() && (self.origin.read().is_some() || !self.is_current(tokens)) {
             return Err(self.logged_out());
         }
-        let is_stored = stored.is_some();
         let tokens = match stored {
             Some(stored) if self.is_news(&stored) => {
                 let stored = self.adopt(stored);
@@ -64,11 +63,20 @@ impl Session {
             Ok(answer) => {
                 work.pause = None;
                 let fresh = tokens.renewed(answer, now());
-                if self.is_logged_out(is_stored).await {
-                    self.revoke(work, &[&fresh]).await;
-                    return Err(self.logged_out());
+                // A logout of this process does not wait long for a refresh.
+                let is_logged_out = self.current().is_none();
+                // The other process may have sent the same refresh token, in vain.
+                let is_same = |found: Option<&Tokens>| found.is_some_and(|found| found.has_same_secrets(&tokens));
+                let kept =
+                    if is_logged_out { Kept::Other(None) } else { self.keep(fresh.clone(), record, is_same).await };
+                match kept {
+                    Kept::Own(fresh) => Ok(fresh),
+                    Kept::Other(Some(newer)) => Ok(self.adopt(newer)),
+                    Kept::Other(None) => {
+                        self.revoke(work, &[&fresh]).await;
+                        Err(self.logged_out())
+                    }
                 }
-                Ok(self.keep(fresh).await)
             }
             Err(error) => {
                 let refusal = error.oauth_error().filter(|refusal| refusal.is_definitive());
@@ -76,17 +84,19 @@ impl Session {
                 {
                     self.forget_registration(&server, &client.client_id).await?;
                 }
-                if refusal.is_some() && !self.is_logged_out(is_stored).await {
-                    self.keep(Tokens { is_revoked: true, ..(*tokens).clone() }).await;
+                if refusal.is_some() && self.current().is_some() {
+                    let revoked = Tokens { is_revoked: true, ..(*tokens).clone() };
+                    // The refusal is normal if another process renewed the tokens first.
+                    if let Kept::Other(Some(newer)) = self.keep(revoked, record, |_| false).await
+                        && !newer.has_same_secrets(&tokens)
+                    {
+                        work.pause = None;
+                        return Ok(self.adopt(newer));
+                    }
                 }
                 Err(error.with_quirks(&server.quirks))
             }
         }
-    }
-
-    /// Whether a logout ended the login during a refresh. A logout does not wait long for a refresh.
-    async fn is_logged_out(&self, was_stored: bool) -> bool {
-        self.current().is_none() || was_stored && self.stored().await.is_ok_and(|stored| stored.is_none())
     }
 
     /// Forgets the tokens of this process, and returns the error of a refresh after a logout.

@@ -94,6 +94,21 @@ impl TokenStore for FileStore {
         Box::pin(self.run("written", move || write(&path, &record)))
     }
 
+    fn replace<'a>(
+        &'a self,
+        key: &'a str,
+        expected: Option<&'a Secret>,
+        record: &'a Secret,
+    ) -> BoxFuture<'a, Result<bool, Error>> {
+        let (path, expected, record) = (self.path(key, "json"), expected.cloned(), record.clone());
+        Box::pin(self.run("written", move || {
+            if read(&path)? != expected {
+                return Ok(false);
+            }
+            write(&path, &record).map(|()| true)
+        }))
+    }
+
     fn remove<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
         let path = self.path(key, "json");
         Box::pin(self.run("written", move || match fs::remove_file(&path) {

@@ -50,6 +50,20 @@ impl TokenStore for MemoryStore {
         Box::pin(ready(Ok(())))
     }
 
+    fn replace<'a>(
+        &'a self,
+        key: &'a str,
+        expected: Option<&'a Secret>,
+        record: &'a Secret,
+    ) -> BoxFuture<'a, Result<bool, Error>> {
+        let mut records = self.0.records.lock();
+        let is_expected = records.get(key) == expected;
+        if is_expected {
+            records.insert(key.to_owned(), record.clone());
+        }
+        Box::pin(ready(Ok(is_expected)))
+    }
+
     fn remove<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
         self.0.records.lock().remove(key);
         Box::pin(ready(Ok(())))

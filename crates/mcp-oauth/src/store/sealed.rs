@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_secs(30);
 ///
 /// | case | effect |
 /// |---|---|
-/// | The keyring fails, or does not answer in 3 seconds. | The store writes records that are not sealed. The first such write logs a warning with the cause. A [`FileStore`](super::FileStore) keeps them in files of mode 0600. |
+/// | The keyring fails, or does not answer in 3 seconds. | The store writes records that are not sealed. The first such write logs a warning with the cause. A [`FileStore`](super::FileStore) keeps them in files of mode 0600. [`without_fallback`](Self::without_fallback) makes the write fail instead. |
 /// | The keyring answers later. | The store seals each record that it writes from then on. |
 /// | The keyring failed 30 seconds ago or earlier. | The next use of the key asks the keyring again. |
 /// | A record is not sealed. | The store reads it. The next write seals it, so a plain store becomes a sealed one. |
@@ -61,7 +61,11 @@ const PAUSE: Duration = Duration::from_secs(30);
 /// # Ok::<_, mcp_oauth::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct SealedStore(Arc<Inner>);
+pub struct SealedStore {
+    inner: Arc<Inner>,
+    /// Whether the store writes plain records if the keyring fails.
+    has_fallback: bool,
+}
 
 struct Inner {
     records: Arc<dyn TokenStore>,
@@ -102,19 +106,83 @@ impl SealedStore {
 
     /// Returns a store that waits at most the given time for the keyring. A limit above 2 minutes is a limit of 2 minutes.
     pub fn with_keyring_limit(records: impl TokenStore, keyring: impl Keyring, limit: Duration) -> Self {
-        Self(Arc::new(Inner {
+        let inner = Inner {
             records: Arc::new(records),
             keyring: Arc::new(keyring),
             limit: limit.min(keyring::LIMIT),
             question: Mutex::new(None),
             has_warned: AtomicBool::new(false),
-        }))
+        };
+        Self { inner: Arc::new(inner), has_fallback: true }
+    }
+
+    /// Returns the store without its fallback. If the keyring fails, a write fails too, and the store writes no plain record.
+    /// Plain records of an earlier store are still readable.
+    ///
+    /// ```
+    /// # use mcp_oauth::{Error, ErrorKind, Keyring, MemoryStore, SealedStore, TokenStore as _};
+    /// # use mcp_protocol::auth::Secret;
+    /// # struct Vault;
+    /// # impl Keyring for Vault {
+    /// #     fn get(&self) -> Result<Option<Secret>, Error> {
+    /// #         Err(Error::new(ErrorKind::Store, "the vault is closed"))
+    /// #     }
+    /// #     fn set(&self, _: &Secret) -> Result<(), Error> {
+    /// #         self.get().map(drop)
+    /// #     }
+    /// # }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let store = SealedStore::new(MemoryStore::new(), Vault).without_fallback();
+    /// assert!(store.check().await.is_err());
+    /// assert!(store.save("key", &"record".into()).await.is_err());
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn without_fallback(self) -> Self {
+        Self { has_fallback: false, ..self }
     }
 
     /// Returns whether the store seals the records that it writes. Asks the keyring if the store has not asked it yet, or if
     /// the keyring failed 30 seconds ago or earlier.
     pub async fn is_sealing(&self) -> bool {
         self.key().await.is_ok()
+    }
+
+    /// Checks that the store seals the records that it writes. Asks the keyring like [`is_sealing`](Self::is_sealing).
+    ///
+    /// # Errors
+    /// The reason why the store has no key.
+    pub async fn check(&self) -> Result<(), Error> {
+        self.key().await.map(drop)
+    }
+
+    /// Opens a sealed record.
+    async fn open(&self, name: &str, record: &Secret) -> Result<Secret, Error> {
+        let sealing = self.key().await.map_err(|cause| {
+            let text = format!(
+                "the stored login is sealed, and its key cannot be read: {cause}; unlock the keyring, or log in again, for \
+                 example with `mcp login URL`"
+            );
+            Error::with_source(kind_of(&cause), text, UnreadableRecord)
+        })?;
+        sealing.open(name, record)
+    }
+
+    /// Returns the text of a record: sealed, or plain if the store has no key.
+    async fn text(&self, name: &str, record: &Secret) -> Result<Secret, Error> {
+        let cause = match self.key().await {
+            Ok(sealing) => return sealing.seal(name, record),
+            Err(cause) => cause,
+        };
+        if !self.has_fallback {
+            let text = format!("the record is not stored, because it cannot be sealed: {cause}");
+            return Err(Error::with_source(kind_of(&cause), text, cause));
+        }
+        if !self.inner.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(%cause, "the store writes tokens that are not sealed");
+        }
+        Ok(record.clone())
     }
 
     /// Returns the key of the keyring.
@@ -131,7 +199,7 @@ impl SealedStore {
                     _ => continue,
                 },
                 Err(_) => {
-                    let text = format!("the keyring did not answer in {:?}: it may be locked", self.0.limit);
+                    let text = format!("the keyring did not answer in {:?}: it may be locked", self.inner.limit);
                     Err(Error::new(ErrorKind::Unavailable, text))
                 }
             };
@@ -140,7 +208,7 @@ impl SealedStore {
 
     /// Returns the last question, or asks the keyring if there is none or if it is over.
     fn question(&self) -> Question {
-        let mut last = self.0.question.lock();
+        let mut last = self.inner.question.lock();
         match &*last {
             Some(question) if !question.is_over() => question.clone(),
             _ => last.insert(self.ask()).clone(),
@@ -149,9 +217,9 @@ impl SealedStore {
 
     /// Asks the keyring on a thread of its own. The call may never return, and must not keep the runtime from its end.
     fn ask(&self) -> Question {
-        let deadline = Instant::now() + self.0.limit;
+        let deadline = Instant::now() + self.inner.limit;
         let (sender, answer) = watch::channel(None);
-        let (keyring, records) = (Arc::clone(&self.0.keyring), Arc::clone(&self.0.records));
+        let (keyring, records) = (Arc::clone(&self.inner.keyring), Arc::clone(&self.inner.records));
         let runtime = Handle::current();
         let thread = std::thread::Builder::new().name("mcp-oauth-keyring".to_owned()).spawn(move || {
             let call = AssertUnwindSafe(|| keyring::key(&*keyring, &*records, &runtime));
@@ -167,51 +235,61 @@ impl SealedStore {
     }
 }
 
+/// Returns the kind of an error that the keyring caused.
+fn kind_of(cause: &Error) -> ErrorKind {
+    if cause.is_temporary() { ErrorKind::Unavailable } else { ErrorKind::Store }
+}
+
 impl TokenStore for SealedStore {
     fn load<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Secret>, Error>> {
         Box::pin(async move {
-            let record = match self.0.records.load(key).await? {
-                Some(record) if seal::is_sealed(&record) => record,
-                record => return Ok(record),
-            };
-            let sealing = self.key().await.map_err(|cause| {
-                let kind = if cause.is_temporary() { ErrorKind::Unavailable } else { ErrorKind::Store };
-                let text = format!(
-                    "the stored login is sealed, and its key cannot be read: {cause}; unlock the keyring, or log in \
-                     again, for example with `mcp login URL`"
-                );
-                Error::with_source(kind, text, UnreadableRecord)
-            })?;
-            sealing.open(key, &record).map(Some)
+            match self.inner.records.load(key).await? {
+                Some(record) if seal::is_sealed(&record) => self.open(key, &record).await.map(Some),
+                record => Ok(record),
+            }
         })
     }
 
     fn save<'a>(&'a self, key: &'a str, record: &'a Secret) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
-            match self.key().await {
-                Ok(sealing) => self.0.records.save(key, &sealing.seal(key, record)?).await,
-                Err(cause) => {
-                    if !self.0.has_warned.swap(true, Ordering::Relaxed) {
-                        tracing::warn!(%cause, "the store writes tokens that are not sealed");
-                    }
-                    self.0.records.save(key, record).await
-                }
+            let text = self.text(key, record).await?;
+            self.inner.records.save(key, &text).await
+        })
+    }
+
+    fn replace<'a>(
+        &'a self,
+        key: &'a str,
+        expected: Option<&'a Secret>,
+        record: &'a Secret,
+    ) -> BoxFuture<'a, Result<bool, Error>> {
+        Box::pin(async move {
+            // Each seal of a record has another text, so the present text is the expected one of the other store.
+            let present = self.inner.records.load(key).await?;
+            let is_expected = match &present {
+                Some(sealed) if seal::is_sealed(sealed) => Some(&self.open(key, sealed).await?) == expected,
+                plain => plain.as_ref() == expected,
+            };
+            if !is_expected {
+                return Ok(false);
             }
+            let text = self.text(key, record).await?;
+            self.inner.records.replace(key, present.as_ref(), &text).await
         })
     }
 
     fn remove<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
-        self.0.records.remove(key)
+        self.inner.records.remove(key)
     }
 
     fn lock<'a>(&'a self, key: &'a str, limit: Duration) -> BoxFuture<'a, Result<StoreLock, Error>> {
-        self.0.records.lock(key, limit)
+        self.inner.records.lock(key, limit)
     }
 }
 
 impl fmt::Debug for SealedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let question = self.0.question.lock().clone();
+        let question = self.inner.question.lock().clone();
         let is_sealing = question.and_then(|question| Some(question.answer.borrow().as_ref()?.0.is_ok()));
         f.debug_struct("SealedStore").field("is_sealing", &is_sealing).finish_non_exhaustive()
     }

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use mcp_protocol::auth::Secret;
-use mcp_store::{KeyValue, StoreError};
+use mcp_store::{KeyValue, StoreError, Swap};
 use mcp_transport::BoxFuture;
 
 use super::{StoreLock, TokenStore};
@@ -17,7 +17,9 @@ const LEASE: Duration = Duration::from_secs(15);
 /// Records in a store of `mcp-store`, for several processes. The records are plain texts with secrets, so the store must be
 /// as safe as the tokens.
 ///
-/// A lock is a lease of 15 seconds that its holder renews. If a holder ends, the lock becomes free after that time.
+/// A lock is a lease of 15 seconds that its holder renews. If a holder ends, the lock becomes free after that time. The same
+/// happens to a holder that is stopped longer than its lease. Its next write then fails, because
+/// [`replace`](TokenStore::replace) compares the records atomically.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -64,6 +66,31 @@ impl TokenStore for SharedStore {
         })
     }
 
+    fn replace<'a>(
+        &'a self,
+        key: &'a str,
+        expected: Option<&'a Secret>,
+        record: &'a Secret,
+    ) -> BoxFuture<'a, Result<bool, Error>> {
+        Box::pin(async move {
+            let (key, record) = (name("record", key), Arc::from(record.expose().as_bytes()));
+            let bytes = expected.map(|expected| expected.expose().as_bytes());
+            let current = match self.0.compare_and_swap(&key, bytes, Some(Arc::clone(&record)), None).await {
+                Ok(Swap::Done) => return Ok(true),
+                Ok(Swap::Lost { current }) => current,
+                Ok(_) => None,
+                Err(error) => return Err(failed(error)),
+            };
+            // A reader ignores a record that is not a text.
+            let Some(invalid) = current.filter(|bytes| expected.is_none() && std::str::from_utf8(bytes).is_err())
+            else {
+                return Ok(false);
+            };
+            let swap = self.0.compare_and_swap(&key, Some(&invalid), Some(record), None).await;
+            swap.map(|swap| swap.is_done()).map_err(failed)
+        })
+    }
+
     fn remove<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move { self.0.delete(&name("record", key)).await.map(|_| ()).map_err(failed) })
     }
@@ -105,8 +132,13 @@ async fn hold(
         let new = (!is_released).then(|| Arc::clone(&holder));
         let swap = store.compare_and_swap(&key, Some(&holder), new, (!is_released).then_some(LEASE)).await;
         match swap {
-            Ok(swap) if !is_released && swap.is_done() => {}
-            Ok(_) => return,
+            Ok(swap) if swap.is_done() && !is_released => {}
+            Ok(swap) => {
+                if !swap.is_done() {
+                    tracing::debug!("the lease of a lock ended, and another process may hold the lock");
+                }
+                return;
+            }
             Err(error) if is_released => {
                 tracing::debug!(%error, "the lock of a token store ends with its lease");
                 return;

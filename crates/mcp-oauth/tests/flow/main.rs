@@ -10,6 +10,7 @@ mod dpop;
 mod echo;
 mod explanation;
 mod faults;
+mod fencing;
 mod login;
 mod logout;
 mod machines;

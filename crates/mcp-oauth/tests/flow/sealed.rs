@@ -179,6 +179,35 @@ fn a_keyring_that_fails_leads_to_plain_files_and_one_warning() {
 }
 
 #[test]
+fn a_store_without_a_fallback_writes_no_plain_record() {
+    let (dir, keyring) = (Dir::new("strict"), FakeKeyring::faulty(Fault::Error));
+    let warnings = warnings(async {
+        FileStore::open(&dir.0).unwrap().save("old", &"hunter1".into()).await.unwrap();
+        let store = open(&dir, &keyring).without_fallback();
+        let old = store.load("old").await.unwrap();
+        let results = [
+            store.check().await,
+            store.save("key", &"hunter2".into()).await,
+            store.replace("key", None, &"hunter2".into()).await.map(drop),
+            store.replace("old", old.as_ref(), &"hunter2".into()).await.map(drop),
+        ];
+        for error in results.map(Result::unwrap_err) {
+            assert_eq!(error.kind(), ErrorKind::Store);
+            assert!(error.to_string().contains("the keyring has no daemon"), "{error}");
+        }
+        assert!(store.load("key").await.unwrap().is_none());
+        assert_eq!(store.load("old").await.unwrap().unwrap().expose(), "hunter1");
+
+        keyring.set_fault(None);
+        let store = open(&dir, &keyring).without_fallback();
+        store.check().await.unwrap();
+        assert!(store.replace("old", old.as_ref(), &"hunter2".into()).await.unwrap());
+        assert!(!records(&dir.0).concat().contains("hunter"));
+    });
+    assert_eq!(warnings, [""; 0], "the error replaces the warning");
+}
+
+#[test]
 fn a_keyring_that_does_not_answer_is_used_once_it_answers() {
     let (dir, keyring) = (Dir::new("keyring-hangs"), FakeKeyring::default());
     let limit = Duration::from_millis(100);

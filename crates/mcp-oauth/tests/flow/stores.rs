@@ -10,6 +10,8 @@ use std::{
 };
 
 use mcp_oauth::{ErrorKind, FileStore, MemoryStore, SealedStore, SharedStore, TokenStore};
+use mcp_protocol::auth::Secret;
+use mcp_store::KeyValue as _;
 
 use crate::sealed::FakeKeyring;
 
@@ -61,6 +63,36 @@ async fn records_are_visible_through_each_handle() {
             assert!(one.load(key).await.unwrap().is_none());
         }
     }
+}
+
+#[tokio::test]
+async fn a_record_is_replaced_only_if_it_is_the_expected_one() {
+    let dir = Dir::new("replaced");
+    for [one, other] in stores(&dir) {
+        let [first, second, third] = ["1", "2", "3"].map(Secret::new);
+        assert!(!one.replace("key", Some(&first), &second).await.unwrap(), "there is no record");
+        assert!(one.load("key").await.unwrap().is_none());
+        assert!(one.replace("key", None, &first).await.unwrap());
+        assert!(!other.replace("key", None, &second).await.unwrap(), "there is a record");
+        assert!(other.replace("key", Some(&first), &second).await.unwrap());
+        assert!(!one.replace("key", Some(&first), &third).await.unwrap(), "there is another record");
+        assert!(one.load("key").await.unwrap().unwrap() == second);
+        other.remove("key").await.unwrap();
+        assert!(!one.replace("key", Some(&second), &third).await.unwrap(), "the record was removed");
+        assert!(other.load("key").await.unwrap().is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_shared_record_that_is_not_a_text_counts_as_missing() {
+    let records = Arc::new(mcp_store::MemoryStore::new());
+    let store = SharedStore::new(records.clone());
+    store.save("key", &"1".into()).await.unwrap();
+    let page = records.list("mcp/oauth/record/", None, 1).await.unwrap();
+    records.put(&page.entries[0].0, Arc::from(*b"\xff\xfe"), None).await.unwrap();
+    assert!(store.load("key").await.unwrap().is_none());
+    assert!(store.replace("key", None, &"2".into()).await.unwrap());
+    assert_eq!(store.load("key").await.unwrap().unwrap().expose(), "2");
 }
 
 #[tokio::test]

@@ -1,0 +1,74 @@
+//! A process that loses its lease during a renewal, and does not know it.
+
+use std::{sync::Arc, time::Duration};
+
+use mcp_oauth::{ErrorKind, OAuth, SharedStore, TokenStore as _};
+use mcp_store::{KeyValue as _, MemoryStore};
+use mcp_test::authorization_server::{AuthorizationServer, Endpoint, Misbehavior, ResponseFault};
+use serde_json::Value;
+
+use crate::common::World;
+
+/// Ends the leases of all locks, as the store does after the time of a lease.
+async fn end_leases(store: &MemoryStore) {
+    let page = store.list("mcp/oauth/lock/", None, 100).await.unwrap();
+    assert!(!page.entries.is_empty(), "the renewal holds a lock");
+    for (key, _) in &page.entries {
+        store.delete(key).await.unwrap();
+    }
+}
+
+/// The second process, which renews the tokens while the first one waits for the authorization server.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Second {
+    /// The authorization server accepts the refresh token twice.
+    Renews,
+    /// The second use of the refresh token is refused, and a user logs in.
+    LogsIn,
+    /// The second use of the refresh token is refused, and the process has no user.
+    IsRefused,
+}
+
+#[tokio::test]
+async fn a_process_that_lost_its_lease_keeps_the_newer_tokens() {
+    for second in [Second::Renews, Second::LogsIn, Second::IsRefused] {
+        let builder = AuthorizationServer::builder();
+        let has_grace = second == Second::Renews;
+        let builder = if has_grace { builder } else { builder.misbehave(Misbehavior::NoRefreshGrace) };
+        let world = Arc::new(World::with(builder).await);
+        let records = MemoryStore::new();
+        let store = || SharedStore::new(Arc::new(records.clone()));
+        world.site.token(&world.builder().store(store()).build()).await;
+        world.site.expire(&store()).await;
+
+        let slow = ResponseFault::Slow(Duration::from_secs(2));
+        world.authorization.misbehave_times(Misbehavior::Response(Endpoint::Token, slow), 1);
+        let first = tokio::spawn({
+            let (world, auth) = (Arc::clone(&world), world.builder().store(store()).build());
+            async move { world.site.token(&auth).await }
+        });
+        while world.authorization.count(Endpoint::Token) < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        end_leases(&records).await;
+
+        let builder = if second == Second::IsRefused { OAuth::builder() } else { world.builder() };
+        let auth = builder.store(store()).build();
+        let newer = match second {
+            Second::IsRefused => {
+                let error = world.site.error(&auth).await;
+                assert_eq!(error.kind(), ErrorKind::LoginRequired, "{error}");
+                None
+            }
+            _ => Some(world.site.token(&auth).await),
+        };
+        assert!(!first.is_finished(), "{second:?}: the first process still waits");
+        let token = tokio::time::timeout(Duration::from_secs(30), first).await.unwrap().unwrap();
+        let record = store().load(&world.site.key()).await.unwrap().unwrap();
+        let record: Value = serde_json::from_str(record.expose()).unwrap();
+        assert_eq!(record["access_token"], token, "{second:?}");
+        assert_eq!(record["is_revoked"], false, "{second:?}");
+        // A refusal is not newer than tokens that the authorization server issued.
+        assert!(newer.is_none_or(|newer| newer == token), "{second:?}");
+    }
+}
