@@ -14,8 +14,7 @@
 //! | `trustTools`, `askTools` | globs for the tools without and with an approval of each call |
 //! | `pinTools` | globs for the tools that a host never defers |
 //!
-//! `Host` applies neither `trustTools`, `askTools` and `pinTools` nor the approval modes of Codex. An application reads them from
-//! the [`ServerDefinition`], and passes them to its own policy and its own deferral.
+//! A host applies `trustTools`, `askTools` and the approval modes of Codex as [rules](crate::ServerOptions::rules) of the server.
 
 mod approval;
 mod code;

@@ -23,6 +23,7 @@ use crate::{
     CallError, HostCall, ServerOptions, ServerState, ServerStatus, StatusEvents,
     catalog::Catalog,
     config::{Approvals, ServerDefinition},
+    policy::{PendingApproval, PolicyInput},
     registry::{Registry, Slot},
     routing::Shared,
 };
@@ -123,6 +124,21 @@ impl Host {
     /// See [`CallError`]. A failed tool is not an error of the call: its result has `is_error`.
     pub fn call(&self, name: impl Into<String>, arguments: impl Serialize) -> HostCall {
         HostCall::new(&self.inner.shared, name.into(), &arguments)
+    }
+
+    /// Decides a call by the policies and the rules of its server, without a call. Waits for an approval if the effect is `ask`.
+    ///
+    /// # Errors
+    /// [`CallError::Refused`] if the call must not run. [`CallError::UnknownServer`] if the host has no such server.
+    pub async fn decide(&self, input: &PolicyInput) -> Result<(), CallError> {
+        let slot = self.registry().slot(&input.server).ok_or_else(|| self.unknown_server(&input.server))?;
+        self.inner.shared.permit_item(&slot, input).await
+    }
+
+    /// Returns the calls that wait for an approval, the oldest first.
+    #[must_use]
+    pub fn pending_approvals(&self) -> Vec<PendingApproval> {
+        self.inner.shared.gate.pending()
     }
 
     /// Adds a server after the others, and starts it. Does not wait for the start.

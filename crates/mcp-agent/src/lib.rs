@@ -33,6 +33,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod bounded_file;
 mod catalog;
 pub mod characters;
 pub mod config;

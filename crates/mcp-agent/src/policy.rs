@@ -11,6 +11,7 @@
 //! annotation.destructive = true
 //! effect = "ask"
 //!
+//! # A rule without the name of a tool, a resource or a prompt covers all three.
 //! [[rule]]
 //! principal = "guest-*"
 //! effect = "deny"
@@ -24,16 +25,18 @@ mod gate;
 mod input;
 mod pending;
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use mcp_transport::BoxFuture;
 use serde::Deserialize;
 
+pub(crate) use self::gate::Check;
 pub use self::{
     audit::{AuditEvent, AuditSink, DecidedBy, Outcome},
     error::{PolicyError, Refusal, RefusalKind},
+    file::PolicyFile,
     gate::{Approver, Gate},
-    input::PolicyInput,
+    input::{Action, PolicyInput},
     pending::PendingApproval,
 };
 use crate::{filter::AnnotationMatch, glob::Glob};
@@ -67,6 +70,9 @@ impl fmt::Display for Effect {
 
 /// A rule of a policy. It matches a call if each of its members matches.
 ///
+/// A rule with `tool`, `resource` or `prompt` matches only calls of these kinds. A rule without them matches all kinds, unless it
+/// has annotations, which only tools have.
+///
 /// ```
 /// use mcp_agent::policy::{Effect, PolicyInput, Rule};
 ///
@@ -83,8 +89,14 @@ pub struct Rule {
     #[serde(default = "Glob::any")]
     pub server: Glob,
     /// The names of tools at their server.
-    #[serde(default = "Glob::any")]
-    pub tool: Glob,
+    #[serde(default)]
+    pub tool: Option<Glob>,
+    /// The URIs of resources that a host reads.
+    #[serde(default)]
+    pub resource: Option<Glob>,
+    /// The names of prompts at their server.
+    #[serde(default)]
+    pub prompt: Option<Glob>,
     /// The hints of the tool.
     #[serde(default)]
     pub annotation: AnnotationMatch,
@@ -104,7 +116,9 @@ impl Rule {
     pub fn new(effect: Effect) -> Self {
         Self {
             server: Glob::any(),
-            tool: Glob::any(),
+            tool: None,
+            resource: None,
+            prompt: None,
             annotation: AnnotationMatch::new(),
             principal: None,
             effect,
@@ -122,7 +136,21 @@ impl Rule {
     /// Sets the names of tools.
     #[must_use]
     pub fn tool(mut self, names: Glob) -> Self {
-        self.tool = names;
+        self.tool = Some(names);
+        self
+    }
+
+    /// Sets the URIs of resources.
+    #[must_use]
+    pub fn resource(mut self, uris: Glob) -> Self {
+        self.resource = Some(uris);
+        self
+    }
+
+    /// Sets the names of prompts.
+    #[must_use]
+    pub fn prompt(mut self, names: Glob) -> Self {
+        self.prompt = Some(names);
         self
     }
 
@@ -151,10 +179,24 @@ impl Rule {
     #[must_use]
     pub fn matches(&self, input: &PolicyInput) -> bool {
         let principal = input.principal.as_deref();
-        self.server.matches(&input.server)
-            && self.tool.matches(&input.tool)
-            && self.annotation.matches(input.annotations.as_ref())
-            && self.principal.as_ref().is_none_or(|names| principal.is_some_and(|name| names.matches(name)))
+        self.principal.as_ref().is_none_or(|names| principal.is_some_and(|name| names.matches(name)))
+            && self.matches_for_a_caller(input)
+    }
+
+    /// Whether the rule matches a call for a caller with a suitable identity.
+    fn matches_for_a_caller(&self, input: &PolicyInput) -> bool {
+        let names = match input.action {
+            Action::CallTool => &self.tool,
+            Action::ReadResource => &self.resource,
+            Action::GetPrompt => &self.prompt,
+        };
+        let is_for_all = self.tool.is_none() && self.resource.is_none() && self.prompt.is_none();
+        let has_name = names.as_ref().map_or(is_for_all, |names| names.matches(&input.tool));
+        let has_hints = match input.action {
+            Action::CallTool => self.annotation.matches(input.annotations.as_ref()),
+            Action::ReadResource | Action::GetPrompt => self.annotation == AnnotationMatch::new(),
+        };
+        has_name && has_hints && self.server.matches(&input.server)
     }
 }
 
@@ -178,11 +220,23 @@ impl Rule {
 /// assert_eq!(effect("push"), Some(Effect::Ask));
 /// # Ok::<(), mcp_agent::policy::PolicyError>(())
 /// ```
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+///
+/// Two policies are equal if they have the same rules and the same default.
+#[derive(Debug, Clone, Default)]
 pub struct Policy {
-    pub(crate) rules: Vec<Rule>,
-    pub(crate) default: Option<Effect>,
+    rules: Vec<Rule>,
+    default: Option<Effect>,
+    /// The name of the file, for refusals and audit events.
+    name: Option<Arc<str>>,
 }
+
+impl PartialEq for Policy {
+    fn eq(&self, other: &Self) -> bool {
+        self.rules == other.rules && self.default == other.default
+    }
+}
+
+impl Eq for Policy {}
 
 /// The decision of a policy or of a hook.
 ///
@@ -224,6 +278,12 @@ impl Policy {
         Some(Decision { effect: rule.effect, rule: Some(position + 1), reason: rule.reason.clone() })
     }
 
+    /// Returns the name of the file of the policy.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
     /// Returns the rules in their order.
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
@@ -258,17 +318,30 @@ impl Decision {
 /// use mcp_agent::policy::{Decision, Effect, PolicyHook, PolicyInput};
 /// use mcp_transport::BoxFuture;
 ///
-/// /// Denies paths outside of a directory.
+/// use std::path::{Component, Path};
+///
+/// /// Denies paths outside of a directory. It compares components, so that `/srv/../etc` and `/srv2` are outside of `/srv`.
+/// /// Symbolic links need a check of the server.
 /// struct InDirectory(&'static str);
+///
+/// impl InDirectory {
+///     fn contains(&self, path: &str) -> bool {
+///         let path = Path::new(path);
+///         path.starts_with(self.0) && !path.components().any(|part| part == Component::ParentDir)
+///     }
+/// }
 ///
 /// impl PolicyHook for InDirectory {
 ///     fn decide<'a>(&'a self, input: &'a PolicyInput) -> BoxFuture<'a, Option<Decision>> {
-///         let path = input.arguments.get("path").and_then(|path| path.as_str());
-///         let is_outside = path.is_some_and(|path| !path.starts_with(self.0));
+///         let path = input.arguments.get("path");
+///         let is_outside = path.is_some_and(|path| !path.as_str().is_some_and(|path| self.contains(path)));
 ///         Box::pin(async move { is_outside.then(|| Decision::new(Effect::Deny)) })
 ///     }
 /// }
-/// # let _ = InDirectory("/srv/");
+///
+/// let directory = InDirectory("/srv");
+/// assert!(directory.contains("/srv/notes.md"));
+/// assert!(!directory.contains("/srv/../etc/passwd") && !directory.contains("/srv2/notes.md"));
 /// ```
 pub trait PolicyHook: Send + Sync + 'static {
     /// Returns the decision for a call, or `None` to leave it to the next policy or hook.

@@ -2,6 +2,7 @@
 
 mod call;
 mod error;
+mod permit;
 mod rest;
 
 use std::sync::Arc;
@@ -11,10 +12,11 @@ pub use self::{
     call::{HostCall, HostResult},
     error::CallError,
 };
-use crate::registry::Registry;
+use crate::{policy::Gate, registry::Registry};
 
 /// The parts of a host that calls need.
 pub(crate) struct Shared {
     pub(crate) registry: Arc<Registry>,
     pub(crate) rests: Rests,
+    pub(crate) gate: Gate,
 }

@@ -52,6 +52,13 @@ impl CatalogTool {
         self.original == listed.original && (Arc::ptr_eq(&self.tool, &listed.tool) || self.tool == listed.tool)
     }
 
+    /// Whether this tool has the name and the definition of another tool of its server.
+    pub(crate) fn has_definition_of(&self, other: &Self) -> bool {
+        self.server == other.server
+            && self.original == other.original
+            && (Arc::ptr_eq(&self.tool, &other.tool) || self.tool == other.tool)
+    }
+
     /// Returns the name of the server.
     #[must_use]
     pub fn server(&self) -> &str {

@@ -53,12 +53,14 @@ pub struct ServerDefinition {
     pub allowed_tools: Option<Vec<String>>,
     /// Globs for the tools that a host never offers. They override [`ServerDefinition::allowed_tools`].
     pub denied_tools: Vec<String>,
-    /// Globs for the tools that need no approval of a call. `*` trusts the whole server. `Host` does not apply them.
+    /// Globs for the tools that need no approval of a call. `*` trusts the whole server. They are rules with the effect `allow`.
     pub trusted_tools: Vec<String>,
-    /// The tools whose calls need an approval, as globs. They override [`ServerDefinition::trusted_tools`]. `Host` does not
-    /// apply them.
+    /// The tools whose calls need an approval, as globs. They override [`ServerDefinition::trusted_tools`]. They are
+    /// rules with the effect `ask`.
     pub asking_tools: Vec<String>,
-    /// Globs for the tools that are never deferred. `Host` does not apply them.
+    /// Whether calls of tools that no list names need an approval. Default: `false`.
+    pub asks_by_default: bool,
+    /// Globs for the tools that are never deferred.
     pub pinned_tools: Vec<String>,
     /// The description of the server for users.
     pub description: Option<String>,
@@ -83,6 +85,7 @@ impl ServerDefinition {
             denied_tools: Vec::new(),
             trusted_tools: Vec::new(),
             asking_tools: Vec::new(),
+            asks_by_default: false,
             pinned_tools: Vec::new(),
             description: None,
             extra: JsonObject::new(),
@@ -203,6 +206,13 @@ impl ServerDefinition {
     #[must_use]
     pub fn trusted_tools(mut self, globs: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.trusted_tools = globs.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the globs for the tools whose calls need an approval.
+    #[must_use]
+    pub fn asking_tools(mut self, globs: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.asking_tools = globs.into_iter().map(Into::into).collect();
         self
     }
 

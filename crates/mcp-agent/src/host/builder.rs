@@ -1,6 +1,10 @@
 //! The builder of a host.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use mcp_client::{ConnectorSettings, Handler, IntoConnector, Reconnect, transport::Connect};
 use mcp_protocol::{ClientCapabilities, Implementation};
@@ -14,6 +18,7 @@ use super::{
 use crate::{
     DefinitionError, ServerOptions, ServerState,
     config::{Approvals, ServerDefinition},
+    policy::{Approver, AuditSink, Effect, Gate, Policy, PolicyFile, PolicyHook},
     registry::{Registry, Settings, Slot},
     routing::{Rests, Shared},
 };
@@ -49,7 +54,8 @@ pub struct HostBuilder {
     settings: Settings,
     servers: Vec<NewServer>,
     approvals: Option<Approvals>,
-    error: Option<ServerError>,
+    gate: Gate,
+    error: Option<StartError>,
 }
 
 struct NewServer {
@@ -58,7 +64,7 @@ struct NewServer {
 }
 
 enum Source {
-    Connector(Arc<dyn Connect>, ServerOptions),
+    Connector(Arc<dyn Connect>, Box<ServerOptions>),
     Definition(Box<ServerDefinition>),
 }
 
@@ -68,6 +74,7 @@ impl HostBuilder {
             settings: Settings::new(Implementation::new(name, version)),
             servers: Vec::new(),
             approvals: None,
+            gate: Gate::new(),
             error: None,
         }
     }
@@ -90,10 +97,12 @@ impl HostBuilder {
     ) -> Self {
         let name = name.into();
         match target.into_connector(&ConnectorSettings::default()) {
-            Ok(connector) => self.servers.push(NewServer { name, source: Source::Connector(connector, options) }),
+            Ok(connector) => {
+                self.servers.push(NewServer { name, source: Source::Connector(connector, Box::new(options)) })
+            }
             Err(error) => {
                 let fault = error.to_string();
-                self.error.get_or_insert(DefinitionError { server: name, fault }.into());
+                self.error.get_or_insert(ServerError::from(DefinitionError { server: name, fault }).into());
             }
         }
         self
@@ -199,6 +208,83 @@ impl HostBuilder {
         self
     }
 
+    /// Adds a policy, after the other policies and hooks. The policies decide each call, each read of a resource and each prompt
+    /// before its arguments leave the host.
+    ///
+    /// The order is: the policies and hooks in the order of the builder, then the rules of the server
+    /// ([`ServerOptions::rule`], and the lists of its definition), then the default effect.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use mcp_server::{Server, tool};
+    /// # let git = Server::builder("git", "1").tool(tool("push", async || "pushed")).tool(tool("log", async || "none")).build();
+    /// use mcp_agent::{
+    ///     CallError, Host,
+    ///     policy::{AuditEvent, PendingApproval, Policy},
+    /// };
+    ///
+    /// let policy = Policy::parse("policy.toml", "[[rule]]\ntool = \"push*\"\neffect = \"ask\"\n")?;
+    /// let host = Host::builder("my-app", "1.0")
+    ///     .server("git", &git)
+    ///     .policy(policy)
+    ///     .approver(|call: PendingApproval| async move { call.input.arguments.is_empty() })
+    ///     .audit(|event: &AuditEvent| println!("{} {:?}", event.tool, event.outcome))
+    ///     .start()
+    ///     .await?;
+    /// assert_eq!(host.call("git:push", ()).await?.text(), "pushed");
+    /// let refused = host.call("git:push", serde_json::json!({ "force": true })).await.unwrap_err();
+    /// assert!(matches!(refused, CallError::Refused(_)));
+    /// assert_eq!(host.call("git:log", ()).await?.text(), "none");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.gate = self.gate.policy(policy);
+        self
+    }
+
+    /// Adds the policy of a file, after the other policies and hooks. The host fails to start if the file is missing or invalid.
+    /// The function blocks the thread for the time of the read.
+    pub fn policy_file(mut self, path: impl AsRef<Path>) -> Self {
+        match PolicyFile::load(path) {
+            Ok(file) => self.gate = self.gate.policy_file(file),
+            Err(error) => _ = self.error.get_or_insert(error.into()),
+        }
+        self
+    }
+
+    /// Adds a hook that decides calls in code, after the other policies and hooks.
+    pub fn policy_hook(mut self, hook: impl PolicyHook) -> Self {
+        self.gate = self.gate.hook(hook);
+        self
+    }
+
+    /// Sets the effect for calls that no policy, no hook and no rule of the server decides. Default: allow.
+    pub fn default_effect(mut self, effect: Effect) -> Self {
+        self.gate = self.gate.default_effect(effect);
+        self
+    }
+
+    /// Sets the approver for calls with the effect `ask`. Without one, the host refuses these calls.
+    pub fn approver(mut self, approver: impl Approver) -> Self {
+        self.gate = self.gate.approver(approver);
+        self
+    }
+
+    /// Sets the receiver of audit events: one for each decision.
+    pub fn audit(mut self, sink: impl AuditSink) -> Self {
+        self.gate = self.gate.audit(sink);
+        self
+    }
+
+    /// Replaces all policies, hooks, limits, the approver and the receiver of audit events by those of a gate. The host and the
+    /// clones of the gate share the open questions.
+    pub fn gate(mut self, gate: Gate) -> Self {
+        self.gate = gate;
+        self
+    }
+
     /// Starts all servers at the same time, and waits until each of them is ready or has failed, up to the start limit.
     ///
     /// A server that fails does not end the host, unless it is required. Needs a Tokio runtime. Dropping the future ends all
@@ -210,10 +296,10 @@ impl HostBuilder {
     /// [`StartError`] if a name, a URL or a required definition is invalid, a required server did not start, or all servers failed.
     pub async fn start(self) -> Result<Host, StartError> {
         if let Some(error) = self.error {
-            return Err(error.into());
+            return Err(error);
         }
         let registry = Registry::new(self.settings);
-        let shared = Arc::new(Shared { registry, rests: Rests::default() });
+        let shared = Arc::new(Shared { registry, rests: Rests::default(), gate: self.gate });
         let host = Host { inner: Arc::new(Inner { shared, approvals: self.approvals }) };
         let registry = host.registry();
         let began = Instant::now();
@@ -222,7 +308,7 @@ impl HostBuilder {
             let slot = match source {
                 Source::Connector(connector, options) => {
                     check_name(&name)?;
-                    Slot::new(&name, connector, options, None, &registry.closing)
+                    Slot::new(&name, connector, *options, None, &registry.closing)
                 }
                 Source::Definition(definition) => host.defined(&definition)?,
             };

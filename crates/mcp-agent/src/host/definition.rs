@@ -14,6 +14,7 @@ use crate::{
     GlobError, ServerOptions,
     config::{Approvals, Endpoint, HttpTransport, ServerDefinition},
     filter::ToolFilter,
+    policy::{Effect, Rule},
 };
 
 /// A definition that a host cannot use.
@@ -136,7 +137,27 @@ fn options(definition: &ServerDefinition) -> Result<ServerOptions, DefinitionErr
     options.call_timeout = definition.call_timeout;
     options.tool_timeouts.clone_from(&definition.tool_timeouts);
     options.needs_approval = definition.origin.as_ref().is_some_and(crate::config::Origin::needs_approval);
+    options.rules = rules(definition).map_err(invalid)?;
+    for pattern in &definition.pinned_tools {
+        options = options.always_load(pattern.parse().map_err(invalid)?);
+    }
     Ok(options)
+}
+
+/// Returns the rules of the lists of a definition: the tools that ask, the trusted tools, and the default.
+fn rules(definition: &ServerDefinition) -> Result<Vec<Rule>, GlobError> {
+    const ASK: &str = "the configuration of the server requires an approval of this tool";
+    let mut rules = Vec::new();
+    for pattern in &definition.asking_tools {
+        rules.push(Rule::new(Effect::Ask).tool(pattern.parse()?).reason(ASK));
+    }
+    for pattern in &definition.trusted_tools {
+        rules.push(Rule::new(Effect::Allow).tool(pattern.parse()?));
+    }
+    if definition.asks_by_default {
+        rules.push(Rule::new(Effect::Ask).tool(crate::Glob::any()).reason(ASK));
+    }
+    Ok(rules)
 }
 
 /// Returns a text that changes when the endpoint of a definition changes. It contains no secret.

@@ -1,7 +1,7 @@
 //! The errors of starting hosts and servers.
 
 use super::DefinitionError;
-use crate::{ServerState, ServerStatus, config::MAX_NAME};
+use crate::{ServerState, ServerStatus, config::MAX_NAME, policy::PolicyError};
 
 /// The error of a host that did not start. All its servers have ended.
 ///
@@ -22,6 +22,9 @@ pub enum StartError {
     /// A server has an invalid name or definition.
     #[error(transparent)]
     Server(#[from] ServerError),
+    /// A policy file is missing or invalid.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
     /// A required server did not start within the start limit.
     #[error("a required server did not start: {}", describe(servers))]
     Required {

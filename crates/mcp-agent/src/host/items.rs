@@ -1,11 +1,13 @@
 //! The resources and prompts of a host.
 
-use mcp_protocol::{GetPromptResult, ReadResourceResult, ResourceContents};
+use mcp_protocol::{GetPromptResult, JsonObject, ReadResourceResult, ResourceContents};
 use serde::Serialize;
+use serde_json::Value;
 
 use super::Host;
 use crate::{
     CallError,
+    policy::PolicyInput,
     registry::ActiveCall,
     routing::{REST, Rests},
 };
@@ -22,13 +24,14 @@ impl Host {
     /// ```
     ///
     /// # Errors
-    /// [`CallError`] if the host has no such server, the server is not available, or the call fails.
+    /// [`CallError`] if the host has no such server, a policy refuses the read, the server is not available, or the call fails.
     pub async fn read(&self, server: &str, uri: &str) -> Result<ReadResourceResult, CallError> {
         if uri.starts_with(REST)
             && let Some(contents) = self.rest(uri)
         {
             return Ok(ReadResourceResult::new(vec![contents]));
         }
+        self.decide(&PolicyInput::resource(server, uri)).await?;
         let (_active, client) = self.reach(server).await?;
         client.read_resource(uri).await.map_err(|error| CallError::Client { name: uri.to_owned(), error })
     }
@@ -62,13 +65,21 @@ impl Host {
     /// ```
     ///
     /// # Errors
-    /// [`CallError`] if the catalog has no such prompt, the server is not available, or the call fails.
+    /// [`CallError`] if the catalog has no such prompt, a policy refuses the request, the server is not available, or the call
+    /// fails.
     pub async fn prompt(&self, name: &str, arguments: impl Serialize) -> Result<GetPromptResult, CallError> {
         let (server, prompt) = {
             let catalog = self.catalog();
             let found = catalog.prompt(name)?;
             (found.server().to_owned(), found.item().name.clone())
         };
+        let arguments = serde_json::to_value(arguments)
+            .map_err(|error| CallError::NotAnObject { tool: name.to_owned(), reason: error.to_string() })?;
+        let mut input = PolicyInput::prompt(&server, &prompt);
+        if let Value::Object(members) = &arguments {
+            input.arguments = JsonObject::from(members.clone());
+        }
+        self.decide(&input).await?;
         let (_active, client) = self.reach(&server).await?;
         let call = client.get_prompt(&prompt, arguments);
         call.await.map_err(|error| CallError::Client { name: name.to_owned(), error })
@@ -76,7 +87,8 @@ impl Host {
 
     /// Returns the client of a server, for requests that the host does not offer. Starts the server if it does not run.
     ///
-    /// The client is valid until the host stops the server. Requests of the client do not restart the idle time.
+    /// The client is valid until the host stops the server. Requests of the client do not restart the idle time. No policy of the
+    /// host decides them, and they use no pins.
     ///
     /// # Errors
     /// [`CallError`] if the host has no such server, or the server is not available.

@@ -1,8 +1,11 @@
 //! Events for the record of decisions.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
-use super::{Effect, PolicyInput, RefusalKind};
+use super::{Action, Effect, PolicyInput, RefusalKind};
 
 /// A decision about a call, for the record. It contains no arguments.
 ///
@@ -29,9 +32,11 @@ use super::{Effect, PolicyInput, RefusalKind};
 pub struct AuditEvent {
     /// The time of the decision.
     pub at: SystemTime,
+    /// The kind of the call.
+    pub action: Action,
     /// The name of the server.
     pub server: String,
-    /// The name of the tool.
+    /// The name of the tool or the prompt, or the URI of the resource.
     pub tool: String,
     /// The identity of the caller.
     pub principal: Option<String>,
@@ -39,6 +44,8 @@ pub struct AuditEvent {
     pub effect: Effect,
     /// The source of the effect.
     pub decided_by: DecidedBy,
+    /// The name of the policy file of the rule.
+    pub policy: Option<Arc<str>>,
     /// The outcome for the call.
     pub outcome: Outcome,
     /// The reason of the rule or of the hook.
@@ -61,6 +68,10 @@ pub enum DecidedBy {
     Rule(usize),
     /// A hook.
     Hook,
+    /// The rule of the server at this position, from 1 ([`ServerOptions::rule`](crate::ServerOptions::rule)).
+    ServerRule(usize),
+    /// The definition of the tool is new or has changed ([`pins`](crate::pins)).
+    Pin,
     /// The default effect, because no rule and no hook matched.
     Default,
 }
@@ -120,17 +131,17 @@ impl<F: Fn(&AuditEvent) + Send + Sync + 'static> AuditSink for F {
 
 /// Writes an event to `tracing`. Names come from servers and callers, so they are quoted.
 pub(super) fn trace(event: &AuditEvent) {
-    let AuditEvent { server, tool, principal, effect, decided_by, outcome, reason, waited, .. } = event;
+    let AuditEvent { action, policy, server, tool, principal, effect, decided_by, outcome, reason, waited, .. } = event;
     let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
     if outcome.runs() {
         tracing::info!(
-            target: "mcp_agent::audit", ?server, ?tool, ?principal, %effect, ?decided_by, ?outcome, ?reason, waited_ms,
-            "the policy permits a tool call"
+            target: "mcp_agent::audit", ?action, ?server, ?tool, ?principal, %effect, ?decided_by, ?policy, ?outcome,
+            ?reason, waited_ms, "the policy permits a call"
         );
     } else {
         tracing::warn!(
-            target: "mcp_agent::audit", ?server, ?tool, ?principal, %effect, ?decided_by, ?outcome, ?reason, waited_ms,
-            "the policy refuses a tool call"
+            target: "mcp_agent::audit", ?action, ?server, ?tool, ?principal, %effect, ?decided_by, ?policy, ?outcome,
+            ?reason, waited_ms, "the policy refuses a call"
         );
     }
 }
@@ -141,6 +152,7 @@ pub(super) struct Open<'a> {
     pub(super) started: tokio::time::Instant,
     pub(super) effect: Effect,
     pub(super) decided_by: DecidedBy,
+    pub(super) policy: Option<Arc<str>>,
     pub(super) reason: Option<String>,
     pub(super) sink: Option<&'a dyn AuditSink>,
     pub(super) is_closed: bool,
@@ -151,11 +163,13 @@ impl Open<'_> {
         self.is_closed = true;
         let event = AuditEvent {
             at: SystemTime::now(),
+            action: self.input.action,
             server: self.input.server.clone(),
             tool: self.input.tool.clone(),
             principal: self.input.principal.clone(),
             effect: self.effect,
             decided_by: self.decided_by,
+            policy: self.policy.clone(),
             outcome,
             reason: self.reason.clone(),
             waited: self.started.elapsed(),

@@ -1,8 +1,8 @@
 //! Errors of policies, and refusals of calls.
 
-use std::fmt;
+use std::{fmt, path::Path, sync::Arc};
 
-use super::Effect;
+use super::{Action, DecidedBy, PolicyInput};
 
 /// The error of a policy file, with its place.
 ///
@@ -61,25 +61,29 @@ impl fmt::Display for PolicyError {
 
 impl std::error::Error for PolicyError {}
 
-/// The refusal of a call. The text is safe for the model: it names the tool and the reason.
+/// The refusal of a call. The text is safe for the model: it names the call, the rule and the reason.
 ///
 /// ```
-/// use mcp_agent::policy::{Effect, Gate, Policy, PolicyInput, RefusalKind, Rule};
+/// use mcp_agent::policy::{DecidedBy, Effect, Gate, Policy, PolicyInput, RefusalKind, Rule};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
 /// let rule = Rule::new(Effect::Deny).reason("Guests have read access only.");
 /// let gate = Gate::new().policy(Policy::new().rule(rule));
 /// let refusal = gate.check(&PolicyInput::new("files", "write")).await.unwrap_err();
-/// assert_eq!(refusal.kind(), RefusalKind::Denied);
-/// assert_eq!(refusal.to_string(), "a policy denies the call of \"write\" of \"files\": Guests have read access only.");
+/// assert_eq!((refusal.kind(), refusal.decided_by()), (RefusalKind::Denied, DecidedBy::Rule(1)));
+/// let text = "rule 1 of the policy denies the call of \"write\" of \"files\": Guests have read access only.";
+/// assert_eq!(refusal.to_string(), text);
 /// # }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     kind: RefusalKind,
+    action: Action,
     server: String,
     tool: String,
+    decided_by: DecidedBy,
+    policy: Option<Arc<str>>,
     reason: Option<String>,
 }
 
@@ -110,17 +114,38 @@ pub enum RefusalKind {
     TooManyPending,
     /// A hook did not decide within the time limit.
     HookTimedOut,
+    /// The definition of the tool is new or has changed, and no person accepted it ([`pins`](crate::pins)).
+    Unaccepted,
 }
 
 impl Refusal {
-    pub(super) fn new(kind: RefusalKind, server: &str, tool: &str, reason: Option<String>) -> Self {
-        Self { kind, server: server.to_owned(), tool: tool.to_owned(), reason }
+    pub(super) fn new(
+        kind: RefusalKind,
+        input: &PolicyInput,
+        decided_by: DecidedBy,
+        policy: Option<Arc<str>>,
+        reason: Option<String>,
+    ) -> Self {
+        let (action, server, tool) = (input.action, input.server.clone(), input.tool.clone());
+        Self { kind, action, server, tool, decided_by, policy, reason }
     }
 
     /// Returns the kind.
     #[must_use]
     pub fn kind(&self) -> RefusalKind {
         self.kind
+    }
+
+    /// Returns the source of the decision.
+    #[must_use]
+    pub fn decided_by(&self) -> DecidedBy {
+        self.decided_by
+    }
+
+    /// Returns the name of the policy file of the rule.
+    #[must_use]
+    pub fn policy(&self) -> Option<&str> {
+        self.policy.as_deref()
     }
 
     /// Returns the reason of the rule or of the hook.
@@ -130,30 +155,65 @@ impl Refusal {
     }
 }
 
+/// The source of a decision, as the subject of a sentence.
+struct Source<'a>(&'a Refusal);
+
+impl fmt::Display for Source<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Refusal { decided_by, policy, server, .. } = self.0;
+        match (decided_by, policy) {
+            // The directory of the file is not for the model.
+            (DecidedBy::Rule(number), Some(policy)) => {
+                let file = Path::new(&**policy).file_name().map(|name| name.to_string_lossy());
+                write!(f, "rule {number} of {}", file.as_deref().unwrap_or(policy).escape_debug())
+            }
+            (DecidedBy::Rule(number), None) => write!(f, "rule {number} of the policy"),
+            (DecidedBy::ServerRule(number), _) => write!(f, "rule {number} of the server {server:?}"),
+            (DecidedBy::Hook | DecidedBy::Default, _) => f.write_str("a policy"),
+            (DecidedBy::Pin, _) => f.write_str("the pin of the tool"),
+        }
+    }
+}
+
+/// The call, as the object of a sentence.
+struct Call<'a>(&'a Refusal);
+
+impl fmt::Display for Call<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Refusal { action, server, tool, .. } = self.0;
+        let noun = match action {
+            Action::CallTool => "call",
+            Action::ReadResource => "read",
+            Action::GetPrompt => "prompt",
+        };
+        match action {
+            Action::GetPrompt => write!(f, "the {noun} {tool:?} of {server:?}"),
+            Action::CallTool | Action::ReadResource => write!(f, "the {noun} of {tool:?} of {server:?}"),
+        }
+    }
+}
+
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, server, tool, reason } = self;
-        match kind {
-            RefusalKind::Denied => write!(f, "a policy denies the call of {tool:?} of {server:?}")?,
-            RefusalKind::Rejected => write!(f, "the user rejected the call of {tool:?} of {server:?}")?,
+        let (source, call) = (Source(self), Call(self));
+        match self.kind {
+            RefusalKind::Denied => write!(f, "{source} denies {call}")?,
+            RefusalKind::Rejected => write!(f, "the user rejected {call}, for which {source} requires an approval")?,
             RefusalKind::ApprovalTimedOut => {
-                write!(f, "the call of {tool:?} of {server:?} needs an approval, and the user did not answer in time")?;
+                write!(f, "{source} requires an approval for {call}, and the user did not answer in time")?;
             }
             RefusalKind::NoApprover => {
-                let effect = Effect::Ask;
-                write!(f, "the policy for the call of {tool:?} of {server:?} is `{effect}`, and the host cannot ask")?;
+                write!(f, "{source} requires an approval for {call} (`ask`), and the host has no approver")?;
             }
             RefusalKind::TooManyPending => {
-                write!(
-                    f,
-                    "the call of {tool:?} of {server:?} needs an approval, and too many other calls wait for theirs"
-                )?;
+                write!(f, "{source} requires an approval for {call}, and too many other calls wait for theirs")?;
             }
-            RefusalKind::HookTimedOut => {
-                write!(f, "the policy for the call of {tool:?} of {server:?} was not decided in time")?;
+            RefusalKind::HookTimedOut => write!(f, "{source} did not decide {call} in time")?,
+            RefusalKind::Unaccepted => {
+                write!(f, "{source} blocks {call} until a person accepts the definition of the tool")?;
             }
         }
-        reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))
+        self.reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))
     }
 }
 

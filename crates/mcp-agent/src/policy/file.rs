@@ -1,17 +1,23 @@
 //! Policies in TOML files.
 
-use std::{fs, io, path::Path};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
+use parking_lot::Mutex;
 use serde::Deserialize;
 
 use super::{Effect, Policy, PolicyError, Rule};
+use crate::bounded_file;
 
 /// The largest file, in bytes.
 const LARGEST: u64 = 1 << 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct PolicyFile {
+struct Content {
     default: Option<Effect>,
     #[serde(default)]
     rule: Vec<Rule>,
@@ -21,7 +27,7 @@ impl Policy {
     /// Reads a policy from TOML text. Errors refer to it by `name`.
     ///
     /// The members of the file are `default` (an effect for calls that no rule matches) and `[[rule]]`. The members of a rule
-    /// are `server`, `tool`, `principal` (patterns with `*` and `?`), `annotation.read_only`, `annotation.destructive`,
+    /// are `server`, `tool`, `resource`, `prompt`, `principal` (patterns with `*` and `?`), `annotation.read_only`, `annotation.destructive`,
     /// `annotation.idempotent`, `annotation.open_world` (true or false), `effect` (`allow`, `ask` or `deny`; required) and
     /// `reason` (a text).
     ///
@@ -36,11 +42,12 @@ impl Policy {
     /// # Errors
     /// The text is not TOML, or has a member or a value that no policy has. The error names the line and the column.
     pub fn parse(name: impl Into<String>, text: &str) -> Result<Self, PolicyError> {
-        let file: PolicyFile = toml::from_str(text).map_err(|error| {
+        let name = name.into();
+        let content: Content = toml::from_str(text).map_err(|error| {
             let at = error.span().map(|span| place(text, span.start));
-            PolicyError::at(name.into(), at, error.message().trim_end())
+            PolicyError::at(name.clone(), at, error.message().trim_end())
         })?;
-        Ok(Self { rules: file.rule, default: file.default })
+        Ok(Self { rules: content.rule, default: content.default, name: Some(name.into()) })
     }
 
     /// Reads a policy from a TOML file of at most 1 MiB. The function blocks the thread for the time of the read.
@@ -58,19 +65,93 @@ impl Policy {
     /// silently allows everything would be a fault.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, PolicyError> {
         let path = path.as_ref();
-        let name = path.display().to_string();
-        match read(path) {
-            Ok(text) => Self::parse(name, &text),
-            Err(error) => Err(PolicyError::at(name, None, &format!("the file cannot be read: {error}"))),
-        }
+        Self::parse(path.display().to_string(), &read(path)?)
     }
 }
 
-fn read(path: &Path) -> io::Result<String> {
-    if fs::metadata(path)?.len() > LARGEST {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "it has more than 1 MiB"));
+/// Reads a regular file.
+fn read(path: &Path) -> Result<String, PolicyError> {
+    bounded_file::read_text(path, LARGEST).map_err(|error| {
+        PolicyError::at(path.display().to_string(), None, &format!("the file cannot be read: {error}"))
+    })
+}
+
+/// A policy file that a [`Gate`](super::Gate) can read again. Clones share the policy.
+///
+/// ```no_run
+/// use mcp_agent::policy::{Gate, PolicyFile};
+///
+/// # fn example() -> Result<(), mcp_agent::policy::PolicyError> {
+/// let file = PolicyFile::load("policy.toml")?;
+/// let gate = Gate::new().policy_file(file.clone());
+/// // A change of the file has an effect for later calls of the gate.
+/// if file.reload()? {
+///     println!("{} rules", file.policy().rules().len());
+/// }
+/// # let _ = gate;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct PolicyFile {
+    path: PathBuf,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    policy: Arc<Policy>,
+    /// The text of the last reading, also if it is not a policy.
+    text: String,
+}
+
+impl PolicyFile {
+    /// Reads a file as [`Policy::load`] does. A relative path belongs to the current directory of the call.
+    ///
+    /// # Errors
+    /// Those of [`Policy::load`].
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, PolicyError> {
+        let path = path.as_ref();
+        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let text = read(&path)?;
+        let policy = Arc::new(Policy::parse(path.display().to_string(), &text)?);
+        Ok(Self { path, state: Arc::new(Mutex::new(State { policy, text })) })
     }
-    fs::read_to_string(path)
+
+    /// Returns the path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the policy of the last valid reading.
+    #[must_use]
+    pub fn policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.state.lock().policy)
+    }
+
+    /// Reads the file again, and returns whether its policy changed. The function blocks the thread for the time of the read.
+    ///
+    /// # Errors
+    /// The file cannot be read or is invalid. The former policy stays. An invalid text is reported once.
+    pub fn reload(&self) -> Result<bool, PolicyError> {
+        let text = read(&self.path)?;
+        if self.state.lock().text == text {
+            return Ok(false);
+        }
+        let parsed = Policy::parse(self.path.display().to_string(), &text);
+        let mut state = self.state.lock();
+        state.text = text;
+        let policy = parsed?;
+        let has_changed = *state.policy != policy;
+        state.policy = Arc::new(policy);
+        Ok(has_changed)
+    }
+}
+
+impl fmt::Debug for PolicyFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PolicyFile").field("path", &self.path).finish_non_exhaustive()
+    }
 }
 
 /// Returns the line and the column of a byte, from 1. The column counts characters.

@@ -6,8 +6,8 @@ use mcp_transport::BoxFuture;
 use tokio::time::{Instant, timeout};
 
 use super::{
-    AuditSink, DecidedBy, Decision, Effect, Outcome, PendingApproval, Policy, PolicyHook, PolicyInput, Refusal,
-    RefusalKind, audit::Open, pending::Questions,
+    AuditSink, DecidedBy, Decision, Effect, Outcome, PendingApproval, Policy, PolicyFile, PolicyHook, PolicyInput,
+    Refusal, RefusalKind, Rule, audit::Open, pending::Questions,
 };
 
 /// The time in which a person answers.
@@ -39,7 +39,6 @@ const PENDING: usize = 64;
 #[derive(Clone, Default)]
 pub struct Gate {
     steps: Vec<Step>,
-    default: Option<Effect>,
     approver: Option<Arc<dyn Approver>>,
     sink: Option<Arc<dyn AuditSink>>,
     limits: Limits,
@@ -49,7 +48,39 @@ pub struct Gate {
 #[derive(Clone)]
 enum Step {
     Policy(Arc<Policy>),
+    File(PolicyFile),
     Hook(Arc<dyn PolicyHook>),
+    /// The default effect from here on.
+    Default(Effect),
+}
+
+/// The parts of a check that belong to one call of a host.
+#[derive(Default)]
+pub(crate) struct Check<'a> {
+    /// The rules of the server, which decide after the policies and hooks.
+    pub(crate) rules: &'a [Rule],
+    pub(crate) pin: Option<PinQuestion>,
+}
+
+/// A definition that is new or has changed.
+pub(crate) struct PinQuestion {
+    pub(crate) is_blocked: bool,
+    pub(crate) reason: String,
+}
+
+/// The permission for a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pass {
+    /// A person answered a question about the definition of the tool.
+    pub(crate) accepts_definition: bool,
+}
+
+/// A decision with its source.
+struct Decided {
+    decision: Decision,
+    by: DecidedBy,
+    policy: Option<Arc<str>>,
+    fault: Option<RefusalKind>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +96,7 @@ impl Default for Limits {
     }
 }
 
-/// Asks a person about a call.
+/// Asks a person about a call. An async function of a [`PendingApproval`] is an approver.
 ///
 /// ```
 /// use mcp_agent::policy::{Approver, Effect, Gate, PendingApproval, PolicyInput};
@@ -83,11 +114,24 @@ impl Default for Limits {
 /// # async fn main() {
 /// let gate = Gate::new().default_effect(Effect::Ask).approver(Always);
 /// assert!(gate.check(&PolicyInput::new("git", "push")).await.is_ok());
+///
+/// let pulls = Gate::new().default_effect(Effect::Ask).approver(|call: PendingApproval| async move { call.input.tool == "pull" });
+/// assert!(pulls.check(&PolicyInput::new("git", "push")).await.is_err());
 /// # }
 /// ```
 pub trait Approver: Send + Sync + 'static {
     /// Returns whether the person approves the call. The gate drops the future when the time limit ends.
     fn approve<'a>(&'a self, question: &'a PendingApproval) -> BoxFuture<'a, bool>;
+}
+
+impl<F, Answer> Approver for F
+where
+    F: Fn(PendingApproval) -> Answer + Send + Sync + 'static,
+    Answer: Future<Output = bool> + Send + 'static,
+{
+    fn approve<'a>(&'a self, question: &'a PendingApproval) -> BoxFuture<'a, bool> {
+        Box::pin(self(question.clone()))
+    }
 }
 
 impl Gate {
@@ -100,8 +144,14 @@ impl Gate {
     /// Adds a policy. If its file has a default effect, it becomes the default of the gate.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
-        self.default = policy.default_effect().or(self.default);
         self.steps.push(Step::Policy(Arc::new(policy)));
+        self
+    }
+
+    /// Adds a policy file. After [`PolicyFile::reload`], the gate and its clones decide by the new policy.
+    #[must_use]
+    pub fn policy_file(mut self, file: PolicyFile) -> Self {
+        self.steps.push(Step::File(file));
         self
     }
 
@@ -115,7 +165,7 @@ impl Gate {
     /// Sets the effect for calls that no rule and no hook matches.
     #[must_use]
     pub fn default_effect(mut self, effect: Effect) -> Self {
-        self.default = Some(effect);
+        self.steps.push(Step::Default(effect));
         self
     }
 
@@ -165,11 +215,16 @@ impl Gate {
     /// # Errors
     /// The call must not run.
     pub async fn check(&self, input: &PolicyInput) -> Result<(), Refusal> {
+        self.check_call(input, Check::default()).await.map(|_| ())
+    }
+
+    /// Decides a call of a host.
+    pub(crate) async fn check_call(&self, input: &PolicyInput, check: Check<'_>) -> Result<Pass, Refusal> {
         let started = Instant::now();
-        let (decision, decided_by, fault) = self.decide(input).await;
+        let Decided { decision, by, policy, fault } = self.decide(input, check).await;
         let Decision { effect, reason, .. } = decision;
         let sink = self.sink.as_deref();
-        let mut open = Open { input, started, effect, decided_by, reason, sink, is_closed: false };
+        let mut open = Open { input, started, effect, decided_by: by, policy, reason, sink, is_closed: false };
         let outcome = match (fault, effect) {
             (Some(fault), _) => Outcome::Refused(fault),
             (None, Effect::Allow) => Outcome::Allowed,
@@ -178,30 +233,76 @@ impl Gate {
         };
         open.close(outcome);
         match outcome {
-            Outcome::Refused(kind) => Err(Refusal::new(kind, &input.server, &input.tool, open.reason.clone())),
-            _ => Ok(()),
+            Outcome::Refused(kind) => Err(Refusal::new(kind, input, by, open.policy.take(), open.reason.take())),
+            _ => Ok(Pass { accepts_definition: by == DecidedBy::Pin && outcome == Outcome::Approved }),
         }
     }
 
-    async fn decide(&self, input: &PolicyInput) -> (Decision, DecidedBy, Option<RefusalKind>) {
+    /// Whether a check of a host has any effect.
+    pub(crate) fn is_active(&self) -> bool {
+        !self.steps.is_empty() || self.sink.is_some()
+    }
+
+    async fn decide(&self, input: &PolicyInput, check: Check<'_>) -> Decided {
+        let mut decided = self.decide_by_policy(input, check.rules).await;
+        let Some(PinQuestion { is_blocked, reason }) = check.pin else { return decided };
+        if decided.decision.effect == Effect::Deny {
+            return decided;
+        }
+        let reason = match decided.decision.reason.take() {
+            Some(other) => format!("{reason}; {other}"),
+            None => reason,
+        };
+        let effect = if is_blocked { Effect::Deny } else { Effect::Ask };
+        Decided {
+            decision: Decision::new(effect).reason(reason),
+            by: DecidedBy::Pin,
+            policy: None,
+            fault: is_blocked.then_some(RefusalKind::Unaccepted),
+        }
+    }
+
+    async fn decide_by_policy(&self, input: &PolicyInput, rules: &[Rule]) -> Decided {
+        let by_policy = |policy: &Policy| {
+            let decision = policy.decide(input)?;
+            let by = DecidedBy::Rule(decision.rule.unwrap_or_default());
+            Some(Decided { decision, by, policy: policy.name.clone(), fault: None })
+        };
         for step in &self.steps {
-            match step {
-                Step::Policy(policy) => {
-                    if let Some(decision) = policy.decide(input) {
-                        let rule = decision.rule.unwrap_or_default();
-                        return (decision, DecidedBy::Rule(rule), None);
-                    }
-                }
-                Step::Hook(hook) => match timeout(self.limits.hook, hook.decide(input)).await {
-                    Ok(None) => {}
-                    Ok(Some(decision)) => return (decision, DecidedBy::Hook, None),
-                    Err(_) => {
-                        return (Decision::new(Effect::Deny), DecidedBy::Hook, Some(RefusalKind::HookTimedOut));
-                    }
-                },
+            let decided = match step {
+                Step::Policy(policy) => by_policy(policy),
+                Step::File(file) => by_policy(&file.policy()),
+                Step::Hook(hook) => self.decide_by_hook(&**hook, input).await,
+                Step::Default(_) => None,
+            };
+            if let Some(decided) = decided {
+                return decided;
             }
         }
-        (Decision::new(self.default.unwrap_or(Effect::Allow)), DecidedBy::Default, None)
+        if let Some((position, rule)) = rules.iter().enumerate().find(|(_, rule)| rule.matches(input)) {
+            let decision = Decision { effect: rule.effect, rule: Some(position + 1), reason: rule.reason.clone() };
+            return Decided { decision, by: DecidedBy::ServerRule(position + 1), policy: None, fault: None };
+        }
+        Decided { decision: Decision::new(self.default_of_steps()), by: DecidedBy::Default, policy: None, fault: None }
+    }
+
+    async fn decide_by_hook(&self, hook: &dyn PolicyHook, input: &PolicyInput) -> Option<Decided> {
+        let (decision, fault) = match timeout(self.limits.hook, hook.decide(input)).await {
+            Ok(decision) => (decision?, None),
+            Err(_) => (Decision::new(Effect::Deny), Some(RefusalKind::HookTimedOut)),
+        };
+        Some(Decided { decision, by: DecidedBy::Hook, policy: None, fault })
+    }
+
+    /// Returns the effect for calls that no rule and no hook matches: the last default that was set.
+    fn default_of_steps(&self) -> Effect {
+        let default = self.steps.iter().rev().find_map(|step| match step {
+            Step::Default(effect) => Some(*effect),
+            Step::Policy(policy) => policy.default_effect(),
+            Step::File(file) => file.policy().default_effect(),
+            Step::Hook(_) => None,
+        });
+        default.unwrap_or(Effect::Allow)
     }
 
     async fn ask(&self, input: &PolicyInput, reason: Option<&str>) -> Outcome {
@@ -222,7 +323,7 @@ impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gate")
             .field("steps", &self.steps.len())
-            .field("default", &self.default)
+            .field("default", &self.default_of_steps())
             .field("has_approver", &self.approver.is_some())
             .field("limits", &self.limits)
             .finish_non_exhaustive()

@@ -4,7 +4,27 @@ use std::fmt;
 
 use mcp_protocol::{JsonObject, ToolAnnotations};
 
-/// A tool call before it runs: the input of policies and hooks.
+/// The kind of a call.
+///
+/// ```
+/// use mcp_agent::policy::{Action, PolicyInput};
+///
+/// assert_eq!(PolicyInput::new("github", "push").action, Action::CallTool);
+/// assert_eq!(PolicyInput::resource("files", "file:///notes.md").action, Action::ReadResource);
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Action {
+    /// The call of a tool.
+    #[default]
+    CallTool,
+    /// The read of a resource.
+    ReadResource,
+    /// The request of a prompt.
+    GetPrompt,
+}
+
+/// A call before it runs: the input of policies and hooks.
 ///
 /// The debug text contains no arguments, because they may be secret.
 ///
@@ -17,9 +37,11 @@ use mcp_protocol::{JsonObject, ToolAnnotations};
 #[derive(Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct PolicyInput {
+    /// The kind of the call.
+    pub action: Action,
     /// The name of the server.
     pub server: String,
-    /// The name of the tool at the server.
+    /// The name of the tool or the prompt at the server, or the URI of the resource.
     pub tool: String,
     /// The annotations of the tool.
     pub annotations: Option<ToolAnnotations>,
@@ -34,6 +56,18 @@ impl PolicyInput {
     #[must_use]
     pub fn new(server: impl Into<String>, tool: impl Into<String>) -> Self {
         Self { server: server.into(), tool: tool.into(), ..Self::default() }
+    }
+
+    /// Returns the read of a resource.
+    #[must_use]
+    pub fn resource(server: impl Into<String>, uri: impl Into<String>) -> Self {
+        Self { action: Action::ReadResource, ..Self::new(server, uri) }
+    }
+
+    /// Returns the request of a prompt.
+    #[must_use]
+    pub fn prompt(server: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { action: Action::GetPrompt, ..Self::new(server, name) }
     }
 
     /// Sets the annotations of the tool.
@@ -61,6 +95,7 @@ impl PolicyInput {
 impl fmt::Debug for PolicyInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PolicyInput")
+            .field("action", &self.action)
             .field("server", &self.server)
             .field("tool", &self.tool)
             .field("annotations", &self.annotations)

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use crate::filter::ToolFilter;
+use crate::{Glob, filter::ToolFilter, policy::Rule};
 
 /// The options of one server of a host.
 ///
@@ -37,6 +37,10 @@ pub struct ServerOptions {
     pub idle_stop: Option<Duration>,
     /// The server waits for an approval ([`Host::approve`](crate::Host::approve)) before the host connects to it.
     pub needs_approval: bool,
+    /// The rules for calls of this server. They decide if no policy and no hook of the host does.
+    pub rules: Vec<Rule>,
+    /// The tools that the host never defers ([`Host::toolset`](crate::Host::toolset)), by their names in the catalog.
+    pub always_loaded: Vec<Glob>,
 }
 
 impl ServerOptions {
@@ -92,6 +96,22 @@ impl ServerOptions {
     #[must_use]
     pub fn needs_approval(mut self) -> Self {
         self.needs_approval = true;
+        self
+    }
+
+    /// Adds a rule for calls of this server, after its other rules.
+    ///
+    /// See the guide on [policies](crate::policy).
+    #[must_use]
+    pub fn rule(mut self, rule: Rule) -> Self {
+        self.rules.push(rule);
+        self
+    }
+
+    /// Adds tools that the host never defers.
+    #[must_use]
+    pub fn always_load(mut self, names: Glob) -> Self {
+        self.always_loaded.push(names);
         self
     }
 }

@@ -11,6 +11,9 @@ use tokio::time::Instant;
 use super::{CallError, Shared};
 use crate::catalog::CatalogTool;
 
+/// The number of checks of a call whose tool changes meanwhile.
+const CHECKS: usize = 4;
+
 type OnProgress = Box<dyn FnMut(ProgressParams) + Send>;
 type Signal = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -43,6 +46,7 @@ pub struct HostCall {
     timeout: Option<Duration>,
     cancel: Option<Signal>,
     meta: Option<Meta>,
+    principal: Option<String>,
 }
 
 /// The result of a call, with the tool that returned it. It derefs to the result of the protocol.
@@ -82,6 +86,7 @@ impl HostCall {
             timeout: None,
             cancel: None,
             meta: None,
+            principal: None,
         }
     }
 
@@ -129,6 +134,19 @@ impl HostCall {
         self
     }
 
+    /// Sets the identity of the caller, for the rules of policies with `principal`.
+    ///
+    /// ```
+    /// # async fn example(host: mcp_agent::Host) -> Result<(), mcp_agent::CallError> {
+    /// host.call("files:write", serde_json::json!({ "path": "a.txt" })).principal("guest-7").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn principal(mut self, identity: impl Into<String>) -> Self {
+        self.principal = Some(identity.into());
+        self
+    }
+
     /// Returns the tool of the current catalog, and the arguments in the form that its schema accepts.
     fn resolve(&self) -> Result<(Arc<CatalogTool>, JsonObject), CallError> {
         let catalog = self.shared.registry.catalog();
@@ -146,29 +164,35 @@ impl HostCall {
 
     async fn run(mut self) -> Result<HostResult, CallError> {
         let (mut tool, mut arguments) = self.resolve()?;
-        let registry = Arc::clone(&self.shared.registry);
-        let Some(slot) = registry.slot(tool.server()) else { return Err(self.resolve_again()) };
-        let _active = slot.begin_call();
-        let limit = self.timeout.or_else(|| slot.call_timeout(tool.original_name())).or(registry.settings.call_timeout);
-        let wait = limit.map_or(registry.settings.call_wait, |limit| limit.min(registry.settings.call_wait));
-        let began = Instant::now();
-        let reaching = slot.client_within(wait);
-        let cancelled = async {
-            match &mut self.cancel {
-                Some(cancel) => cancel.await,
-                None => std::future::pending().await,
+        let shared = Arc::clone(&self.shared);
+        let registry = &shared.registry;
+        let mut checks = 0;
+        let (client, arguments, limit, began, _active) = loop {
+            let Some(slot) = registry.slot(tool.server()) else { return Err(self.resolve_again()) };
+            // The wait for an approval has a limit of its own.
+            let permit = shared.permit(&slot, &tool, self.principal.as_ref(), arguments);
+            let permitted = until_cancelled(&mut self.cancel, &tool, permit).await??;
+            if registry.slot(tool.server()).is_some_and(|now| Arc::ptr_eq(&now, &slot)) {
+                let active = slot.begin_call();
+                let limit =
+                    self.timeout.or_else(|| slot.call_timeout(tool.original_name())).or(registry.settings.call_timeout);
+                let wait = limit.map_or(registry.settings.call_wait, |limit| limit.min(registry.settings.call_wait));
+                let began = Instant::now();
+                let reached = until_cancelled(&mut self.cancel, &tool, slot.client_within(wait)).await?;
+                let client = reached.map_err(|cause| CallError::unavailable(&slot.name, cause))?;
+                if self.is_current(&tool) {
+                    break (client, permitted, limit, began, active);
+                }
+            }
+            // The wait for a person, and the start of a server, can change its tools. The policies decide again.
+            (tool, arguments) = self.resolve()?;
+            checks += 1;
+            if checks == CHECKS {
+                let (tool_name, since) = (tool.display_name().to_owned(), tool.since());
+                let generation = self.generation.unwrap_or(since.saturating_sub(1));
+                return Err(CallError::Changed { tool: tool_name, generation, since });
             }
         };
-        let reached = tokio::select! {
-            biased;
-            () = cancelled => Err(CallError::Cancelled { tool: tool.display_name().to_owned() }),
-            reached = reaching => reached.map_err(|cause| CallError::unavailable(&slot.name, cause)),
-        };
-        let client = reached?;
-        // The start of a server can change its tools.
-        if registry.catalog().tool(&self.name).is_ok_and(|now| !Arc::ptr_eq(now, &tool)) || !self.is_listed() {
-            (tool, arguments) = self.resolve()?;
-        }
         let mut call = client.call_tool(tool.original_name(), Value::from(arguments));
         if let Some(limit) = limit {
             // The limit includes the start of the server.
@@ -193,8 +217,9 @@ impl HostCall {
         Ok(HostResult { result, tool, rest })
     }
 
-    fn is_listed(&self) -> bool {
-        self.shared.registry.catalog().tool(&self.name).is_ok()
+    /// Whether the catalog still has the definition of the tool.
+    fn is_current(&self, tool: &CatalogTool) -> bool {
+        self.shared.registry.catalog().tool(&self.name).is_ok_and(|now| now.has_definition_of(tool))
     }
 
     /// Returns the error of a call whose server was removed meanwhile.
@@ -204,6 +229,25 @@ impl HostCall {
             Err(error) => error,
             Ok(_) => CallError::Unavailable { server, state: crate::ServerState::Stopped, reason: None },
         }
+    }
+}
+
+/// Runs a step of a call until the application cancels the call.
+async fn until_cancelled<T>(
+    cancel: &mut Option<Signal>,
+    tool: &CatalogTool,
+    step: impl Future<Output = T>,
+) -> Result<T, CallError> {
+    let cancelled = async {
+        match cancel {
+            Some(cancel) => cancel.await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        biased;
+        () = cancelled => Err(CallError::Cancelled { tool: tool.display_name().to_owned() }),
+        done = step => Ok(done),
     }
 }
 

@@ -4,6 +4,7 @@ use mcp_protocol::CallToolResult;
 
 use crate::{
     catalog::{InvalidArguments, UnknownName},
+    policy::Refusal,
     registry::{ServerState, Unavailable},
 };
 
@@ -51,6 +52,9 @@ pub enum CallError {
         /// The fault.
         reason: String,
     },
+    /// A policy, a person or a changed definition refuses the call. The call was not sent.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// The server does not run.
     #[error("the server {server} is not available ({state}){}", reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default())]
     Unavailable {

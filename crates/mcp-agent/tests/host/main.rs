@@ -5,3 +5,4 @@ mod children;
 mod common;
 mod faults;
 mod life_cycle;
+mod policies;

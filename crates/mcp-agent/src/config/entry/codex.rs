@@ -94,10 +94,12 @@ fn approvals(entry: &Node<'_>, server: &mut ServerDefinition) -> Result<(), Faul
         "auto" => Ok(None),
         _ => Err(node.fault(Code::WrongType, "the mode is unknown", "write `auto`, `prompt` or `approve`")),
     };
-    if let Some(node) = entry.get("default_tools_approval_mode")
-        && mode(&node)? == Some(true)
-    {
-        server.trusted_tools.push("*".to_owned());
+    if let Some(node) = entry.get("default_tools_approval_mode") {
+        match mode(&node)? {
+            Some(true) => server.trusted_tools.push("*".to_owned()),
+            Some(false) => server.asks_by_default = true,
+            None => {}
+        }
     }
     let Some(tools) = entry.get("tools") else { return Ok(()) };
     for (name, tool) in tools.members()? {
