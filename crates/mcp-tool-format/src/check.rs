@@ -154,7 +154,6 @@ impl Check<'_> {
     fn below(&mut self, steps: &[&str], schema: &Value, depth: usize, level: usize) {
         let length = self.pointer.len();
         for step in steps {
-            self.pointer.push('/');
             text::push_step(&mut self.pointer, step);
         }
         match schema {

@@ -81,7 +81,7 @@ impl DiagnosticKind {
 /// The most diagnostics of one tool.
 const MAX_PER_TOOL: usize = 64;
 
-/// The most schemas of one tool that may be copied into the branches of unions.
+/// The most schemas of one tool that may be copied into the branches of unions. 64 bytes of text count as one.
 const MAX_COPIED: usize = 5_000;
 
 /// Collects the diagnostics of one tool, and counts the copies of schemas.

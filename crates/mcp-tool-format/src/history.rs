@@ -1,5 +1,7 @@
 //! Calls of a stored history, for requests to any provider.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value, json};
 
 use crate::{Call, Provider, Rendered, name};
@@ -104,17 +106,21 @@ pub(crate) fn gemini_id(call: &Call) -> Option<&str> {
 
 /// Returns the ids of the calls of one turn. The ids are distinct.
 pub(crate) fn call_ids<'a>(provider: Provider, calls: impl Iterator<Item = &'a Call>) -> Vec<String> {
-    let mut ids: Vec<String> = Vec::new();
-    for call in calls {
-        let mut id = call_id(provider, call);
-        let mut turn = call.clone();
-        while ids.contains(&id) {
-            turn.id = Some(format!("{id} again"));
-            id = call_id(provider, &turn);
-        }
-        ids.push(id);
-    }
-    ids
+    let mut known: HashSet<String> = HashSet::new();
+    // The last id that replaced an id, so that many equal ids do not begin anew.
+    let mut last: HashMap<String, String> = HashMap::new();
+    calls
+        .map(|call| {
+            let first = call_id(provider, call);
+            let mut id = last.get(&first).unwrap_or(&first).clone();
+            while known.contains(&id) {
+                id = accepted_id(provider, &format!("{id} again"));
+            }
+            known.insert(id.clone());
+            last.insert(first, id.clone());
+            id
+        })
+        .collect()
 }
 
 /// Returns the id of a call that the provider accepts.
@@ -133,17 +139,24 @@ pub(crate) fn call_ids<'a>(provider: Provider, calls: impl Iterator<Item = &'a C
 /// ```
 #[must_use]
 pub fn call_id(provider: Provider, call: &Call) -> String {
-    let accepted = |id: &str| {
-        if provider == Provider::Mistral {
-            id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric())
-        } else {
-            (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+    match &call.id {
+        Some(id) => accepted_id(provider, id),
+        None => {
+            hashed_id(provider, &name::digest(&["call", &call.name, &Value::from(call.arguments.clone()).to_string()]))
         }
+    }
+}
+
+/// Returns the same id if the provider accepts it, else its hash.
+fn accepted_id(provider: Provider, id: &str) -> String {
+    let accepted = if provider == Provider::Mistral {
+        id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric())
+    } else {
+        (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
     };
-    let source = match &call.id {
-        Some(id) if accepted(id) => return id.clone(),
-        Some(id) => name::digest(&["id", id]),
-        None => name::digest(&["call", &call.name, &Value::from(call.arguments.clone()).to_string()]),
-    };
-    if provider == Provider::Mistral { name::base32(&source, 9) } else { format!("call_{}", name::base32(&source, 26)) }
+    if accepted { id.to_owned() } else { hashed_id(provider, &name::digest(&["id", id])) }
+}
+
+fn hashed_id(provider: Provider, digest: &[u8]) -> String {
+    if provider == Provider::Mistral { name::base32(digest, 9) } else { format!("call_{}", name::base32(digest, 26)) }
 }

@@ -38,6 +38,7 @@ mod message;
 mod name;
 mod nulls;
 mod options;
+mod pattern;
 mod provider;
 mod render;
 mod rendered;

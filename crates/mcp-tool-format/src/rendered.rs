@@ -111,8 +111,7 @@ impl Rendered {
     /// Returns the name in the request, for a name that the caller passed to [`render`](crate::render).
     #[must_use]
     pub fn provider_name(&self, name: &str) -> Option<&str> {
-        let entry = self.entries.iter().find(|entry| entry.name == name);
-        entry.map(|entry| entry.provider_name.as_str())
+        self.entry_named(name).map(|entry| entry.provider_name.as_str())
     }
 
     /// Returns the pairs of a name that the caller passed and the name in the request, in the order of the request.
@@ -165,10 +164,16 @@ impl Rendered {
     /// ```
     #[must_use]
     pub fn provider_arguments(&self, name: &str, arguments: JsonObject) -> JsonObject {
-        match self.entries.iter().find(|entry| entry.name == name) {
+        match self.entry_named(name) {
             Some(entry) => entry.keys.apply(arguments.0).into(),
             None => arguments,
         }
+    }
+
+    /// Returns the entry of a name that the caller passed.
+    fn entry_named(&self, name: &str) -> Option<&Entry> {
+        // The name in the request depends on the name alone.
+        self.entry(&crate::safe_name(name)).filter(|entry| entry.name == name)
     }
 
     fn entry(&self, provider_name: &str) -> Option<&Entry> {

@@ -7,7 +7,7 @@ mod mistral;
 mod ollama;
 mod openai;
 
-use crate::Provider;
+use crate::{Provider, pattern};
 
 /// The rules of a provider for tool definitions.
 ///
@@ -207,16 +207,20 @@ impl FormatRule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PatternRule {
-    /// Every pattern.
+    /// Every pattern whose groups and classes are complete.
     Any,
-    /// Patterns without lookaround, back references and Unicode classes (`\p`).
+    /// Patterns that Python, RE2 and ECMAScript accept alike: without lookaround, back references, Unicode classes (`\p`)
+    /// and named groups.
     Linear,
 }
 
 impl PatternRule {
     /// Whether the rule accepts a pattern.
     pub(crate) fn accepts(self, pattern: &str) -> bool {
-        self == Self::Any || crate::text::is_linear_pattern(pattern)
+        match self {
+            Self::Any => pattern::is_complete(pattern),
+            Self::Linear => pattern::is_portable(pattern),
+        }
     }
 }
 

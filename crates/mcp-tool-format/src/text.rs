@@ -1,4 +1,4 @@
-//! Texts: cuts at sentences, patterns, JSON in descriptions.
+//! Texts: cuts at sentences, JSON pointers, JSON in descriptions.
 
 use serde_json::Value;
 
@@ -18,20 +18,47 @@ pub(crate) fn shorten(text: &mut String, max: usize) -> bool {
     true
 }
 
-/// Adds a step to a JSON pointer, without the separator (RFC 6901 §3).
-pub(crate) fn push_step(pointer: &mut String, step: &str) {
-    if step.contains(['~', '/']) {
-        pointer.push_str(&step.replace('~', "~0").replace('/', "~1"));
-    } else {
-        pointer.push_str(step);
+/// Returns the last place of a cut at or before a number of bytes.
+fn boundary(text: &str, max: usize) -> usize {
+    let mut end = text.len().min(max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
     }
+    end
+}
+
+/// The greatest length of one step of a JSON pointer, in bytes. A longer key is cut, since each diagnostic repeats it.
+const MAX_STEP: usize = 200;
+
+/// Adds a step to a JSON pointer, with the separator (RFC 6901 §3).
+pub(crate) fn push_step(pointer: &mut String, step: &str) {
+    pointer.push('/');
+    let end = boundary(step, MAX_STEP);
+    for c in step[..end].chars() {
+        match c {
+            '~' => pointer.push_str("~0"),
+            '/' => pointer.push_str("~1"),
+            c => pointer.push(c),
+        }
+    }
+    if end < step.len() {
+        pointer.push('…');
+    }
+}
+
+/// Returns the JSON pointer of a property.
+pub(crate) fn property(pointer: &str, key: &str) -> String {
+    let mut pointer = format!("{pointer}/properties");
+    push_step(&mut pointer, key);
+    pointer
 }
 
 /// Returns the start of a text.
 pub(crate) fn excerpt(text: &str, max: usize) -> String {
-    let mut text = text.to_owned();
-    shorten(&mut text, max);
-    text
+    // A character has at most 4 bytes, so this part has more than `max` characters if the text has.
+    let mut head = text[..boundary(text, (max + 1) * 4)].to_owned();
+    shorten(&mut head, max);
+    head
 }
 
 /// Returns a value as JSON text of at most `max` characters. The cost is bounded by `max`.
@@ -67,7 +94,7 @@ fn write_json(value: &Value, out: &mut String, max: usize, depth: usize) {
                 if index > 0 {
                     out.push(',');
                 }
-                out.push_str(&Value::String(key.clone()).to_string());
+                write_text(key, out, max);
                 out.push(':');
                 write_json(member, out, max, depth + 1);
                 if out.len() > max {
@@ -76,13 +103,42 @@ fn write_json(value: &Value, out: &mut String, max: usize, depth: usize) {
             }
             out.push('}');
         }
-        Value::String(text) if text.len() > max => out.extend(text.chars().take(max)),
+        Value::String(text) => write_text(text, out, max),
         scalar => out.push_str(&scalar.to_string()),
     }
 }
 
+fn write_text(text: &str, out: &mut String, max: usize) {
+    if text.len() > max {
+        out.extend(text.chars().take(max));
+    } else {
+        out.push_str(&Value::from(text).to_string());
+    }
+}
+
+/// Returns the approximate size of a value in bytes, without recursion.
+pub(crate) fn size(value: &Value) -> usize {
+    let (mut open, mut size) = (vec![value], 0);
+    while let Some(value) = open.pop() {
+        size += 8;
+        match value {
+            Value::String(text) => size += text.len(),
+            Value::Array(items) => open.extend(items),
+            Value::Object(members) => {
+                size += members.keys().map(String::len).sum::<usize>();
+                open.extend(members.values());
+            }
+            _ => {}
+        }
+    }
+    size
+}
+
 /// Whether a value has at most 64 levels, so that recursive functions can process it.
 pub(crate) fn is_shallow(value: &Value) -> bool {
+    if !value.is_array() && !value.is_object() {
+        return true;
+    }
     let mut level: Vec<&Value> = vec![value];
     for _ in 0..64 {
         let mut next = Vec::new();
@@ -103,76 +159,9 @@ pub(crate) fn is_shallow(value: &Value) -> bool {
     false
 }
 
-/// Whether a pattern has no lookaround, no back reference and no Unicode class, and its groups are balanced.
-pub(crate) fn is_linear_pattern(pattern: &str) -> bool {
-    let mut chars = pattern.chars().peekable();
-    let (mut class, mut groups) = (false, 0usize);
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => match chars.next() {
-                None | Some('p' | 'P' | 'k' | '1'..='9') => return false,
-                Some(_) => {}
-            },
-            ']' if class => class = false,
-            '[' if !class => {
-                class = true;
-                chars.next_if_eq(&'^');
-                // A bracket at the first place is an ordinary character in some engines and an empty class in others.
-                if chars.peek() == Some(&']') {
-                    return false;
-                }
-            }
-            '[' => return false,
-            _ if class => {}
-            '(' => {
-                groups += 1;
-                if chars.next_if_eq(&'?').is_some() {
-                    match chars.next() {
-                        Some(':') => {}
-                        Some('<') if !matches!(chars.peek(), Some('=' | '!')) => {}
-                        _ => return false,
-                    }
-                }
-            }
-            ')' => match groups.checked_sub(1) {
-                Some(open) => groups = open,
-                None => return false,
-            },
-            _ => {}
-        }
-    }
-    !class && groups == 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn patterns_that_a_linear_engine_refuses_are_found() {
-        for (pattern, linear) in [
-            ("^[a-z]+$", true),
-            (r"^\d{3}\.\w+$", true),
-            (r"(?:a|b)(?<name>c)", true),
-            (r"[(?=]", true),
-            (r"\(?=", true),
-            ("^(?!x)", false),
-            ("(?=x)", false),
-            ("(?<=x)", false),
-            ("(?<!x)", false),
-            (r"(a)\1", false),
-            (r"(?<n>a)\k<n>", false),
-            (r"^\p{L}+$", false),
-            (r"[\P{L}]", false),
-            ("(a", false),
-            ("a)", false),
-            ("[a", false),
-            ("a\\", false),
-            ("[]", false),
-        ] {
-            assert_eq!(is_linear_pattern(pattern), linear, "{pattern}");
-        }
-    }
 
     #[test]
     fn texts_are_cut_at_a_sentence_or_a_word() {

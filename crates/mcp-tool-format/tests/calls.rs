@@ -3,7 +3,7 @@
 mod common;
 
 use mcp_protocol::{JsonObject, Tool};
-use mcp_tool_format::{Call, CallErrorKind, Options, Provider, Rendered, call_id, render, safe_name};
+use mcp_tool_format::{Call, CallErrorKind, Options, Provider, Rendered, Rules, call_id, render, safe_name};
 use serde_json::{Value, json};
 
 use self::common::tool;
@@ -67,6 +67,39 @@ fn calls_of_every_provider_return_the_names_and_keys_of_the_server() {
         assert_eq!(again.arguments, original, "{provider}");
         assert_eq!(again.name, call.name);
         assert_eq!(again.signature, call.signature);
+    }
+}
+
+#[test]
+fn keys_that_users_reported_are_accepted_and_come_back() {
+    // Anthropic rejected each of these keys in a tool of a real server: ibm-cloud-cli-release#226, scaleway-cli#5582,
+    // unusual-whales-mcp#57, mcp-server-asana#16, freee-mcp#15, twilio mcp#42.
+    let keys = [
+        "(INSTANCE1 INSTANCE2 ...)",
+        "tags.{index}",
+        "rule_name[]",
+        "projects.any",
+        "会社ID",
+        "StatusCallbackEventParametersThatHaveANameOfMoreThanSixtyFourCharacters",
+        "$filter",
+        "",
+    ];
+    let properties: serde_json::Map<String, Value> =
+        keys.iter().map(|key| ((*key).to_owned(), json!({"type": "string"}))).collect();
+    let schema = json!({"type": "object", "properties": properties, "required": keys});
+    let list = [("t", &tool("t", schema))];
+    let original: JsonObject =
+        keys.iter().map(|key| ((*key).to_owned(), json!(key))).collect::<serde_json::Map<_, _>>().into();
+    for provider in Provider::ALL {
+        let rendered = render(list, &Options::new(provider));
+        assert_eq!(Rules::of(provider).check(&rendered.value), [], "{provider}");
+        let sent = rendered.provider_arguments("t", original.clone());
+        let call = Call::parse(&rendered, &block(provider, "t", &sent.clone().into())).unwrap();
+        assert_eq!(call.arguments, original, "{provider}");
+        let Some(rule) = Rules::of(provider).key else { continue };
+        assert!(sent.keys().all(|key| rule.accepts(key)), "{provider} {sent:?}");
+        // A key that the provider accepts keeps its name.
+        assert_eq!(sent.contains_key("projects.any"), provider != Provider::Gemini, "{provider}");
     }
 }
 

@@ -5,7 +5,7 @@ mod common;
 use mcp_protocol::Tool;
 use mcp_tool_format::{DiagnosticKind, Options, Provider, Rules, qualified_name, render};
 
-use self::common::{hostile, oracle::Oracle, recorded, tool};
+use self::common::{costly, hostile, oracle::Oracle, recorded, tool};
 
 /// Each combination of a provider and `strict`.
 fn options() -> Vec<Options> {
@@ -140,53 +140,26 @@ fn the_checks_detect_definitions_that_providers_refuse() {
 
 #[test]
 fn costly_schemas_are_bounded() {
-    use serde_json::{Map, Value, json};
-    let mut bomb = Map::new();
-    for level in 0..40 {
-        let next = format!("#/$defs/d{}", level + 1);
-        let pair = json!({"type": "object", "properties": {"a": {"$ref": next}, "b": {"$ref": next}}});
-        bomb.insert(format!("d{level}"), pair);
-    }
-    bomb.insert("d40".to_owned(), json!({"type": "string"}));
-    let wide: Map<String, Value> =
-        (0..9_000).map(|n| (format!("p{n}"), json!({"type": "string", "description": "x".repeat(90)}))).collect();
-    let unions: Vec<Value> = (0..500).map(|n| json!({"type": "array", "items": {"const": n}})).collect();
-    for schema in [
-        json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/d0"}}, "$defs": bomb}),
-        json!({"type": "object", "properties": wide}),
-        json!({"type": "object", "properties": {"a": {"$ref": "#/properties/a"}, "b": {"$ref": "#"}}}),
-        json!({"type": "object", "properties": {"a": {"allOf": vec![json!({"anyOf": unions}); 12]}}}),
-        json!({"type": "object", "properties": {"a": {"anyOf": unions, "type": "array", "items": {"enum": (0..3000).collect::<Vec<_>>()}}}}),
-    ] {
-        let tool = tool("t", schema);
+    for (name, tool) in costly::tools() {
         for options in Provider::ALL.map(Options::new) {
             let rendered = render([("t", &tool)], &options);
-            assert_eq!(Rules::of(options.provider()).check(&rendered.value), []);
-            assert!(rendered.value.to_string().len() < 8 << 20);
+            assert_eq!(Rules::of(options.provider()).check(&rendered.value), [], "{name}");
+            let size = rendered.value.to_string().len();
+            let diagnostics: usize = rendered.diagnostics.iter().map(|found| found.to_string().len()).sum();
+            assert!(size < 4 << 20 && diagnostics < 1 << 20, "{name}: {size} {diagnostics}");
+            assert_eq!(rendered.value.is_null(), rendered.diagnostics.iter().any(|found| found.kind.is_left_out()));
         }
     }
 }
 
 #[test]
 fn a_deep_schema_does_not_exhaust_the_stack() {
-    use serde_json::{Value, json};
     for keyword in ["items", "not", "default", "additionalProperties", "const"] {
-        let mut deep = json!({"type": "array"});
-        for _ in 0..10_000 {
-            let mut outer = json!({"type": "array"});
-            outer[keyword] = deep;
-            deep = outer;
-        }
-        let mut tool = tool("t", json!({"type": "object", "properties": {"a": null}}));
-        tool.input_schema.0["properties"]["a"] = deep;
+        let tool = costly::deep(keyword);
         for options in Provider::ALL.map(Options::new) {
             let rendered = render([("t", &tool)], &options);
             assert_eq!(Rules::of(options.provider()).check(&rendered.value), []);
         }
-        // The drop of a deep value is recursive too, so the test takes it apart.
-        let mut rest = tool.input_schema.0["properties"]["a"].take();
-        while let Some(inner) = rest.get_mut(keyword).map(Value::take) {
-            rest = inner;
-        }
+        costly::take_apart(tool, keyword);
     }
 }

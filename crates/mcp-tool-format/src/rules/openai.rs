@@ -16,6 +16,7 @@ pub(super) const CHAT: Rules = Rules {
     max_description: Some(1_024),
     formats: FormatRule::Only(FORMATS),
     // "Invalid JSON schema: regex lookaround is not supported", also without `strict` (opencode#32073, vercel/ai#21037).
+    // "'…' is not a 'regex'": the API compiles each pattern with Python's `re` (litellm#40485, free-claude-code#1730).
     patterns: PatternRule::Linear,
     null: NullForm::TypeList,
     type_lists: true,

@@ -1,6 +1,6 @@
 //! The conjunction of schemas: `allOf`, keywords beside `$ref`, assertions beside a union.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -53,7 +53,8 @@ fn plain(mut a: Node, b: Node, pointer: &str, log: &mut Log) -> Node {
     a.values = match (a.values, b.values) {
         (Some(mut left), Some(right)) => {
             let before = left.clone();
-            left.retain(|value| right.contains(value));
+            let common: HashSet<String> = right.iter().map(Value::to_string).collect();
+            left.retain(|value| common.contains(&value.to_string()));
             if left.is_empty() {
                 log.add(Kind::Invalid, pointer, "two lists of values have no common value: one of them was removed");
                 left = before;
@@ -71,7 +72,7 @@ fn plain(mut a: Node, b: Node, pointer: &str, log: &mut Log) -> Node {
             Some(merged) => *own = merged,
             None => {
                 log.add(Kind::Described, pointer, format!("a second `{}` is a text now", keyword.name()));
-                a.notes.push(format!("{}: {}", keyword.name(), text::json(&value, 200)));
+                a.note(format!("{}: {}", keyword.name(), text::json(&value, 200)));
             }
         }
     }
@@ -126,7 +127,7 @@ fn merge_properties(own: &mut Vec<Property>, other: Vec<Property>, pointer: &str
                 let known = &mut own[at];
                 known.required |= property.required;
                 let left = std::mem::replace(&mut known.node, Node::any());
-                known.node = combine(left, property.node, &format!("{pointer}/properties/{}", property.key), log);
+                known.node = combine(left, property.node, &text::property(pointer, &property.key), log);
             }
         }
     }

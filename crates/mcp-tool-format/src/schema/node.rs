@@ -3,6 +3,10 @@
 use serde_json::Value;
 
 use super::scalar::Scalar;
+use crate::text;
+
+/// The most notes of one schema.
+const MAX_NOTES: usize = 64;
 
 /// A set of JSON types without `null`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -190,10 +194,27 @@ impl Node {
         1 + values + extra + items.chain(parts).chain(properties).sum::<usize>()
     }
 
-    /// Adds a note, unless it is present.
+    /// Returns the cost of a copy: 1 for each schema below this one, and 1 for each 64 bytes of text in all of them.
+    pub(crate) fn weight(&self) -> usize {
+        self.size() - 1 + self.text() / 64
+    }
+
+    /// Returns the bytes of all keys, texts and values.
+    fn text(&self) -> usize {
+        let words = self.title.iter().chain(&self.description).chain(&self.notes).map(String::len);
+        let values = self.default.iter().chain(&self.examples).chain(self.values.iter().flatten());
+        let values = values.chain(self.scalars.iter().map(|(_, value)| value)).map(text::size);
+        let properties = self.properties.iter().map(|property| property.key.len() + property.node.text());
+        let nodes = self.branches.iter().chain(&self.prefix).chain(self.items.as_deref()).map(Self::text);
+        let extra = if let Extra::Schema(node) = &self.extra { node.text() } else { 0 };
+        extra + words.chain(values).chain(properties).chain(nodes).sum::<usize>()
+    }
+
+    /// Adds a note, unless it is present. The number of notes is bounded.
     pub(crate) fn note(&mut self, note: String) {
-        if !self.notes.contains(&note) {
-            self.notes.push(note);
+        if self.notes.len() < MAX_NOTES && !self.notes.contains(&note) {
+            let last = self.notes.len() + 1 == MAX_NOTES;
+            self.notes.push(if last { "…".to_owned() } else { note });
         }
     }
 }

@@ -3,6 +3,8 @@
 mod members;
 mod values;
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value};
 
 use super::{
@@ -17,6 +19,8 @@ use crate::{DiagnosticKind as Kind, diagnostic::Log, text};
 const MAX_NODES: usize = 5_100;
 /// The most schemas of one tool that references may add. Further references are cut.
 const MAX_INLINED: usize = 2_000;
+/// The most bytes of text in these schemas.
+const MAX_INLINED_TEXT: usize = 256 << 10;
 /// The greatest nesting depth. Deeper schemas are cut.
 const MAX_DEPTH: usize = 32;
 /// The greatest length of a schema in a description.
@@ -32,8 +36,15 @@ pub(crate) struct TooLarge;
 ///
 /// A sentence, when the schema is too large or accepts no object.
 pub(crate) fn read(schema: &Map<String, Value>, log: &mut Log) -> Result<Node, String> {
-    let mut reader =
-        Reader { document: Document::new(schema), open: Vec::new(), nodes: 0, inlined: 0, pointer: String::new(), log };
+    let mut reader = Reader {
+        document: Document::new(schema),
+        open: Vec::new(),
+        nodes: 0,
+        inlined: 0,
+        inlined_text: 0,
+        pointer: String::new(),
+        log,
+    };
     let mut root =
         reader.object(schema, 0).map_err(|TooLarge| format!("the schema has more than {MAX_NODES} parts"))?;
     if root.is_union() {
@@ -66,6 +77,7 @@ struct Reader<'a, 'l> {
     open: Vec<&'a Map<String, Value>>,
     nodes: usize,
     inlined: usize,
+    inlined_text: usize,
     pointer: String,
     log: &'l mut Log,
 }
@@ -87,7 +99,6 @@ impl<'a> Reader<'a, '_> {
     fn below(&mut self, steps: &[&str], schema: &'a Value, depth: usize) -> Result<Node, TooLarge> {
         let length = self.pointer.len();
         for step in steps {
-            self.pointer.push('/');
             text::push_step(&mut self.pointer, step);
         }
         let node = self.schema(schema, depth + 1);
@@ -130,6 +141,9 @@ impl<'a> Reader<'a, '_> {
     }
 
     fn object(&mut self, members: &'a Map<String, Value>, depth: usize) -> Result<Node, TooLarge> {
+        if !self.open.is_empty() {
+            self.inlined_text += own_text(members);
+        }
         let mut node = self.assertions(members, depth)?;
         for keyword in ["$ref", "$dynamicRef", "$recursiveRef"] {
             if let Some(reference) = members.get(keyword) {
@@ -162,6 +176,7 @@ impl<'a> Reader<'a, '_> {
             return Ok(Node::any());
         };
         let short = name.rsplit('/').next().filter(|short| !short.is_empty() && *short != "#").unwrap_or("the root");
+        let short = text::excerpt(short, 100);
         let members = match target {
             Target::Object(members) => members,
             Target::Other(schema) => return self.schema(schema, depth + 1),
@@ -170,7 +185,7 @@ impl<'a> Reader<'a, '_> {
             self.log(Kind::Cut, format!("the schema is recursive at {short}"));
             return Ok(stub(members, &format!("A nested value of the same form as `{short}`.")));
         }
-        if self.inlined > MAX_INLINED || depth > MAX_DEPTH {
+        if self.inlined > MAX_INLINED || self.inlined_text > MAX_INLINED_TEXT || depth > MAX_DEPTH {
             self.log(Kind::Cut, "the inlined references have too many parts or levels");
             return Ok(stub(members, &format!("A value of the form `{short}`, which is not shown.")));
         }
@@ -197,7 +212,7 @@ impl<'a> Reader<'a, '_> {
             node.note("Deprecated.".to_owned());
         }
         self.types(members, &mut node);
-        self.values(members, &mut node);
+        self.values(members, &mut node)?;
         self.scalars(members, &mut node);
         if node.types.has(Types::OBJECT) {
             self.properties(members, &mut node, depth)?;
@@ -215,8 +230,10 @@ impl<'a> Reader<'a, '_> {
                 let Some(schema) = members.get(keyword) else { continue };
                 let branch = self.below(&[keyword], schema, depth)?;
                 if !node.is_union() && node.types.has(Types::OBJECT) {
+                    let mut known: HashSet<String> =
+                        node.properties.iter().map(|property| property.key.clone()).collect();
                     for property in branch.properties {
-                        if !node.properties.iter().any(|known| known.key == property.key) {
+                        if known.insert(property.key.clone()) {
                             node.properties.push(Property { required: false, ..property });
                         }
                     }
@@ -275,12 +292,23 @@ fn implied(members: &Map<String, Value>) -> Types {
     types
 }
 
+/// Returns the bytes of the keys, texts and values of a schema, without the schemas below it.
+fn own_text(members: &Map<String, Value>) -> usize {
+    let member = |(keyword, value): (&String, &Value)| match (keyword.as_str(), value) {
+        (_, Value::String(text)) => text.len(),
+        ("enum" | "const" | "default" | "example" | "examples" | "required", value) => text::size(value),
+        ("properties", Value::Object(properties)) => properties.keys().map(String::len).sum(),
+        _ => 0,
+    };
+    members.iter().map(member).sum()
+}
+
 /// Returns a schema of the same types, with a note in the place of the rest.
 fn stub(members: &Map<String, Value>, note: &str) -> Node {
     let name = members.get("type").and_then(Value::as_str);
     let types = name.map_or_else(|| implied(members), Types::named);
     let mut node = if types.is_empty() { Node::any() } else { Node::of(types) };
-    node.description = members.get("description").and_then(Value::as_str).map(str::to_owned);
+    node.description = members.get("description").and_then(Value::as_str).map(|text| text::excerpt(text, MAX_NOTE));
     node.note(note.to_owned());
     node
 }

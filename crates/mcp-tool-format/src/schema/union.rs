@@ -54,7 +54,7 @@ pub(super) fn attach(mut base: Node, branches: Vec<Node>, pointer: &str, log: &m
     }
     let outer = annotations(&mut base);
     let mut own = Node { null: false, ..base };
-    if !log.may_copy(all.len().saturating_mul(own.size() - 1)) {
+    if !log.may_copy(all.len().saturating_mul(own.weight())) {
         log.add(Kind::Invalid, pointer, "the assertions beside a union are too large and were removed");
         own = Node::of(own.types);
     }
@@ -181,7 +181,7 @@ pub(super) fn flatten(mut base: Node, branches: Vec<Node>, pointer: &str, log: &
             Some(last) => {
                 nodes.push(last);
                 let null = nodes.iter().any(|node| node.null);
-                Node { null, ..attach(Node::any(), nodes, &format!("{pointer}/properties/{key}"), log) }
+                Node { null, ..attach(Node::any(), nodes, &text::property(pointer, &key), log) }
             }
             None => Node::any(),
         };
@@ -192,7 +192,7 @@ pub(super) fn flatten(mut base: Node, branches: Vec<Node>, pointer: &str, log: &
                 let property = &mut base.properties[at];
                 property.required |= required;
                 let own = std::mem::replace(&mut property.node, Node::any());
-                property.node = combine(own, node, &format!("{pointer}/properties/{key}"), log);
+                property.node = combine(own, node, &text::property(pointer, &key), log);
             }
         }
     }

@@ -17,6 +17,9 @@ use crate::{
 /// The greatest length of a value in a description.
 const MAX_NOTE: usize = 300;
 
+/// The most schemas of one tool in the request.
+const MAX_WRITTEN: usize = 12_000;
+
 /// A schema for a provider.
 #[derive(Debug)]
 pub(crate) struct Written {
@@ -24,13 +27,13 @@ pub(crate) struct Written {
     /// The keys that differ.
     pub(crate) keys: Keys,
     /// The first reason against these rules: an object that accepts further properties under rules for closed objects,
-    /// or two keys with one name.
+    /// two keys with one name, or too many parts.
     pub(crate) obstacle: Option<String>,
 }
 
 /// Writes the input schema of a tool.
 pub(crate) fn write(root: &Node, rules: &Rules, log: &mut Log) -> Written {
-    let mut writer = Writer { rules, keys: Keys::default(), log, pointer: String::new(), obstacle: None };
+    let mut writer = Writer { rules, keys: Keys::default(), log, pointer: String::new(), obstacle: None, written: 0 };
     let mut notes = root.notes.clone();
     let mut schema = Map::new();
     schema.insert("type".to_owned(), "object".into());
@@ -50,9 +53,17 @@ struct Writer<'a> {
     log: &'a mut Log,
     pointer: String,
     obstacle: Option<String>,
+    written: usize,
 }
 
 impl Writer<'_> {
+    fn charge(&mut self, schemas: usize) {
+        self.written += schemas;
+        if self.written > MAX_WRITTEN {
+            self.obstruct("the schema has too many parts in the request");
+        }
+    }
+
     fn obstruct(&mut self, reason: &str) {
         if self.obstacle.is_none() {
             self.obstacle = Some(format!("{reason} (at `{}`)", self.pointer));
@@ -77,7 +88,6 @@ impl Writer<'_> {
         }
         let length = self.pointer.len();
         for step in steps {
-            self.pointer.push('/');
             text::push_step(&mut self.pointer, step);
         }
         let schema = self.schema(node, null);
@@ -87,6 +97,7 @@ impl Writer<'_> {
 
     /// Writes a schema that accepts `null` too if `null` is set.
     fn schema(&mut self, node: &Node, null: bool) -> Map<String, Value> {
+        self.charge(1);
         let null = node.null || null;
         let mut notes = node.notes.clone();
         let mut forms = self.forms(node, &mut notes);
@@ -141,7 +152,12 @@ impl Writer<'_> {
             if self.rules.closed {
                 self.obstruct("a schema accepts every value");
             }
-            return if self.rules.type_required { any_forms() } else { vec![Map::new()] };
+            if !self.rules.type_required {
+                return vec![Map::new()];
+            }
+            let forms = any_forms();
+            self.charge(forms.len());
+            return forms;
         }
         let names: Vec<&'static str> = node.types.names().collect();
         if self.rules.type_lists || names.len() == 1 {

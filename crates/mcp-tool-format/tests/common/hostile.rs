@@ -50,7 +50,22 @@ const KEYS: &[&str] = &[
 ];
 const TYPES: &[&str] =
     &["string", "number", "integer", "boolean", "array", "object", "null", "any", "STRING", "int", ""];
-const PATTERNS: &[&str] = &["^[a-z]+$", "^(?!x).*$", r"^\p{L}+$", "(", r"(a)\1", "", "(?<=a)b", "[", r"^\d{4}-\d{2}$"];
+const PATTERNS: &[&str] = &[
+    "^[a-z]+$",
+    "^(?!x).*$",
+    r"^\p{L}+$",
+    "(",
+    r"(a)\1",
+    "",
+    "(?<=a)b",
+    "[",
+    r"^\d{4}-\d{2}$",
+    "(?<year>a)",
+    r"^[\w-.]+$",
+    r"a\z",
+    "a{1,5000}",
+    "*a",
+];
 const FORMATS: &[&str] = &["date-time", "uri", "email", "int32", "binary", "password", "regex", "", "made-up"];
 const REFERENCES: &[&str] = &[
     "#",

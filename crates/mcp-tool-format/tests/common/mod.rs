@@ -2,6 +2,7 @@
 
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests: each test uses a part")]
 
+pub(crate) mod costly;
 pub(crate) mod hostile;
 pub(crate) mod oracle;
 

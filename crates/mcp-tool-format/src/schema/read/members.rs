@@ -4,7 +4,11 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::{Extra, Kind, Node, Property, Reader, Scalar, TooLarge};
+use super::{Extra, Kind, MAX_NODES, Node, Property, Reader, Scalar, TooLarge};
+use crate::text;
+
+/// The greatest length of a key in a diagnostic.
+const MAX_NAME: usize = 100;
 
 impl<'a> Reader<'a, '_> {
     pub(super) fn properties(
@@ -17,6 +21,8 @@ impl<'a> Reader<'a, '_> {
             Some(Value::Object(properties)) => {
                 for (key, schema) in properties {
                     if schema == &Value::Bool(false) {
+                        self.charge(1)?;
+                        let key = text::excerpt(key, MAX_NAME);
                         self.log(Kind::Described, format!("the property {key} accepts no value and was removed"));
                         continue;
                     }
@@ -39,8 +45,7 @@ impl<'a> Reader<'a, '_> {
             },
         };
         self.pattern_properties(members, node, depth)?;
-        self.required(members, node);
-        Ok(())
+        self.required(members, node)
     }
 
     fn pattern_properties(
@@ -57,16 +62,23 @@ impl<'a> Reader<'a, '_> {
         let schema = self.below(&["patternProperties", pattern], schema, depth)?;
         node.extra = Extra::Schema(Box::new(schema));
         self.log(Kind::Described, "`patternProperties` is a text now");
-        node.note(format!("Further keys match the pattern {pattern}"));
+        node.note(format!("Further keys match the pattern {}", text::excerpt(pattern, 300)));
         Ok(())
     }
 
-    fn required(&mut self, members: &Map<String, Value>, node: &mut Node) {
+    fn required(&mut self, members: &Map<String, Value>, node: &mut Node) -> Result<(), TooLarge> {
         let names = match members.get("required") {
             Some(Value::Array(names)) => names,
-            None | Some(Value::Bool(_) | Value::Null) => return,
-            Some(_) => return self.log(Kind::Invalid, "`required` is not a list"),
+            None | Some(Value::Bool(_) | Value::Null) => return Ok(()),
+            Some(_) => {
+                self.log(Kind::Invalid, "`required` is not a list");
+                return Ok(());
+            }
         };
+        // Each name can become a property.
+        if names.len() > MAX_NODES {
+            return Err(TooLarge);
+        }
         let mut required: HashSet<&str> = names.iter().filter_map(Value::as_str).collect();
         if required.len() < names.len() && names.iter().any(|name| !name.is_string()) {
             self.log(Kind::Invalid, "`required` has entries that are not texts");
@@ -79,11 +91,14 @@ impl<'a> Reader<'a, '_> {
                 continue;
             }
             if node.extra == Extra::Closed {
+                let name = text::excerpt(name, MAX_NAME);
                 self.log(Kind::Invalid, format!("the required property {name} is not defined"));
                 continue;
             }
+            self.charge(1)?;
             node.properties.push(Property { key: name.to_owned(), node: Node::any(), required: true });
         }
+        Ok(())
     }
 
     pub(super) fn items(

@@ -4,7 +4,29 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
-use super::{Kind, Node, Reader, Scalar, Types, implied, text};
+use super::{Kind, Node, Reader, Scalar, TooLarge, Types, implied, text};
+
+/// The most entries of `type` that are read.
+const MAX_TYPES: usize = 32;
+/// The most values of one `enum`. A longer one becomes a text.
+const MAX_VALUES: usize = 5_000;
+
+/// The values of a list so far.
+#[derive(Default)]
+struct Distinct<'a> {
+    texts: HashSet<&'a str>,
+    others: HashSet<String>,
+}
+
+impl<'a> Distinct<'a> {
+    /// Adds a value. Returns whether it is new.
+    fn insert(&mut self, value: &'a Value) -> bool {
+        match value {
+            Value::String(text) => self.texts.insert(text),
+            other => self.others.insert(other.to_string()),
+        }
+    }
+}
 
 impl Reader<'_, '_> {
     pub(super) fn types(&mut self, members: &Map<String, Value>, node: &mut Node) {
@@ -19,7 +41,9 @@ impl Reader<'_, '_> {
         (node.types, node.null) = (Types::NONE, false);
         match members.get("type") {
             Some(Value::String(name)) => named(name, node),
-            Some(Value::Array(names)) => names.iter().filter_map(Value::as_str).for_each(|name| named(name, node)),
+            Some(Value::Array(names)) => {
+                names.iter().filter_map(Value::as_str).take(MAX_TYPES).for_each(|name| named(name, node));
+            }
             Some(_) => self.log(Kind::Invalid, "`type` is not a text or a list of texts"),
             None => node.types = implied(members),
         }
@@ -29,27 +53,38 @@ impl Reader<'_, '_> {
         node.null |= members.get("nullable") == Some(&Value::Bool(true));
     }
 
-    pub(super) fn values(&mut self, members: &Map<String, Value>, node: &mut Node) {
-        let mut values: Vec<Value> = match (members.get("const"), members.get("enum")) {
-            (Some(value), _) => vec![value].into_iter().filter(|value| text::is_shallow(value)).cloned().collect(),
-            (None, Some(Value::Array(values))) => {
-                let mut seen = HashSet::new();
-                let shallow = values.iter().filter(|value| text::is_shallow(value));
-                shallow.filter(|value| seen.insert(value.to_string())).cloned().collect()
+    pub(super) fn values(&mut self, members: &Map<String, Value>, node: &mut Node) -> Result<(), TooLarge> {
+        let values = match (members.get("const"), members.get("enum")) {
+            (Some(value), _) => std::slice::from_ref(value),
+            (None, Some(Value::Array(values))) => values.as_slice(),
+            (None, Some(_)) => {
+                self.log(Kind::Invalid, "`enum` is not a list");
+                return Ok(());
             }
-            (None, Some(_)) => return self.log(Kind::Invalid, "`enum` is not a list"),
-            (None, None) => return,
+            (None, None) => return Ok(()),
         };
+        let declared = node.types;
+        let usable = |value: &&Value| declared.has(Types::of(value)) && text::is_shallow(value);
         let null = values.contains(&Value::Null);
-        values.retain(|value| node.types.has(Types::of(value)));
-        if values.is_empty() && !null {
-            return self.log(Kind::Invalid, "`enum` has no value of the type of the schema");
+        let types = values.iter().filter(usable).fold(Types::NONE, |types, value| types.with(Types::of(value)));
+        if types.is_empty() && !null {
+            self.log(Kind::Invalid, "`enum` has no value of the type of the schema");
+            return Ok(());
         }
+        let mut distinct = Distinct::default();
+        let kept: Vec<Value> = if values.len() > MAX_VALUES {
+            self.describe(node, "enum", members);
+            Vec::new()
+        } else {
+            values.iter().filter(usable).filter(|value| distinct.insert(value)).cloned().collect()
+        };
+        self.charge(kept.len() / 8)?;
         node.null &= null;
-        node.types = values.iter().fold(Types::NONE, |types, value| types.with(Types::of(value)));
-        if !values.is_empty() {
-            node.values = Some(values);
+        node.types = types;
+        if !kept.is_empty() {
+            node.values = Some(kept);
         }
+        Ok(())
     }
 
     pub(super) fn scalars(&mut self, members: &Map<String, Value>, node: &mut Node) {

@@ -14,13 +14,16 @@ impl Writer<'_> {
                 continue;
             };
             if key != property.key {
-                let pointer = format!("{}/properties/{}", self.pointer, property.key);
+                let pointer = text::property(&self.pointer, &property.key);
                 self.log.add(Kind::KeyRenamed, &pointer, format!("the key is {key} in the request"));
             }
             let null = self.rules.all_required && !property.required;
             let mut schema = self.below(&["properties", &property.key], &property.node, null);
             if key != property.key && !schema.contains_key("description") && !self.rules.union_alone {
-                schema.insert("description".to_owned(), format!("The parameter {}.", property.key).into());
+                schema.insert(
+                    "description".to_owned(),
+                    format!("The parameter {}.", text::excerpt(&property.key, 300)).into(),
+                );
             }
             if property.required || self.rules.all_required {
                 required.push(key.as_str().into());
