@@ -2,12 +2,15 @@
 
 mod attempts;
 mod cache;
+mod capabilities;
 mod catalog;
 mod core;
 mod execute;
 mod list;
 mod options;
 mod page;
+mod raw_inputs;
+mod raw_result;
 mod reply;
 mod send_once;
 mod task_handle;
@@ -36,6 +39,8 @@ pub(crate) use self::{
 pub use self::{
     list::{Items, List, ListWarning, Listing},
     page::{ListItem, Page},
+    raw_inputs::{InputRequired, RawInputs, Round},
+    raw_result::RawResult,
     task_handle::{TaskCall, TaskHandle, TaskOrResult},
     tool_result::ToolResult,
 };
@@ -169,7 +174,7 @@ impl<T> Call<T> {
     /// the server answers it, for at most 30 seconds.
     ///
     /// In a session, servers learn the capabilities of the client only: declare there all
-    /// that the handlers of calls support.
+    /// that the handlers of calls support. See also [`Call::capabilities`].
     ///
     /// ```
     /// # use mcp_server::{Server, prelude::*};

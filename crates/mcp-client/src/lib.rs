@@ -65,7 +65,10 @@ pub use tokio_util::sync::CancellationToken;
 #[cfg(feature = "skills")]
 pub use self::skills::LoadedSkill;
 pub use self::{
-    call::{Call, Items, List, ListItem, ListWarning, Listing, Page, TaskCall, TaskHandle, TaskOrResult, ToolResult},
+    call::{
+        Call, InputRequired, Items, List, ListItem, ListWarning, Listing, Page, RawInputs, RawResult, Round, TaskCall,
+        TaskHandle, TaskOrResult, ToolResult,
+    },
     client::{Client, ClientBuilder},
     config::{Limits, Reconnect},
     connection::{CallInfo, ConnectorSettings, IntoConnector, Negotiated, Notification, OpenTransport},

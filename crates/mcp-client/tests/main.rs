@@ -15,6 +15,7 @@ mod mirrored_headers;
 mod network_faults;
 mod over_http;
 mod process_faults;
+mod raw_inputs;
 mod reconnecting;
 mod request_faults;
 mod revisions;

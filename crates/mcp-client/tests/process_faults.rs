@@ -29,6 +29,7 @@ async fn serves() {
     let server = Server::builder("child", "1")
         .tool(tool("pid", async || std::process::id().to_string()))
         .tool(tool("parent", async || std::os::unix::process::parent_id().to_string()))
+        .tool(tool("ask", crate::raw_inputs::ask))
         .tool(tool("die", async || -> String { std::process::abort() }))
         .tool(tool("sleep", async || -> String { std::future::pending().await }))
         .tool(tool("touch", async |server: Server| {
@@ -45,6 +46,11 @@ fn child() -> ChildProcess {
     // With one thread, the test harness would print the name of the test before the first message.
     let args = ["--ignored", "--exact", "process_faults::serves", "--nocapture", "-q", "--test-threads=2"];
     ChildProcess::new(program).args(args).env(SERVES, "1").end_within(Duration::from_millis(500))
+}
+
+/// Connects to a server in another process.
+pub(crate) async fn connect_to_child(version: ProtocolVersion) -> Client {
+    connect(child(), version).await
 }
 
 async fn connect(child: ChildProcess, version: ProtocolVersion) -> Client {

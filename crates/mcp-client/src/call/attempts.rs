@@ -62,6 +62,10 @@ pub(crate) async fn send_until_answered(
         }
         let task = task_metadata(request, known.as_deref(), agreed);
         let declares_tasks = is_declared || request.declares_tasks();
+        if options.raw_inputs && inputs.is_some() && !agreed.negotiated.version.has_input_required() {
+            let version = agreed.negotiated.version;
+            return Err(Error::unsupported(format!("revision {version} has no input responses")));
+        }
         // Input responses belong to the era whose server asked for them. In the other era the call starts anew.
         let inputs = inputs.filter(|_| agreed.negotiated.version.has_input_required());
         let sending = Sending { request, inputs, known: known.as_deref(), task, declares_tasks };

@@ -187,6 +187,7 @@ mod tests {
             version: ProtocolVersion::LATEST,
             is_mirrored: false,
             task: None,
+            requires_input: false,
         }
     }
 

@@ -74,10 +74,11 @@ async fn rounds(
             RunningCall::new(&request.method, request.name.as_deref(), options.answers.take().map(own_handler));
         options.questions = Some(questions);
     }
-    let mut inputs = None;
+    // A round of the caller is never a cached result, because it depends on the responses.
+    let mut inputs = options.resume.take().map(|inputs| *inputs);
     let mut input_rounds = 0;
     let mut caching = None;
-    if core.config.caches && ResultCache::takes(&request.method) {
+    if core.config.caches && inputs.is_none() && ResultCache::takes(&request.method) {
         match core.inbound.cache.find(&request) {
             Ok(reply) if !options.is_fresh => return Ok((reply, None)),
             Ok(_) => {
@@ -99,7 +100,7 @@ async fn rounds(
                 }
                 continue;
             }
-            Err(error) if inputs.is_some() && !has_restarted && retry::starts_anew(&error) => {
+            Err(error) if inputs.is_some() && !options.raw_inputs && !has_restarted && retry::starts_anew(&error) => {
                 tracing::debug!("the server lost the state of the call, which starts anew");
                 has_restarted = true;
                 inputs = None;
@@ -123,6 +124,10 @@ async fn rounds(
             ResultType::Task if may_be_task => {
                 reply.task = Some(reply.read::<tasks::ext::CreateTaskResult>()?.task.into());
                 return Ok((reply, guard));
+            }
+            ResultType::InputRequired if options.raw_inputs && may_ask(&request.method) => {
+                reply.requires_input = true;
+                return Ok((reply, None));
             }
             ResultType::InputRequired if may_ask(&request.method) => {
                 input_rounds += 1;

@@ -2,9 +2,12 @@
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
-use mcp_protocol::{LoggingLevel, Meta, ProgressParams};
+use mcp_protocol::{ClientCapabilities, LoggingLevel, Meta, ProgressParams};
 
-use crate::{Handler, connection::RunningCall};
+use crate::{
+    Handler,
+    connection::{InputResponses, RunningCall},
+};
 
 /// Receives the progress of a call.
 pub(crate) type ProgressCallback = Box<dyn FnMut(ProgressParams) + Send>;
@@ -26,4 +29,10 @@ pub(crate) struct CallOptions {
     pub(crate) answers: Option<Arc<dyn Handler>>,
     /// The call that the request belongs to, if the server can ask it for input.
     pub(crate) questions: Option<Arc<RunningCall>>,
+    /// The caller answers the input requests in results.
+    pub(crate) raw_inputs: bool,
+    /// The input responses of the caller for the first request.
+    pub(crate) resume: Option<Box<InputResponses>>,
+    /// The capabilities that the call declares, instead of those of the client.
+    pub(crate) capabilities: Option<Box<ClientCapabilities>>,
 }

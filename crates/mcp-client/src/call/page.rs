@@ -163,7 +163,15 @@ mod tests {
         let method = "tools/list".into();
         read_page(
             &core,
-            &Reply { bytes: json.as_bytes().into(), method, name: None, version, is_mirrored: false, task: None },
+            &Reply {
+                bytes: json.as_bytes().into(),
+                method,
+                name: None,
+                version,
+                is_mirrored: false,
+                task: None,
+                requires_input: false,
+            },
         )
     }
 

@@ -21,6 +21,8 @@ pub(crate) struct Reply {
     pub(crate) is_mirrored: bool,
     /// The task that the request became.
     pub(crate) task: Option<tasks::Task>,
+    /// The result contains input requests that the caller answers.
+    pub(crate) requires_input: bool,
 }
 
 impl Reply {
@@ -33,15 +35,22 @@ impl Reply {
             version,
             is_mirrored: version.has_mirrored_headers() && connection.sender.has_request_streams(),
             task: None,
+            requires_input: false,
+        }
+    }
+
+    /// Checks that the result is an object.
+    pub(crate) fn check_object(&self) -> Result<(), Error> {
+        match self.bytes.starts_with(b"{") {
+            true => Ok(()),
+            false => Err(Error::invalid(format!("the result of {} is not an object", self.method))),
         }
     }
 
     /// Decodes the result of the method.
     pub(crate) fn read<R: DeserializeOwned>(&self) -> Result<R, Error> {
         // A derived deserializer would accept an array of the members.
-        if !self.bytes.starts_with(b"{") {
-            return Err(Error::invalid(format!("the result of {} is not an object", self.method)));
-        }
+        self.check_object()?;
         serde_json::from_slice(&self.bytes)
             .map_err(|error| Error::invalid(format!("the result of {}: {error}", self.method)))
     }

@@ -3,7 +3,7 @@
 use std::{pin::pin, sync::Arc, time::Duration};
 
 use mcp_protocol::{
-    JsonObject, Method,
+    Method,
     method::CallTool,
     tasks::{TaskMetadata, ext::IDENTIFIER},
 };
@@ -12,14 +12,14 @@ use tokio::time::{Instant, sleep};
 
 use super::{
     CallOptions, ClientCore,
+    capabilities::own_template,
     catalog::KnownTool,
     tasks::{TaskOptions, cancel_when_created},
 };
 use crate::{
     Error, Limits,
     connection::{
-        self, Agreement, Connection, InputResponses, MetaTemplate, OnAbandon, Request, RequestExtras, RequestGuard,
-        RequestOutcome, RunningCall,
+        self, Agreement, Connection, InputResponses, OnAbandon, Request, RequestExtras, RequestGuard, RequestOutcome,
     },
 };
 
@@ -69,8 +69,7 @@ pub(super) async fn send_once(
         inputs,
         task: task.as_ref(),
     };
-    let own_template =
-        options.questions.as_deref().and_then(|call| template_of_call(core, agreed, call, declares_tasks));
+    let own_template = own_template(core, agreed, options, declares_tasks);
     let template = own_template.as_ref().unwrap_or_else(|| agreed.meta_template(declares_tasks));
     let message = connection::write_request(id, request, template, &extra);
     let mut hints = connection::hints(agreed.negotiated.version, &request.method);
@@ -134,26 +133,6 @@ pub(super) async fn send_once(
     };
     spend(options, started.elapsed(&connection.clock));
     Ok((outcome, guard))
-}
-
-/// Returns the metadata of a call whose own handler declares capabilities, in revisions that declare them with each
-/// request.
-fn template_of_call(
-    core: &ClientCore,
-    agreed: &Agreement,
-    call: &RunningCall,
-    declares_tasks: bool,
-) -> Option<MetaTemplate> {
-    let version = agreed.negotiated.version;
-    if !version.is_stateless() || call.own().is_none() {
-        return None;
-    }
-    let declared = core.inbound.handlers.during(Some(call)).capabilities();
-    let mut capabilities = core.config.capabilities_with(declared);
-    if declares_tasks {
-        capabilities = capabilities.with_extension(IDENTIFIER, JsonObject::new());
-    }
-    Some(MetaTemplate::new(version, &capabilities, &core.config.info))
 }
 
 /// Lets a dropped call cancel the task that the server creates. An explicit close of the client waits for the answer.
