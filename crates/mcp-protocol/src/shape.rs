@@ -7,9 +7,13 @@ mod capabilities;
 mod content;
 mod definition;
 mod params;
+mod raw;
 mod sampling;
 
-pub use self::params::shape_params;
+pub use self::{
+    params::shape_params,
+    raw::{RawShape, shape_raw_definition, shape_raw_result},
+};
 use crate::{
     CacheScope, CompleteResult, DiscoverResult, ElicitParams, EmptyResult, ErrorCode, GetPromptResult,
     InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,

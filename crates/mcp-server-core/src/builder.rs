@@ -26,6 +26,7 @@ use crate::{
     },
     request::Access,
     session::{ClientNotification, NotificationHook},
+    source::{InstalledSource, Source},
     tasks::TaskPolicy,
     trace::{Bridge, Propagate},
 };
@@ -104,6 +105,7 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
                 dynamic_tools: false,
                 dynamic_resources: false,
                 dynamic_prompts: false,
+                source: None,
             },
             tools: Vec::new(),
             resources: Vec::new(),
@@ -410,6 +412,14 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
         self
     }
 
+    /// Takes all tools, resources and prompts from a source, instead of registered handlers.
+    ///
+    /// See the example of [`Source`](crate::source::Source).
+    pub fn source(mut self, source: impl Source) -> Self {
+        self.config.source = Some(InstalledSource { features: source.features(), source: Arc::new(source) });
+        self
+    }
+
     /// Wraps every handler call in a tower layer, for example a timeout or a limit of concurrent calls.
     ///
     /// The layer that was added last receives a call first. The layers of a tool come after the layers of the server.
@@ -549,13 +559,20 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// See the [example](Self#example).
     ///
     /// # Panics
-    /// Panics when the system has no random numbers for a key (see [`ServerBuilder::state_keys`]).
+    /// Panics when the system has no random numbers for a key (see [`ServerBuilder::state_keys`]). Panics when the server has a
+    /// source and registered handlers.
     #[track_caller]
     #[must_use]
     pub fn build(self) -> Server
     where
         sealed::NoState: sealed::Provides<S>,
     {
+        let is_empty =
+            self.tools.is_empty() && self.resources.is_empty() && self.templates.is_empty() && self.prompts.is_empty();
+        assert!(
+            self.config.source.is_none() || is_empty,
+            "the server has a source, so it takes no registered tools, resources and prompts"
+        );
         let state = <sealed::NoState as sealed::Provides<S>>::state;
         let extensions = InstalledExtensions::new(self.extensions, self.methods);
         let tools = self.tools.into_iter().map(|(spec, run)| ToolEntry { spec, run: run.with_state(state()) });

@@ -5,7 +5,7 @@ use mcp_protocol::{
     ToolsCapability,
 };
 
-use crate::Server;
+use crate::{Server, source::SourceFeatures};
 
 impl Server {
     /// Returns the capabilities of the server in a revision. `tasks.list` is only declared when callers can be
@@ -52,21 +52,29 @@ impl Server {
     }
 
     pub(crate) fn has_tools(&self) -> bool {
-        self.data.config.dynamic_tools || self.data.tools.load().is_in_use()
+        self.data.config.dynamic_tools || self.data.tools.load().is_in_use() || self.offers(|source| source.tools)
     }
 
     pub(crate) fn has_resources(&self) -> bool {
         self.data.config.dynamic_resources
             || self.data.resources.load().is_in_use()
             || self.data.templates.load().is_in_use()
+            || self.offers(|source| source.resources)
     }
 
     pub(crate) fn has_prompts(&self) -> bool {
-        self.data.config.dynamic_prompts || self.data.prompts.load().is_in_use()
+        self.data.config.dynamic_prompts || self.data.prompts.load().is_in_use() || self.offers(|source| source.prompts)
     }
 
     pub(crate) fn has_completions(&self) -> bool {
-        self.data.prompts.load().has_more() || self.data.templates.load().has_more()
+        self.data.prompts.load().has_more()
+            || self.data.templates.load().has_more()
+            || self.offers(|source| source.completions)
+    }
+
+    /// Whether the source of the server has a feature.
+    fn offers(&self, feature: fn(&SourceFeatures) -> bool) -> bool {
+        self.source().is_some_and(|installed| feature(&installed.features))
     }
 
     pub(crate) fn has_tasks(&self) -> bool {

@@ -308,6 +308,11 @@ impl Context {
         }
     }
 
+    /// Returns the session, the stream and the id of the request, if the server can send requests to the client.
+    pub(crate) fn asking(&self) -> Option<(&Session, Option<&dyn FrameSender>, &RequestId)> {
+        Some((self.session()?, self.inner.sink.as_deref(), self.inner.request_id.as_ref()?))
+    }
+
     fn outgoing(&self) -> MutexGuard<'_, Outgoing> {
         self.inner.outgoing.lock()
     }

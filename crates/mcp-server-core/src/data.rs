@@ -22,6 +22,7 @@ use crate::{
     request::{Access, ServerIdentity},
     session::{Gate, NotificationHook},
     shutdown::Shutdown,
+    source::InstalledSource,
     tasks::{Driver, TaskPolicy, TaskTable},
     trace::Bridge,
 };
@@ -118,6 +119,8 @@ pub(crate) struct Config {
     pub(crate) dynamic_tools: bool,
     pub(crate) dynamic_resources: bool,
     pub(crate) dynamic_prompts: bool,
+    /// The source of the lists and results, instead of registered handlers.
+    pub(crate) source: Option<InstalledSource>,
 }
 
 impl std::fmt::Debug for Server {

@@ -16,6 +16,7 @@ mod methods;
 mod mirrored_headers;
 mod prepare;
 mod run;
+mod source_call;
 mod task_call;
 mod task_legacy;
 mod task_requests;

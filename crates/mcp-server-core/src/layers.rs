@@ -91,7 +91,8 @@ impl Invocation {
         &self.name
     }
 
-    /// Returns the arguments of a tool as the client sent them. The server checks them behind the layers.
+    /// Returns the arguments of a tool as the client sent them. The server checks them behind the layers. The parameters of
+    /// a call to a [`Source`](crate::source::Source) are not decoded, so they are not available here.
     ///
     /// See the [example](Self#example).
     #[must_use]
@@ -151,7 +152,10 @@ impl Outcome {
     /// See the [example](Self#example).
     #[must_use]
     pub fn is_error(&self) -> bool {
-        self.tool_result().is_some_and(|result| result.is_error)
+        match &self.0 {
+            Performed::Output(Output::Raw(raw)) => raw.is_error(),
+            _ => self.tool_result().is_some_and(|result| result.is_error),
+        }
     }
 
     /// Whether the handler sent input requests (2026-07-28). It runs again with the answers.
@@ -159,10 +163,14 @@ impl Outcome {
     /// See the [example](Self#example).
     #[must_use]
     pub fn is_input_required(&self) -> bool {
-        matches!(self.0, Performed::InputRequired(_))
+        match &self.0 {
+            Performed::InputRequired(_) => true,
+            Performed::Output(output) => matches!(output, Output::Raw(raw) if raw.requires_input),
+        }
     }
 
-    /// Returns the result of a tool, if the outcome is one.
+    /// Returns the result of a tool, if the outcome is one. The raw result of a [`Source`](crate::source::Source) is not
+    /// decoded, so it is not available here.
     ///
     /// See the [example](Self#example).
     #[must_use]

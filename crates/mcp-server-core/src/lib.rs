@@ -32,6 +32,7 @@ mod request;
 mod server;
 mod session;
 mod shutdown;
+pub mod source;
 mod store;
 mod tasks;
 mod trace;

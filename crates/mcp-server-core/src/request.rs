@@ -3,6 +3,7 @@
 mod access;
 mod caller;
 mod output;
+mod raw;
 mod refusal;
 mod reply;
 mod scope;
@@ -11,6 +12,7 @@ mod stateless;
 pub(crate) use self::{
     access::Access,
     output::{Output, Performed, Stop, ending},
+    raw::RawOutput,
     reply::{ServerIdentity, busy, busy_error},
     scope::{ConnectionData, Surroundings},
     stateless::ParsedMeta,
@@ -18,6 +20,7 @@ pub(crate) use self::{
 pub use self::{
     access::Denied,
     caller::Caller,
+    raw::SourceResult,
     refusal::Refusal,
     reply::{Payload, Reply, Verdict},
     scope::Scope,

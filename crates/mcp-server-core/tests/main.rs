@@ -39,6 +39,7 @@ mod resources;
 mod results;
 mod runtime_changes;
 mod show_faults;
+mod source;
 mod stalling_store;
 mod stateless;
 mod subscriptions;

@@ -50,7 +50,7 @@ pub use mcp_server_content as content;
 pub use mcp_server_core::{
     CacheHint, Caller, ClientNotification, Context, Limits, MessageTemplate, Parameter, ParameterType, PromptRoute,
     RegistrationError, ResourceRoute, ServeError, Server, ServerBuilder, TemplateRoute, ToolError, ToolRoute, Visible,
-    check, extension, prompt, prompt_template, resource, template, tool,
+    check, extension, prompt, prompt_template, resource, source, template, tool,
 };
 #[cfg(feature = "http")]
 pub use mcp_server_http as http;

@@ -42,6 +42,7 @@ pub(super) fn invocation(
             (method::ReadResource::NAME, uri.clone())
         }
         HandlerWork::Prompt { entry, .. } => (method::GetPrompt::NAME, entry.spec.prompt.name.clone()),
+        HandlerWork::Source(work) => (work.method(), work.name().to_owned()),
         HandlerWork::Complete { .. } => {
             let completing = context.extension::<Completing>();
             (method::Complete::NAME, completing.map_or_else(String::new, |completing| completing.argument.clone()))
@@ -98,6 +99,8 @@ async fn perform(
         HandlerWork::Prompt { entry, arguments } => {
             get_prompt(server, &entry, context, arguments, version).await.map(Output::Prompt)
         }
+        // Boxed, so that calls of registered handlers have a smaller future.
+        HandlerWork::Source(work) => Box::pin(work.run(server, version, context)).await,
         HandlerWork::Complete { source } => complete(server, &source, context).await.map(Output::Completion),
     }
 }

@@ -6,14 +6,17 @@ use mcp_protocol::{ListenParams, Method, RpcError, SubscriptionFilter, jsonrpc::
 use mcp_transport::TransportError;
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
+use tokio::time::{Instant, timeout_at};
 
 use super::{
     Prepared,
     prepare::Place,
+    source_call::SourceWork,
     task_requests::{ListenTarget, find_for_listener},
 };
 use crate::{
     Server,
+    context::Context,
     publisher::{Filter, ListenStream, Listening, Offered},
     request::{Refusal, Reply, Scope},
     store::STORE_TIMEOUT,
@@ -76,6 +79,30 @@ impl Prepared {
     }
 }
 
+/// Begins the subscriptions of the stream at the source of the server, if it has one. Resources that the source does not accept
+/// in time are not acknowledged.
+async fn subscribe(
+    server: &Server,
+    context: &Context,
+    accepted: &mut SubscriptionFilter,
+) -> Vec<Box<dyn std::any::Any + Send + Sync>> {
+    let mut guards = Vec::new();
+    let Some(installed) = server.source() else { return guards };
+    let deadline = Instant::now() + server.limits().read_timeout;
+    for uri in std::mem::take(&mut accepted.resource_subscriptions) {
+        let begun = async { SourceWork::subscription(&installed.source, &uri)?.subscribe(server, context).await };
+        match timeout_at(deadline, begun).await {
+            Ok(Ok(guard)) => {
+                guards.extend(guard);
+                accepted.resource_subscriptions.push(uri);
+            }
+            Ok(Err(error)) => tracing::debug!(%error, "the source rejected a subscription"),
+            Err(_) => tracing::debug!("the source exceeded the time limit of subscriptions"),
+        }
+    }
+    guards
+}
+
 /// Sends changes until the client cancels or disconnects (no response then), or the server ends the stream.
 pub(super) async fn run(prepared: Box<Prepared>, work: Box<ListenWork>) -> Option<Reply> {
     // The guard ends a subscription that the client cancels.
@@ -110,6 +137,7 @@ pub(super) async fn run(prepared: Box<Prepared>, work: Box<ListenWork>) -> Optio
             // One timeout covers all lookups, because the store may be failing.
             let late = |_| Err(RpcError::internal("the tasks cannot be read in time"));
             accepted.task_ids = tokio::time::timeout(STORE_TIMEOUT, find).await.unwrap_or_else(late)?;
+            let _subscriptions = subscribe(&server, &context, &mut accepted).await;
             let broken: Result<Infallible, TransportError> = async {
                 stream.acknowledge(accepted).await?;
                 listening.run(&stream, fetch).await

@@ -13,7 +13,7 @@ use mcp_protocol::{
     method::{self, RequestName},
 };
 
-use super::{listen::ListenWork, prepare::Work, task_requests::TaskWork};
+use super::{listen::ListenWork, prepare::Work, source_call::SourceMethod, task_requests::TaskWork};
 use crate::{
     Server,
     context::Completing,
@@ -21,6 +21,7 @@ use crate::{
     registry::{Entry, MethodRequest, MethodResult, MethodRoute, MethodRun, Registry, ResultForm},
     request::{Refusal, Reply, Scope},
     session::Client,
+    source::SourceList,
 };
 
 /// A request whose work is being prepared.
@@ -109,19 +110,27 @@ methods! {
     Listen => anywhere(Requirement::Changes, |p| {
         Ok(Work::Listen(Box::new(ListenWork::prepare(p.server, p.request.params, p.scope)?)))
     });
-    ListTools => anywhere(Requirement::Tools, |p| list(p, &p.server.data.tools));
-    CallTool => anywhere(Requirement::Tools, |p| p.server.tool_call(p.request.params, p.scope).map(Work::Handler));
-    ListResources => anywhere(Requirement::Resources, |p| list(p, &p.server.data.resources));
-    ListResourceTemplates => anywhere(Requirement::Resources, |p| list(p, &p.server.data.templates));
+    ListTools => anywhere(Requirement::Tools, |p| list(p, &p.server.data.tools, SourceList::Tools));
+    CallTool => anywhere(Requirement::Tools, |p| {
+        sourced(p, SourceMethod::CallTool, |p| p.server.tool_call(p.request.params, p.scope).map(Work::Handler))
+    });
+    ListResources => anywhere(Requirement::Resources, |p| list(p, &p.server.data.resources, SourceList::Resources));
+    ListResourceTemplates => anywhere(Requirement::Resources, |p| list(p, &p.server.data.templates, SourceList::ResourceTemplates));
     ReadResource => anywhere(Requirement::Resources, |p| {
-        p.server.resource_read(p.request.params, p.scope).map(Work::Handler)
+        sourced(p, SourceMethod::ReadResource, |p| {
+            p.server.resource_read(p.request.params, p.scope).map(Work::Handler)
+        })
     });
     Subscribe => in_session(Requirement::Resources, subscribe);
     Unsubscribe => in_session(Requirement::Resources, subscribe);
-    ListPrompts => anywhere(Requirement::Prompts, |p| list(p, &p.server.data.prompts));
-    GetPrompt => anywhere(Requirement::Prompts, |p| p.server.prompt_get(p.request.params, p.scope).map(Work::Handler));
+    ListPrompts => anywhere(Requirement::Prompts, |p| list(p, &p.server.data.prompts, SourceList::Prompts));
+    GetPrompt => anywhere(Requirement::Prompts, |p| {
+        sourced(p, SourceMethod::GetPrompt, |p| p.server.prompt_get(p.request.params, p.scope).map(Work::Handler))
+    });
     Complete => anywhere(Requirement::Completions, |p| {
-        p.server.completion(p.request.params, p.scope, p.completing).map(Work::Handler)
+        sourced(p, SourceMethod::Complete, |p| {
+            p.server.completion(p.request.params, p.scope, p.completing).map(Work::Handler)
+        })
     });
     SetLevel => in_session(Requirement::Nothing, set_level);
     CreateMessage => Dispatch::NotDispatched;
@@ -223,7 +232,22 @@ pub(super) fn reply(server: &Server, id: &RequestId, version: ProtocolVersion, r
     }
 }
 
-fn list<E: Entry>(p: &Preparation<'_>, registry: &Registry<E>) -> Result<Work, Refusal> {
+/// Prepares a request for the source of the server, or for a registered handler if the server has no source.
+fn sourced(
+    p: &mut Preparation<'_>,
+    method: SourceMethod,
+    registered: impl FnOnce(&mut Preparation<'_>) -> Result<Work, Refusal>,
+) -> Result<Work, Refusal> {
+    match p.server.source_work(method, p.request, p.scope) {
+        Some(work) => work,
+        None => registered(p),
+    }
+}
+
+fn list<E: Entry>(p: &Preparation<'_>, registry: &Registry<E>, list: SourceList) -> Result<Work, Refusal> {
+    if let Some(work) = p.server.source_work(SourceMethod::List(list), p.request, p.scope) {
+        return work;
+    }
     let params: PaginatedParams = decode_params(&p.request.method, p.request.params)?;
     let (snapshot, style, cursor) = (registry.load(), &p.server.data.list_style, params.cursor.as_deref());
     let page = if p.server.data.config.lists_forbidden_entries {
@@ -266,6 +290,9 @@ fn subscribe(p: &mut Preparation<'_>) -> Result<Work, Refusal> {
         return Err(RpcError::invalid_params(format!("{name}: the request has no session")).into());
     };
     if name == method::Subscribe::NAME {
+        if let Some(work) = p.server.source_work(SourceMethod::Subscribe, p.request, p.scope) {
+            return work;
+        }
         p.server.check_resource_access(p.scope, &params.uri)?;
         session.subscribe(&params.uri, p.server.limits().subscribed_uris)?;
     } else {

@@ -17,6 +17,7 @@ use super::{
     MirroredHeaders,
     listen::ListenWork,
     methods::{self, Preparation},
+    source_call::SourceWork,
     task_requests::TaskWork,
 };
 use crate::{
@@ -66,11 +67,29 @@ pub(super) enum Work {
 
 /// A handler and its arguments.
 pub(crate) enum HandlerWork {
-    Tool { entry: Arc<ToolEntry>, arguments: Value, plan: Plan },
-    Resource { entry: Arc<ResourceEntry>, uri: String },
-    Template { entry: Arc<TemplateEntry>, uri: String, variables: Vec<(String, StringArgument)> },
-    Prompt { entry: Arc<PromptEntry>, arguments: Vec<(String, StringArgument)> },
-    Complete { source: Ready<CompletionKind> },
+    Tool {
+        entry: Arc<ToolEntry>,
+        arguments: Value,
+        plan: Plan,
+    },
+    Resource {
+        entry: Arc<ResourceEntry>,
+        uri: String,
+    },
+    Template {
+        entry: Arc<TemplateEntry>,
+        uri: String,
+        variables: Vec<(String, StringArgument)>,
+    },
+    Prompt {
+        entry: Arc<PromptEntry>,
+        arguments: Vec<(String, StringArgument)>,
+    },
+    Complete {
+        source: Ready<CompletionKind>,
+    },
+    /// A request that the source of the server serves.
+    Source(Box<SourceWork>),
 }
 
 impl Work {
@@ -82,6 +101,7 @@ impl Work {
             Self::Handler(HandlerWork::Resource { uri, .. } | HandlerWork::Template { uri, .. }) => {
                 Target::Resource(uri)
             }
+            Self::Handler(HandlerWork::Source(work)) => work.target(),
             Self::Handler(HandlerWork::Complete { .. })
             | Self::Done(_)
             | Self::Listen(_)
@@ -93,14 +113,14 @@ impl Work {
 }
 
 impl HandlerWork {
-    /// Returns the item that a fault of the handler names. Completions have none.
+    /// Returns the item that a fault of the handler names. Completions and sources have none.
     pub(super) fn subject(&self) -> Option<FaultItem> {
         match self {
             Self::Tool { entry, .. } => Some(entry.clone()),
             Self::Resource { entry, .. } => Some(entry.clone()),
             Self::Template { entry, .. } => Some(entry.clone()),
             Self::Prompt { entry, .. } => Some(entry.clone()),
-            Self::Complete { .. } => None,
+            Self::Complete { .. } | Self::Source(_) => None,
         }
     }
 
@@ -111,8 +131,8 @@ impl HandlerWork {
             Self::Resource { entry, .. } => entry.run.uses_inputs(),
             Self::Template { entry, .. } => entry.run.uses_inputs(),
             Self::Prompt { entry, .. } => entry.run.uses_inputs(),
-            // No revision has input requests for completions.
-            Self::Complete { .. } => false,
+            // No revision has input requests for completions. A source returns them in its result.
+            Self::Complete { .. } | Self::Source(_) => false,
         }
     }
 }
@@ -236,6 +256,9 @@ impl Server {
             method.prepare(&mut Preparation { server: self, request, scope: &scope, completing: &mut completing })?;
         if let Work::Handler(HandlerWork::Tool { entry, arguments, .. }) = &work {
             check_tool(&entry.spec, arguments, &scope, headers)?;
+        }
+        if let Work::Handler(HandlerWork::Source(work)) = &work {
+            work.check_headers(headers)?;
         }
         let collector = match &work {
             Work::Handler(work) if work.uses_inputs() => {

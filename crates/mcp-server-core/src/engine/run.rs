@@ -64,6 +64,7 @@ impl Prepared {
         // The permits are released before the response, because the client may reuse the id at once.
         drop(place);
         Some(match outcome {
+            Ok(Output::Raw(raw)) => raw.reply(&server.data.identity, &id, version),
             Ok(Output::Tool(result)) => Reply::result(&server.data.identity, &id, version, result, 256),
             Ok(Output::Resource(result)) => Reply::result(&server.data.identity, &id, version, result, 512),
             Ok(Output::Prompt(result)) => Reply::result(&server.data.identity, &id, version, result, 512),
@@ -257,6 +258,7 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
     }
     let layers = match (&server.data.config.layers, &work) {
         (None, HandlerWork::Tool { entry, .. }) => entry.spec.layers.clone(),
+        (_, HandlerWork::Source(work)) if !work.has_layers() => None,
         (layers, _) => layers.clone(),
     };
     let subject = work.subject();
@@ -265,7 +267,10 @@ async fn run_handler(server: &Server, scope: &Scope, context: &Context, work: Ha
             None => handled(server, scope.version, context, work).await,
             // Boxed, so that calls without layers have a smaller future.
             Some(layers) => {
-                let is_tool = matches!(work, HandlerWork::Tool { .. });
+                let is_tool = match &work {
+                    HandlerWork::Source(work) => work.is_tool_call(),
+                    work => matches!(work, HandlerWork::Tool { .. }),
+                };
                 let invocation = invocation(server, scope.version, context, work);
                 Box::pin(layers::run(&layers, invocation, is_tool)).await
             }

@@ -5,6 +5,7 @@ use mcp_protocol::{
     tasks::{CreateTaskResult, ext},
 };
 
+use super::RawOutput;
 use crate::{shutdown::Cause, trace::Ending};
 
 /// The output of a handler, before it is written as JSON.
@@ -15,6 +16,8 @@ pub(crate) enum Output {
     Prompt(GetPromptResult),
     Completion(CompleteResult),
     InputRequired(InputRequiredResult),
+    /// The result of a source.
+    Raw(Box<RawOutput>),
     /// A task that the client requested (2025-11-25).
     TaskOfClient(CreateTaskResult),
     /// A task that the server created (the tasks extension).
@@ -74,6 +77,7 @@ impl Stop {
 pub(crate) fn ending(outcome: &Result<Output, Stop>) -> Ending {
     match outcome {
         Ok(Output::Tool(CallToolResult { is_error: true, .. })) => Ending::ToolError,
+        Ok(Output::Raw(raw)) if raw.is_error() => Ending::ToolError,
         Ok(_) => Ending::Done,
         Err(stop) => stop.ending(),
     }

@@ -183,6 +183,21 @@ impl Reply {
     }
 }
 
+/// Creates the response for a raw result: the members that open it, and the rest of its JSON after the opening brace.
+pub(super) fn raw_reply(id: &RequestId, members: &str, rest: Bytes, is_empty: bool) -> Reply {
+    let mut head = opening(id, members.len() + rest.len().min(COPY_BELOW) + 8);
+    head.push(b'{');
+    head.extend_from_slice(if is_empty { members.trim_end_matches(',') } else { members }.as_bytes());
+    let payload = if rest.len() < COPY_BELOW {
+        head.extend_from_slice(&rest);
+        head.push(b'}');
+        Payload::whole(head)
+    } else {
+        Payload { pieces: [head.into(), rest, Bytes::from_static(b"}")] }
+    };
+    Reply::new(payload, Verdict::Result)
+}
+
 pub(crate) fn busy() -> RpcError {
     busy_error("too many calls run already, try again later", None)
 }

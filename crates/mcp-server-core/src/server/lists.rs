@@ -46,8 +46,11 @@ macro_rules! live_list {
             /// See the [example](Self#example).
             ///
             /// # Errors
-            /// Fails when a definition is invalid, or a name is registered already.
+            /// Fails when a definition is invalid, when a name is registered already, or when the server has a source.
             pub fn extend(&self, routes: impl IntoIterator<Item = $route<()>>) -> Result<(), RegistrationError> {
+                if self.server.source().is_some() {
+                    return Err(RegistrationError::new("the lists of the server come from its source"));
+                }
                 let entries: Vec<_> = routes.into_iter().map($convert).collect::<Result<_, RegistrationError>>()?;
                 if self.server.data.$registry.add(entries)? > 0 {
                     self.server.data.publisher.publish($change);

@@ -1,7 +1,7 @@
 //! The change notifications of a session. They are sent while the client reads and the transport has capacity.
 //! Otherwise they wait as a set.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{any::Any, collections::HashSet, fmt, sync::Arc};
 
 use bytes::Bytes;
 use mcp_protocol::{LoggingLevel, RpcError, ServerCapabilities};
@@ -14,6 +14,16 @@ use crate::{
     change::{Change, LISTS, PendingChanges, add_uri},
     log_guard::hold_records,
 };
+
+/// The value that keeps a subscription of a source alive.
+struct SubscriptionGuard(Box<dyn Any + Send + Sync>);
+
+impl fmt::Debug for SubscriptionGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The type of the value is not known.
+        f.debug_tuple("SubscriptionGuard").field(&Any::type_id(&*self.0)).finish()
+    }
+}
 
 /// The subscriptions of a session and the changes that wait to be sent.
 #[derive(Debug)]
@@ -29,6 +39,8 @@ pub(super) struct Outbox {
 struct State {
     uris: HashSet<Arc<str>>,
     pending: PendingChanges,
+    /// Values of a source that keep its subscriptions alive.
+    guards: Vec<(Arc<str>, SubscriptionGuard)>,
     /// The task that waits for a reader or for capacity.
     flusher: Option<AbortHandle>,
 }
@@ -64,6 +76,10 @@ impl Outbox {
         if let Some(flusher) = state.flusher.take() {
             flusher.abort();
         }
+        let guards = std::mem::take(&mut state.guards);
+        // The values run code of the application when they are dropped.
+        drop(state);
+        drop(guards);
     }
 }
 
@@ -82,12 +98,38 @@ impl Session {
         add_uri(&mut self.outbox.state().uris, uri, cap).map(drop)
     }
 
+    /// Keeps the value of a source until the subscription ends. It replaces an earlier value of the subscription.
+    pub(crate) fn keep_subscription(&self, uri: &str, guard: Option<Box<dyn Any + Send + Sync>>) {
+        let Some(guard) = guard.map(SubscriptionGuard) else { return };
+        let mut state = self.outbox.state();
+        let Some(uri) = state.uris.get(uri).cloned() else {
+            // The session has ended meanwhile, or has unsubscribed.
+            drop(state);
+            return drop(guard);
+        };
+        let earlier = state.guards.iter_mut().find(|(subscribed, _)| *subscribed == uri);
+        let replaced = match earlier {
+            Some((_, earlier)) => Some(std::mem::replace(earlier, guard)),
+            None => {
+                state.guards.push((uri, guard));
+                None
+            }
+        };
+        drop(state);
+        drop(replaced);
+    }
+
     /// Ends a subscription. An unknown URI is ignored.
     pub(crate) fn unsubscribe(&self, uri: &str) {
         let mut state = self.outbox.state();
         if state.uris.remove(uri) {
             state.pending.forget(uri);
         }
+        let guards = &mut state.guards;
+        let ended = guards.iter().position(|(subscribed, _)| **subscribed == *uri).map(|at| guards.swap_remove(at));
+        // The value runs code of the application when it is dropped.
+        drop(state);
+        drop(ended);
     }
 
     /// Sends a change to the client, now or when the transport has capacity.

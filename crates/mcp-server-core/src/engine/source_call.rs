@@ -1,0 +1,289 @@
+//! Requests that the source of a server serves instead of a registered handler.
+
+use std::{pin::pin, sync::Arc};
+
+use mcp_protocol::{
+    CompleteParams, Method as _, PaginatedParams, ProtocolVersion, RpcError,
+    jsonrpc::{Request, decode_params},
+    method, shape_params,
+};
+use serde::Deserialize;
+use serde_json::{
+    Value,
+    value::{RawValue, to_raw_value},
+};
+
+use super::{
+    MirroredHeaders,
+    prepare::{HandlerWork, Work},
+};
+use crate::{
+    Server,
+    context::Context,
+    error::{CALL_FAILED, Fault, contain_async},
+    request::{Output, RawOutput, Refusal, Scope, SourceResult},
+    source::{
+        CallClock, InstalledSource, Source, SourceCall, SourceDefinition, SourceList, SourceOutcome, answer_inputs,
+    },
+    trace::Target,
+};
+
+/// The most rounds of input requests of one call in a session.
+const ROUNDS: usize = 16;
+
+/// The function of a source that a method calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum SourceMethod {
+    List(SourceList),
+    CallTool,
+    ReadResource,
+    GetPrompt,
+    Complete,
+    Subscribe,
+}
+
+/// A request for a source.
+pub(crate) struct SourceWork {
+    source: Arc<dyn Source>,
+    kind: SourceMethod,
+    method: &'static str,
+    name: Box<str>,
+    params: Box<RawValue>,
+    cursor: Option<Box<str>>,
+    /// The definition of the tool or the prompt, if the source knows it.
+    definition: Option<SourceDefinition>,
+}
+
+impl Server {
+    /// Returns the source of the server, if it has one.
+    pub(crate) fn source(&self) -> Option<&InstalledSource> {
+        self.data.config.source.as_ref()
+    }
+
+    /// Prepares a request for the source; `None` if registered handlers serve the server.
+    pub(super) fn source_work(
+        &self,
+        kind: SourceMethod,
+        request: &Request<'_>,
+        scope: &Scope,
+    ) -> Option<Result<Work, Refusal>> {
+        let installed = self.source()?;
+        let work = SourceWork::read(&installed.source, kind, request, scope);
+        Some(work.map(|work| Work::Handler(HandlerWork::Source(Box::new(work)))).map_err(Refusal::from))
+    }
+}
+
+impl SourceWork {
+    fn read(
+        source: &Arc<dyn Source>,
+        kind: SourceMethod,
+        request: &Request<'_>,
+        scope: &Scope,
+    ) -> Result<Self, RpcError> {
+        #[derive(Deserialize)]
+        struct Key {
+            #[serde(alias = "uri")]
+            name: Box<str>,
+        }
+        let (method, params) = (&*request.method, request.params);
+        let (mut name, mut cursor): (Box<str>, Option<Box<str>>) = Default::default();
+        match kind {
+            SourceMethod::List(_) => {
+                cursor = decode_params::<PaginatedParams>(method, params)?.cursor.map(String::into_boxed_str);
+            }
+            SourceMethod::Complete => name = decode_params::<CompleteParams>(method, params)?.argument.name.into(),
+            _ => name = decode_params::<Key>(method, params)?.name,
+        }
+        let list = match kind {
+            SourceMethod::CallTool => Some(SourceList::Tools),
+            SourceMethod::GetPrompt => Some(SourceList::Prompts),
+            _ => None,
+        };
+        let definition = list.and_then(|list| source.find(list, &name, scope.principal.as_deref()));
+        let text = params.map_or("{}", RawValue::get);
+        // A client of an older revision cannot send input responses with their meaning.
+        let shaped = shape_params(method, text, scope.version);
+        let params = RawValue::from_string(shaped.unwrap_or_else(|| text.to_owned()))
+            .map_err(|_| RpcError::invalid_params("the parameters cannot be read"))?;
+        Ok(Self { source: Arc::clone(source), kind, method: kind.method(), name, params, cursor, definition })
+    }
+
+    /// Prepares the subscription to a resource of a `subscriptions/listen` stream.
+    pub(super) fn subscription(source: &Arc<dyn Source>, uri: &str) -> Result<Self, RpcError> {
+        let params = to_raw_value(&serde_json::json!({ "uri": uri }))
+            .map_err(|_| RpcError::internal("the parameters cannot be written"))?;
+        let (kind, source) = (SourceMethod::Subscribe, Arc::clone(source));
+        Ok(Self { source, kind, method: kind.method(), name: uri.into(), params, cursor: None, definition: None })
+    }
+
+    pub(super) fn method(&self) -> &'static str {
+        self.method
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn is_tool_call(&self) -> bool {
+        self.kind == SourceMethod::CallTool
+    }
+
+    /// Whether layers wrap the request. They wrap the methods that have handlers.
+    pub(super) fn has_layers(&self) -> bool {
+        !matches!(self.kind, SourceMethod::List(_) | SourceMethod::Subscribe)
+    }
+
+    /// Returns the subject of the request's span. A tool or a prompt that the source does not know has none.
+    pub(super) fn target(&self) -> Target<'_> {
+        match self.kind {
+            SourceMethod::CallTool if self.definition.is_some() => Target::Tool(&self.name),
+            SourceMethod::GetPrompt if self.definition.is_some() => Target::Prompt(&self.name),
+            SourceMethod::ReadResource => Target::Resource(&self.name),
+            _ => Target::None,
+        }
+    }
+
+    /// Compares the headers that mirror arguments, if the source knows the tool.
+    pub(super) fn check_headers(&self, headers: Option<&MirroredHeaders<'_>>) -> Result<(), RpcError> {
+        #[derive(Deserialize)]
+        struct Params {
+            #[serde(default)]
+            arguments: Value,
+        }
+        let (Some(headers), Some(definition)) = (headers, &self.definition) else { return Ok(()) };
+        let mirrored = definition.header_params();
+        if !self.is_tool_call() || mirrored.is_empty() {
+            return Ok(());
+        }
+        let Params { arguments } = decode_params(self.method, Some(&self.params))?;
+        headers.check_arguments(mirrored, &arguments)
+    }
+
+    fn call(&self, context: &Context, clock: &CallClock) -> SourceCall {
+        SourceCall {
+            method: self.method,
+            name: self.name.clone(),
+            params: self.params.clone(),
+            cursor: self.cursor.clone(),
+            context: context.clone(),
+            clock: clock.clone(),
+        }
+    }
+
+    /// Begins a subscription. The returned value keeps it alive.
+    pub(super) async fn subscribe(
+        self,
+        server: &Server,
+        context: &Context,
+    ) -> Result<Option<Box<dyn std::any::Any + Send + Sync>>, RpcError> {
+        let clock = CallClock::new(&server.limits().inputs);
+        let call = self.call(context, &clock);
+        let limit = server.limits().read_timeout;
+        let begun = pin!(contain_async(|| self.source.subscribe(call)));
+        match clock.within(limit, begun).await {
+            Some(begun) => Ok(begun.map_err(|panic| panicked(&panic, context))??.into_guard()),
+            None => Err(self.late(context, limit)),
+        }
+    }
+
+    /// Subscribes the session of the request.
+    async fn subscribe_session(
+        self,
+        server: &Server,
+        version: ProtocolVersion,
+        context: &Context,
+    ) -> Result<Output, RpcError> {
+        let (method, uri) = (self.method, self.name.clone());
+        let guard = self.subscribe(server, context).await?;
+        let Some(session) = context.session() else {
+            return Err(RpcError::invalid_params(format!("{method}: the request has no session")));
+        };
+        session.subscribe(&uri, server.limits().subscribed_uris)?;
+        session.keep_subscription(&uri, guard);
+        let result = SourceResult::new("{}", version);
+        Ok(Output::Raw(Box::new(RawOutput { method, result, requires_input: false })))
+    }
+
+    /// Runs the request.
+    pub(super) async fn run(
+        self,
+        server: &Server,
+        version: ProtocolVersion,
+        context: &Context,
+    ) -> Result<Output, RpcError> {
+        if self.kind == SourceMethod::Subscribe {
+            return self.subscribe_session(server, version, context).await;
+        }
+        let limits = server.limits();
+        let limit = if self.is_tool_call() { limits.tool_timeout } else { limits.read_timeout };
+        let clock = CallClock::new(&limits.inputs);
+        let mut call = self.call(context, &clock);
+        for _ in 0..ROUNDS {
+            let outcome = {
+                let run = pin!(self.once(server, version, context, call.clone()));
+                clock.within(limit, run).await.unwrap_or_else(|| Err(self.late(context, limit)))?
+            };
+            let raw = |result, requires_input| {
+                Output::Raw(Box::new(RawOutput { method: self.method, result, requires_input }))
+            };
+            match outcome {
+                SourceOutcome::Complete(result) => return Ok(raw(result, false)),
+                SourceOutcome::InputRequired(result) if version.has_input_required() => return Ok(raw(result, true)),
+                SourceOutcome::InputRequired(result) => {
+                    let params = answer_inputs(&call, &self.params, &result).await?;
+                    call.params = params;
+                }
+            }
+        }
+        Err(RpcError::internal(format!("the call needs more than {ROUNDS} rounds of input")))
+    }
+
+    /// Calls the source once.
+    async fn once(
+        &self,
+        server: &Server,
+        version: ProtocolVersion,
+        context: &Context,
+        call: SourceCall,
+    ) -> Result<SourceOutcome, RpcError> {
+        let source = &self.source;
+        let complete = |result| SourceOutcome::Complete(SourceResult::new(result, version));
+        let outcome = match self.kind {
+            SourceMethod::List(list) => contain_async(|| source.list(list, call))
+                .await
+                .map(|page| page.map(|page| complete(page.write(list, version, &server.data.identity.opening)))),
+            SourceMethod::CallTool => contain_async(|| source.call_tool(call)).await,
+            SourceMethod::ReadResource => contain_async(|| source.read_resource(call)).await,
+            SourceMethod::GetPrompt => contain_async(|| source.get_prompt(call)).await,
+            SourceMethod::Complete => {
+                contain_async(|| source.complete(call)).await.map(|result| result.map(SourceOutcome::Complete))
+            }
+            // Subscriptions do not run as handlers.
+            SourceMethod::Subscribe => Ok(Err(RpcError::method_not_found(self.method))),
+        };
+        outcome.map_err(|panic| panicked(&panic, context))?
+    }
+
+    fn late(&self, context: &Context, limit: std::time::Duration) -> RpcError {
+        context.expire();
+        tracing::warn!(method = self.method, ?limit, "a source exceeded the time limit");
+        RpcError::internal(format!("{} took longer than {limit:?}", self.method))
+    }
+}
+
+fn panicked(panic: &crate::error::Panic, context: &Context) -> RpcError {
+    RpcError::internal(Fault::report("a source panicked", CALL_FAILED, panic).text(context.shows_faults()))
+}
+
+impl SourceMethod {
+    fn method(self) -> &'static str {
+        match self {
+            Self::List(list) => list.method(),
+            Self::CallTool => method::CallTool::NAME,
+            Self::ReadResource => method::ReadResource::NAME,
+            Self::GetPrompt => method::GetPrompt::NAME,
+            Self::Complete => method::Complete::NAME,
+            Self::Subscribe => method::Subscribe::NAME,
+        }
+    }
+}

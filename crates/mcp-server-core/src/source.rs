@@ -1,0 +1,285 @@
+//! Sources: definitions and raw results of a server that come from outside, instead of from registered handlers.
+
+mod ask;
+mod call;
+mod definition;
+mod page;
+mod subscription;
+
+use std::{fmt, sync::Arc};
+
+use mcp_protocol::{Method as _, Principal, RpcError, method};
+use mcp_transport::BoxFuture;
+
+pub(crate) use self::{ask::answer_inputs, call::CallClock};
+pub use self::{call::SourceCall, definition::SourceDefinition, page::SourcePage, subscription::SourceSubscription};
+pub use crate::request::SourceResult;
+
+/// The definitions and results of a server, for example of other servers behind a gateway.
+///
+/// [`ServerBuilder::source`](crate::ServerBuilder::source) takes it in place of registered handlers. The server keeps the
+/// protocol: eras, sessions, transports, limits, cancellation, the access rule of the server, layers, spans and the access log.
+///
+/// # Forms
+/// Definitions have the newest form, and results have the form of a revision that the source names
+/// ([`SourceResult::new`]). Callers of this revision receive the bytes unchanged. For callers of other revisions, the server
+/// removes and adds the members that differ, as it does for registered handlers. Unknown members always stay.
+///
+/// Parameters arrive as the client sent them, with `_meta`, `inputResponses` and `requestState`. In revisions without input
+/// responses, the server removes the last two.
+///
+/// # Input requests
+/// A source returns input requests as [`SourceOutcome::InputRequired`]. A caller of 2026-07-28 receives this result. In a
+/// session, the server sends the input requests to the client, and calls the source again with the responses. A source that
+/// asks while it waits uses [`SourceCall::ask`].
+///
+/// # Calls
+/// Each function receives a [`SourceCall`] with the context of the caller: its principal, revision and capabilities, progress
+/// and log records. The server drops the future when the client cancels the request, or when the time limit is over
+/// (`Limits::tool_timeout` for tools, otherwise `Limits::read_timeout`). The time in which the client answers does not count.
+///
+/// # Changes
+/// A source announces changes by [`Server::notify`](crate::Server::notify): changes of lists and updates of resources.
+///
+/// ```
+/// use mcp_protocol::{ProtocolVersion, RpcError};
+/// use mcp_server_core::{
+///     Server,
+///     source::{Source, SourceCall, SourceDefinition, SourceFeatures, SourceList, SourceOutcome, SourcePage, SourceResult},
+/// };
+/// use mcp_transport::BoxFuture;
+/// use serde_json::json;
+///
+/// /// Serves one tool, whose definition and result it does not decode.
+/// struct Weather(SourceDefinition);
+///
+/// impl Source for Weather {
+///     fn features(&self) -> SourceFeatures {
+///         SourceFeatures::NONE.with_tools()
+///     }
+///
+///     fn list(&self, _list: SourceList, call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+///         println!("{:?} lists from {:?}", call.context().principal(), call.cursor());
+///         Box::pin(async { Ok(SourcePage::new([self.0.clone()])) })
+///     }
+///
+///     fn call_tool(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+///         Box::pin(async move {
+///             println!("{} {}", call.name(), call.params());
+///             let json = r#"{"content":[{"type":"text","text":"It rains."}]}"#;
+///             Ok(SourceOutcome::Complete(SourceResult::new(json, ProtocolVersion::V2025_11_25)))
+///         })
+///     }
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let tool = json!({ "name": "weather", "inputSchema": { "type": "object" }, "vendor": 7 });
+/// let server = Server::builder::<()>("weather", "1.0").source(Weather(SourceDefinition::of(&tool)?)).build();
+/// assert_eq!(server.call_tool("weather", json!({})).await?.content[0].as_text(), Some("It rains."));
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+pub trait Source: Send + Sync + 'static {
+    /// Returns the lists and methods that the source serves. The server declares their capabilities, and rejects other
+    /// requests. The value must not change while the server runs.
+    fn features(&self) -> SourceFeatures {
+        SourceFeatures::ALL
+    }
+
+    /// Returns a known tool or prompt of a caller, without waiting. `None` if the source has not seen it.
+    ///
+    /// The server uses the definition before a call: it names spans and access events after the item, and compares the HTTP
+    /// headers that mirror arguments (`x-mcp-header`, 2026-07-28).
+    fn find(&self, _list: SourceList, _name: &str, _caller: Option<&Principal>) -> Option<SourceDefinition> {
+        None
+    }
+
+    /// Returns a page of a list for the caller. The first page has no cursor. Other cursors are those of earlier pages.
+    ///
+    /// # Errors
+    /// The error for the client: `-32602` for an invalid cursor.
+    fn list(&self, list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        unsupported(list.method())
+    }
+
+    /// Calls a tool (`tools/call`).
+    ///
+    /// # Errors
+    /// The error for the client: `-32602` for an unknown tool.
+    fn call_tool(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        unsupported(method::CallTool::NAME)
+    }
+
+    /// Reads a resource (`resources/read`).
+    ///
+    /// # Errors
+    /// The error for the client: [`RpcError::resource_not_found`] for an unknown resource.
+    fn read_resource(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        unsupported(method::ReadResource::NAME)
+    }
+
+    /// Gets a prompt (`prompts/get`).
+    ///
+    /// # Errors
+    /// The error for the client: `-32602` for an unknown prompt.
+    fn get_prompt(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        unsupported(method::GetPrompt::NAME)
+    }
+
+    /// Completes an argument (`completion/complete`). [`SourceCall::name`] is the name of the argument.
+    ///
+    /// # Errors
+    /// The error for the client: `-32602` for an unknown reference.
+    fn complete(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        unsupported(method::Complete::NAME)
+    }
+
+    /// Begins a subscription of a caller to a resource. The subscription ends when the server drops the returned value.
+    ///
+    /// The server sends an update to each client that subscribed to the URI
+    /// ([`Notices::resource_updated`](crate::Notices::resource_updated)).
+    ///
+    /// # Errors
+    /// The error for the client. In 2026-07-28, the server leaves the URI out of the acknowledged subscriptions.
+    fn subscribe(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceSubscription, RpcError>> {
+        Box::pin(std::future::ready(Ok(SourceSubscription::default())))
+    }
+}
+
+fn unsupported<T: Send + 'static>(method: &'static str) -> BoxFuture<'static, Result<T, RpcError>> {
+    Box::pin(std::future::ready(Err(RpcError::method_not_found(method))))
+}
+
+/// The lists of a source.
+///
+/// ```
+/// use mcp_server_core::source::SourceList;
+///
+/// assert_eq!((SourceList::Tools.method(), SourceList::Tools.member()), ("tools/list", "tools"));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum SourceList {
+    /// The tools.
+    Tools,
+    /// The resources.
+    Resources,
+    /// The resource templates.
+    ResourceTemplates,
+    /// The prompts.
+    Prompts,
+}
+
+impl SourceList {
+    /// Returns the method that lists it.
+    ///
+    /// See the example of the [type](Self).
+    #[must_use]
+    pub fn method(self) -> &'static str {
+        match self {
+            Self::Tools => method::ListTools::NAME,
+            Self::Resources => method::ListResources::NAME,
+            Self::ResourceTemplates => method::ListResourceTemplates::NAME,
+            Self::Prompts => method::ListPrompts::NAME,
+        }
+    }
+
+    /// Returns the member of the result that contains it.
+    ///
+    /// See the example of the [type](Self).
+    #[must_use]
+    pub fn member(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Resources => "resources",
+            Self::ResourceTemplates => "resourceTemplates",
+            Self::Prompts => "prompts",
+        }
+    }
+}
+
+/// The outcome of a call of a source.
+///
+/// See the example of [`Source`].
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum SourceOutcome {
+    /// The result of the method.
+    Complete(SourceResult),
+    /// The result of 2026-07-28 with `inputRequests` or `requestState`. It must have the form of 2026-07-28, with its
+    /// `resultType`.
+    InputRequired(SourceResult),
+}
+
+/// The lists and methods that a source serves.
+///
+/// ```
+/// use mcp_server_core::source::SourceFeatures;
+///
+/// let features = SourceFeatures::NONE.with_tools().with_resources().with_prompts().with_completions();
+/// assert_eq!(features, SourceFeatures::ALL);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each list is there or not")]
+pub struct SourceFeatures {
+    pub(crate) tools: bool,
+    pub(crate) resources: bool,
+    pub(crate) prompts: bool,
+    pub(crate) completions: bool,
+}
+
+impl SourceFeatures {
+    /// No list and no method.
+    pub const NONE: Self = Self { tools: false, resources: false, prompts: false, completions: false };
+    /// All lists and methods.
+    pub const ALL: Self = Self { tools: true, resources: true, prompts: true, completions: true };
+
+    /// Adds tools.
+    ///
+    /// See the example of the [type](Self).
+    #[must_use]
+    pub const fn with_tools(mut self) -> Self {
+        self.tools = true;
+        self
+    }
+
+    /// Adds resources, resource templates and subscriptions.
+    ///
+    /// See the example of the [type](Self).
+    #[must_use]
+    pub const fn with_resources(mut self) -> Self {
+        self.resources = true;
+        self
+    }
+
+    /// Adds prompts.
+    ///
+    /// See the example of the [type](Self).
+    #[must_use]
+    pub const fn with_prompts(mut self) -> Self {
+        self.prompts = true;
+        self
+    }
+
+    /// Adds completions of arguments.
+    ///
+    /// See the example of the [type](Self).
+    #[must_use]
+    pub const fn with_completions(mut self) -> Self {
+        self.completions = true;
+        self
+    }
+}
+
+/// The source of a server, with its features.
+#[derive(Clone)]
+pub(crate) struct InstalledSource {
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) features: SourceFeatures,
+}
+
+impl fmt::Debug for InstalledSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InstalledSource").field("features", &self.features).finish_non_exhaustive()
+    }
+}

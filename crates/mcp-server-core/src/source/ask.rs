@@ -1,0 +1,116 @@
+//! Input requests of a source in a session: their form, the capability that they need, and their answers.
+
+use std::time::Duration;
+
+use mcp_protocol::{
+    ClientCapabilities, CreateMessageParams, ElicitParams, InputRequest, InputRequiredResult, JsonObject, Method as _,
+    ProtocolVersion, RpcError, Shape as _, method,
+};
+use serde_json::{
+    Value,
+    value::{RawValue, to_raw_value},
+};
+
+use super::{SourceCall, SourceResult};
+use crate::{context::Context, inputs::InputLimits, random};
+
+/// The most input requests of one round.
+const REQUESTS: usize = 64;
+
+/// Answers the input requests of a result by requests to the client, one after the other. Returns the parameters of the next
+/// round, which are the parameters of the first round with the responses.
+pub(crate) async fn answer_inputs(
+    call: &SourceCall,
+    first: &RawValue,
+    result: &SourceResult,
+) -> Result<Box<RawValue>, RpcError> {
+    let invalid = |_| RpcError::internal("the input requests of the source are not valid");
+    let InputRequiredResult { input_requests, request_state, .. } =
+        serde_json::from_slice(result.json()).map_err(invalid)?;
+    let requests = input_requests.unwrap_or_default();
+    if requests.len() > REQUESTS || (requests.is_empty() && request_state.is_none()) {
+        return Err(RpcError::internal("the input requests of the source are not valid"));
+    }
+    let mut responses = JsonObject::new();
+    for (key, request) in requests.0 {
+        responses.insert(key, call.ask(request).await?);
+    }
+    let mut params: JsonObject = serde_json::from_str(first.get()).map_err(invalid)?;
+    if !responses.is_empty() {
+        params.insert("inputResponses".to_owned(), responses.into());
+    }
+    if let Some(state) = request_state {
+        params.insert("requestState".to_owned(), state.into());
+    }
+    to_raw_value(&params).map_err(invalid)
+}
+
+/// Sends an input request to the client of a session, and waits for the answer.
+pub(super) async fn ask(context: &Context, limits: &InputLimits, request: InputRequest) -> Result<Value, RpcError> {
+    let Some((session, sink, id)) = context.asking() else {
+        return Err(RpcError::invalid_request(
+            "input requests are a part of results here, because there is no session",
+        ));
+    };
+    let version = context.version();
+    let limit = limit_of(&request, limits, context.client_capabilities())?;
+    let request = shaped(request, version)?;
+    let answered = tokio::time::timeout(limit, session.ask(&request, sink, id)).await;
+    let error = match answered {
+        Ok(Ok(answer)) => return Ok(answer),
+        Ok(Err(error)) => error.rpc().cloned().unwrap_or_else(|| RpcError::internal(error.to_string())),
+        Err(_) => RpcError::internal("the client did not answer in time"),
+    };
+    Err(error)
+}
+
+/// Returns the time for the answer to an input request.
+///
+/// # Errors
+/// `-32601` if the client did not declare the capability, or if the method is not an input request.
+fn limit_of(request: &InputRequest, limits: &InputLimits, declared: &ClientCapabilities) -> Result<Duration, RpcError> {
+    let has = |name: &str| request.params.as_ref().is_some_and(|params| params.get(name).is_some());
+    let is_url = request.params.as_ref().is_some_and(|params| params.get("mode").is_some_and(|mode| mode == "url"));
+    let (is_declared, limit) = match &*request.method {
+        method::Elicit::NAME if is_url => (declared.supports_url_elicitation(), limits.elicitation),
+        method::Elicit::NAME => (declared.supports_form_elicitation(), limits.elicitation),
+        method::CreateMessage::NAME if has("tools") => (declared.supports_sampling_tools(), limits.sampling),
+        method::CreateMessage::NAME => (declared.supports_sampling(), limits.sampling),
+        method::ListRoots::NAME => (declared.supports_roots(), limits.roots),
+        _ => (false, Duration::ZERO),
+    };
+    match is_declared {
+        true => Ok(limit),
+        false => {
+            let text = format!("the client does not support this input request: {}", request.method);
+            Err(RpcError::new(mcp_protocol::ErrorCode::METHOD_NOT_FOUND, text))
+        }
+    }
+}
+
+/// Returns an input request in the form of a session's revision.
+fn shaped(request: InputRequest, version: ProtocolVersion) -> Result<InputRequest, RpcError> {
+    let invalid = |error: serde_json::Error| RpcError::internal(format!("an input request is not valid: {error}"));
+    let InputRequest { method, params, .. } = request;
+    let params = params.unwrap_or_else(|| JsonObject::new().into());
+    let params = match &*method {
+        method::Elicit::NAME => {
+            let mut typed: ElicitParams = serde_json::from_value(params).map_err(invalid)?;
+            typed.shape(version);
+            if let ElicitParams::Url(page) = &mut typed
+                && version.has_elicitation_complete()
+                && page.elicitation_id.is_none()
+            {
+                page.elicitation_id = Some(random::id()?);
+            }
+            serde_json::to_value(typed).map_err(invalid)?
+        }
+        method::CreateMessage::NAME => {
+            let mut typed: CreateMessageParams = serde_json::from_value(params).map_err(invalid)?;
+            typed.shape(version);
+            serde_json::to_value(typed).map_err(invalid)?
+        }
+        _ => params,
+    };
+    Ok(InputRequest::new(method, Some(params)))
+}

@@ -1,0 +1,150 @@
+//! One request to a source, and the clock of its time limit.
+
+use std::{fmt, pin::Pin, time::Duration};
+
+use mcp_protocol::{InputRequest, RpcError};
+use mcp_transport::PauseClock;
+use serde_json::{Value, value::RawValue};
+use tokio::time::{Instant, sleep};
+
+use super::ask;
+use crate::{context::Context, inputs::InputLimits};
+
+/// A request that a source serves.
+///
+/// See the example of [`Source`](super::Source).
+#[derive(Clone)]
+pub struct SourceCall {
+    pub(crate) method: &'static str,
+    pub(crate) name: Box<str>,
+    pub(crate) params: Box<RawValue>,
+    pub(crate) cursor: Option<Box<str>>,
+    pub(crate) context: Context,
+    pub(crate) clock: CallClock,
+}
+
+impl SourceCall {
+    /// Returns the method, such as `tools/call`.
+    ///
+    /// ```
+    /// use mcp_server_core::source::SourceCall;
+    ///
+    /// fn show(call: &SourceCall) -> String {
+    ///     format!("{} {} {:?} in {}", call.method(), call.name(), call.cursor(), call.context().version())
+    /// }
+    /// # let _ = show;
+    /// ```
+    #[must_use]
+    pub fn method(&self) -> &'static str {
+        self.method
+    }
+
+    /// Returns the name of the tool or the prompt, the URI of the resource, or the name of the argument to complete. It is
+    /// empty for a list.
+    ///
+    /// See the example of [`SourceCall::method`].
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the parameters as the client sent them, or `{}` if it sent none.
+    ///
+    /// See the example of [`Source`](super::Source).
+    #[must_use]
+    pub fn params(&self) -> &RawValue {
+        &self.params
+    }
+
+    /// Returns the parameters by value.
+    #[must_use]
+    pub fn into_params(self) -> Box<RawValue> {
+        self.params
+    }
+
+    /// Returns the cursor of a list request; `None` for the first page.
+    ///
+    /// See the example of [`SourceCall::method`].
+    #[must_use]
+    pub fn cursor(&self) -> Option<&str> {
+        self.cursor.as_deref()
+    }
+
+    /// Returns the context: the caller, its revision and capabilities, progress, log records and cancellation.
+    ///
+    /// See the example of [`Source`](super::Source).
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Sends an input request to the client of a session on the stream of the call, and waits for the answer. The waiting time
+    /// does not count towards the time limit of the call.
+    ///
+    /// The request has the newest form, and the server sends it in the form of the session's revision.
+    ///
+    /// ```
+    /// use mcp_protocol::{InputRequest, RpcError};
+    /// use mcp_server_core::source::SourceCall;
+    ///
+    /// async fn roots(call: &SourceCall) -> Result<serde_json::Value, RpcError> {
+    ///     call.ask(InputRequest::list_roots()).await
+    /// }
+    /// # let _ = roots;
+    /// ```
+    ///
+    /// # Errors
+    /// The error of the client. `-32600` in 2026-07-28 and in sessionless mode, where input requests are a part of results
+    /// ([`SourceOutcome::InputRequired`](super::SourceOutcome::InputRequired)). `-32601` if the client did not declare the
+    /// capability. `-32603` if the client does not answer in time, or is gone.
+    pub async fn ask(&self, request: InputRequest) -> Result<Value, RpcError> {
+        let _pause = self.clock.clock.pause();
+        ask::ask(&self.context, &self.clock.limits, request).await
+    }
+}
+
+/// Omits the parameters, which may be secret.
+impl fmt::Debug for SourceCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SourceCall").field("method", &self.method).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Measures the time of a call, without the time in which the client answers.
+#[derive(Debug, Clone)]
+pub(crate) struct CallClock {
+    clock: PauseClock,
+    /// The times for answers of the client.
+    limits: InputLimits,
+}
+
+impl CallClock {
+    pub(crate) fn new(limits: &InputLimits) -> Self {
+        Self { clock: PauseClock::new(), limits: limits.clone() }
+    }
+
+    /// Limits the time of a future. Returns `None` when the time is over.
+    pub(crate) async fn within<T>(&self, limit: Duration, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+        let start = Instant::now();
+        loop {
+            if self.clock.is_paused() {
+                tokio::select! {
+                    biased;
+                    done = work.as_mut() => return Some(done),
+                    () = self.clock.until_running() => {}
+                }
+                continue;
+            }
+            let left = limit.saturating_sub(start.elapsed().saturating_sub(self.clock.paused()));
+            if left.is_zero() {
+                return None;
+            }
+            tokio::select! {
+                biased;
+                done = work.as_mut() => return Some(done),
+                () = self.clock.until_paused() => {}
+                () = sleep(left) => {}
+            }
+        }
+    }
+}
