@@ -1,6 +1,14 @@
 //! API keys and static bearer tokens.
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::{HeaderName, header};
@@ -34,6 +42,7 @@ pub struct ApiKeys {
     pepper: Option<hmac::Key>,
     has_hmac: bool,
     has_sha256: bool,
+    has_warned: AtomicBool,
 }
 
 /// The forms in which keys are stored.
@@ -48,7 +57,8 @@ impl ApiKeys {
     #[must_use]
     pub fn new() -> Self {
         let header = HeaderName::from_static("x-api-key");
-        Self { header, table: Table::new(), pepper: None, has_hmac: false, has_sha256: false }
+        let (table, has_warned) = (Table::new(), AtomicBool::new(false));
+        Self { header, table, pepper: None, has_hmac: false, has_sha256: false, has_warned }
     }
 
     /// Reads the key from another header.
@@ -64,23 +74,28 @@ impl ApiKeys {
     /// Adds a key. Memory contains only its digest.
     ///
     /// # Errors
-    /// If the key is empty, begins or ends with white space, contains a character that is not printable ASCII, or was added
-    /// before, or the system has no random numbers.
+    /// If the key is empty, begins or ends with white space, or contains a character that is not printable ASCII. Also if the key
+    /// or its hash was added before, or the system has no random numbers.
     pub fn key(mut self, key: &str, principal: Principal) -> Result<Self, ConfigError> {
-        insert(&mut self.table, "key", key, credentials::is_key, with_scheme(principal, "ApiKey"))?;
+        let (hmac, sha256) = (self.hmac_of(key), digest::digest(&digest::SHA256, key.as_bytes()));
+        // The hash of this key must not be a second entry.
+        let hashes = hmac.as_ref().map(|hmac| (HMAC, hmac.as_ref())).into_iter().chain([(SHA256, sha256.as_ref())]);
+        let hashes: Vec<(&str, &[u8])> = hashes.collect();
+        insert(&mut self.table, ("key", key), &hashes, credentials::is_key, with_scheme(principal, "ApiKey"))?;
         Ok(self)
     }
 
     /// Sets the secret under which keys are hashed ([`hash_api_key`]).
     ///
     /// # Errors
-    /// If the secret has less than 16 bytes, or hashes under another secret were added before.
+    /// If the secret has less than 16 bytes, or keys or hashes were added before. The provider compares each key with the hashes,
+    /// and it does not store keys.
     pub fn pepper(mut self, pepper: &[u8]) -> Result<Self, ConfigError> {
         if pepper.len() < MIN_PEPPER {
             return Err(ConfigError::new("the pepper must have at least 16 bytes"));
         }
-        if self.has_hmac {
-            return Err(ConfigError::new("the pepper must be set before the hashes of keys, and once"));
+        if !self.table.is_empty() {
+            return Err(ConfigError::new("the pepper must be set before the keys and the hashes of keys"));
         }
         self.pepper = Some(hmac::Key::new(hmac::HMAC_SHA256, pepper));
         Ok(self)
@@ -98,7 +113,8 @@ impl ApiKeys {
     /// accepted, with a warning in the log, because it has no pepper.
     ///
     /// # Errors
-    /// If the text is not a hash, was added before, or needs a [`pepper`](Self::pepper) that is not set yet.
+    /// If the text is not a hash, or needs a [`pepper`](Self::pepper) that is not set yet. Also if the hash or its key was added
+    /// before.
     pub fn hashed_key(mut self, hash: &str, principal: Principal) -> Result<Self, ConfigError> {
         let invalid = || ConfigError::new("the hash of the key must be `hmac-sha256$…` or 64 hexadecimal digits");
         let principal = with_scheme(principal, "ApiKey");
@@ -108,12 +124,12 @@ impl ApiKeys {
                 return Err(ConfigError::new("the hash of the key needs a pepper: call `pepper` first"));
             }
             self.has_hmac = true;
-            self.table.insert(HMAC, &bytes, principal)?;
+            self.table.insert((HMAC, &bytes), &[], principal)?;
         } else {
             let bytes = crypto::sha256_of_hexadecimal(hash).ok_or_else(invalid)?;
             tracing::warn!(subject = principal.subject, "an API key is stored as a SHA-256 hash without a pepper");
             self.has_sha256 = true;
-            self.table.insert(SHA256, &bytes, principal)?;
+            self.table.insert((SHA256, &bytes), &[], principal)?;
         }
         Ok(self)
     }
@@ -142,19 +158,39 @@ impl ApiKeys {
         self
     }
 
+    /// Returns the hash of a key under the pepper.
+    fn hmac_of(&self, key: &str) -> Option<hmac::Tag> {
+        self.pepper.as_ref().map(|pepper| hmac::sign(pepper, key.as_bytes()))
+    }
+
     /// Looks up a key in the table.
     fn find(&self, key: &str) -> Result<Option<&Arc<Principal>>, Rejection> {
         // Each configured form is looked up, so that the time does not show the form of a key.
         let plain = self.table.find(PLAIN, key.as_bytes())?;
-        let hashed = match self.pepper.as_ref().filter(|_| self.has_hmac) {
-            Some(pepper) => self.table.find(HMAC, hmac::sign(pepper, key.as_bytes()).as_ref())?,
+        let hashed = match self.has_hmac.then(|| self.hmac_of(key)).flatten() {
+            Some(tag) => self.table.find(HMAC, tag.as_ref())?,
             None => None,
         };
         let old = match self.has_sha256 {
             true => self.table.find(SHA256, digest::digest(&digest::SHA256, key.as_bytes()).as_ref())?,
             false => None,
         };
+        if let (Some(hashed), Some(old)) = (hashed, old) {
+            self.warn_of_two_hashes(hashed, old);
+        }
         Ok(plain.or(hashed).or(old))
+    }
+
+    /// Warns once that a key has a hash of each form. The hashes do not show this before a client sends the key.
+    fn warn_of_two_hashes(&self, used: &Principal, ignored: &Principal) {
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
+            let (used, ignored) = (&used.subject, &ignored.subject);
+            tracing::warn!(
+                used,
+                ignored,
+                "two entries are hashes of one API key: the entry without a pepper has no effect"
+            );
+        }
     }
 }
 
@@ -187,11 +223,11 @@ fn verify_now(
     Some(outcome.map(Authenticated::new))
 }
 
-/// Adds a key or a token.
+/// Adds a key or a token, and its hashes in the forms that other entries may have.
 fn insert(
     table: &mut Table,
-    kind: &str,
-    secret: &str,
+    (kind, secret): (&str, &str),
+    hashes: &[(&str, &[u8])],
     is_readable: impl Fn(&str) -> bool,
     principal: Principal,
 ) -> Result<(), ConfigError> {
@@ -203,7 +239,7 @@ fn insert(
     } else if !is_readable(secret) {
         "contains a character that a client cannot send"
     } else {
-        return table.insert(PLAIN, secret.as_bytes(), principal);
+        return table.insert((PLAIN, secret.as_bytes()), hashes, principal);
     };
     Err(ConfigError::new(format!("the {kind} of `{subject}` {fault}")))
 }
@@ -290,7 +326,7 @@ impl BearerTokens {
     /// If the token is empty, contains a character that is not a letter, a digit or one of `-._~+/=`, or was added before, or
     /// the system has no random numbers.
     pub fn token(mut self, token: &str, principal: Principal) -> Result<Self, ConfigError> {
-        insert(&mut self.table, "token", token, credentials::is_token, with_scheme(principal, "Bearer"))?;
+        insert(&mut self.table, ("token", token), &[], credentials::is_token, with_scheme(principal, "Bearer"))?;
         Ok(self)
     }
 

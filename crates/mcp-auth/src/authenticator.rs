@@ -157,19 +157,28 @@ pub struct AuthRequest<'a> {
     pub headers: &'a HeaderMap,
     /// Values of the connection, such as the address of the peer.
     pub extensions: Option<&'a Extensions>,
+    /// The certificate of the client of the TLS connection (X.509 in DER). Tokens may be bound to it (RFC 8705 §3).
+    pub client_certificate: Option<&'a [u8]>,
 }
 
 impl<'a> AuthRequest<'a> {
     /// Returns a request for the endpoint at this public URL.
     #[must_use]
     pub fn new(method: &'a Method, resource: &'a str, headers: &'a HeaderMap) -> Self {
-        Self { method, resource, target: resource, headers, extensions: None }
+        Self { method, resource, target: resource, headers, extensions: None, client_certificate: None }
     }
 
     /// Sets the public URL of the request without its query.
     #[must_use]
     pub fn with_target(mut self, target: &'a str) -> Self {
         self.target = target;
+        self
+    }
+
+    /// Adds the certificate of the client (X.509 in DER). The TLS handshake must have checked that the client has its key.
+    #[must_use]
+    pub fn with_client_certificate(mut self, der: &'a [u8]) -> Self {
+        self.client_certificate = Some(der);
         self
     }
 

@@ -168,7 +168,13 @@ impl Authenticator for Chain {
         let configured = metadata.dpop_bound_access_tokens_required.take();
         let mut required = None;
         for provider in &self.providers {
+            let known = metadata.dpop_signing_alg_values_supported.take();
             provider.describe(metadata);
+            // A client may use each algorithm that one of the providers checks.
+            let own = metadata.dpop_signing_alg_values_supported.take();
+            let has_algorithms = known.is_some() || own.is_some();
+            let algorithms = known.into_iter().chain(own).flatten();
+            metadata.dpop_signing_alg_values_supported = has_algorithms.then(|| union(algorithms));
             let is_required = metadata.dpop_bound_access_tokens_required.take();
             let challenges = provider.challenges();
             if challenges.iter().any(|challenge| challenge.is_scheme("Bearer") || challenge.is_scheme("DPoP")) {

@@ -26,7 +26,7 @@ use crate::{
     credential_digest, credentials, crypto,
     error::ConfigError,
     jwt::PUBLIC,
-    token_verifier::TokenVerifier,
+    token_verifier::{self, TokenVerifier},
 };
 
 const DPOP: HeaderName = HeaderName::from_static("dpop");
@@ -191,11 +191,13 @@ impl<V: TokenVerifier> Dpop<V> {
             }
         }
         let mut authenticated = self.verifier.verify_token(token, request.resource).await?;
-        let bound = authenticated.principal.confirmation.as_ref().and_then(|confirmation| confirmation.jkt.as_deref());
-        if bound != Some(&*proof.thumbprint) {
+        let confirmation = authenticated.principal.confirmation.as_ref();
+        let bound = confirmation.filter(|confirmation| confirmation.jkt.as_deref() == Some(&*proof.thumbprint));
+        let Some(confirmation) = bound else {
             tracing::debug!("rejected a token that is not bound to the key of the proof");
             return Err(Rejection::Invalid);
-        }
+        };
+        token_verifier::check_certificate(confirmation, request)?;
         self.record(&proof, moment).await?;
         if let Some(nonce) = fresh {
             authenticated.headers.insert(DPOP_NONCE, nonce);

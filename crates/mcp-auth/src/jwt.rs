@@ -46,8 +46,10 @@ use crate::{
 /// Authenticates clients by signed tokens in `Authorization: Bearer …`.
 ///
 /// A token must have a valid signature of the issuer, the issuer, an expiry time, and this server as its audience. The
-/// audience is the public URL of the endpoint, unless [`audience`](Self::audience) sets others. A token that is bound to a
-/// key (`cnf`) is rejected, except by [`Dpop`](crate::Dpop).
+/// audience is the public URL of the endpoint, unless [`audience`](Self::audience) sets others.
+///
+/// A token that is bound to a client certificate (`x5t#S256`, RFC 8705) is accepted on a connection with this certificate only.
+/// A token that is bound to another key (`cnf`) is rejected, except by [`Dpop`](crate::Dpop).
 ///
 /// The result for a token is remembered for at most a minute. Keys from a URL are fetched at the first token, and every ten
 /// minutes while they are used. An unknown key id or a wrong signature causes another fetch, at most three times a minute. A token

@@ -1,5 +1,9 @@
 //! The trait of providers that check tokens, and the use of a token as a bearer token.
 
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
+use mcp_protocol::auth::Confirmation;
+use ring::digest;
+
 use crate::{
     authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection},
     credentials,
@@ -33,13 +37,13 @@ pub trait TokenVerifier: Authenticator {
     }
 }
 
-/// Checks the token of `Authorization: Bearer …`. A token that is bound to a key is invalid there.
+/// Checks the token of `Authorization: Bearer …`. A token that is bound to a DPoP key is invalid there.
 pub(crate) async fn bearer(
     verifier: &dyn TokenVerifier,
     request: &AuthRequest<'_>,
 ) -> Result<Authenticated, Rejection> {
     let token = credentials::token(request.headers, "Bearer")?.ok_or(Rejection::Missing)?;
-    unbound(verifier.verify_token(token, request.resource).await?)
+    check_binding(verifier.verify_token(token, request.resource).await?, request)
 }
 
 /// Returns the result of [`bearer`] if it is known without a wait.
@@ -48,17 +52,35 @@ pub(crate) fn bearer_now(
     request: &AuthRequest<'_>,
 ) -> Option<Result<Authenticated, Rejection>> {
     match credentials::token(request.headers, "Bearer") {
-        Ok(Some(token)) => Some(verifier.verify_token_now(token, request.resource)?.and_then(unbound)),
+        Ok(Some(token)) => {
+            let known = verifier.verify_token_now(token, request.resource)?;
+            Some(known.and_then(|authenticated| check_binding(authenticated, request)))
+        }
         Ok(None) => Some(Err(Rejection::Missing)),
         Err(rejection) => Some(Err(rejection)),
     }
 }
 
-/// Rejects a token that is bound to a key.
-fn unbound(authenticated: Authenticated) -> Result<Authenticated, Rejection> {
-    if authenticated.principal.confirmation.is_some() {
+/// Rejects a token that is bound to a key, unless the key is that of the client certificate of the request. A bearer token has
+/// no proof of another key.
+fn check_binding(authenticated: Authenticated, request: &AuthRequest<'_>) -> Result<Authenticated, Rejection> {
+    let Some(confirmation) = &authenticated.principal.confirmation else { return Ok(authenticated) };
+    if confirmation.jkt.is_some() || confirmation.x5t_s256.is_none() {
         tracing::debug!("rejected a token that is bound to a key, without a proof of the key");
         return Err(Rejection::Invalid);
     }
+    check_certificate(confirmation, request)?;
     Ok(authenticated)
+}
+
+/// Rejects a token that is bound to a certificate, unless it is the client certificate of the request (RFC 8705 §3).
+pub(crate) fn check_certificate(confirmation: &Confirmation, request: &AuthRequest<'_>) -> Result<(), Rejection> {
+    let Some(expected) = &confirmation.x5t_s256 else { return Ok(()) };
+    let reason = match request.client_certificate {
+        Some(der) if BASE64_URL_SAFE_NO_PAD.encode(digest::digest(&digest::SHA256, der)) == *expected => return Ok(()),
+        Some(_) => "the client has another certificate",
+        None => "the client has no certificate",
+    };
+    tracing::debug!(reason, "rejected a token that is bound to a certificate");
+    Err(Rejection::Invalid)
 }

@@ -1,6 +1,6 @@
 //! Checks of credentials whose results are remembered, and the table of configured credentials.
 
-use std::{collections::hash_map::Entry, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use mcp_protocol::{Principal, auth::Secret};
 use parking_lot::Mutex;
@@ -154,6 +154,8 @@ impl Drop for Running {
 /// Credentials of the configuration, and optionally a check by the application for all others.
 pub(crate) struct Table {
     entries: DigestMap<Arc<Principal>>,
+    /// Other forms of the entries. They accept nothing: they show that two entries have the same credentials.
+    other_forms: DigestMap<Arc<Principal>>,
     check: Option<Arc<Check>>,
     limit: CheckLimit,
     verified: Verified,
@@ -161,22 +163,45 @@ pub(crate) struct Table {
 
 impl Table {
     pub(crate) fn new() -> Self {
-        Self { entries: DigestMap::default(), check: None, limit: CheckLimit::new(), verified: Verified::new() }
+        Self {
+            entries: DigestMap::default(),
+            other_forms: DigestMap::default(),
+            check: None,
+            limit: CheckLimit::new(),
+            verified: Verified::new(),
+        }
     }
 
-    /// Adds credentials in a form, such as `plain` or a digest.
-    pub(crate) fn insert(&mut self, form: &str, credentials: &[u8], principal: Principal) -> Result<(), ConfigError> {
-        let digest = credential_digest::digest(&[form.as_bytes(), credentials]);
-        let digest = digest.map_err(|_| ConfigError::new("the system has no random numbers"))?;
-        match self.entries.entry(digest) {
-            Entry::Occupied(_) => {
-                Err(ConfigError::new(format!("the credentials of `{}` were added before", principal.subject)))
-            }
-            Entry::Vacant(entry) => {
-                entry.insert(Arc::new(principal));
-                Ok(())
-            }
+    /// Adds credentials in a form, such as `plain` or a digest. `others` has the same credentials in the forms that other
+    /// entries may have.
+    pub(crate) fn insert(
+        &mut self,
+        (form, credentials): (&str, &[u8]),
+        others: &[(&str, &[u8])],
+        principal: Principal,
+    ) -> Result<(), ConfigError> {
+        let digest = |form: &str, credentials: &[u8]| {
+            let digest = credential_digest::digest(&[form.as_bytes(), credentials]);
+            digest.map_err(|_| ConfigError::new("the system has no random numbers"))
+        };
+        let own = digest(form, credentials)?;
+        let others = others.iter().map(|(form, other)| digest(form, other)).collect::<Result<Vec<_>, _>>()?;
+        let find = |digest| self.entries.get(digest).or_else(|| self.other_forms.get(digest));
+        if let Some(known) = std::iter::once(&own).chain(&others).find_map(find) {
+            let (subject, known) = (&principal.subject, &known.subject);
+            return Err(ConfigError::new(format!(
+                "the credentials of `{subject}` were added before, for `{known}`: each entry needs its own"
+            )));
         }
+        let principal = Arc::new(principal);
+        self.other_forms.extend(others.into_iter().map(|digest| (digest, Arc::clone(&principal))));
+        self.entries.insert(own, principal);
+        Ok(())
+    }
+
+    /// Whether the table has no entries.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     /// Sets the check for credentials that are not in the table.

@@ -372,6 +372,27 @@ fn a_chain_requires_proofs_only_if_each_of_its_token_providers_does() {
     }
 }
 
+#[test]
+fn a_chain_names_the_proof_algorithms_of_all_its_providers() {
+    let dpop = |names: &[&'static str]| {
+        let jwt = Jwt::hs256("https://as.example", &[7; 32]).unwrap();
+        Dpop::new(jwt).algorithms(names.iter().copied()).unwrap()
+    };
+    let keys = || ApiKeys::new().key("key", Principal::new("key")).unwrap();
+    for (chain, expected) in [
+        (Chain::new().with(dpop(&["ES256"])).with(dpop(&["EdDSA"])), Some(vec!["ES256", "EdDSA"])),
+        (Chain::new().with(dpop(&["EdDSA", "ES256"])).with(dpop(&["ES256"])), Some(vec!["EdDSA", "ES256"])),
+        (Chain::new().with(dpop(&["ES256"])).with(keys()), Some(vec!["ES256"])),
+        (Chain::new().with(dpop(&["ES256"])).with(Chain::new().with(dpop(&["PS256"]))), Some(vec!["ES256", "PS256"])),
+        (Chain::new().with(keys()), None),
+    ] {
+        let mut metadata = ProtectedResourceMetadata::default();
+        chain.describe(&mut metadata);
+        let expected: Option<Vec<String>> = expected.map(|names| names.into_iter().map(str::to_owned).collect());
+        assert_eq!(metadata.dpop_signing_alg_values_supported, expected);
+    }
+}
+
 /// Returns the headers of a request with a proof of the key for the token.
 fn proven(key: &SigningKey, token: &str, id: &str) -> HeaderMap {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();

@@ -10,8 +10,8 @@ use std::{
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD, Engine as _};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header::AUTHORIZATION};
 use mcp_auth::{
-    ApiKeys, AuthRequest, Authenticated, Authenticator, Basic, BearerTokens, BoxFuture, Chain, Custom, Jwt, Policy,
-    Rejection, Scheme, hash_api_key,
+    ApiKeys, AuthRequest, Authenticated, Authenticator, Basic, BearerTokens, BoxFuture, Chain, ConfigError, Custom,
+    Jwt, Policy, Rejection, Scheme, hash_api_key,
 };
 use mcp_protocol::{Challenge, Principal, auth::Secret};
 use ring::hmac;
@@ -102,14 +102,14 @@ fn invalid_api_key_settings_are_errors() {
         (ApiKeys::new().key("k\ny", Principal::new("bob")), "the key of `bob` contains a character"),
         (
             ApiKeys::new().key("key", Principal::new("ann")).and_then(|keys| keys.key("key", Principal::new("bob"))),
-            "the credentials of `bob` were added before",
+            "the credentials of `bob` were added before, for `ann`",
         ),
         (
             ApiKeys::new()
                 .pepper(PEPPER)
                 .and_then(|keys| keys.hashed_key(&hash, Principal::new("ann")))
                 .and_then(|keys| keys.hashed_key(&hash, Principal::new("bob"))),
-            "the credentials of `bob` were added before",
+            "the credentials of `bob` were added before, for `ann`",
         ),
         (ApiKeys::new().pepper(b""), "the pepper must have at least 16 bytes"),
         (ApiKeys::new().pepper(&[7; 15]), "the pepper must have at least 16 bytes"),
@@ -123,6 +123,47 @@ fn invalid_api_key_settings_are_errors() {
     ] {
         let text = result.map(|_| ()).unwrap_err().to_string();
         assert!(text.starts_with(expected), "{text}");
+    }
+}
+
+#[test]
+fn a_key_and_its_hash_are_not_two_entries() {
+    const SHA256_OF_KEY: &str = "f52fbd32b2b3b86ff88ef6c490628285f482af15ddcb29541f94bcf526a3f6c7";
+    let key = "hunter2";
+    let hash = hash_api_key(PEPPER, key);
+    type Add<'a> = &'a dyn Fn(ApiKeys, &str) -> Result<ApiKeys, ConfigError>;
+    let plain: Add<'_> = &|keys, subject| keys.key(key, Principal::new(subject));
+    let hmac: Add<'_> = &|keys, subject| keys.hashed_key(&hash, Principal::new(subject));
+    let sha256: Add<'_> = &|keys, subject| keys.hashed_key(SHA256_OF_KEY, Principal::new(subject));
+    let other: Add<'_> = &|keys, subject| keys.key("another key", Principal::new(subject));
+    for (name, first, second, is_duplicate) in [
+        ("a hash after its key", plain, hmac, true),
+        ("a key after its hash", hmac, plain, true),
+        ("a hash without a pepper after its key", plain, sha256, true),
+        ("a key after its hash without a pepper", sha256, plain, true),
+        ("a hash after another key", other, hmac, false),
+        ("another key after a hash", hmac, other, false),
+    ] {
+        let keys = ApiKeys::new().pepper(PEPPER).and_then(|keys| first(keys, "ann"));
+        let text = keys.and_then(|keys| second(keys, "bob")).err().map(|error| error.to_string());
+        let expected = "the credentials of `bob` were added before, for `ann`: each entry needs its own";
+        assert_eq!(text.as_deref(), is_duplicate.then_some(expected), "{name}");
+    }
+    // A pepper after a key could not show that a hash is the hash of that key.
+    let late = ApiKeys::new().key(key, Principal::new("ann")).and_then(|keys| keys.pepper(PEPPER));
+    assert_eq!(late.unwrap_err().to_string(), "the pepper must be set before the keys and the hashes of keys");
+}
+
+#[tokio::test]
+async fn the_hash_with_a_pepper_counts_if_a_key_has_two_hashes() {
+    let sha256 = "f52fbd32b2b3b86ff88ef6c490628285f482af15ddcb29541f94bcf526a3f6c7";
+    let keys = ApiKeys::new()
+        .pepper(PEPPER)
+        .and_then(|keys| keys.hashed_key(sha256, Principal::new("old")))
+        .and_then(|keys| keys.hashed_key(&hash_api_key(PEPPER, "hunter2"), Principal::new("new")))
+        .unwrap();
+    for _ in 0..2 {
+        assert_eq!(check(&keys, &[("x-api-key", "hunter2")]).await, accepted("new", "ApiKey"));
     }
 }
 
@@ -141,7 +182,7 @@ fn a_token_that_no_client_can_use_is_an_error() {
         ("a b", "the token of `ann` contains a character that a client cannot send"),
         ("a,b", "the token of `ann` contains a character that a client cannot send"),
         ("t\u{f6}ken", "the token of `ann` contains a character that a client cannot send"),
-        ("used", "the credentials of `ann` were added before"),
+        ("used", "the credentials of `ann` were added before, for `bob`: each entry needs its own"),
     ] {
         let tokens = BearerTokens::new().token("used", Principal::new("bob")).unwrap();
         let text = tokens.token(token, Principal::new("ann")).unwrap_err().to_string();

@@ -30,6 +30,8 @@ use tokio::{
 };
 
 const RESOURCE: &str = "https://mcp.example.com/mcp";
+/// The SHA-256 of `hunter2`.
+const HUNTER2_SHA256: &str = "f52fbd32b2b3b86ff88ef6c490628285f482af15ddcb29541f94bcf526a3f6c7";
 const SECRET: &[u8] = b"hunter2-secret-hunter2-secret-32";
 
 /// Credentials that cannot be read, and the reason in the log.
@@ -179,9 +181,9 @@ async fn secrets_are_in_no_log_record_and_no_text() {
     let digest = hash_password("hunter2-password").unwrap();
     let pepper_hash = hash_api_key(b"hunter2-pepper-16", "hunter2-hashed");
     let keys = ApiKeys::new()
-        .key("hunter2-key", Principal::new("a"))
-        .unwrap()
         .pepper(b"hunter2-pepper-16")
+        .unwrap()
+        .key("hunter2-key", Principal::new("a"))
         .unwrap()
         .hashed_key(&pepper_hash, Principal::new("b"))
         .unwrap()
@@ -214,6 +216,10 @@ async fn secrets_are_in_no_log_record_and_no_text() {
     shown.refused(Jwt::keys("https://as.example", r#"{"keys":"hunter2"}"#));
     shown.refused(ApiKeys::new().pepper(b"hunter2"));
     shown.refused(ApiKeys::new().hashed_key("hunter2", Principal::new("a")));
+    let twice =
+        |keys: ApiKeys| keys.key("hunter2", Principal::new("a"))?.hashed_key(HUNTER2_SHA256, Principal::new("b"));
+    shown.refused(twice(ApiKeys::new()));
+    shown.refused(ApiKeys::new().key("hunter2", Principal::new("a")).unwrap().key("hunter2", Principal::new("b")));
     shown.refused(Basic::new("tools").user("ann", "hunter2", Principal::new("ann")));
     shown.refused(Introspection::issuer("http://hunter2@as.example", "hunter2", "hunter2"));
     shown.refused(Dpop::new(Jwt::hs256("https://as.example", SECRET).unwrap()).nonce_key(b"hunter2"));

@@ -69,6 +69,26 @@ async fn a_bound_token_is_accepted_with_a_proof_of_its_key() {
 }
 
 #[tokio::test]
+async fn a_token_that_is_also_bound_to_a_certificate_needs_both() {
+    let (signer, certificate) = (Signer::es256(), b"the certificate of the client");
+    let jkt = thumbprint(&signer.jwk("")).unwrap();
+    let x5t = encode(digest::digest(&digest::SHA256, certificate));
+    let token = Signer::Secret(SECRET).token("any", &changed("cnf", &json!({"jkt": jkt, "x5t#S256": x5t})));
+    let dpop = provider();
+    for (id, certificate, is_accepted) in
+        [("1", Some(&certificate[..]), true), ("2", Some(&b"another"[..]), false), ("3", None, false)]
+    {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::AUTHORIZATION, HeaderValue::try_from(format!("DPoP {token}")).unwrap());
+        headers.insert(DPOP, HeaderValue::try_from(proof(&signer, &token, id)).unwrap());
+        let request = AuthRequest::new(&Method::POST, RESOURCE, &headers);
+        let request = certificate.map_or(request, |der| request.with_client_certificate(der));
+        let got = Authenticator::authenticate(&dpop, &request).await.map(|_| ());
+        assert_eq!(got, if is_accepted { Ok(()) } else { Err(Rejection::Invalid) }, "{id}");
+    }
+}
+
+#[tokio::test]
 async fn forged_proofs_are_rejected() {
     let (signer, stranger) = (Signer::es256(), Signer::es256());
     let token = bound(&signer);

@@ -1,6 +1,7 @@
 //! Tokens that the tests sign themselves.
 
 mod attacks;
+mod certificates;
 mod remote;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
