@@ -2,6 +2,7 @@
 //! `dangerous_`.
 
 mod auth;
+mod check;
 mod path;
 mod public_url;
 
@@ -24,7 +25,7 @@ use crate::request::guard;
 /// [`shutdown_deadline`](Self::shutdown_deadline) holds for both.
 ///
 /// Each setting with a path needs a path of its own, except that the two paths of [`sse`](Self::sse) may be equal. Two
-/// settings with one path cause a panic when the endpoint is created.
+/// settings with one path are an error of the endpoint: see [`check`](Self::check).
 ///
 /// # Example
 /// ```
@@ -85,6 +86,8 @@ pub struct HttpConfig {
     pub(crate) protected_resource: Option<ProtectedResourceMetadata>,
     pub(crate) has_root_metadata: bool,
     pub(crate) failed_authentications: Option<AttemptLimit>,
+    /// The error of the first invalid setting.
+    fault: Option<String>,
 }
 
 /// The paths of HTTP+SSE.
@@ -161,6 +164,7 @@ impl Default for HttpConfig {
             protected_resource: None,
             has_root_metadata: true,
             failed_authentications: None,
+            fault: None,
         }
     }
 }
@@ -178,13 +182,14 @@ impl HttpConfig {
     ///
     /// See the [example](Self#example).
     ///
-    /// # Panics
-    /// If the path contains a character that the path of a URL cannot contain, for example `?` or a space. Also if it has a
-    /// segment `.` or `..`, or a segment that begins with `:` or `*`.
+    /// It is an error ([`check`](Self::check)) if the path contains a character that the path of a URL cannot contain, for example
+    /// `?` or a space. Also a segment `.` or `..`, and a segment that begins with `:` or `*`.
     #[must_use]
-    #[track_caller]
     pub fn path(mut self, path: impl Into<String>) -> Self {
-        self.path = absolute("path", path.into());
+        match absolute("path", path.into()) {
+            Ok(path) => self.path = path,
+            Err(fault) => return self.invalid(fault),
+        }
         self
     }
 
@@ -201,13 +206,13 @@ impl HttpConfig {
     /// # let _ = config;
     /// ```
     ///
-    /// # Panics
-    /// As for [`path`](Self::path).
+    /// The rules for both paths are those of [`path`](Self::path).
     #[must_use]
-    #[track_caller]
     pub fn sse(mut self, stream: impl Into<String>, messages: impl Into<String>) -> Self {
-        let (stream, messages) = (absolute("sse", stream.into()), absolute("sse", messages.into()));
-        self.sse = Some(SsePaths { stream, messages });
+        match (absolute("sse", stream.into()), absolute("sse", messages.into())) {
+            (Ok(stream), Ok(messages)) => self.sse = Some(SsePaths { stream, messages }),
+            (Err(fault), _) | (_, Err(fault)) => return self.invalid(fault),
+        }
         self
     }
 
@@ -219,12 +224,13 @@ impl HttpConfig {
     ///
     /// See the [example](Self#example).
     ///
-    /// # Panics
-    /// As for [`path`](Self::path).
+    /// The rules for the path are those of [`path`](Self::path).
     #[must_use]
-    #[track_caller]
     pub fn health(mut self, path: impl Into<String>) -> Self {
-        self.health = Some(absolute("health", path.into()));
+        match absolute("health", path.into()) {
+            Ok(path) => self.health = Some(path),
+            Err(fault) => return self.invalid(fault),
+        }
         self
     }
 
@@ -237,23 +243,6 @@ impl HttpConfig {
         sse.flatten().chain(self.health.as_deref())
     }
 
-    /// Checks that no two settings use one path.
-    ///
-    /// # Panics
-    /// If two settings use one path.
-    #[track_caller]
-    pub(crate) fn check_paths(&self) {
-        let mut paths = vec![("path", &*self.path)];
-        paths.extend(self.sse.iter().flat_map(|paths| [("sse", &*paths.stream), ("sse", &*paths.messages)]));
-        paths.extend(self.health.iter().map(|path| ("health", &**path)));
-        for (at, (name, path)) in paths.iter().enumerate() {
-            let duplicate = paths[..at].iter().find(|(other, taken)| other != name && taken == path);
-            if let Some((other, _)) = duplicate {
-                panic!("`{other}` and `{name}` are both `{path}`: one of them could not be reached");
-            }
-        }
-    }
-
     /// Adds hosts under which clients may reach the server, beside the loopback hosts.
     ///
     /// `example.com` allows the host on any port, `example.com:8443` on one port. The server rejects a request with another
@@ -261,13 +250,13 @@ impl HttpConfig {
     ///
     /// See the [example](Self#example).
     ///
-    /// # Panics
-    /// If a text is not a host. For example, `https://example.com` is an origin.
+    /// A text that is not a host is an error: see [`check`](Self::check). For example, `https://example.com` is an origin.
     #[must_use]
-    #[track_caller]
     pub fn allowed_hosts<T: Into<String>>(mut self, hosts: impl IntoIterator<Item = T>) -> Self {
         for host in hosts.into_iter().map(Into::into) {
-            assert!(guard::is_host(&host), "`{host}` is not a host: write `example.com` or `example.com:8443`");
+            if !guard::is_host(&host) {
+                return self.invalid(format!("`{host}` is not a host: write `example.com` or `example.com:8443`"));
+            }
             self.allowed_hosts.push(host);
         }
         self
@@ -281,16 +270,14 @@ impl HttpConfig {
     ///
     /// See the [example](Self#example).
     ///
-    /// # Panics
-    /// If a text is not an origin.
+    /// A text that is not an origin is an error: see [`check`](Self::check).
     #[must_use]
-    #[track_caller]
     pub fn allowed_origins<T: Into<String>>(mut self, origins: impl IntoIterator<Item = T>) -> Self {
         for origin in origins.into_iter().map(Into::into) {
-            assert!(
-                guard::is_origin(&origin),
-                "`{origin}` is not an origin: write `https://app.example.com` or `null`"
-            );
+            if !guard::is_origin(&origin) {
+                let fault = format!("`{origin}` is not an origin: write `https://app.example.com` or `null`");
+                return self.invalid(fault);
+            }
             self.allowed_origins.push(origin);
         }
         self
@@ -349,28 +336,22 @@ impl HttpConfig {
     ///
     /// See the [example](Self#example).
     ///
-    /// # Panics
-    /// If `bytes` is zero.
+    /// Zero is an error: see [`check`](Self::check).
     #[must_use]
-    #[track_caller]
-    pub fn body_limit(mut self, bytes: usize) -> Self {
-        assert!(bytes > 0, "`body_limit` is zero: no request could be read");
-        self.body_limit = bytes;
-        self
+    pub fn body_limit(self, bytes: usize) -> Self {
+        self.set_if(bytes > 0, "`body_limit` is zero: no request could be read", |config| config.body_limit = bytes)
     }
 
     /// Sets the total timeout for the arrival of a request body. 30 seconds by default.
     ///
     /// See the [example](Self#example).
     ///
-    /// # Panics
-    /// If `limit` is zero.
+    /// Zero is an error: see [`check`](Self::check).
     #[must_use]
-    #[track_caller]
-    pub fn body_timeout(mut self, limit: Duration) -> Self {
-        assert!(!limit.is_zero(), "`body_timeout` is zero: no body could arrive");
-        self.body_timeout = limit;
-        self
+    pub fn body_timeout(self, limit: Duration) -> Self {
+        self.set_if(!limit.is_zero(), "`body_timeout` is zero: no body could arrive", |config| {
+            config.body_timeout = limit
+        })
     }
 
     /// Sets how long a client of our listener may leave an answer unread. 30 seconds by default.
@@ -382,28 +363,24 @@ impl HttpConfig {
     ///
     /// See the [example](Self#example).
     ///
-    /// # Panics
-    /// If `limit` is zero.
+    /// Zero is an error: see [`check`](Self::check).
     #[must_use]
-    #[track_caller]
-    pub fn write_timeout(mut self, limit: Duration) -> Self {
-        assert!(!limit.is_zero(), "`write_timeout` is zero: no answer could be written");
-        self.write_timeout = limit;
-        self
+    pub fn write_timeout(self, limit: Duration) -> Self {
+        self.set_if(!limit.is_zero(), "`write_timeout` is zero: no answer could be written", |config| {
+            config.write_timeout = limit
+        })
     }
 
     /// Sets the idle timeout of a session. 30 minutes by default. A session with an open request or stream is not idle.
     ///
     /// See the [example](Self#example).
     ///
-    /// # Panics
-    /// If `limit` is zero.
+    /// Zero is an error: see [`check`](Self::check).
     #[must_use]
-    #[track_caller]
-    pub fn session_idle_timeout(mut self, limit: Duration) -> Self {
-        assert!(!limit.is_zero(), "`session_idle_timeout` is zero: no session could last");
-        self.session_idle_timeout = limit;
-        self
+    pub fn session_idle_timeout(self, limit: Duration) -> Self {
+        self.set_if(!limit.is_zero(), "`session_idle_timeout` is zero: no session could last", |config| {
+            config.session_idle_timeout = limit
+        })
     }
 
     /// Serves clients of the session era without sessions. By default these clients have sessions.
@@ -427,14 +404,14 @@ impl HttpConfig {
     ///
     /// See the [example](Self#example).
     ///
-    /// # Panics
-    /// If `count` is zero.
+    /// Zero is an error: see [`check`](Self::check).
     #[must_use]
-    #[track_caller]
-    pub fn max_sessions(mut self, count: usize) -> Self {
-        assert!(count > 0, "`max_sessions` is zero: write `sessionless()` for a server without sessions");
-        self.sessions = count;
-        self
+    pub fn max_sessions(self, count: usize) -> Self {
+        self.set_if(
+            count > 0,
+            "`max_sessions` is zero: write `sessionless()` for a server without sessions",
+            |config| config.sessions = count,
+        )
     }
 
     /// Sets how many sessions one principal may have open. 1,000 by default. The server answers a further `initialize` with
@@ -446,14 +423,12 @@ impl HttpConfig {
     ///
     /// See the [example](Self#example).
     ///
-    /// # Panics
-    /// If `count` is zero.
+    /// Zero is an error: see [`check`](Self::check).
     #[must_use]
-    #[track_caller]
-    pub fn max_sessions_per_principal(mut self, count: usize) -> Self {
-        assert!(count > 0, "`max_sessions_per_principal` is zero: no principal could open a session");
-        self.sessions_per_principal = count;
-        self
+    pub fn max_sessions_per_principal(self, count: usize) -> Self {
+        self.set_if(count > 0, "`max_sessions_per_principal` is zero: no principal could open a session", |config| {
+            config.sessions_per_principal = count
+        })
     }
 
     /// Sets how many bytes the event logs of all sessions may hold together. 256 MiB by default. The log of one session
@@ -464,14 +439,12 @@ impl HttpConfig {
     ///
     /// See the [example](Self#example).
     ///
-    /// # Panics
-    /// If `bytes` is zero.
+    /// Zero is an error: see [`check`](Self::check).
     #[must_use]
-    #[track_caller]
-    pub fn max_event_bytes(mut self, bytes: usize) -> Self {
-        assert!(bytes > 0, "`max_event_bytes` is zero: no stream could be resumed");
-        self.event_bytes = bytes;
-        self
+    pub fn max_event_bytes(self, bytes: usize) -> Self {
+        self.set_if(bytes > 0, "`max_event_bytes` is zero: no stream could be resumed", |config| {
+            config.event_bytes = bytes
+        })
     }
 
     /// Sets the interval of keep-alive comments on a quiet stream, so that proxies do not close it. 15 seconds by default.
@@ -479,14 +452,12 @@ impl HttpConfig {
     ///
     /// See the [example](Self#example).
     ///
-    /// # Panics
-    /// If `interval` is zero.
+    /// Zero is an error: see [`check`](Self::check).
     #[must_use]
-    #[track_caller]
-    pub fn keep_alive(mut self, interval: Duration) -> Self {
-        assert!(!interval.is_zero(), "`keep_alive` is zero: the server would write without a pause");
-        self.keep_alive = interval.clamp(Duration::from_millis(100), Duration::from_secs(24 * 3600));
-        self
+    pub fn keep_alive(self, interval: Duration) -> Self {
+        self.set_if(!interval.is_zero(), "`keep_alive` is zero: the server would write without a pause", |config| {
+            config.keep_alive = interval.clamp(Duration::from_millis(100), Duration::from_secs(24 * 3600))
+        })
     }
 
     /// Sets how long a client of 2025-11-25 waits before it reopens a stream that ended. 1 second by default.
@@ -502,14 +473,12 @@ impl HttpConfig {
     ///
     /// See the [example](Self#example).
     ///
-    /// # Panics
-    /// If `count` is zero.
+    /// Zero is an error: see [`check`](Self::check).
     #[must_use]
-    #[track_caller]
-    pub fn max_connections(mut self, count: usize) -> Self {
-        assert!(count > 0, "`max_connections` is zero: no client could connect");
-        self.connections = count;
-        self
+    pub fn max_connections(self, count: usize) -> Self {
+        self.set_if(count > 0, "`max_connections` is zero: no client could connect", |config| {
+            config.connections = count
+        })
     }
 
     /// Sets the grace period of a shutdown: how long calls may still run. 10 seconds by default.
@@ -548,31 +517,5 @@ impl HttpConfig {
     pub fn on_listening(mut self, callback: impl Fn(SocketAddr) + Send + Sync + 'static) -> Self {
         self.on_listening = OnListening(Some(Arc::new(callback)));
         self
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn settings_of_zero_panic_with_their_names() {
-        type Set = fn(HttpConfig) -> HttpConfig;
-        let cases: &[(&str, Set)] = &[
-            ("body_limit", |config| config.body_limit(0)),
-            ("body_timeout", |config| config.body_timeout(Duration::ZERO)),
-            ("write_timeout", |config| config.write_timeout(Duration::ZERO)),
-            ("session_idle_timeout", |config| config.session_idle_timeout(Duration::ZERO)),
-            ("max_sessions", |config| config.max_sessions(0)),
-            ("max_sessions_per_principal", |config| config.max_sessions_per_principal(0)),
-            ("max_event_bytes", |config| config.max_event_bytes(0)),
-            ("keep_alive", |config| config.keep_alive(Duration::ZERO)),
-            ("max_connections", |config| config.max_connections(0)),
-        ];
-        for (name, set) in cases {
-            let panic = std::panic::catch_unwind(|| set(HttpConfig::new())).unwrap_err();
-            let text = panic.downcast_ref::<&str>().unwrap();
-            assert!(text.starts_with(&format!("`{name}` is zero: ")), "{text}");
-        }
     }
 }

@@ -116,10 +116,10 @@ pub(crate) struct Endpoint {
 
 impl Endpoint {
     /// # Panics
-    /// If two settings of the configuration use one path, or there is an authenticator without a public URL.
+    /// If the configuration is invalid, or there is an authenticator without a public URL.
     #[track_caller]
     pub(crate) fn new(server: Server, config: HttpConfig) -> Self {
-        config.check_paths();
+        config.assert_valid();
         let auth = Auth::new(&config, server.required_scopes());
         let guard = guard_of(&config);
         let cors = AllowedHeaders::new(auth.credential_headers());
@@ -261,7 +261,7 @@ impl MetadataEndpoint {
     /// As for [`Endpoint::new`].
     #[track_caller]
     pub(crate) fn new(server: &Server, config: &HttpConfig) -> Self {
-        config.check_paths();
+        config.assert_valid();
         Self { guard: guard_of(config), auth: Auth::new(config, server.required_scopes()) }
     }
 

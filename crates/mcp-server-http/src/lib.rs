@@ -28,6 +28,8 @@ pub use self::{
     service::McpService,
 };
 #[doc(inline)]
+pub use mcp_auth::ConfigError;
+#[doc(inline)]
 pub use mcp_http_listener as listener;
 #[cfg(feature = "tls")]
 pub use mcp_http_listener::{TlsConfig, TlsError};

@@ -205,7 +205,7 @@ pub trait HttpServer: sealed::Sealed {
     /// ```
     ///
     /// # Panics
-    /// If two settings of the configuration use one path, or there is an authenticator without a public URL.
+    /// If the configuration is invalid ([`HttpConfig::check`]), or there is an authenticator without a public URL.
     #[track_caller]
     fn into_router(self, config: HttpConfig) -> axum::Router;
 
@@ -230,7 +230,7 @@ pub trait HttpServer: sealed::Sealed {
     /// ```
     ///
     /// # Panics
-    /// If two settings of the configuration use one path, or there is an authenticator without a public URL.
+    /// If the configuration is invalid ([`HttpConfig::check`]), or there is an authenticator without a public URL.
     #[track_caller]
     fn metadata_router(&self, config: &HttpConfig) -> axum::Router;
 
@@ -248,7 +248,7 @@ pub trait HttpServer: sealed::Sealed {
     /// ```
     ///
     /// # Panics
-    /// If two settings of the configuration use one path, or there is an authenticator without a public URL.
+    /// If the configuration is invalid ([`HttpConfig::check`]), or there is an authenticator without a public URL.
     #[track_caller]
     fn into_service(self, config: HttpConfig) -> McpService;
 }

@@ -420,16 +420,9 @@ async fn browsers_read_challenges_and_send_credentials() {
 
 #[tokio::test]
 async fn the_public_url_is_required_beyond_loopback() {
-    let text = |made: Box<dyn FnOnce() + std::panic::UnwindSafe>| {
-        let panic = std::panic::catch_unwind(made).unwrap_err();
-        panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
-    };
-    let missing = text(Box::new(|| drop(server().into_service(HttpConfig::new().authenticate(Tokens)))));
-    assert!(missing.unwrap().starts_with("`authenticate` needs `public_url`"));
-    let invalid = text(Box::new(|| drop(HttpConfig::new().public_url("http://mcp.example.com/mcp"))));
-    assert!(invalid.unwrap().starts_with("`http://mcp.example.com/mcp` is not a public URL: "));
-    let failed = text(Box::new(|| drop(HttpConfig::new().authenticate(mcp_auth::Jwt::issuer("as.example")))));
-    assert!(failed.unwrap().starts_with("the authenticator is not configured: "));
+    let missing =
+        std::panic::catch_unwind(|| drop(server().into_service(HttpConfig::new().authenticate(Tokens)))).unwrap_err();
+    assert!(missing.downcast_ref::<&str>().unwrap().starts_with("`authenticate` needs `public_url`"));
     let open = HttpConfig::new().allowed_hosts(["mcp.example.com"]).authenticate(Tokens);
     let error = server().serve_http_with("0.0.0.0:0", open).await.unwrap_err();
     assert!(matches!(error, HttpError::PublicUrlRequired(_)), "{error}");

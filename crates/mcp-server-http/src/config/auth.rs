@@ -40,16 +40,14 @@ impl HttpConfig {
     ///
     /// See [`authenticate`](Self::authenticate).
     ///
-    /// # Panics
-    /// If the text does not begin with `https://`, or with `http://` for a loopback host, or it has a query or a fragment.
-    /// Also if its path cannot be that of an endpoint (see [`path`](Self::path)).
+    /// It is an error ([`check`](Self::check)) if the text does not begin with `https://`, or with `http://` for a loopback host, or
+    /// it has a query or a fragment. Also if its path cannot be that of an endpoint (see [`path`](Self::path)).
     #[must_use]
-    #[track_caller]
     pub fn public_url(mut self, url: impl Into<String>) -> Self {
         let url = url.into();
         match PublicUrl::parse(url.clone()) {
             Ok(parsed) => self.public_url = Some(parsed),
-            Err(reason) => panic!("`{url}` is not a public URL: {reason}"),
+            Err(reason) => return self.invalid(format!("`{url}` is not a public URL: {reason}")),
         }
         self
     }
@@ -72,14 +70,12 @@ impl HttpConfig {
     /// # let _ = config;
     /// ```
     ///
-    /// # Panics
-    /// If the construction of the authenticator failed.
+    /// If the construction of the authenticator failed, the endpoint does not serve: see [`check`](Self::check).
     #[must_use]
-    #[track_caller]
     pub fn authenticate(mut self, authenticator: impl IntoAuthenticator) -> Self {
         match authenticator.into_authenticator() {
             Ok(authenticator) => self.authenticator = Some(SharedAuthenticator(authenticator)),
-            Err(error) => panic!("the authenticator is not configured: {error}"),
+            Err(error) => return self.invalid(format!("the authenticator is not configured: {error}")),
         }
         self
     }
@@ -144,11 +140,12 @@ impl HttpConfig {
     /// without credentials are not affected. Credentials that the server accepted since the first failure of the address stay
     /// usable. For each address, the server keeps the 256 that were used last, of them 32 of one principal.
     ///
-    /// Wrong and unreadable credentials count. Expired tokens and missing scopes do not. During an outage, new credentials
-    /// cost a tenth of a failure, because another provider may have rejected them. The same credentials cost nothing again.
+    /// Wrong and unreadable credentials count. Expired tokens and missing scopes do not. An outage does not count as a failure.
+    /// Another provider may have rejected credentials that an outage leaves unchecked, so these have a limit of their own: for
+    /// each failure that the address may have, it may send ten different credentials. The same credentials cost nothing again.
     ///
-    /// With credentials in several headers, each rejection counts, also that of an expired token and an outage. A request
-    /// whose credentials no provider reads does not count. A [`Chain`](mcp_auth::Chain) that accepts some credentials and
+    /// With credentials in several headers, each rejection counts, also that of an expired token. An outage then takes the part of
+    /// ten credentials, once for each combination. A request whose credentials no provider reads does not count. A [`Chain`](mcp_auth::Chain) that accepts some credentials and
     /// finds others wrong or unreadable counts too, once for each combination of credentials.
     ///
     /// A running check of new credentials counts as a failure until it ends. More parallel callers with different new
@@ -176,14 +173,15 @@ impl HttpConfig {
     /// # let _ = config;
     /// ```
     ///
-    /// # Panics
-    /// If the number or the period is zero.
+    /// A number or a period of zero is an error: see [`check`](Self::check).
     #[must_use]
-    #[track_caller]
-    pub fn max_failed_authentications(mut self, count: u32, per: Duration) -> Self {
-        assert!(count > 0, "`max_failed_authentications` has the number zero: no caller could authenticate");
-        assert!(!per.is_zero(), "`max_failed_authentications` has the period zero: it would limit nothing");
-        self.failed_authentications = Some(AttemptLimit { count, per });
-        self
+    pub fn max_failed_authentications(self, count: u32, per: Duration) -> Self {
+        let fault = match count {
+            0 => "`max_failed_authentications` has the number zero: no caller could authenticate",
+            _ => "`max_failed_authentications` has the period zero: it would limit nothing",
+        };
+        self.set_if(count > 0 && !per.is_zero(), fault, |config| {
+            config.failed_authentications = Some(AttemptLimit { count, per });
+        })
     }
 }

@@ -2,15 +2,14 @@
 
 /// Returns the absolute path of a setting.
 ///
-/// # Panics
-/// If the path cannot be a route.
-#[track_caller]
-pub(super) fn absolute(setting: &str, path: String) -> String {
+/// # Errors
+/// The path cannot be a route.
+pub(super) fn absolute(setting: &str, path: String) -> Result<String, String> {
     let path = if path.starts_with('/') { path } else { format!("/{path}") };
-    if let Err(reason) = check(&path) {
-        panic!("`{setting}` is `{}`: {reason}", path.escape_debug());
+    match check(&path) {
+        Ok(()) => Ok(path),
+        Err(reason) => Err(format!("`{setting}` is `{}`: {reason}", path.escape_debug())),
     }
-    path
 }
 
 /// Checks that a router can have the path as a route, and that clients send it as it is (RFC 3986 section 3.3).
@@ -70,8 +69,8 @@ mod tests {
                 ("health", |config, path| config.health(path)),
             ];
             for (name, set) in settings {
-                let panic = std::panic::catch_unwind(|| set(HttpConfig::new(), path)).unwrap_err();
-                assert_eq!(*panic.downcast_ref::<String>().unwrap(), format!("`{name}` is {reason}"));
+                let error = set(HttpConfig::new(), path).check().unwrap_err();
+                assert_eq!(error.to_string(), format!("`{name}` is {reason}"));
             }
         }
     }

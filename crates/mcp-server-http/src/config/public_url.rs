@@ -1,10 +1,8 @@
 //! The public URL of an endpoint: the identifier of the resource for which tokens are issued (RFC 8707, RFC 9728).
 
-use std::borrow::Cow;
-
 use http::Uri;
 
-use super::{SsePaths, path};
+use super::path;
 use crate::request::guard;
 
 /// The public URL, byte for byte as it is configured.
@@ -67,15 +65,15 @@ impl PublicUrl {
         &self.text[self.origin..]
     }
 
-    /// Returns the public URL of a request. The paths of HTTP+SSE have URLs beside the public URL of the endpoint, whose own
-    /// path is `own`. Every other path is the endpoint itself: a router may have removed a prefix from the path.
-    pub(crate) fn of_request(&self, own: &str, sse: Option<&SsePaths>, path: &str) -> Cow<'_, str> {
-        if !sse.is_some_and(|sse| sse.has(path)) {
-            return Cow::Borrowed(&self.text);
-        }
-        // A proxy may have added a prefix.
-        let prefix = self.path().strip_suffix(own).unwrap_or_default();
-        Cow::Owned(format!("{}{prefix}{path}", self.origin()))
+    /// Returns the public URL of a path beside the path `own` of the endpoint. `original` is the path before routers of the
+    /// application removed a prefix.
+    pub(crate) fn beside(&self, own: &str, original: &str, path: &str) -> String {
+        let prefix = original.strip_suffix(path).unwrap_or_default();
+        let is_at = |end: &str| self.path().trim_end_matches('/').strip_suffix(end.trim_end_matches('/'));
+        // A nested router has the endpoint at its own path. A nested service is the endpoint at the prefix.
+        let before = is_at(&format!("{prefix}{own}")).or_else(|| is_at(prefix).filter(|_| !prefix.is_empty()));
+        // A proxy may have removed the rest from the path.
+        format!("{}{}{prefix}{path}", self.origin(), before.unwrap_or_default())
     }
 }
 
@@ -112,23 +110,31 @@ mod tests {
     }
 
     #[test]
-    fn only_the_paths_of_sse_have_urls_beside_the_public_url() {
+    fn urls_beside_the_endpoint_have_its_prefixes() {
         let behind = PublicUrl::parse("https://a.example/team/mcp".to_owned()).unwrap();
         let renamed = PublicUrl::parse("https://a.example/tools".to_owned()).unwrap();
-        let sse = SsePaths { stream: "/sse".to_owned(), messages: "/messages".to_owned() };
-        for (url, path, expected) in [
-            (&behind, "/mcp", "https://a.example/team/mcp"),
-            (&behind, "/sse", "https://a.example/team/sse"),
-            // A router that mounts the service at another path removes a part of the path.
-            (&behind, "/", "https://a.example/team/mcp"),
-            (&behind, "/elsewhere", "https://a.example/team/mcp"),
-            (&renamed, "/", "https://a.example/tools"),
-            (&behind, "/messages", "https://a.example/team/messages"),
-            (&renamed, "/mcp", "https://a.example/tools"),
-            (&renamed, "/messages", "https://a.example/messages"),
+        let slash = PublicUrl::parse("https://a.example/tools/".to_owned()).unwrap();
+        let root = PublicUrl::parse("https://a.example".to_owned()).unwrap();
+        for (url, own, original, path, expected) in [
+            // A proxy removed `/team`.
+            (&behind, "/mcp", "/sse", "/sse", "https://a.example/team/sse"),
+            (&behind, "/mcp", "/messages", "/messages", "https://a.example/team/messages"),
+            (&renamed, "/mcp", "/messages", "/messages", "https://a.example/messages"),
+            // A router of the application removed `/team`.
+            (&behind, "/mcp", "/team/sse", "/sse", "https://a.example/team/sse"),
+            // A router of the application removed `/a`, and a proxy removed `/team`.
+            (&behind, "", "/mcp/sse", "/sse", "https://a.example/team/mcp/sse"),
+            // The service is mounted at a path, so all its paths are below this path.
+            (&behind, "/mcp", "/team/mcp/sse", "/sse", "https://a.example/team/mcp/sse"),
+            (&behind, "/mcp", "/mcp/sse", "/sse", "https://a.example/team/mcp/sse"),
+            (&renamed, "/mcp", "/tools/messages", "/messages", "https://a.example/tools/messages"),
+            (&slash, "/mcp", "/tools/messages", "/messages", "https://a.example/tools/messages"),
+            // The public URL shows no prefix of the router.
+            (&renamed, "/mcp", "/api/messages", "/messages", "https://a.example/api/messages"),
+            (&root, "/", "/sse", "/sse", "https://a.example/sse"),
+            (&root, "/mcp", "/sse", "/sse", "https://a.example/sse"),
         ] {
-            assert_eq!(url.of_request("/mcp", Some(&sse), path), expected, "{path}");
+            assert_eq!(url.beside(own, original, path), expected, "{original} {own}");
         }
-        assert_eq!(behind.of_request("/mcp", None, "/sse"), "https://a.example/team/mcp");
     }
 }

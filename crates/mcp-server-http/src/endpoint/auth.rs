@@ -1,6 +1,7 @@
 //! The authentication of an endpoint: the check of credentials, the challenges, and the metadata document.
 
 mod attempts;
+mod challenges;
 mod metadata;
 
 use std::{
@@ -10,8 +11,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use axum::extract::OriginalUri;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request::Parts};
 use mcp_auth::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection};
+#[cfg(feature = "tls")]
+use mcp_http_listener::ClientCertificate;
 use mcp_protocol::{Challenge, Principal, RpcError};
 use mcp_server_core::engine::{Denied, contain_async};
 use tokio::time::Instant;
@@ -161,8 +165,8 @@ impl Auth {
         let error = RpcError::invalid_request(rejection.description());
         let mut response = respond::refusal(status, &error);
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::BAD_REQUEST) {
-            let challenges = checks.challenges().map(|challenge| rejection.challenge(challenge));
-            challenge(&mut response, challenges.map(|challenge| with_scopes(challenge, &self.scopes)));
+            let all = checks.challenges().map(|challenge| rejection.challenge(challenge));
+            challenges::add(&mut response, all.map(|challenge| challenges::with_scopes(challenge, &self.scopes)));
         }
         response.headers_mut().extend(rejection.headers());
         no_store(response)
@@ -178,10 +182,10 @@ impl Auth {
             let scheme = caller.and_then(|caller| caller.scheme.as_deref()).unwrap_or("Bearer");
             let same = all.into_iter().flatten().find(|challenge| challenge.is_scheme(scheme));
             let same = same.unwrap_or_else(|| Challenge::new(scheme)).with_error("insufficient_scope");
-            challenge(&mut response, [with_scopes(same, &denied.scopes)]);
+            challenges::add(&mut response, [challenges::with_scopes(same, &denied.scopes)]);
         } else if let Some(all) = all {
             *response.status_mut() = StatusCode::UNAUTHORIZED;
-            challenge(&mut response, all.map(|challenge| with_scopes(challenge, &denied.scopes)));
+            challenges::add(&mut response, all.map(|challenge| challenges::with_scopes(challenge, &denied.scopes)));
         }
         // Without an authenticator the application authenticates its callers, so the endpoint has no challenge for them.
         no_store(response)
@@ -211,7 +215,9 @@ fn panicked() -> Rejection {
 impl Checks {
     /// Returns the challenges for a request without credentials. Those for tokens name the metadata document.
     fn challenges(&self) -> impl Iterator<Item = Challenge> {
-        self.authenticator.challenges().into_iter().map(|challenge| {
+        let own = self.authenticator.challenges();
+        let all = if own.is_empty() { challenges::defaults(&self.headers, self.metadata.is_some()) } else { own };
+        all.into_iter().map(|challenge| {
             let is_token = challenge.is_scheme("Bearer") || challenge.is_scheme("DPoP");
             match &self.metadata {
                 Some(metadata) if is_token => challenge.with_resource_metadata(metadata.url()),
@@ -250,15 +256,26 @@ impl Checks {
         attempts.limited(&parts.headers, &self.headers, &parts.extensions, check).await
     }
 
-    /// Returns the public URL of a request.
+    /// Returns the public URL of a request. The paths of HTTP+SSE have URLs beside the public URL of the endpoint. Every other
+    /// path is the endpoint itself: a router may have removed a prefix from the path.
     fn target(&self, parts: &Parts) -> Cow<'_, str> {
-        self.public_url.of_request(&self.path, self.sse.as_ref(), parts.uri.path())
+        let path = parts.uri.path();
+        if !self.sse.as_ref().is_some_and(|sse| sse.has(path)) {
+            return Cow::Borrowed(self.public_url.as_str());
+        }
+        let original = parts.extensions.get::<OriginalUri>().map_or(path, |OriginalUri(uri)| uri.path());
+        Cow::Owned(self.public_url.beside(&self.path, original, path))
     }
 
     fn request<'a>(&'a self, parts: &'a Parts, target: &'a str) -> AuthRequest<'a> {
-        AuthRequest::new(&parts.method, self.public_url.as_str(), &parts.headers)
+        let request = AuthRequest::new(&parts.method, self.public_url.as_str(), &parts.headers)
             .with_target(target)
-            .with_extensions(&parts.extensions)
+            .with_extensions(&parts.extensions);
+        #[cfg(feature = "tls")]
+        if let Some(certificate) = parts.extensions.get::<ClientCertificate>() {
+            return request.with_client_certificate(certificate.der());
+        }
+        request
     }
 
     fn has_credentials(&self, headers: &HeaderMap) -> bool {
@@ -299,23 +316,6 @@ fn distinct(headers: Vec<HeaderName>) -> Vec<HeaderName> {
 fn instant(time: SystemTime) -> Instant {
     let left = time.duration_since(SystemTime::now()).unwrap_or_default();
     Instant::now() + left.min(STREAM_LIFE)
-}
-
-fn with_scopes(challenge: Challenge, scopes: &[String]) -> Challenge {
-    // Only tokens have scopes that a client can request.
-    let has_scopes = challenge.is_scheme("Bearer") || challenge.is_scheme("DPoP") || challenge.error.is_some();
-    // A server should not ask for refresh tokens.
-    let scopes = scopes.iter().map(String::as_str).filter(|scope| *scope != "offline_access");
-    if has_scopes { challenge.with_scopes(scopes) } else { challenge }
-}
-
-/// Adds a header for each challenge.
-fn challenge(response: &mut Response<Body>, challenges: impl IntoIterator<Item = Challenge>) {
-    for challenge in challenges {
-        if let Ok(value) = HeaderValue::try_from(challenge.to_string()) {
-            response.headers_mut().append(header::WWW_AUTHENTICATE, value);
-        }
-    }
 }
 
 fn no_store(response: Response<Body>) -> Response<Body> {

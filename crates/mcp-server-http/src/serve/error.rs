@@ -2,6 +2,7 @@
 
 use std::{fmt, io, net::SocketAddr};
 
+use mcp_auth::ConfigError;
 use mcp_protocol::ErrorChain;
 
 #[cfg(doc)]
@@ -25,6 +26,8 @@ use crate::HttpConfig;
 /// ```
 #[non_exhaustive]
 pub enum HttpError {
+    /// The configuration is invalid. The text names the setting ([`HttpConfig::check`]).
+    Config(ConfigError),
     /// The address is not a loopback address, and the configuration names no hosts
     /// ([`HttpConfig::allowed_hosts`]).
     HostsRequired(SocketAddr),
@@ -52,6 +55,7 @@ pub enum HttpError {
 impl fmt::Display for HttpError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Config(fault) => fmt::Display::fmt(fault, f),
             Self::HostsRequired(address) => {
                 write!(f, "{address} is not a loopback address: name the hosts that it serves (`allowed_hosts`)")
             }
@@ -75,7 +79,7 @@ impl std::error::Error for HttpError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Resolve { source, .. } | Self::Bind { source, .. } | Self::Listener(source) => Some(source),
-            Self::HostsRequired(_) | Self::PublicUrlRequired(_) => None,
+            Self::Config(_) | Self::HostsRequired(_) | Self::PublicUrlRequired(_) => None,
         }
     }
 }

@@ -108,6 +108,7 @@ impl Serve {
 
     async fn run(self) -> Result<(), HttpError> {
         let Self { listener, server, config, .. } = self;
+        config.check().map_err(HttpError::Config)?;
         let address = listener.local_addr().map_err(HttpError::Listener)?;
         check_hosts(address, &config)?;
         let config = with_public_url(address, config)?;
@@ -170,7 +171,7 @@ impl IntoFuture for Serve {
 /// ```
 ///
 /// # Errors
-/// If the listener has no loopback address: [`HttpError::HostsRequired`] without allowed hosts and without a public URL, and
+/// [`HttpError::Config`] if the configuration is invalid. If the listener has no loopback address: [`HttpError::HostsRequired`] without allowed hosts and without a public URL, and
 /// [`HttpError::PublicUrlRequired`] with an authenticator and without a public URL.
 #[must_use = "futures do nothing until they are polled"]
 pub struct Serving(Pin<Box<dyn Future<Output = Result<(), HttpError>> + Send>>);

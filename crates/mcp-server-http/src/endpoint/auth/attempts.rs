@@ -60,7 +60,7 @@ enum Verdict {
         principal: u64,
     },
     Failed,
-    /// An outage prevented the check of the only credentials. A provider that works may have rejected them.
+    /// An outage prevented the check. A provider that works may have rejected the credentials.
     Unchecked,
     /// The check rejected the request for a reason that does not count.
     Uncounted,
@@ -104,7 +104,7 @@ impl Attempts {
         let (Some(credentials), Some(peer)) = (self.credentials(headers, names), self.peer(extensions)) else {
             return check.await;
         };
-        let attempt = self.begin(peer, credentials.tag)?;
+        let attempt = self.begin(peer, credentials)?;
         let result = check.await;
         attempt.end(match &result {
             // A caller with valid credentials must not guess a key in another header.
@@ -113,10 +113,10 @@ impl Attempts {
             }
             Ok(authenticated) => Verdict::Accepted { principal: self.principal(&authenticated.principal) },
             Err(Rejection::Invalid | Rejection::Malformed | Rejection::InvalidProof) => Verdict::Failed,
+            // A chain reports the outage of one provider, also if another provider rejected the credentials.
+            Err(Rejection::Unavailable { .. }) => Verdict::Unchecked,
             // The rejection may be that of a token, and hide that a key in another header is wrong.
             Err(rejection) if credentials.are_several && *rejection != Rejection::Missing => Verdict::Failed,
-            // A chain reports the outage of one provider, also if another provider rejected the token.
-            Err(Rejection::Unavailable { .. }) => Verdict::Unchecked,
             // Credentials that expired were valid, and a forbidden caller has valid ones.
             Err(_) => Verdict::Uncounted,
         });
@@ -124,19 +124,18 @@ impl Attempts {
     }
 
     /// Reserves a failure for the check of new credentials, so that parallel checks cannot exceed the limit.
-    fn begin(&self, peer: IpAddr, tag: u64) -> Result<Attempt<'_>, Rejection> {
+    fn begin(&self, peer: IpAddr, credentials: Credentials) -> Result<Attempt<'_>, Rejection> {
         let mut table = self.table.lock();
         let bucket = table.get_or_insert(peer, self.limit);
         bucket.refill(self.limit);
-        let is_reserved = !bucket.has_accepted(tag);
-        if is_reserved && !bucket.reserve(tag) {
-            let retry_after = bucket.retry_after(self.limit);
-            drop(table);
+        let is_reserved = !bucket.has_accepted(credentials.tag);
+        let reserved = if is_reserved { bucket.reserve(credentials, self.limit) } else { Ok(()) };
+        drop(table);
+        if let Err(retry_after) = reserved {
             tracing::debug!(%peer, ?retry_after, "rejected credentials unchecked, because the address has too many failures");
             return Err(Rejection::TooManyFailures { retry_after });
         }
-        drop(table);
-        Ok(Attempt { attempts: self, peer, tag, is_reserved, verdict: Verdict::Failed })
+        Ok(Attempt { attempts: self, peer, tag: credentials.tag, is_reserved, verdict: Verdict::Failed })
     }
 
     fn end(&self, attempt: &Attempt<'_>) {

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::Verdict;
+use super::{Credentials, Verdict};
 use crate::config::AttemptLimit;
 
 /// The largest number of accepted credentials that an address with failures keeps.
@@ -16,7 +16,7 @@ pub(super) const ACCEPTED: usize = 256;
 pub(super) const ACCEPTED_OF_PRINCIPAL: usize = 32;
 /// The largest number of unchecked credentials that an address keeps.
 const UNCHECKED: usize = 256;
-/// The part of a failure that new credentials cost if an outage prevents their check.
+/// The part of the budget of one failure that new credentials cost if an outage prevents their check.
 const UNCHECKED_COST: f64 = 0.1;
 /// The error of many small additions to a bucket.
 const ROUNDING: f64 = 1e-6;
@@ -25,6 +25,10 @@ const ROUNDING: f64 = 1e-6;
 pub(super) struct Bucket {
     /// The number of failures that are still allowed. Each running check of new credentials has reserved one.
     left: f64,
+    /// The budget of credentials that an outage leaves unchecked, in failures. It is a budget of its own, so that an outage does
+    /// not take failures from honest callers. Without it, a caller could guess the credentials of a provider that works, because
+    /// the outage of another provider is the result of each guess.
+    unchecked_left: f64,
     at: Instant,
     has_failures: bool,
     /// The running checks of new credentials, by their tags.
@@ -35,11 +39,14 @@ pub(super) struct Bucket {
 }
 
 /// The running checks of equal credentials. They share one reserved failure.
-#[derive(Default)]
 struct Running {
     count: usize,
-    /// The part of the reserved failure that the checks use up.
-    cost: f64,
+    /// The reserved part of the budget of unchecked credentials.
+    unchecked: f64,
+    /// Whether a check uses up the reserved failure.
+    has_failed: bool,
+    /// Whether a check uses up the reserved part for unchecked credentials.
+    was_unchecked: bool,
 }
 
 /// The credentials that the server accepted from an address since its first failure. The least recently used are first.
@@ -55,6 +62,7 @@ impl Bucket {
     pub(super) fn new(limit: AttemptLimit) -> Self {
         Self {
             left: f64::from(limit.count),
+            unchecked_left: f64::from(limit.count),
             at: Instant::now(),
             has_failures: false,
             running: HashMap::new(),
@@ -71,7 +79,9 @@ impl Bucket {
     pub(super) fn refill(&mut self, limit: AttemptLimit) {
         let now = Instant::now();
         let forgiven = now.duration_since(self.at).as_secs_f64() * limit.rate();
-        self.left = (self.left + forgiven).min(f64::from(limit.count));
+        for left in [&mut self.left, &mut self.unchecked_left] {
+            *left = (*left + forgiven).min(f64::from(limit.count));
+        }
         self.at = now;
     }
 
@@ -80,37 +90,56 @@ impl Bucket {
         self.accepted.use_again(tag)
     }
 
-    /// Reserves a failure for a check, unless a check of equal credentials has one. `false` if none is left.
-    pub(super) fn reserve(&mut self, tag: u64) -> bool {
-        if !self.running.contains_key(&tag) {
-            if self.left < 1.0 - ROUNDING {
-                return false;
-            }
-            self.left -= 1.0;
+    /// Reserves a failure and a part for unchecked credentials, unless a check of equal credentials has them.
+    ///
+    /// # Errors
+    /// The time after which they can be reserved.
+    pub(super) fn reserve(&mut self, credentials: Credentials, limit: AttemptLimit) -> Result<(), Duration> {
+        if let Some(running) = self.running.get_mut(&credentials.tag) {
+            running.count += 1;
+            return Ok(());
         }
-        self.running.entry(tag).or_default().count += 1;
-        true
+        let unchecked = self.unchecked_cost(credentials);
+        let missing = (1.0 - self.left).max(unchecked - self.unchecked_left) - ROUNDING;
+        if missing > 0.0 {
+            let wait = (missing / limit.rate()).ceil();
+            return Err(Duration::try_from_secs_f64(wait).unwrap_or(limit.per));
+        }
+        self.left -= 1.0;
+        self.unchecked_left -= unchecked;
+        let running = Running { count: 1, unchecked, has_failed: false, was_unchecked: false };
+        self.running.insert(credentials.tag, running);
+        Ok(())
     }
 
-    /// Returns the time after which a failure can be reserved.
-    pub(super) fn retry_after(&self, limit: AttemptLimit) -> Duration {
-        let missing = (1.0 - ROUNDING - self.left) / limit.rate();
-        Duration::try_from_secs_f64(missing.ceil()).unwrap_or(limit.per)
+    /// Returns the cost of credentials that an outage leaves unchecked.
+    fn unchecked_cost(&self, credentials: Credentials) -> f64 {
+        match credentials {
+            // A client that repeats its request guesses nothing.
+            Credentials { tag, .. } if self.unchecked.contains(&tag) => 0.0,
+            // The outage of one provider hides that another provider rejected a key in another header.
+            Credentials { are_several: true, .. } => 1.0,
+            Credentials { are_several: false, .. } => UNCHECKED_COST,
+        }
     }
 
-    /// Ends a check. The last check of equal credentials returns the unused part of the reserved failure.
+    /// Ends a check. The last check of equal credentials returns what the checks have reserved and did not use up.
     pub(super) fn release(&mut self, tag: u64, verdict: Verdict, limit: AttemptLimit) {
-        let cost = match verdict {
-            Verdict::Failed | Verdict::PartlyAccepted { .. } => 1.0,
-            Verdict::Unchecked if self.is_first_unchecked(tag) => UNCHECKED_COST,
-            Verdict::Unchecked | Verdict::Accepted { .. } | Verdict::Uncounted => 0.0,
-        };
-        self.has_failures |= cost > 0.0;
+        let has_failed = matches!(verdict, Verdict::Failed | Verdict::PartlyAccepted { .. });
+        let was_unchecked = verdict == Verdict::Unchecked;
+        if was_unchecked {
+            self.keep_unchecked(tag);
+        }
+        self.has_failures |= has_failed || was_unchecked;
         let Some(running) = self.running.get_mut(&tag) else { return };
         running.count -= 1;
-        running.cost = running.cost.max(cost);
+        running.has_failed |= has_failed;
+        running.was_unchecked |= was_unchecked;
         if running.count == 0 {
-            self.left = (self.left + 1.0 - running.cost).min(f64::from(limit.count));
+            let unused = if running.has_failed { 0.0 } else { 1.0 };
+            let unused_unchecked = if running.was_unchecked { 0.0 } else { running.unchecked };
+            self.left = (self.left + unused).min(f64::from(limit.count));
+            self.unchecked_left = (self.unchecked_left + unused_unchecked).min(f64::from(limit.count));
             self.running.remove(&tag);
         }
         if let Verdict::Accepted { principal } | Verdict::PartlyAccepted { principal } = verdict
@@ -127,17 +156,15 @@ impl Bucket {
         self.left = (self.left - 1.0).max(-f64::from(limit.count));
     }
 
-    /// Stores the tag of unchecked credentials. `false` if it is stored already: a client that repeats its request guesses
-    /// nothing.
-    fn is_first_unchecked(&mut self, tag: u64) -> bool {
+    /// Stores the tag of unchecked credentials.
+    fn keep_unchecked(&mut self, tag: u64) {
         if self.unchecked.contains(&tag) {
-            return false;
+            return;
         }
         if self.unchecked.len() == UNCHECKED {
             self.unchecked.pop_front();
         }
         self.unchecked.push_back(tag);
-        true
     }
 }
 

@@ -23,6 +23,11 @@ fn attempts(count: u32, seconds: u64) -> Attempts {
     Attempts::new(AttemptLimit { count, per: Duration::from_secs(seconds) })
 }
 
+/// The credentials of a request in one header.
+fn one(tag: u64) -> Credentials {
+    Credentials { tag, are_several: false }
+}
+
 fn address(text: &str) -> IpAddr {
     let mut extensions = Extensions::new();
     extensions.insert(PeerAddr(SocketAddr::new(text.parse().unwrap(), 1)));
@@ -30,7 +35,7 @@ fn address(text: &str) -> IpAddr {
 }
 
 fn wait(attempts: &Attempts, peer: IpAddr) -> Option<u64> {
-    match attempts.begin(peer, 0) {
+    match attempts.begin(peer, one(0)) {
         Ok(attempt) => {
             attempt.end(Verdict::Uncounted);
             None
@@ -42,7 +47,7 @@ fn wait(attempts: &Attempts, peer: IpAddr) -> Option<u64> {
 
 /// Ends a check of new credentials.
 fn end(attempts: &Attempts, peer: IpAddr, tag: u64, verdict: Verdict) {
-    attempts.begin(peer, tag).map_err(|rejection| format!("{rejection}")).unwrap().end(verdict);
+    attempts.begin(peer, one(tag)).map_err(|rejection| format!("{rejection}")).unwrap().end(verdict);
 }
 
 fn fail(attempts: &Attempts, peer: IpAddr) {
@@ -128,9 +133,9 @@ async fn accepted_and_uncounted_checks_return_their_reserved_failures() {
     let peer = address("192.0.2.1");
     // Requests with equal credentials share one reserved failure.
     let mut parallel: Vec<_> =
-        (0..100).map(|_| attempts.begin(peer, 7).unwrap_or_else(|_| panic!("too many"))).collect();
-    parallel.push(attempts.begin(peer, 8).unwrap_or_else(|_| panic!("too many")));
-    assert!(attempts.begin(peer, 9).is_err());
+        (0..100).map(|_| attempts.begin(peer, one(7)).unwrap_or_else(|_| panic!("too many"))).collect();
+    parallel.push(attempts.begin(peer, one(8)).unwrap_or_else(|_| panic!("too many")));
+    assert!(attempts.begin(peer, one(9)).is_err());
     for (number, attempt) in parallel.into_iter().enumerate() {
         attempt.end(if number % 2 == 0 { ACCEPT } else { Verdict::Uncounted });
     }
@@ -155,8 +160,7 @@ async fn each_rejection_of_several_credentials_counts() {
             let check = async { Err(rejection()) };
             let result = attempts.limited(&headers, &[KEY, DPOP], &extensions, check).await;
             assert_eq!(result.unwrap_err(), rejection());
-            let is_outage = matches!(rejection(), Rejection::Unavailable { .. });
-            let counts = is_outage || headers.contains_key(KEY) && rejection() != Rejection::Missing;
+            let counts = headers.contains_key(KEY) && rejection() != Rejection::Missing;
             assert_eq!(wait(&attempts, address("192.0.2.1")).is_some(), counts, "{:?}", rejection());
         }
     }
@@ -192,7 +196,7 @@ async fn credentials_that_were_accepted_stay_usable() {
     end(&attempts, peer, 7, ACCEPT);
     assert_eq!(attempts.table.lock().young.len(), 0);
     fail(&attempts, peer);
-    assert!(attempts.begin(peer, 7).is_err());
+    assert!(attempts.begin(peer, one(7)).is_err());
     // Each caller behind a shared address has credentials of its own.
     for caller in 0..ACCEPTED as u64 {
         tokio::time::advance(Duration::from_secs(60)).await;
@@ -200,15 +204,15 @@ async fn credentials_that_were_accepted_stay_usable() {
     }
     fail(&attempts, peer);
     for caller in 0..ACCEPTED as u64 {
-        assert!(attempts.begin(peer, caller).is_ok(), "{caller}");
+        assert!(attempts.begin(peer, one(caller)).is_ok(), "{caller}");
     }
     // The next credentials replace those that were used least recently.
-    assert!(attempts.begin(peer, 0).is_ok());
+    assert!(attempts.begin(peer, one(0)).is_ok());
     tokio::time::advance(Duration::from_secs(300)).await;
     end(&attempts, peer, 1_000, Verdict::Accepted { principal: 1_000 });
     fail(&attempts, peer);
     for (tag, is_usable) in [(0, true), (1, false), (2, true), (1_000, true)] {
-        assert_eq!(attempts.begin(peer, tag).is_ok(), is_usable, "{tag}");
+        assert_eq!(attempts.begin(peer, one(tag)).is_ok(), is_usable, "{tag}");
     }
 }
 
@@ -229,7 +233,7 @@ async fn a_principal_with_many_credentials_replaces_only_its_own() {
         tokio::time::advance(Duration::from_secs(60)).await;
         fail(&attempts, peer);
         let is_usable = |tag: &u64| {
-            attempts.begin(peer, *tag).is_ok_and(|attempt| {
+            attempts.begin(peer, one(*tag)).is_ok_and(|attempt| {
                 attempt.end(ACCEPT);
                 true
             })
@@ -241,23 +245,51 @@ async fn a_principal_with_many_credentials_replaces_only_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unchecked_credentials_cost_a_tenth_of_a_failure_once() {
+async fn an_outage_takes_no_failures_from_the_address() {
     let (attempts, peer) = (attempts(2, 60), address("192.0.2.1"));
-    // A client that repeats its request during an outage is not limited.
-    for _ in 0..1_000 {
-        end(&attempts, peer, 1, Verdict::Unchecked);
-    }
-    for tag in 2..=11 {
-        assert_eq!(wait(&attempts, peer), None, "{tag}");
+    // Each caller behind the address has a token of its own. A client that repeats its request costs nothing again.
+    for tag in (1..=20).chain(1..=20) {
         end(&attempts, peer, tag, Verdict::Unchecked);
     }
+    // Twenty tokens are the whole budget of two failures. It grows by a token in three seconds.
     assert_eq!(wait(&attempts, peer), Some(3));
+    assert!(attempts.begin(peer, one(1)).is_ok_and(|attempt| {
+        attempt.end(Verdict::Unchecked);
+        true
+    }));
     tokio::time::advance(Duration::from_secs(3)).await;
-    end(&attempts, peer, 12, Verdict::Unchecked);
-    assert_eq!(wait(&attempts, peer), Some(3));
+    // After the outage, each accepted token returns its part, and the address still has both failures.
+    for tag in 21..=40 {
+        end(&attempts, peer, tag, ACCEPT);
+    }
+    for tag in [50, 51] {
+        end(&attempts, peer, tag, Verdict::Failed);
+    }
+    assert_eq!(wait(&attempts, peer), Some(30));
+}
+
+#[tokio::test(start_paused = true)]
+async fn guesses_during_an_outage_are_limited() {
+    let (attempts, peer) = (attempts(2, 60), address("192.0.2.1"));
+    let checked = |attempts: &Attempts, tags: std::ops::Range<u64>| {
+        let is_checked = |tag: &u64| match attempts.begin(peer, one(*tag)) {
+            Ok(attempt) => {
+                attempt.end(Verdict::Unchecked);
+                true
+            }
+            Err(_) => false,
+        };
+        tags.filter(is_checked).count()
+    };
+    assert_eq!(checked(&attempts, 0..1_000), 20);
+    tokio::time::advance(Duration::from_secs(30)).await;
+    assert_eq!(checked(&attempts, 1_000..2_000), 10);
+    // Parallel guesses do not exceed the budget.
+    tokio::time::advance(Duration::from_secs(60)).await;
+    let parallel: Vec<_> = (2_000..2_100).filter_map(|tag| attempts.begin(peer, one(tag)).ok()).collect();
+    assert_eq!(parallel.len(), 2);
     // Wrong credentials count fully, also if an outage left them unchecked.
-    tokio::time::advance(Duration::from_secs(3)).await;
-    end(&attempts, peer, 1, Verdict::Failed);
+    drop(parallel);
     assert_eq!(wait(&attempts, peer), Some(30));
 }
 
