@@ -62,6 +62,9 @@ impl Question {
 /// How the user can log in or pass credentials.
 const CREDENTIALS: &str = "; log in with `mcp login URL`, or pass credentials with --header 'Authorization: @FILE', where FILE contains `Bearer …`. \
                            If the server requires another header, write its name: --header 'x-api-key: @FILE'";
+/// How the user can pass credentials to a server without logins, if its challenge does not name a header.
+const OTHER_CREDENTIALS: &str = "; pass the credentials in the header that the server requires, for example with --header 'x-api-key: @FILE' or \
+                                 --header 'Authorization: @FILE'";
 
 /// A tool ran and failed, a check found faults, or a local operation failed.
 const FAILED: u8 = 1;
@@ -218,8 +221,10 @@ impl From<mcp_client::Error> for Failure {
     fn from(error: mcp_client::Error) -> Self {
         let mut message = without_http_layers(&error);
         let login = login_error(&error);
-        if error.is_unauthorized() && login.is_none() {
-            message.push_str(CREDENTIALS);
+        match login {
+            Some(login) => message.push_str(&hint(login)),
+            None if error.is_unauthorized() => message.push_str(CREDENTIALS),
+            None => {}
         }
         let required = error.rpc().and_then(required_capabilities);
         if let Some(hint) = required.and_then(missing_capability) {
@@ -259,6 +264,15 @@ pub(crate) fn login_error<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e mc
     None
 }
 
+/// Returns how the user can pass credentials to a server without logins.
+fn hint(error: &mcp_client::oauth::Error) -> String {
+    match (error.kind(), error.credentials_header()) {
+        (ErrorKind::NoLogin, Some(name)) => format!("; pass the credentials with --header '{name}: @FILE'"),
+        (ErrorKind::NoLogin, None) => OTHER_CREDENTIALS.to_owned(),
+        _ => String::new(),
+    }
+}
+
 fn login_code(error: &mcp_client::oauth::Error) -> u8 {
     match error.kind() {
         ErrorKind::Store => FAILED,
@@ -296,7 +310,8 @@ fn missing_capability(required: &Map<String, Value>) -> Option<&'static str> {
 
 impl From<mcp_client::oauth::Error> for Failure {
     fn from(error: mcp_client::oauth::Error) -> Self {
-        Self::new(login_code(&error), without_http_layers(&error))
+        let message = format!("{}{}", without_http_layers(&error), hint(&error));
+        Self::new(login_code(&error), message)
     }
 }
 

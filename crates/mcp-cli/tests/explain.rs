@@ -1,13 +1,13 @@
 //! `mcp auth explain`: the steps, the failed rules with their remedies, the exit codes and the texts of hostile peers.
 
 use std::{
-    io::{BufRead as _, BufReader, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{TcpListener, TcpStream},
     time::{Duration, Instant},
 };
 
 use mcp_server::{
-    auth::BearerTokens,
+    auth::{ApiKeys, BearerTokens},
     prelude::{HttpConfig, Principal},
 };
 use mcp_test::authorization_server::{
@@ -28,8 +28,8 @@ fn json(server: &Protected) -> Value {
 fn failed(explanation: &Value) -> Vec<&str> {
     let steps = explanation["steps"].as_array().unwrap();
     let checks = steps.iter().flat_map(|step| step["checks"].as_array().unwrap());
-    let failed = checks.filter(|check| check["isPassed"] == false).inspect(|check| {
-        assert!(check["failure"].is_string() && check["remedy"].is_string(), "{check}");
+    let failed = checks.filter(|check| check["result"] == "failed").inspect(|check| {
+        assert!(check["reason"].is_string() && check["remedy"].is_string(), "{check}");
     });
     failed.map(|check| check["rule"].as_str().unwrap()).collect()
 }
@@ -126,10 +126,46 @@ fn servers_without_metadata_are_not_reported_as_ready_for_a_login() {
     assert_eq!(json_of(&http.url, &format!("{EXPLAIN} --json"))["login"], "unneeded");
     let explained = json_of(&format!("{}?api_key=k-1", http.url), &format!("{EXPLAIN} --json"));
     assert!(!explained.to_string().contains("k-1"), "{explained}");
-    let tokens = BearerTokens::new().token("a-token-with-many-random-characters", Principal::new("ann"));
-    let http = Http::serve(server::server(), HttpConfig::new().authenticate(tokens));
-    check(&http.url, EXPLAIN, 0, "the server has no metadata document", "");
-    assert_eq!(json_of(&http.url, &format!("{EXPLAIN} --json"))["login"], "unverified");
+    const SECRET: &str = "a-token-with-many-random-characters";
+    let tokens = HttpConfig::new().authenticate(BearerTokens::new().token(SECRET, Principal::new("ann")).unwrap());
+    let keys = ApiKeys::new().header("x-team-key").unwrap().key(SECRET, Principal::new("ann")).unwrap();
+    let keys = HttpConfig::new().authenticate(keys);
+    for (config, header) in [(tokens, "Authorization"), (keys, "x-team-key")] {
+        let http = Http::serve(server::server(), config);
+        let hint = format!("pass the credentials with --header '{header}: @FILE'");
+        check(&http.url, EXPLAIN, 4, "failed  The server has OAuth metadata", &hint);
+        let explanation = json_of(&http.url, &format!("{EXPLAIN} --json"));
+        assert_eq!((&explanation["login"], failed(&explanation)), (&"impossible".into(), vec!["offers-login"]));
+        check(&http.url, "login URL --no-browser", 4, "", &hint);
+    }
+}
+
+#[test]
+fn endpoints_without_a_document_are_assumed() {
+    let origin = documents(|_| vec![("/authorize", "{}".to_owned())]);
+    let url = format!("{origin}/mcp");
+    check(&url, EXPLAIN, 0, "assumed  The `authorization_endpoint` is an `https` URL", "");
+    check(&url, EXPLAIN, 0, "the server has no metadata document: a login tries the endpoints /authorize", "");
+    let explanation = json_of(&url, &format!("{EXPLAIN} --json"));
+    assert_eq!((&explanation["login"], failed(&explanation)), (&"unverified".into(), Vec::new()));
+    let steps = explanation["steps"].as_array().unwrap();
+    let checks: Vec<&Value> = steps.iter().flat_map(|step| step["checks"].as_array().unwrap()).collect();
+    let assumed = checks.iter().filter(|check| check["result"] == "assumed");
+    let assumed: Vec<&str> = assumed.map(|check| check["rule"].as_str().unwrap()).collect();
+    assert_eq!(assumed, ["offers-login", "registration", "token-endpoint", "login-page", "pkce"], "{explanation}");
+    assert!(checks.iter().all(|check| check["reason"].is_string() == (check["result"] != "passed")), "{explanation}");
+}
+
+#[test]
+fn a_wrong_path_has_the_remedy_for_the_url_alone() {
+    let server = Protected::start("explain-path");
+    let wrong = format!("{}-typo", server.url);
+    let output = run(&wrong, EXPLAIN);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(4), "{stdout}\n{stderr}");
+    assert_eq!(stdout.matches("remedy: ").count(), 1, "{stdout}");
+    assert!(stdout.contains("remedy: Check the URL, above all its path."), "{stdout}");
+    assert!(stderr.contains(&format!("{wrong} is not an MCP endpoint")), "{stderr}");
 }
 
 #[test]
@@ -175,9 +211,19 @@ fn documents(documents: impl Fn(&str) -> Vec<(&'static str, String)>) -> String 
 
 fn answer(mut stream: TcpStream, documents: &[(&str, String)]) -> std::io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
-    let mut lines = BufReader::new(stream.try_clone()?).lines();
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut lines = reader.by_ref().lines();
     let request = lines.next().transpose()?.unwrap_or_default();
-    lines.map_while(Result::ok).take_while(|line| !line.is_empty()).for_each(drop);
+    let head: Vec<String> = lines.by_ref().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+    let length = head.iter().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+    let mut body = vec![0; length.unwrap_or_default()];
+    reader.read_exact(&mut body)?;
+    if request.starts_with("POST /mcp ") {
+        return write!(
+            stream,
+            "HTTP/1.1 401 X\r\nwww-authenticate: Bearer\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+        );
+    }
     let path = request.split(' ').nth(1).unwrap_or_default();
     let document = documents.iter().find(|(known, _)| *known == path);
     let (status, body) = document.map_or(("404 Not Found", ""), |(_, body)| ("200 OK", body));
@@ -197,7 +243,8 @@ fn a_document_of_another_server_names_the_resource() {
         let output = run(&format!("{origin}/mcp"), EXPLAIN);
         let stdout = text(&output.stdout);
         assert_eq!(output.status.code(), Some(code), "{stdout}");
-        let remedy = "remedy: The operator of the MCP server sets `resource` to the public URL of the server";
+        let remedy =
+            "remedy: Check the URL of the server. If the URL is right, the operator of the MCP server sets `resource`";
         assert_eq!(stdout.contains(remedy), code == 4, "{stdout}");
         let explanation = json_of(&format!("{origin}/mcp"), &format!("{EXPLAIN} --json"));
         assert_eq!(failed(&explanation), if code == 4 { vec!["resource-covers-server"] } else { Vec::new() });

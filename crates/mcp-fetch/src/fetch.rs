@@ -121,6 +121,22 @@ impl Fetch {
         self.post_body(url, HeaderValue::from_static("application/json"), document.to_string(), headers).await
     }
 
+    /// Posts a JSON document with further headers, and returns a redirect like each other response. The caller decides whether
+    /// it posts the document to the target of the redirect, which is checked like each URL.
+    ///
+    /// # Errors
+    /// As for [`get`](Self::get).
+    pub async fn post_json_once(
+        &self,
+        url: &str,
+        document: &serde_json::Value,
+        mut headers: HeaderMap,
+    ) -> Result<Response, FetchError> {
+        let (url, body) = (parse(url)?, document.to_string());
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        self.bounded(self.send(Method::POST, &url, headers, body.into())).await
+    }
+
     /// Posts a body of any media type, such as a form that another library encoded.
     ///
     /// # Errors

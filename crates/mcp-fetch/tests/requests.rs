@@ -142,6 +142,13 @@ async fn redirects_are_followed_within_the_origin_only() {
     for path in ["/same", "/nowhere"] {
         let posted = fetch.post_form(&peer.url(path), &[], None).await.unwrap_err();
         assert_eq!(posted.kind(), FetchErrorKind::Redirect, "{path}");
+        let document = serde_json::json!({"a": 1});
+        let posted = fetch.post_json_once(&peer.url(path), &document, http::HeaderMap::new()).await.unwrap();
+        assert_eq!(posted.status(), 302, "{path}");
+        let seen = peer.seen();
+        let last = seen.last().unwrap();
+        assert!(last.starts_with("POST ") && last.contains("content-type: application/json\r\n"), "{last}");
+        assert!(last.ends_with("\r\n\r\n{\"a\":1}"), "{last}");
     }
     assert!(other.seen().is_empty());
 }

@@ -33,7 +33,15 @@ struct Inner {
     text: Cow<'static, str>,
     scopes: Vec<String>,
     retry_after: Option<Duration>,
+    /// The header for the credentials that the server expects.
+    header: Option<String>,
     source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Inner {
+    fn new(kind: ErrorKind, text: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, text: text.into(), scopes: Vec::new(), retry_after: None, header: None, source: None }
+    }
 }
 
 /// The fault of an [`Error`].
@@ -50,6 +58,8 @@ pub enum ErrorKind {
     Configuration,
     /// The metadata documents of the server are missing or invalid, or they do not belong together.
     Discovery,
+    /// The server expects credentials and offers no login, such as a server with API keys: it has no OAuth metadata.
+    NoLogin,
     /// The client has no registration at the authorization server and cannot get one.
     Registration,
     /// A user must log in, and the application has no way to ask.
@@ -83,7 +93,7 @@ impl ErrorKind {
 impl Error {
     /// Returns an error with a fault and a text for people. The text must not contain secrets.
     pub fn new(kind: ErrorKind, text: impl Into<Cow<'static, str>>) -> Self {
-        Inner { kind, text: text.into(), scopes: Vec::new(), retry_after: None, source: None }.into()
+        Inner::new(kind, text).into()
     }
 
     /// Returns an error with its source. The text of the source must not contain secrets.
@@ -93,13 +103,13 @@ impl Error {
         source: impl Into<Box<dyn StdError + Send + Sync>>,
     ) -> Self {
         let source = Some(source.into());
-        Inner { kind, text: text.into(), scopes: Vec::new(), retry_after: None, source }.into()
+        Inner { source, ..Inner::new(kind, text) }.into()
     }
 
     /// Returns the error of a request that requires further scopes.
     pub fn insufficient_scope(text: impl Into<Cow<'static, str>>, scopes: Vec<String>) -> Self {
         let kind = ErrorKind::InsufficientScope;
-        Inner { kind, text: text.into(), scopes, retry_after: None, source: None }.into()
+        Inner { scopes, ..Inner::new(kind, text) }.into()
     }
 
     /// Returns the error of a record that only a login can replace.
@@ -108,10 +118,15 @@ impl Error {
         Self::with_source(ErrorKind::LoginRequired, text, UnreadableRecord)
     }
 
+    /// Returns the error of a server without OAuth metadata, with the header for the credentials that it expects.
+    pub(crate) fn no_login(text: impl Into<Cow<'static, str>>, header: Option<String>) -> Self {
+        Inner { header, ..Inner::new(ErrorKind::NoLogin, text) }.into()
+    }
+
     /// Returns the error of an outage, with the wait that the server demanded.
     pub(crate) fn outage(text: impl Into<Cow<'static, str>>, retry_after: Option<Duration>) -> Self {
         let kind = ErrorKind::Unavailable;
-        Inner { kind, text: text.into(), scopes: Vec::new(), retry_after, source: None }.into()
+        Inner { retry_after, ..Inner::new(kind, text) }.into()
     }
 
     /// Returns the error of a request. An outage is temporary, and each other fault has the given kind.
@@ -168,6 +183,13 @@ impl Error {
     #[must_use]
     pub fn required_scopes(&self) -> &[String] {
         &self.inner.scopes
+    }
+
+    /// Returns the name of the header for the credentials that the server expects, for [`ErrorKind::NoLogin`]. `None` if the
+    /// challenge of the server does not show it.
+    #[must_use]
+    pub fn credentials_header(&self) -> Option<&str> {
+        self.inner.header.as_deref()
     }
 
     /// Returns the answer of the authorization server, if it caused the error.

@@ -195,8 +195,8 @@ mod tests {
             let mut metadata = mcp_protocol::auth::AuthorizationServerMetadata::new(issuer);
             metadata.authorization_endpoint = Some("https://as.example/authorize".to_owned());
             metadata.code_challenge_methods_supported = Some(vec!["S256".to_owned()]);
-            let server =
-                Server { identity: issuer.to_owned(), metadata, is_legacy: false, quirks: Quirk::of_issuer(issuer) };
+            let (identity, quirks) = (issuer.to_owned(), Quirk::of_issuer(issuer));
+            let server = Server { identity, metadata, is_legacy: false, has_default_endpoints: false, quirks };
             let redirect = Redirect::Application("https://app.example/callback".to_owned());
             let token_endpoint = TokenEndpoint {
                 fetch: &fetch,

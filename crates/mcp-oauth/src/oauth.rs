@@ -87,6 +87,11 @@ impl OAuth {
         Ok(self.session(endpoint)?.asking())
     }
 
+    #[cfg(test)]
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
     pub(crate) fn session(&self, endpoint: &Url) -> Result<Arc<Session>, Error> {
         let endpoint = without_fragment(endpoint);
         let mut sessions = self.inner.sessions.lock();

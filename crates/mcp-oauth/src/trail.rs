@@ -1,5 +1,7 @@
 //! The record of a discovery: each request with its document, and each rule that was checked.
 
+mod rule;
+
 use std::fmt;
 
 use http::StatusCode;
@@ -8,143 +10,8 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use url::Url;
 
+pub use self::rule::DiscoveryRule;
 use crate::{error::Error, quirks::Quirk};
-
-/// A rule of a discovery, and of the preparation of a login.
-///
-/// ```
-/// use mcp_oauth::DiscoveryRule;
-///
-/// for rule in DiscoveryRule::ALL {
-///     println!("{}: {} Otherwise: {}", rule.name(), rule.requirement(), rule.remedy());
-/// }
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum DiscoveryRule {
-    /// The protected resource metadata has the members of RFC 9728.
-    ResourceDocument,
-    /// The metadata belongs to the MCP server.
-    ResourceCoversServer,
-    /// The metadata names an authorization server.
-    NamesIssuer,
-    /// The issuer is a URL.
-    IssuerUrl,
-    /// The document belongs to the issuer.
-    IssuerEqual,
-    /// The issuer is the configured one.
-    IssuerConfigured,
-    /// The authorization server has a page for logins.
-    LoginPage,
-    /// The authorization server supports PKCE.
-    Pkce,
-    /// The authorization server has the device flow.
-    DeviceFlow,
-    /// The authorization server has a token endpoint.
-    TokenEndpoint,
-    /// The client has a registration, or can get one.
-    Registration,
-}
-
-impl DiscoveryRule {
-    /// All rules, in the order of their checks.
-    pub const ALL: [Self; 11] = [
-        Self::ResourceDocument,
-        Self::ResourceCoversServer,
-        Self::NamesIssuer,
-        Self::IssuerUrl,
-        Self::IssuerEqual,
-        Self::IssuerConfigured,
-        Self::DeviceFlow,
-        Self::Registration,
-        Self::TokenEndpoint,
-        Self::LoginPage,
-        Self::Pkce,
-    ];
-
-    /// Returns the name, such as `issuer-equal`. It does not change.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::ResourceDocument => "resource-document",
-            Self::ResourceCoversServer => "resource-covers-server",
-            Self::NamesIssuer => "names-issuer",
-            Self::IssuerUrl => "issuer-url",
-            Self::IssuerEqual => "issuer-equal",
-            Self::IssuerConfigured => "issuer-configured",
-            Self::LoginPage => "login-page",
-            Self::Pkce => "pkce",
-            Self::DeviceFlow => "device-flow",
-            Self::TokenEndpoint => "token-endpoint",
-            Self::Registration => "registration",
-        }
-    }
-
-    /// Returns one sentence for people: the rule, with its source.
-    #[must_use]
-    pub const fn requirement(self) -> &'static str {
-        match self {
-            Self::ResourceDocument => {
-                "The metadata of the server is a JSON object with the member `resource` (RFC 9728 §2)."
-            }
-            Self::ResourceCoversServer => {
-                "The `resource` of the metadata is the URL of the server, or its origin with the first segments of its path \
-                 (RFC 9728 §3.3)."
-            }
-            Self::NamesIssuer => "The metadata names an authorization server in `authorization_servers` (RFC 9728 §2).",
-            Self::IssuerUrl => "The issuer is an `https` URL without query and fragment (RFC 8414 §2).",
-            Self::IssuerEqual => "The `issuer` of the document equals the issuer that leads to it (RFC 8414 §3.3).",
-            Self::IssuerConfigured => "The server names the issuer that the application configured.",
-            Self::LoginPage => "The `authorization_endpoint` is an `https` URL (RFC 8414 §2).",
-            Self::Pkce => "The authorization server declares PKCE with the method `S256` (RFC 7636 §4.2).",
-            Self::DeviceFlow => "The authorization server has a `device_authorization_endpoint` (RFC 8628 §4).",
-            Self::TokenEndpoint => "The authorization server has a `token_endpoint` (RFC 8414 §2).",
-            Self::Registration => {
-                "The client has an id, a client id metadata document that the authorization server reads, or a dynamic \
-                 registration (RFC 7591)."
-            }
-        }
-    }
-
-    /// Returns one sentence for people: the change after which the rule holds.
-    #[must_use]
-    pub const fn remedy(self) -> &'static str {
-        match self {
-            Self::ResourceDocument => "The operator of the MCP server corrects its metadata document.",
-            Self::ResourceCoversServer => {
-                "The operator of the MCP server sets `resource` to the public URL of the server, for example behind a proxy."
-            }
-            Self::NamesIssuer => "The operator of the MCP server adds the issuer to `authorization_servers`.",
-            Self::IssuerUrl => "The operator of the MCP server corrects the issuer in `authorization_servers`.",
-            Self::IssuerEqual => {
-                "The operator of the MCP server names the issuer exactly as its own document does, also with its final slash."
-            }
-            Self::IssuerConfigured => "The application configures the issuer that the server names, or no issuer.",
-            Self::LoginPage => {
-                "The administrator of the authorization server adds `authorization_endpoint` to its metadata."
-            }
-            Self::Pkce => {
-                "The administrator of the authorization server enables PKCE and adds `S256` to \
-                 `code_challenge_methods_supported`."
-            }
-            Self::DeviceFlow => {
-                "The administrator of the authorization server enables the device flow, or the user logs in with a browser."
-            }
-            Self::TokenEndpoint => {
-                "The administrator of the authorization server adds `token_endpoint` to its metadata."
-            }
-            Self::Registration => {
-                "The administrator of the authorization server registers a client, and the application configures its id."
-            }
-        }
-    }
-}
-
-impl fmt::Display for DiscoveryRule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// The check of one rule.
 ///
@@ -152,9 +19,10 @@ impl fmt::Display for DiscoveryRule {
 /// use mcp_oauth::DiscoveryCheck;
 ///
 /// fn print(check: &DiscoveryCheck) {
-///     match &check.failure {
-///         None => println!("passed {}", check.rule),
-///         Some(reason) => println!("failed {}: {reason}. {}", check.rule, check.rule.remedy()),
+///     match (&check.failure, &check.assumption) {
+///         (Some(reason), _) => println!("failed {}: {reason}. {}", check.rule, check.rule.remedy()),
+///         (None, Some(reason)) => println!("assumed {}: {reason}", check.rule),
+///         (None, None) => println!("passed {}", check.rule),
 ///     }
 /// }
 /// # let _ = print;
@@ -164,8 +32,10 @@ impl fmt::Display for DiscoveryRule {
 pub struct DiscoveryCheck {
     /// The rule.
     pub rule: DiscoveryRule,
-    /// The reason why the rule does not hold. `None` if it holds.
+    /// The reason why the rule does not hold. `None` if it holds or is assumed.
     pub failure: Option<String>,
+    /// The reason why the client assumes that the rule holds. `None` if a document or a setting shows it, or if it fails.
+    pub assumption: Option<String>,
 }
 
 /// The purpose of a [`DiscoveryStep`].
@@ -176,6 +46,8 @@ pub struct DiscoveryCheck {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StepKind {
+    /// The settings of the application for the login. No request is sent.
+    Settings,
     /// A request to the MCP server without authorization. The document has its challenges.
     Challenge,
     /// The protected resource metadata of the MCP server (RFC 9728).
@@ -184,6 +56,8 @@ pub enum StepKind {
     ServerMetadata,
     /// The metadata of an MCP server of 2025-03-26, which is its own authorization server.
     LegacyMetadata,
+    /// The default page of a login of 2025-03-26, requested without parameters. Only an explanation requests it.
+    DefaultPage,
     /// The preparation of the login. The document has its parameters, and no request is sent.
     Login,
 }
@@ -193,10 +67,12 @@ impl StepKind {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Settings => "settings",
             Self::Challenge => "challenge",
             Self::ResourceMetadata => "resource-metadata",
             Self::ServerMetadata => "server-metadata",
             Self::LegacyMetadata => "legacy-metadata",
+            Self::DefaultPage => "default-page",
             Self::Login => "login",
         }
     }
@@ -208,10 +84,12 @@ impl StepKind {
 pub struct DiscoveryStep {
     /// The purpose.
     pub kind: StepKind,
-    /// The URL of the request, without user and query. `None` for [`StepKind::Login`].
+    /// The URL of the request, without user and query. `None` for [`StepKind::Settings`] and [`StepKind::Login`].
     pub url: Option<String>,
     /// The status of the response, if there was one.
     pub status: Option<StatusCode>,
+    /// The URL to which the response redirects, without user and query. The client follows it.
+    pub redirect: Option<String>,
     /// The JSON document. Members that may be secrets have the value `…`.
     pub document: Option<Value>,
     /// The reason why there is no document.
@@ -224,9 +102,9 @@ pub struct DiscoveryStep {
 
 impl DiscoveryStep {
     pub(crate) fn new(kind: StepKind, url: Option<&str>) -> Self {
-        let (status, document, absence) = Default::default();
+        let (status, redirect, document, absence) = Default::default();
         let url = url.map(shown);
-        Self { kind, url, status, document, absence, checks: Vec::new(), quirks: Vec::new() }
+        Self { kind, url, status, redirect, document, absence, checks: Vec::new(), quirks: Vec::new() }
     }
 
     /// Whether a rule does not hold.
@@ -298,8 +176,21 @@ impl Trail {
 
     /// Notes the result of a rule at the latest step, and returns it.
     pub(crate) fn check<T, E: fmt::Display>(&self, rule: DiscoveryRule, result: Result<T, E>) -> Result<T, E> {
+        self.check_or_assume(rule, result, None)
+    }
+
+    /// Notes the result of a rule at the latest step, and returns it. `assumption` is the reason why no document or setting
+    /// shows that the rule holds.
+    pub(crate) fn check_or_assume<T, E: fmt::Display>(
+        &self,
+        rule: DiscoveryRule,
+        result: Result<T, E>,
+        assumption: Option<String>,
+    ) -> Result<T, E> {
         self.edit(|step| {
-            step.checks.push(DiscoveryCheck { rule, failure: result.as_ref().err().map(ToString::to_string) });
+            let failure = result.as_ref().err().map(ToString::to_string);
+            let assumption = assumption.filter(|_| failure.is_none());
+            step.checks.push(DiscoveryCheck { rule, failure, assumption });
         });
         result
     }
@@ -325,7 +216,7 @@ impl<'a> Reader<'a> {
 }
 
 /// Returns a URL without the parts that may contain secrets.
-fn shown(url: &str) -> String {
+pub(crate) fn shown(url: &str) -> String {
     let Ok(mut url) = Url::parse(url) else { return format!("{url:?}") };
     url.set_query(None);
     url.set_fragment(None);
@@ -400,13 +291,5 @@ mod tests {
         let off = Trail::off();
         off.add(|| unreachable!("a trail that is off builds no step"));
         assert!(off.check(DiscoveryRule::Pkce, failed()).is_err() && off.into_steps().is_empty());
-    }
-
-    #[test]
-    fn names_and_texts_of_rules_are_complete() {
-        for (index, rule) in DiscoveryRule::ALL.into_iter().enumerate() {
-            assert!(rule.requirement().ends_with('.') && rule.remedy().ends_with('.'), "{rule}");
-            assert!(DiscoveryRule::ALL[..index].iter().all(|other| other.name() != rule.name()), "{rule}");
-        }
     }
 }

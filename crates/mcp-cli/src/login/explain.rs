@@ -84,7 +84,8 @@ impl Conclusion {
             Self::Unverified => (
                 Style::Warning,
                 "the server has no metadata document: a login tries the endpoints /authorize, /token and /register of \
-                 the revision 2025-03-26, which this command does not check",
+                 the revision 2025-03-26, which this command does not check; if the server expects a key, pass it with \
+                 --header 'x-api-key: @FILE'",
             ),
             Self::Unneeded => (Style::Good, "the server answers without a login, and names no authorization server"),
         }
@@ -104,6 +105,9 @@ fn write_step(text: &mut String, number: usize, step: &DiscoveryStep) {
             let _ = writeln!(text, "{INDENT}{}", style::out(Style::Dim, line));
         }
     }
+    if let Some(target) = &step.redirect {
+        let _ = writeln!(text, "{INDENT}{}  {}", style::out(Style::Warning, "redirect"), line(target));
+    }
     if let Some(reason) = &step.absence {
         let _ = writeln!(text, "{INDENT}{}  {}", style::out(Style::Warning, "no document"), line(reason));
     }
@@ -122,14 +126,33 @@ fn write_quirks(text: &mut String, quirks: &[Quirk]) {
 }
 
 fn write_check(text: &mut String, check: &DiscoveryCheck) {
-    let requirement = check.rule.requirement();
-    let Some(reason) = &check.failure else {
-        let _ = writeln!(text, "{INDENT}{}  {requirement}", style::out(Style::Good, "passed"));
-        return;
+    let (result, reason) = result(check);
+    let style = match result {
+        FAILED => Style::Error,
+        ASSUMED => Style::Warning,
+        _ => Style::Good,
     };
-    let _ = writeln!(text, "{INDENT}{}  {requirement}", style::out(Style::Error, "failed"));
-    let _ = writeln!(text, "{INDENT}        {}", line(reason));
-    let _ = writeln!(text, "{INDENT}        {} {}", style::out(Style::Strong, "remedy:"), check.rule.remedy());
+    let _ = writeln!(text, "{INDENT}{}  {}", style::out(style, result), check.rule.requirement());
+    if let Some(reason) = reason {
+        let _ = writeln!(text, "{INDENT}        {}", line(reason));
+    }
+    if result == FAILED {
+        let _ = writeln!(text, "{INDENT}        {} {}", style::out(Style::Strong, "remedy:"), check.rule.remedy());
+    }
+}
+
+/// The results of a check.
+const PASSED: &str = "passed";
+const ASSUMED: &str = "assumed";
+const FAILED: &str = "failed";
+
+/// Returns the result of a check, and its reason unless a document shows that the rule holds.
+fn result(check: &DiscoveryCheck) -> (&'static str, Option<&str>) {
+    match (&check.failure, &check.assumption) {
+        (Some(reason), _) => (FAILED, Some(reason)),
+        (None, Some(reason)) => (ASSUMED, Some(reason)),
+        (None, None) => (PASSED, None),
+    }
 }
 
 fn to_json(server: &Url, explanation: &Explanation) -> Value {
@@ -147,6 +170,7 @@ fn step_to_json(step: &DiscoveryStep) -> Value {
         "kind": step.kind.name(),
         "url": step.url,
         "status": step.status.map(|status| status.as_u16()),
+        "redirect": step.redirect,
         "document": step.document,
         "absence": step.absence,
         "checks": step.checks.iter().map(check_to_json).collect::<Vec<_>>(),
@@ -155,13 +179,13 @@ fn step_to_json(step: &DiscoveryStep) -> Value {
 }
 
 fn check_to_json(check: &DiscoveryCheck) -> Value {
-    let is_passed = check.failure.is_none();
+    let (result, reason) = result(check);
     json!({
         "rule": check.rule.name(),
         "requirement": check.rule.requirement(),
-        "isPassed": is_passed,
-        "failure": check.failure,
-        "remedy": (!is_passed).then(|| check.rule.remedy()),
+        "result": result,
+        "reason": reason,
+        "remedy": (result == FAILED).then(|| check.rule.remedy()),
     })
 }
 

@@ -19,6 +19,8 @@ pub(crate) struct Server {
     pub(crate) metadata: AuthorizationServerMetadata,
     /// Whether the server is an MCP server of 2025-03-26 that is its own authorization server.
     pub(crate) is_legacy: bool,
+    /// Whether no document exists, so that all endpoints are the defaults of 2025-03-26.
+    pub(crate) has_default_endpoints: bool,
     /// The quirks that the client applies.
     pub(crate) quirks: Vec<Quirk>,
 }
@@ -39,7 +41,8 @@ pub(crate) fn judge(document: Value, issuer: &str, quirks: &[Quirk]) -> Result<S
         QuirkKind::OmitsResource | QuirkKind::SendsAudience => true,
     };
     let quirks = quirks.iter().filter(is_applied).copied().collect();
-    Ok(Server { identity: metadata.issuer.clone(), metadata, is_legacy: false, quirks })
+    let identity = metadata.issuer.clone();
+    Ok(Server { identity, metadata, is_legacy: false, has_default_endpoints: false, quirks })
 }
 
 /// Whether a name, such as that of an MCP server for its issuer, is the name of the issuer in its own document. The names of
@@ -61,7 +64,8 @@ pub(super) fn judge_legacy(document: Value, origin: &str) -> Result<Server, Stri
         tracing::debug!(issuer = ?metadata.issuer, origin, "the server is its own issuer");
         metadata.issuer = origin.to_owned();
     }
-    Ok(Server { identity: origin.to_owned(), metadata, is_legacy: true, quirks: Vec::new() })
+    let identity = origin.to_owned();
+    Ok(Server { identity, metadata, is_legacy: true, has_default_endpoints: false, quirks: Vec::new() })
 }
 
 /// Returns the endpoints of a server of 2025-03-26 without a document.
@@ -71,7 +75,8 @@ pub(super) fn default_endpoints(origin: &str) -> Server {
     metadata.token_endpoint = Some(format!("{origin}/token"));
     metadata.registration_endpoint = Some(format!("{origin}/register"));
     metadata.token_endpoint_auth_methods_supported = Some(vec!["none".to_owned()]);
-    Server { identity: origin.to_owned(), metadata, is_legacy: true, quirks: Vec::new() }
+    let identity = origin.to_owned();
+    Server { identity, metadata, is_legacy: true, has_default_endpoints: true, quirks: Vec::new() }
 }
 
 impl Server {
@@ -304,7 +309,8 @@ mod tests {
             metadata.authorization_endpoint = url.map(str::to_owned);
             metadata.code_challenge_methods_supported =
                 methods.map(|methods| methods.iter().map(|method| (*method).to_owned()).collect());
-            Server { identity: "https://as.example".into(), metadata, is_legacy: false, quirks: Vec::new() }
+            let identity = "https://as.example".into();
+            Server { identity, metadata, is_legacy: false, has_default_endpoints: false, quirks: Vec::new() }
         };
         let s256: Option<&[&str]> = Some(&["S256"]);
         for (url, methods, expected) in [

@@ -13,7 +13,8 @@ fn server(members: &Value) -> Server {
         document[name] = value.clone();
     }
     let metadata: AuthorizationServerMetadata = serde_json::from_value(document).unwrap();
-    Server { identity: metadata.issuer.clone(), metadata, is_legacy: false, quirks: Vec::new() }
+    let identity = metadata.issuer.clone();
+    Server { identity, metadata, is_legacy: false, has_default_endpoints: false, quirks: Vec::new() }
 }
 
 fn dynamic() -> Registration {

@@ -1,16 +1,20 @@
 //! The discovery of a login with a record of its steps, and without the login.
 
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use mcp_protocol::{Challenge, ProtocolVersion};
-use serde_json::{Value, json};
+mod challenge;
 
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use self::challenge::Asked;
 use super::{
     Session,
     refusal::{Found, Refused},
 };
 use crate::{
     error::Error,
+    quirks::QuirkKind,
     registration::{self, Plan, Source},
+    settings::RedirectSetting,
     tokens::now,
     trail::{DiscoveryRule, DiscoveryStep, Explanation, StepKind, Trail},
 };
@@ -21,49 +25,102 @@ const REDIRECT: &str = "http://127.0.0.1/callback";
 impl Session {
     pub(crate) async fn explain(&self) -> Explanation {
         let trail = Trail::recording();
-        let refused = self.challenge(&trail).await;
-        let error = match self.discover(&refused, &trail).await {
-            Ok(found) => self.prepare(&refused, &found, &trail).await.err(),
-            Err(error) => Some(error),
-        };
+        let error = self.examine(&trail).await.err();
         Explanation { steps: trail.into_steps(), error }
     }
 
-    /// Sends a request without authorization, and returns the refusal of the server.
-    async fn challenge(&self, trail: &Trail) -> Refused {
-        let version = ProtocolVersion::LATEST.as_str();
-        let headers = [
-            (header::ACCEPT, HeaderValue::from_static("application/json, text/event-stream")),
-            (HeaderName::from_static("mcp-protocol-version"), HeaderValue::from_static(version)),
-            (HeaderName::from_static("mcp-method"), HeaderValue::from_static("tools/list")),
-        ];
-        let body = json!({
-            "jsonrpc": "2.0", "id": 1, "method": "tools/list",
-            "params": {"_meta": {
-                "io.modelcontextprotocol/protocolVersion": version,
-                "io.modelcontextprotocol/clientInfo": {"name": "mcp-oauth", "version": env!("CARGO_PKG_VERSION")},
-                "io.modelcontextprotocol/clientCapabilities": {},
-            }},
-        });
-        let response = self.fetch().post_json(self.endpoint.as_str(), &body, HeaderMap::from_iter(headers)).await;
-        let mut step = DiscoveryStep::new(StepKind::Challenge, Some(self.endpoint.as_str()));
-        let mut challenges = Vec::new();
-        match response {
-            Ok(response) => {
-                let values = response.headers().get_all(header::WWW_AUTHENTICATE);
-                challenges = Challenge::parse(values.iter().filter_map(|value| value.to_str().ok()));
-                let status = response.status();
-                step.status = Some(status);
-                if challenges.is_empty() {
-                    step.absence = Some(format!("the server answered with the status {status} and no challenge"));
-                } else {
-                    step.document = Some(json!({"challenges": challenges.iter().map(shown).collect::<Vec<_>>()}));
-                }
-            }
-            Err(error) => step.absence = Some(error.to_string()),
+    /// Checks the rules of a login, in its order. The first error is that of the login.
+    async fn examine(&self, trail: &Trail) -> Result<(), Error> {
+        self.examine_settings(trail).await?;
+        let Asked { refused, status, outage } = self.challenge(trail).await?;
+        let found = self.discover(&refused, trail).await?;
+        if let Some(outage) = outage {
+            return Err(outage);
         }
+        let is_open = status.is_some_and(|status| status.is_success());
+        let opens_page = !self.settings.is_machine && !self.settings.uses_device_flow;
+        if found.server.has_default_endpoints && opens_page && !is_open {
+            self.examine_default_page(&found, &refused, trail).await?;
+        }
+        self.prepare(&refused, &found, trail).await
+    }
+
+    /// Checks the settings of the application. Without settings there is no step.
+    async fn examine_settings(&self, trail: &Trail) -> Result<(), Error> {
+        let settings = &self.settings;
+        let asks_user = !settings.is_machine && !settings.uses_device_flow;
+        let configured_uri = match &settings.redirect {
+            RedirectSetting::Loopback => None,
+            RedirectSetting::Port(port) => Some(format!("http://127.0.0.1:{port}/callback")),
+            RedirectSetting::Application(uri) => Some(uri.clone()),
+        };
+        let client = &settings.client;
+        let mut shown = Map::new();
+        for (name, value) in [
+            ("client_id", settings.client_id().map(Value::from)),
+            ("client_metadata_url", client.document.as_deref().map(Value::from)),
+            ("issuer", client.issuer.as_deref().map(Value::from)),
+            ("redirect_uri", configured_uri.clone().map(Value::from)),
+            ("scopes", Some(&settings.scopes).filter(|scopes| !scopes.is_empty()).map(|scopes| json!(scopes))),
+        ] {
+            shown.extend(value.map(|value| (name.to_owned(), value)));
+        }
+        if shown.is_empty() && !settings.has_credentials() {
+            return Ok(());
+        }
+        trail.add(|| {
+            let mut step = DiscoveryStep::new(StepKind::Settings, None);
+            step.document = Some(shown.into());
+            step
+        });
+        let mut failure = None;
+        let mut note = |rule, result: Result<(), Error>, assumption: Option<&str>| {
+            let error = trail.check_or_assume(rule, result, assumption.map(str::to_owned)).err();
+            failure = failure.take().or(error);
+        };
+        if settings.has_credentials() {
+            note(DiscoveryRule::Credentials, settings.check_credentials(), None);
+        }
+        if settings.client_id().is_some() {
+            note(DiscoveryRule::ClientId, settings.check_client_id(), None);
+        }
+        if !settings.scopes.is_empty() {
+            note(DiscoveryRule::ScopeSyntax, settings.check_scopes(), None);
+        }
+        if asks_user && (configured_uri.is_some() || settings.client_id().is_some()) {
+            let any_port = "the registration of the client must allow http://127.0.0.1 with each port (RFC 8252 §7.3)";
+            let assumption = configured_uri.is_none().then_some(any_port);
+            // The port is open for a moment only.
+            note(DiscoveryRule::RedirectUri, settings.redirect(None).await.map(drop), assumption);
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Requests the page at the default endpoint, which no document names. A login would open it.
+    async fn examine_default_page(&self, found: &Found, refused: &Refused, trail: &Trail) -> Result<(), Error> {
+        let Ok(page) = found.server.page_url() else { return Ok(()) };
+        let response = self.fetch().get(page.as_str()).await;
+        let mut step = DiscoveryStep::new(StepKind::DefaultPage, Some(page.as_str()));
+        let (exists, reason) = match &response {
+            Ok(response) => {
+                step.status = Some(response.status());
+                (!is_missing(response.status()), "no document names the page, which the server has nevertheless")
+            }
+            Err(error) => {
+                step.absence = Some(error.to_string());
+                (true, "no document names the page, and it cannot be checked")
+            }
+        };
+        let checked = exists.then_some(()).ok_or_else(|| {
+            let status = step.status.map(|status| status.to_string()).unwrap_or_default();
+            let text = format!(
+                "the server has no OAuth metadata, and the default page of a login has the status {status}: the server \
+                 expects other credentials than the tokens of a login"
+            );
+            Error::no_login(text, refused.credentials_header())
+        });
         trail.add(|| step);
-        Refused { status: StatusCode::UNAUTHORIZED, challenges, token: None }
+        trail.check_or_assume(DiscoveryRule::OffersLogin, checked, Some(reason.to_owned()))
     }
 
     /// Checks the rules of the login, in its order, and returns the first error.
@@ -73,23 +130,41 @@ impl Session {
         let scopes = self.scopes_of_login(found, &found.required(refused), &[], asks_user);
         trail.add(|| DiscoveryStep::new(StepKind::Login, None));
         let mut failure = None;
-        let mut note = |rule, result: Result<(), Error>| {
-            let error = trail.check(rule, result).err();
+        let mut note = |rule, result: Result<(), Error>, assumption: Option<String>| {
+            let error = trail.check_or_assume(rule, result, assumption).err();
             failure = failure.take().or(error);
         };
+        let of_default = |path: &str| {
+            let text = format!("no document names the endpoint, so the client uses {}{path}", server.identity);
+            server.has_default_endpoints.then_some(text)
+        };
+        if scopes.as_ref().map_or(true, |scopes| !scopes.is_empty()) {
+            let assumption = scopes.as_ref().ok().and_then(|scopes| unlisted(scopes, found.offered()));
+            note(DiscoveryRule::Scopes, scopes.clone().map(drop), assumption);
+        }
         let mut client = "the client acts for itself".to_owned();
         if asks_user {
             if settings.uses_device_flow {
-                note(DiscoveryRule::DeviceFlow, server.device_url().map(drop));
+                note(DiscoveryRule::DeviceFlow, server.device_url().map(drop), None);
             }
             let planned = self.planned(found).await;
-            client = planned.clone().unwrap_or_default();
-            note(DiscoveryRule::Registration, planned.map(drop));
+            client = planned.as_ref().map(|(client, _)| client.clone()).unwrap_or_default();
+            let is_new = planned.as_ref().is_ok_and(|(_, is_new)| *is_new);
+            note(DiscoveryRule::Registration, planned.map(drop), of_default("/register").filter(|_| is_new));
         }
-        note(DiscoveryRule::TokenEndpoint, server.token_url().map(drop));
+        note(DiscoveryRule::TokenEndpoint, server.token_url().map(drop), of_default("/token"));
         if asks_user && !settings.uses_device_flow {
-            note(DiscoveryRule::LoginPage, server.page_url().map(drop));
-            note(DiscoveryRule::Pkce, server.check_pkce());
+            note(DiscoveryRule::LoginPage, server.page_url().map(drop), of_default("/authorize"));
+            let declared = server.metadata.supports_s256();
+            let assumed = (!declared).then(|| {
+                let replacement = if server.has_quirk(QuirkKind::AssumesS256) {
+                    "the known authorization server supports it"
+                } else {
+                    "the revision 2025-03-26 requires it"
+                };
+                format!("no document declares it, and {replacement}")
+            });
+            note(DiscoveryRule::Pkce, server.check_pkce(), assumed);
         }
         trail.edit(|step| {
             step.document = Some(json!({
@@ -102,42 +177,40 @@ impl Session {
                 "has_revocation": server.metadata.revocation_endpoint.is_some(),
             }));
         });
-        // The scopes are the first check of a login.
-        scopes?;
         failure.map_or(Ok(()), |error| Err(error.with_quirks(&server.quirks)))
     }
 
-    /// Returns how the client becomes known to the authorization server.
-    async fn planned(&self, found: &Found) -> Result<String, Error> {
+    /// Returns how the client becomes known to the authorization server, and whether it registers itself.
+    async fn planned(&self, found: &Found) -> Result<(String, bool), Error> {
         let stored = self.registration(&found.server).await?;
         let uri = stored.as_ref().and_then(|stored| stored.redirect_uris.first()).cloned();
         let uri = uri.unwrap_or_else(|| REDIRECT.to_owned());
         let uri = (!self.settings.uses_device_flow).then_some(uri.as_str());
         Ok(match registration::plan(&self.settings.client, &found.server, stored, uri, now())? {
-            Plan::Register(_) => "a dynamic registration".to_owned(),
-            Plan::Use(client) => match client.source {
-                Source::Application => format!("the configured client {}", client.client_id),
-                Source::Document => format!("the client id metadata document {}", client.client_id),
-                Source::Dynamic => format!("the registered client {}", client.client_id),
-            },
+            Plan::Register(_) => ("a dynamic registration".to_owned(), true),
+            Plan::Use(client) => {
+                let source = match client.source {
+                    Source::Application => "the configured client",
+                    Source::Document => "the client id metadata document",
+                    Source::Dynamic => "the registered client",
+                };
+                (format!("{source} {}", client.client_id), false)
+            }
         })
     }
 }
 
-/// Returns the parts of a challenge that are not secret.
-fn shown(challenge: &Challenge) -> Value {
-    let mut shown = json!({"scheme": challenge.scheme});
-    for (name, value) in [
-        ("realm", &challenge.realm),
-        ("error", &challenge.error),
-        ("error_description", &challenge.error_description),
-        ("scope", &challenge.scope),
-        ("resource_metadata", &challenge.resource_metadata),
-        ("algs", &challenge.algs),
-    ] {
-        if let Some(value) = value {
-            shown[name] = value.as_str().into();
-        }
-    }
-    shown
+/// Whether a status shows that there is no such page.
+fn is_missing(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::GONE | StatusCode::NOT_IMPLEMENTED
+    )
+}
+
+/// Returns why it is not sure that the authorization server has the scopes. Servers may omit scopes in their lists (RFC 8414 §2).
+fn unlisted(scopes: &[String], offered: Option<&[String]>) -> Option<String> {
+    let Some(offered) = offered else { return Some("no document lists scopes".to_owned()) };
+    let missing: Vec<&String> = scopes.iter().filter(|scope| !offered.contains(scope)).collect();
+    (!missing.is_empty()).then(|| format!("the metadata does not list {missing:?}, which the server may refuse"))
 }

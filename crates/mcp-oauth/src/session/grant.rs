@@ -145,7 +145,7 @@ impl Session {
         if let (Some(_), Err(error)) = (agent, &answer) {
             self.note_declined(error).await;
         }
-        let (client_id, answer) = answer.map_err(|error| error.with_quirks(&found.server.quirks))?;
+        let (client_id, answer) = answer.map_err(|error| found.explained(error).with_quirks(&found.server.quirks))?;
         let now = now();
         let expires_at = tokens::end(&answer, now);
         let tokens = Tokens {

@@ -48,9 +48,49 @@ impl Refused {
             .any(|challenge| challenge.is_scheme("DPoP") && challenge.algs.as_deref().is_none_or(accepts))
     }
 
+    /// Checks that the challenges do not exclude the tokens of a login. A server without a challenge may accept them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NoLogin`] if each challenge has a scheme for other credentials, such as `ApiKey`.
+    pub(super) fn check_schemes(&self) -> Result<(), Error> {
+        let accepts_tokens = |challenge: &Challenge| challenge.is_scheme("Bearer") || challenge.is_scheme("DPoP");
+        match self.challenges.first() {
+            Some(first) if !self.challenges.iter().any(accepts_tokens) => {
+                let scheme: String = first.scheme.chars().take(MAX_SCHEME).collect();
+                let text = format!(
+                    "the server has no OAuth metadata, and its challenge has the scheme {scheme:?}: it expects other \
+                     credentials than the tokens of a login"
+                );
+                Err(Error::no_login(text, self.credentials_header()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the header for the credentials that the challenges demand.
+    pub(super) fn credentials_header(&self) -> Option<String> {
+        const OF_AUTHORIZATION: [&str; 4] = ["Basic", "Bearer", "Digest", "DPoP"];
+        let is_standard = |challenge: &Challenge| OF_AUTHORIZATION.iter().any(|scheme| challenge.is_scheme(scheme));
+        let standard = || self.challenges.iter().any(is_standard).then(|| "Authorization".to_owned());
+        self.challenges.iter().find_map(header_of).or_else(standard)
+    }
+
     fn is_insufficient_scope(&self) -> bool {
         self.challenges.iter().any(|challenge| challenge.error.as_deref() == Some("insufficient_scope"))
     }
+}
+
+/// Returns the header that a challenge names for an API key: the parameter `header`, or `name` beside `in="header"`.
+fn header_of(challenge: &Challenge) -> Option<String> {
+    let param = |wanted: &str| {
+        let found = challenge.params.iter().find(|(name, _)| name == wanted);
+        found.map(|(_, value)| value.as_str())
+    };
+    let named = param("header").or_else(|| param("name").filter(|_| param("in") == Some("header")))?;
+    // The name can become a part of a command line.
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let is_name = !named.is_empty() && named.len() <= MAX_HEADER && named.bytes().all(is_plain);
+    is_name.then(|| named.to_owned())
 }
 
 /// A reaction that failed.
@@ -59,6 +99,10 @@ pub(super) struct Failure {
     error: Error,
 }
 
+/// The longest part of the scheme of a challenge in a text, in characters.
+const MAX_SCHEME: usize = 40;
+/// The longest name of a header that a challenge may name, in bytes.
+const MAX_HEADER: usize = 64;
 /// The largest number of issuers of an MCP server that the client asks for their metadata.
 const MAX_ISSUERS: usize = 5;
 /// The age up to which tokens are new, in seconds. The refusal of a new token does not start the same grant again.
@@ -76,6 +120,8 @@ pub(super) struct Found {
     scopes: Vec<String>,
     /// Whether the tokens are bound to a key of the client.
     pub(super) uses_dpop: bool,
+    /// The header for the credentials of the server, if its challenge shows it.
+    credentials_header: Option<String>,
 }
 
 impl Found {
@@ -83,6 +129,24 @@ impl Found {
     pub(super) fn required(&self, refused: &Refused) -> Vec<String> {
         let challenged = refused.scopes();
         if challenged.is_empty() { self.scopes.clone() } else { challenged }
+    }
+
+    /// Returns the scopes that the metadata documents list. `None` if they list none.
+    pub(super) fn offered(&self) -> Option<&[String]> {
+        let of_server = self.server.metadata.scopes_supported.as_deref();
+        of_server.or(Some(&*self.scopes).filter(|scopes| !scopes.is_empty()))
+    }
+
+    /// Returns the error of a login. If no document shows that the server has logins, and it has no registration at the default
+    /// endpoint, the server probably expects other credentials.
+    pub(super) fn explained(&self, error: Error) -> Error {
+        let is_unregistered = error.kind() == ErrorKind::Registration && error.oauth_error().is_none();
+        if !self.server.has_default_endpoints || !is_unregistered {
+            return error;
+        }
+        let text =
+            format!("the server has no OAuth metadata, so it may expect other credentials than a login: {error}");
+        Error::no_login(text, self.credentials_header.clone())
     }
 
     /// Returns the scopes of earlier tokens, if a login for the same resource at the same issuer requested them.
@@ -198,18 +262,29 @@ impl Session {
     pub(super) async fn discover(&self, refused: &Refused, trail: &Trail) -> Result<Found, Error> {
         self.settings.check()?;
         let reader = Reader { fetch: self.fetch(), trail };
+        let credentials_header = refused.credentials_header();
         let resource = discovery::resource(reader, &self.endpoint, refused.metadata_url()).await?;
         let Some(resource) = resource else {
             let server = Arc::new(discovery::legacy(reader, &self.endpoint).await?);
-            trail.check(DiscoveryRule::IssuerConfigured, self.settings.client.check_issuer(&server.identity))?;
+            if server.has_default_endpoints
+                && let Err(error) = refused.check_schemes()
+            {
+                return trail.check(DiscoveryRule::OffersLogin, Err(error));
+            }
+            if self.settings.client.issuer.is_some() {
+                let checked = self.settings.client.check_issuer(&server.identity);
+                let reason = "no document names the issuer, which is the origin of the server in 2025-03-26";
+                let assumption = server.has_default_endpoints.then(|| reason.to_owned());
+                trail.check_or_assume(DiscoveryRule::IssuerConfigured, checked, assumption)?;
+            }
             let resource = (!self.settings.omits_resource).then(|| resource_of(&self.endpoint));
-            return Ok(Found { server, resource, scopes: Vec::new(), uses_dpop: false });
+            return Ok(Found { server, resource, scopes: Vec::new(), uses_dpop: false, credentials_header });
         };
         let server = Arc::new(self.choose(&resource.issuers, reader).await?);
         let omits_resource = self.settings.omits_resource || server.has_quirk(QuirkKind::OmitsResource);
         let identifier = (!omits_resource).then_some(resource.identifier);
         let uses_dpop = (resource.accepts_dpop || refused.accepts_dpop()) && server.issues_bound_tokens();
-        Ok(Found { server, resource: identifier, scopes: resource.scopes, uses_dpop })
+        Ok(Found { server, resource: identifier, scopes: resource.scopes, uses_dpop, credentials_header })
     }
 
     /// Returns the authorization server: the configured one, else that of the current tokens if the server still names it,

@@ -24,7 +24,8 @@ async fn a_client_for_itself_names_the_audience_at_servers_that_read_it() {
     };
     for (issuer, expected) in [("https://as.example", None), ("https://example.auth0.com/", Some(RESOURCE))] {
         let (identity, quirks) = (issuer.to_owned(), Quirk::of_issuer(issuer));
-        let server = Server { identity, metadata: metadata.clone(), is_legacy: false, quirks };
+        let metadata = metadata.clone();
+        let server = Server { identity, metadata, is_legacy: false, has_default_endpoints: false, quirks };
         let endpoint = TokenEndpoint {
             fetch: &Fetch::builder().allow_loopback(true).build(),
             url: &format!("{}/token", authorization.issuer()),
