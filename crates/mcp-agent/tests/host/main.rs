@@ -6,3 +6,4 @@ mod common;
 mod faults;
 mod life_cycle;
 mod policies;
+mod requirements;
