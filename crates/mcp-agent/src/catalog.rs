@@ -12,6 +12,7 @@ use mcp_protocol::{Prompt, Resource, ResourceTemplate, Tool};
 pub use self::{arguments::InvalidArguments, lookup::UnknownName, tool::CatalogTool};
 pub(crate) use self::{
     entries::{ListedTool, ServerEntries, merge},
+    lookup::names_server,
     tool::estimate,
 };
 

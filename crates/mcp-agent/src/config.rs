@@ -50,5 +50,5 @@ pub use self::{
 pub(crate) use self::{
     document::{Syntax, json_options, parse_document},
     file::read_text,
-    write::replace as replace_file,
+    write::{lock as lock_file, replace as replace_file},
 };

@@ -20,7 +20,7 @@ pub use self::{
     error::{ServerError, StartError},
 };
 use crate::{
-    CallError, HostCall, ServerOptions, ServerState, ServerStatus, StatusEvents,
+    CallError, Caller, HostCall, ServerOptions, ServerState, ServerStatus, StatusEvents,
     catalog::Catalog,
     config::{Approvals, ServerDefinition},
     policy::{PendingApproval, PolicyInput},
@@ -55,6 +55,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Host {
     inner: Arc<Inner>,
+    caller: Arc<Caller>,
 }
 
 /// Ends all servers when the last clone of the host is dropped.
@@ -96,7 +97,7 @@ impl Host {
     /// Returns the status of each server, in the order of their registration.
     #[must_use]
     pub fn statuses(&self) -> Vec<ServerStatus> {
-        self.registry().statuses.all()
+        self.registry().statuses_now()
     }
 
     /// Returns the status of a server; `None` if the host has no such server.
@@ -123,7 +124,40 @@ impl Host {
     /// # Errors
     /// See [`CallError`]. A failed tool is not an error of the call: its result has `is_error`.
     pub fn call(&self, name: impl Into<String>, arguments: impl Serialize) -> HostCall {
-        HostCall::new(&self.inner.shared, name.into(), &arguments)
+        HostCall::new(&self.inner.shared, &self.caller, name.into(), &arguments)
+    }
+
+    /// Returns this host for a caller: its calls use the connections of the caller. It shares the servers and the catalog with
+    /// this host.
+    ///
+    /// Callers share a connection to a server if their principals and their declared capabilities are equal, and the options of
+    /// the server permit it ([`Sharing`](crate::Sharing)). The connection that lists the items serves the first callers without
+    /// capabilities of their own. Other connections end when they are idle: after 5 minutes, or after the idle time of the server.
+    ///
+    /// ```
+    /// # use mcp_server::{Server, tool};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weather = Server::builder("weather", "1").tool(tool("forecast", async || "rain")).build();
+    /// use mcp_agent::{Caller, Host};
+    ///
+    /// let host = Host::builder("my-gateway", "1.0").server("weather", &weather).start().await?;
+    /// let of_ada = host.for_caller(Caller::new().principal("ada"));
+    /// assert_eq!(of_ada.call("weather:forecast", ()).await?.text(), "rain");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn for_caller(&self, caller: Caller) -> Self {
+        Self { inner: Arc::clone(&self.inner), caller: Arc::new(caller) }
+    }
+
+    /// Ends the connections of the principal of a caller, and waits until their processes have ended. If the caller has a session,
+    /// only the connections of that session end. The connection that lists the items stays.
+    pub async fn disconnect(&self, caller: &Caller) {
+        for slot in self.registry().slots() {
+            slot.disconnect(caller).await;
+        }
     }
 
     /// Decides a call by the policies and the rules of its server, without a call. Waits for an approval if the effect is `ask`.

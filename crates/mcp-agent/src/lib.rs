@@ -52,6 +52,6 @@ pub use self::{
     catalog::{Catalog, CatalogItem, CatalogTool, InvalidArguments, UnknownName},
     glob::{Glob, GlobError},
     host::{CatalogChanges, DefinitionError, Host, HostBuilder, ServerError, StartError, connector},
-    registry::{ServerOptions, ServerState, ServerStatus, StatusEvents},
+    registry::{Caller, ServerOptions, ServerState, ServerStatus, Sharing, StatusEvents},
     routing::{CallError, HostCall, HostResult},
 };

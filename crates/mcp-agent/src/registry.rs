@@ -1,9 +1,14 @@
 //! The registry: named servers, their life cycle and their status.
 
 mod activity;
+mod back_off;
+mod caller;
+mod changes;
+mod follow;
 mod listing;
 mod manifest;
 mod options;
+mod pool;
 mod questions;
 mod runner;
 mod settings;
@@ -11,23 +16,27 @@ mod slot;
 mod status;
 mod watched;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use self::{activity::ActiveCall, manifest::Manifest, status::StatusTable, watched::Watched};
+pub use self::{
+    caller::Caller,
+    options::{ServerOptions, Sharing},
+    status::{ServerState, ServerStatus, StatusEvents},
+};
 pub(crate) use self::{
-    activity::ActiveCall,
+    pool::Lease,
     settings::Settings,
     slot::{Slot, Unavailable},
 };
-use self::{manifest::Manifest, status::StatusTable, watched::Watched};
-pub use self::{
-    options::ServerOptions,
-    status::{ServerState, ServerStatus, StatusEvents},
-};
-use crate::catalog::{Catalog, ServerEntries};
+use crate::catalog::{Catalog, ServerEntries, names_server};
+
+/// How long a change of the items waits for other changes before the manifest is written.
+const STORE_DELAY: Duration = Duration::from_millis(200);
 
 /// The servers of a host, and the catalog of their items.
 pub(crate) struct Registry {
@@ -64,9 +73,26 @@ impl Registry {
         self.catalog.subscribe()
     }
 
+    /// Returns the status of each server, with the newest lines of their standard errors.
+    pub(crate) fn statuses_now(&self) -> Vec<ServerStatus> {
+        for slot in self.slots() {
+            self.statuses.update(&slot);
+        }
+        self.statuses.all()
+    }
+
     /// Returns a server by its name.
     pub(crate) fn slot(&self, name: &str) -> Option<Arc<Slot>> {
         self.slots.read().iter().find(|slot| &*slot.name == name).cloned()
+    }
+
+    /// Returns the server that the name of a tool names, if the server does not run and has never listed its tools.
+    pub(crate) fn unlisted(&self, tool: &str) -> Option<Arc<Slot>> {
+        let is_unlisted = |slot: &&Arc<Slot>| {
+            let runs = [ServerState::Starting, ServerState::Waiting, ServerState::Ready, ServerState::Degraded];
+            !runs.contains(&slot.state()) && !slot.was_listed() && slot.entries().tools.is_empty()
+        };
+        self.slots.read().iter().filter(is_unlisted).find(|slot| names_server(tool, &slot.name)).cloned()
     }
 
     pub(crate) fn slots(&self) -> Vec<Arc<Slot>> {
@@ -127,15 +153,24 @@ impl Registry {
         self.manifest.as_ref()?.find(&slot.name, &slot.fingerprint)
     }
 
+    /// Stores the items of all servers on disk soon, in the background. Changes in the meantime are written together.
+    pub(crate) fn store_soon(self: &Arc<Self>) {
+        if !self.manifest.as_ref().is_some_and(Manifest::schedule) {
+            return;
+        }
+        let registry = Arc::clone(self);
+        tokio::spawn(async move {
+            let _ = registry.closing.run_until_cancelled(tokio::time::sleep(STORE_DELAY)).await;
+            registry.store().await;
+        });
+    }
+
     /// Stores the items of all servers on disk.
     pub(crate) async fn store(&self) {
         let Some(manifest) = &self.manifest else { return };
-        let servers: HashMap<Arc<str>, (Arc<str>, Arc<ServerEntries>)> = self
-            .slots()
-            .into_iter()
-            .filter(|slot| slot.was_listed())
-            .map(|slot| (slot.name.clone(), (slot.fingerprint.clone(), slot.entries())))
-            .collect();
-        manifest.write(servers).await;
+        manifest.unschedule();
+        let slots = self.slots();
+        let listed = slots.iter().filter(|slot| slot.was_listed());
+        manifest.write(listed.map(|slot| (slot.name.clone(), slot.fingerprint.clone(), slot.entries()))).await;
     }
 }

@@ -7,7 +7,7 @@ mod rest;
 
 use std::sync::Arc;
 
-pub(crate) use self::rest::{REST, Rests};
+pub(crate) use self::rest::{REST_URI_PREFIX, Rests};
 pub use self::{
     call::{HostCall, HostResult},
     error::CallError,

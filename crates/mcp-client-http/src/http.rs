@@ -327,6 +327,11 @@ impl Connect for Http {
         config::shown(&self.url)
     }
 
+    fn identity(&self) -> String {
+        let headers: Vec<&str> = self.config.headers.keys().map(http::HeaderName::as_str).collect();
+        format!("{} {headers:?}", self.url)
+    }
+
     fn authorization(&self) -> Option<AuthorizationClocks> {
         self.config.authorization.as_ref().map(|authorization| authorization.clocks.clone())
     }

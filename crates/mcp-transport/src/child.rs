@@ -196,6 +196,10 @@ impl Connect for ChildProcess {
     fn describe(&self) -> String {
         self.program.to_string_lossy().into_owned()
     }
+
+    fn identity(&self) -> String {
+        format!("{:?} {:?} {:?} {:?}", self.program, self.args, self.directory, self.environment)
+    }
 }
 
 impl fmt::Debug for ChildProcess {

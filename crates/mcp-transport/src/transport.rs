@@ -219,6 +219,15 @@ pub trait Connect: Send + Sync + 'static {
     /// Returns a short name of the peer for logs and errors. It holds no secrets.
     fn describe(&self) -> String;
 
+    /// Returns a text that identifies the peer: a program with its arguments and the names of its variables, or a URL with the
+    /// names of its headers. Lists that a program stored belong to a peer while this text does not change. A connector that
+    /// wraps another one returns the text of that one. Do not print it: arguments can be secret.
+    ///
+    /// Default: [`Connect::describe`].
+    fn identity(&self) -> String {
+        self.describe()
+    }
+
     /// Returns the clocks of the authorization. A connector that wraps another one returns the clocks of that one.
     /// Default: `None`, for a connector whose requests need no authorization.
     fn authorization(&self) -> Option<AuthorizationClocks> {

@@ -1,21 +1,13 @@
 //! Approvals of the servers in project files, stored outside of the project.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
+use std::{fs, io, path::PathBuf};
 
-use fs4::TryLockError;
 use serde_json::{Map, Value, json};
 
 use super::{code::Code, definition::ServerDefinition, error::ConfigError, file::read_text, write};
 
 /// The largest number of stored decisions. Beyond it, the store removes the oldest.
 const MAX_DECISIONS: usize = 10_000;
-/// The longest wait for another process that writes decisions, and the delay between two attempts.
-const LOCK: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// The decisions of the user about servers of project files.
 ///
@@ -136,18 +128,7 @@ impl Approvals {
 
     /// Locks the decisions against other processes. The lock ends with the file.
     fn lock(&self) -> io::Result<fs::File> {
-        write::create_directory(self.file.parent().unwrap_or(Path::new(".")))?;
-        let file =
-            fs::File::options().create(true).truncate(false).write(true).open(self.file.with_extension("lock"))?;
-        let end = Instant::now() + LOCK;
-        loop {
-            match fs4::FileExt::try_lock(&file) {
-                Ok(()) => return Ok(file),
-                Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::sleep(PAUSE),
-                Err(TryLockError::WouldBlock) => return Err(io::Error::other("another process holds the lock")),
-                Err(TryLockError::Error(error)) => return Err(error),
-            }
-        }
+        write::lock(&self.file.with_extension("lock"))
     }
 
     fn fault(&self, code: Code, reason: &str) -> ConfigError {

@@ -300,7 +300,7 @@ impl HostBuilder {
         }
         let registry = Registry::new(self.settings);
         let shared = Arc::new(Shared { registry, rests: Rests::default(), gate: self.gate });
-        let host = Host { inner: Arc::new(Inner { shared, approvals: self.approvals }) };
+        let host = Host { inner: Arc::new(Inner { shared, approvals: self.approvals }), caller: Arc::default() };
         let registry = host.registry();
         let began = Instant::now();
         let mut started = Vec::new();

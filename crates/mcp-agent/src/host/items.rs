@@ -8,8 +8,8 @@ use super::Host;
 use crate::{
     CallError,
     policy::PolicyInput,
-    registry::ActiveCall,
-    routing::{REST, Rests},
+    registry::Lease,
+    routing::{REST_URI_PREFIX, Rests},
 };
 
 impl Host {
@@ -26,12 +26,12 @@ impl Host {
     /// # Errors
     /// [`CallError`] if the host has no such server, a policy refuses the read, the server is not available, or the call fails.
     pub async fn read(&self, server: &str, uri: &str) -> Result<ReadResourceResult, CallError> {
-        if uri.starts_with(REST)
+        if uri.starts_with(REST_URI_PREFIX)
             && let Some(contents) = self.rest(uri)
         {
             return Ok(ReadResourceResult::new(vec![contents]));
         }
-        self.decide(&PolicyInput::resource(server, uri)).await?;
+        self.decide_for_caller(PolicyInput::resource(server, uri)).await?;
         let (_active, client) = self.reach(server).await?;
         client.read_resource(uri).await.map_err(|error| CallError::Client { name: uri.to_owned(), error })
     }
@@ -79,7 +79,7 @@ impl Host {
         if let Value::Object(members) = &arguments {
             input.arguments = JsonObject::from(members.clone());
         }
-        self.decide(&input).await?;
+        self.decide_for_caller(input).await?;
         let (_active, client) = self.reach(&server).await?;
         let call = client.get_prompt(&prompt, arguments);
         call.await.map_err(|error| CallError::Client { name: name.to_owned(), error })
@@ -96,12 +96,17 @@ impl Host {
         Ok(self.reach(server).await?.1)
     }
 
+    /// Decides a read or a prompt for the caller of this host.
+    async fn decide_for_caller(&self, mut input: PolicyInput) -> Result<(), CallError> {
+        input.principal = self.caller.principal_name().map(str::to_owned);
+        self.decide(&input).await
+    }
+
     /// Returns the client of a server. The server does not become idle until the first value is dropped.
-    async fn reach(&self, server: &str) -> Result<(ActiveCall, mcp_client::Client), CallError> {
+    async fn reach(&self, server: &str) -> Result<(Lease, mcp_client::Client), CallError> {
         let registry = self.registry();
         let slot = registry.slot(server).ok_or_else(|| self.unknown_server(server))?;
-        let active = slot.begin_call();
-        let reached = slot.client_within(registry.settings.call_wait).await;
-        reached.map(|client| (active, client)).map_err(|cause| CallError::unavailable(server, cause))
+        let reached = slot.reach(registry, &self.caller, registry.settings.call_wait).await;
+        reached.map_err(|cause| CallError::unavailable(server, cause))
     }
 }

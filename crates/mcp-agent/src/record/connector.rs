@@ -59,6 +59,10 @@ impl Connect for RecordingConnector {
         self.inner.describe()
     }
 
+    fn identity(&self) -> String {
+        self.inner.identity()
+    }
+
     fn authorization(&self) -> Option<AuthorizationClocks> {
         self.inner.authorization()
     }

@@ -34,6 +34,11 @@ impl Activity {
         self.state.lock().1 = Instant::now();
     }
 
+    /// Returns the time of the last end of a call.
+    pub(super) fn last_used(&self) -> Instant {
+        self.state.lock().1
+    }
+
     /// Runs `stop` if the server was idle for this long. No call begins meanwhile. Otherwise returns the time to wait.
     pub(super) fn stop_if_idle(&self, limit: Duration, stop: impl FnOnce()) -> Result<(), Duration> {
         let state = self.state.lock();

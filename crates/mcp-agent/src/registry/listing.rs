@@ -17,18 +17,29 @@ const BYTES: usize = 32 << 20;
 pub(super) struct Listed {
     pub(super) entries: ServerEntries,
     pub(super) problems: Vec<String>,
+    /// The parts of the filter without an effect.
+    pub(super) notes: Vec<String>,
+    /// No list failed. Otherwise another reading can have more items.
+    pub(super) is_complete: bool,
 }
 
 /// One list.
 struct Read<T> {
     items: Vec<T>,
     problem: Option<String>,
-    /// The list failed before its first item.
+    /// The list failed before its end. The missing items are unknown.
     has_failed: bool,
 }
 
-/// Reads all lists that the server declares, at the same time. Lists that fail keep their former items.
-pub(super) async fn list(client: &Client, former: &ServerEntries, options: &ServerOptions, limit: Duration) -> Listed {
+/// Reads all lists that the server declares, at the same time. Former items that a failed list did not reach stay in their
+/// places. If `keeps_tools` is false, the former tools decide the order only.
+pub(super) async fn list(
+    client: &Client,
+    former: &ServerEntries,
+    keeps_tools: bool,
+    options: &ServerOptions,
+    limit: Duration,
+) -> Listed {
     let declared = client.negotiated();
     let capabilities = &declared.capabilities;
     let (has_tools, has_prompts) = (capabilities.tools.is_some(), capabilities.prompts.is_some());
@@ -41,17 +52,18 @@ pub(super) async fn list(client: &Client, former: &ServerEntries, options: &Serv
         read("prompts", has_prompts.then(|| client.list_prompts().fresh().stream()), end),
     );
     let mut problems = Vec::new();
-    let filtered = (!tools.has_failed).then(|| options.filter.apply(tools.items));
-    for note in filtered.iter().flat_map(|filtered| &filtered.notes) {
-        tracing::debug!(%note, "a part of a filter has no effect");
-    }
+    let has_failed = [tools.has_failed, resources.has_failed, templates.has_failed, prompts.has_failed];
+    let filtered = options.filter.apply(tools.items);
+    // The tools of an incomplete list do not show which patterns are unused.
+    let notes = filtered.notes.iter().filter(|_| !tools.has_failed).map(ToString::to_string).collect();
     problems.extend(tools.problem);
-    let tools = filtered.map(|filtered| {
-        let listed: Vec<ListedTool> =
-            filtered.tools.into_iter().map(|tool| ListedTool::new(&tool.original, tool.tool)).collect();
-        merge(&former.tools, &listed, |tool: &ListedTool| &tool.tool.name)
-    });
-    let (tools, duplicates) = tools.unwrap_or_else(|| (former.tools.clone(), 0));
+    if tools.has_failed && !keeps_tools && !former.tools.is_empty() {
+        problems.push("the tools of the former server are left out, because its filter was different".to_owned());
+    }
+    let listed: Vec<ListedTool> =
+        filtered.tools.into_iter().map(|tool| ListedTool::new(&tool.original, tool.tool)).collect();
+    let (tools, duplicates) =
+        merge(&former.tools, &listed, tools.has_failed && keeps_tools, |tool: &ListedTool| &tool.tool.name);
     if duplicates > 0 {
         problems.push(format!("{duplicates} tools have the name of another tool"));
     }
@@ -61,10 +73,10 @@ pub(super) async fn list(client: &Client, former: &ServerEntries, options: &Serv
         templates: keep(&former.templates, templates, |item| &item.uri_template, &mut problems),
         prompts: keep(&former.prompts, prompts, |item| &item.name, &mut problems),
     };
-    Listed { entries, problems }
+    Listed { entries, problems, notes, is_complete: !has_failed.contains(&true) }
 }
 
-/// Merges the items of a list with the former items, unless the list failed.
+/// Merges the items of a list with the former items.
 fn keep<T: PartialEq>(
     former: &[Arc<T>],
     read: Read<T>,
@@ -72,19 +84,15 @@ fn keep<T: PartialEq>(
     problems: &mut Vec<String>,
 ) -> Vec<Arc<T>> {
     problems.extend(read.problem);
-    match read.has_failed {
-        true => former.to_vec(),
-        false => {
-            let items: Vec<Arc<T>> = read.items.into_iter().map(Arc::new).collect();
-            merge(former, &items, |item: &Arc<T>| key(item)).0
-        }
-    }
+    let items: Vec<Arc<T>> = read.items.into_iter().map(Arc::new).collect();
+    merge(former, &items, read.has_failed, |item: &Arc<T>| key(item)).0
 }
 
 async fn read<T: ListItem + Serialize>(noun: &str, stream: Option<Items<T>>, end: Instant) -> Read<T> {
     let mut read = Read { items: Vec::new(), problem: None, has_failed: false };
     let Some(mut stream) = stream else { return read };
     let mut bytes = 0;
+    let mut has_failed = false;
     let reason = loop {
         match timeout_at(end, stream.next()).await {
             Ok(Some(Ok(item))) => {
@@ -96,14 +104,20 @@ async fn read<T: ListItem + Serialize>(noun: &str, stream: Option<Items<T>>, end
             }
             // A server may declare a capability and lack one of its methods.
             Ok(Some(Err(error))) if error.rpc().is_some_and(|error| error.code.0 == -32601) => break None,
-            Ok(Some(Err(error))) => break Some(error.to_string()),
+            Ok(Some(Err(error))) => {
+                has_failed = true;
+                break Some(error.to_string());
+            }
             Ok(None) => break stream.warning().map(|warning| warning.to_string()),
-            Err(_) => break Some("the server did not send the whole list in time".to_owned()),
+            Err(_) => {
+                has_failed = true;
+                break Some("the server did not send the whole list in time".to_owned());
+            }
         }
     };
     if let Some(reason) = reason {
         tracing::warn!(list = noun, reason, "a list is incomplete");
-        read.has_failed = read.items.is_empty();
+        read.has_failed = has_failed;
         read.problem = Some(format!("the list of {noun} is incomplete: {reason}"));
     }
     read

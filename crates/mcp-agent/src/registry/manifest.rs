@@ -1,21 +1,36 @@
 //! The items of all servers on disk, so that a host has a catalog before its servers start.
 
-use std::{collections::HashMap, fs, io::Write as _, path::PathBuf, sync::Arc};
+use std::{
+    collections::HashMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::ServerEntries;
+use crate::{
+    catalog::ServerEntries,
+    config::{lock_file, replace_file},
+};
 
 /// The version of the file. A file of another version is ignored.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// The largest file that is read, in bytes.
 const LARGEST: u64 = 256 << 20;
+/// The largest number of servers in the file. Beyond it, those that were stored first are removed.
+const SERVERS: usize = 512;
 
-/// The file with the items of all servers.
+/// The file with the items of all servers. Several hosts can use it at the same time.
 pub(super) struct Manifest {
     path: PathBuf,
-    stored: Mutex<HashMap<String, Stored>>,
+    stored: Mutex<HashMap<String, Arc<ServerEntries>>>,
+    is_scheduled: AtomicBool,
     /// Held while the file is written.
     writing: tokio::sync::Mutex<()>,
 }
@@ -23,90 +38,109 @@ pub(super) struct Manifest {
 #[derive(Serialize, Deserialize)]
 struct File {
     version: u32,
+    /// The servers by their name and the fingerprint of their definition.
     servers: HashMap<String, Stored>,
 }
 
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct Stored {
-    fingerprint: String,
+    /// The time of the last change, in seconds since 1970.
+    changed: u64,
     entries: Arc<ServerEntries>,
 }
 
 impl Manifest {
     /// Reads the file. A missing or invalid file has no items.
     pub(super) fn read(path: PathBuf) -> Self {
-        let stored = match fs::metadata(&path) {
-            Ok(found) if found.len() <= LARGEST => {
-                match fs::read(&path).map(|bytes| serde_json::from_slice::<File>(&bytes)) {
-                    Ok(Ok(file)) if file.version == VERSION => file.servers,
-                    Ok(Ok(_)) => HashMap::new(),
-                    Ok(Err(error)) => {
-                        tracing::warn!(path = %path.display(), %error, "the manifest is invalid and is ignored");
-                        HashMap::new()
-                    }
-                    Err(error) => {
-                        tracing::warn!(path = %path.display(), %error, "the manifest cannot be read");
-                        HashMap::new()
-                    }
-                }
-            }
-            _ => HashMap::new(),
-        };
-        Self { path, stored: Mutex::new(stored), writing: tokio::sync::Mutex::default() }
+        let stored = read(&path).into_iter().map(|(key, stored)| (key, stored.entries)).collect();
+        Self {
+            path,
+            stored: Mutex::new(stored),
+            is_scheduled: AtomicBool::default(),
+            writing: tokio::sync::Mutex::default(),
+        }
     }
 
     /// Returns the items of a server with this fingerprint.
     pub(super) fn find(&self, server: &str, fingerprint: &str) -> Option<ServerEntries> {
-        let stored = self.stored.lock();
-        let found = stored.get(server).filter(|found| found.fingerprint == fingerprint)?;
-        Some((*found.entries).clone())
+        self.stored.lock().get(&key(server, fingerprint)).map(|entries| (**entries).clone())
+    }
+
+    /// Returns true if the caller must write the file. Otherwise another task does so.
+    pub(super) fn schedule(&self) -> bool {
+        !self.is_scheduled.swap(true, Ordering::AcqRel)
+    }
+
+    /// Lets later changes cause another write. Call it before reading the items.
+    pub(super) fn unschedule(&self) {
+        self.is_scheduled.store(false, Ordering::Release);
     }
 
     /// Replaces the items of these servers, and writes the file if they changed.
-    pub(super) async fn write(&self, servers: HashMap<Arc<str>, (Arc<str>, Arc<ServerEntries>)>) {
+    pub(super) async fn write(&self, servers: impl Iterator<Item = (Arc<str>, Arc<str>, Arc<ServerEntries>)>) {
+        let servers: Vec<_> = servers.collect();
         let _writing = self.writing.lock().await;
-        let file = {
-            let mut stored = self.stored.lock();
-            let mut has_changed = false;
-            for (name, (fingerprint, entries)) in servers {
-                let new = Stored { fingerprint: fingerprint.to_string(), entries };
-                if stored.get(&*name) != Some(&new) {
-                    stored.insert(name.to_string(), new);
-                    has_changed = true;
-                }
-            }
-            if !has_changed {
-                return;
-            }
-            File { version: VERSION, servers: stored.clone() }
+        let changed: Vec<(String, Arc<ServerEntries>)> = {
+            let stored = self.stored.lock();
+            let keyed = servers.into_iter().map(|(name, fingerprint, entries)| (key(&name, &fingerprint), entries));
+            keyed.filter(|(key, entries)| stored.get(key) != Some(entries)).collect()
         };
-        let path = self.path.clone();
-        let written = tokio::task::spawn_blocking(move || write(&path, &file)).await;
-        match written {
-            Ok(Ok(())) => {}
+        if changed.is_empty() {
+            return;
+        }
+        let (path, new) = (self.path.clone(), changed.clone());
+        match tokio::task::spawn_blocking(move || update(&path, new)).await {
+            Ok(Ok(())) => self.stored.lock().extend(changed),
             Ok(Err(error)) => tracing::warn!(path = %self.path.display(), %error, "the manifest cannot be written"),
             Err(error) => tracing::warn!(%error, "the manifest was not written"),
         }
     }
 }
 
-/// Writes the file completely or not at all.
-fn write(path: &std::path::Path, file: &File) -> std::io::Result<()> {
-    if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory)?;
-    }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(name);
-    let written = (|| {
-        let mut out = fs::File::create(&temporary)?;
-        out.write_all(&serde_json::to_vec(file)?)?;
-        out.sync_all()?;
-        fs::rename(&temporary, path)
-    })();
-    if written.is_err() {
-        // The next write replaces a file that is left.
-        let _ = fs::remove_file(&temporary);
-    }
-    written
+fn key(server: &str, fingerprint: &str) -> String {
+    format!("{fingerprint} {server}")
 }
+
+/// Returns the servers of the file. A file that cannot be used has none.
+fn read(path: &Path) -> HashMap<String, Stored> {
+    let read = || -> io::Result<File> {
+        let length = fs::metadata(path)?.len();
+        if length > LARGEST {
+            return Err(io::Error::other(format!("it has {length} bytes")));
+        }
+        Ok(serde_json::from_slice(&fs::read(path)?)?)
+    };
+    match read() {
+        Ok(file) if file.version == VERSION => file.servers,
+        Ok(file) => {
+            tracing::debug!(path = %path.display(), version = file.version, "the manifest has another version");
+            HashMap::new()
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => HashMap::new(),
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "the manifest is ignored: it cannot be read");
+            HashMap::new()
+        }
+    }
+}
+
+/// Replaces the items of these servers in the file. The items of other hosts stay.
+fn update(path: &Path, new: Vec<(String, Arc<ServerEntries>)>) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".lock");
+    let _lock = lock_file(&path.with_file_name(name))?;
+    let changed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let mut servers = read(path);
+    servers.extend(new.into_iter().map(|(key, entries)| (key, Stored { changed, entries })));
+    if servers.len() > SERVERS {
+        let mut times: Vec<(u64, String)> = servers.iter().map(|(key, stored)| (stored.changed, key.clone())).collect();
+        times.sort_unstable();
+        for (_, key) in times.drain(..servers.len() - SERVERS) {
+            servers.remove(&key);
+        }
+    }
+    replace_file(path, &serde_json::to_vec(&File { version: VERSION, servers })?)
+}
+
+#[cfg(test)]
+mod tests;

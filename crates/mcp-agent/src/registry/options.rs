@@ -1,8 +1,51 @@
 //! The options of one server.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use mcp_client::transport::Connect;
 
 use crate::{Glob, filter::ToolFilter, policy::Rule};
+
+/// The largest number of connections of a server, if its options have no other number.
+const MAX_CONNECTIONS: usize = 32;
+
+/// The callers that share a connection to a server. Callers with different declared capabilities never share one.
+///
+/// ```
+/// use mcp_agent::{ServerOptions, Sharing};
+///
+/// let browser = ServerOptions::new().sharing(Sharing::Session).max_connections(8);
+/// assert_eq!(browser.sharing, Sharing::Session);
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Sharing {
+    /// All callers share a connection, also those of different principals. For servers without state.
+    All,
+    /// The callers of a principal share a connection.
+    #[default]
+    Principal,
+    /// Each session has a connection of its own. For servers with state, such as a browser.
+    Session,
+}
+
+type ConnectorOf = dyn Fn(&str) -> Option<Arc<dyn Connect>> + Send + Sync;
+
+/// The connectors of principals with credentials of their own.
+#[derive(Clone)]
+pub(crate) struct Connectors(Arc<ConnectorOf>);
+
+impl Connectors {
+    pub(super) fn of(&self, principal: &str) -> Option<Arc<dyn Connect>> {
+        (self.0)(principal)
+    }
+}
+
+impl fmt::Debug for Connectors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connectors")
+    }
+}
 
 /// The options of one server of a host.
 ///
@@ -20,7 +63,7 @@ use crate::{Glob, filter::ToolFilter, policy::Rule};
 /// assert!(options.is_required);
 /// # Ok::<_, mcp_agent::GlobError>(())
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ServerOptions {
     /// The host does not start without this server.
@@ -41,6 +84,30 @@ pub struct ServerOptions {
     pub rules: Vec<Rule>,
     /// The tools that the host never defers ([`Host::toolset`](crate::Host::toolset)), by their names in the catalog.
     pub always_loaded: Vec<Glob>,
+    /// The callers that share a connection.
+    pub sharing: Sharing,
+    /// The largest number of connections to the server, at least 2. One of them lists the items. Default: 32.
+    pub max_connections: usize,
+    pub(crate) connectors: Option<Connectors>,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            is_required: false,
+            start_limit: None,
+            call_timeout: None,
+            tool_timeouts: BTreeMap::new(),
+            filter: ToolFilter::default(),
+            idle_stop: None,
+            needs_approval: false,
+            rules: Vec::new(),
+            always_loaded: Vec::new(),
+            sharing: Sharing::default(),
+            max_connections: MAX_CONNECTIONS,
+            connectors: None,
+        }
+    }
 }
 
 impl ServerOptions {
@@ -48,6 +115,55 @@ impl ServerOptions {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Sets the callers that share a connection. Default: those of a principal.
+    ///
+    /// See the example of [`Sharing`].
+    #[must_use]
+    pub fn sharing(mut self, sharing: Sharing) -> Self {
+        self.sharing = sharing;
+        self
+    }
+
+    /// Sets the largest number of connections to the server, at least 2. If all of them are in use, the calls of further
+    /// principals and sessions fail.
+    ///
+    /// See the example of [`Sharing`].
+    #[must_use]
+    pub fn max_connections(mut self, connections: usize) -> Self {
+        self.max_connections = connections;
+        self
+    }
+
+    /// Sets the connectors of principals with credentials of their own, such as an endpoint with the token of the user. Without
+    /// a connector, the calls of a principal use the connector of the server.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use mcp_agent::ServerOptions;
+    /// use mcp_client::{http::Http, transport::Connect};
+    ///
+    /// fn token_of(principal: &str) -> Option<String> {
+    ///     # let _ = principal;
+    ///     None
+    /// }
+    ///
+    /// let options = ServerOptions::new().connector_of(|principal| {
+    ///     let value = format!("Bearer {}", token_of(principal)?);
+    ///     let endpoint = Http::new("https://search.example/mcp").ok()?.header("authorization", &value).ok()?;
+    ///     Some(Arc::new(endpoint) as Arc<dyn Connect>)
+    /// });
+    /// # let _ = options;
+    /// ```
+    #[must_use]
+    pub fn connector_of(
+        mut self,
+        connector_of: impl Fn(&str) -> Option<Arc<dyn Connect>> + Send + Sync + 'static,
+    ) -> Self {
+        self.connectors = Some(Connectors(Arc::new(connector_of)));
+        self
     }
 
     /// Makes the server required: the host does not start without it.

@@ -18,7 +18,11 @@ pub(super) struct HostHandler {
 }
 
 impl HostHandler {
-    pub(super) fn new(settings: &Settings, server: &str) -> Self {
+    /// `declared` are the capabilities of callers. Their connections do not use the handler of the host.
+    pub(super) fn new(settings: &Settings, server: &str, declared: Option<&ClientCapabilities>) -> Self {
+        if let Some(declared) = declared {
+            return Self { inner: None, declared: declared.clone() };
+        }
         let inner = settings.handler_of.as_ref().map(|handler_of| handler_of(server));
         let mut declared = inner.as_ref().map(|inner| inner.capabilities()).unwrap_or_default();
         // A session declares its capabilities once, so they include those of the handlers of calls.

@@ -11,25 +11,30 @@ use std::{
 };
 
 use mcp_client::{Client, transport::Connect};
+use mcp_protocol::ClientCapabilities;
 use parking_lot::Mutex;
+use sha2::{Digest as _, Sha256};
 use tokio::{
     sync::{Notify, watch},
-    time::timeout,
+    time::{Instant, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Registry, ServerOptions, ServerState, Watched,
     activity::{ActiveCall, Activity},
+    pool::Pool,
 };
 use crate::catalog::ServerEntries;
 
-/// One server of a registry.
+/// One server of a registry, with the connection that lists its items. The connections in its pool are values of this type too.
 pub(crate) struct Slot {
     pub(crate) name: Arc<str>,
     pub(crate) options: ServerOptions,
     /// A text that changes when the definition of the server changes.
     pub(crate) fingerprint: Arc<str>,
+    pub(super) role: Role,
+    pub(super) pool: Mutex<Pool>,
     pub(super) connector: Arc<Watched>,
     pub(super) link: watch::Sender<Link>,
     pub(super) activity: Arc<Activity>,
@@ -43,11 +48,21 @@ pub(crate) struct Slot {
     items: Mutex<Items>,
 }
 
+/// The purpose of a connection.
+pub(super) enum Role {
+    /// Lists the items of the server for the catalog.
+    Listing,
+    /// Serves the calls of some callers, with these declared capabilities. `None`: those of the host.
+    Calls(Option<Arc<ClientCapabilities>>),
+}
+
 #[derive(Default)]
 struct Items {
     entries: Arc<ServerEntries>,
     /// The server listed its items. Otherwise they are empty or from the disk.
     was_listed: bool,
+    /// The tools are those of a former server with another filter. They decide the order only.
+    has_foreign_tools: bool,
 }
 
 /// The connection of a server, as calls see it.
@@ -58,6 +73,10 @@ pub(super) struct Link {
     pub(super) client: Option<Client>,
     /// The number of failed attempts.
     pub(super) failures: u64,
+    /// The time of the next attempt. Calls before that time fail at once.
+    pub(super) next_attempt: Option<Instant>,
+    /// The faults of the lists, and the parts of the filter without an effect.
+    pub(super) diagnostics: Vec<String>,
     pub(super) has_ended: bool,
 }
 
@@ -66,6 +85,16 @@ pub(super) struct Link {
 pub(crate) struct Unavailable {
     pub(crate) state: ServerState,
     pub(crate) reason: Option<String>,
+    /// The time until the next attempt, if the server failed before.
+    pub(crate) retry_in: Option<Duration>,
+}
+
+impl Link {
+    fn unavailable(&self) -> Unavailable {
+        let retry_in = self.next_attempt.map(|at| at.saturating_duration_since(Instant::now()));
+        let retry_in = retry_in.filter(|wait| !wait.is_zero());
+        Unavailable { state: self.state, reason: self.reason.clone(), retry_in }
+    }
 }
 
 impl Slot {
@@ -76,11 +105,41 @@ impl Slot {
         fingerprint: Option<&str>,
         closing: &CancellationToken,
     ) -> Arc<Self> {
+        let identity = fingerprint.map_or_else(|| connector.identity(), str::to_owned);
+        // The filter decides which tools are stored.
+        let fingerprint = hash(&format!("{identity} {:?}", options.filter));
+        Arc::new(Self::with(name.into(), connector, options, fingerprint.into(), closing, Role::Listing))
+    }
+
+    /// Returns another connection to a server.
+    pub(super) fn of_callers(server: &Self, connector: Arc<dyn Connect>, role: Role) -> Arc<Self> {
+        let options = ServerOptions { needs_approval: false, ..server.options.clone() };
+        Arc::new(Self::with(server.name.clone(), connector, options, server.fingerprint.clone(), &server.stop, role))
+    }
+
+    fn with(
+        name: Arc<str>,
+        connector: Arc<dyn Connect>,
+        options: ServerOptions,
+        fingerprint: Arc<str>,
+        closing: &CancellationToken,
+        role: Role,
+    ) -> Self {
         let state = if options.needs_approval { ServerState::NeedsApproval } else { ServerState::Configured };
-        let link = Link { state, reason: None, client: None, failures: 0, has_ended: false };
-        Arc::new(Self {
-            name: name.into(),
-            fingerprint: fingerprint.map_or_else(|| connector.describe().into(), Into::into),
+        let link = Link {
+            state,
+            reason: None,
+            client: None,
+            failures: 0,
+            next_attempt: None,
+            diagnostics: Vec::new(),
+            has_ended: false,
+        };
+        Self {
+            name,
+            fingerprint,
+            role,
+            pool: Mutex::default(),
             options,
             connector: Watched::new(connector),
             link: watch::Sender::new(link),
@@ -90,17 +149,24 @@ impl Slot {
             has_run: AtomicBool::new(false),
             ended: CancellationToken::new(),
             items: Mutex::default(),
-        })
+        }
     }
 
     pub(crate) fn entries(&self) -> Arc<ServerEntries> {
         Arc::clone(&self.items.lock().entries)
     }
 
-    /// Sets the items that the server listed, or items from the disk.
-    pub(super) fn set_entries(&self, entries: ServerEntries, was_listed: bool) {
+    /// Returns the items before a new reading of the lists. The value is false if the tools decide the order only.
+    pub(super) fn former(&self) -> (Arc<ServerEntries>, bool) {
+        let items = self.items.lock();
+        (Arc::clone(&items.entries), !items.has_foreign_tools)
+    }
+
+    /// Sets the items that the server listed.
+    pub(super) fn set_entries(&self, entries: ServerEntries, is_complete: bool) {
         let mut items = self.items.lock();
-        items.was_listed |= was_listed;
+        items.was_listed |= is_complete;
+        items.has_foreign_tools = false;
         if *items.entries != entries {
             items.entries = Arc::new(entries);
         }
@@ -116,7 +182,11 @@ impl Slot {
 
     /// Takes the items of a former server with this name, which decide the order of the new items.
     pub(crate) fn inherit(&self, former: &Self) {
-        self.items.lock().entries = former.entries();
+        let (entries, is_own) = former.former();
+        let mut items = self.items.lock();
+        items.entries = entries;
+        // Tools that passed another filter must not pass this one.
+        items.has_foreign_tools = !is_own || self.options.filter != former.options.filter;
     }
 
     pub(crate) fn was_listed(&self) -> bool {
@@ -129,6 +199,10 @@ impl Slot {
 
     pub(crate) fn reason(&self) -> Option<String> {
         self.link.borrow().reason.clone()
+    }
+
+    pub(super) fn diagnostics(&self) -> Vec<String> {
+        self.link.borrow().diagnostics.clone()
     }
 
     /// Returns the time limit of calls of a tool of the server.
@@ -150,10 +224,24 @@ impl Slot {
     pub(crate) async fn client_within(&self, limit: Duration) -> Result<Client, Unavailable> {
         let reached = timeout(limit, self.client()).await;
         reached.unwrap_or_else(|_| {
-            let link = self.link.borrow();
-            let reason = link.reason.clone().or_else(|| Some(format!("it did not start within {limit:?}")));
-            Err(Unavailable { state: link.state, reason })
+            let mut cause = self.unavailable();
+            cause.reason.get_or_insert_with(|| format!("it did not start within {limit:?}"));
+            Err(cause)
         })
+    }
+
+    /// Waits until the server has listed its items, within a time limit. Starts the server if it does not run.
+    pub(crate) async fn listed_within(&self, limit: Duration) -> Result<(), Unavailable> {
+        let _active = self.begin_call();
+        self.client_within(limit).await.map(drop)
+    }
+
+    pub(super) fn unavailable(&self) -> Unavailable {
+        self.link.borrow().unavailable()
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.link.borrow().has_ended
     }
 
     async fn client(&self) -> Result<Client, Unavailable> {
@@ -167,15 +255,17 @@ impl Slot {
                     return Ok(client.clone());
                 }
                 let has_failed = has_woken && now.failures > failures;
-                if now.has_ended || now.state == ServerState::NeedsApproval || has_failed {
-                    return Err(Unavailable { state: now.state, reason: now.reason.clone() });
+                let cause = now.unavailable();
+                let is_early = !has_woken && cause.retry_in.is_some();
+                if now.has_ended || now.state == ServerState::NeedsApproval || has_failed || is_early {
+                    return Err(cause);
                 }
             }
             if !std::mem::replace(&mut has_woken, true) {
                 self.wanted.notify_one();
             }
             if link.changed().await.is_err() {
-                return Err(Unavailable { state: ServerState::Stopped, reason: None });
+                return Err(Unavailable { state: ServerState::Stopped, reason: None, retry_in: None });
             }
         }
     }
@@ -200,7 +290,13 @@ impl Slot {
             // The close of a client has its own time limits.
             self.ended.cancelled().await;
         }
+        self.connections_ended().await;
     }
+}
+
+/// Returns the SHA-256 of a text, in hexadecimal.
+fn hash(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl fmt::Debug for Slot {

@@ -85,6 +85,8 @@ pub struct ServerStatus {
     pub since: SystemTime,
     /// The reason of the state, for example the error of the last attempt.
     pub reason: Option<String>,
+    /// The faults of the lists of the server, and the parts of its filter without an effect.
+    pub diagnostics: Vec<String>,
     /// The last lines that a child process wrote to its standard error, oldest first.
     pub stderr: Vec<String>,
     /// The number of tools in the catalog.
@@ -121,6 +123,7 @@ impl StatusTable {
             state: slot.state(),
             since: SystemTime::now(),
             reason: slot.reason(),
+            diagnostics: slot.diagnostics(),
             stderr: slot.connector.stderr(),
             tools: 0,
             estimated_tokens: 0,
@@ -156,7 +159,7 @@ impl StatusTable {
         if status.state != state {
             (status.state, status.since) = (state, SystemTime::now());
         }
-        (status.reason, status.stderr) = (reason, stderr);
+        (status.reason, status.stderr, status.diagnostics) = (reason, stderr, slot.diagnostics());
         status.count(&entries);
         if *status != former {
             let _ = self.changes.send(status.clone());

@@ -7,11 +7,14 @@ use std::{
 
 use mcp_client::transport::{AuthorizationClocks, BoxFuture, Connect, Frame, FrameSender, Transport, TransportError};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 /// A connector that records the last stderr lines and the last fault of a server.
 pub(super) struct Watched {
     inner: Arc<dyn Connect>,
     record: Arc<Record>,
+    /// Each open transport has a receiver.
+    open: watch::Sender<()>,
 }
 
 #[derive(Default)]
@@ -24,7 +27,16 @@ struct Record {
 
 impl Watched {
     pub(super) fn new(inner: Arc<dyn Connect>) -> Arc<Self> {
-        Arc::new(Self { inner, record: Arc::default() })
+        Arc::new(Self { inner, record: Arc::default(), open: watch::Sender::default() })
+    }
+
+    pub(super) fn inner(&self) -> Arc<dyn Connect> {
+        Arc::clone(&self.inner)
+    }
+
+    /// Waits until all transports are closed, and their processes have ended. The client bounds this wait.
+    pub(super) async fn closed(&self) {
+        self.open.closed().await;
     }
 
     /// Returns the last lines of the standard error, of the newest process.
@@ -58,12 +70,17 @@ impl Connect for Watched {
             let transport = self.inner.connect().await.inspect_err(|fault| self.record.failed(fault))?;
             self.record.stderr.lock().clear();
             *self.record.sender.lock() = Some(Arc::downgrade(&transport.sender()));
-            Ok(Box::new(WatchedTransport { inner: transport, record: Arc::clone(&self.record) }) as Box<dyn Transport>)
+            let (record, open) = (Arc::clone(&self.record), self.open.subscribe());
+            Ok(Box::new(WatchedTransport { inner: transport, record, _open: open }) as Box<dyn Transport>)
         })
     }
 
     fn describe(&self) -> String {
         self.inner.describe()
+    }
+
+    fn identity(&self) -> String {
+        self.inner.identity()
     }
 
     fn authorization(&self) -> Option<AuthorizationClocks> {
@@ -74,6 +91,7 @@ impl Connect for Watched {
 struct WatchedTransport {
     inner: Box<dyn Transport>,
     record: Arc<Record>,
+    _open: watch::Receiver<()>,
 }
 
 impl Transport for WatchedTransport {

@@ -9,7 +9,10 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{CallError, Shared};
-use crate::catalog::CatalogTool;
+use crate::{
+    catalog::{CatalogTool, UnknownName},
+    registry::Caller,
+};
 
 /// The number of checks of a call whose tool changes meanwhile.
 const CHECKS: usize = 4;
@@ -38,6 +41,7 @@ type Signal = Pin<Box<dyn Future<Output = ()> + Send>>;
 #[must_use = "a call does nothing until it is awaited"]
 pub struct HostCall {
     shared: Arc<Shared>,
+    caller: Arc<Caller>,
     name: String,
     arguments: Result<JsonObject, String>,
     generation: Option<u64>,
@@ -46,7 +50,6 @@ pub struct HostCall {
     timeout: Option<Duration>,
     cancel: Option<Signal>,
     meta: Option<Meta>,
-    principal: Option<String>,
 }
 
 /// The result of a call, with the tool that returned it. It derefs to the result of the protocol.
@@ -69,7 +72,7 @@ pub struct HostResult {
 }
 
 impl HostCall {
-    pub(crate) fn new(shared: &Arc<Shared>, name: String, arguments: &impl Serialize) -> Self {
+    pub(crate) fn new(shared: &Arc<Shared>, caller: &Arc<Caller>, name: String, arguments: &impl Serialize) -> Self {
         let arguments = match serde_json::to_value(arguments) {
             Ok(Value::Object(members)) => Ok(members.into()),
             Ok(Value::Null) => Ok(JsonObject::new()),
@@ -78,15 +81,15 @@ impl HostCall {
         };
         Self {
             shared: Arc::clone(shared),
+            caller: Arc::clone(caller),
             name,
             arguments,
             generation: None,
-            answers: None,
+            answers: caller.handler.clone(),
             on_progress: None,
             timeout: None,
             cancel: None,
             meta: None,
-            principal: None,
         }
     }
 
@@ -128,13 +131,22 @@ impl HostCall {
         self
     }
 
+    /// Sets the caller, instead of the caller of the host ([`Host::for_caller`](crate::Host::for_caller)).
+    pub fn caller(mut self, caller: Caller) -> Self {
+        if let Some(handler) = &caller.handler {
+            self.answers.get_or_insert_with(|| Arc::clone(handler));
+        }
+        self.caller = Arc::new(caller);
+        self
+    }
+
     /// Adds metadata of the request.
     pub fn meta(mut self, meta: Meta) -> Self {
         self.meta = Some(meta);
         self
     }
 
-    /// Sets the identity of the caller, for the rules of policies with `principal`.
+    /// Sets the identity of the caller: for its connections, and for the rules of policies with `principal`.
     ///
     /// ```
     /// # async fn example(host: mcp_agent::Host) -> Result<(), mcp_agent::CallError> {
@@ -142,8 +154,9 @@ impl HostCall {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn principal(mut self, identity: impl Into<String>) -> Self {
-        self.principal = Some(identity.into());
+    pub fn principal(mut self, identity: impl Into<Arc<str>>) -> Self {
+        let caller = Caller::clone(&self.caller).principal(identity);
+        self.caller = Arc::new(caller);
         self
     }
 
@@ -163,25 +176,28 @@ impl HostCall {
     }
 
     async fn run(mut self) -> Result<HostResult, CallError> {
-        let (mut tool, mut arguments) = self.resolve()?;
+        let (mut tool, mut arguments) = match self.resolve() {
+            Err(CallError::Unknown(unknown)) => self.resolve_unlisted(unknown).await?,
+            resolved => resolved?,
+        };
         let shared = Arc::clone(&self.shared);
         let registry = &shared.registry;
         let mut checks = 0;
-        let (client, arguments, limit, began, _active) = loop {
+        let ((_lease, client), arguments, limit, began) = loop {
             let Some(slot) = registry.slot(tool.server()) else { return Err(self.resolve_again()) };
             // The wait for an approval has a limit of its own.
-            let permit = shared.permit(&slot, &tool, self.principal.as_ref(), arguments);
-            let permitted = until_cancelled(&mut self.cancel, &tool, permit).await??;
+            let permit = shared.permit(&slot, &tool, self.caller.principal_name(), arguments);
+            let permitted = until_cancelled(&mut self.cancel, &self.name, permit).await??;
             if registry.slot(tool.server()).is_some_and(|now| Arc::ptr_eq(&now, &slot)) {
-                let active = slot.begin_call();
                 let limit =
                     self.timeout.or_else(|| slot.call_timeout(tool.original_name())).or(registry.settings.call_timeout);
                 let wait = limit.map_or(registry.settings.call_wait, |limit| limit.min(registry.settings.call_wait));
                 let began = Instant::now();
-                let reached = until_cancelled(&mut self.cancel, &tool, slot.client_within(wait)).await?;
-                let client = reached.map_err(|cause| CallError::unavailable(&slot.name, cause))?;
+                let reached =
+                    until_cancelled(&mut self.cancel, &self.name, slot.reach(registry, &self.caller, wait)).await?;
+                let reached = reached.map_err(|cause| CallError::unavailable(&slot.name, cause))?;
                 if self.is_current(&tool) {
-                    break (client, permitted, limit, began, active);
+                    break (reached, permitted, limit, began);
                 }
             }
             // The wait for a person, and the start of a server, can change its tools. The policies decide again.
@@ -222,12 +238,24 @@ impl HostCall {
         self.shared.registry.catalog().tool(&self.name).is_ok_and(|now| now.has_definition_of(tool))
     }
 
+    /// Starts the server of an unknown tool if the server has not listed its tools yet, and then looks for the tool again.
+    async fn resolve_unlisted(&mut self, unknown: UnknownName) -> Result<(Arc<CatalogTool>, JsonObject), CallError> {
+        let registry = Arc::clone(&self.shared.registry);
+        let Some(slot) = registry.unlisted(&self.name) else { return Err(unknown.into()) };
+        let wait = self.timeout.map_or(registry.settings.call_wait, |limit| limit.min(registry.settings.call_wait));
+        let listed = until_cancelled(&mut self.cancel, &self.name, slot.listed_within(wait)).await?;
+        listed.map_err(|cause| CallError::unavailable(&slot.name, cause))?;
+        self.resolve()
+    }
+
     /// Returns the error of a call whose server was removed meanwhile.
     fn resolve_again(&self) -> CallError {
         let server = self.name.split_once(':').map_or(&*self.name, |(server, _)| server).to_owned();
         match self.resolve() {
             Err(error) => error,
-            Ok(_) => CallError::Unavailable { server, state: crate::ServerState::Stopped, reason: None },
+            Ok(_) => {
+                CallError::Unavailable { server, state: crate::ServerState::Stopped, reason: None, retry_in: None }
+            }
         }
     }
 }
@@ -235,7 +263,7 @@ impl HostCall {
 /// Runs a step of a call until the application cancels the call.
 async fn until_cancelled<T>(
     cancel: &mut Option<Signal>,
-    tool: &CatalogTool,
+    name: &str,
     step: impl Future<Output = T>,
 ) -> Result<T, CallError> {
     let cancelled = async {
@@ -246,7 +274,7 @@ async fn until_cancelled<T>(
     };
     tokio::select! {
         biased;
-        () = cancelled => Err(CallError::Cancelled { tool: tool.display_name().to_owned() }),
+        () = cancelled => Err(CallError::Cancelled { tool: name.to_owned() }),
         done = step => Ok(done),
     }
 }

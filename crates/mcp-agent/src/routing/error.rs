@@ -1,5 +1,7 @@
 //! The errors of calls.
 
+use std::time::Duration;
+
 use mcp_protocol::CallToolResult;
 
 use crate::{
@@ -56,7 +58,7 @@ pub enum CallError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The server does not run.
-    #[error("the server {server} is not available ({state}){}", reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default())]
+    #[error("the server {server} is not available ({state}){}", details(reason.as_deref(), *retry_in))]
     Unavailable {
         /// The name of the server.
         server: String,
@@ -64,6 +66,8 @@ pub enum CallError {
         state: ServerState,
         /// The reason of the state.
         reason: Option<String>,
+        /// The time until the next attempt. Calls before that time fail at once, because the server failed before.
+        retry_in: Option<Duration>,
     },
     /// The application cancelled the call before the server started.
     #[error("the call of {tool} was cancelled")]
@@ -92,7 +96,12 @@ pub enum CallError {
 
 impl CallError {
     pub(crate) fn unavailable(server: &str, cause: Unavailable) -> Self {
-        Self::Unavailable { server: server.to_owned(), state: cause.state, reason: cause.reason }
+        Self::Unavailable {
+            server: server.to_owned(),
+            state: cause.state,
+            reason: cause.reason,
+            retry_in: cause.retry_in,
+        }
     }
 
     /// Returns the error as a failed result, which a model can read.
@@ -110,5 +119,14 @@ impl CallError {
             Self::Client { error, .. } => Some(error),
             _ => None,
         }
+    }
+}
+
+/// Returns the reason of a state, and the time until the next attempt.
+fn details(reason: Option<&str>, retry_in: Option<Duration>) -> String {
+    let reason = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    match retry_in {
+        Some(wait) => format!("{reason}; the next attempt is possible in {} s", wait.as_secs_f64().ceil()),
+        None => reason,
     }
 }

@@ -15,7 +15,7 @@ impl Shared {
         &self,
         slot: &Slot,
         tool: &CatalogTool,
-        principal: Option<&String>,
+        principal: Option<&str>,
         arguments: JsonObject,
     ) -> Result<JsonObject, CallError> {
         let rules = &slot.options.rules[..];
@@ -25,7 +25,7 @@ impl Shared {
         let mut input = PolicyInput::new(tool.server(), tool.original_name())
             .annotations(tool.tool().annotations.clone())
             .arguments(arguments);
-        input.principal = principal.cloned();
+        input.principal = principal.map(str::to_owned);
         self.gate.check_call(&input, Check { rules, pin: None }).await?;
         Ok(input.arguments)
     }

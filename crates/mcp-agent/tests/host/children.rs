@@ -9,7 +9,7 @@ use std::{
 };
 
 use mcp_agent::{
-    Host, HostBuilder, ServerError, ServerState, StartError,
+    Caller, Host, HostBuilder, ServerError, ServerOptions, ServerState, Sharing, StartError,
     config::{Approvals, ConfigFile, Environment, Scope, ServerDefinition},
 };
 use mcp_client::ChildProcess;
@@ -30,14 +30,18 @@ const HOSTS: &str = "TEST_HOSTS";
 /// The number of servers of a host.
 const SERVERS: usize = 8;
 
-/// The server of the tests below: this program in another process.
+/// The server of the tests below: this program in another process. Without the variable, it does nothing.
 #[tokio::test]
-#[ignore = "it serves the other tests"]
-async fn serves() {
+async fn a_child_process_serves_stdio() {
     let Some(mode) = std::env::var_os(SERVES) else { return };
     if mode == "fails" {
         eprintln!("the configuration is missing");
         std::process::abort();
+    }
+    if mode == "silent" {
+        eprintln!("pid {}", std::process::id());
+        // Answers nothing, and ignores the end of its input. SIGTERM ends it.
+        return std::future::pending().await;
     }
     let server = Server::builder("child", "1")
         .tool(tool("pid", async || std::process::id().to_string()))
@@ -50,10 +54,9 @@ async fn serves() {
     }
 }
 
-/// A host in another process, which ends by SIGTERM.
+/// A host in another process, which ends by SIGTERM. Without the variable, it does nothing.
 #[tokio::test]
-#[ignore = "it is the host of another test"]
-async fn hosts() {
+async fn a_child_process_is_a_host() {
     if std::env::var_os(HOSTS).is_none() {
         return;
     }
@@ -61,18 +64,25 @@ async fn hosts() {
     for pid in pids(&host).await {
         println!("pid {pid}");
     }
-    println!("ready");
-    host.shutdown_on_signal().await.unwrap();
+    let mut ended = std::pin::pin!(host.shutdown_on_signal());
+    // The first poll registers for the signal. Before that, the signal would kill this process.
+    tokio::select! {
+        biased;
+        ended = &mut ended => panic!("the host ended before the signal: {ended:?}"),
+        () = std::future::ready(()) => println!("ready"),
+    }
+    ended.await.unwrap();
 }
 
-fn this_program(test: &str) -> [String; 6] {
+fn this_program(test: &str) -> [String; 5] {
     // With one thread, the test harness would print the name of the test before the first message.
-    ["--ignored", "--exact", test, "--nocapture", "-q", "--test-threads=2"].map(str::to_owned)
+    ["--exact", test, "--nocapture", "-q", "--test-threads=2"].map(str::to_owned)
 }
 
 fn child(mode: &str) -> ChildProcess {
     let program = std::env::current_exe().unwrap();
-    let child = ChildProcess::new(program).args(this_program("children::serves")).env(SERVES, mode);
+    let child =
+        ChildProcess::new(program).args(this_program("children::a_child_process_serves_stdio")).env(SERVES, mode);
     child.end_within(Duration::from_millis(500))
 }
 
@@ -135,9 +145,71 @@ async fn no_process_is_left_after_a_dropped_host() {
 }
 
 #[tokio::test]
+async fn fifty_sessions_of_a_principal_share_one_process_for_each_server() {
+    let host = many("ends").start().await.unwrap();
+    let mut found = Vec::new();
+    for session in 0..50 {
+        let caller = Caller::new().principal("ada").session(session.to_string());
+        found.extend(pids(&host.for_caller(caller)).await);
+    }
+    found.sort();
+    found.dedup();
+    assert_eq!(found.len(), SERVERS);
+    host.shutdown().await;
+    assert!(!found.iter().any(|pid| is_running(pid)), "{found:?}");
+}
+
+#[tokio::test]
+async fn the_processes_of_isolated_sessions_are_bounded_and_end() {
+    let options = ServerOptions::new().sharing(Sharing::Session).max_connections(4);
+    let builder = Host::builder("test", "1").start_limit(SOON).server_with("s", child("stays"), options);
+    let host = builder.start().await.unwrap();
+    let caller = |session: usize| Caller::new().principal("ada").session(session.to_string());
+    let pid = async |session| host.for_caller(caller(session)).call("s:pid", ()).await.map(|result| result.text());
+    let mut found = vec![host.call("s:pid", ()).await.unwrap().text()];
+    for session in 0..3 {
+        found.push(pid(session).await.unwrap());
+    }
+    assert!((0..4).all(|n| !found[n + 1..].contains(&found[n])), "{found:?}");
+    assert_eq!(pid(1).await.unwrap(), found[2], "a session keeps its process");
+    let full = pid(3).await.unwrap_err().to_string();
+    assert!(full.contains("all its 4 connections are in use"), "{full}");
+    host.disconnect(&caller(0)).await;
+    assert!(!is_running(&found[1]) && is_running(&found[2]));
+    found.push(pid(3).await.unwrap());
+    timeout(SOON, host.shutdown()).await.unwrap();
+    assert!(!found.iter().any(|pid| is_running(pid)), "{found:?}");
+}
+
+#[tokio::test]
+async fn no_process_is_left_when_a_server_ends_during_its_handshake() {
+    let host = Host::builder("test", "1")
+        .start_limit(Duration::from_millis(10))
+        .server("silent", child("silent"))
+        .server("good", child("ends"))
+        .start()
+        .await
+        .unwrap();
+    let pid = timeout(SOON, async {
+        loop {
+            let lines = host.status("silent").unwrap().stderr;
+            if let Some(pid) = lines.iter().find_map(|line| line.strip_prefix("pid ")) {
+                return pid.to_owned();
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    let pid = pid.await.unwrap();
+    assert!(is_running(&pid));
+    assert!(timeout(SOON, host.remove("silent")).await.unwrap());
+    assert!(!is_running(&pid), "the removal waits for the process");
+    host.shutdown().await;
+}
+
+#[tokio::test]
 async fn no_process_is_left_after_sigterm() {
     let mut host = Command::new(std::env::current_exe().unwrap())
-        .args(this_program("children::hosts"))
+        .args(this_program("children::a_child_process_is_a_host"))
         .env(HOSTS, "1")
         .stdout(Stdio::piped())
         .kill_on_drop(true)
@@ -171,7 +243,7 @@ async fn a_removed_and_a_replaced_process_end() {
     let pids = pids(&host).await;
     assert!(host.remove("s0").await);
     assert!(!is_running(&pids[0]));
-    host.replace("s1", std::sync::Arc::new(child("ends")), mcp_agent::ServerOptions::new()).await.unwrap();
+    host.replace("s1", std::sync::Arc::new(child("ends")), ServerOptions::new()).await.unwrap();
     assert!(!is_running(&pids[1]) && is_running(&pids[2]));
     host.shutdown().await;
 }
@@ -206,7 +278,7 @@ async fn a_project_definition_starts_only_after_its_approval() {
     let file = directory.path().join(".mcp.json");
     let program = std::env::current_exe().unwrap();
     let entry = json!({
-        "command": program, "args": this_program("children::serves"), "env": { SERVES: "ends" },
+        "command": program, "args": this_program("children::a_child_process_serves_stdio"), "env": { SERVES: "ends" },
         "x-mcp": { "denyTools": ["die"] },
     });
     let text = json!({ "mcpServers": { "project": entry } }).to_string();
@@ -230,7 +302,7 @@ async fn a_project_definition_starts_only_after_its_approval() {
 /// Returns the definition of a project file that denies this tool.
 fn project(file: &Path, denied: &str, mode: &str) -> ServerDefinition {
     let entry = json!({
-        "command": std::env::current_exe().unwrap(), "args": this_program("children::serves"), "env": { SERVES: mode },
+        "command": std::env::current_exe().unwrap(), "args": this_program("children::a_child_process_serves_stdio"), "env": { SERVES: mode },
         "x-mcp": { "denyTools": [denied] },
     });
     let text = json!({ "mcpServers": { "project": entry } }).to_string();

@@ -1,11 +1,20 @@
 //! Starts, late servers, failed servers, changes, removal and replacement.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
-use mcp_agent::{Host, ServerError, ServerOptions, ServerState, StartError};
-use mcp_client::{ChildProcess, Reconnect};
+use mcp_agent::{CallError, Host, ServerError, ServerOptions, ServerState, StartError};
+use mcp_client::{
+    ChildProcess, Reconnect,
+    transport::{BoxFuture, Connect, Transport, TransportError},
+};
 use mcp_server::tool;
-use mcp_test::peer::Reply;
+use mcp_test::peer::{Reply, ScriptedServer};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -173,6 +182,98 @@ async fn a_lost_server_without_attempts_starts_again_only_for_a_call() {
     assert_eq!(crashing.connections(), 1);
     assert_eq!(host.call("crashing:t", ()).await.unwrap().text(), "done");
     assert_eq!(crashing.connections(), 2);
+}
+
+/// A connector that fails until the test permits connections, and counts its attempts.
+struct Failing {
+    inner: ScriptedServer,
+    attempts: Arc<AtomicUsize>,
+    fails: Arc<AtomicBool>,
+}
+
+impl Connect for Failing {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
+        self.attempts.fetch_add(1, Ordering::SeqCst);
+        if self.fails.load(Ordering::SeqCst) {
+            let fault = TransportError::unreachable("the port is closed");
+            return Box::pin(std::future::ready(Err(fault)));
+        }
+        self.inner.connect()
+    }
+
+    fn describe(&self) -> String {
+        "a failing server".into()
+    }
+}
+
+fn failing() -> (Failing, Arc<AtomicUsize>, Arc<AtomicBool>) {
+    let (attempts, fails) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(true)));
+    let inner = scripted(&["t"]).on("tools/call", text("done"));
+    (Failing { inner, attempts: attempts.clone(), fails: fails.clone() }, attempts, fails)
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_of_a_failed_server_wait_for_the_next_attempt_without_a_process() {
+    let (failing, attempts, fails) = failing();
+    let policy = Reconnect::default().attempts(1).first(Duration::from_secs(10)).longest(Duration::from_secs(60));
+    let builder = Host::builder("test", "1").reconnect(policy).server("good", &server("good", &["a"]));
+    let host = builder.server("s", failing).start().await.unwrap();
+    assert_eq!(attempts.load(Ordering::SeqCst), 1);
+    // Display names and provider names start a server that has never listed its tools.
+    let mut expected = 1;
+    for wait in [10_u32, 20, 40, 60, 60] {
+        for name in ["s:t", "s__t"] {
+            for _ in 0..20 {
+                let error = host.call(name, ()).await.unwrap_err();
+                let CallError::Unavailable { state, retry_in: Some(retry_in), .. } = &error else { panic!("{error}") };
+                assert_eq!((*state, retry_in.as_secs_f64().ceil()), (ServerState::Failed, f64::from(wait)));
+                let next = format!("the next attempt is possible in {wait} s");
+                let text = error.to_string();
+                assert!(text.contains("the port is closed") && text.contains(&next), "{text}");
+            }
+        }
+        assert_eq!(attempts.load(Ordering::SeqCst), expected, "no call makes an attempt before its time");
+        tokio::time::sleep(Duration::from_secs(wait.into())).await;
+        assert_eq!(attempts.load(Ordering::SeqCst), expected, "the host makes no attempt without a call");
+        // Calls at the same time share an attempt.
+        let calls = [host.call("s:t", ()), host.call("s__t", ())].map(IntoFuture::into_future);
+        let [one, other] = calls;
+        let (one, other) = tokio::join!(one, other);
+        expected += 1;
+        assert!(one.is_err() && other.is_err() && attempts.load(Ordering::SeqCst) == expected);
+    }
+    fails.store(false, Ordering::SeqCst);
+    // The user does not wait for the next attempt.
+    assert!(host.restart("s"));
+    until_state(&host, "s", ServerState::Ready).await;
+    assert_eq!(host.call("s:t", ()).await.unwrap().text(), "done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_starts_a_server_that_failed_at_the_start_of_the_host() {
+    let (failing, attempts, fails) = failing();
+    let policy = Reconnect::never().first(Duration::from_secs(10));
+    let builder = Host::builder("test", "1").reconnect(policy).server("good", &server("good", &["a"]));
+    let host = builder.server("s", failing).start().await.unwrap();
+    assert!(host.call("other:t", ()).await.unwrap_err().to_string().contains("there is no tool"));
+    fails.store(false, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(host.call("s:t", ()).await.unwrap().text(), "done");
+    assert_eq!((attempts.load(Ordering::SeqCst), names(&host).len()), (2, 2));
+    assert!(host.call("s:other", ()).await.unwrap_err().to_string().contains("there is no tool"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_host_repeats_failed_starts_with_longer_waits() {
+    let (failing, attempts, _fails) = failing();
+    let policy = Reconnect::default().attempts(4).first(Duration::from_secs(1));
+    let builder = Host::builder("test", "1").reconnect(policy).server("good", &server("good", &["a"]));
+    let _host = builder.server("s", failing).start().await.unwrap();
+    let since = tokio::time::Instant::now();
+    for (seconds, expected) in [(0, 1), (1, 2), (3, 3), (7, 4), (1_000, 4)] {
+        tokio::time::sleep_until(since + Duration::from_secs(seconds) + Duration::from_millis(100)).await;
+        assert_eq!(attempts.load(Ordering::SeqCst), expected, "after {seconds} s");
+    }
 }
 
 #[tokio::test]

@@ -7,3 +7,4 @@ mod faults;
 mod life_cycle;
 mod policies;
 mod requirements;
+mod sharing;

@@ -1,0 +1,128 @@
+//! A connected server: its lists, their changes, the changes of its connection, and its idle stop.
+
+use std::{sync::Arc, time::Duration};
+
+use mcp_client::{Client, State};
+use tokio::time::{Instant, sleep};
+
+use super::{Registry, ServerState, Slot, changes::Changes, listing::list, runner::until, slot::Role};
+
+/// The shortest time between two readings of the lists.
+const MIN_LIST_INTERVAL: Duration = Duration::from_millis(100);
+/// The idle time after which a connection for callers ends, if the options have no other time.
+const CALLER_IDLE: Duration = Duration::from_secs(300);
+
+/// The reason why a connection ended.
+pub(super) enum End {
+    /// The server was removed, or the host ends.
+    Stopped,
+    Idle,
+    Lost,
+    /// The client lost the connection and could not open another one.
+    Down,
+}
+
+impl Slot {
+    /// Reads the lists, publishes the catalog, and then lets calls use the client. Returns false if a list failed.
+    pub(super) async fn read_lists(&self, registry: &Arc<Registry>, client: &Client) -> bool {
+        let (former, keeps_tools) = self.former();
+        let limit = registry.settings.list_limit;
+        let listed = list(client, &former, keeps_tools, &self.options, limit).await;
+        self.set_entries(listed.entries, listed.is_complete);
+        registry.rebuild();
+        self.activity.touch();
+        let problems = listed.problems.join("; ");
+        self.change(registry, |link| {
+            link.state = if problems.is_empty() { ServerState::Ready } else { ServerState::Degraded };
+            link.reason = (!problems.is_empty()).then_some(problems);
+            link.diagnostics = listed.problems.into_iter().chain(listed.notes).collect();
+            link.client = Some(client.clone());
+        });
+        registry.store_soon();
+        listed.is_complete
+    }
+
+    /// Lets calls use the client of a connection for callers.
+    pub(super) fn ready(&self, registry: &Registry, client: &Client) {
+        self.activity.touch();
+        self.change(registry, |link| {
+            (link.state, link.reason, link.client) = (ServerState::Ready, None, Some(client.clone()));
+        });
+    }
+
+    /// Follows a connected server until it ends or is idle. Cancel safe.
+    pub(super) async fn serve(&self, registry: &Arc<Registry>, client: &Client, mut changes: Option<Changes>) -> End {
+        let is_for_callers = matches!(self.role, Role::Calls(_));
+        let idle = self.options.idle_stop.or(registry.settings.idle_stop);
+        let idle = idle.or(is_for_callers.then_some(CALLER_IDLE));
+        let mut states = client.states();
+        let mut idle_at = idle.map(|idle| Instant::now() + idle);
+        loop {
+            tokio::select! {
+                () = next(&mut changes) => {
+                    self.reread(registry, client, &mut changes).await;
+                    sleep(MIN_LIST_INTERVAL).await;
+                }
+                state = states.changed() => match state {
+                    None | Some(State::Closed) => {
+                        self.change(registry, |link| link.client = None);
+                        return End::Lost;
+                    }
+                    Some(State::Down) => {
+                        self.change(registry, |link| link.client = None);
+                        return End::Down;
+                    }
+                    Some(state) => self.follow(registry, client, state, &mut changes).await,
+                },
+                () = until(idle_at) => {
+                    let Some(idle) = idle else { continue };
+                    let stop = || {
+                        self.clear_wake_up();
+                        self.link.send_modify(|link| {
+                            (link.client, link.state, link.reason) = (None, ServerState::Stopped, None);
+                            link.has_ended = is_for_callers;
+                        });
+                    };
+                    match self.activity.stop_if_idle(idle, stop) {
+                        Ok(()) => {
+                            self.change(registry, |_| {});
+                            return End::Idle;
+                        }
+                        Err(left) => idle_at = Some(Instant::now() + left),
+                    }
+                }
+            }
+        }
+    }
+
+    async fn reread(&self, registry: &Arc<Registry>, client: &Client, changes: &mut Option<Changes>) {
+        let is_complete = self.read_lists(registry, client).await;
+        *changes = changes.take().map(|changes| changes.after_reading(is_complete));
+    }
+
+    /// Shows a change of the connection, which the client opens again.
+    async fn follow(&self, registry: &Arc<Registry>, client: &Client, state: State, changes: &mut Option<Changes>) {
+        let reason = || self.connector.fault();
+        match state {
+            State::Ready => match changes {
+                Some(open) => {
+                    open.reopen().await;
+                    self.reread(registry, client, changes).await;
+                }
+                None => self.ready(registry, client),
+            },
+            State::Connecting { .. } => self.change(registry, |link| {
+                (link.state, link.reason) = (ServerState::Degraded, reason());
+            }),
+            State::AwaitingUser => self.change(registry, |link| link.state = ServerState::NeedsLogin),
+            _ => {}
+        }
+    }
+}
+
+async fn next(changes: &mut Option<Changes>) {
+    match changes {
+        Some(changes) => changes.next().await,
+        None => std::future::pending().await,
+    }
+}

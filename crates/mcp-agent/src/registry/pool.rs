@@ -1,0 +1,190 @@
+//! The connections of a server: one that lists its items, and others for callers that cannot share it.
+
+use std::{sync::Arc, time::Duration};
+
+use mcp_client::{Client, Handler as _};
+use mcp_protocol::ClientCapabilities;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    ActiveCall, Caller, Registry, ServerState, Sharing, Slot, Unavailable, questions::HostHandler, slot::Role,
+};
+
+/// The connections of a server for callers that cannot share the connection that lists its items.
+#[derive(Default)]
+pub(super) struct Pool {
+    /// The callers that share the connection that lists the items: the first ones that used it.
+    owner: Option<ConnectionKey>,
+    connections: Vec<(ConnectionKey, Arc<Slot>)>,
+}
+
+/// Callers with equal keys share a connection.
+#[derive(Clone, PartialEq, Eq)]
+struct ConnectionKey {
+    principal: Option<Arc<str>>,
+    session: Option<Arc<str>>,
+    /// The declared capabilities, in canonical form. `None`: those of the host.
+    capabilities: Option<String>,
+}
+
+/// A connection that serves a call. It does not become idle until the value is dropped.
+pub(crate) struct Lease {
+    connection: Arc<Slot>,
+    _active: ActiveCall,
+}
+
+/// The next step of a caller that needs a connection.
+enum Step {
+    Leased(Lease),
+    /// A connection ends and makes room for another one.
+    Wait(CancellationToken),
+}
+
+impl Slot {
+    /// Returns the client of the connection for a caller, within a time limit. Opens the connection if necessary. Cancel safe.
+    pub(crate) async fn reach(
+        self: &Arc<Self>,
+        registry: &Arc<Registry>,
+        caller: &Caller,
+        limit: Duration,
+    ) -> Result<(Lease, Client), Unavailable> {
+        let began = Instant::now();
+        let leased = timeout(limit, self.lease(registry, caller)).await;
+        let lease = leased.unwrap_or_else(|_| {
+            let reason = Some(format!("its connections did not end within {limit:?}"));
+            Err(Unavailable { reason, ..self.unavailable() })
+        })?;
+        let client = lease.connection.client_within(limit.saturating_sub(began.elapsed())).await?;
+        Ok((lease, client))
+    }
+
+    /// Returns the connection for a caller. Waits while a connection ends in order to make room for it. Cancel safe.
+    async fn lease(self: &Arc<Self>, registry: &Arc<Registry>, caller: &Caller) -> Result<Lease, Unavailable> {
+        let key = self.key(registry, caller);
+        loop {
+            match self.find_connection(registry, caller, &key)? {
+                Step::Leased(lease) => return Ok(lease),
+                Step::Wait(ended) => ended.cancelled().await,
+            }
+        }
+    }
+
+    fn key(&self, registry: &Registry, caller: &Caller) -> ConnectionKey {
+        let sharing = self.options.sharing;
+        let has_own_credentials = self.options.connectors.is_some();
+        let principal = caller.principal.clone().filter(|_| sharing != Sharing::All || has_own_credentials);
+        let session = caller.session.clone().filter(|_| sharing == Sharing::Session);
+        let of_host = || canonical(&HostHandler::new(&registry.settings, &self.name, None).capabilities());
+        let capabilities = caller.capabilities.as_deref().map(canonical).filter(|declared| *declared != of_host());
+        ConnectionKey { principal, session, capabilities }
+    }
+
+    fn find_connection(
+        self: &Arc<Self>,
+        registry: &Arc<Registry>,
+        caller: &Caller,
+        key: &ConnectionKey,
+    ) -> Result<Step, Unavailable> {
+        let mut pool = self.pool.lock();
+        // An approval is for the definition, so it is for all connections.
+        if self.stop.is_cancelled() || self.state() == ServerState::NeedsApproval {
+            return Err(self.unavailable());
+        }
+        if self.shares_listing(&mut pool.owner, key) {
+            return Ok(Step::Leased(Lease { _active: self.begin_call(), connection: Arc::clone(self) }));
+        }
+        pool.connections.retain(|(_, connection)| !connection.ended.is_cancelled());
+        for (_, connection) in pool.connections.iter().filter(|(other, _)| other == key) {
+            let active = connection.begin_call();
+            // An idle connection ends under the lock of its calls, so this check is exact.
+            if !connection.has_ended() {
+                return Ok(Step::Leased(Lease { _active: active, connection: Arc::clone(connection) }));
+            }
+        }
+        // One connection lists the items.
+        let limit = self.options.max_connections.saturating_sub(1).max(1);
+        if pool.connections.len() >= limit {
+            return pool.make_room(self.options.sharing).map(Step::Wait).ok_or_else(|| Unavailable {
+                reason: Some(format!("all its {} connections are in use", self.options.max_connections.max(2))),
+                ..self.unavailable()
+            });
+        }
+        let connection = self.open_for(registry, caller, key);
+        let lease = Lease { _active: connection.begin_call(), connection: Arc::clone(&connection) };
+        pool.connections.push((key.clone(), connection));
+        Ok(Step::Leased(lease))
+    }
+
+    /// Returns true if these callers use the connection that lists the items. The first callers without special needs do.
+    fn shares_listing(&self, owner: &mut Option<ConnectionKey>, key: &ConnectionKey) -> bool {
+        let has_own_credentials = key.principal.is_some() && self.options.connectors.is_some();
+        if key.capabilities.is_some() || key.session.is_some() || has_own_credentials {
+            return false;
+        }
+        owner.get_or_insert_with(|| key.clone()) == key
+    }
+
+    fn open_for(&self, registry: &Arc<Registry>, caller: &Caller, key: &ConnectionKey) -> Arc<Self> {
+        let own = key.principal.as_deref().and_then(|principal| self.options.connectors.as_ref()?.of(principal));
+        let connector = own.unwrap_or_else(|| self.connector.inner());
+        let declared = key.capabilities.as_ref().and(caller.capabilities.clone());
+        let connection = Self::of_callers(self, connector, Role::Calls(declared));
+        connection.run(registry, true);
+        connection
+    }
+
+    /// Ends the connections of a caller, and waits until their processes have ended.
+    pub(crate) async fn disconnect(&self, caller: &Caller) {
+        let ended: Vec<CancellationToken> = {
+            let pool = self.pool.lock();
+            let is_of_caller = |key: &ConnectionKey| {
+                key.principal == caller.principal && (caller.session.is_none() || key.session == caller.session)
+            };
+            let connections = pool.connections.iter().filter(|(key, _)| is_of_caller(key));
+            connections
+                .map(|(_, connection)| {
+                    connection.stop.cancel();
+                    connection.ended.clone()
+                })
+                .collect()
+        };
+        for ended in ended {
+            ended.cancelled().await;
+        }
+    }
+
+    /// Waits until the connections of callers have ended.
+    pub(super) async fn connections_ended(&self) {
+        let connections = self.pool.lock().connections.clone();
+        for (_, connection) in connections {
+            connection.ended.cancelled().await;
+        }
+    }
+}
+
+impl Pool {
+    /// Ends the connection that was not used for the longest time. Returns `None` if all of them are in use.
+    fn make_room(&self, sharing: Sharing) -> Option<CancellationToken> {
+        let ending = self.connections.iter().find(|(_, connection)| connection.stop.is_cancelled());
+        if let Some((_, connection)) = ending {
+            return Some(connection.ended.clone());
+        }
+        let mut idle: Vec<&Arc<Slot>> = self.connections.iter().map(|(_, connection)| connection).collect();
+        // A session keeps the state of its server, so only connections without a server end.
+        idle.retain(|connection| sharing != Sharing::Session || connection.link.borrow().client.is_none());
+        idle.sort_by_key(|connection| connection.activity.last_used());
+        let ended = idle.into_iter().find(|connection| {
+            let stop = || connection.stop.cancel();
+            connection.activity.stop_if_idle(Duration::ZERO, stop).is_ok()
+        });
+        ended.map(|connection| connection.ended.clone())
+    }
+}
+
+/// Returns a text that is equal for equal capabilities.
+fn canonical(capabilities: &ClientCapabilities) -> String {
+    let mut value = serde_json::to_value(capabilities).unwrap_or_default();
+    value.sort_all_objects();
+    value.to_string()
+}
