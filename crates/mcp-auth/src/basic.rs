@@ -71,12 +71,18 @@ impl Basic {
     /// accepted with a warning in the log.
     ///
     /// # Errors
-    /// If the digest has another form, or the name contains a colon.
+    /// If the digest has another form, or the name contains a colon or was added before.
     pub fn user(mut self, name: &str, digest: &str, principal: Principal) -> Result<Self, ConfigError> {
         if name.contains(':') {
             return Err(ConfigError::new("the name of a user must not contain a colon"));
         }
         let digest = PasswordDigest::parse(digest)?;
+        if let Some((_, known)) = self.users.get(name) {
+            let (subject, known) = (&principal.subject, &known.subject);
+            return Err(ConfigError::new(format!(
+                "the user `{name}` of `{subject}` was added before, for `{known}`: each user needs one password"
+            )));
+        }
         if digest.is_old() {
             tracing::warn!(user = name, "the digest of a password is easy to attack: hash the password again");
         }
@@ -371,5 +377,11 @@ mod tests {
             assert!(text.starts_with("the digest must be"), "{digest}: {text}");
         }
         Basic::new("tools").user("a:b", &"0".repeat(64), Principal::new("ann")).unwrap_err();
+    }
+
+    #[test]
+    fn a_user_with_two_passwords_is_an_error() {
+        let text = users().user("ann", &"0".repeat(64), Principal::new("eve")).unwrap_err().to_string();
+        assert_eq!(text, "the user `ann` of `eve` was added before, for `ann`: each user needs one password");
     }
 }
