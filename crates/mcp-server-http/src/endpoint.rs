@@ -51,7 +51,8 @@ pub struct RequestParts {
     /// The path and query of the request.
     pub uri: http::Uri,
     /// The extensions that outer layers attached to the request, for example the address of the client. A [`Principal`] or
-    /// an `Arc<Principal>` among them identifies the caller (see [`HttpServer`](crate::HttpServer)).
+    /// an `Arc<Principal>` among them identifies the caller (see [`HttpServer`](crate::HttpServer)). The principal of
+    /// [`HttpConfig::authenticate`] is not among them: a handler takes `Principal`.
     pub extensions: http::Extensions,
 }
 

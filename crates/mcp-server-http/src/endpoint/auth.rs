@@ -125,8 +125,8 @@ impl Auth {
         self.checks.as_ref().is_some_and(|checks| checks.allows_anonymous)
     }
 
-    /// Authenticates the caller of a request. Removes the credentials from the request, and adds the principal. Fails with
-    /// the response that rejects the request.
+    /// Authenticates the caller of a request. Removes the credentials from the request. Fails with the response that rejects
+    /// the request.
     pub(crate) async fn authenticate(&self, parts: &mut Parts) -> Result<Authentication, Response<Body>> {
         let caller = caller::principal(&parts.extensions);
         let Some(checks) = &self.checks else { return Ok(Authentication::of(caller)) };
@@ -294,7 +294,6 @@ impl Checks {
         if let Some(token) = authenticated.subject_token {
             parts.extensions.insert(token);
         }
-        parts.extensions.insert(Arc::clone(&authenticated.principal));
         Authentication {
             caller: Some(authenticated.principal),
             valid_until: Some(until),
