@@ -165,7 +165,8 @@ impl Host {
     /// # Errors
     /// [`CallError::Refused`] if the call must not run. [`CallError::UnknownServer`] if the host has no such server.
     pub async fn decide(&self, input: &PolicyInput) -> Result<(), CallError> {
-        let slot = self.registry().slot(&input.server).ok_or_else(|| self.unknown_server(&input.server))?;
+        let slot =
+            self.registry().slot(&input.server).ok_or_else(|| self.inner.shared.unknown_server(&input.server))?;
         self.inner.shared.permit_item(&slot, input).await
     }
 
@@ -331,11 +332,6 @@ impl Host {
             slot.end().await;
         }
         registry.store().await;
-    }
-
-    fn unknown_server(&self, server: &str) -> CallError {
-        let known: Vec<String> = self.catalog().servers().map(str::to_owned).collect();
-        CallError::UnknownServer { server: server.to_owned(), known: known.join(", ") }
     }
 }
 

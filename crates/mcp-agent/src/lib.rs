@@ -53,5 +53,5 @@ pub use self::{
     glob::{Glob, GlobError},
     host::{CatalogChanges, DefinitionError, Host, HostBuilder, ServerError, StartError, connector},
     registry::{Caller, ServerOptions, ServerState, ServerStatus, Sharing, StatusEvents},
-    routing::{CallError, HostCall, HostResult},
+    routing::{CallError, HostCall, HostRequest, HostResult},
 };

@@ -27,7 +27,7 @@ const ROUNDS: usize = 16;
 #[error("the arguments of {tool} do not match its schema: {errors}")]
 #[non_exhaustive]
 pub struct InvalidArguments {
-    /// The display name of the tool.
+    /// The name of the tool: the name of the call, or the display name.
     pub tool: String,
     /// The reasons.
     pub errors: ValidationErrors,

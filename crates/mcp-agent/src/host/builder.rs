@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     DefinitionError, ServerOptions, ServerState,
-    config::{Approvals, ServerDefinition},
+    config::{Approvals, ConfigFile, ServerDefinition},
     policy::{Approver, AuditSink, Effect, Gate, Policy, PolicyFile, PolicyHook},
     registry::{Registry, Settings, Slot},
     routing::{Rests, Shared},
@@ -66,6 +66,7 @@ struct NewServer {
 enum Source {
     Connector(Arc<dyn Connect>, Box<ServerOptions>),
     Definition(Box<ServerDefinition>),
+    Invalid(DefinitionError),
 }
 
 impl HostBuilder {
@@ -120,6 +121,38 @@ impl HostBuilder {
         let source = Source::Definition(Box::new(definition.clone()));
         self.servers.push(NewServer { name: definition.name.clone(), source });
         self
+    }
+
+    /// Adds the servers of a configuration file. An invalid entry has the state [`ServerState::Failed`] with its fault. If the
+    /// entry is required, the host does not start.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::path::Path;
+    ///
+    /// use mcp_agent::{Host, StartError, config::{ConfigFile, Environment, Scope}};
+    ///
+    /// let text = r#"{ "mcpServers": { "git": { "command": 7, "x-mcp": { "required": true } } } }"#;
+    /// let file = ConfigFile::parse(Path::new("/projects/demo/.mcp.json"), text, Scope::Named, &Environment::default())?;
+    /// let error = Host::builder("my-app", "1.0").config_file(&file).start().await.unwrap_err();
+    /// assert!(matches!(error, StartError::Config(error) if error.path == "$.mcpServers.git.command"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn config_file(mut self, file: &ConfigFile) -> Self {
+        for error in &file.errors {
+            match &error.server {
+                Some(_) if error.required => _ = self.error.get_or_insert(error.clone().into()),
+                Some(name) => {
+                    let (name, fault) = (name.clone(), error.to_string());
+                    let fault = DefinitionError { server: name.clone(), fault };
+                    self.servers.push(NewServer { name, source: Source::Invalid(fault) });
+                }
+                None => tracing::warn!(%error, "a configuration file has a fault"),
+            }
+        }
+        file.servers.iter().fold(self, Self::definition)
     }
 
     /// Sets the stored approvals of the user. Servers with an approved definition start without [`Host::approve`]. The host also
@@ -311,6 +344,9 @@ impl HostBuilder {
                     Slot::new(&name, connector, *options, None, &registry.closing)
                 }
                 Source::Definition(definition) => host.defined(&definition)?,
+                Source::Invalid(fault) => {
+                    Slot::new(&name, unusable(fault.into()), ServerOptions::new(), None, &registry.closing)
+                }
             };
             let is_stored = slot.restore(registry);
             if !registry.insert(&slot) {

@@ -1,7 +1,11 @@
 //! The errors of starting hosts and servers.
 
 use super::DefinitionError;
-use crate::{ServerState, ServerStatus, config::MAX_NAME, policy::PolicyError};
+use crate::{
+    ServerState, ServerStatus,
+    config::{ConfigError, MAX_NAME},
+    policy::PolicyError,
+};
 
 /// The error of a host that did not start. All its servers have ended.
 ///
@@ -22,6 +26,9 @@ pub enum StartError {
     /// A server has an invalid name or definition.
     #[error(transparent)]
     Server(#[from] ServerError),
+    /// The entry of a required server is invalid.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// A policy file is missing or invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),

@@ -1,15 +1,19 @@
 //! The resources and prompts of a host.
 
-use mcp_protocol::{GetPromptResult, JsonObject, ReadResourceResult, ResourceContents};
+use mcp_client::Client;
+use mcp_protocol::{
+    CompleteParams, CompleteResult, CompletionReference, GetPromptResult, JsonObject, ReadResourceResult,
+    ResourceContents,
+};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::Host;
 use crate::{
-    CallError,
+    CallError, HostRequest,
     policy::PolicyInput,
     registry::Lease,
-    routing::{REST_URI_PREFIX, Rests},
+    routing::{REST_URI_PREFIX, ServerTarget, Shared, Target},
 };
 
 impl Host {
@@ -25,27 +29,25 @@ impl Host {
     ///
     /// # Errors
     /// [`CallError`] if the host has no such server, a policy refuses the read, the server is not available, or the call fails.
-    pub async fn read(&self, server: &str, uri: &str) -> Result<ReadResourceResult, CallError> {
-        if uri.starts_with(REST_URI_PREFIX)
-            && let Some(contents) = self.rest(uri)
-        {
-            return Ok(ReadResourceResult::new(vec![contents]));
-        }
-        self.decide_for_caller(PolicyInput::resource(server, uri)).await?;
-        let (_active, client) = self.reach(server).await?;
-        client.read_resource(uri).await.map_err(|error| CallError::Client { name: uri.to_owned(), error })
+    pub fn read(&self, server: &str, uri: &str) -> HostRequest<ReadResourceResult> {
+        let (server, uri) = (server.to_owned(), uri.to_owned());
+        self.request(uri.clone(), move |shared| {
+            if uri.starts_with(REST_URI_PREFIX)
+                && let Some(contents) = shared.rest(&uri)
+            {
+                return Ok(Target::Ready(ReadResourceResult::new(vec![contents])));
+            }
+            let (input, uri) = (PolicyInput::resource(&server, &uri), uri.clone());
+            let build = Box::new(move |client: &Client| client.read_resource(&uri));
+            Ok(Target::Server(Box::new(ServerTarget { server: server.clone(), input, build })))
+        })
     }
 
     /// Returns the next part of the rest of a long result; `None` if the host does not have it any more. The text ends with a
     /// note if there is more.
     #[must_use]
     pub fn rest(&self, uri: &str) -> Option<ResourceContents> {
-        let rests: &Rests = &self.inner.shared.rests;
-        let (mut text, next) = rests.read(uri, self.registry().settings.max_text)?;
-        if let Some(next) = next {
-            text.push_str(&format!("\n[The text continues in the resource {next}]"));
-        }
-        Some(ResourceContents::text(uri, text))
+        self.inner.shared.rest(uri)
     }
 
     /// Stores the rest of a text that was too long for a message, such as those of
@@ -67,22 +69,63 @@ impl Host {
     /// # Errors
     /// [`CallError`] if the catalog has no such prompt, a policy refuses the request, the server is not available, or the call
     /// fails.
-    pub async fn prompt(&self, name: &str, arguments: impl Serialize) -> Result<GetPromptResult, CallError> {
-        let (server, prompt) = {
-            let catalog = self.catalog();
-            let found = catalog.prompt(name)?;
-            (found.server().to_owned(), found.item().name.clone())
-        };
-        let arguments = serde_json::to_value(arguments)
-            .map_err(|error| CallError::NotAnObject { tool: name.to_owned(), reason: error.to_string() })?;
-        let mut input = PolicyInput::prompt(&server, &prompt);
-        if let Value::Object(members) = &arguments {
-            input.arguments = JsonObject::from(members.clone());
-        }
-        self.decide_for_caller(input).await?;
-        let (_active, client) = self.reach(&server).await?;
-        let call = client.get_prompt(&prompt, arguments);
-        call.await.map_err(|error| CallError::Client { name: name.to_owned(), error })
+    pub fn prompt(&self, name: &str, arguments: impl Serialize) -> HostRequest<GetPromptResult> {
+        let arguments = serde_json::to_value(arguments).map_err(|error| error.to_string());
+        let name = name.to_owned();
+        self.request(name.clone(), move |shared| {
+            let catalog = shared.registry.catalog();
+            let found = catalog.prompt(&name)?;
+            let (server, prompt) = (found.server().to_owned(), found.item().name.clone());
+            let invalid = |reason: &String| CallError::NotAnObject { tool: name.clone(), reason: reason.clone() };
+            let arguments = arguments.as_ref().map_err(invalid)?.clone();
+            let mut input = PolicyInput::prompt(&server, &prompt);
+            if let Value::Object(members) = &arguments {
+                input.arguments = JsonObject::from(members.clone());
+            }
+            let build = Box::new(move |client: &Client| client.get_prompt(&prompt, arguments));
+            Ok(Target::Server(Box::new(ServerTarget { server, input, build })))
+        })
+    }
+
+    /// Returns the values that complete an argument of a prompt or a resource template of a server. The policies decide it like
+    /// the prompt or the template itself.
+    ///
+    /// ```
+    /// # async fn example(host: mcp_agent::Host) -> Result<(), mcp_agent::CallError> {
+    /// use mcp_client::protocol::{CompleteParams, CompletionArgument, CompletionReference};
+    ///
+    /// let argument = CompletionArgument::new("language", "ru");
+    /// let params = CompleteParams::new(CompletionReference::prompt("review"), argument);
+    /// let found = host.complete("github", params).await?;
+    /// println!("{:?}", found.completion.values);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`CallError`] if the host has no such server, a policy refuses the request, the server is not available, or the call
+    /// fails.
+    pub fn complete(&self, server: &str, params: CompleteParams) -> HostRequest<CompleteResult> {
+        let server = server.to_owned();
+        self.request(server.clone(), move |_| {
+            let input = match &params.reference {
+                CompletionReference::Prompt { name, .. } => PolicyInput::prompt(&server, name),
+                CompletionReference::ResourceTemplate { uri } => PolicyInput::resource(&server, uri),
+                // The policies decide a reference of a later revision like a resource without a URI.
+                _ => PolicyInput::resource(&server, ""),
+            };
+            let params = params.clone();
+            let build = Box::new(move |client: &Client| client.complete_with(&params));
+            Ok(Target::Server(Box::new(ServerTarget { server: server.clone(), input, build })))
+        })
+    }
+
+    fn request<T>(
+        &self,
+        name: String,
+        find: impl Fn(&Shared) -> Result<Target<T>, CallError> + Send + Sync + 'static,
+    ) -> HostRequest<T> {
+        HostRequest::new(&self.inner.shared, &self.caller, name, find)
     }
 
     /// Returns the client of a server, for requests that the host does not offer. Starts the server if it does not run.
@@ -92,20 +135,14 @@ impl Host {
     ///
     /// # Errors
     /// [`CallError`] if the host has no such server, or the server is not available.
-    pub async fn client(&self, server: &str) -> Result<mcp_client::Client, CallError> {
+    pub async fn client(&self, server: &str) -> Result<Client, CallError> {
         Ok(self.reach(server).await?.1)
     }
 
-    /// Decides a read or a prompt for the caller of this host.
-    async fn decide_for_caller(&self, mut input: PolicyInput) -> Result<(), CallError> {
-        input.principal = self.caller.principal_name().map(str::to_owned);
-        self.decide(&input).await
-    }
-
     /// Returns the client of a server. The server does not become idle until the first value is dropped.
-    async fn reach(&self, server: &str) -> Result<(Lease, mcp_client::Client), CallError> {
+    async fn reach(&self, server: &str) -> Result<(Lease, Client), CallError> {
         let registry = self.registry();
-        let slot = registry.slot(server).ok_or_else(|| self.unknown_server(server))?;
+        let slot = registry.slot(server).ok_or_else(|| self.inner.shared.unknown_server(server))?;
         let reached = slot.reach(registry, &self.caller, registry.settings.call_wait).await;
         reached.map_err(|cause| CallError::unavailable(server, cause))
     }

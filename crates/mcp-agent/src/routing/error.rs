@@ -36,7 +36,7 @@ pub enum CallError {
         "the tool {tool} changed in generation {since} of the catalog, and the call is for generation {generation}"
     )]
     Changed {
-        /// The display name of the tool.
+        /// The name of the call.
         tool: String,
         /// The generation of the call.
         generation: u64,
@@ -72,7 +72,7 @@ pub enum CallError {
     /// The application cancelled the call before the server started.
     #[error("the call of {tool} was cancelled")]
     Cancelled {
-        /// The display name of the tool.
+        /// The name of the call.
         tool: String,
     },
     /// The host has no server with this name.
@@ -86,7 +86,7 @@ pub enum CallError {
     /// The call failed.
     #[error("the call of {name} failed: {error}")]
     Client {
-        /// The display name of the tool, or the URI of the resource.
+        /// The name of the call, or the URI of the resource.
         name: String,
         /// The error of the client.
         #[source]

@@ -8,17 +8,18 @@ use std::{
     time::Duration,
 };
 
-use mcp_agent::{CallError, Host, HostBuilder, ServerOptions};
+use mcp_agent::{CallError, Caller, Host, HostBuilder, ServerOptions};
 use mcp_client::{CancellationToken, Handler, InputContext, transport::BoxFuture};
 use mcp_protocol::{
-    ClientCapabilities, ElicitResult, ElicitationCapability, FormElicitParams, JsonObject, ProtocolVersion, RpcError,
+    ClientCapabilities, CompleteParams, CompletionArgument, CompletionReference, ElicitResult, ElicitationCapability,
+    FormElicitParams, JsonObject, ProgressParams, ProtocolVersion, RpcError,
 };
 use mcp_server::prelude::*;
 use mcp_tool_format::{Options, Provider, render};
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::common::{SOON, scripted, server, text};
+use crate::common::{TEST_TIMEOUT, scripted, server, text};
 
 fn builder() -> HostBuilder {
     Host::builder("test", "1")
@@ -121,10 +122,10 @@ async fn a_time_limit_of_a_tool_replaces_that_of_its_server() {
     let options =
         ServerOptions::new().call_timeout(Duration::from_secs(3600)).tool_timeout("slow", Duration::from_millis(50));
     let host = builder().server_with("s", silent.clone(), options).start().await.unwrap();
-    let error = timeout(SOON, host.call("s:slow", ()).into_future()).await.unwrap().unwrap_err();
+    let error = timeout(TEST_TIMEOUT, host.call("s:slow", ()).into_future()).await.unwrap().unwrap_err();
     assert!(error.client().unwrap().is_timeout(), "{error}");
     let limited = host.call("s:slower", ()).timeout(Duration::from_millis(50));
-    assert!(timeout(SOON, limited.into_future()).await.unwrap().unwrap_err().client().unwrap().is_timeout());
+    assert!(timeout(TEST_TIMEOUT, limited.into_future()).await.unwrap().unwrap_err().client().unwrap().is_timeout());
     // The server receives the cancellations.
     assert_eq!(silent.wait_for("notifications/cancelled", 2).await.len(), 2);
 }
@@ -137,7 +138,7 @@ async fn a_cancelled_call_is_cancelled_on_its_server() {
     let call = tokio::spawn(host.call("s:t", ()).cancelled_by(token.clone().cancelled_owned()).into_future());
     silent.wait_for("tools/call", 1).await;
     token.cancel();
-    let error = timeout(SOON, call).await.unwrap().unwrap().unwrap_err();
+    let error = timeout(TEST_TIMEOUT, call).await.unwrap().unwrap().unwrap_err();
     assert!(error.client().unwrap().is_cancelled());
     silent.wait_for("notifications/cancelled", 1).await;
     let dropped = tokio::spawn(host.call("s:t", ()).into_future());
@@ -203,10 +204,10 @@ async fn input_requests_and_progress_belong_to_their_call() {
         let call = host.call("s:ask", ()).answers(Arc::new(Named("call"))).on_progress(move |_| {
             counted.fetch_add(1, Ordering::Relaxed);
         });
-        assert_eq!(timeout(SOON, call.into_future()).await.unwrap().unwrap().text(), "call", "{version}");
+        assert_eq!(timeout(TEST_TIMEOUT, call.into_future()).await.unwrap().unwrap().text(), "call", "{version}");
         assert!(progress.load(Ordering::Relaxed) > 0, "{version}");
         // Without a handler, the tool fails at once.
-        let unanswered = timeout(SOON, host.call("s:ask", ()).into_future()).await.unwrap();
+        let unanswered = timeout(TEST_TIMEOUT, host.call("s:ask", ()).into_future()).await.unwrap();
         assert!(unanswered.as_ref().map_or(true, |result| result.is_error), "{version} {unanswered:?}");
 
         let host = builder().handlers(|_| Arc::new(Named("host"))).server("s", &asking(version)).start().await.unwrap();
@@ -231,4 +232,82 @@ async fn resources_and_prompts_are_in_the_catalog() {
     assert_eq!(host.prompt("docs:review", ()).await.unwrap().messages.len(), 1);
     assert!(host.prompt("docs:other", ()).await.unwrap_err().to_string().contains("docs:review"));
     assert!(host.read("other", "config://app").await.unwrap_err().to_string().contains("docs"));
+}
+
+#[tokio::test]
+async fn resources_and_prompts_have_progress_answers_and_limits_of_their_own() {
+    let asking = Server::builder("asking", "1")
+        .versions([ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28])
+        .prompt(prompt("intro", async |inputs: Inputs, progress: Progress| {
+            progress.report(1.0, Some(2.0), "asking").await;
+            let Answer { name } = inputs.elicit("name", "Who?").await?;
+            Ok::<_, ToolError>(format!("Introduce {name}"))
+        }))
+        .resource(resource("test://secret", async |inputs: Inputs, progress: Progress| {
+            progress.report(1.0, Some(2.0), "asking").await;
+            let Answer { name } = inputs.elicit("name", "Who?").await?;
+            Ok::<_, ToolError>(format!("for {name}"))
+        }))
+        .build();
+    let host = builder().server("s", &asking).start().await.unwrap();
+    let caller = |name| Caller::new().principal(name).answers(Arc::new(Named(name)));
+    let progress = Arc::new(AtomicUsize::new(0));
+    let count = || {
+        let progress = Arc::clone(&progress);
+        move |_: ProgressParams| _ = progress.fetch_add(1, Ordering::Relaxed)
+    };
+    let prompt = host.prompt("s:intro", ()).caller(caller("ada")).on_progress(count()).await.unwrap();
+    assert_eq!(prompt.messages[0].content.as_text(), Some("Introduce ada"));
+    let of_bob = host.for_caller(caller("bob"));
+    let read = of_bob.read("s", "test://secret").on_progress(count()).await.unwrap();
+    assert_eq!(read.contents[0].as_text(), Some("for bob"));
+    let own = of_bob.read("s", "test://secret").answers(Arc::new(Named("own"))).await.unwrap();
+    assert_eq!(own.contents[0].as_text(), Some("for own"));
+    assert!(progress.load(Ordering::Relaxed) >= 2);
+
+    let silent = scripted(&["t"])
+        .on("resources/read", mcp_test::peer::Reply::silence())
+        .on("completion/complete", mcp_test::peer::Reply::silence());
+    let host = builder().server("s", silent.clone()).start().await.unwrap();
+    let limited = host.read("s", "a:b").timeout(Duration::from_millis(20));
+    assert!(timeout(TEST_TIMEOUT, limited.into_future()).await.unwrap().unwrap_err().client().unwrap().is_timeout());
+    let token = CancellationToken::new();
+    let argument = CompletionArgument::new("a", "");
+    let completing = host.complete("s", CompleteParams::new(CompletionReference::prompt("p"), argument));
+    let completing = tokio::spawn(completing.cancelled_by(token.clone().cancelled_owned()).into_future());
+    silent.wait_for("completion/complete", 1).await;
+    token.cancel();
+    let error = timeout(TEST_TIMEOUT, completing).await.unwrap().unwrap().unwrap_err();
+    assert!(error.client().unwrap().is_cancelled(), "{error}");
+}
+
+#[tokio::test]
+async fn arguments_of_prompts_are_completed() {
+    let found = json!({ "completion": { "values": ["rust", "ruby"], "hasMore": false } });
+    let upstream = scripted(&["t"]).on("completion/complete", mcp_test::peer::Reply::result(found));
+    let host = builder().server("s", upstream.clone()).start().await.unwrap();
+    let params =
+        || CompleteParams::new(CompletionReference::prompt("review"), CompletionArgument::new("language", "ru"));
+    assert_eq!(host.complete("s", params()).await.unwrap().completion.values, ["rust", "ruby"]);
+    let sent = &upstream.seen_of("completion/complete")[0]["params"];
+    assert_eq!(sent["ref"], json!({ "type": "ref/prompt", "name": "review" }));
+    assert_eq!(sent["argument"], json!({ "name": "language", "value": "ru" }));
+    assert!(host.complete("other", params()).await.unwrap_err().to_string().contains("the servers are: s"));
+}
+
+#[tokio::test]
+async fn errors_for_models_use_the_form_of_the_name_of_the_call() {
+    let searching = Server::builder("s", "1")
+        .tool(tool("search", async |Args(Search { text, .. }): Args<Search>| text))
+        .tool(tool("list", async || "x"))
+        .build();
+    let host = builder().server("s", &searching).start().await.unwrap();
+    for (call, sibling) in [("s__search", "s__list"), ("s:search", "s:list")] {
+        let invalid = host.call(call, json!({ "text": 7 })).await.unwrap_err().to_string();
+        assert!(invalid.contains(&format!("the arguments of {call} ")), "{invalid}");
+        let not_an_object = host.call(call, 7).await.unwrap_err().to_string();
+        assert!(not_an_object.contains(call), "{not_an_object}");
+        let unknown = host.call(call.replace("search", "serch"), ()).await.unwrap_err().to_string();
+        assert!(unknown.ends_with(&format!("; the tools are: {call}, {sibling}")), "{unknown}");
+    }
 }

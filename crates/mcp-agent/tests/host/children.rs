@@ -11,6 +11,7 @@ use std::{
 use mcp_agent::{
     Caller, Host, HostBuilder, ServerError, ServerOptions, ServerState, Sharing, StartError,
     config::{Approvals, ConfigFile, Environment, Scope, ServerDefinition},
+    filter::ToolFilter,
 };
 use mcp_client::ChildProcess;
 use mcp_server::prelude::*;
@@ -21,7 +22,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::common::{SOON, until_state};
+use crate::common::{TEST_TIMEOUT, until_state};
 
 /// Set in the environment of this program where it is a server.
 const SERVES: &str = "TEST_SERVES_STDIO";
@@ -87,7 +88,7 @@ fn child(mode: &str) -> ChildProcess {
 }
 
 fn many(mode: &str) -> HostBuilder {
-    let builder = Host::builder("test", "1").start_limit(SOON);
+    let builder = Host::builder("test", "1").start_limit(TEST_TIMEOUT);
     (0..SERVERS).fold(builder, |builder, n| builder.server(format!("s{n}"), child(mode)))
 }
 
@@ -119,7 +120,7 @@ async fn no_process_is_left_after_a_shutdown() {
         let host = many(mode).start().await.unwrap();
         let pids = pids(&host).await;
         assert!(pids.iter().all(|pid| is_running(pid)), "{pids:?}");
-        timeout(SOON, host.shutdown()).await.unwrap();
+        timeout(TEST_TIMEOUT, host.shutdown()).await.unwrap();
         // The shutdown waits for the processes.
         assert!(!pids.iter().any(|pid| is_running(pid)), "{mode} {pids:?}");
         let ended = host.call("s0:pid", ()).await.unwrap_err().to_string();
@@ -129,10 +130,10 @@ async fn no_process_is_left_after_a_shutdown() {
 
 #[tokio::test]
 async fn a_second_shutdown_also_waits_for_the_processes() {
-    let host = Host::builder("test", "1").start_limit(SOON).server("s0", child("stays")).start().await.unwrap();
+    let host = Host::builder("test", "1").start_limit(TEST_TIMEOUT).server("s0", child("stays")).start().await.unwrap();
     let pid = host.call("s0:pid", ()).await.unwrap().text();
     assert!(timeout(Duration::from_millis(20), host.shutdown()).await.is_err(), "the process ignores its end of input");
-    timeout(SOON, host.shutdown()).await.unwrap();
+    timeout(TEST_TIMEOUT, host.shutdown()).await.unwrap();
     assert!(!is_running(&pid));
 }
 
@@ -162,7 +163,7 @@ async fn fifty_sessions_of_a_principal_share_one_process_for_each_server() {
 #[tokio::test]
 async fn the_processes_of_isolated_sessions_are_bounded_and_end() {
     let options = ServerOptions::new().sharing(Sharing::Session).max_connections(4);
-    let builder = Host::builder("test", "1").start_limit(SOON).server_with("s", child("stays"), options);
+    let builder = Host::builder("test", "1").start_limit(TEST_TIMEOUT).server_with("s", child("stays"), options);
     let host = builder.start().await.unwrap();
     let caller = |session: usize| Caller::new().principal("ada").session(session.to_string());
     let pid = async |session| host.for_caller(caller(session)).call("s:pid", ()).await.map(|result| result.text());
@@ -177,7 +178,7 @@ async fn the_processes_of_isolated_sessions_are_bounded_and_end() {
     host.disconnect(&caller(0)).await;
     assert!(!is_running(&found[1]) && is_running(&found[2]));
     found.push(pid(3).await.unwrap());
-    timeout(SOON, host.shutdown()).await.unwrap();
+    timeout(TEST_TIMEOUT, host.shutdown()).await.unwrap();
     assert!(!found.iter().any(|pid| is_running(pid)), "{found:?}");
 }
 
@@ -190,7 +191,7 @@ async fn no_process_is_left_when_a_server_ends_during_its_handshake() {
         .start()
         .await
         .unwrap();
-    let pid = timeout(SOON, async {
+    let pid = timeout(TEST_TIMEOUT, async {
         loop {
             let lines = host.status("silent").unwrap().stderr;
             if let Some(pid) = lines.iter().find_map(|line| line.strip_prefix("pid ")) {
@@ -201,7 +202,7 @@ async fn no_process_is_left_when_a_server_ends_during_its_handshake() {
     });
     let pid = pid.await.unwrap();
     assert!(is_running(&pid));
-    assert!(timeout(SOON, host.remove("silent")).await.unwrap());
+    assert!(timeout(TEST_TIMEOUT, host.remove("silent")).await.unwrap());
     assert!(!is_running(&pid), "the removal waits for the process");
     host.shutdown().await;
 }
@@ -217,7 +218,7 @@ async fn no_process_is_left_after_sigterm() {
         .unwrap();
     let mut lines = BufReader::new(host.stdout.take().unwrap()).lines();
     let mut pids = Vec::new();
-    timeout(SOON, async {
+    timeout(TEST_TIMEOUT, async {
         while let Some(line) = lines.next_line().await.unwrap() {
             match line.split_once("pid ") {
                 Some((_, pid)) => pids.push(pid.to_owned()),
@@ -233,7 +234,7 @@ async fn no_process_is_left_after_sigterm() {
     assert!(pids.iter().all(|pid| is_running(pid)));
     let sent = Command::new("kill").args(["-TERM", &host.id().unwrap().to_string()]).status().await.unwrap();
     assert!(sent.success());
-    timeout(SOON, host.wait()).await.unwrap().unwrap();
+    timeout(TEST_TIMEOUT, host.wait()).await.unwrap().unwrap();
     until_ended(&pids).await;
 }
 
@@ -254,7 +255,7 @@ async fn a_failed_process_shows_its_last_lines() {
         .reconnect(mcp_client::Reconnect::default().attempts(1))
         .server("fails", child("fails"))
         .server("good", child("ends"))
-        .start_limit(SOON)
+        .start_limit(TEST_TIMEOUT)
         .start()
         .await
         .unwrap();
@@ -266,7 +267,9 @@ async fn a_failed_process_shows_its_last_lines() {
     let first = host.call("good:pid", ()).await.unwrap().text();
     let mut events = host.status_events();
     assert!(host.call("good:die", ()).await.unwrap_err().client().unwrap().is_closed());
-    timeout(SOON, async { while events.next().await.unwrap().state != ServerState::Degraded {} }).await.unwrap();
+    timeout(TEST_TIMEOUT, async { while events.next().await.unwrap().state != ServerState::Degraded {} })
+        .await
+        .unwrap();
     until_state(&host, "good", ServerState::Ready).await;
     assert_ne!(host.call("good:pid", ()).await.unwrap().text(), first);
     host.shutdown().await;
@@ -285,7 +288,7 @@ async fn a_project_definition_starts_only_after_its_approval() {
     let read = ConfigFile::parse(&file, &text, Scope::Project, &Environment::default()).unwrap();
     let approvals = Approvals::open(directory.path().join("state"));
     let start = async || {
-        let builder = Host::builder("test", "1").start_limit(SOON).approvals(approvals.clone());
+        let builder = Host::builder("test", "1").start_limit(TEST_TIMEOUT).approvals(approvals.clone());
         builder.definition(&read.servers[0]).start().await.unwrap()
     };
     let host = start().await;
@@ -325,7 +328,7 @@ async fn a_replaced_project_definition_needs_its_approval_and_keeps_its_filter()
         third
     });
     approvals.approve(&first).unwrap();
-    let host = Host::builder("test", "1").start_limit(SOON).approvals(approvals.clone()).start().await.unwrap();
+    let host = Host::builder("test", "1").start_limit(TEST_TIMEOUT).approvals(approvals.clone()).start().await.unwrap();
     let unknown = host.replace_definition(&first).await.unwrap_err();
     assert!(matches!(unknown, ServerError::Unknown { .. }), "{unknown}");
     let disabled = host.add_definition(&third).unwrap_err();
@@ -349,7 +352,8 @@ async fn a_replaced_project_definition_needs_its_approval_and_keeps_its_filter()
 #[tokio::test]
 async fn an_invalid_definition_fails_its_server_only() {
     let invalid = ServerDefinition::http("invalid", "ftp://search.example");
-    let good = || Host::builder("test", "1").start_limit(SOON).server("good", &Server::builder("good", "1").build());
+    let good =
+        || Host::builder("test", "1").start_limit(TEST_TIMEOUT).server("good", &Server::builder("good", "1").build());
     let host = good().definition(&invalid).definition(&ServerDefinition::stdio("a:b", "files")).start().await.unwrap();
     for (name, reason) in [("invalid", "ftp"), ("a:b", "without `:`")] {
         let status = host.status(name).unwrap();
@@ -360,4 +364,50 @@ async fn an_invalid_definition_fails_its_server_only() {
     host.shutdown().await;
     let failed = good().definition(&invalid.required()).start().await.unwrap_err();
     assert!(matches!(failed, StartError::Server(ServerError::Definition(_))), "{failed}");
+}
+
+#[tokio::test]
+async fn a_manifest_belongs_to_the_command_the_variables_and_the_filter() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("manifest.json");
+    let denying = || ServerOptions::new().filter(ToolFilter::new().deny("die".parse().unwrap()));
+    // The file has the first server only, so each other server starts.
+    for (server, options, is_stored) in [
+        (child("ends"), ServerOptions::new(), false),
+        (child("ends"), ServerOptions::new(), true),
+        (child("stays"), ServerOptions::new(), true),
+        (child("ends").env("OTHER", "1"), ServerOptions::new(), false),
+        (child("ends").inherit_env("ANOTHER"), ServerOptions::new(), false),
+        (child("ends").arg("--show-output"), ServerOptions::new(), false),
+        (child("ends"), denying(), false),
+        (child("ends"), denying(), true),
+    ] {
+        let text = format!("{server:?} {options:?}");
+        let builder = Host::builder("test", "1").start_limit(TEST_TIMEOUT).manifest(&path);
+        let host = builder.server_with("s", server, options).start().await.unwrap();
+        let expected = if is_stored { ServerState::Configured } else { ServerState::Ready };
+        assert_eq!(host.status("s").unwrap().state, expected, "{text}");
+        assert!(!host.catalog().tools().is_empty(), "{text}");
+        host.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn an_invalid_entry_of_a_required_server_is_the_error_of_the_start() {
+    let file = |required: bool| {
+        let entry = json!({ "command": 7, "x-mcp": { "required": required } });
+        let good = json!({ "command": std::env::current_exe().unwrap(), "env": { SERVES: "ends" },
+            "args": this_program("children::a_child_process_serves_stdio") });
+        let text = json!({ "mcpServers": { "bad": entry, "good": good } }).to_string();
+        ConfigFile::parse(Path::new("/projects/demo/.mcp.json"), &text, Scope::Named, &Environment::default()).unwrap()
+    };
+    let builder = || Host::builder("test", "1").start_limit(TEST_TIMEOUT);
+    let error = builder().config_file(&file(true)).start().await.unwrap_err();
+    assert!(matches!(&error, StartError::Config(error) if error.path == "$.mcpServers.bad.command"), "{error}");
+    let host = builder().config_file(&file(false)).start().await.unwrap();
+    let status = host.status("bad").unwrap();
+    assert_eq!(status.state, ServerState::Failed);
+    assert!(status.reason.as_ref().unwrap().contains("$.mcpServers.bad.command"), "{status:?}");
+    assert_eq!(host.status("good").unwrap().state, ServerState::Ready);
+    host.shutdown().await;
 }

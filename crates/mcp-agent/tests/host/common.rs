@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::{sync::Semaphore, time::timeout};
 
 /// The longest wait of a test.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A server with these tools, each of which returns its own name.
 pub(crate) fn server(name: &str, tools: &[&'static str]) -> Server {
@@ -77,7 +77,7 @@ impl Connect for Gated {
 /// Waits until a server has this state.
 pub(crate) async fn until_state(host: &Host, server: &str, state: ServerState) {
     let mut events = host.status_events();
-    let found = timeout(SOON, async {
+    let found = timeout(TEST_TIMEOUT, async {
         while let Some(status) = events.next().await {
             if &*status.name == server && status.state == state {
                 return;
@@ -99,7 +99,7 @@ pub(crate) async fn until_tools(host: &Host, expected: &[&str]) {
     let has_tools = |catalog: &mcp_agent::Catalog| {
         catalog.tools().iter().map(|tool| tool.display_name()).eq(expected.iter().copied())
     };
-    let found = timeout(SOON, changes.wait_for(has_tools)).await;
+    let found = timeout(TEST_TIMEOUT, changes.wait_for(has_tools)).await;
     assert!(found.is_ok(), "{:?}", names(host));
     found.unwrap().unwrap();
 }

@@ -18,7 +18,9 @@ use mcp_test::peer::{Reply, ScriptedServer};
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::common::{SOON, gated, names, page, scripted, server, text, until_state, until_tools, without_tools};
+use crate::common::{
+    TEST_TIMEOUT, gated, names, page, scripted, server, text, until_state, until_tools, without_tools,
+};
 
 fn quick() -> mcp_agent::HostBuilder {
     Host::builder("test", "1")
@@ -166,8 +168,10 @@ async fn a_server_that_crashes_starts_again() {
     let host = quick().server("crashing", crashing.clone()).start().await.unwrap();
     let mut events = host.status_events();
     crashing.crash();
-    timeout(SOON, async { while events.next().await.unwrap().state != ServerState::Degraded {} }).await.unwrap();
-    timeout(SOON, async { while events.next().await.unwrap().state != ServerState::Ready {} }).await.unwrap();
+    timeout(TEST_TIMEOUT, async { while events.next().await.unwrap().state != ServerState::Degraded {} })
+        .await
+        .unwrap();
+    timeout(TEST_TIMEOUT, async { while events.next().await.unwrap().state != ServerState::Ready {} }).await.unwrap();
     assert_eq!(host.call("crashing:t", ()).await.unwrap().text(), "done");
     assert_eq!(crashing.connections(), 2);
 }
@@ -304,7 +308,7 @@ async fn the_time_limit_of_a_call_includes_the_start_of_its_server() {
     let gate = Arc::clone(&starts.gate);
     gate.add_permits(1);
     let options = ServerOptions::new().idle_stop(Duration::from_millis(50));
-    let host = quick().start_limit(SOON).server_with("slow", starts, options).start().await.unwrap();
+    let host = quick().start_limit(TEST_TIMEOUT).server_with("slow", starts, options).start().await.unwrap();
     until_state(&host, "slow", ServerState::Stopped).await;
     let opened = async {
         tokio::time::sleep(Duration::from_millis(2500)).await;
@@ -353,8 +357,8 @@ async fn dropping_the_host_ends_all_servers_and_streams() {
     assert_eq!(one.open_connections(), 1);
     drop(host);
     one.wait_until_disconnected().await;
-    timeout(SOON, async { while events.next().await.is_some() {} }).await.unwrap();
-    timeout(SOON, async { while changes.next().await.is_some() {} }).await.unwrap();
+    timeout(TEST_TIMEOUT, async { while events.next().await.is_some() {} }).await.unwrap();
+    timeout(TEST_TIMEOUT, async { while changes.next().await.is_some() {} }).await.unwrap();
 }
 
 #[tokio::test]

@@ -5,6 +5,8 @@ mod children;
 mod common;
 mod faults;
 mod life_cycle;
+mod lists;
+mod logins;
 mod policies;
 mod requirements;
 mod sharing;

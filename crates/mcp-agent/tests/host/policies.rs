@@ -24,7 +24,7 @@ use mcp_test::peer::ScriptedServer;
 use serde_json::json;
 use tokio::{sync::mpsc, time::timeout};
 
-use crate::common::{SOON, scripted, server, text};
+use crate::common::{TEST_TIMEOUT, scripted, server, text};
 
 fn builder() -> HostBuilder {
     Host::builder("test", "1")
@@ -44,7 +44,7 @@ fn calls(server: &ScriptedServer) -> usize {
 
 /// Returns the kind and the text of the refusal of a call.
 async fn refused(host: &Host, name: &str) -> (RefusalKind, String) {
-    let error = timeout(SOON, host.call(name, ()).into_future()).await.unwrap().unwrap_err();
+    let error = timeout(TEST_TIMEOUT, host.call(name, ()).into_future()).await.unwrap().unwrap_err();
     let CallError::Refused(refusal) = &error else { panic!("{error}") };
     assert!(error.result().is_error);
     (refusal.kind(), error.to_string())
@@ -106,15 +106,15 @@ async fn a_pending_approval_is_visible_and_ends_with_its_call() {
     let token = CancellationToken::new();
     let cancelled = host.call("git:push", ()).cancelled_by(token.clone().cancelled_owned());
     let cancelled = tokio::spawn(cancelled.into_future());
-    assert_eq!(timeout(SOON, questions.recv()).await.unwrap().as_deref(), Some("push"));
+    assert_eq!(timeout(TEST_TIMEOUT, questions.recv()).await.unwrap().as_deref(), Some("push"));
     assert_eq!(host.pending_approvals().len(), 1);
     token.cancel();
-    let error = timeout(SOON, cancelled).await.unwrap().unwrap().unwrap_err();
+    let error = timeout(TEST_TIMEOUT, cancelled).await.unwrap().unwrap().unwrap_err();
     assert!(matches!(error, CallError::Cancelled { .. }), "{error}");
     assert!(host.pending_approvals().is_empty());
 
     let dropped = tokio::spawn(host.call("git:pull", ()).into_future());
-    timeout(SOON, questions.recv()).await.unwrap();
+    timeout(TEST_TIMEOUT, questions.recv()).await.unwrap();
     dropped.abort();
     let _ = dropped.await;
     assert!(host.pending_approvals().is_empty());
@@ -151,7 +151,7 @@ async fn a_tool_that_changes_during_the_approval_is_decided_again() {
         }
     };
     let host = builder().server("s", &changing).default_effect(Effect::Ask).approver(approver).start().await.unwrap();
-    let error = timeout(SOON, host.call("s:t", ()).into_future()).await.unwrap().unwrap_err();
+    let error = timeout(TEST_TIMEOUT, host.call("s:t", ()).into_future()).await.unwrap().unwrap_err();
     assert!(matches!(&error, CallError::Refused(refusal) if refusal.kind() == RefusalKind::Rejected), "{error}");
 }
 

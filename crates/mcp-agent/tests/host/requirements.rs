@@ -18,7 +18,7 @@ use mcp_uri_template::{UriTemplate, Vars};
 use serde_json::json;
 use tokio::{net::TcpListener, time::timeout};
 
-use crate::common::{SOON, names, server};
+use crate::common::{TEST_TIMEOUT, names, server};
 
 const REVISIONS: [ProtocolVersion; 3] =
     [ProtocolVersion::V2024_11_05, ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28];
@@ -99,7 +99,7 @@ async fn the_model_reads_the_failure_of_a_tool() {
             ("s__fail", json!({}), "the disk is full"),
             // The host detects these faults before the call. The model reads them too.
             ("s__row", json!({ "table": 1, "id": 1 }), "table"),
-            ("s__other", json!({}), "s:fail"),
+            ("s__other", json!({}), "s__fail"),
         ] {
             let call = Call::new("abcDEF123", name, JsonObject::from_value(arguments).unwrap());
             let result = match host.call(&*call.name, call.arguments.clone()).await {
@@ -157,7 +157,7 @@ async fn the_page_of_an_elicitation_reaches_the_handler_whole_and_is_not_fetched
             .start()
             .await
             .unwrap();
-        let result = timeout(SOON, host.call("s:visit", ()).into_future()).await.unwrap().unwrap();
+        let result = timeout(TEST_TIMEOUT, host.call("s:visit", ()).into_future()).await.unwrap().unwrap();
         assert_eq!(result.text(), "done", "{version}");
         host.shutdown().await;
         assert_eq!(*seen.lock().unwrap(), [url.as_str()], "{version}");

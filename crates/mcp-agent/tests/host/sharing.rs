@@ -15,7 +15,7 @@ use mcp_test::peer::{Reply, ScriptedServer};
 use serde_json::json;
 use tokio::time::timeout;
 
-use crate::common::{SOON, scripted, server, text, until_state};
+use crate::common::{TEST_TIMEOUT, scripted, server, text, until_state};
 
 fn builder() -> HostBuilder {
     Host::builder("test", "1")
@@ -27,7 +27,7 @@ fn done() -> ScriptedServer {
 
 async fn call(host: &Host, caller: &Caller) -> Result<String, CallError> {
     let call = host.for_caller(caller.clone()).call("s:t", ());
-    timeout(SOON, call.into_future()).await.unwrap().map(|result| result.text())
+    timeout(TEST_TIMEOUT, call.into_future()).await.unwrap().map(|result| result.text())
 }
 
 fn elicits() -> ClientCapabilities {
@@ -66,7 +66,7 @@ async fn callers_share_a_connection_by_principal_and_capabilities() {
     // The option of a call replaces the caller of the host.
     host.call("s:t", ()).caller(other).await.unwrap();
     assert_eq!(upstream.connections(), 5);
-    timeout(SOON, host.shutdown()).await.unwrap();
+    timeout(TEST_TIMEOUT, host.shutdown()).await.unwrap();
     assert_eq!(upstream.open_connections(), 0);
 }
 
@@ -169,7 +169,7 @@ async fn a_removed_server_ends_the_connections_of_all_callers() {
     let of_2 = Caller::new().principal("2");
     host.disconnect(&of_2).await;
     assert_eq!(upstream.open_connections(), 2);
-    assert!(timeout(SOON, host.remove("s")).await.unwrap());
+    assert!(timeout(TEST_TIMEOUT, host.remove("s")).await.unwrap());
     assert_eq!(upstream.open_connections(), 0);
     assert!(call(&host, &of_2).await.is_err());
 }
@@ -209,6 +209,6 @@ async fn the_handler_of_a_caller_answers_its_calls_alone() {
         assert_eq!((ada.unwrap().text(), bob.unwrap().text()), ("ada".to_owned(), "bob".to_owned()));
     }
     // The host itself answers no form.
-    let unanswered = timeout(SOON, host.call("s:t", ()).into_future()).await.unwrap();
+    let unanswered = timeout(TEST_TIMEOUT, host.call("s:t", ()).into_future()).await.unwrap();
     assert!(unanswered.as_ref().map_or(true, |result| result.is_error), "{unanswered:?}");
 }

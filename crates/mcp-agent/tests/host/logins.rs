@@ -1,0 +1,146 @@
+//! Servers that need a login of the user.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use mcp_agent::{CallError, Host, ServerState};
+use mcp_client::{http::Http, transport::BoxFuture};
+use mcp_oauth::{Answer, Error, ErrorKind, Login, OAuth, UserAgent};
+use mcp_server::{auth::Jwt, prelude::*};
+use mcp_test::authorization_server::{AuthorizationServer, RunningAuthorizationServer};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::timeout,
+};
+
+use crate::common::{TEST_TIMEOUT, names, server, until_state};
+
+/// A user who logs in after a permit of the test.
+#[derive(Clone)]
+struct User {
+    permits: Arc<Semaphore>,
+    declines: Arc<AtomicBool>,
+    logins: Arc<AtomicUsize>,
+}
+
+impl User {
+    fn new() -> Self {
+        Self { permits: Arc::new(Semaphore::new(0)), declines: Arc::default(), logins: Arc::default() }
+    }
+}
+
+impl UserAgent for User {
+    fn open<'a>(&'a self, login: &'a Login) -> BoxFuture<'a, Result<Answer, Error>> {
+        Box::pin(async move {
+            self.logins.fetch_add(1, Ordering::SeqCst);
+            self.permits.acquire().await.unwrap().forget();
+            if self.declines.load(Ordering::SeqCst) {
+                return Err(Error::new(ErrorKind::Denied, "the user declined"));
+            }
+            let location = open(login.url.as_str()).await.expect("the page redirects");
+            open(&location).await;
+            Ok(Answer::Redirect)
+        })
+    }
+}
+
+/// Opens a page, and returns the target of its redirect.
+async fn open(url: &str) -> Option<String> {
+    let (authority, path) = url.strip_prefix("http://")?.split_once('/')?;
+    let address: SocketAddr = authority.parse().unwrap();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET /{path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let location = answer.lines().find(|line| line.to_ascii_lowercase().starts_with("location: "))?;
+    Some(location["location: ".len()..].trim().to_owned())
+}
+
+/// Starts a server that requires tokens. Returns its URL.
+async fn protected() -> (RunningAuthorizationServer, String) {
+    let authorization = AuthorizationServer::builder().auto_approve().subject("ada").start().await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let protected = Server::builder("protected", "1")
+        .tool(tool("name", async |principal: Principal| principal.subject))
+        .list_forbidden_entries()
+        .build();
+    let config =
+        HttpConfig::new().public_url(&url).authenticate(Jwt::issuer(authorization.issuer()).unwrap().audience(&url));
+    tokio::spawn(async move { protected.serve_http_on(listener, config).await });
+    (authorization, url)
+}
+
+fn endpoint(url: &str, user: &User) -> Http {
+    let oauth = OAuth::builder().user_agent(user.clone()).build();
+    Http::new(url).unwrap().authorizer(Arc::new(oauth))
+}
+
+#[tokio::test]
+async fn a_server_that_needs_a_login_joins_after_the_login() {
+    let (_authorization, url) = protected().await;
+    let user = User::new();
+    let starting = Host::builder("test", "1")
+        .start_limit(Duration::from_secs(3_600))
+        .server("s", endpoint(&url, &user))
+        .server("open", &server("open", &["t"]))
+        .start();
+    // A login takes as long as the user needs, so the host does not wait for it.
+    let host = timeout(TEST_TIMEOUT, starting).await.unwrap().unwrap();
+    let status = host.status("s").unwrap();
+    assert_eq!(status.state, ServerState::NeedsLogin, "{status:?}");
+    assert_eq!(status.reason.as_deref(), Some("the user must log in"));
+    assert_eq!(names(&host), ["open:t"]);
+    assert_eq!(host.call("open:t", ()).await.unwrap().text(), "t");
+    user.permits.add_permits(1);
+    until_state(&host, "s", ServerState::Ready).await;
+    assert_eq!(host.call("s:name", ()).await.unwrap().text(), "ada");
+    assert_eq!(user.logins.load(Ordering::SeqCst), 1);
+    timeout(TEST_TIMEOUT, host.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_declined_login_leads_to_no_other_login_until_the_application_restarts_the_server() {
+    let (_authorization, url) = protected().await;
+    let user = User::new();
+    user.declines.store(true, Ordering::SeqCst);
+    user.permits.add_permits(1);
+    let builder = Host::builder("test", "1").server("open", &server("open", &["t"]));
+    let starting = builder.server("s", endpoint(&url, &user)).start();
+    let host = timeout(TEST_TIMEOUT, starting).await.unwrap().unwrap();
+    let declined = timeout(TEST_TIMEOUT, async {
+        while !host.status("s").unwrap().reason.is_some_and(|reason| reason.contains("denied")) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    assert!(declined.await.is_ok(), "{:?}", host.status("s"));
+    assert_eq!(host.status("s").unwrap().state, ServerState::NeedsLogin);
+    assert_eq!(user.logins.load(Ordering::SeqCst), 1);
+
+    user.declines.store(false, Ordering::SeqCst);
+    user.permits.add_permits(1);
+    assert!(host.restart("s"));
+    until_state(&host, "s", ServerState::Ready).await;
+    assert_eq!(host.call("s__name", ()).await.unwrap().text(), "ada");
+}
+
+#[tokio::test]
+async fn a_server_that_answers_401_needs_a_login() {
+    let (_authorization, url) = protected().await;
+    let builder = Host::builder("test", "1").server("open", &server("open", &["t"]));
+    let host = builder.server("s", &*url).start().await.unwrap();
+    let status = host.status("s").unwrap();
+    assert_eq!(status.state, ServerState::NeedsLogin, "{status:?}");
+    let error = host.call("s:name", ()).await.unwrap_err();
+    assert!(matches!(error, CallError::Unavailable { state: ServerState::NeedsLogin, .. }), "{error}");
+}
