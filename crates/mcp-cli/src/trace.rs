@@ -56,6 +56,10 @@ impl Connect for TracedConnector {
         self.inner.describe()
     }
 
+    fn identity(&self) -> String {
+        self.inner.identity()
+    }
+
     fn authorization(&self) -> Option<AuthorizationClocks> {
         self.inner.authorization()
     }

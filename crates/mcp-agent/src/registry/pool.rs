@@ -98,7 +98,7 @@ impl Slot {
         for (_, connection) in pool.connections.iter().filter(|(other, _)| other == key) {
             let active = connection.begin_call();
             // An idle connection ends under the lock of its calls, so this check is exact.
-            if !connection.has_ended() {
+            if !connection.has_ended() && !connection.stop.is_cancelled() {
                 return Ok(Step::Leased(Lease { _active: active, connection: Arc::clone(connection) }));
             }
         }

@@ -268,6 +268,32 @@ async fn a_call_starts_a_server_that_failed_at_the_start_of_the_host() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lost_server_that_cannot_be_reached_again_has_the_same_waits() {
+    let (failing, attempts, fails) = failing();
+    fails.store(false, Ordering::SeqCst);
+    let upstream = failing.inner.clone();
+    let policy = Reconnect::default().attempts(2).first(Duration::from_secs(1)).longest(Duration::from_secs(60));
+    let host = Host::builder("test", "1").reconnect(policy).server("s", failing).start().await.unwrap();
+    assert_eq!(host.call("s:t", ()).await.unwrap().text(), "done");
+    fails.store(true, Ordering::SeqCst);
+    upstream.crash();
+    until_state(&host, "s", ServerState::Failed).await;
+    let before = attempts.load(Ordering::SeqCst);
+    for _ in 0..20 {
+        let error = host.call("s:t", ()).await.unwrap_err();
+        assert!(matches!(&error, CallError::Unavailable { retry_in: Some(_), .. }), "{error}");
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(attempts.load(Ordering::SeqCst), before, "only a call makes another attempt");
+    assert!(host.call("s:t", ()).await.is_err());
+    assert_eq!(attempts.load(Ordering::SeqCst), before + 1);
+    fails.store(false, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(host.call("s:t", ()).await.unwrap().text(), "done");
+    assert_eq!(names(&host), ["s:t"], "the catalog keeps the tools of a failed server");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_host_repeats_failed_starts_with_longer_waits() {
     let (failing, attempts, _fails) = failing();
     let policy = Reconnect::default().attempts(4).first(Duration::from_secs(1));

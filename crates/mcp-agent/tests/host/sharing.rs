@@ -113,6 +113,34 @@ async fn the_connection_that_was_not_used_for_the_longest_time_makes_room() {
 }
 
 #[tokio::test]
+async fn callers_wait_for_a_connection_that_makes_room() {
+    let upstream = done();
+    let options = ServerOptions::new().max_connections(2);
+    let host = builder().server_with("s", upstream.clone(), options).start().await.unwrap();
+    call(&host, &Caller::new()).await.unwrap();
+    // Callers of four principals use the only other connection in turn.
+    let calls: Vec<_> = (0..40)
+        .map(|n| {
+            let host = host.clone();
+            tokio::spawn(async move {
+                loop {
+                    match call(&host, &Caller::new().principal((n % 4).to_string())).await {
+                        Err(CallError::Unavailable { reason: Some(reason), .. }) if reason.contains("in use") => {
+                            tokio::task::yield_now().await;
+                        }
+                        called => return called,
+                    }
+                }
+            })
+        })
+        .collect();
+    for called in calls {
+        assert_eq!(timeout(TEST_TIMEOUT, called).await.unwrap().unwrap().unwrap(), "done");
+    }
+    assert!(upstream.open_connections() <= 2);
+}
+
+#[tokio::test]
 async fn a_call_fails_while_all_connections_are_in_use() {
     let upstream = scripted(&["t"]).on("tools/call", Reply::silence());
     let options = ServerOptions::new().max_connections(2);
