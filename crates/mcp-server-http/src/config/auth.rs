@@ -141,12 +141,13 @@ impl HttpConfig {
     /// usable. For each address, the server keeps the 256 that were used last, of them 32 of one principal.
     ///
     /// Wrong and unreadable credentials count. Expired tokens and missing scopes do not. An outage does not count as a failure.
-    /// Another provider may have rejected credentials that an outage leaves unchecked, so these have a limit of their own: for
-    /// each failure that the address may have, it may send ten different credentials. The same credentials cost nothing again.
+    /// Another provider may have rejected credentials that an outage leaves unchecked, so these have a limit of their own. For
+    /// each failure that it may have, the address may send ten different credentials. The same credentials cost nothing again.
     ///
     /// With credentials in several headers, each rejection counts, also that of an expired token. An outage then takes the part of
-    /// ten credentials, once for each combination. A request whose credentials no provider reads does not count. A [`Chain`](mcp_auth::Chain) that accepts some credentials and
-    /// finds others wrong or unreadable counts too, once for each combination of credentials.
+    /// ten credentials, once for each combination. A request whose credentials no provider reads does not count. A
+    /// [`Chain`](mcp_auth::Chain) that accepts some credentials and finds others wrong or unreadable counts too, once for each
+    /// combination of credentials.
     ///
     /// A running check of new credentials counts as a failure until it ends. More parallel callers with different new
     /// credentials than the number allows therefore receive 429. A request that the client ends before its check counts.
