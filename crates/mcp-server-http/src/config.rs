@@ -255,7 +255,7 @@ impl HttpConfig {
     pub fn allowed_hosts<T: Into<String>>(mut self, hosts: impl IntoIterator<Item = T>) -> Self {
         for host in hosts.into_iter().map(Into::into) {
             if !guard::is_host(&host) {
-                return self.invalid(format!("`{host}` is not a host: write `example.com` or `example.com:8443`"));
+                return self.invalid_value(&host, "is not a host: write `example.com` or `example.com:8443`");
             }
             self.allowed_hosts.push(host);
         }
@@ -275,8 +275,7 @@ impl HttpConfig {
     pub fn allowed_origins<T: Into<String>>(mut self, origins: impl IntoIterator<Item = T>) -> Self {
         for origin in origins.into_iter().map(Into::into) {
             if !guard::is_origin(&origin) {
-                let fault = format!("`{origin}` is not an origin: write `https://app.example.com` or `null`");
-                return self.invalid(fault);
+                return self.invalid_value(&origin, "is not an origin: write `https://app.example.com` or `null`");
             }
             self.allowed_origins.push(origin);
         }

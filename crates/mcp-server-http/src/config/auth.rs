@@ -47,7 +47,7 @@ impl HttpConfig {
         let url = url.into();
         match PublicUrl::parse(url.clone()) {
             Ok(parsed) => self.public_url = Some(parsed),
-            Err(reason) => return self.invalid(format!("`{url}` is not a public URL: {reason}")),
+            Err(reason) => return self.invalid_value(&url, &format!("is not a public URL: {reason}")),
         }
         self
     }

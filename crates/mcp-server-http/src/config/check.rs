@@ -48,6 +48,16 @@ impl HttpConfig {
         self
     }
 
+    /// Keeps the error of a setting whose value is not what it must be. The text has no user, password or query of the value.
+    pub(super) fn invalid_value(self, value: &str, fault: &str) -> Self {
+        let without_query = value.split('?').next().unwrap_or_default();
+        let shown = match without_query.rsplit_once('@') {
+            Some((_, host)) => format!("…@{host}"),
+            None => without_query.to_owned(),
+        };
+        self.invalid(format!("`{shown}` {fault}"))
+    }
+
     /// Changes a setting if its value is valid.
     pub(super) fn set_if(mut self, is_valid: bool, fault: &str, set: impl FnOnce(&mut Self)) -> Self {
         if !is_valid {
@@ -119,6 +129,24 @@ mod tests {
             assert!(fault(&later).starts_with(expected), "{}", fault(&later));
         }
         assert!(fault(&HttpConfig::new().body_limit(0).max_sessions(0)).starts_with("`body_limit`"));
+    }
+
+    #[test]
+    fn errors_contain_no_credentials_of_a_url() {
+        let cases: &[Set] = &[
+            |config| config.public_url("https://me:hunter2@a.example/mcp"),
+            |config| config.public_url("https://a.example/mcp?key=hunter2"),
+            |config| config.allowed_hosts(["me:hunter2@a.example"]),
+            |config| config.allowed_origins(["https://me:hunter2@a.example"]),
+            |config| {
+                config.public_url("https://a.example/mcp").authenticate(Jwt::issuer("https://me:hunter2@a.example"))
+            },
+        ];
+        for set in cases {
+            let config = set(HttpConfig::new());
+            let text = format!("{} {config:?}", fault(&config));
+            assert!(!text.contains("hunter2"), "{text}");
+        }
     }
 
     #[tokio::test]
