@@ -47,11 +47,13 @@ pub mod record;
 mod registry;
 mod routing;
 pub mod search;
+mod sharing;
 
 pub use self::{
     catalog::{Catalog, CatalogItem, CatalogTool, InvalidArguments, UnknownName},
     glob::{Glob, GlobError},
     host::{CatalogChanges, DefinitionError, Host, HostBuilder, ServerError, StartError, connector},
-    registry::{Caller, ServerOptions, ServerState, ServerStatus, Sharing, StatusEvents},
+    registry::{Caller, ServerOptions, ServerState, ServerStatus, StatusEvents},
     routing::{CallError, HostCall, HostRequest, HostResult},
+    sharing::{Sharing, UnknownSharing},
 };

@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use self::{activity::ActiveCall, manifest::Manifest, status::StatusTable, watched::Watched};
 pub use self::{
     caller::Caller,
-    options::{ServerOptions, Sharing},
+    options::ServerOptions,
     status::{ServerState, ServerStatus, StatusEvents},
 };
 pub(crate) use self::{

@@ -8,6 +8,7 @@ use super::{
     endpoint::{Endpoint, HttpServer, StdioServer},
     origin::Origin,
 };
+use crate::sharing::Sharing;
 
 /// The largest length of the name of a server, in bytes.
 pub const MAX_NAME: usize = 256;
@@ -49,6 +50,12 @@ pub struct ServerDefinition {
     pub call_timeout: Option<Duration>,
     /// The time limits of calls of single tools. They replace [`ServerDefinition::call_timeout`].
     pub tool_timeouts: BTreeMap<String, Duration>,
+    /// The idle time after which a host stops the server. `None` is the default of the host.
+    pub idle_stop: Option<Duration>,
+    /// The callers of a host that share a connection to the server. `None` is the default of the host.
+    pub sharing: Option<Sharing>,
+    /// The largest number of connections of a host to the server. `None` is the default of the host.
+    pub max_connections: Option<usize>,
     /// Globs (`*`, `?`) for the tools that a host offers. `None` offers all tools.
     pub allowed_tools: Option<Vec<String>>,
     /// Globs for the tools that a host never offers. They override [`ServerDefinition::allowed_tools`].
@@ -81,6 +88,9 @@ impl ServerDefinition {
             start_timeout: None,
             call_timeout: None,
             tool_timeouts: BTreeMap::new(),
+            idle_stop: None,
+            sharing: None,
+            max_connections: None,
             allowed_tools: None,
             denied_tools: Vec::new(),
             trusted_tools: Vec::new(),

@@ -3,10 +3,15 @@
 use mcp_protocol::JsonObject;
 
 use super::{
+    code::Code,
     definition::ServerDefinition,
     error::Fault,
     node::{Node, Unit},
 };
+use crate::sharing::{Sharing, UnknownSharing};
+
+/// The largest number of connections that an entry can permit.
+const MAX_CONNECTIONS: u64 = 10_000;
 
 /// Reads the members of `x-mcp`. Unknown members stay in `extra`.
 pub(super) fn read(entry: &Node<'_>, server: &mut ServerDefinition) -> Result<(), Fault> {
@@ -27,6 +32,9 @@ pub(super) fn read(entry: &Node<'_>, server: &mut ServerDefinition) -> Result<()
                     server.tool_timeouts.insert(tool.to_owned(), node.time(Unit::Seconds)?);
                 }
             }
+            "idleStopSeconds" => server.idle_stop = Some(node.time(Unit::Seconds)?),
+            "sharing" => server.sharing = Some(sharing(&node)?),
+            "maxConnections" => server.max_connections = Some(connections(&node)?),
             "allowTools" => server.allowed_tools = Some(node.patterns()?),
             "denyTools" => server.denied_tools = node.patterns()?,
             "trustTools" => server.trusted_tools = node.patterns()?,
@@ -39,4 +47,19 @@ pub(super) fn read(entry: &Node<'_>, server: &mut ServerDefinition) -> Result<()
     }
     server.extra = extra;
     Ok(())
+}
+
+fn sharing(node: &Node<'_>) -> Result<Sharing, Fault> {
+    let unknown = |error: UnknownSharing| {
+        node.fault(Code::WrongType, error.to_string(), "write one of these three texts, or remove the member")
+    };
+    node.text()?.parse().map_err(unknown)
+}
+
+fn connections(node: &Node<'_>) -> Result<usize, Fault> {
+    let number = node.value.as_u64().filter(|number| (2..=MAX_CONNECTIONS).contains(number));
+    number.and_then(|number| usize::try_from(number).ok()).ok_or_else(|| {
+        let message = "the value is not a number of connections";
+        node.fault(Code::WrongType, message, format!("write a number between 2 and {MAX_CONNECTIONS}"))
+    })
 }

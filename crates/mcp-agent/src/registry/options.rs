@@ -4,30 +4,10 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use mcp_client::transport::Connect;
 
-use crate::{Glob, filter::ToolFilter, policy::Rule};
+use crate::{Glob, filter::ToolFilter, policy::Rule, sharing::Sharing};
 
 /// The largest number of connections of a server, if its options have no other number.
 const MAX_CONNECTIONS: usize = 32;
-
-/// The callers that share a connection to a server. Callers with different declared capabilities never share one.
-///
-/// ```
-/// use mcp_agent::{ServerOptions, Sharing};
-///
-/// let browser = ServerOptions::new().sharing(Sharing::Session).max_connections(8);
-/// assert_eq!(browser.sharing, Sharing::Session);
-/// ```
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Sharing {
-    /// All callers share a connection, also those of different principals. For servers without state.
-    All,
-    /// The callers of a principal share a connection.
-    #[default]
-    Principal,
-    /// Each session has a connection of its own. For servers with state, such as a browser.
-    Session,
-}
 
 type ConnectorOf = dyn Fn(&str) -> Option<Arc<dyn Connect>> + Send + Sync;
 

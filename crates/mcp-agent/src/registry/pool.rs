@@ -7,9 +7,8 @@ use mcp_protocol::ClientCapabilities;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    ActiveCall, Caller, Registry, ServerState, Sharing, Slot, Unavailable, questions::HostHandler, slot::Role,
-};
+use super::{ActiveCall, Caller, Registry, ServerState, Slot, Unavailable, questions::HostHandler, slot::Role};
+use crate::sharing::Sharing;
 
 /// The connections of a server for callers that cannot share the connection that lists its items.
 #[derive(Default)]

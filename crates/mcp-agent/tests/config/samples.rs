@@ -62,7 +62,7 @@ fn reads_the_portable_file_with_its_own_members() {
       "x-mcp": {
         "required": true, "startTimeoutSeconds": 3, "callTimeoutSeconds": 1.5, "toolTimeoutSeconds": { "clone": 600 },
         "allowTools": ["git_*"], "denyTools": ["*_force"], "trustTools": ["git_log"], "askTools": ["git_push"],
-        "pinTools": ["git_log"], "colour": "red"
+        "pinTools": ["git_log"], "idleStopSeconds": 600, "sharing": "session", "maxConnections": 8, "colour": "red"
       }
     },
     "off": { "command": "${UNSET}", "disabled": true },
@@ -80,6 +80,8 @@ fn reads_the_portable_file_with_its_own_members() {
         (&git.denied_tools[0], &git.trusted_tools[0], &git.asking_tools[0]),
         (&"*_force".to_owned(), &"git_log".to_owned(), &"git_push".to_owned())
     );
+    assert_eq!((git.idle_stop, git.max_connections), (Some(Duration::from_secs(600)), Some(8)));
+    assert_eq!(git.sharing, Some(mcp_agent::Sharing::Session));
     assert_eq!(git.extra.0["colour"], "red");
     assert_eq!(stdio(&config, "git").command, "git-mcp");
     assert_eq!(stdio(&config, "git").cwd.as_deref(), Some(std::path::Path::new("/p/sub")));

@@ -127,6 +127,18 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
         "unsupported",
         "$.mcpServers.s.headersHelper",
     ),
+    (
+        "p",
+        r#"{"mcpServers": {"s": {"command": "a", "x-mcp": {"sharing": "none"}}}}"#,
+        "wrong-type",
+        "$.mcpServers.s.x-mcp.sharing",
+    ),
+    (
+        "p",
+        r#"{"mcpServers": {"s": {"command": "a", "x-mcp": {"maxConnections": 1}}}}"#,
+        "wrong-type",
+        "$.mcpServers.s.x-mcp.maxConnections",
+    ),
     ("p", r#"{"mcpServers": {"s": {"command": "a", "x-mcp": true}}}"#, "wrong-type", "$.mcpServers.s.x-mcp"),
     (
         "p",

@@ -183,6 +183,21 @@ async fn the_processes_of_isolated_sessions_are_bounded_and_end() {
 }
 
 #[tokio::test]
+async fn a_definition_can_give_each_session_a_process() {
+    let mut definition = project(Path::new("/projects/demo/.mcp.json"), "die", "ends");
+    definition.origin = None;
+    (definition.sharing, definition.max_connections) = (Some(Sharing::Session), Some(2));
+    let builder = Host::builder("test", "1").start_limit(TEST_TIMEOUT);
+    let host = builder.definition(&definition).start().await.unwrap();
+    let of = |session: &'static str| host.for_caller(Caller::new().session(session)).call("project:pid", ());
+    let first = of("a").await.unwrap().text();
+    assert_eq!(of("a").await.unwrap().text(), first);
+    assert_ne!(host.call("project:pid", ()).await.unwrap().text(), first);
+    assert!(of("b").await.unwrap_err().to_string().contains("all its 2 connections are in use"));
+    host.shutdown().await;
+}
+
+#[tokio::test]
 async fn no_process_is_left_when_a_server_ends_during_its_handshake() {
     let host = Host::builder("test", "1")
         .start_limit(Duration::from_millis(10))
