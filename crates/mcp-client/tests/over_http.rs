@@ -18,7 +18,7 @@ use tokio::{
 
 use crate::common::{builder, start};
 
-const SOON: Duration = Duration::from_secs(20);
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 #[derive(Deserialize, JsonSchema)]
 struct Echo {
@@ -68,7 +68,7 @@ async fn connect(server: &Server) -> Client {
 }
 
 async fn event(seen: &mut UnboundedReceiver<&'static str>) -> &'static str {
-    timeout(SOON, seen.recv()).await.expect("nothing happens").unwrap()
+    timeout(TEST_TIMEOUT, seen.recv()).await.expect("nothing happens").unwrap()
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn receives_list_changes() {
         let client = connect(&server).await;
         let mut subscription = client.subscribe(["config://app"]).await.unwrap();
         server.notify().resource_updated("config://app");
-        let update = timeout(SOON, subscription.next()).await.expect("nothing changes").unwrap().unwrap();
+        let update = timeout(TEST_TIMEOUT, subscription.next()).await.expect("nothing changes").unwrap().unwrap();
         assert_eq!(update, Update::ResourceUpdated { uri: "config://app".into() }, "{version}");
         drop(subscription);
         // Other calls continue during and after it.
@@ -125,7 +125,7 @@ async fn runs_calls_as_tasks_when_possible() {
         let client = connect(&server).await;
         let started = client.call_tool("job", ()).as_task().await.unwrap();
         assert_eq!(started.task().is_some(), version.has_core_tasks() || version.has_extensions(), "{version}");
-        let result = timeout(SOON, started.result()).await.expect("the task does not end").unwrap();
+        let result = timeout(TEST_TIMEOUT, started.result()).await.expect("the task does not end").unwrap();
         assert_eq!(result.text(), "done", "{version}");
     }
 }
@@ -152,11 +152,11 @@ async fn a_call_waits_for_a_restarting_server() {
         let client = builder().connect(format!("http://{address}/mcp")).await.unwrap();
         client.list_tools().await.unwrap();
         first.shutdown();
-        timeout(SOON, serving).await.expect("the server did not stop").unwrap();
+        timeout(TEST_TIMEOUT, serving).await.expect("the server did not stop").unwrap();
         let mut states = client.states();
-        let call = start(client.call_tool("echo", json!({ "text": "on" })).idle_timeout(SOON));
+        let call = start(client.call_tool("echo", json!({ "text": "on" })).idle_timeout(TEST_TIMEOUT));
         let waits = states.wait_for(|state| matches!(state, State::Connecting { .. }));
-        timeout(SOON, waits).await.expect("no client connected").unwrap();
+        timeout(TEST_TIMEOUT, waits).await.expect("no client connected").unwrap();
         let (second, _seen) = server(version);
         let (_, _serving) = serve(&second, &address).await;
         assert_eq!(call.await.unwrap().unwrap().text(), "on", "{version}");
@@ -175,11 +175,11 @@ async fn a_stopped_server_is_unreachable() {
             let client = builder().reconnect(policy).connect(format!("http://{address}/mcp")).await.unwrap();
             client.list_tools().await.unwrap();
             server.shutdown();
-            timeout(SOON, serving).await.expect("the server did not stop").unwrap();
+            timeout(TEST_TIMEOUT, serving).await.expect("the server did not stop").unwrap();
             // Two attempts are over before the call is; eight are not.
-            let limit = if attempts == 2 { SOON } else { Duration::from_millis(200) };
+            let limit = if attempts == 2 { TEST_TIMEOUT } else { Duration::from_millis(200) };
             let call = client.call_tool("echo", json!({ "text": "on" })).idle_timeout(limit);
-            let error = timeout(SOON, call.into_future()).await.expect("it waits for ever").unwrap_err();
+            let error = timeout(TEST_TIMEOUT, call.into_future()).await.expect("it waits for ever").unwrap_err();
             assert!(error.is_unreachable() && error.is_retryable(), "{version}, {attempts}: {error:?}");
         }
     }
@@ -193,10 +193,11 @@ async fn calls_a_restarted_server_again() {
         let client = builder().connect(format!("http://{address}/mcp")).await.unwrap();
         assert_eq!(client.call_tool("echo", json!({ "text": "1" })).await.unwrap().text(), "1");
         first.shutdown();
-        timeout(SOON, serving).await.expect("the server did not stop").unwrap();
+        timeout(TEST_TIMEOUT, serving).await.expect("the server did not stop").unwrap();
         let (second, _seen) = server(version);
         let (_, _serving) = serve(&second, &address).await;
-        let again = timeout(SOON, client.call_tool("echo", json!({ "text": "2" }))).await.expect("no client answered");
+        let again =
+            timeout(TEST_TIMEOUT, client.call_tool("echo", json!({ "text": "2" }))).await.expect("no client answered");
         assert_eq!(again.unwrap().text(), "2", "{version}");
     }
 }

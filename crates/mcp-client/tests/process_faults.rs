@@ -19,10 +19,9 @@ use crate::common::scripted_site::{DEADLINE, ERAS, alive, no_tasks_above, outcom
 /// Set in the environment of this program where it is the server.
 const SERVES: &str = "TEST_SERVES_STDIO";
 
-/// The server of the tests below: this program in another process.
+/// The server of the tests below: this program in another process. Without the variable, it does nothing.
 #[tokio::test]
-#[ignore = "it serves the other tests"]
-async fn serves() {
+async fn a_child_process_serves_stdio() {
     if std::env::var_os(SERVES).is_none() {
         return;
     }
@@ -44,7 +43,7 @@ async fn serves() {
 fn child() -> ChildProcess {
     let program = std::env::current_exe().unwrap();
     // With one thread, the test harness would print the name of the test before the first message.
-    let args = ["--ignored", "--exact", "process_faults::serves", "--nocapture", "-q", "--test-threads=2"];
+    let args = ["--exact", "process_faults::a_child_process_serves_stdio", "--nocapture", "-q", "--test-threads=2"];
     ChildProcess::new(program).args(args).env(SERVES, "1").end_within(Duration::from_millis(500))
 }
 
@@ -132,7 +131,7 @@ async fn dropping_the_client_ends_the_process() {
 async fn closing_the_client_kills_a_process_that_ignores_signals() {
     // The server ends when its input ends. Its parent ignores both the end of input and SIGTERM.
     let script = r#"trap '' TERM
-        "$SERVER" --ignored --exact process_faults::serves --nocapture -q --test-threads=2
+        "$SERVER" --exact process_faults::a_child_process_serves_stdio --nocapture -q --test-threads=2
         while :; do sleep 1; done"#;
     for version in ERAS {
         let tasks = alive();
@@ -190,7 +189,7 @@ async fn retries_a_failing_start_a_few_times_and_then_on_demand() {
         let (good, starts) = (folder.0.join("good"), folder.0.join("starts"));
         std::fs::write(&good, "").unwrap();
         let script = r#"echo >> "$STARTS"; test -e "$GOOD" || { echo 'out of order' >&2; exit 3; }
-            exec "$SERVER" --ignored --exact process_faults::serves --nocapture -q --test-threads=2"#;
+            exec "$SERVER" --exact process_faults::a_child_process_serves_stdio --nocapture -q --test-threads=2"#;
         let child = ChildProcess::new("sh")
             .args(["-c", script])
             .envs([("STARTS", starts.as_os_str()), ("GOOD", good.as_os_str())])

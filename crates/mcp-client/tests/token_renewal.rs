@@ -33,7 +33,7 @@ use crate::common::builder;
 
 /// The life of a token. It is long enough for a request on a busy machine.
 const LIFE: Duration = Duration::from_millis(1_500);
-const SOON: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// The number of streams, each with a token of its own, after which the test ends.
 const STREAMS: usize = 3;
 /// The number of resources. Each of them changes once at most.
@@ -174,7 +174,7 @@ async fn misses_no_change(version: ProtocolVersion) {
             }
         }
     };
-    let received = timeout(SOON, receiving).await;
+    let received = timeout(TEST_TIMEOUT, receiving).await;
     let used = streams.lock().unwrap().len();
     assert!(received.is_ok(), "{version}: {seen:?} of {all:?}, {used} streams, {gaps} gaps");
     assert!(used >= STREAMS && renewing.issued.load(Ordering::SeqCst) >= STREAMS, "{version}: {used}");
