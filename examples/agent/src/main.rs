@@ -1,0 +1,72 @@
+//! An agent: a loop between a model and the tools of many servers.
+//!
+//! ```text
+//! cargo run -p agent -- [.mcp.json] [PROVIDER]
+//! ```
+//!
+//! The program starts the servers of the configuration file. Without a file it starts two servers of its own as child processes.
+//! The model is a script, so the program needs no account of a provider. The requests and responses have the shapes of the
+//! provider: `anthropic`, `openai-chat`, `openai-responses`, `gemini`, `bedrock`, `mistral` or `ollama`.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "the program has its output on the terminal")]
+
+mod conversation;
+mod model;
+mod response;
+mod servers;
+
+use std::error::Error;
+
+use mcp_agent::{
+    Host,
+    config::{ConfigFile, Environment, Scope},
+};
+use mcp_client::ChildProcess;
+use mcp_tool_format::Provider;
+
+use crate::model::ScriptedModel;
+
+const TASK: &str = "What does my shopping list cost?";
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1).peekable();
+    if arguments.next_if(|argument| argument == "--serve").is_some() {
+        return servers::serve(&arguments.next().unwrap_or_default()).await;
+    }
+    let file = arguments.next_if(|argument| argument.ends_with(".json"));
+    let provider = provider(arguments.next().as_deref().unwrap_or("anthropic"))?;
+    let host = start(file.as_deref()).await?;
+    let mut model = ScriptedModel::new(provider);
+    let outcome = tokio::select! {
+        answer = conversation::run(&host, provider, &mut model, TASK) => answer,
+        ended = host.shutdown_on_signal() => ended.map(|()| "interrupted".to_owned()).map_err(Into::into),
+    };
+    host.shutdown().await;
+    println!("{}", outcome?);
+    Ok(())
+}
+
+fn provider(name: &str) -> Result<Provider, String> {
+    let found = Provider::ALL.into_iter().find(|provider| provider.as_str() == name);
+    found.ok_or_else(|| format!("{name} is not a provider: {}", Provider::ALL.map(Provider::as_str).join(", ")))
+}
+
+/// Starts the servers of a configuration file, or those of this program.
+async fn start(file: Option<&str>) -> Result<Host, Box<dyn Error>> {
+    let mut builder = Host::builder("agent-example", "1.0");
+    if let Some(file) = file {
+        let file = ConfigFile::read(file, Scope::Named, &Environment::of_process())?;
+        for error in &file.errors {
+            eprintln!("{error}");
+        }
+        for definition in &file.servers {
+            builder = builder.definition(definition);
+        }
+    } else {
+        let program = std::env::current_exe()?;
+        for name in servers::NAMES {
+            builder = builder.server(name, ChildProcess::new(&program).args(["--serve", name]));
+        }
+    }
+    Ok(builder.start().await?)
+}
