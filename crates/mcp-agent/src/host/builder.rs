@@ -176,7 +176,7 @@ impl HostBuilder {
         self
     }
 
-    /// Sets how long a call waits for a server that starts. Default: 60 seconds.
+    /// Sets how long a call waits for a server that starts, and for a connection that is in use. Default: 60 seconds.
     pub fn call_wait(mut self, limit: Duration) -> Self {
         self.settings.call_wait = limit;
         self

@@ -107,7 +107,7 @@ impl ServerOptions {
     }
 
     /// Sets the largest number of connections to the server, at least 2. If all of them are in use, the calls of further
-    /// principals and sessions fail.
+    /// principals wait ([`HostBuilder::call_wait`](crate::HostBuilder::call_wait)), and those of further sessions fail.
     ///
     /// See the example of [`Sharing`].
     #[must_use]

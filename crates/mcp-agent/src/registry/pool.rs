@@ -1,6 +1,6 @@
 //! The connections of a server: one that lists its items, and others for callers that cannot share it.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use mcp_client::{Client, Handler as _};
 use mcp_protocol::ClientCapabilities;
@@ -29,8 +29,23 @@ struct ConnectionKey {
 
 /// A connection that serves a call. It does not become idle until the value is dropped.
 pub(crate) struct Lease {
+    server: Arc<Slot>,
     connection: Arc<Slot>,
-    _active: ActiveCall,
+    active: Option<ActiveCall>,
+}
+
+impl Lease {
+    fn new(server: &Arc<Slot>, connection: &Arc<Slot>, active: ActiveCall) -> Self {
+        Self { server: Arc::clone(server), connection: Arc::clone(connection), active: Some(active) }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.active = None;
+        // The connection can make room for the connection of another caller.
+        self.server.released.notify_waiters();
+    }
 }
 
 /// The next step of a caller that needs a connection.
@@ -38,6 +53,8 @@ enum Step {
     Leased(Lease),
     /// A connection ends and makes room for another one.
     Wait(CancellationToken),
+    /// All connections are in use.
+    Busy,
 }
 
 impl Slot {
@@ -51,20 +68,24 @@ impl Slot {
         let began = Instant::now();
         let leased = timeout(limit, self.lease(registry, caller)).await;
         let lease = leased.unwrap_or_else(|_| {
-            let reason = Some(format!("its connections did not end within {limit:?}"));
+            let reason = Some(format!("all its {} connections were in use for {limit:?}", self.max_connections()));
             Err(Unavailable { reason, ..self.unavailable() })
         })?;
         let client = lease.connection.client_within(limit.saturating_sub(began.elapsed())).await?;
         Ok((lease, client))
     }
 
-    /// Returns the connection for a caller. Waits while a connection ends in order to make room for it. Cancel safe.
+    /// Returns the connection for a caller. Waits while all connections are in use. Cancel safe.
     async fn lease(self: &Arc<Self>, registry: &Arc<Registry>, caller: &Caller) -> Result<Lease, Unavailable> {
         let key = self.key(registry, caller);
         loop {
+            // A call that ends after the search wakes this task.
+            let mut released = pin!(self.released.notified());
+            released.as_mut().enable();
             match self.find_connection(registry, caller, &key)? {
                 Step::Leased(lease) => return Ok(lease),
                 Step::Wait(ended) => ended.cancelled().await,
+                Step::Busy => released.await,
             }
         }
     }
@@ -91,28 +112,37 @@ impl Slot {
             return Err(self.unavailable());
         }
         if self.shares_listing(&mut pool.owner, key) {
-            return Ok(Step::Leased(Lease { _active: self.begin_call(), connection: Arc::clone(self) }));
+            return Ok(Step::Leased(Lease::new(self, self, self.begin_call())));
         }
         pool.connections.retain(|(_, connection)| !connection.ended.is_cancelled());
         for (_, connection) in pool.connections.iter().filter(|(other, _)| other == key) {
             let active = connection.begin_call();
             // An idle connection ends under the lock of its calls, so this check is exact.
             if !connection.has_ended() && !connection.stop.is_cancelled() {
-                return Ok(Step::Leased(Lease { _active: active, connection: Arc::clone(connection) }));
+                return Ok(Step::Leased(Lease::new(self, connection, active)));
             }
         }
         // One connection lists the items.
-        let limit = self.options.max_connections.saturating_sub(1).max(1);
-        if pool.connections.len() >= limit {
-            return pool.make_room(self.options.sharing).map(Step::Wait).ok_or_else(|| Unavailable {
-                reason: Some(format!("all its {} connections are in use", self.options.max_connections.max(2))),
-                ..self.unavailable()
-            });
+        if pool.connections.len() >= self.max_connections() - 1 {
+            let sharing = self.options.sharing;
+            return match pool.make_room(sharing) {
+                Some(ended) => Ok(Step::Wait(ended)),
+                // A session keeps its connection after its calls, so a wait would be too long.
+                None if sharing == Sharing::Session => Err(Unavailable {
+                    reason: Some(format!("all its {} connections are in use", self.max_connections())),
+                    ..self.unavailable()
+                }),
+                None => Ok(Step::Busy),
+            };
         }
         let connection = self.open_for(registry, caller, key);
-        let lease = Lease { _active: connection.begin_call(), connection: Arc::clone(&connection) };
+        let lease = Lease::new(self, &connection, connection.begin_call());
         pool.connections.push((key.clone(), connection));
         Ok(Step::Leased(lease))
+    }
+
+    fn max_connections(&self) -> usize {
+        self.options.max_connections.max(2)
     }
 
     /// Returns true if these callers use the connection that lists the items. The first callers without special needs do.

@@ -35,6 +35,8 @@ pub(crate) struct Slot {
     pub(crate) fingerprint: Arc<str>,
     pub(super) role: Role,
     pub(super) pool: Mutex<Pool>,
+    /// A call of a caller has ended.
+    pub(super) released: Notify,
     pub(super) connector: Arc<Watched>,
     pub(super) link: watch::Sender<Link>,
     pub(super) activity: Arc<Activity>,
@@ -140,6 +142,7 @@ impl Slot {
             fingerprint,
             role,
             pool: Mutex::default(),
+            released: Notify::new(),
             options,
             connector: Watched::new(connector),
             link: watch::Sender::new(link),
@@ -286,6 +289,7 @@ impl Slot {
     /// Ends the server and waits until its process has ended. Several callers can wait. Cancel safe.
     pub(crate) async fn end(&self) {
         self.stop.cancel();
+        self.released.notify_waiters();
         if self.has_run.load(Ordering::Acquire) {
             // The close of a client has its own time limits.
             self.ended.cancelled().await;

@@ -122,16 +122,7 @@ async fn callers_wait_for_a_connection_that_makes_room() {
     let calls: Vec<_> = (0..40)
         .map(|n| {
             let host = host.clone();
-            tokio::spawn(async move {
-                loop {
-                    match call(&host, &Caller::new().principal((n % 4).to_string())).await {
-                        Err(CallError::Unavailable { reason: Some(reason), .. }) if reason.contains("in use") => {
-                            tokio::task::yield_now().await;
-                        }
-                        called => return called,
-                    }
-                }
-            })
+            tokio::spawn(async move { call(&host, &Caller::new().principal((n % 4).to_string())).await })
         })
         .collect();
     for called in calls {
@@ -141,7 +132,7 @@ async fn callers_wait_for_a_connection_that_makes_room() {
 }
 
 #[tokio::test]
-async fn a_call_fails_while_all_connections_are_in_use() {
+async fn a_call_waits_for_a_connection_within_its_limit() {
     let upstream = scripted(&["t"]).on("tools/call", Reply::silence());
     let options = ServerOptions::new().max_connections(2);
     let host = builder().server_with("s", upstream.clone(), options).start().await.unwrap();
@@ -150,11 +141,12 @@ async fn a_call_fails_while_all_connections_are_in_use() {
     upstream.wait_for("tools/call", 1).await;
     let second = tokio::spawn(of_principal("bob").call("s:t", ()).into_future());
     upstream.wait_for("tools/call", 2).await;
-    let full = call(&host, &Caller::new().principal("eve")).await.unwrap_err();
-    assert!(full.to_string().contains("all its 2 connections are in use"), "{full}");
+    let limited = of_principal("eve").call("s:t", ()).timeout(Duration::from_millis(50));
+    let full = timeout(TEST_TIMEOUT, limited.into_future()).await.unwrap().unwrap_err();
+    assert!(full.to_string().contains("all its 2 connections were in use for 50ms"), "{full}");
+    let third = tokio::spawn(of_principal("eve").call("s:t", ()).into_future());
     second.abort();
     assert!(second.await.unwrap_err().is_cancelled());
-    let third = tokio::spawn(of_principal("eve").call("s:t", ()).into_future());
     upstream.wait_for("tools/call", 3).await;
     first.abort();
     third.abort();
