@@ -9,6 +9,8 @@ use std::{collections::HashMap, fmt, sync::Arc};
 
 use mcp_protocol::{Prompt, Resource, ResourceTemplate, Tool};
 
+use crate::characters::Characters;
+
 pub use self::{arguments::InvalidArguments, lookup::UnknownName, tool::CatalogTool};
 pub(crate) use self::{
     entries::{ListedTool, ServerEntries, merge},
@@ -124,7 +126,10 @@ impl Catalog {
         self.prompts.iter().find(is_named).ok_or_else(|| UnknownName::of_prompt(self, name))
     }
 
-    /// Returns the names and definitions of all tools for [`mcp_tool_format::render`].
+    /// Returns the names and definitions of all usable tools for [`mcp_tool_format::render`]. Tools whose definition a person must
+    /// accept first are left out ([`Catalog::unaccepted`]).
+    ///
+    /// [`Host::toolset`](crate::Host::toolset) also leaves out denied and deferred tools.
     ///
     /// ```
     /// # fn example(catalog: &mcp_agent::Catalog) {
@@ -135,11 +140,18 @@ impl Catalog {
     /// # }
     /// ```
     pub fn definitions(&self) -> impl Iterator<Item = (&str, &Tool)> {
-        self.tools.iter().map(|tool| (tool.provider_name(), tool.tool()))
+        let usable = self.tools.iter().filter(|tool| tool.verdict().is_usable());
+        usable.map(|tool| (tool.provider_name(), tool.definition()))
+    }
+
+    /// Returns the tools whose definition a person must accept before the host uses it
+    /// ([`Host::accept_definition`](crate::Host::accept_definition)).
+    pub fn unaccepted(&self) -> impl Iterator<Item = &Arc<CatalogTool>> {
+        self.tools.iter().filter(|tool| !tool.verdict().is_usable())
     }
 
     /// Returns the next snapshot with these servers and their entries; `None` if nothing changes.
-    pub(crate) fn next(&self, servers: &[(Arc<str>, Arc<ServerEntries>)]) -> Option<Self> {
+    pub(crate) fn next(&self, servers: &[(Arc<str>, Arc<ServerEntries>)], characters: Characters) -> Option<Self> {
         let generation = self.generation + 1;
         let former: HashMap<(&str, &str), &Arc<CatalogTool>> =
             self.tools.iter().map(|tool| ((tool.server(), &*tool.tool().name), tool)).collect();
@@ -149,7 +161,11 @@ impl Catalog {
             for listed in &entries.tools {
                 let tool = match former.get(&(&**server, &*listed.tool.name)) {
                     Some(former) if former.is(listed) => Arc::clone(former),
-                    _ => Arc::new(CatalogTool::new(server, listed, generation)),
+                    // The definition is the same, and its pin has another state.
+                    Some(former) if former.defines(listed) => {
+                        Arc::new(CatalogTool::new(server, listed, former.since(), characters))
+                    }
+                    _ => Arc::new(CatalogTool::new(server, listed, generation, characters)),
                 };
                 next.add(tool);
             }

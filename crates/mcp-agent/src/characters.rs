@@ -5,10 +5,57 @@ use std::{borrow::Cow, fmt};
 use mcp_protocol::Tool;
 use serde_json::Value;
 
+/// The largest number of flags of a tool, and the longest pointer of a flag in characters.
+const FLAGS: usize = 100;
+const POINTER: usize = 300;
 /// The deepest member of a schema that is read.
 const DEPTH: usize = 64;
 /// The keywords whose value is a map from names to schemas.
 const MAPS: &[&str] = &["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
+
+/// The treatment of invisible characters in the definitions that a host passes to a model.
+///
+/// ```
+/// assert_eq!(mcp_agent::characters::Characters::default(), mcp_agent::characters::Characters::Strip);
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Characters {
+    /// The host reports them, and removes them from the titles and descriptions of the definitions for models.
+    #[default]
+    Strip,
+    /// The host reports them, and models receive the texts of the server.
+    Flag,
+}
+
+/// A text of a server for a terminal or a log: characters without a visible form are escaped.
+///
+/// ```
+/// use mcp_agent::characters::Printable;
+///
+/// assert_eq!(Printable::new("a\u{1b}[31m\u{202e}\"b\"").to_string(), "a\\u{1b}[31m\\u{202e}\"b\"");
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Printable<'a>(&'a str);
+
+impl<'a> Printable<'a> {
+    /// Returns the printable form of a text.
+    #[must_use]
+    pub fn new(text: &'a str) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| match c {
+            '"' | '\\' | '\'' => write!(f, "{c}"),
+            '\n' | '\t' => write!(f, "{}", c.escape_debug()),
+            _ if CharacterClass::of(c).is_some() => write!(f, "{}", c.escape_unicode()),
+            _ => write!(f, "{}", c.escape_debug()),
+        })
+    }
+}
 
 /// The class of a character without a visible form.
 ///
@@ -90,30 +137,31 @@ pub struct CharacterFlag {
 impl fmt::Display for CharacterFlag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The pointer contains keys, and so the flagged characters.
-        write!(f, "`{}` has {} {}", self.pointer.escape_debug(), self.count, self.class)
+        write!(f, "`{}` has {} {}", Printable(&self.pointer), self.count, self.class)
     }
 }
 
 /// Returns the characters without a visible form in the name, the title, the description, the schemas and the title of the
-/// annotations of a tool. A schema below 64 levels is not read.
+/// annotations of a tool. A schema below 64 levels is not read, and a tool has at most 100 flags.
 #[must_use]
 pub fn flags(tool: &Tool) -> Vec<CharacterFlag> {
     let mut flags = Vec::new();
     let annotated = tool.annotations.as_ref().and_then(|annotations| annotations.title.as_ref());
-    for (pointer, text) in [
-        ("/name", Some(&tool.name)),
-        ("/title", tool.title.as_ref()),
-        ("/description", tool.description.as_ref()),
-        ("/annotations/title", annotated),
+    for (name, text) in [
+        ("name", Some(&tool.name)),
+        ("title", tool.title.as_ref()),
+        ("description", tool.description.as_ref()),
+        ("annotations/title", annotated),
     ] {
-        text.into_iter().for_each(|text| find(text, pointer, &mut flags));
+        text.into_iter().for_each(|text| find(text, &Path { parent: None, part: Part::Fixed(name) }, &mut flags));
     }
+    let input = Path { parent: None, part: Part::Fixed("inputSchema") };
     for (key, value) in &*tool.input_schema {
-        find(key, "/inputSchema", &mut flags);
-        walk(value, &format!("/inputSchema/{}", escape(key)), 1, &mut flags);
+        find(key, &input, &mut flags);
+        walk(value, &Path { parent: Some(&input), part: Part::Key(key) }, 1, &mut flags);
     }
     if let Some(schema) = &tool.output_schema {
-        walk(schema, "/outputSchema", 1, &mut flags);
+        walk(schema, &Path { parent: None, part: Part::Fixed("outputSchema") }, 1, &mut flags);
     }
     flags
 }
@@ -197,40 +245,67 @@ fn strip_schema(value: &mut Value, depth: usize, is_map: bool) -> bool {
     changed
 }
 
-fn walk(value: &Value, pointer: &str, depth: usize, flags: &mut Vec<CharacterFlag>) {
-    if depth > DEPTH {
+fn walk(value: &Value, path: &Path<'_>, depth: usize, flags: &mut Vec<CharacterFlag>) {
+    if depth > DEPTH || flags.len() >= FLAGS {
         return;
     }
     match value {
-        Value::String(text) => find(text, pointer, flags),
+        Value::String(text) => find(text, path, flags),
         Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                walk(item, &format!("{pointer}/{index}"), depth + 1, flags);
+                walk(item, &Path { parent: Some(path), part: Part::Index(index) }, depth + 1, flags);
             }
         }
         Value::Object(members) => {
             for (key, member) in members {
-                find(key, pointer, flags);
-                walk(member, &format!("{pointer}/{}", escape(key)), depth + 1, flags);
+                find(key, path, flags);
+                walk(member, &Path { parent: Some(path), part: Part::Key(key) }, depth + 1, flags);
             }
         }
         _ => {}
     }
 }
 
-fn find(text: &str, pointer: &str, flags: &mut Vec<CharacterFlag>) {
-    let start = flags.len();
-    for class in text.chars().filter_map(CharacterClass::of) {
-        match flags[start..].iter_mut().find(|flag| flag.class == class) {
-            Some(flag) => flag.count += 1,
-            None => flags.push(CharacterFlag { pointer: pointer.to_owned(), class, count: 1 }),
+/// A JSON pointer (RFC 6901) that becomes a text only for a flag, because a hostile schema has long keys.
+struct Path<'a> {
+    parent: Option<&'a Self>,
+    part: Part<'a>,
+}
+
+enum Part<'a> {
+    Fixed(&'a str),
+    Key(&'a str),
+    Index(usize),
+}
+
+impl Path<'_> {
+    fn text(&self) -> String {
+        let mut text = self.parent.map(Path::text).unwrap_or_default();
+        text.push('/');
+        let left = POINTER.saturating_sub(text.len());
+        match self.part {
+            Part::Fixed(part) => text.push_str(part),
+            Part::Index(index) => text.push_str(&index.to_string()),
+            Part::Key(key) => key.chars().take(left).for_each(|c| match c {
+                '~' => text.push_str("~0"),
+                '/' => text.push_str("~1"),
+                c => text.push(c),
+            }),
         }
+        text
     }
 }
 
-/// Escapes a key for a JSON pointer (RFC 6901 §3).
-fn escape(key: &str) -> Cow<'_, str> {
-    if key.contains(['~', '/']) { key.replace('~', "~0").replace('/', "~1").into() } else { key.into() }
+fn find(text: &str, path: &Path<'_>, flags: &mut Vec<CharacterFlag>) {
+    let start = flags.len();
+    for class in text.chars().filter_map(CharacterClass::of) {
+        let is_full = flags.len() >= FLAGS;
+        match flags[start..].iter_mut().find(|flag| flag.class == class) {
+            Some(flag) => flag.count += 1,
+            None if !is_full => flags.push(CharacterFlag { pointer: path.text(), class, count: 1 }),
+            None => {}
+        }
+    }
 }
 
 #[cfg(test)]
@@ -292,5 +367,23 @@ mod tests {
         assert_eq!(rest, ["/name", "/inputSchema/properties/a~1b/enum/0", "/inputSchema/properties"]);
         assert_eq!(tool.input_schema["properties"]["a/b"]["description"], "x");
         assert!(!strip_tool(&mut tool));
+    }
+
+    #[test]
+    fn flags_of_a_hostile_schema_are_bounded() {
+        let values = vec![json!("x\u{200b}"); 2_000];
+        let schema = json!({ "type": "object", "k".repeat(100_000): { "enum": values } });
+        let tool = Tool::new("t", JsonObject::from_value(schema).unwrap_or_default());
+        let flags = flags(&tool);
+        assert_eq!(flags.len(), FLAGS);
+        assert!(flags.iter().all(|flag| flag.pointer.len() < 2 * POINTER));
+    }
+
+    #[test]
+    fn texts_for_a_terminal_have_no_invisible_characters() {
+        let hostile = "a\u{1b}]0;x\u{7}\u{202e}\u{3164}\u{e0041}\u{feff}\r\nä\"";
+        let printed = Printable(hostile).to_string();
+        assert!(printed.chars().all(|c| CharacterClass::of(c).is_none()) && !printed.contains('\n'), "{printed}");
+        assert!(printed.ends_with("\\nä\""), "{printed}");
     }
 }

@@ -6,19 +6,24 @@ mod definition;
 mod error;
 mod items;
 mod signals;
+mod toolset;
+mod watching;
+mod wire;
 
 use std::{fmt, sync::Arc};
 
 use mcp_client::transport::Connect;
 use serde::Serialize;
+use tokio_util::sync::DropGuard;
 
-use self::definition::DefinedServer;
 pub use self::{
     builder::HostBuilder,
     changes::CatalogChanges,
     definition::{DefinitionError, connector},
-    error::{ServerError, StartError},
+    error::{AcceptError, ServerError, StartError},
+    toolset::{FoundTool, Toolset},
 };
+use self::{definition::DefinedServer, toolset::LastToolset, watching::FileFaults, wire::Wire};
 use crate::{
     CallError, Caller, HostCall, ServerOptions, ServerState, ServerStatus, StatusEvents,
     catalog::Catalog,
@@ -26,6 +31,7 @@ use crate::{
     policy::{PendingApproval, PolicyInput},
     registry::{Registry, Slot},
     routing::Shared,
+    search::Deferral,
 };
 
 /// A host: many servers, one catalog, and calls that find their server.
@@ -56,24 +62,39 @@ use crate::{
 pub struct Host {
     inner: Arc<Inner>,
     caller: Arc<Caller>,
+    /// Ends all servers when the last clone of the host is dropped. Tasks of the host itself have none.
+    _guard: Option<Arc<DropGuard>>,
 }
 
-/// Ends all servers when the last clone of the host is dropped.
 struct Inner {
     shared: Arc<Shared>,
     approvals: Option<Approvals>,
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.shared.registry.closing.cancel();
-    }
+    deferral: Deferral,
+    toolset: LastToolset,
+    wire: Wire,
+    faults: FileFaults,
 }
 
 impl Host {
     /// Returns a builder. Servers receive the name and version of the application.
     pub fn builder(name: impl Into<String>, version: impl Into<String>) -> HostBuilder {
         HostBuilder::new(name.into(), version.into())
+    }
+
+    fn new(inner: Inner) -> Self {
+        let guard = inner.shared.registry.closing.clone().drop_guard();
+        Self { inner: Arc::new(inner), caller: Arc::default(), _guard: Some(Arc::new(guard)) }
+    }
+
+    /// Returns a host for a task of the host itself. It does not keep the servers running.
+    fn without_guard(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner), caller: Arc::default(), _guard: None }
+    }
+
+    /// Returns the faults of the last readings of watched files ([`HostBuilder::watch`]). The host uses the last valid reading.
+    #[must_use]
+    pub fn file_faults(&self) -> Vec<String> {
+        self.inner.faults.all()
     }
 
     fn registry(&self) -> &Arc<Registry> {
@@ -149,7 +170,7 @@ impl Host {
     /// ```
     #[must_use]
     pub fn for_caller(&self, caller: Caller) -> Self {
-        Self { inner: Arc::clone(&self.inner), caller: Arc::new(caller) }
+        Self { caller: Arc::new(caller), ..self.clone() }
     }
 
     /// Ends the connections of the principal of a caller, and waits until their processes have ended. If the caller has a session,
@@ -176,12 +197,46 @@ impl Host {
         self.inner.shared.gate.pending()
     }
 
+    /// Pins the current definition of a tool, which a person accepted, by its display name or its provider name.
+    ///
+    /// ```
+    /// # use mcp_server::{Server, tool};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let files = Server::builder("files", "1").tool(tool("read", async || "text")).build();
+    /// use mcp_agent::{
+    ///     Host,
+    ///     pins::{FirstUse, PinRules, Pins},
+    /// };
+    ///
+    /// let rules = PinRules::new().first_use(FirstUse::Ask);
+    /// let host = Host::builder("my-app", "1.0").server("files", &files).pins(Pins::new(), rules).start().await?;
+    /// assert!(host.call("files:read", ()).await.is_err());
+    /// let unaccepted: Vec<_> = host.catalog().unaccepted().cloned().collect();
+    /// for tool in unaccepted {
+    ///     // The application shows the definition to a person here.
+    ///     host.accept_definition(tool.display_name()).await?;
+    /// }
+    /// assert_eq!(host.call("files:read", ()).await?.text(), "text");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`AcceptError`] if the catalog has no such tool, or the pins cannot be stored.
+    pub async fn accept_definition(&self, name: &str) -> Result<(), AcceptError> {
+        let tool = Arc::clone(self.catalog().tool(name)?);
+        let Some(slot) = self.registry().slot(tool.server()) else { return Ok(()) };
+        self.inner.shared.accept(&slot, &tool).await.map_err(|fault| AcceptError::NotStored { fault })
+    }
+
     /// Adds a server after the others, and starts it. Does not wait for the start.
     ///
     /// # Errors
     /// [`ServerError`] if the name is invalid, or another server has it.
     pub fn add(&self, name: &str, connector: Arc<dyn Connect>, options: ServerOptions) -> Result<(), ServerError> {
         error::check_name(name)?;
+        let connector = self.inner.wire.connector(name, connector);
         self.insert(&Slot::new(name, connector, options, None, &self.registry().closing))
     }
 
@@ -195,11 +250,13 @@ impl Host {
             return Err(ServerError::Disabled { name: definition.name.clone() });
         }
         let server = DefinedServer::new(definition, self.inner.approvals.as_ref())?;
-        self.insert(&self.slot(&definition.name, server))
+        self.insert(&self.slot(definition, server))
     }
 
-    fn slot(&self, name: &str, server: DefinedServer) -> Arc<Slot> {
-        let DefinedServer { connector, options, fingerprint } = server;
+    fn slot(&self, definition: &ServerDefinition, server: DefinedServer) -> Arc<Slot> {
+        let (name, DefinedServer { connector, options, fingerprint }) = (&definition.name, server);
+        self.inner.wire.hide_secrets(definition);
+        let connector = self.inner.wire.connector(name, connector);
         Slot::new(name, connector, options, Some(&fingerprint), &self.registry().closing)
     }
 
@@ -224,6 +281,7 @@ impl Host {
         connector: Arc<dyn Connect>,
         options: ServerOptions,
     ) -> Result<(), ServerError> {
+        let connector = self.inner.wire.connector(name, connector);
         self.exchange(&Slot::new(name, connector, options, None, &self.registry().closing)).await
     }
 
@@ -268,7 +326,7 @@ impl Host {
             let is_removed = self.remove(name).await;
             return if is_removed { Ok(()) } else { Err(ServerError::Unknown { name: name.clone() }) };
         }
-        let slot = self.slot(name, DefinedServer::new(definition, self.inner.approvals.as_ref())?);
+        let slot = self.slot(definition, DefinedServer::new(definition, self.inner.approvals.as_ref())?);
         if !slot.options.needs_approval {
             return self.exchange(&slot).await;
         }

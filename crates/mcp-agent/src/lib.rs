@@ -52,7 +52,10 @@ mod sharing;
 pub use self::{
     catalog::{Catalog, CatalogItem, CatalogTool, InvalidArguments, UnknownName},
     glob::{Glob, GlobError},
-    host::{CatalogChanges, DefinitionError, Host, HostBuilder, ServerError, StartError, connector},
+    host::{
+        AcceptError, CatalogChanges, DefinitionError, FoundTool, Host, HostBuilder, ServerError, StartError, Toolset,
+        connector,
+    },
     registry::{Caller, ServerOptions, ServerState, ServerStatus, StatusEvents},
     routing::{CallError, HostCall, HostRequest, HostResult},
     sharing::{Sharing, UnknownSharing},

@@ -1,7 +1,8 @@
 //! Pins: definitions of tools that must not change without notice.
 //!
 //! A server can change the description or the schema of a tool after a person approved it. An application can pin the
-//! [fingerprint](Fingerprint) of each definition on its first use, and compare it with each later list. `Host` does not pin.
+//! [fingerprint](Fingerprint) of each definition on its first use, and compare it with each later list. A host does so with
+//! [`HostBuilder::pins`](crate::HostBuilder::pins).
 
 mod canonical;
 mod difference;
@@ -9,6 +10,7 @@ mod file;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -24,6 +26,43 @@ pub use self::{
 
 /// The largest definition that is stored, in bytes of JSON. A larger one has its fingerprint only.
 const LARGEST: usize = 256 << 10;
+
+/// The largest size of the stored definitions of one server. Further definitions have their fingerprint only.
+const STORED: usize = 8 << 20;
+/// The largest number of pins of one server. Further tools cannot be pinned, and a host does not use them.
+const PINS: usize = 20_000;
+/// The largest number of changes in the text of a [`PinState`].
+const SHOWN: usize = 5;
+
+/// The place of the pins of a host: memory, or a file.
+///
+/// ```
+/// use mcp_agent::pins::{PinFile, PinStore, Pins};
+///
+/// let lasting: PinStore = PinFile::new("pins.json").into();
+/// let for_one_run: PinStore = Pins::new().into();
+/// # let _ = (lasting, for_one_run);
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum PinStore {
+    /// The pins end with the host.
+    Memory(Pins),
+    /// The pins are in a file, which several hosts can share.
+    File(PinFile),
+}
+
+impl From<Pins> for PinStore {
+    fn from(pins: Pins) -> Self {
+        Self::Memory(pins)
+    }
+}
+
+impl From<PinFile> for PinStore {
+    fn from(file: PinFile) -> Self {
+        Self::File(file)
+    }
+}
 
 /// The effects of new and changed definitions.
 ///
@@ -128,14 +167,14 @@ impl PinRules {
 /// pins.accept("files", &changed, now);
 /// assert_eq!(pins.review("files", [&changed], rules, now).tools[0].verdict, Verdict::Use);
 /// ```
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Pins {
     servers: BTreeMap<String, BTreeMap<String, Pin>>,
 }
 
 /// The pin of one tool.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Pin {
     sha256: Fingerprint,
@@ -195,6 +234,27 @@ pub enum PinState {
     New,
     /// The definition differs from its pin. The list is empty if the pinned definition was too large to store.
     Changed(Vec<Change>),
+    /// The pins could not be read or written.
+    Unknown,
+}
+
+impl fmt::Display for PinState {
+    /// Writes the state, with the first changes. Characters without a visible form are escaped.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Same => f.write_str("the definition equals its pin"),
+            Self::New => f.write_str("the definition is new"),
+            Self::Unknown => f.write_str("the pins cannot be used"),
+            Self::Changed(changes) => {
+                f.write_str("the definition changed")?;
+                for (index, change) in changes.iter().take(SHOWN).enumerate() {
+                    write!(f, "{} {change}", if index == 0 { ":" } else { "," })?;
+                }
+                let more = changes.len().saturating_sub(SHOWN);
+                if more > 0 { write!(f, ", and {more} more changes") } else { Ok(()) }
+            }
+        }
+    }
 }
 
 /// The effect of a comparison on a tool.
@@ -211,7 +271,7 @@ pub enum Verdict {
     Use,
     /// The host uses the tool, and reports the change.
     Warn,
-    /// The host uses the tool after [`Pins::accept`].
+    /// The host uses the tool after a person accepts the definition.
     Ask,
     /// The host does not use the tool.
     Block,
@@ -225,6 +285,23 @@ impl Verdict {
     }
 }
 
+impl From<Drift> for Verdict {
+    fn from(drift: Drift) -> Self {
+        match drift {
+            Drift::Warn => Self::Warn,
+            Drift::Ask => Self::Ask,
+            Drift::Block => Self::Block,
+        }
+    }
+}
+
+impl fmt::Debug for Pins {
+    /// Shows the number of pins of each server, because definitions are texts of servers.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.servers.iter().map(|(name, pins)| (name, pins.len()))).finish()
+    }
+}
+
 impl Pins {
     /// Returns an empty set.
     #[must_use]
@@ -233,6 +310,9 @@ impl Pins {
     }
 
     /// Compares a list of tools with the pins of its server, and pins new tools if the rules record them.
+    ///
+    /// A server has at most 20,000 pins. Further tools have the verdict [`Verdict::Block`]. At most 8 MiB of its definitions are
+    /// stored, and further pins have a fingerprint only.
     pub fn review<'a>(
         &mut self,
         server: &str,
@@ -241,6 +321,7 @@ impl Pins {
         now: SystemTime,
     ) -> PinReview {
         let mut review = PinReview::default();
+        let (mut space, mut stored) = (None, 0);
         for tool in tools {
             let (definition, fingerprint) = canonical::definition(tool);
             let pin = self.servers.get(server).and_then(|pins| pins.get(&tool.name));
@@ -249,16 +330,15 @@ impl Pins {
                 Some(pin) => {
                     let before = pin.definition.as_ref();
                     let changes = before.map(|before| difference::between(before, &definition)).unwrap_or_default();
-                    let verdict = match rules.drift {
-                        Drift::Warn => Verdict::Warn,
-                        Drift::Ask => Verdict::Ask,
-                        Drift::Block => Verdict::Block,
-                    };
-                    (PinState::Changed(changes), verdict)
+                    (PinState::Changed(changes), rules.drift.into())
+                }
+                None if self.servers.get(server).is_some_and(|pins| pins.len() >= PINS) => {
+                    (PinState::New, Verdict::Block)
                 }
                 None => match rules.first_use {
                     FirstUse::Record => {
-                        self.insert(server, &tool.name, definition, fingerprint.clone(), now);
+                        let space = *space.get_or_insert_with(|| self.space(server));
+                        self.insert(server, &tool.name, definition, fingerprint.clone(), now, &mut stored, space);
                         (PinState::New, Verdict::Use)
                     }
                     FirstUse::Ask => (PinState::New, Verdict::Ask),
@@ -276,7 +356,8 @@ impl Pins {
     /// Pins the definition of a tool, which a person accepted.
     pub fn accept(&mut self, server: &str, tool: &Tool, now: SystemTime) {
         let (definition, fingerprint) = canonical::definition(tool);
-        self.insert(server, &tool.name, definition, fingerprint, now);
+        let space = self.space(server);
+        self.insert(server, &tool.name, definition, fingerprint, now, &mut 0, space);
     }
 
     /// Removes all pins of a server. Returns whether there were any.
@@ -290,12 +371,37 @@ impl Pins {
         self.servers.get(server)?.get(tool).map(|pin| &pin.sha256)
     }
 
-    fn insert(&mut self, server: &str, tool: &str, definition: Value, sha256: Fingerprint, now: SystemTime) {
-        let is_small = serde_json::to_string(&definition).is_ok_and(|text| text.len() <= LARGEST);
+    /// Returns the size that is left for the stored definitions of a server.
+    fn space(&self, server: &str) -> usize {
+        let pins = self.servers.get(server).into_iter().flat_map(BTreeMap::values);
+        STORED.saturating_sub(pins.filter_map(|pin| pin.definition.as_ref()).map(size).sum())
+    }
+
+    /// Inserts a pin. `stored` counts the bytes of the definitions, of which there is space for `space`.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a pin")]
+    fn insert(
+        &mut self,
+        server: &str,
+        tool: &str,
+        definition: Value,
+        sha256: Fingerprint,
+        now: SystemTime,
+        stored: &mut usize,
+        space: usize,
+    ) {
+        let bytes = size(&definition);
+        let is_stored = bytes <= LARGEST && *stored + bytes <= space;
+        if is_stored {
+            *stored += bytes;
+        }
         let since = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let pin = Pin { sha256, since, definition: is_small.then_some(definition) };
+        let pin = Pin { sha256, since, definition: is_stored.then_some(definition) };
         self.servers.entry(server.to_owned()).or_default().insert(tool.to_owned(), pin);
     }
+}
+
+fn size(definition: &Value) -> usize {
+    serde_json::to_string(definition).map_or(usize::MAX / 2, |text| text.len())
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ use std::{fmt, sync::Arc};
 use mcp_transport::BoxFuture;
 use serde::Deserialize;
 
-pub(crate) use self::gate::Check;
+pub(crate) use self::gate::{Check, PinQuestion};
 pub use self::{
     audit::{AuditEvent, AuditSink, DecidedBy, Outcome},
     error::{PolicyError, Refusal, RefusalKind},

@@ -44,6 +44,12 @@
 //!
 //! `at` is the time in milliseconds since the start of the recording. HTTP headers and credentials are not messages, so the
 //! file does not contain them. It contains the arguments and results of all calls.
+//!
+//! # Secrets
+//!
+//! The text `[redacted]` replaces the values of [`Recorder::redact`], and the texts of members with the name of a secret, such as
+//! `password` and `api_key`. [`HostBuilder::record`](crate::HostBuilder::record) also redacts the headers and variables of
+//! definitions. In a replay, any text matches `[redacted]`.
 
 mod connector;
 mod difference;
@@ -51,6 +57,7 @@ mod line;
 mod message;
 mod recorder;
 mod recording;
+mod redaction;
 mod replay;
 mod script;
 

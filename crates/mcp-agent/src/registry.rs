@@ -8,6 +8,7 @@ mod follow;
 mod listing;
 mod manifest;
 mod options;
+mod pinning;
 mod pool;
 mod questions;
 mod runner;
@@ -16,7 +17,13 @@ mod slot;
 mod status;
 mod watched;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
@@ -29,6 +36,7 @@ pub use self::{
     status::{ServerState, ServerStatus, StatusEvents},
 };
 pub(crate) use self::{
+    pinning::PinKeeper,
     pool::Lease,
     settings::Settings,
     slot::{Slot, Unavailable},
@@ -47,15 +55,21 @@ pub(crate) struct Registry {
     building: Mutex<()>,
     pub(crate) statuses: Arc<StatusTable>,
     manifest: Option<Manifest>,
+    pub(crate) pins: Option<PinKeeper>,
+    /// The number of changes of the set of servers.
+    changes: AtomicU64,
     /// Ends all servers.
     pub(crate) closing: CancellationToken,
 }
 
 impl Registry {
-    pub(crate) fn new(settings: Settings) -> Arc<Self> {
+    pub(crate) fn new(mut settings: Settings) -> Arc<Self> {
+        let pins = settings.pins.take().map(PinKeeper::new);
         Arc::new(Self {
             manifest: settings.manifest.clone().map(Manifest::read),
             settings,
+            pins,
+            changes: AtomicU64::new(0),
             slots: RwLock::default(),
             catalog: watch::Sender::new(Arc::new(Catalog::default())),
             building: Mutex::default(),
@@ -99,6 +113,11 @@ impl Registry {
         self.slots.read().clone()
     }
 
+    /// Returns a number that changes with the set of servers.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
     /// Adds a server after the others. Returns false if the name is taken.
     pub(crate) fn insert(&self, slot: &Arc<Slot>) -> bool {
         {
@@ -108,6 +127,7 @@ impl Registry {
             }
             slots.push(Arc::clone(slot));
         }
+        self.changes.fetch_add(1, Ordering::Release);
         self.statuses.add(slot);
         true
     }
@@ -119,6 +139,7 @@ impl Registry {
             let place = slots.iter_mut().find(|other| other.name == slot.name)?;
             std::mem::replace(place, Arc::clone(slot))
         };
+        self.changes.fetch_add(1, Ordering::Release);
         self.statuses.add(slot);
         self.rebuild();
         Some(former)
@@ -131,6 +152,7 @@ impl Registry {
             let index = slots.iter().position(|slot| &*slot.name == name)?;
             slots.remove(index)
         };
+        self.changes.fetch_add(1, Ordering::Release);
         self.statuses.remove(&taken);
         self.rebuild();
         Some(taken)
@@ -141,7 +163,7 @@ impl Registry {
         let _building = self.building.lock();
         let servers: Vec<(Arc<str>, Arc<ServerEntries>)> =
             self.slots.read().iter().map(|slot| (Arc::clone(&slot.name), slot.entries())).collect();
-        let next = self.catalog.borrow().next(&servers);
+        let next = self.catalog.borrow().next(&servers, self.settings.characters);
         if let Some(next) = next {
             tracing::debug!(generation = next.generation(), tools = next.tools().len(), "the catalog changed");
             self.catalog.send_replace(Arc::new(next));

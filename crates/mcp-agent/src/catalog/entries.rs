@@ -8,6 +8,14 @@ use std::{
 use mcp_protocol::{Prompt, Resource, ResourceTemplate, Tool};
 use serde::{Deserialize, Serialize};
 
+use crate::{
+    characters::{CharacterFlag, Printable, flags},
+    pins::{PinState, ReviewedTool},
+};
+
+/// The largest number of notes about the tools of a server.
+const NOTES: usize = 20;
+
 /// The items that a server listed, after its filter.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -24,17 +32,51 @@ pub(crate) struct ListedTool {
     pub(crate) original: Arc<str>,
     pub(crate) tool: Arc<Tool>,
     pub(crate) bytes: usize,
+    /// The definition of the server, if the filter changed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source: Option<Arc<Tool>>,
+    /// The characters without a visible form. Not on disk.
+    #[serde(skip)]
+    pub(crate) flags: Arc<[CharacterFlag]>,
+    /// The comparison with the pin. Not on disk.
+    #[serde(skip)]
+    pub(crate) pin: Option<Arc<ReviewedTool>>,
 }
 
 impl ListedTool {
-    pub(crate) fn new(original: &str, tool: Tool) -> Self {
+    pub(crate) fn new(original: &str, tool: Tool, source: Option<Arc<Tool>>) -> Self {
         let schema = serde_json::to_string(&tool.input_schema).map_or(0, |text| text.len());
         let bytes = tool.name.len() + tool.description.as_ref().map_or(0, String::len) + schema;
-        Self { original: original.into(), tool: Arc::new(tool), bytes }
+        let flags = flags(&tool).into();
+        Self { original: original.into(), tool: Arc::new(tool), bytes, source, flags, pin: None }
+    }
+
+    /// Returns the definition of the server, before the changes of the filter.
+    pub(crate) fn definition(&self) -> &Arc<Tool> {
+        self.source.as_ref().unwrap_or(&self.tool)
     }
 }
 
 impl ServerEntries {
+    /// Completes items from the disk.
+    pub(crate) fn inspect(&mut self) {
+        for tool in &mut self.tools {
+            tool.flags = flags(&tool.tool).into();
+        }
+    }
+
+    /// Returns the changed definitions and the characters without a visible form, up to a limit.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        let of_tool = |tool: &ListedTool| {
+            let name = Printable::new(&tool.original).to_string();
+            let drift = tool.pin.as_ref().map(|pin| &pin.state).filter(|state| matches!(state, PinState::Changed(_)));
+            let drift = drift.map(|state| format!("tool {name}: {state}"));
+            let flags: Vec<String> = tool.flags.iter().map(|flag| format!("tool {name}: {flag}")).collect();
+            drift.into_iter().chain(flags)
+        };
+        self.tools.iter().flat_map(of_tool).take(NOTES).collect()
+    }
+
     /// Returns the bytes of the definitions of all tools.
     pub(crate) fn bytes(&self) -> usize {
         self.tools.iter().map(|tool| tool.bytes).sum()

@@ -90,18 +90,21 @@ mod tests {
     use mcp_protocol::{JsonObject, Tool};
 
     use super::*;
-    use crate::catalog::{ListedTool, ServerEntries};
+    use crate::{
+        catalog::{ListedTool, ServerEntries},
+        characters::Characters,
+    };
 
     fn catalog(servers: &[(&str, &[&str])]) -> Catalog {
         let servers: Vec<_> = servers
             .iter()
             .map(|(server, tools)| {
-                let tools = tools.iter().map(|tool| ListedTool::new(tool, Tool::new(*tool, JsonObject::new())));
+                let tools = tools.iter().map(|tool| ListedTool::new(tool, Tool::new(*tool, JsonObject::new()), None));
                 let entries = ServerEntries { tools: tools.collect(), ..ServerEntries::default() };
                 (Arc::from(*server), Arc::new(entries))
             })
             .collect();
-        Catalog::default().next(&servers).unwrap()
+        Catalog::default().next(&servers, Characters::default()).unwrap()
     }
 
     #[test]

@@ -11,6 +11,10 @@ use mcp_tool_format::qualified_name;
 use serde_json::Value;
 
 use super::{InvalidArguments, ListedTool, arguments};
+use crate::{
+    characters::{CharacterFlag, Characters, strip_tool},
+    pins::{PinState, ReviewedTool, Verdict},
+};
 
 /// A tool of a [`Catalog`](super::Catalog).
 ///
@@ -25,6 +29,11 @@ pub struct CatalogTool {
     server: Arc<str>,
     original: Arc<str>,
     tool: Arc<Tool>,
+    /// The tool for models.
+    shown: Arc<Tool>,
+    source: Arc<Tool>,
+    flags: Arc<[CharacterFlag]>,
+    pin: Option<Arc<ReviewedTool>>,
     display_name: String,
     provider_name: String,
     since: u64,
@@ -33,23 +42,41 @@ pub struct CatalogTool {
 }
 
 impl CatalogTool {
-    pub(super) fn new(server: &Arc<str>, listed: &ListedTool, since: u64) -> Self {
+    pub(super) fn new(server: &Arc<str>, listed: &ListedTool, since: u64, characters: Characters) -> Self {
         let name = &listed.tool.name;
+        let mut shown = Arc::clone(&listed.tool);
+        if characters == Characters::Strip && !listed.flags.is_empty() {
+            strip_tool(Arc::make_mut(&mut shown));
+        }
         Self {
             display_name: format!("{server}:{name}"),
             provider_name: qualified_name(server, name),
             server: Arc::clone(server),
             original: Arc::clone(&listed.original),
             tool: Arc::clone(&listed.tool),
+            shown,
+            source: Arc::clone(listed.definition()),
+            flags: Arc::clone(&listed.flags),
+            pin: listed.pin.clone(),
             since,
             bytes: listed.bytes,
             schema: OnceLock::new(),
         }
     }
 
-    /// Returns true if this is the listed tool.
+    /// Returns true if this is the listed tool, with the same state of its pin.
     pub(super) fn is(&self, listed: &ListedTool) -> bool {
-        self.original == listed.original && (Arc::ptr_eq(&self.tool, &listed.tool) || self.tool == listed.tool)
+        let pin = |pin: &Option<Arc<ReviewedTool>>| {
+            let is_changed = pin.as_ref().is_some_and(|pin| matches!(pin.state, PinState::Changed(_)));
+            (pin.as_ref().map_or(Verdict::Use, |pin| pin.verdict), is_changed)
+        };
+        self.defines(listed) && pin(&self.pin) == pin(&listed.pin)
+    }
+
+    /// Returns true if this tool has the definition of the listed tool.
+    pub(super) fn defines(&self, listed: &ListedTool) -> bool {
+        let is = |one: &Arc<Tool>, other: &Arc<Tool>| Arc::ptr_eq(one, other) || one == other;
+        self.original == listed.original && is(&self.tool, &listed.tool) && is(&self.source, listed.definition())
     }
 
     /// Whether this tool has the name and the definition of another tool of its server.
@@ -57,6 +84,7 @@ impl CatalogTool {
         self.server == other.server
             && self.original == other.original
             && (Arc::ptr_eq(&self.tool, &other.tool) || self.tool == other.tool)
+            && (Arc::ptr_eq(&self.source, &other.source) || self.source == other.source)
     }
 
     /// Returns the name of the server.
@@ -89,10 +117,45 @@ impl CatalogTool {
         &self.provider_name
     }
 
-    /// Returns the definition.
+    /// Returns the tool as the server listed it, with the changes of the filter.
     #[must_use]
     pub fn tool(&self) -> &Tool {
         &self.tool
+    }
+
+    /// Returns the tool for a model: without invisible characters in its texts, unless the host only flags them
+    /// ([`HostBuilder::characters`](crate::HostBuilder::characters)).
+    #[must_use]
+    pub fn definition(&self) -> &Tool {
+        &self.shown
+    }
+
+    /// Returns the invisible characters in the texts of the tool, at most 100.
+    #[must_use]
+    pub fn flags(&self) -> &[CharacterFlag] {
+        &self.flags
+    }
+
+    /// Returns the comparison of the definition with its pin; `None` if the host has no pins.
+    #[must_use]
+    pub fn pin_state(&self) -> Option<&PinState> {
+        self.pin.as_ref().map(|pin| &pin.state)
+    }
+
+    /// Returns the effect of the comparison. [`Verdict::Use`] if the host has no pins.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        self.pin.as_ref().map_or(Verdict::Use, |pin| pin.verdict)
+    }
+
+    /// Returns the definition of the server, which pins are for.
+    pub(crate) fn source(&self) -> &Arc<Tool> {
+        &self.source
+    }
+
+    /// Returns the approximate size of the definition in a request to a model.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Returns the generation of the catalog in which this definition appeared.

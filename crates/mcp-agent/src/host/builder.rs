@@ -1,26 +1,31 @@
 //! The builder of a host.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+mod files;
+mod rules;
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use mcp_client::{ConnectorSettings, Handler, IntoConnector, Reconnect, transport::Connect};
 use mcp_protocol::{ClientCapabilities, Implementation};
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    task::spawn_blocking,
+    time::{Instant, timeout_at},
+};
 
 use super::{
-    Host, Inner, ServerError, StartError,
+    FileFaults, Host, Inner, LastToolset, ServerError, StartError, Wire,
     definition::{DefinedServer, unusable},
     error::check_name,
+    watching::{self, Source as ConfigSource},
 };
 use crate::{
     DefinitionError, ServerOptions, ServerState,
-    config::{Approvals, ConfigFile, ServerDefinition},
-    policy::{Approver, AuditSink, Effect, Gate, Policy, PolicyFile, PolicyHook},
+    config::{Approvals, ConfigError, ConfigFile, ConfigWatch, ServerDefinition},
+    pins::PinStore,
+    policy::Gate,
     registry::{Registry, Settings, Slot},
     routing::{Rests, Shared},
+    search::Deferral,
 };
 
 /// Builds a [`Host`].
@@ -55,6 +60,10 @@ pub struct HostBuilder {
     servers: Vec<NewServer>,
     approvals: Option<Approvals>,
     gate: Gate,
+    deferral: Deferral,
+    wire: Wire,
+    configs: Vec<ConfigWatch>,
+    watch: Option<Duration>,
     error: Option<StartError>,
 }
 
@@ -66,7 +75,8 @@ struct NewServer {
 enum Source {
     Connector(Arc<dyn Connect>, Box<ServerOptions>),
     Definition(Box<ServerDefinition>),
-    Invalid(DefinitionError),
+    /// An entry of a configuration file with a fault.
+    Faulty(Box<ConfigError>),
 }
 
 impl HostBuilder {
@@ -76,6 +86,10 @@ impl HostBuilder {
             servers: Vec::new(),
             approvals: None,
             gate: Gate::new(),
+            deferral: Deferral::new(),
+            wire: Wire::default(),
+            configs: Vec::new(),
+            watch: None,
             error: None,
         }
     }
@@ -145,9 +159,8 @@ impl HostBuilder {
             match &error.server {
                 Some(_) if error.required => _ = self.error.get_or_insert(error.clone().into()),
                 Some(name) => {
-                    let (name, fault) = (name.clone(), error.to_string());
-                    let fault = DefinitionError { server: name.clone(), fault };
-                    self.servers.push(NewServer { name, source: Source::Invalid(fault) });
+                    let source = Source::Faulty(Box::new(error.clone()));
+                    self.servers.push(NewServer { name: name.clone(), source });
                 }
                 None => tracing::warn!(%error, "a configuration file has a fault"),
             }
@@ -241,83 +254,6 @@ impl HostBuilder {
         self
     }
 
-    /// Adds a policy, after the other policies and hooks. The policies decide each call, each read of a resource and each prompt
-    /// before its arguments leave the host.
-    ///
-    /// The order is: the policies and hooks in the order of the builder, then the rules of the server
-    /// ([`ServerOptions::rule`], and the lists of its definition), then the default effect.
-    ///
-    /// ```
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use mcp_server::{Server, tool};
-    /// # let git = Server::builder("git", "1").tool(tool("push", async || "pushed")).tool(tool("log", async || "none")).build();
-    /// use mcp_agent::{
-    ///     CallError, Host,
-    ///     policy::{AuditEvent, PendingApproval, Policy},
-    /// };
-    ///
-    /// let policy = Policy::parse("policy.toml", "[[rule]]\ntool = \"push*\"\neffect = \"ask\"\n")?;
-    /// let host = Host::builder("my-app", "1.0")
-    ///     .server("git", &git)
-    ///     .policy(policy)
-    ///     .approver(|call: PendingApproval| async move { call.input.arguments.is_empty() })
-    ///     .audit(|event: &AuditEvent| println!("{} {:?}", event.tool, event.outcome))
-    ///     .start()
-    ///     .await?;
-    /// assert_eq!(host.call("git:push", ()).await?.text(), "pushed");
-    /// let refused = host.call("git:push", serde_json::json!({ "force": true })).await.unwrap_err();
-    /// assert!(matches!(refused, CallError::Refused(_)));
-    /// assert_eq!(host.call("git:log", ()).await?.text(), "none");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn policy(mut self, policy: Policy) -> Self {
-        self.gate = self.gate.policy(policy);
-        self
-    }
-
-    /// Adds the policy of a file, after the other policies and hooks. The host fails to start if the file is missing or invalid.
-    /// The function blocks the thread for the time of the read.
-    pub fn policy_file(mut self, path: impl AsRef<Path>) -> Self {
-        match PolicyFile::load(path) {
-            Ok(file) => self.gate = self.gate.policy_file(file),
-            Err(error) => _ = self.error.get_or_insert(error.into()),
-        }
-        self
-    }
-
-    /// Adds a hook that decides calls in code, after the other policies and hooks.
-    pub fn policy_hook(mut self, hook: impl PolicyHook) -> Self {
-        self.gate = self.gate.hook(hook);
-        self
-    }
-
-    /// Sets the effect for calls that no policy, no hook and no rule of the server decides. Default: allow.
-    pub fn default_effect(mut self, effect: Effect) -> Self {
-        self.gate = self.gate.default_effect(effect);
-        self
-    }
-
-    /// Sets the approver for calls with the effect `ask`. Without one, the host refuses these calls.
-    pub fn approver(mut self, approver: impl Approver) -> Self {
-        self.gate = self.gate.approver(approver);
-        self
-    }
-
-    /// Sets the receiver of audit events: one for each decision.
-    pub fn audit(mut self, sink: impl AuditSink) -> Self {
-        self.gate = self.gate.audit(sink);
-        self
-    }
-
-    /// Replaces all policies, hooks, limits, the approver and the receiver of audit events by those of a gate. The host and the
-    /// clones of the gate share the open questions.
-    pub fn gate(mut self, gate: Gate) -> Self {
-        self.gate = gate;
-        self
-    }
-
     /// Starts all servers at the same time, and waits until each of them is ready or has failed, up to the start limit.
     ///
     /// A server that fails does not end the host, unless it is required. Needs a Tokio runtime. Dropping the future ends all
@@ -331,21 +267,53 @@ impl HostBuilder {
         if let Some(error) = self.error {
             return Err(error);
         }
+        let (mut servers, mut sources) = (self.servers, Vec::new());
+        for mut watch in self.configs {
+            let file = watch.next().await?;
+            let faulty = file.errors.iter().filter_map(|error| error.server.clone()).collect();
+            servers.extend(file.errors.into_iter().filter_map(|error| {
+                let name = error.server.clone()?;
+                Some(NewServer { name, source: Source::Faulty(Box::new(error)) })
+            }));
+            servers.extend(file.servers.iter().filter(|server| server.enabled).map(|server| {
+                let source = Source::Definition(Box::new(server.clone()));
+                NewServer { name: server.name.clone(), source }
+            }));
+            sources.push(ConfigSource { watch, path: file.file, known: file.servers, faulty });
+        }
+        if let Some((PinStore::File(file), _)) = self.settings.pins.clone() {
+            let read = spawn_blocking(move || file.load().map(|_| ()).map_err(Arc::new)).await;
+            // A task without a result was cancelled by the end of the runtime.
+            read.unwrap_or(Ok(()))?;
+        }
         let registry = Registry::new(self.settings);
         let shared = Arc::new(Shared { registry, rests: Rests::default(), gate: self.gate });
-        let host = Host { inner: Arc::new(Inner { shared, approvals: self.approvals }), caller: Arc::default() };
+        let (approvals, deferral, wire) = (self.approvals, self.deferral, self.wire);
+        let (toolset, faults) = (LastToolset::default(), FileFaults::default());
+        let host = Host::new(Inner { shared, approvals, deferral, toolset, wire, faults });
         let registry = host.registry();
         let began = Instant::now();
         let mut started = Vec::new();
-        for NewServer { name, source } in self.servers {
+        if let Some(recording) = &host.inner.wire.recording {
+            let is_named = |name: &String| servers.iter().any(|server| server.name == *name);
+            let recorded: Vec<String> = recording.servers().into_iter().filter(|name| !is_named(name)).collect();
+            servers.extend(recorded.into_iter().map(|name| {
+                let connector: Arc<dyn Connect> = Arc::new(recording.connector(&*name));
+                NewServer { name, source: Source::Connector(connector, Box::default()) }
+            }));
+        }
+        for NewServer { name, source } in servers {
             let slot = match source {
                 Source::Connector(connector, options) => {
                     check_name(&name)?;
+                    let connector = host.inner.wire.connector(&name, connector);
                     Slot::new(&name, connector, *options, None, &registry.closing)
                 }
                 Source::Definition(definition) => host.defined(&definition)?,
-                Source::Invalid(fault) => {
-                    Slot::new(&name, unusable(fault.into()), ServerOptions::new(), None, &registry.closing)
+                Source::Faulty(error) if error.required => return Err(StartError::Config(*error)),
+                Source::Faulty(error) => {
+                    let fault = ServerError::from(DefinitionError { server: name.clone(), fault: error.to_string() });
+                    Slot::new(&name, unusable(fault), ServerOptions::new(), None, &registry.closing)
                 }
             };
             let is_stored = slot.restore(registry);
@@ -353,6 +321,11 @@ impl HostBuilder {
                 return Err(ServerError::Taken { name }.into());
             }
             started.push((slot, is_stored));
+        }
+        for (slot, is_stored) in &started {
+            if *is_stored {
+                slot.review(registry).await;
+            }
         }
         registry.rebuild();
         for (slot, is_stored) in &started {
@@ -364,7 +337,12 @@ impl HostBuilder {
             let _ = timeout_at(began + limit, slot.settled()).await;
         }
         match check(&host, &started) {
-            Ok(()) => Ok(host),
+            Ok(()) => {
+                if let Some(every) = self.watch {
+                    watching::follow(&host, sources, every);
+                }
+                Ok(host)
+            }
             Err(error) => {
                 host.shutdown().await;
                 Err(error)
@@ -377,7 +355,7 @@ impl Host {
     /// Returns the server of a definition. If the definition is invalid and not required, its server fails.
     fn defined(&self, definition: &ServerDefinition) -> Result<Arc<Slot>, ServerError> {
         match DefinedServer::new(definition, self.inner.approvals.as_ref()) {
-            Ok(server) => Ok(self.slot(&definition.name, server)),
+            Ok(server) => Ok(self.slot(definition, server)),
             Err(error) if definition.required => Err(error),
             Err(error) => {
                 let closing = &self.registry().closing;

@@ -14,6 +14,7 @@ use crate::{
     GlobError, ServerOptions,
     config::{Approvals, Endpoint, HttpTransport, ServerDefinition},
     filter::ToolFilter,
+    pins::Drift,
     policy::{Effect, Rule},
 };
 
@@ -140,6 +141,9 @@ fn options(definition: &ServerDefinition) -> Result<ServerOptions, DefinitionErr
     options.idle_stop = definition.idle_stop;
     options.sharing = definition.sharing.unwrap_or_default();
     options.max_connections = definition.max_connections.unwrap_or(options.max_connections);
+    if options.needs_approval {
+        options.drift = Some(Drift::Block);
+    }
     options.rules = rules(definition).map_err(invalid)?;
     for pattern in &definition.pinned_tools {
         options = options.always_load(pattern.parse().map_err(invalid)?);
@@ -185,4 +189,23 @@ fn fingerprint(definition: &ServerDefinition) -> String {
     }
     add(&format!("{:?} {:?}", definition.allowed_tools, definition.denied_tools));
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::{ConfigFile, Environment, Scope};
+
+    #[test]
+    fn servers_of_project_files_block_changed_definitions() {
+        let text = r#"{ "mcpServers": { "s": { "command": "a", "x-mcp": { "pinTools": ["get_*"] } } } }"#;
+        for (scope, drift) in [(Scope::Project, Some(Drift::Block)), (Scope::Named, None)] {
+            let path = Path::new("/projects/demo/.mcp.json");
+            let config = ConfigFile::parse(path, text, scope, &Environment::default()).unwrap();
+            let options = options(&config.servers[0]).unwrap();
+            assert_eq!((options.drift, options.always_loaded[0].as_str()), (drift, "get_*"));
+        }
+    }
 }

@@ -1,9 +1,13 @@
 //! The errors of starting hosts and servers.
 
+use std::sync::Arc;
+
 use super::DefinitionError;
 use crate::{
     ServerState, ServerStatus,
+    catalog::UnknownName,
     config::{ConfigError, MAX_NAME},
+    pins::PinError,
     policy::PolicyError,
 };
 
@@ -26,12 +30,15 @@ pub enum StartError {
     /// A server has an invalid name or definition.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// The entry of a required server is invalid.
+    /// A configuration file cannot be read, or one of its required entries has a fault.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A policy file is missing or invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
+    /// The file of pins cannot be read.
+    #[error(transparent)]
+    Pins(#[from] Arc<PinError>),
     /// A required server did not start within the start limit.
     #[error("a required server did not start: {}", describe(servers))]
     Required {
@@ -43,6 +50,21 @@ pub enum StartError {
     AllFailed {
         /// All servers.
         servers: Vec<ServerStatus>,
+    },
+}
+
+/// The error of accepting a definition ([`Host::accept_definition`](crate::Host::accept_definition)).
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcceptError {
+    /// The catalog has no such tool.
+    #[error(transparent)]
+    Unknown(#[from] UnknownName),
+    /// The pin cannot be stored.
+    #[error("the accepted definition cannot be stored: {fault}")]
+    NotStored {
+        /// The fault of the file.
+        fault: String,
     },
 }
 

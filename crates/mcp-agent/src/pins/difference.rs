@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+use crate::characters::Printable;
+
 /// The largest number of changes.
 const CHANGES: usize = 50;
 /// The longest part of a value in a change, in characters.
@@ -56,25 +58,13 @@ pub enum ChangeKind {
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pointer = Printable(&self.pointer);
-        let (before, after) = (Printable(&self.before), Printable(&self.after));
+        let pointer = Printable::new(&self.pointer);
+        let (before, after) = (Printable::new(&self.before), Printable::new(&self.after));
         match self.kind {
             ChangeKind::Added => write!(f, "`{pointer}` is new: {after}"),
             ChangeKind::Removed => write!(f, "`{pointer}` is missing now: {before}"),
             ChangeKind::Replaced => write!(f, "`{pointer}` was {before} and is {after}"),
         }
-    }
-}
-
-/// A text of a server, in which characters without a visible form are escaped.
-struct Printable<'a>(&'a str);
-
-impl fmt::Display for Printable<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.chars().try_for_each(|c| match c {
-            '"' | '\\' | '\'' => write!(f, "{c}"),
-            _ => write!(f, "{}", c.escape_debug()),
-        })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Read as _, Write as _},
+    io::{self, Write as _},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
@@ -12,6 +12,7 @@ use fs4::TryLockError;
 use serde::{Deserialize, Serialize};
 
 use super::Pins;
+use crate::bounded_file;
 
 /// The largest file, in bytes.
 const LARGEST: u64 = 64 << 20;
@@ -95,8 +96,8 @@ impl PinFile {
     /// Reads the pins, changes them and writes them back, if they changed. Other processes wait for the end.
     ///
     /// # Errors
-    /// The errors of [`load`](Self::load), a file that cannot be written, or another process that holds the lock for 5
-    /// seconds.
+    /// The errors of [`load`](Self::load), a file that cannot be written, pins of more than 64 MiB, or another process that holds
+    /// the lock for 5 seconds.
     pub fn update<T>(&self, change: impl FnOnce(&mut Pins) -> T) -> Result<T, PinError> {
         let _lock = self.lock().map_err(|source| self.error("locked", source))?;
         let mut pins = self.load()?;
@@ -113,15 +114,10 @@ impl PinFile {
     }
 
     fn read(&self) -> io::Result<Pins> {
-        let file = match File::open(&self.path) {
+        let bytes = match bounded_file::read(&self.path, LARGEST) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Pins::new()),
-            file => file?,
+            bytes => bytes?,
         };
-        let mut bytes = Vec::new();
-        file.take(LARGEST + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > LARGEST {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the file has more than 64 MiB"));
-        }
         let stored: Stored =
             serde_json::from_slice(&bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         if stored.version != VERSION {
@@ -151,12 +147,16 @@ impl PinFile {
     }
 
     fn write(&self, servers: Pins) -> io::Result<()> {
+        let mut text = serde_json::to_string_pretty(&Stored { version: VERSION, servers })?;
+        text.push('\n');
+        // A larger file could not be read again.
+        if text.len() as u64 > LARGEST {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the pins have more than 64 MiB"));
+        }
         // The holder of the lock is the only writer, so the name is free, except for the rest of an interrupted write.
         let temporary = self.beside("tmp");
         let written = (|| {
             let mut file = options().create(true).truncate(true).open(&temporary)?;
-            let mut text = serde_json::to_string_pretty(&Stored { version: VERSION, servers })?;
-            text.push('\n');
             file.write_all(text.as_bytes())?;
             file.sync_all()?;
             fs::rename(&temporary, &self.path)

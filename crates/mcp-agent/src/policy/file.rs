@@ -85,7 +85,7 @@ fn read(path: &Path) -> Result<String, PolicyError> {
 /// let file = PolicyFile::load("policy.toml")?;
 /// let gate = Gate::new().policy_file(file.clone());
 /// // A change of the file has an effect for later calls of the gate.
-/// if file.reload()? {
+/// if file.reload()? == Some(true) {
 ///     println!("{} rules", file.policy().rules().len());
 /// }
 /// # let _ = gate;
@@ -129,22 +129,26 @@ impl PolicyFile {
         Arc::clone(&self.state.lock().policy)
     }
 
-    /// Reads the file again, and returns whether its policy changed. The function blocks the thread for the time of the read.
+    /// Reads the file again, and returns whether its policy changed. `None` if the text is that of the last reading. The function
+    /// blocks the thread for the time of the read.
     ///
     /// # Errors
     /// The file cannot be read or is invalid. The former policy stays. An invalid text is reported once.
-    pub fn reload(&self) -> Result<bool, PolicyError> {
+    pub fn reload(&self) -> Result<Option<bool>, PolicyError> {
         let text = read(&self.path)?;
         if self.state.lock().text == text {
-            return Ok(false);
+            return Ok(None);
         }
         let parsed = Policy::parse(self.path.display().to_string(), &text);
         let mut state = self.state.lock();
         state.text = text;
         let policy = parsed?;
         let has_changed = *state.policy != policy;
-        state.policy = Arc::new(policy);
-        Ok(has_changed)
+        // The toolset of a host compares the allocation.
+        if has_changed {
+            state.policy = Arc::new(policy);
+        }
+        Ok(Some(has_changed))
     }
 }
 

@@ -243,6 +243,37 @@ impl Gate {
         !self.steps.is_empty() || self.sink.is_some()
     }
 
+    /// Returns the policy files, which a host can read again.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &PolicyFile> {
+        self.steps.iter().filter_map(|step| if let Step::File(file) = step { Some(file) } else { None })
+    }
+
+    /// Whether the policies deny a call for each caller and for all arguments. Hooks count as undecided.
+    pub(crate) fn always_denies(&self, input: &PolicyInput, rules: &[Rule]) -> bool {
+        /// `Some` if the rules decide.
+        fn by_rules(rules: &[Rule], input: &PolicyInput) -> Option<bool> {
+            for rule in rules.iter().filter(|rule| rule.matches_for_a_caller(input)) {
+                match (rule.effect, &rule.principal) {
+                    (Effect::Deny, Some(_)) => {}
+                    (effect, _) => return Some(effect == Effect::Deny),
+                }
+            }
+            None
+        }
+        for step in &self.steps {
+            let decided = match step {
+                Step::Policy(policy) => by_rules(policy.rules(), input),
+                Step::File(file) => by_rules(file.policy().rules(), input),
+                Step::Hook(_) => Some(false),
+                Step::Default(_) => None,
+            };
+            if let Some(is_denied) = decided {
+                return is_denied;
+            }
+        }
+        by_rules(rules, input).unwrap_or_else(|| self.default_of_steps() == Effect::Deny)
+    }
+
     async fn decide(&self, input: &PolicyInput, check: Check<'_>) -> Decided {
         let mut decided = self.decide_by_policy(input, check.rules).await;
         let Some(PinQuestion { is_blocked, reason }) = check.pin else { return decided };

@@ -17,6 +17,7 @@ use serde_json::Value;
 use super::{
     connector::RecordingConnector,
     line::{Event, FORMAT, Head, Line, VERSION},
+    redaction::Secrets,
 };
 
 /// The largest file, in bytes.
@@ -48,6 +49,7 @@ struct Shared {
     connections: u64,
     written: u64,
     largest: u64,
+    secrets: Secrets,
     /// Whether the recording ended: its limit is reached, a write failed, or it is finished.
     is_over: bool,
     error: Option<io::Error>,
@@ -63,6 +65,7 @@ impl Recorder {
             connections: 0,
             written: 0,
             largest: LARGEST,
+            secrets: Secrets::default(),
             is_over: false,
             error: None,
         };
@@ -73,13 +76,22 @@ impl Recorder {
     /// Returns a recorder that writes to a new file. On Unix only the user can read the file (0600).
     ///
     /// # Errors
-    /// The file cannot be created. An old file of this name is replaced.
+    /// The file cannot be created, or the path is not a regular file. An old file of this name is replaced.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
+        let path = path.as_ref();
+        // The open of a pipe would wait for a reader.
+        if path.metadata().is_ok_and(|found| !found.is_file()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path of the recording is not a regular file"));
+        }
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        Ok(Self::new(options.open(path)?))
+        let file = options.open(path)?;
+        // The mode of an old file can be another one.
+        #[cfg(unix)]
+        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+        Ok(Self::new(file))
     }
 
     /// Sets the largest size of the file in bytes. Default: 256 MiB. Further messages are not recorded.
@@ -87,6 +99,25 @@ impl Recorder {
     pub fn max_bytes(self, bytes: u64) -> Self {
         self.shared.lock().largest = bytes;
         self
+    }
+
+    /// Replaces a value by `[redacted]` in all later messages. An empty value has no effect.
+    ///
+    /// ```
+    /// use mcp_agent::record::Recorder;
+    ///
+    /// let recorder = Recorder::new(std::io::sink()).redact("hunter2");
+    /// # recorder.finish()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn redact(self, value: impl Into<String>) -> Self {
+        self.shared.lock().secrets.add(value.into());
+        self
+    }
+
+    pub(crate) fn hide(&self, value: &str) {
+        self.shared.lock().secrets.add(value.to_owned());
     }
 
     /// Returns a connector that records the connections of a server. `server` is the name of the server in the host.
@@ -178,6 +209,11 @@ fn message(connection: u64, event: Event, frame: &Frame) -> Line {
 
 impl Shared {
     fn add(&mut self, mut line: Line) {
+        if self.is_over {
+            return;
+        }
+        line.message.iter_mut().for_each(|message| self.secrets.hide(message));
+        [&mut line.raw, &mut line.text].into_iter().flatten().for_each(|text| self.secrets.hide_text(text));
         line.at = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.write(&line);
     }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    fmt, fs,
+    fmt,
     path::Path,
     sync::Arc,
 };
@@ -15,6 +15,7 @@ use super::{
     replay::ReplayConnector,
     script::Script,
 };
+use crate::bounded_file;
 
 /// The largest file that is read, in bytes.
 const LARGEST: u64 = 512 << 20;
@@ -96,11 +97,7 @@ impl Recording {
     pub fn load(path: impl AsRef<Path>) -> Result<Self, RecordingError> {
         let path = path.as_ref();
         let unreadable = |text: String| RecordingError { line: None, text: format!("{}: {text}", path.display()) };
-        let size = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?.len();
-        if size > LARGEST {
-            return Err(unreadable("a recording has at most 512 MiB".to_owned()));
-        }
-        Self::parse(&fs::read_to_string(path).map_err(|error| unreadable(error.to_string()))?)
+        Self::parse(&bounded_file::read_text(path, LARGEST).map_err(|error| unreadable(error.to_string()))?)
     }
 
     /// Reads a recording from text. An incomplete last line is left out, because a process can end during a write.

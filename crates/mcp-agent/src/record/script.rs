@@ -15,6 +15,7 @@ use super::{
     difference::Difference,
     line::{Event, Line},
     message::{self, Kind, Relation, kind, method, parameters, progress_token},
+    redaction::{Secrets, matches},
 };
 
 /// The longest part of a message in a difference, in characters.
@@ -113,7 +114,7 @@ impl Script {
 
     /// Returns the first recorded message that equals a message of the host.
     fn find(&self, message: &Value, kind: Kind) -> Option<usize> {
-        let wanted = parameters(message);
+        let wanted = Value::Object(parameters(message));
         self.entries.iter().position(|entry| {
             let Some(recorded) = entry.line.message.as_ref() else { return false };
             entry.line.event == Event::Sent
@@ -121,15 +122,19 @@ impl Script {
                 && message::kind(recorded) == kind
                 && match kind {
                     Kind::Response => recorded.get("id") == message.get("id"),
-                    _ => method(recorded) == method(message) && parameters(recorded) == wanted,
+                    _ => method(recorded) == method(message) && matches(&Value::Object(parameters(recorded)), &wanted),
                 }
         })
     }
 
     fn compare_answer(&mut self, index: usize, message: &Value) {
         let Some(recorded) = self.entries[index].line.message.as_ref() else { return };
-        let outcome = |message: &Value| (message.get("result").cloned(), message.get("error").is_some());
-        if outcome(recorded) != outcome(message) {
+        let has_error = |message: &Value| message.get("error").is_some();
+        let is_same = match (recorded.get("result"), message.get("result")) {
+            (Some(recorded), Some(result)) => matches(recorded, result),
+            (recorded, result) => recorded == result,
+        };
+        if !is_same || has_error(recorded) != has_error(message) {
             let text = format!("the answer is {}, and the recorded answer is {}", shown(message), shown(recorded));
             let question = self.question(recorded).and_then(|index| self.entries[index].line.message.as_ref());
             let method = question.map_or("", method).to_owned();
@@ -269,8 +274,11 @@ fn route(id: Option<&Value>) -> Route {
     id.map_or(Route::Connection, Route::Request)
 }
 
-/// Returns the start of a message without `_meta`.
+/// Returns the start of a message without `_meta` and without the texts of members with the name of a secret.
 fn shown(message: &Value) -> String {
+    let mut message = message.clone();
+    Secrets::default().hide(&mut message);
+    let message = &message;
     let text = match message.get("method") {
         Some(_) => format!("{} {}", method(message), Value::Object(parameters(message))),
         None => message.get("result").or_else(|| message.get("error")).map_or_else(String::new, Value::to_string),

@@ -28,14 +28,14 @@ impl Slot {
         let (former, keeps_tools) = self.former();
         let limit = registry.settings.list_limit;
         let listed = list(client, &former, keeps_tools, &self.options, limit).await;
-        self.set_entries(listed.entries, listed.is_complete);
-        registry.rebuild();
+        let fault_of_pins = self.publish(registry, listed.entries, listed.is_complete).await;
         self.activity.touch();
-        let problems = listed.problems.join("; ");
+        let all: Vec<String> = listed.problems.into_iter().chain(fault_of_pins).collect();
+        let problems = all.join("; ");
         self.change(registry, |link| {
             link.state = if problems.is_empty() { ServerState::Ready } else { ServerState::Degraded };
             link.reason = (!problems.is_empty()).then_some(problems);
-            link.diagnostics = listed.problems.into_iter().chain(listed.notes).collect();
+            link.diagnostics = all.into_iter().chain(listed.notes).collect();
             link.client = Some(client.clone());
         });
         registry.store_soon();

@@ -1,8 +1,9 @@
 //! Reads the lists of a server: all pages, within a time limit. Pages before a fault stay.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use mcp_client::{Client, Items, ListItem};
+use mcp_protocol::Tool;
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
@@ -53,6 +54,13 @@ pub(super) async fn list(
     );
     let mut problems = Vec::new();
     let has_failed = [tools.has_failed, resources.has_failed, templates.has_failed, prompts.has_failed];
+    // An override changes the definition, and pins are for the definition of the server.
+    let originals: HashMap<String, Arc<Tool>> = tools
+        .items
+        .iter()
+        .filter(|tool| options.filter.overrides.contains_key(&tool.name))
+        .map(|tool| (tool.name.clone(), Arc::new(tool.clone())))
+        .collect();
     let filtered = options.filter.apply(tools.items);
     // The tools of an incomplete list do not show which patterns are unused.
     let notes = filtered.notes.iter().filter(|_| !tools.has_failed).map(ToString::to_string).collect();
@@ -60,8 +68,11 @@ pub(super) async fn list(
     if tools.has_failed && !keeps_tools && !former.tools.is_empty() {
         problems.push("the tools of the former server are left out, because its filter was different".to_owned());
     }
-    let listed: Vec<ListedTool> =
-        filtered.tools.into_iter().map(|tool| ListedTool::new(&tool.original, tool.tool)).collect();
+    let listed: Vec<ListedTool> = filtered
+        .tools
+        .into_iter()
+        .map(|tool| ListedTool::new(&tool.original, tool.tool, originals.get(&tool.original).cloned()))
+        .collect();
     let (tools, duplicates) =
         merge(&former.tools, &listed, tools.has_failed && keeps_tools, |tool: &ListedTool| &tool.tool.name);
     if duplicates > 0 {

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use mcp_client::transport::Connect;
 
-use crate::{Glob, filter::ToolFilter, policy::Rule, sharing::Sharing};
+use crate::{Glob, filter::ToolFilter, pins::Drift, policy::Rule, sharing::Sharing};
 
 /// The largest number of connections of a server, if its options have no other number.
 const MAX_CONNECTIONS: usize = 32;
@@ -62,7 +62,10 @@ pub struct ServerOptions {
     pub needs_approval: bool,
     /// The rules for calls of this server. They decide if no policy and no hook of the host does.
     pub rules: Vec<Rule>,
-    /// The tools that the host never defers ([`Host::toolset`](crate::Host::toolset)), by their names in the catalog.
+    /// The effect of a definition that differs from its pin. `None`: that of the host. Servers of project files have
+    /// [`Drift::Block`].
+    pub drift: Option<Drift>,
+    /// The tools that the host never defers ([`Host::toolset`](crate::Host::toolset)), by their names at the server.
     pub always_loaded: Vec<Glob>,
     /// The callers that share a connection.
     pub sharing: Sharing,
@@ -82,6 +85,7 @@ impl Default for ServerOptions {
             idle_stop: None,
             needs_approval: false,
             rules: Vec::new(),
+            drift: None,
             always_loaded: Vec::new(),
             sharing: Sharing::default(),
             max_connections: MAX_CONNECTIONS,
@@ -201,6 +205,13 @@ impl ServerOptions {
     #[must_use]
     pub fn rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
+        self
+    }
+
+    /// Sets the effect of a definition that differs from its pin ([`HostBuilder::pins`](crate::HostBuilder::pins)).
+    #[must_use]
+    pub fn drift(mut self, effect: Drift) -> Self {
+        self.drift = Some(effect);
         self
     }
 

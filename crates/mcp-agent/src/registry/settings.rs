@@ -5,6 +5,11 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use mcp_client::{Handler, Reconnect};
 use mcp_protocol::{ClientCapabilities, Implementation};
 
+use crate::{
+    characters::Characters,
+    pins::{PinRules, PinStore},
+};
+
 /// Returns the handler of a server, by the name of the server.
 pub(crate) type HandlerOf = Arc<dyn Fn(&str) -> Arc<dyn Handler> + Send + Sync>;
 
@@ -26,6 +31,8 @@ pub(crate) struct Settings {
     pub(crate) declared: ClientCapabilities,
     pub(crate) manifest: Option<PathBuf>,
     pub(crate) max_text: usize,
+    pub(crate) characters: Characters,
+    pub(crate) pins: Option<(PinStore, PinRules)>,
 }
 
 impl Settings {
@@ -43,6 +50,8 @@ impl Settings {
             declared: ClientCapabilities::new(),
             manifest: None,
             max_text: 100_000,
+            characters: Characters::default(),
+            pins: None,
         }
     }
 }

@@ -177,10 +177,41 @@ impl Slot {
 
     /// Takes the items from the disk. Returns false if the disk has no items of this definition.
     pub(crate) fn restore(&self, registry: &Registry) -> bool {
-        let stored = registry.stored(self);
+        let mut stored = registry.stored(self);
+        stored.iter_mut().for_each(ServerEntries::inspect);
         let is_stored = stored.is_some();
         self.items.lock().entries = Arc::new(stored.unwrap_or_default());
         is_stored
+    }
+
+    /// Compares listed items with the pins of the host, and publishes them in the catalog. Returns the fault of the pins.
+    pub(super) async fn publish(
+        &self,
+        registry: &Registry,
+        mut entries: ServerEntries,
+        is_complete: bool,
+    ) -> Option<String> {
+        let Some(pins) = &registry.pins else {
+            self.set_entries(entries, is_complete);
+            registry.rebuild();
+            return None;
+        };
+        let _publishing = pins.publishing.lock().await;
+        let fault = pins.review(&self.name, self.options.drift, &mut entries.tools).await;
+        self.set_entries(entries, is_complete);
+        registry.rebuild();
+        fault
+    }
+
+    /// Compares the current items with the pins of the host again, for example after a person accepted a definition.
+    pub(crate) async fn review(&self, registry: &Registry) {
+        let Some(pins) = &registry.pins else { return };
+        let _publishing = pins.publishing.lock().await;
+        let mut entries = (*self.entries()).clone();
+        pins.review(&self.name, self.options.drift, &mut entries.tools).await;
+        self.items.lock().entries = Arc::new(entries);
+        registry.rebuild();
+        registry.statuses.update(self);
     }
 
     /// Takes the items of a former server with this name, which decide the order of the new items.

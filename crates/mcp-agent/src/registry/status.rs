@@ -95,12 +95,15 @@ pub struct ServerStatus {
     pub estimated_tokens: usize,
     /// The host does not start without this server.
     pub is_required: bool,
+    /// The definitions of tools that changed since their pin, and the invisible characters of tools: at most 20 texts.
+    pub notes: Vec<String>,
 }
 
 impl ServerStatus {
     fn count(&mut self, entries: &ServerEntries) {
         self.tools = entries.tools.len();
         self.estimated_tokens = estimate(entries.bytes());
+        self.notes = entries.notes();
     }
 }
 
@@ -128,6 +131,7 @@ impl StatusTable {
             tools: 0,
             estimated_tokens: 0,
             is_required: slot.options.is_required,
+            notes: Vec::new(),
         };
         status.count(&slot.entries());
         let mut statuses = self.statuses.lock();

@@ -1,11 +1,14 @@
 //! The policies of a host, before the arguments of a call leave it.
 
+use std::sync::Arc;
+
 use mcp_protocol::JsonObject;
 
 use super::{CallError, Shared};
 use crate::{
     catalog::CatalogTool,
-    policy::{Check, PolicyInput},
+    pins::Verdict,
+    policy::{Check, PinQuestion, PolicyInput},
     registry::Slot,
 };
 
@@ -19,15 +22,35 @@ impl Shared {
         arguments: JsonObject,
     ) -> Result<JsonObject, CallError> {
         let rules = &slot.options.rules[..];
-        if !self.gate.is_active() && rules.is_empty() {
+        let verdict = tool.verdict();
+        if !self.gate.is_active() && rules.is_empty() && verdict.is_usable() {
             return Ok(arguments);
         }
         let mut input = PolicyInput::new(tool.server(), tool.original_name())
             .annotations(tool.tool().annotations.clone())
             .arguments(arguments);
         input.principal = principal.map(str::to_owned);
-        self.gate.check_call(&input, Check { rules, pin: None }).await?;
+        let question = || PinQuestion {
+            is_blocked: verdict != Verdict::Ask,
+            reason: tool.pin_state().map(ToString::to_string).unwrap_or_default(),
+        };
+        let pin = (!verdict.is_usable()).then(question);
+        let pass = self.gate.check_call(&input, Check { rules, pin }).await?;
+        if pass.accepts_definition
+            && let Err(fault) = self.accept(slot, tool).await
+        {
+            // The person permitted this call. The next call asks again.
+            tracing::warn!(tool = ?tool.display_name(), fault, "an accepted definition cannot be stored");
+        }
         Ok(input.arguments)
+    }
+
+    /// Pins the definition of a tool, which a person accepted.
+    pub(crate) async fn accept(&self, slot: &Slot, tool: &CatalogTool) -> Result<(), String> {
+        let Some(pins) = &self.registry.pins else { return Ok(()) };
+        pins.accept(tool.server(), Arc::clone(tool.source())).await?;
+        slot.review(&self.registry).await;
+        Ok(())
     }
 
     /// Decides a call without a tool of the catalog: a read, a prompt, or a question of the application.

@@ -68,14 +68,20 @@ impl Deferral {
     /// Splits the tools of a catalog: their names and their sizes in bytes, in the order of the catalog.
     #[must_use]
     pub fn split<'a>(&self, tools: impl IntoIterator<Item = (&'a str, usize)>) -> Deferred {
-        let tools: Vec<(&str, usize)> = tools.into_iter().collect();
+        self.split_pinned(tools.into_iter().map(|(name, bytes)| (name, bytes, false)))
+    }
+
+    /// Splits tools, of which some are pinned by their servers.
+    pub(crate) fn split_pinned<'a>(&self, tools: impl IntoIterator<Item = (&'a str, usize, bool)>) -> Deferred {
+        let tools: Vec<(&str, usize, bool)> = tools.into_iter().collect();
         let any = |globs: &[Glob], name: &str| globs.iter().any(|glob| glob.matches(name));
-        let pinned: Vec<bool> = tools.iter().map(|(name, _)| any(&self.pinned, name)).collect();
-        let of_pins = tools.iter().zip(&pinned).filter(|(_, pinned)| **pinned).map(|((_, bytes), _)| *bytes);
+        let pinned: Vec<bool> =
+            tools.iter().map(|(name, _, is_pinned)| *is_pinned || any(&self.pinned, name)).collect();
+        let of_pins = tools.iter().zip(&pinned).filter(|(_, pinned)| **pinned).map(|((_, bytes, _), _)| *bytes);
         let mut used = of_pins.fold(0_usize, usize::saturating_add);
         let mut is_full = false;
         let mut split = Deferred::default();
-        for (position, (name, bytes)) in tools.iter().enumerate() {
+        for (position, (name, bytes, _)) in tools.iter().enumerate() {
             let stays = pinned[position]
                 || (!any(&self.deferred, name) && !is_full && {
                     used = used.saturating_add(*bytes);

@@ -3,10 +3,13 @@
 mod calls;
 mod children;
 mod common;
+mod definitions;
 mod faults;
 mod life_cycle;
 mod lists;
 mod logins;
 mod policies;
+mod recordings;
 mod requirements;
 mod sharing;
+mod watching;

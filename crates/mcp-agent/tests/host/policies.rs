@@ -35,7 +35,7 @@ fn git() -> ScriptedServer {
 }
 
 fn policy(text: &str) -> Policy {
-    Policy::parse("/home/ada/policy.toml", text).unwrap()
+    Policy::parse("/etc/demo/policy.toml", text).unwrap()
 }
 
 fn calls(server: &ScriptedServer) -> usize {
@@ -196,7 +196,7 @@ async fn each_decision_has_an_audit_event() {
             (Action::GetPrompt, "review", DecidedBy::Rule(2)),
         ]
     );
-    assert_eq!(events[2].policy.as_deref(), Some("/home/ada/policy.toml"));
+    assert_eq!(events[2].policy.as_deref(), Some("/etc/demo/policy.toml"));
     assert_eq!(events[2].principal.as_deref(), Some("guest-1"));
     assert!(events[..2].iter().all(|event| event.outcome == Outcome::Allowed));
 }

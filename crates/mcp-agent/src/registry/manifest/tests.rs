@@ -6,7 +6,7 @@ use super::*;
 use crate::catalog::ListedTool;
 
 fn entries(tool: &str) -> Arc<ServerEntries> {
-    let tools = vec![ListedTool::new(tool, Tool::new(tool, JsonObject::new()))];
+    let tools = vec![ListedTool::new(tool, Tool::new(tool, JsonObject::new()), None)];
     Arc::new(ServerEntries { tools, ..ServerEntries::default() })
 }
 

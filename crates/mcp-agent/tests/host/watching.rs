@@ -1,0 +1,156 @@
+//! Watched files: configurations, policies and pins.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
+
+use std::{path::Path, time::Duration};
+
+use mcp_agent::{
+    Host, ServerState, StartError,
+    config::{ConfigWatch, Environment, Scope},
+    pins::{PinFile, PinRules},
+};
+use tokio::time::timeout;
+
+use crate::common::{TEST_TIMEOUT, server, until_tools};
+
+/// The interval of the tests.
+const OFTEN: Duration = Duration::from_millis(5);
+
+fn watch(path: &Path) -> ConfigWatch {
+    ConfigWatch::new(path, Scope::Named, Environment::default())
+}
+
+async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let reached = timeout(TEST_TIMEOUT, async {
+        while !condition() {
+            tokio::time::sleep(OFTEN).await;
+        }
+    });
+    assert!(reached.await.is_ok(), "{what}");
+}
+
+fn write(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    std::fs::write(&new, text).unwrap();
+    std::fs::rename(new, path).unwrap();
+}
+
+#[tokio::test]
+async fn changes_of_a_configuration_file_add_replace_and_remove_servers() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("servers.json");
+    let servers = |entries: &str| write(&path, &format!(r#"{{ "mcpServers": {{ {entries} }} }}"#));
+    servers(r#""a": { "command": "no-such-a" }, "broken": { "command": 7 }"#);
+    let host = Host::builder("test", "1")
+        .server("own", &server("own", &["t"]))
+        .config(watch(&path))
+        .watch(OFTEN)
+        .start()
+        .await
+        .unwrap();
+    let reason = |name: &str| host.status(name).and_then(|status| status.reason).unwrap_or_default();
+    assert!(
+        reason("a").contains("no-such-a") && reason("broken").contains("$.mcpServers.broken"),
+        "{:?}",
+        host.statuses()
+    );
+
+    servers(r#""b": { "command": "no-such-b" }, "broken": { "command": 7 }"#);
+    until("b is added and a is removed", || host.status("a").is_none() && reason("b").contains("no-such-b")).await;
+    // A changed server that does not start leaves the former one in its place, and the fault is visible.
+    servers(r#""b": { "command": "no-such-c" }, "broken": { "command": 7 }"#);
+    until("the failed replacement is visible", || host.file_faults().iter().any(|fault| fault.contains("no-such-c")))
+        .await;
+    assert!(reason("b").contains("no-such-b"));
+    // A file with a syntax error, and an entry with a fault, change nothing.
+    write(&path, "{ not JSON");
+    until("the syntax error is visible", || host.file_faults().iter().any(|fault| fault.contains("servers.json")))
+        .await;
+    assert!(host.status("b").is_some());
+    servers(r#""b": { "command": 7 }"#);
+    until("the entry is visible", || host.file_faults().iter().any(|fault| fault.contains("$.mcpServers.b"))).await;
+    assert!(host.status("b").is_some());
+    servers(r#""c": { "command": "no-such-c", "disabled": true }, "d": { "command": "no-such-d" }"#);
+    until("d replaces the others", || host.status("d").is_some() && host.status("b").is_none()).await;
+    assert!(host.status("c").is_none());
+    assert_eq!(host.call("own:t", ()).await.unwrap().text(), "t");
+    assert_eq!(host.status("own").unwrap().state, ServerState::Ready);
+}
+
+#[tokio::test]
+async fn a_watched_file_does_not_keep_its_host() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("servers.json");
+    write(&path, r#"{ "mcpServers": {} }"#);
+    let host = Host::builder("test", "1")
+        .server("s", &server("s", &["t"]))
+        .config(watch(&path))
+        .watch(OFTEN)
+        .start()
+        .await
+        .unwrap();
+    let mut changes = host.catalog_changes();
+    drop(host);
+    assert!(timeout(TEST_TIMEOUT, changes.next()).await.unwrap().is_none(), "the host ended");
+
+    let missing = Host::builder("test", "1").config(watch(&directory.path().join("none.json"))).start().await;
+    assert!(matches!(missing.unwrap_err(), StartError::Config(_)));
+    let required = r#"{ "mcpServers": { "r": { "command": 7, "x-mcp": { "required": true } } } }"#;
+    write(&path, required);
+    assert!(matches!(
+        Host::builder("test", "1").config(watch(&path)).start().await.unwrap_err(),
+        StartError::Config(_)
+    ));
+}
+
+#[tokio::test]
+async fn a_changed_policy_file_decides_later_calls() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("policy.toml");
+    write(&path, "");
+    let host = Host::builder("test", "1")
+        .server("s", &server("s", &["t"]))
+        .policy_file(&path)
+        .watch(OFTEN)
+        .start()
+        .await
+        .unwrap();
+    assert_eq!(host.call("s:t", ()).await.unwrap().text(), "t");
+    assert_eq!(host.toolset().hidden().len(), 0);
+    write(&path, "[[rule]]\ntool = \"t\"\neffect = \"deny\"\n");
+    until("the tool is denied", || host.toolset().hidden().len() == 1).await;
+    assert!(host.call("s:t", ()).await.unwrap_err().to_string().contains("rule 1 of policy.toml denies"));
+    // An invalid or missing file does not permit the call.
+    write(&path, "[[rule]]\neffect = \"maybe\"\n");
+    until("the fault is visible", || host.file_faults().iter().any(|fault| fault.contains("policy.toml:2:10"))).await;
+    assert!(host.call("s:t", ()).await.is_err());
+    std::fs::remove_file(&path).unwrap();
+    until("the missing file is visible", || host.file_faults().iter().any(|fault| fault.contains("cannot be read")))
+        .await;
+    assert!(host.call("s:t", ()).await.is_err());
+    write(&path, "# allowed again\n");
+    until("the tool is allowed", || host.toolset().hidden().is_empty()).await;
+    assert!(host.file_faults().is_empty());
+    assert_eq!(host.call("s:t", ()).await.unwrap().text(), "t");
+}
+
+#[tokio::test]
+async fn a_definition_that_another_process_accepted_is_usable() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = PinFile::new(directory.path().join("pins.json"));
+    let other = mcp_protocol::Tool::new("t", mcp_protocol::JsonObject::new()).with_description("Another tool.");
+    let now = std::time::SystemTime::now();
+    file.update(|pins| pins.accept("s", &other, now)).unwrap();
+    let host = Host::builder("test", "1")
+        .server("s", &server("s", &["t"]))
+        .pins(file.clone(), PinRules::project())
+        .watch(OFTEN)
+        .start()
+        .await
+        .unwrap();
+    until_tools(&host, &["s:t"]).await;
+    assert!(host.call("s:t", ()).await.is_err());
+    let definition = host.catalog().tools()[0].tool().clone();
+    file.update(|pins| pins.accept("s", &definition, now)).unwrap();
+    until("the pin is read", || host.toolset().hidden().is_empty()).await;
+    assert_eq!(host.call("s:t", ()).await.unwrap().text(), "t");
+}
