@@ -17,6 +17,7 @@ mod over_http;
 mod process_faults;
 mod raw_inputs;
 mod reconnecting;
+mod relay;
 mod request_faults;
 mod revisions;
 mod schemas;

@@ -337,6 +337,32 @@ async fn a_cancelled_request_drops_the_future_of_the_source() {
 }
 
 #[tokio::test]
+async fn a_question_ends_with_its_call_also_on_another_task() {
+    let (events, mut seen) = unbounded_channel();
+    let (server, _) = of(move |call: SourceCall| {
+        let events = events.clone();
+        tokio::spawn(async move {
+            let _guard = Dropped(events.clone());
+            events.send("asked").ok();
+            call.ask(InputRequest::list_roots()).await.unwrap_err();
+        });
+        pending()
+    });
+    let mut client = Client::connect(&server, "2025-11-25", everything()).await;
+    let id = client.send("tools/call", json!({ "name": "t" })).await;
+    assert_eq!(event(&mut seen).await, "asked");
+    let question = client.receive().await;
+    assert_eq!(question["method"], "roots/list");
+    client.write(cancel(id)).await;
+    assert_eq!(event(&mut seen).await, "dropped");
+    let cancelled = client.receive().await;
+    assert_eq!(
+        (&cancelled["method"], &cancelled["params"]["requestId"]),
+        (&json!("notifications/cancelled"), &question["id"])
+    );
+}
+
+#[tokio::test]
 async fn a_source_sends_progress_log_records_and_changes() {
     let (server, _seen) = of(async |call: SourceCall| {
         call.context().progress().report(1, 2, "half").await;
@@ -401,10 +427,11 @@ async fn a_panic_of_a_source_ends_its_request_alone() {
     let (server, _seen) = of(async |call: SourceCall| match call.name() {
         "panic" => panic!("secret"),
         "invalid" => complete("[]", V25),
+        "forged" => Ok(SourceOutcome::InputRequired(SourceResult::new(r#"{"requestState":"s"}"#, LATEST))),
         name => said(name),
     });
     let mut connection = Connection::connect(&server);
-    for name in ["panic", "invalid"] {
+    for name in ["panic", "invalid", "forged"] {
         let response = connection.exchange(modern(1, "tools/call", json!({ "name": name }))).await;
         let message = response["error"]["message"].as_str().unwrap();
         assert!(message.contains("reference") && !message.contains("secret"), "{response}");

@@ -3,8 +3,12 @@
 use crate::common;
 use crate::common::{request, send, service, stateless};
 use http::{HeaderValue, Method, StatusCode};
-use mcp_protocol::ProtocolVersion;
-use mcp_server_core::{Args, Parameter, ParameterType, RawArgs, Server, prompt, resource, template, tool};
+use mcp_protocol::{Principal, ProtocolVersion, RpcError};
+use mcp_server_core::{
+    Args, Parameter, ParameterType, RawArgs, Server, prompt, resource,
+    source::{Source, SourceCall, SourceDefinition, SourceList, SourceOutcome, SourceResult},
+    template, tool,
+};
 use mcp_server_http::{HttpConfig, HttpServer, McpService};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -66,6 +70,33 @@ async fn compares_mirrored_arguments_by_type() {
             fits || answer.json()["error"]["message"].as_str().unwrap().to_lowercase().contains(header),
             "{answer:?}"
         );
+    }
+}
+
+/// Serves one tool from JSON.
+struct Mirroring(SourceDefinition);
+
+impl Source for Mirroring {
+    fn find(&self, list: SourceList, name: &str, _caller: Option<&Principal>) -> Option<SourceDefinition> {
+        (list == SourceList::Tools && name == "show").then(|| self.0.clone())
+    }
+
+    fn call_tool(&self, _call: SourceCall) -> mcp_transport::BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        let result = SourceResult::new(r#"{"content":[]}"#, ProtocolVersion::V2025_11_25);
+        Box::pin(std::future::ready(Ok(SourceOutcome::Complete(result))))
+    }
+}
+
+#[tokio::test]
+async fn compares_mirrored_arguments_of_a_tool_of_a_source() {
+    let schema = json!({ "type": "object", "properties": { "text": { "type": "string", "x-mcp-header": "Text" } } });
+    let tool = SourceDefinition::of(&json!({ "name": "show", "inputSchema": schema })).unwrap();
+    let service = Server::builder::<()>("test", "1.0").source(Mirroring(tool)).build().into_service(HttpConfig::new());
+    for (name, header, fits) in [("show", "a", true), ("show", "b", false), ("unknown", "b", true)] {
+        let params = json!({ "name": name, "arguments": { "text": "a" } });
+        let answer = send(&service, stateless("tools/call", params, &[("mcp-param-text", header)])).await;
+        let expected = if fits { (200, None) } else { (400, Some(-32020)) };
+        assert_eq!((answer.status.as_u16(), answer.error_code()), expected, "{name} {header}: {answer:?}");
     }
 }
 

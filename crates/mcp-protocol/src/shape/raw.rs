@@ -17,7 +17,7 @@ use crate::{
     method::{CallTool, GetPrompt, ListPrompts, ListResourceTemplates, ListResources, ListTools, ReadResource},
 };
 
-/// A raw result in the form of a revision.
+/// A raw result in the form of a revision ([`shape_raw_result`]).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the writer of a result handles each form")]
 pub enum RawShape {
@@ -44,6 +44,15 @@ pub enum RawShape {
 /// Returns the form of a raw result for another revision. `from` is the revision of its form.
 ///
 /// It scans the members of the result. It copies the result only if the revision lacks a member, or a type of content.
+///
+/// ```
+/// use mcp_protocol::{ProtocolVersion, RawShape, shape_raw_result};
+///
+/// let result = br#"{"resultType":"complete","content":[],"vendor":1.50}"#;
+/// let shape = shape_raw_result("tools/call", result, ProtocolVersion::LATEST, ProtocolVersion::LATEST_LEGACY)?;
+/// assert!(matches!(shape, RawShape::Rewritten { json, .. } if json == r#"{"content":[],"vendor":1.50}"#));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 ///
 /// # Errors
 /// When the result is not a JSON object.
@@ -85,6 +94,15 @@ pub fn shape_raw_result(
 ///
 /// Definitions have the newest form, so a peer of the newest revision receives them unchanged. A definition that the library
 /// cannot decode stays unchanged too.
+///
+/// ```
+/// use mcp_protocol::{ProtocolVersion, shape_raw_definition};
+///
+/// let tool = r#"{"name":"t","inputSchema":{},"icons":[{"src":"data:,"}],"vendor":1}"#;
+/// let first = shape_raw_definition("tools/list", tool, ProtocolVersion::V2024_11_05);
+/// assert_eq!(first.as_deref(), Some(r#"{"name":"t","inputSchema":{},"vendor":1}"#));
+/// assert_eq!(shape_raw_definition("tools/list", tool, ProtocolVersion::LATEST), None);
+/// ```
 #[must_use]
 pub fn shape_raw_definition(method: &str, definition: &str, to: ProtocolVersion) -> Option<String> {
     if to == ProtocolVersion::LATEST {

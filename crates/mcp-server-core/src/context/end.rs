@@ -22,6 +22,11 @@ impl Context {
         }
     }
 
+    /// Whether the request has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.outgoing().finished
+    }
+
     /// Records in the access log that the response to the call is a task.
     pub(crate) fn record_task(&self) {
         if let Some(access) = &self.inner.access {

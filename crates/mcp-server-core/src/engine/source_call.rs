@@ -3,7 +3,7 @@
 use std::{pin::pin, sync::Arc};
 
 use mcp_protocol::{
-    CompleteParams, Method as _, PaginatedParams, ProtocolVersion, RpcError,
+    CompleteParams, Method as _, PaginatedParams, ProtocolVersion, ResultType, RpcError,
     jsonrpc::{Request, decode_params},
     method, shape_params,
 };
@@ -48,7 +48,7 @@ pub(crate) struct SourceWork {
     kind: SourceMethod,
     method: &'static str,
     name: Box<str>,
-    params: Box<RawValue>,
+    params: Arc<RawValue>,
     cursor: Option<Box<str>>,
     /// The definition of the tool or the prompt, if the source knows it.
     definition: Option<SourceDefinition>,
@@ -100,12 +100,25 @@ impl SourceWork {
             _ => None,
         };
         let definition = list.and_then(|list| source.find(list, &name, scope.principal.as_deref()));
-        let text = params.map_or("{}", RawValue::get);
         // A client of an older revision cannot send input responses with their meaning.
-        let shaped = shape_params(method, text, scope.version);
-        let params = RawValue::from_string(shaped.unwrap_or_else(|| text.to_owned()))
-            .map_err(|_| RpcError::invalid_params("the parameters cannot be read"))?;
-        Ok(Self { source: Arc::clone(source), kind, method: kind.method(), name, params, cursor, definition })
+        let shaped = params.map(|params| shape_params(method, params.get(), scope.version));
+        let unreadable = |_| RpcError::invalid_params("the parameters cannot be read");
+        let params: Box<RawValue> = match (shaped, params) {
+            (Some(None), Some(params)) => params.to_owned(),
+            (shaped, _) => {
+                let text = shaped.flatten().unwrap_or_else(|| "{}".to_owned());
+                RawValue::from_string(text).map_err(unreadable)?
+            }
+        };
+        Ok(Self {
+            source: Arc::clone(source),
+            kind,
+            method: kind.method(),
+            name,
+            params: params.into(),
+            cursor,
+            definition,
+        })
     }
 
     /// Prepares the subscription to a resource of a `subscriptions/listen` stream.
@@ -113,7 +126,15 @@ impl SourceWork {
         let params = to_raw_value(&serde_json::json!({ "uri": uri }))
             .map_err(|_| RpcError::internal("the parameters cannot be written"))?;
         let (kind, source) = (SourceMethod::Subscribe, Arc::clone(source));
-        Ok(Self { source, kind, method: kind.method(), name: uri.into(), params, cursor: None, definition: None })
+        Ok(Self {
+            source,
+            kind,
+            method: kind.method(),
+            name: uri.into(),
+            params: params.into(),
+            cursor: None,
+            definition: None,
+        })
     }
 
     pub(super) fn method(&self) -> &'static str {
@@ -163,7 +184,7 @@ impl SourceWork {
         SourceCall {
             method: self.method,
             name: self.name.clone(),
-            params: self.params.clone(),
+            params: Arc::clone(&self.params),
             cursor: self.cursor.clone(),
             context: context.clone(),
             clock: clock.clone(),
@@ -228,10 +249,10 @@ impl SourceWork {
             };
             match outcome {
                 SourceOutcome::Complete(result) => return Ok(raw(result, false)),
+                SourceOutcome::InputRequired(result) if !requires_input(&result) => return Err(invalid(context)),
                 SourceOutcome::InputRequired(result) if version.has_input_required() => return Ok(raw(result, true)),
                 SourceOutcome::InputRequired(result) => {
-                    let params = answer_inputs(&call, &self.params, &result).await?;
-                    call.params = params;
+                    call.params = answer_inputs(&call, &self.params, &result).await?.into();
                 }
             }
         }
@@ -269,6 +290,19 @@ impl SourceWork {
         tracing::warn!(method = self.method, ?limit, "a source exceeded the time limit");
         RpcError::internal(format!("{} took longer than {limit:?}", self.method))
     }
+}
+
+/// Whether a result has input requests in the form of a revision that has them.
+fn requires_input(result: &SourceResult) -> bool {
+    let raw = serde_json::from_slice::<&RawValue>(result.json()).ok();
+    let kind = raw.and_then(|raw| ResultType::of(raw).ok());
+    result.version().has_input_required() && kind == Some(ResultType::InputRequired)
+}
+
+fn invalid(context: &Context) -> RpcError {
+    let details = "the result is not `input_required` in the form of 2026-07-28";
+    let event = "a source returned invalid input requests";
+    RpcError::internal(Fault::report(event, CALL_FAILED, &details).text(context.shows_faults()))
 }
 
 fn panicked(panic: &crate::error::Panic, context: &Context) -> RpcError {

@@ -55,11 +55,19 @@ pub(super) async fn ask(context: &Context, limits: &InputLimits, request: InputR
     let version = context.version();
     let limit = limit_of(&request, limits, context.client_capabilities())?;
     let request = shaped(request, version)?;
-    let answered = tokio::time::timeout(limit, session.ask(&request, sink, id)).await;
-    let error = match answered {
-        Ok(Ok(answer)) => return Ok(answer),
-        Ok(Err(error)) => error.rpc().cloned().unwrap_or_else(|| RpcError::internal(error.to_string())),
-        Err(_) => RpcError::internal("the client did not answer in time"),
+    let ended = || RpcError::internal("the call has ended");
+    if context.has_ended() {
+        return Err(ended());
+    }
+    let error = tokio::select! {
+        biased;
+        // A call that was cancelled asks no more, also if the source waits on another task.
+        () = context.cancelled() => return Err(ended()),
+        answered = tokio::time::timeout(limit, session.ask(&request, sink, id)) => match answered {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(error)) => error.rpc().cloned().unwrap_or_else(|| RpcError::internal(error.to_string())),
+            Err(_) => RpcError::internal("the client did not answer in time"),
+        },
     };
     Err(error)
 }

@@ -1,6 +1,6 @@
 //! One request to a source, and the clock of its time limit.
 
-use std::{fmt, pin::Pin, time::Duration};
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 use mcp_protocol::{InputRequest, RpcError};
 use mcp_transport::PauseClock;
@@ -17,7 +17,7 @@ use crate::{context::Context, inputs::InputLimits};
 pub struct SourceCall {
     pub(crate) method: &'static str,
     pub(crate) name: Box<str>,
-    pub(crate) params: Box<RawValue>,
+    pub(crate) params: Arc<RawValue>,
     pub(crate) cursor: Option<Box<str>>,
     pub(crate) context: Context,
     pub(crate) clock: CallClock,
@@ -56,12 +56,6 @@ impl SourceCall {
         &self.params
     }
 
-    /// Returns the parameters by value.
-    #[must_use]
-    pub fn into_params(self) -> Box<RawValue> {
-        self.params
-    }
-
     /// Returns the cursor of a list request; `None` for the first page.
     ///
     /// See the example of [`SourceCall::method`].
@@ -96,7 +90,7 @@ impl SourceCall {
     /// # Errors
     /// The error of the client. `-32600` in 2026-07-28 and in sessionless mode, where input requests are a part of results
     /// ([`SourceOutcome::InputRequired`](super::SourceOutcome::InputRequired)). `-32601` if the client did not declare the
-    /// capability. `-32603` if the client does not answer in time, or is gone.
+    /// capability. `-32603` if the client does not answer in time, or if the call has ended.
     pub async fn ask(&self, request: InputRequest) -> Result<Value, RpcError> {
         let _pause = self.clock.clock.pause();
         ask::ask(&self.context, &self.clock.limits, request).await

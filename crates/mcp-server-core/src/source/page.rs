@@ -1,10 +1,14 @@
 //! One page of a list of a source.
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use mcp_protocol::ProtocolVersion;
+use mcp_protocol::{CacheScope, ProtocolVersion};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::{SourceDefinition, SourceList};
-use crate::cache_hint::CacheHint;
+use crate::{cache_hint::CacheHint, registry::RegistrationError};
 
 /// One page of a list.
 ///
@@ -35,6 +39,54 @@ impl SourcePage {
     /// See the example of the [type](Self).
     pub fn new(definitions: impl IntoIterator<Item = SourceDefinition>) -> Self {
         Self { definitions: definitions.into_iter().collect(), next_cursor: None, cache: CacheHint::NONE }
+    }
+
+    /// Reads the raw result of a list request, for example that of another server. The page has its definitions, its cursor and
+    /// its cache hint.
+    ///
+    /// ```
+    /// use mcp_server_core::source::{SourceList, SourcePage};
+    ///
+    /// let result = br#"{"tools":[{"name":"a","inputSchema":{}}],"nextCursor":"2"}"#;
+    /// assert!(SourcePage::read(SourceList::Tools, result).is_ok());
+    /// assert!(SourcePage::read(SourceList::Prompts, result).is_err());
+    /// # Ok::<(), mcp_server_core::RegistrationError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Fails when the result is not valid, or does not contain the list.
+    pub fn read(list: SourceList, result: &[u8]) -> Result<Self, RegistrationError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Page<'a> {
+            #[serde(borrow)]
+            tools: Option<Vec<&'a RawValue>>,
+            #[serde(borrow)]
+            resources: Option<Vec<&'a RawValue>>,
+            #[serde(borrow)]
+            resource_templates: Option<Vec<&'a RawValue>>,
+            #[serde(borrow)]
+            prompts: Option<Vec<&'a RawValue>>,
+            next_cursor: Option<String>,
+            ttl_ms: Option<u64>,
+            cache_scope: Option<CacheScope>,
+        }
+        let invalid = |error| RegistrationError::new(format!("the result of {} is not valid: {error}", list.method()));
+        let page: Page<'_> = serde_json::from_slice(result).map_err(invalid)?;
+        let definitions = match list {
+            SourceList::Tools => page.tools,
+            SourceList::Resources => page.resources,
+            SourceList::ResourceTemplates => page.resource_templates,
+            SourceList::Prompts => page.prompts,
+        };
+        let Some(definitions) = definitions else {
+            let text = format!("the result of {} lacks the member `{}`", list.method(), list.member());
+            return Err(RegistrationError::new(text));
+        };
+        let definitions = definitions.into_iter().map(|json| SourceDefinition::new(json.get().to_owned()));
+        let ttl = Duration::from_millis(page.ttl_ms.unwrap_or_default());
+        let cache = CacheHint { ttl, scope: page.cache_scope.unwrap_or(CacheScope::Private) };
+        Ok(Self { definitions: definitions.collect::<Result<_, _>>()?, next_cursor: page.next_cursor, cache })
     }
 
     /// Sets the cursor of the next page. Clients return it unchanged.
