@@ -35,7 +35,8 @@ impl Source for Relay {
     fn list(&self, list: SourceList, call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
         let params = call.cursor().map_or_else(JsonObject::new, |cursor| JsonObject::new().with("cursor", cursor));
         Box::pin(async move {
-            let listed = self.upstream.request_raw(list.method(), params).raw_result().await.map_err(failed)?;
+            let listed =
+                self.upstream.request_raw(list.method(), params).raw_result().await.map_err(|error| failed(&error))?;
             SourcePage::read(list, listed.bytes()).map_err(|error| RpcError::internal(error.to_string()))
         })
     }
@@ -65,7 +66,7 @@ impl Source for Relay {
                 }
             };
             let (round, ()) = tokio::join!(upstream.into_future(), relayed);
-            Ok(match round.map_err(failed)? {
+            Ok(match round.map_err(|error| failed(&error))? {
                 Round::Complete(result) => {
                     let version = result.version();
                     SourceOutcome::Complete(SourceResult::new(result.into_bytes(), version))
@@ -79,7 +80,7 @@ impl Source for Relay {
     }
 }
 
-fn failed(error: mcp_client::Error) -> RpcError {
+fn failed(error: &mcp_client::Error) -> RpcError {
     error.rpc().cloned().unwrap_or_else(|| RpcError::internal(error.to_string()))
 }
 

@@ -1,6 +1,7 @@
 //! Builds a server from routes. An invalid route panics at the line that adds it.
 
 mod assemble;
+mod caching;
 mod routes;
 mod unbuilt;
 
@@ -212,30 +213,6 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     pub fn page_size(self, entries: usize) -> Self {
         assert!(entries > 0, "`page_size` is zero: a page holds at least one entry");
         self.limits(|limits| limits.page_entries = entries)
-    }
-
-    /// Sets how long clients may cache lists (2026-07-28). By default clients do not cache them.
-    ///
-    /// See the [example](Self#example).
-    pub fn list_cache(mut self, hint: CacheHint) -> Self {
-        self.config.list_cache = hint;
-        self
-    }
-
-    /// Sets how long clients may cache contents of resources (2026-07-28). By default clients do not cache them.
-    ///
-    /// See the [example](Self#example).
-    pub fn read_cache(mut self, hint: CacheHint) -> Self {
-        self.config.read_cache = hint;
-        self
-    }
-
-    /// Sets how long clients may cache the result of `server/discover` (2026-07-28). By default clients do not cache it.
-    ///
-    /// See the [example](Self#example).
-    pub fn discover_cache(mut self, hint: CacheHint) -> Self {
-        self.config.discover_cache = hint;
-        self
     }
 
     /// Sets the keys that seal the request state between two input rounds of a call.
