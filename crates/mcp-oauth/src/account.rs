@@ -26,6 +26,9 @@ pub struct StoredLogin {
     pub client_id: String,
     /// The scopes that the client requested.
     pub scopes: Vec<String>,
+    /// The scopes that the authorization server granted. `None` if the client requested none and the authorization server
+    /// named none.
+    pub granted_scopes: Option<Vec<String>>,
     /// The end of the access token, if the authorization server named it.
     pub expires_at: Option<SystemTime>,
     /// Whether a refresh token renews the access token.
@@ -38,6 +41,7 @@ impl StoredLogin {
             issuer: tokens.issuer.clone(),
             client_id: tokens.client_id.clone(),
             scopes: tokens.requested.clone(),
+            granted_scopes: tokens.granted.clone(),
             expires_at: tokens.expires_at.and_then(|end| UNIX_EPOCH.checked_add(Duration::from_secs(end))),
             is_renewable: tokens.refresh_token().is_some(),
         }
@@ -151,6 +155,7 @@ mod tests {
                 obtained_at: now(),
                 expires_at: life.map(|life| now() + life),
                 requested: vec!["a".into()],
+                granted: None,
                 grant: Grant::Login,
             };
             let login = StoredLogin::of(&tokens);

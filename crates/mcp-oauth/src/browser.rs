@@ -1,5 +1,8 @@
 //! The browser of the user (feature `browser`).
 
+#[cfg(unix)]
+mod program;
+
 use std::{ffi::OsString, path::Path, time::Duration};
 
 use mcp_transport::BoxFuture;
@@ -16,8 +19,9 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 /// Opens the page of a login in the default browser. On Unix the variable `BROWSER` selects another one.
 ///
 /// In an SSH session, in a container, and without a display, there is no browser that the user sees. The login then fails with
-/// [`ErrorKind::LoginRequired`], unless `BROWSER` is set. An application can ask [`Browser::is_available`] first, and show the
-/// URL with its own [`UserAgent`].
+/// [`ErrorKind::LoginRequired`], unless `BROWSER` is set. The login also fails if each program of `BROWSER` cannot be started or
+/// ends with a failure within 10 seconds. The error names the programs. It has a source only if no program could be started.
+/// An application can ask [`Browser::is_available`] first, and show the URL with its own [`UserAgent`].
 ///
 /// ```
 /// use mcp_oauth::{Browser, OAuth};
@@ -56,6 +60,11 @@ impl UserAgent for Browser {
                 return Err(Error::new(ErrorKind::LoginRequired, text));
             }
             let url = login.url.to_string();
+            #[cfg(unix)]
+            if let Some(programs) = std::env::var_os("BROWSER").filter(|programs| !programs.is_empty()) {
+                program::open(&programs.to_string_lossy(), &url).await?;
+                return Ok(Answer::Redirect);
+            }
             let opened = tokio::task::spawn_blocking(move || {
                 let mut options = BrowserOptions::new();
                 options.with_suppress_output(true);

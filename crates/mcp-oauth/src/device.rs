@@ -83,10 +83,7 @@ impl DeviceAttempt<'_> {
         let login = self.login(&started)?;
         tracing::info!(issuer = ?login.issuer, scopes = ?login.scopes, "a user must log in with the code of a device");
         let ended = timeout(login.limit, self.wait(&login, &started.device_code, interval)).await;
-        ended.unwrap_or_else(|_| {
-            let text = format!("the user did not complete the login in {} seconds", login.limit.as_secs());
-            Err(Error::new(ErrorKind::LoginRequired, text))
-        })
+        ended.unwrap_or_else(|_| Err(Error::login_timeout(login.limit)))
     }
 
     /// Requests the codes.

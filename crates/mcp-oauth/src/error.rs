@@ -123,6 +123,17 @@ impl Error {
         Inner { header, ..Inner::new(ErrorKind::NoLogin, text) }.into()
     }
 
+    /// Returns the error of a login that the user did not complete.
+    pub(crate) fn login_timeout(limit: Duration) -> Self {
+        let text = format!("the user did not complete the login in {} seconds", limit.as_secs());
+        Self::with_source(ErrorKind::LoginRequired, text, LoginTimeout)
+    }
+
+    /// Whether the user did not complete the login.
+    pub(crate) fn is_login_timeout(&self) -> bool {
+        self.inner.source.as_ref().is_some_and(|source| source.is::<LoginTimeout>())
+    }
+
     /// Returns the error of an outage, with the wait that the server demanded.
     pub(crate) fn outage(text: impl Into<Cow<'static, str>>, retry_after: Option<Duration>) -> Self {
         let kind = ErrorKind::Unavailable;
@@ -210,6 +221,18 @@ impl fmt::Display for UnreadableRecord {
 }
 
 impl StdError for UnreadableRecord {}
+
+/// The source of the error of a login that the user did not complete.
+#[derive(Debug)]
+struct LoginTimeout;
+
+impl fmt::Display for LoginTimeout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the time limit of the login ended")
+    }
+}
+
+impl StdError for LoginTimeout {}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

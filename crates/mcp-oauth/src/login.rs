@@ -96,11 +96,11 @@ impl Attempt<'_> {
             server: self.endpoint.clone(),
             scopes: self.scopes.to_vec(),
             redirect_uri: redirect_uri.clone(),
+            limit: self.limit,
         };
         tracing::info!(issuer = %login.issuer, scopes = ?login.scopes, "a user must log in");
         let Ok(code) = tokio::time::timeout(self.limit, self.code(&login, expected)).await else {
-            let text = format!("the user did not complete the login in {} seconds", self.limit.as_secs());
-            return Err(Failure { error: Error::new(ErrorKind::LoginRequired, text), is_timeout: true });
+            return Err(Failure { error: Error::login_timeout(self.limit), is_timeout: true });
         };
         Ok(self.token_endpoint.redeem(&code?, verifier, &redirect_uri).await?)
     }

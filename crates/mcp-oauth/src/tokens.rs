@@ -49,6 +49,9 @@ pub(crate) struct Tokens {
     /// The scopes that the client requested.
     #[serde(default)]
     pub(crate) requested: Vec<String>,
+    /// The scopes that the authorization server granted, if they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) granted: Option<Vec<String>>,
     pub(crate) grant: Grant,
 }
 
@@ -56,7 +59,9 @@ impl Tokens {
     /// Returns the tokens of a refresh. An answer without a refresh token keeps the old one.
     pub(crate) fn renewed(&self, answer: TokenResponse, now: u64) -> Self {
         let expires_at = end(&answer, now);
+        let granted = granted(&answer).or_else(|| self.granted.clone());
         Self {
+            granted,
             access_token: answer.access_token,
             refresh_token: answer.refresh_token.or_else(|| self.refresh_token.clone()),
             is_revoked: false,
@@ -97,6 +102,17 @@ pub(crate) fn is_valid(token: &str) -> bool {
     !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
+/// Returns the scopes that an answer names.
+fn granted(answer: &TokenResponse) -> Option<Vec<String>> {
+    Some(answer.scope.as_deref()?.split_ascii_whitespace().map(str::to_owned).collect())
+}
+
+/// Returns the scopes that a login was granted. An answer without scopes grants the requested ones (RFC 6749 §5.1). `None` if
+/// neither names scopes.
+pub(crate) fn granted_of_login(answer: &TokenResponse, requested: &[String]) -> Option<Vec<String>> {
+    granted(answer).or_else(|| Some(requested).filter(|requested| !requested.is_empty()).map(<[String]>::to_vec))
+}
+
 /// Returns the end of an access token.
 pub(crate) fn end(answer: &TokenResponse, now: u64) -> Option<u64> {
     now.checked_add(answer.expires_in?)
@@ -125,6 +141,7 @@ mod tests {
             logged_in_at: obtained_at,
             expires_at,
             requested: vec!["a".into()],
+            granted: Some(vec!["a".into()]),
             grant: Grant::Login,
         }
     }
@@ -194,5 +211,29 @@ mod tests {
         }
         let revoked = Tokens { is_revoked: true, ..tokens(1, None) };
         assert_eq!(revoked.refresh_token(), None);
+    }
+
+    #[test]
+    fn granted_scopes_are_those_of_the_answer_or_of_the_request() {
+        let answer = |scope: Option<&str>| {
+            let mut answer = TokenResponse::new("hunter1", "Bearer");
+            answer.scope = scope.map(str::to_owned);
+            answer
+        };
+        for (scope, requested, expected) in [
+            (Some("a  b"), &["c"][..], Some(&["a", "b"][..])),
+            (Some(""), &["c"], Some(&[])),
+            (None, &["c"], Some(&["c"])),
+            (None, &[], None),
+        ] {
+            let requested: Vec<String> = requested.iter().map(|scope| (*scope).to_owned()).collect();
+            let granted = granted_of_login(&answer(scope), &requested);
+            let expected = expected.map(|scopes| scopes.iter().map(|scope| (*scope).to_owned()).collect());
+            assert_eq!(granted, expected, "{scope:?} {requested:?}");
+        }
+        // A refresh keeps the scopes unless its answer names others.
+        let old = tokens(1, None);
+        assert_eq!(old.renewed(answer(None), 2).granted, old.granted);
+        assert_eq!(old.renewed(answer(Some("b")), 2).granted, Some(vec!["b".to_owned()]));
     }
 }

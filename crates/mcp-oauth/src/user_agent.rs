@@ -114,6 +114,8 @@ pub struct Login {
     pub scopes: Vec<String>,
     /// The URL to which the browser returns.
     pub redirect_uri: String,
+    /// The time after which the login fails.
+    pub limit: Duration,
 }
 
 impl fmt::Debug for Login {
@@ -122,6 +124,7 @@ impl fmt::Debug for Login {
             .field("issuer", &self.issuer)
             .field("scopes", &self.scopes)
             .field("redirect_uri", &self.redirect_uri)
+            .field("limit", &self.limit)
             .finish_non_exhaustive()
     }
 }

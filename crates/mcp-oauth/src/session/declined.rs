@@ -1,5 +1,5 @@
-//! The login that a user declined. Other processes that wait for the login read it, so that each of them does not show the page
-//! again.
+//! The login that a user declined or did not complete. Other processes that wait for the login read it, so that each of them
+//! does not show the page again.
 
 use mcp_protocol::auth::OAuthError;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::Session;
 use crate::error::{Error, ErrorKind};
 
-/// The latest login that the user declined.
+/// The latest login that the user declined or did not complete.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Declined {
     /// A random id. The clocks of machines may differ, so a time would not order the logins.
@@ -15,11 +15,14 @@ pub(super) struct Declined {
     /// The answer of the authorization server, if it reported the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     error: Option<OAuthError>,
+    /// Whether the user did not complete the login in time.
+    #[serde(default)]
+    is_timeout: bool,
 }
 
 impl Session {
-    /// Returns the login that the user declined last. A record that cannot be read counts as missing: it must not prevent a
-    /// login.
+    /// Returns the login that the user declined or did not complete last. A record that cannot be read counts as missing: it
+    /// must not prevent a login.
     pub(super) async fn declined(&self) -> Option<Declined> {
         self.read(&self.declined_key()).await.unwrap_or_else(|error| {
             tracing::debug!(%error, "the record of a declined login is ignored");
@@ -27,14 +30,20 @@ impl Session {
         })
     }
 
-    /// Checks that the user declined no login during the wait for the lock. `before` is the record before the wait.
+    /// Checks that the user neither declined nor ignored a login during the wait for the lock. `before` is the record before
+    /// the wait.
     ///
     /// # Errors
-    /// [`ErrorKind::Denied`] if the user declined the login of another process.
+    /// [`ErrorKind::Denied`] if the user declined the login of another process, and [`ErrorKind::LoginRequired`] if the user
+    /// did not complete it.
     pub(super) async fn check_declined(&self, before: Option<&Declined>) -> Result<(), Error> {
         let Some(declined) = self.declined().await else { return Ok(()) };
         if before.is_some_and(|before| before.id == declined.id) {
             return Ok(());
+        }
+        if declined.is_timeout {
+            let text = "the user did not complete the login in time, which another process started";
+            return Err(Error::new(ErrorKind::LoginRequired, text));
         }
         let text = "the user declined the login, which another process started";
         Err(match declined.error {
@@ -43,13 +52,14 @@ impl Session {
         })
     }
 
-    /// Stores that the user declined a login, if the error is the decision of the user.
+    /// Stores that the user declined a login or did not complete it, if this is the cause of the error.
     pub(super) async fn note_declined(&self, error: &Error) {
-        if !is_decision(error) {
+        let is_timeout = error.is_login_timeout();
+        if !is_timeout && !is_decision(error) {
             return;
         }
         let id = oauth2::CsrfToken::new_random().into_secret();
-        let declined = Declined { id, error: error.oauth_error().cloned() };
+        let declined = Declined { id, error: error.oauth_error().cloned(), is_timeout };
         if let Err(error) = self.write(&self.declined_key(), &declined).await {
             tracing::debug!(%error, "other processes will ask the user again");
         }

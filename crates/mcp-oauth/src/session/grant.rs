@@ -148,6 +148,7 @@ impl Session {
         let (client_id, answer) = answer.map_err(|error| found.explained(error).with_quirks(&found.server.quirks))?;
         let now = now();
         let expires_at = tokens::end(&answer, now);
+        let granted = tokens::granted_of_login(&answer, &scopes);
         let tokens = Tokens {
             issuer: found.server.identity.clone(),
             is_legacy: found.server.is_legacy,
@@ -161,6 +162,7 @@ impl Session {
             logged_in_at: now,
             expires_at,
             requested: scopes.clone(),
+            granted,
             grant: Grant::Login,
         };
         // The login of another process serves this one too.
@@ -168,7 +170,7 @@ impl Session {
             !stored.is_some_and(|stored| serves(stored) && stored.issuer == found.server.identity)
         };
         if let Kept::Other(Some(other)) = self.keep(tokens, record, is_useless).await {
-            self.adopt(other);
+            self.adopt(*other);
         }
         if agent.is_some() {
             self.forget_declined().await;

@@ -30,7 +30,7 @@ pub(super) enum Kept {
     /// The tokens are the current ones.
     Own(Arc<Tokens>),
     /// Another process wrote these tokens meanwhile, or removed the record. The current tokens are unchanged.
-    Other(Option<Tokens>),
+    Other(Option<Box<Tokens>>),
 }
 
 impl Session {
@@ -74,7 +74,7 @@ impl Session {
                 }
                 Ok(false) => match self.stored_with_record().await {
                     Ok((found, record)) if replaces(found.as_ref()) => before = record,
-                    Ok((found, _)) => return Kept::Other(found),
+                    Ok((found, _)) => return Kept::Other(found.map(Box::new)),
                     Err(error) => {
                         failure = error;
                         break;

@@ -71,7 +71,7 @@ impl Session {
                     if is_logged_out { Kept::Other(None) } else { self.keep(fresh.clone(), record, is_same).await };
                 match kept {
                     Kept::Own(fresh) => Ok(fresh),
-                    Kept::Other(Some(newer)) => Ok(self.adopt(newer)),
+                    Kept::Other(Some(newer)) => Ok(self.adopt(*newer)),
                     Kept::Other(None) => {
                         self.revoke(work, &[&fresh]).await;
                         Err(self.logged_out())
@@ -91,7 +91,7 @@ impl Session {
                         && !newer.has_same_secrets(&tokens)
                     {
                         work.pause = None;
-                        return Ok(self.adopt(newer));
+                        return Ok(self.adopt(*newer));
                     }
                 }
                 Err(error.with_quirks(&server.quirks))

@@ -267,6 +267,27 @@ async fn serve(listener: TcpListener, document: Arc<Mutex<Option<ProtectedResour
     }
 }
 
+/// Starts a server, and returns its origin. The function receives the method and the path of a request, and the origin. It
+/// returns the status line without the version, the headers, an empty line and the body.
+pub(crate) async fn pages(mut page: impl FnMut(&str, &str) -> String + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = format!("http://{}", listener.local_addr().unwrap());
+    let own = origin.clone();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let head = read_request(&mut stream).await;
+            let page = page(head.split(" HTTP").next().unwrap_or_default(), &own);
+            let (status, rest) = page.split_once("\r\n").unwrap();
+            let (headers, body) = rest.split_once("\r\n").unwrap();
+            let end = if headers.is_empty() { "" } else { "\r\n" };
+            let length = body.len();
+            let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n");
+            let _ = stream.write_all(format!("{head}{headers}{end}\r\n{body}").as_bytes()).await;
+        }
+    });
+    origin
+}
+
 /// Reads a request, and returns its head.
 async fn read_request(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();

@@ -5,11 +5,10 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
-use http::{Request, header};
-use mcp_oauth::{Answer, DeviceLogin, Error, ErrorKind, Login, MemoryStore, OAuthBuilder, UserAgent};
+use mcp_oauth::{Answer, DeviceLogin, Error, ErrorKind, Login, MemoryStore, OAuth, OAuthBuilder, UserAgent};
 use mcp_protocol::auth::grant_type;
 use mcp_test::authorization_server::{
     AuthorizationServer, AuthorizationServerBuilder, Endpoint, Misbehavior, RecordedRequest, RegisteredClient,
@@ -18,7 +17,7 @@ use mcp_test::authorization_server::{
 use mcp_transport::BoxFuture;
 use serde_json::Value;
 
-use crate::common::{Site, User, World, claims_of};
+use crate::common::{self, Site, User, World, claims_of};
 
 /// The decision of a user who reads the code.
 #[derive(Clone, Copy)]
@@ -155,34 +154,61 @@ async fn the_client_polls_until_the_user_decides() {
     assert!(started.elapsed() >= Duration::from_secs(2));
 }
 
+/// A user agent that shows the code and waits.
+struct Shown;
+
+impl UserAgent for Shown {
+    fn open<'a>(&'a self, _: &'a Login) -> BoxFuture<'a, Result<Answer, Error>> {
+        unreachable!("the device flow opens no page")
+    }
+
+    fn show_code<'a>(&'a self, _: &'a DeviceLogin) -> BoxFuture<'a, Result<(), Error>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
 #[tokio::test]
 async fn slow_down_extends_the_interval() {
-    let world = world(AuthorizationServer::builder()).await;
-    let mut reader = reader(&world, Decision::Approve);
-    reader.polls = 3;
-    let started = Instant::now();
-    let second = async {
-        let code = loop {
-            let polls = requests(&world, Endpoint::Token);
-            if let Some(poll) = polls.first() {
-                break [poll.parameter("device_code").unwrap(), poll.parameter("client_id").unwrap()]
-                    .map(str::to_owned);
+    let polls = Arc::new(Mutex::new(Vec::new()));
+    let recorded = Arc::clone(&polls);
+    // The number of the poll decides its answer, so the speed of the machine has no influence.
+    let issuer = common::pages(move |request, origin| {
+        let json = |status: &str, body: &str| format!("{status}\r\n\r\n{body}");
+        match request {
+            "GET /.well-known/oauth-authorization-server" => {
+                let metadata = serde_json::json!({
+                    "issuer": origin, "token_endpoint": format!("{origin}/token"),
+                    "device_authorization_endpoint": format!("{origin}/device"),
+                });
+                json("200 OK", &metadata.to_string())
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        };
-        // Another poll in the future makes the next poll of the client too early.
-        let [device, client] = code;
-        let form = format!("grant_type={}&device_code={device}&client_id={client}", grant_type::DEVICE_CODE);
-        let request = Request::post("/token").header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
-        let request = request.body(form.into()).unwrap();
-        world.authorization.respond(request, SystemTime::now() + Duration::from_secs(2)).await;
-    };
-    let auth = builder(&world, &reader).build();
-    tokio::join!(world.site.token(&auth), second);
-    let statuses: Vec<u16> = requests(&world, Endpoint::Token).iter().map(|poll| poll.status().as_u16()).collect();
-    // The polls: pending, that of the test, too early, and the tokens 6 seconds later.
-    assert_eq!(statuses, [400, 400, 400, 200]);
-    assert!(started.elapsed() >= Duration::from_secs(8));
+            "POST /device" => {
+                let codes = serde_json::json!({
+                    "device_code": "hunter2", "user_code": "A", "verification_uri": format!("{origin}/page"), "interval": 1,
+                });
+                json("200 OK", &codes.to_string())
+            }
+            "POST /token" => {
+                let mut polls = recorded.lock().unwrap();
+                polls.push(Instant::now());
+                match polls.len() {
+                    1 => json("400 Bad Request", r#"{"error":"authorization_pending"}"#),
+                    2 => json("400 Bad Request", r#"{"error":"slow_down"}"#),
+                    3 => json("400 Bad Request", r#"{"error":"authorization_pending"}"#),
+                    _ => json("200 OK", r#"{"access_token":"a.e30.a","token_type":"Bearer"}"#),
+                }
+            }
+            _ => json("404 Not Found", ""),
+        }
+    });
+    let site = Site::start(&issuer.await).await;
+    let auth = OAuth::builder().user_agent(Shown).device_flow().client_id("app").build();
+    assert_eq!(site.token(&auth).await, "a.e30.a");
+    let polls = polls.lock().unwrap();
+    let waits: Vec<_> = polls.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let expected = [1, 6, 6].map(Duration::from_secs);
+    assert_eq!(waits.len(), expected.len());
+    assert!(waits.iter().zip(expected).all(|(wait, least)| *wait >= least), "{waits:?}");
 }
 
 #[tokio::test]

@@ -8,13 +8,10 @@ use mcp_oauth::{
 };
 use mcp_protocol::{Challenge, auth::ProtectedResourceMetadata};
 use mcp_test::authorization_server::{AuthorizationServer, Endpoint, Misbehavior, ResponseFault};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::TcpListener,
-};
+use tokio::net::TcpListener;
 use url::Url;
 
-use crate::common::World;
+use crate::common::{self, World};
 
 fn failed(steps: &[DiscoveryStep]) -> Vec<DiscoveryRule> {
     let checks = steps.iter().flat_map(|step| &step.checks);
@@ -178,35 +175,12 @@ async fn an_explanation_checks_the_settings_of_the_application() {
 
 /// Starts a server with a response for each method and path. `ORIGIN` is its origin. All other requests receive 404.
 async fn pages(pages: &[(&'static str, &'static str)]) -> Url {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let origin = format!("http://{}", listener.local_addr().unwrap());
-    let pages: Vec<(&str, String)> =
-        pages.iter().map(|(request, response)| (*request, response.replace("ORIGIN", &origin))).collect();
-    tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
-            let mut head = Vec::new();
-            while !head.ends_with(b"\r\n\r\n") {
-                let Ok(byte) = stream.read_u8().await else { break };
-                head.push(byte);
-            }
-            let head = String::from_utf8_lossy(&head).into_owned();
-            let length = head
-                .to_ascii_lowercase()
-                .lines()
-                .find_map(|line| line.strip_prefix("content-length: ")?.trim().parse::<usize>().ok());
-            let _ = stream.read_exact(&mut vec![0; length.unwrap_or_default()]).await;
-            let request = head.split(" HTTP").next().unwrap_or_default();
-            let page = pages.iter().find(|(known, _)| *known == request);
-            let page = page.map_or("404 Not Found\r\n\r\n", |(_, page)| page.as_str());
-            let (status, rest) = page.split_once("\r\n").unwrap();
-            let (headers, body) = rest.split_once("\r\n").unwrap();
-            let length = body.len();
-            let head = format!("HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n");
-            let headers = if headers.is_empty() { String::new() } else { format!("{headers}\r\n") };
-            let _ = stream.write_all(format!("{head}{headers}\r\n{body}").as_bytes()).await;
-        }
+    let pages = pages.to_vec();
+    let origin = common::pages(move |request, origin| {
+        let page = pages.iter().find(|(known, _)| *known == request);
+        page.map_or("404 Not Found\r\n\r\n", |(_, page)| page).replace("ORIGIN", origin)
     });
-    Url::parse(&origin).unwrap().join("/mcp").unwrap()
+    Url::parse(&origin.await).unwrap().join("/mcp").unwrap()
 }
 
 async fn explain(endpoint: &Url) -> Explanation {

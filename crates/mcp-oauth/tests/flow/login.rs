@@ -28,6 +28,9 @@ async fn a_user_logs_in_once_for_all_requests() {
         let token = world.site.token(&auth).await;
         assert_eq!(world.site.token(&auth).await, token);
         assert_eq!(world.user.count(), 1);
+        // The client requested no scopes, and the authorization server did not name the granted ones.
+        let login = auth.stored_login(&world.site.endpoint).await.unwrap().unwrap();
+        assert_eq!((login.scopes.len(), login.granted_scopes), (0, None));
         let resource = world.site.endpoint.as_str();
         assert_eq!(claims_of(&token)["aud"], resource);
 

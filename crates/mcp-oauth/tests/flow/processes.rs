@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use mcp_oauth::{Answer, Error, ErrorKind, FileStore, Login, OAuth, SharedStore, StoreLock, TokenStore, UserAgent};
+use mcp_oauth::{
+    Answer, Error, ErrorKind, FileStore, Login, MemoryStore, OAuth, SharedStore, StoreLock, TokenStore, UserAgent,
+};
 use mcp_protocol::auth::{OAuthError, Secret};
 use mcp_test::authorization_server::{AuthorizationServer, Endpoint, Misbehavior};
 use mcp_transport::BoxFuture;
@@ -146,6 +148,79 @@ async fn a_declined_login_is_the_result_of_all_waiting_processes() {
         all(&world, &auths).await;
         assert_eq!((world.user.count(), agent.pages.load(Ordering::SeqCst)), (1, 1));
     }
+}
+
+/// A user who never completes a login.
+#[derive(Clone, Default)]
+struct Absent(Arc<AtomicUsize>);
+
+impl UserAgent for Absent {
+    fn open<'a>(&'a self, _: &'a Login) -> BoxFuture<'a, Result<Answer, Error>> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Box::pin(std::future::ready(Ok(Answer::Redirect)))
+    }
+}
+
+/// A store whose lock of the tokens waits for a permit of the test.
+struct Gated {
+    store: Arc<dyn TokenStore>,
+    locks: Arc<AtomicUsize>,
+    gate: Arc<tokio::sync::Semaphore>,
+}
+
+impl TokenStore for Gated {
+    fn load<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Secret>, Error>> {
+        self.store.load(key)
+    }
+
+    fn save<'a>(&'a self, key: &'a str, record: &'a Secret) -> BoxFuture<'a, Result<(), Error>> {
+        self.store.save(key, record)
+    }
+
+    fn remove<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
+        self.store.remove(key)
+    }
+
+    fn lock<'a>(&'a self, key: &'a str, limit: Duration) -> BoxFuture<'a, Result<StoreLock, Error>> {
+        Box::pin(async move {
+            if key.starts_with("tokens/") {
+                self.locks.fetch_add(1, Ordering::SeqCst);
+                self.gate.acquire().await.unwrap().forget();
+            }
+            self.store.lock(key, limit).await
+        })
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_login_that_times_out_is_the_result_of_all_waiting_processes() {
+    let world = Arc::new(World::new().await);
+    let (store, user) = (MemoryStore::new(), Absent::default());
+    let (locks, gate) = (Arc::default(), Arc::new(tokio::sync::Semaphore::new(0)));
+    let waiting: Vec<_> = (0..3)
+        .map(|_| {
+            let store = Gated { store: Arc::new(store.clone()), locks: Arc::clone(&locks), gate: Arc::clone(&gate) };
+            let auth = world.builder().user_agent(user.clone()).store(store).build();
+            let world = Arc::clone(&world);
+            tokio::spawn(async move { (world.site.error(&auth).await, auth) })
+        })
+        .collect();
+    while locks.load(Ordering::SeqCst) < 3 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let first = world.builder().user_agent(user.clone()).store(store.clone()).login_limit(Duration::from_millis(100));
+    let error = world.site.error(&first.build()).await;
+    assert_eq!(error.kind(), ErrorKind::LoginRequired, "{error}");
+    gate.add_permits(100);
+    for call in waiting {
+        let (error, _) = call.await.unwrap();
+        assert_eq!(error.kind(), ErrorKind::LoginRequired);
+        assert!(error.to_string().contains("which another process started"), "{error}");
+    }
+    assert_eq!(user.0.load(Ordering::SeqCst), 1, "one process showed the page");
+    // A later login shows the page again.
+    world.site.token(&world.builder().store(store).build()).await;
+    assert_eq!(world.user.count(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
