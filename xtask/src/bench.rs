@@ -16,14 +16,14 @@ use crate::{
 
 const USAGE: &str = "\
 usage: cargo xtask bench [--case NAME]... [--rounds N] [--seconds S] [--quick] [--no-build] [--no-load]
-       cargo xtask bench memory";
+       cargo xtask bench host|memory";
 
 const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
 const LOAD_LIMIT: Duration = Duration::from_secs(60 * 60);
 const TREE_LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs the measurements. `--no-build` skips the builds, `--no-load` the load, `--quick` the builds and most rounds.
-/// `memory` measures only the memory of sessions and streams.
+/// `host` measures only the costs of a host, `memory` only the memory of sessions and streams.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
     if has("--help") {
@@ -33,9 +33,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let root = workspace::root();
     let target = Metadata::load(&root)?.target().to_owned();
     if let [only] = args
-        && only == "memory"
+        && matches!(only.as_str(), "host" | "memory")
     {
-        return process::run(Command::new(program(&root, &target)?).arg("memory"), LOAD_LIMIT);
+        return process::run(Command::new(program(&root, &target)?).arg(only), LOAD_LIMIT);
     }
     if !has("--no-load") {
         let bench = program(&root, &target)?;
@@ -43,6 +43,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         load.arg("load").args(args.iter().filter(|arg| !matches!(arg.as_str(), "--no-build" | "--no-load")));
         process::run(&mut load, LOAD_LIMIT)?;
         if !has("--case") {
+            process::run(Command::new(&bench).arg("host"), LOAD_LIMIT)?;
             process::run(Command::new(&bench).arg("memory"), LOAD_LIMIT)?;
         }
     }

@@ -17,6 +17,7 @@ mod case;
 mod client;
 mod cpu;
 mod error;
+mod host;
 mod http;
 mod load;
 mod memory;
@@ -29,6 +30,7 @@ mod stdio;
 const USAGE: &str = "\
 usage: bench load [--case NAME]... [--rounds N] [--seconds S] [--quick]   measure and print a table
        bench memory                                                       what sessions and streams cost
+       bench host                                                         the bridge, the search and the checks of a host
        bench peer ours-http|ours-stdio [--cpu N] [--tools N] [--auth PROVIDER]   the server under test
        bench peer bare-http|bare-stdio|bare-stdio-gathered --answer FILE [--cpu N]   a bare limit
        bench peer bare-mcp [--cpu N]                                      a bare server for clients";
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         }
         Some((command, rest)) if command == "load" => load::run(rest),
         Some((command, rest)) if command == "memory" => memory::run(rest),
+        Some((command, [])) if command == "host" => host::run(),
         Some((command, rest)) if command == "peer" => peer(rest),
         _ => Err(Error::new(USAGE)),
     };
