@@ -28,10 +28,12 @@ mod expand;
 mod file;
 mod fingerprint;
 mod location;
+mod lock;
 mod node;
 mod origin;
 mod own;
 mod rules;
+mod summary;
 mod watch;
 mod write;
 
@@ -50,5 +52,6 @@ pub use self::{
 pub(crate) use self::{
     document::{Syntax, json_options, parse_document},
     file::read_text,
-    write::{lock as lock_file, replace as replace_file},
+    lock::lock as lock_file,
+    write::replace as replace_file,
 };

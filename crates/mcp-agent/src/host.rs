@@ -127,6 +127,21 @@ impl Host {
         self.statuses().into_iter().find(|status| &*status.name == server)
     }
 
+    /// Returns the error of the last attempt to start a server, or of the request for its tools. `None` if both succeeded, or if
+    /// the host has no such server.
+    ///
+    /// ```
+    /// # fn example(host: &mcp_agent::Host) {
+    /// if let Some(error) = host.start_error("search") {
+    ///     println!("search: {error}; another attempt is useful: {}", error.is_retryable());
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn start_error(&self, server: &str) -> Option<mcp_client::Error> {
+        self.registry().slot(server)?.error()
+    }
+
     /// Returns the stream of the changes of all servers.
     #[must_use]
     pub fn status_events(&self) -> StatusEvents {
@@ -246,11 +261,45 @@ impl Host {
     /// # Errors
     /// [`ServerError`] if the definition is invalid or disabled, or another server has its name.
     pub fn add_definition(&self, definition: &ServerDefinition) -> Result<(), ServerError> {
+        self.insert_defined(definition, || DefinedServer::new(definition, self.inner.approvals.as_ref()))
+    }
+
+    /// Adds the server of a definition as [`Host::add_definition`] does, with a connector of the application, for example an
+    /// HTTP endpoint with an authorizer.
+    ///
+    /// ```
+    /// # fn example(host: mcp_agent::Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::sync::Arc;
+    ///
+    /// use mcp_agent::config::ServerDefinition;
+    /// use mcp_client::http::Http;
+    ///
+    /// let definition = ServerDefinition::http("search", "https://search.example/mcp");
+    /// let connector = Http::new("https://search.example/mcp")?.allow_host("login.internal")?;
+    /// host.add_definition_with(&definition, Arc::new(connector))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ServerError`] if the definition is invalid or disabled, or another server has its name.
+    pub fn add_definition_with(
+        &self,
+        definition: &ServerDefinition,
+        connector: Arc<dyn Connect>,
+    ) -> Result<(), ServerError> {
+        self.insert_defined(definition, || DefinedServer::with(definition, connector, self.inner.approvals.as_ref()))
+    }
+
+    fn insert_defined(
+        &self,
+        definition: &ServerDefinition,
+        server: impl FnOnce() -> Result<DefinedServer, ServerError>,
+    ) -> Result<(), ServerError> {
         if !definition.enabled {
             return Err(ServerError::Disabled { name: definition.name.clone() });
         }
-        let server = DefinedServer::new(definition, self.inner.approvals.as_ref())?;
-        self.insert(&self.slot(definition, server))
+        self.insert(&self.slot(definition, server()?))
     }
 
     fn slot(&self, definition: &ServerDefinition, server: DefinedServer) -> Arc<Slot> {

@@ -17,9 +17,13 @@ use std::{
 use serde_json::Value;
 
 use self::record::Record;
-use crate::config::{Code, ConfigError, Format, ServerDefinition, Syntax, parse_document, read_text, replace_file};
+use crate::config::{
+    Code, ConfigError, Format, ServerDefinition, Syntax, lock_file, parse_document, read_text, replace_file,
+};
 
 /// Edits the configuration files of clients.
+///
+/// Installers in several processes that use the same directory change files one after the other.
 ///
 /// For each installation, the installer stores the change of the file in a directory of the user. With this record, the
 /// uninstallation restores the bytes. Without it, the uninstallation removes the entry and the separators around it.
@@ -75,6 +79,7 @@ impl Installer {
         let key = rendering::key(format);
         let syntax = format.syntax();
         let name = server.name.as_str();
+        let _lock = self.lock(syntax)?;
         let old = read(file)?;
         let text = old.as_deref().unwrap_or_default();
         let path = |name: &str| key.map_or_else(|| format!("$.{name}"), |key| format!("$.{key}.{name}"));
@@ -115,6 +120,7 @@ impl Installer {
     pub fn uninstall(&self, format: Format, file: &Path, name: &str) -> Result<Edit, ConfigError> {
         let key = rendering::key(format);
         let syntax = format.syntax();
+        let _lock = self.lock(syntax)?;
         let old = read(file)?.ok_or_else(|| unknown(file, name))?;
         let before = document(file, &old, syntax)?;
         if lookup(&before, key, name).is_none() && !yaml::contains(&before, key, name) {
@@ -144,6 +150,14 @@ impl Installer {
         }
         Record::forget(&self.records, file, name);
         Ok(Edit::Written)
+    }
+
+    /// Locks the files of all clients against other installers with these records. `None` for files that no installer writes.
+    fn lock(&self, syntax: Syntax) -> Result<Option<fs::File>, ConfigError> {
+        if syntax == Syntax::Yaml {
+            return Ok(None);
+        }
+        lock_file(&self.records.join("lock")).map(Some).map_err(|error| write_failed(&self.records, &error))
     }
 }
 

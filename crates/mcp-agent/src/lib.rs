@@ -56,7 +56,7 @@ pub use self::{
         AcceptError, CatalogChanges, DefinitionError, FoundTool, Host, HostBuilder, ServerError, StartError, Toolset,
         connector,
     },
-    registry::{Caller, ServerOptions, ServerState, ServerStatus, StatusEvents},
+    registry::{Caller, Lists, ServerOptions, ServerState, ServerStatus, StatusEvents},
     routing::{CallError, HostCall, HostRequest, HostResult},
     sharing::{Sharing, UnknownSharing},
 };

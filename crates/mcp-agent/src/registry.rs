@@ -33,6 +33,7 @@ use self::{activity::ActiveCall, manifest::Manifest, status::StatusTable, watche
 pub use self::{
     caller::Caller,
     options::ServerOptions,
+    settings::Lists,
     status::{ServerState, ServerStatus, StatusEvents},
 };
 pub(crate) use self::{

@@ -325,7 +325,8 @@ fn an_edit_keeps_the_permissions_of_the_file() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
     installer.install(Format::Cursor, &file, &local()).unwrap();
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
-    let records: Vec<_> = fs::read_dir(home.join("state/installs")).unwrap().flatten().collect();
+    let records = fs::read_dir(home.join("state/installs")).unwrap().flatten();
+    let records: Vec<_> = records.filter(|record| record.file_name() != "lock").collect();
     assert_eq!(records[0].metadata().unwrap().permissions().mode() & 0o077, 0);
     fs::remove_dir_all(home).unwrap();
 }
@@ -392,4 +393,31 @@ fn a_pipe_is_rejected_without_a_wait() {
     let result = receiver.recv_timeout(std::time::Duration::from_secs(10)).expect("the installer does not wait");
     assert_eq!(result.unwrap_err().code.as_str(), "file-unreadable");
     fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn concurrent_installations_do_not_lose_servers() {
+    let home = directory("concurrent");
+    let file = file_of(Format::Cursor, &home);
+    let text = "{\n  // mine\n  \"mcpServers\": {}\n}\n";
+    fs::write(&file, text).unwrap();
+    let names: Vec<String> = (0..8).map(|number| format!("s{number}")).collect();
+    let run = |edit: &(dyn Fn(&Installer, &str) + Sync)| {
+        std::thread::scope(|scope| {
+            for name in &names {
+                // Each process has its own installer.
+                scope.spawn(|| edit(&Installer::new(home.join("state")), name));
+            }
+        });
+    };
+    run(&|installer, name| {
+        installer.install(Format::Cursor, &file, &ServerDefinition::stdio(name, "x")).unwrap();
+    });
+    assert_eq!(servers(&file).len(), names.len());
+    run(&|installer, name| {
+        installer.uninstall(Format::Cursor, &file, name).unwrap();
+    });
+    assert_eq!(servers(&file).len(), 0);
+    assert!(fs::read_to_string(&file).unwrap().contains("// mine"));
+    fs::remove_dir_all(home).unwrap();
 }

@@ -11,7 +11,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use mcp_protocol::{LoggingLevel, ProtocolVersion};
 
-use self::values::{Headers, headers, level, revision, seconds, variable};
+use self::values::{Headers, headers, level, limit, revision, seconds, variable};
 pub(crate) use self::{
     account::{Account, Auth},
     configuration::Configuration,
@@ -150,6 +150,17 @@ pub(crate) enum Command {
         #[arg(long, requires = "format")]
         strict: bool,
     },
+    /// Search the tools by words, the best first.
+    ///
+    /// The search reads the names, descriptions and arguments of the tools of all servers.
+    #[command(override_usage = "mcp search [URL] WORD... [--limit NUMBER] [-- SERVER COMMAND]")]
+    Search {
+        #[command(flatten)]
+        words: Words,
+        /// Print at most this many tools.
+        #[arg(long, value_name = "NUMBER", default_value_t = 10, value_parser = limit)]
+        limit: usize,
+    },
     /// Call a tool.
     ///
     /// `key=value` gives an argument; the schema of the tool decides its type. `key:=json` gives a JSON value. `key=@file`
@@ -269,6 +280,7 @@ impl Command {
             | Self::Info(words)
             | Self::Shell(words)
             | Self::Tools { words, .. }
+            | Self::Search { words, .. }
             | Self::Call { words, .. }
             | Self::Lint { words, .. }
             | Self::Read { words, .. }
@@ -311,6 +323,7 @@ mod tests {
             "mcp tools --env A_VARIABLE_THAT_IS_NOT_SET",
             "mcp tools --log-level loud",
             "mcp ping --count 0",
+            "mcp search x --limit 0",
             "mcp",
             "mcp dance",
         ] {

@@ -10,14 +10,19 @@ mod listen;
 mod names;
 mod prompt;
 mod read;
+mod search;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use mcp_agent::filter::ToolFilter;
 use mcp_client::Client;
 use mcp_protocol::{JsonObject, Tool};
 
-pub(crate) use self::format::print as print_definitions;
+pub(crate) use self::{
+    format::print as print_definitions,
+    list::show_tool,
+    search::{print as print_found, query},
+};
 use crate::{
     answers::Answers,
     args::{Command, Options},
@@ -35,11 +40,13 @@ pub(crate) struct Session {
     pub(crate) input: Input,
     /// The tools that the configuration offers. `None` for a server without a configuration.
     pub(crate) filter: Option<ToolFilter>,
+    /// The time limits of single tools in the configuration.
+    pub(crate) tool_timeouts: BTreeMap<String, Duration>,
 }
 
 impl Session {
     pub(crate) fn new(client: Client, options: &Options, answers: Arc<Answers>, input: Input) -> Self {
-        Self { client, out: Output::new(options.json), answers, input, filter: None }
+        Self { client, out: Output::new(options.json), answers, input, filter: None, tool_timeouts: BTreeMap::new() }
     }
 
     /// Rejects a tool that the configuration does not offer.
@@ -69,6 +76,7 @@ async fn run_command(session: &Session, command: Command) -> Result<(), Failure>
         Command::Tools { words, format: Some(format), strict } => {
             format::tools(session, optional(&words.words)?, format.provider(), strict).await
         }
+        Command::Search { words, limit } => search::search(session, &words.words, limit).await,
         Command::Call { words, output, format } => call::call(session, &words.words, output.as_deref(), format).await,
         Command::Resources(words) => {
             no_words(&words.words)?;

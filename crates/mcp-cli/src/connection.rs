@@ -6,7 +6,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use mcp_agent::config::{Endpoint, ServerDefinition};
 use mcp_client::{
-    ChildProcess, Client, ClientBuilder, SlowStart,
+    ChildProcess, Client, ClientBuilder, Reconnect, SlowStart,
     http::{Authorizer, Http},
 };
 use mcp_protocol::{LoggingMessageParams, Root, notification};
@@ -26,6 +26,9 @@ use crate::{
     trace::TracedConnector,
 };
 
+/// The name and the version of this program, which servers receive.
+pub(crate) const NAME: &str = "mcp";
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The shortest total timeout of a call. It is the default of the client.
 const MIN_TOTAL_TIMEOUT: Duration = Duration::from_secs(600);
 /// The longest timeout of the request that detects the revision. It is the default of the client.
@@ -39,28 +42,117 @@ const START_NOTICE: Duration = Duration::from_secs(3);
 /// The environment variable with hosts in private networks to which the requests of a login may go.
 const ALLOWED_HOSTS: &str = "MCP_ALLOW_HOST";
 
-/// Connects to the server. The authorizer is for a URL.
+/// The settings of the clients of a command. The options decide them.
+#[derive(Clone)]
+pub(crate) struct ClientSettings {
+    pub(crate) options: Options,
+    /// The answers to questions of the server. `None` for a client that declares no support for questions.
+    answers: Option<Arc<Answers>>,
+    listens: bool,
+    roots: Vec<Root>,
+    model: Option<Arc<Model>>,
+}
+
+impl ClientSettings {
+    /// Returns the settings of a command that answers the questions of its server.
+    pub(crate) fn new(options: &Options, answers: &Arc<Answers>, command: &Command) -> Result<Self, Failure> {
+        let roots: Result<Vec<Root>, Failure> = options.root.iter().map(|root| to_root(root)).collect();
+        Ok(Self {
+            options: options.clone(),
+            answers: Some(Arc::clone(answers)),
+            listens: matches!(command, Command::Listen(_)),
+            roots: roots?,
+            model: options.sample_with.as_ref().map(|program| Arc::new(Model::new(program))),
+        })
+    }
+
+    /// Returns the settings of a command that answers no question of a server.
+    pub(crate) fn without_answers(options: &Options) -> Self {
+        Self { options: options.clone(), answers: None, listens: false, roots: Vec::new(), model: None }
+    }
+
+    /// Returns the builder of the client of a server in a configuration file, with the limits of its definition.
+    pub(crate) fn apply_to(&self, builder: ClientBuilder, server: &ServerDefinition) -> ClientBuilder {
+        let builder = with_limits(self.apply(builder), server, &self.options);
+        let is_command = matches!(server.endpoint, Endpoint::Stdio(_));
+        match &self.answers {
+            Some(_) => builder.on_slow_start(START_NOTICE, move |start| report(start, is_command)),
+            None => builder,
+        }
+    }
+
+    fn apply(&self, builder: ClientBuilder) -> ClientBuilder {
+        let builder = basic(builder, &self.options);
+        match &self.answers {
+            Some(answers) => self.answer(builder, answers),
+            None => builder,
+        }
+    }
+
+    fn answer(&self, mut builder: ClientBuilder, answers: &Arc<Answers>) -> ClientBuilder {
+        if self.listens {
+            // A lost session over HTTP and a half-open connection show no other sign of the loss.
+            builder = builder.ping_interval(LISTEN_PING).ping_threshold(LISTEN_MISSED_PINGS);
+        }
+        if let Some(level) = self.options.log_level {
+            builder = builder.log_level(level);
+            // `mcp listen` shows log messages with the other notifications.
+            if !self.listens {
+                builder = builder.on::<notification::LoggingMessage>(|message| note(log_line(&message)));
+            }
+        }
+        if question::is_possible() || answers.is_given() {
+            let answers = Arc::clone(answers);
+            builder = builder.on_elicit(move |request| {
+                let answers = Arc::clone(&answers);
+                async move { elicit::form(request, &answers).await }
+            });
+        }
+        // Only a user can open a page.
+        if question::is_possible() || answers.declines() {
+            let answers = Arc::clone(answers);
+            builder = builder.on_elicit_url(move |request| {
+                let answers = Arc::clone(&answers);
+                async move { elicit::url(request, &answers).await }
+            });
+        }
+        if let Some(model) = &self.model {
+            let model = Arc::clone(model);
+            builder = builder.on_sample(move |request| {
+                let model = Arc::clone(&model);
+                async move { model.answer(&request).await }
+            });
+        }
+        if !self.roots.is_empty() {
+            builder = builder.roots(self.roots.clone());
+        }
+        builder
+    }
+}
+
+/// Connects to the server that the command line names. The authorizer is for a URL.
 pub(crate) async fn open(
     target: &Target,
-    options: &Options,
+    settings: &ClientSettings,
     authorizer: Option<Arc<dyn Authorizer>>,
-    answers: &Arc<Answers>,
-    command: &Command,
 ) -> Result<Client, Failure> {
+    let options = &settings.options;
     let connector = TracedConnector::new(connector(target, options, authorizer)?, options.trace);
-    let is_command = match target {
-        Target::Command(_) => true,
-        Target::Server(server) => matches!(server.endpoint, Endpoint::Stdio(_)),
-        Target::Url(_) | Target::Configuration => false,
-    };
-    let mut builder = client_builder(options, answers, command)?;
-    if let Target::Server(server) = target {
-        builder = with_limits(builder, server, options);
-    }
+    let is_command = matches!(target, Target::Command(_));
+    let builder = settings.apply(Client::builder(NAME, VERSION));
     let builder = builder.on_slow_start(START_NOTICE, move |start| report(start, is_command));
     let opened = builder.connect(Arc::new(connector) as Arc<dyn Connect>).await;
     logs::keep_server_stderr();
     Ok(opened?)
+}
+
+/// Returns the connector of a server in a configuration file.
+pub(crate) fn to_server(
+    server: &ServerDefinition,
+    options: &Options,
+    authorizer: Option<Arc<dyn Authorizer>>,
+) -> Result<Arc<dyn Connect>, Failure> {
+    Ok(Arc::new(TracedConnector::new(server::connector(server, options, authorizer)?, options.trace)))
 }
 
 /// Reports a server that has not answered yet. From then on, new lines of its stderr are printed.
@@ -101,7 +193,6 @@ fn connector(
             }
             Ok(Arc::new(child))
         }
-        Target::Server(server) => server::connector(server, options, authorizer),
         Target::Configuration => Err(Failure::usage("choose a server with --server")),
     }
 }
@@ -114,17 +205,6 @@ fn with_limits(mut builder: ClientBuilder, server: &ServerDefinition, options: &
         Some(limit) if options.timeout.is_none() => builder.idle_timeout(limit).total_timeout(limit),
         _ => builder,
     }
-}
-
-/// Connects to a server of a configuration file, without answers to questions of the server.
-pub(crate) async fn to_server(
-    server: &ServerDefinition,
-    options: &Options,
-    authorizer: Option<Arc<dyn Authorizer>>,
-) -> Result<Result<Client, mcp_client::Error>, Failure> {
-    let connector = TracedConnector::new(server::connector(server, options, authorizer)?, options.trace);
-    let builder = with_limits(basic_builder(options), server, options);
-    Ok(builder.connect(Arc::new(connector) as Arc<dyn Connect>).await)
 }
 
 /// Returns the connection to a URL with the headers of the options.
@@ -153,12 +233,13 @@ pub(crate) async fn authorized(
 ) -> Result<Result<Client, mcp_client::Error>, Failure> {
     let http = Arc::new(http(url.as_str(), options)?.authorizer(authorizer));
     let connector = Arc::new(TracedConnector::new(http, options.trace));
-    Ok(basic_builder(options).connect(connector as Arc<dyn Connect>).await)
+    Ok(basic(Client::builder(NAME, VERSION), options).connect(connector as Arc<dyn Connect>).await)
 }
 
-/// Returns a client with the revision and the timeouts of the options.
-fn basic_builder(options: &Options) -> ClientBuilder {
-    let mut builder = Client::builder("mcp", env!("CARGO_PKG_VERSION")).title("mcp, on the command line");
+/// Returns the builder with the title, the revision and the timeouts of the options.
+fn basic(builder: ClientBuilder, options: &Options) -> ClientBuilder {
+    // The host of a configuration file does not repeat a failed start. The client of an open connection reconnects.
+    let mut builder = builder.title("mcp, on the command line").reconnect(Reconnect::default());
     if let Some(version) = options.revision {
         builder = builder.versions([version]);
     }
@@ -167,48 +248,6 @@ fn basic_builder(options: &Options) -> ClientBuilder {
         builder = builder.total_timeout(total_timeout(time)).probe_timeout(MAX_PROBE_TIMEOUT.min(time / 2));
     }
     builder
-}
-
-fn client_builder(options: &Options, answers: &Arc<Answers>, command: &Command) -> Result<ClientBuilder, Failure> {
-    let mut builder = basic_builder(options);
-    if matches!(command, Command::Listen(_)) {
-        // A lost session over HTTP and a half-open connection show no other sign of the loss.
-        builder = builder.ping_interval(LISTEN_PING).ping_threshold(LISTEN_MISSED_PINGS);
-    }
-    if let Some(level) = options.log_level {
-        builder = builder.log_level(level);
-        // `mcp listen` shows log messages with the other notifications.
-        if !matches!(command, Command::Listen(_)) {
-            builder = builder.on::<notification::LoggingMessage>(|message| note(log_line(&message)));
-        }
-    }
-    if question::is_possible() || answers.is_given() {
-        let answers = Arc::clone(answers);
-        builder = builder.on_elicit(move |request| {
-            let answers = Arc::clone(&answers);
-            async move { elicit::form(request, &answers).await }
-        });
-    }
-    // Only a user can open a page.
-    if question::is_possible() || answers.declines() {
-        let answers = Arc::clone(answers);
-        builder = builder.on_elicit_url(move |request| {
-            let answers = Arc::clone(&answers);
-            async move { elicit::url(request, &answers).await }
-        });
-    }
-    if let Some(program) = &options.sample_with {
-        let model = Arc::new(Model::new(program));
-        builder = builder.on_sample(move |request| {
-            let model = Arc::clone(&model);
-            async move { model.answer(&request).await }
-        });
-    }
-    if !options.root.is_empty() {
-        let roots: Result<Vec<Root>, Failure> = options.root.iter().map(|root| to_root(root)).collect();
-        builder = builder.roots(roots?);
-    }
-    Ok(builder)
 }
 
 /// Returns the total timeout of a call for an idle timeout. It is always the longer of the two.

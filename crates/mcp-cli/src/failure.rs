@@ -117,6 +117,11 @@ impl Failure {
         Self::new(SERVER, message)
     }
 
+    /// Returns the text of an error of the client, without hints about options of the command line.
+    pub(crate) fn text_of(error: &mcp_client::Error) -> String {
+        without_http_layers(error)
+    }
+
     /// A signal ended the command.
     pub(crate) fn interrupted(code: u8) -> Self {
         Self::new(code, "")
@@ -223,7 +228,7 @@ impl From<mcp_client::Error> for Failure {
         let login = login_error(&error);
         match login {
             Some(login) => message.push_str(&hint(login)),
-            None if error.is_unauthorized() => message.push_str(CREDENTIALS),
+            None if error.is_unauthorized() => message.push_str(&credentials(&error)),
             None => {}
         }
         let required = error.rpc().and_then(required_capabilities);
@@ -250,6 +255,28 @@ impl From<mcp_client::Error> for Failure {
         let is_rejected = error.rpc().is_some_and(|error| rejections.contains(&error.code));
         Self { code, message, question: required.and_then(Question::among), is_rejected }
     }
+}
+
+/// Returns how the user can pass the credentials that the server requires.
+fn credentials(error: &mcp_client::Error) -> String {
+    let takes_keys_only = error.challenges().iter().all(|challenge| challenge.is_scheme(API_KEY));
+    match key_headers(error).first() {
+        Some(header) if takes_keys_only => {
+            format!("; pass the key with --header '{header}: @FILE', where FILE contains the key")
+        }
+        _ => CREDENTIALS.to_owned(),
+    }
+}
+
+/// The scheme of challenges that name the header of a key.
+pub(crate) const API_KEY: &str = "ApiKey";
+
+/// Returns the headers in which the server requires a key.
+pub(crate) fn key_headers(error: &mcp_client::Error) -> Vec<&str> {
+    let challenges = error.challenges().iter().filter(|challenge| challenge.is_scheme(API_KEY));
+    let headers = challenges.flat_map(|challenge| &challenge.params).filter(|(name, _)| name == "header");
+    let is_name = |text: &&str| http::HeaderName::from_bytes(text.as_bytes()).is_ok();
+    headers.map(|(_, header)| header.as_str()).filter(is_name).collect()
 }
 
 /// Returns the error of the stored tokens or of a login, if it is among the causes. Its text names the fault and its remedy.

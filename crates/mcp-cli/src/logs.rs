@@ -25,6 +25,9 @@ const SERVER_STDERR: &str = "mcp_transport::child";
 /// The tracing target of the list requests. The commands print the typed warnings of a list instead.
 const LISTS: &str = "mcp_client::call::list";
 
+/// The tracing target of the servers of a host. The commands print the typed errors of the servers instead.
+const SERVERS: &str = "mcp_agent::registry";
+
 /// The number of stderr lines that are kept at most.
 const MAX_LINES: usize = 20;
 
@@ -50,6 +53,7 @@ pub(crate) fn install(all: bool, stderr: bool) {
     let is_enabled = filter_fn(move |metadata| match metadata.target() {
         SERVER_STDERR => true,
         LISTS => all,
+        target if target.starts_with(SERVERS) => all,
         _ => *metadata.level() <= max_level,
     });
     let layer = Notes.with_filter(is_enabled.with_max_level_hint(LevelFilter::DEBUG));

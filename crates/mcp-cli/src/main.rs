@@ -13,6 +13,7 @@ mod keyboard;
 mod lint;
 mod login;
 mod logs;
+mod opened;
 mod output;
 mod progress;
 mod project;
@@ -32,21 +33,22 @@ mod trace;
 use std::{
     io::{IsTerminal, stdin},
     process::ExitCode,
-    sync::{Arc, OnceLock},
+    sync::Arc,
     time::Duration,
 };
 
 use clap::FromArgMatches;
-use mcp_client::Client;
 use tokio::time::timeout;
 
 use self::{
     answers::Answers,
     args::{Cli, Command},
     commands::Session,
+    connection::ClientSettings,
     failure::Failure,
     input::Input,
     keyboard::TerminalGuard,
+    opened::Opened,
     servers::Work,
     signals::Signals,
     target::Target,
@@ -102,8 +104,8 @@ async fn run(cli: Cli) -> Result<(), Failure> {
     let mut signals = Signals::install();
     // In an interactive shell, Ctrl-C ends the command and not the shell.
     let keeps_interrupts = matches!(cli.command, Command::Shell(_)) && stdin().is_terminal();
-    let client = Arc::new(OnceLock::new());
-    let mut work = tokio::spawn(work(cli, client.clone(), signals.clone()));
+    let opened = Arc::new(Opened::default());
+    let mut work = tokio::spawn(work(cli, Arc::clone(&opened), signals.clone()));
     let stop = async { if keeps_interrupts { signals.next_except_interrupt().await } else { signals.next().await } };
     let done = tokio::select! {
         done = &mut work => done.unwrap_or_else(|error| Err(Failure::local(format!("the program failed: {error}")))),
@@ -112,10 +114,7 @@ async fn run(cli: Cli) -> Result<(), Failure> {
             Err(Failure::interrupted(code))
         }
     };
-    let done = match client.get() {
-        Some(client) => close(client, done, &mut signals).await,
-        None => done,
-    };
+    let done = close(&opened, done, &mut signals).await;
     let is_interrupted = done.as_ref().is_err_and(Failure::is_interrupted);
     let limit = if is_interrupted { RENEWAL_AFTER_SIGNAL } else { RENEWAL_LIMIT };
     tokio::select! {
@@ -124,49 +123,50 @@ async fn run(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-/// Closes the connection after a command.
-async fn close(client: &Client, done: Result<(), Failure>, signals: &mut Signals) -> Result<(), Failure> {
+/// Closes the connections after a command.
+async fn close(opened: &Opened, done: Result<(), Failure>, signals: &mut Signals) -> Result<(), Failure> {
     if done.as_ref().is_err_and(Failure::is_interrupted) {
         // If the time is not enough, the shutdown of the runtime kills the server process.
-        let _ = timeout(CLOSE_AFTER_SIGNAL, client.close()).await;
+        let _ = timeout(CLOSE_AFTER_SIGNAL, opened.close()).await;
         return done;
     }
     tokio::select! {
-        () = client.close() => done,
+        () = opened.close() => done,
         code = signals.next() => Err(Failure::interrupted(code)),
     }
 }
 
 /// Opens the connection, and runs the command.
-async fn work(cli: Cli, opened: Arc<OnceLock<Client>>, signals: Signals) -> Result<(), Failure> {
+async fn work(cli: Cli, opened: Arc<Opened>, signals: Signals) -> Result<(), Failure> {
     let Cli { options, command } = cli;
     if let Command::Account(account) = &command {
-        return login::run(account, &options, &opened).await;
+        return login::run(account, &options, &opened.client).await;
     }
     if let Command::Configuration(command) = &command {
-        return servers::configure(command, &options).await;
+        return servers::configure(command, &options, &opened).await;
     }
-    let (target, command) = match Target::take_from(command, &options)? {
-        (Target::Configuration, command) => match servers::select(command, &options).await? {
-            Work::One(server, command) => (Target::Server(server), command),
-            Work::Done => return Ok(()),
-        },
-        selected => selected,
-    };
+    let (target, command) = Target::take_from(command, &options)?;
     let input = if matches!(command, Command::Shell(_)) { Input::of_shell() } else { Input::default() };
     let answers = Arc::new(Answers::read(&options, &input).await?);
-    let authorizer = match &target {
-        Target::Url(_) => login::authorizer(&options, true),
-        Target::Server(server) => servers::authorizer(server, &options, true),
-        Target::Command(_) | Target::Configuration => None,
+    let (session, command) = if target == Target::Configuration {
+        match servers::open(command, &options, &answers, &opened).await? {
+            Work::One(server, command) => {
+                let mut session = Session::new(server.client, &options, answers, input);
+                (session.filter, session.tool_timeouts) = (Some(server.filter), server.tool_timeouts);
+                (session, command)
+            }
+            Work::Done => return Ok(()),
+        }
+    } else {
+        let authorizer = match &target {
+            Target::Url(_) => login::authorizer(&options, true),
+            Target::Command(_) | Target::Configuration => None,
+        };
+        let settings = ClientSettings::new(&options, &answers, &command)?;
+        let client = connection::open(&target, &settings, authorizer).await?;
+        let client = opened.client.get_or_init(|| client).clone();
+        (Session::new(client, &options, answers, input), command)
     };
-    let filter = match &target {
-        Target::Server(server) => Some(servers::filter(server)?),
-        _ => None,
-    };
-    let client = connection::open(&target, &options, authorizer, &answers, &command).await?;
-    let mut session = Session::new(opened.get_or_init(|| client).clone(), &options, answers, input);
-    session.filter = filter;
     let answers = Arc::clone(&session.answers);
     let done = match command {
         Command::Shell(_) => shell::run(session, signals).await,

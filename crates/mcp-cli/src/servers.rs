@@ -1,37 +1,52 @@
 //! Servers of configuration files: the file of a command line, its servers, and the commands about them.
 
+mod credentials;
 mod doctor;
 mod edit;
 mod fleet;
 mod resolve;
 mod source;
+mod tools;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use mcp_agent::{
+    Lists,
     config::{Endpoint, Environment, ServerDefinition},
     filter::ToolFilter,
 };
-use mcp_client::http::Authorizer;
+use mcp_client::{Client, http::Authorizer};
 
-use self::{resolve::Resolved, source::Source};
+use self::{fleet::Fleet, resolve::Resolved, source::Source};
 use crate::{
+    answers::Answers,
     args::{Command, Configuration, Options},
+    connection::ClientSettings,
     failure::Failure,
-    login, state,
+    login,
+    opened::Opened,
+    state,
     text::line,
 };
 
 /// A command of a command line, and the server that it is for.
 pub(crate) enum Work {
     /// The command runs over the connection to one server.
-    One(Box<ServerDefinition>, Command),
+    One(Box<Connected>, Command),
     /// The command is done.
     Done,
 }
 
+/// The connection to a server of a configuration file.
+pub(crate) struct Connected {
+    pub(crate) client: Client,
+    /// The tools that the definition offers.
+    pub(crate) filter: ToolFilter,
+    pub(crate) tool_timeouts: BTreeMap<String, Duration>,
+}
+
 /// Runs a command about configuration files.
-pub(crate) async fn configure(command: &Configuration, options: &Options) -> Result<(), Failure> {
+pub(crate) async fn configure(command: &Configuration, options: &Options, opened: &Opened) -> Result<(), Failure> {
     match command {
         Configuration::Install { client, name, url, command } => {
             edit::install(client, name, url.as_deref(), command, options)
@@ -39,24 +54,28 @@ pub(crate) async fn configure(command: &Configuration, options: &Options) -> Res
         Configuration::Uninstall { client, name } => edit::uninstall(client, name, options),
         Configuration::Approve { names, all } => edit::decide(names, *all, true, options),
         Configuration::Deny { names, all } => edit::decide(names, *all, false, options),
-        Configuration::Doctor => doctor::run(options).await,
+        Configuration::Doctor => doctor::run(options, opened).await,
     }
 }
 
-/// Selects the server of a command, or runs a command over all servers of the file.
-pub(crate) async fn select(mut command: Command, options: &Options) -> Result<Work, Failure> {
+/// Starts the servers of a command. Runs the commands about the tools of all servers, and connects other commands to one server.
+pub(crate) async fn open(
+    mut command: Command,
+    options: &Options,
+    answers: &Arc<Answers>,
+    opened: &Opened,
+) -> Result<Work, Failure> {
     let source = Source::load(options)?;
     let declared: Vec<String> = source.config.names().into_iter().map(ToOwned::to_owned).collect();
     let servers = source.usable()?;
-    if let Command::Tools { words, format, strict } = &command
-        && words.words.is_empty()
-    {
-        fleet::tools(servers, *format, *strict, options).await?;
+    if let Command::Search { words, limit } = &command {
+        tools::search(servers, &words.words, *limit, options, opened).await?;
         return Ok(Work::Done);
     }
     let is_tool = matches!(command, Command::Tools { .. } | Command::Call { .. });
     let has_name = is_tool || matches!(command, Command::Prompt(_) | Command::Prompts(_) | Command::Complete(_));
     let word = command.words_mut().filter(|_| has_name).and_then(|words| words.words.first_mut());
+    let mut chosen = None;
     if let Some(word) = word {
         match resolve::by_name(word, &servers) {
             Resolved::Name(server, name) => {
@@ -64,34 +83,62 @@ pub(crate) async fn select(mut command: Command, options: &Options) -> Result<Wo
                     fleet::check_allowed(&server, &name)?;
                 }
                 *word = name;
-                return Ok(Work::One(server, command));
+                chosen = Some(*server);
             }
-            Resolved::Unknown if let Some(server) = resolve::prefix_of(word, &declared) => {
-                return Err(unusable(word, server));
+            Resolved::Unknown => {
+                if let Some(server) = resolve::prefix_of(word, &declared) {
+                    return Err(unusable(word, server));
+                }
+                if let ([server], true) = (&servers[..], is_tool && !resolve::has_hash(word)) {
+                    fleet::check_allowed(server, word)?;
+                }
             }
-            Resolved::Unknown if is_tool && (servers.len() > 1 || resolve::has_hash(word)) => {
-                let (server, name) = fleet::find(word, servers, options).await?;
-                *word = name;
-                return Ok(Work::One(server, command));
-            }
-            Resolved::Unknown => {}
         }
     }
-    // In a call of a model, the name can be the safe name of a tool. The session checks the tool itself.
-    let is_plain = is_tool && !matches!(command, Command::Call { format: Some(_), .. });
-    let name = command.words_mut().filter(|_| is_plain).and_then(|words| words.words.first().cloned());
-    match <[ServerDefinition; 1]>::try_from(servers) {
-        Ok([server]) => {
-            if let Some(name) = name {
-                fleet::check_allowed(&server, &name)?;
-            }
-            Ok(Work::One(Box::new(server), command))
+    if let Command::Tools { words, format, strict } = &command {
+        if let [_, more, ..] = &words.words[..] {
+            return Err(Failure::usage(format!("unexpected argument `{}`", line(more))));
         }
-        Err(servers) => {
+        let name = words.words.first().map(|name| match &chosen {
+            Some(server) => format!("{}:{name}", server.name),
+            None => name.clone(),
+        });
+        let servers = chosen.map_or(servers, |server| vec![server]);
+        tools::tools(servers, name.as_deref(), format.map(|format| (format, *strict)), options, opened).await?;
+        return Ok(Work::Done);
+    }
+    let settings = ClientSettings::new(options, answers, &command)?;
+    let servers = match chosen {
+        Some(server) => vec![server],
+        None => servers,
+    };
+    let name = command.words_mut().filter(|_| is_tool).and_then(|words| words.words.first_mut());
+    match (&servers[..], name) {
+        ([server], name) if name.as_ref().is_none_or(|name| !resolve::has_hash(name)) => {
+            let server = server.clone();
+            let mut fleet = Fleet::start(vec![server.clone()], Lists::None, settings, true, opened).await?;
+            Ok(Work::One(Box::new(connected(&mut fleet, &server).await?), command))
+        }
+        (_, Some(name)) => {
+            let mut fleet = Fleet::start(servers, Lists::Tools, settings, true, opened).await?;
+            fleet.check()?;
+            let tool = fleet::find(&fleet.catalog(), name)?;
+            *name = tool.original_name().to_owned();
+            let server = fleet.servers.iter().find(|server| server.name == tool.server()).cloned();
+            let server = server.ok_or_else(|| Failure::local("the tool has no server"))?;
+            Ok(Work::One(Box::new(connected(&mut fleet, &server).await?), command))
+        }
+        (servers, None) => {
             let names: Vec<String> = servers.iter().map(|server| line(&server.name)).collect();
             Err(Failure::usage(format!("choose a server with --server: {}", names.join(", "))))
         }
     }
+}
+
+async fn connected(fleet: &mut Fleet, server: &ServerDefinition) -> Result<Connected, Failure> {
+    let client = fleet.client(&server.name).await?;
+    let limits = server.tool_timeouts.iter().map(|(tool, limit)| (tool.clone(), *limit));
+    Ok(Connected { client, filter: fleet::filter(server)?, tool_timeouts: limits.collect() })
 }
 
 fn unusable(name: &str, server: &str) -> Failure {
@@ -99,14 +146,6 @@ fn unusable(name: &str, server: &str) -> Failure {
     Failure::no_server_ready(format!(
         "`{name}` belongs to the server `{server}`, which this command cannot use; `mcp doctor` shows the reason"
     ))
-}
-
-/// Returns the tools that a definition offers.
-///
-/// # Errors
-/// If a pattern of the definition is invalid.
-pub(crate) fn filter(server: &ServerDefinition) -> Result<ToolFilter, Failure> {
-    fleet::filter(server)
 }
 
 /// Returns the authorizer of a server. `None` for a command, and for a URL with its own credentials.

@@ -124,6 +124,7 @@ async fn run_line(session: &Session, line: &str, signals: &mut Signals) -> Resul
         answers: session.answers.clone(),
         input: Input::of_shell(),
         filter: session.filter.clone(),
+        tool_timeouts: session.tool_timeouts.clone(),
     };
     let Cli { options, mut command } = cli;
     let done = match check_options(&options, &mut command) {

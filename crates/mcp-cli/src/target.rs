@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use mcp_agent::config::ServerDefinition;
 use url::{Host, Url};
 
 use crate::{
@@ -20,8 +19,6 @@ pub(crate) enum Target {
     Url(String),
     /// A program and its arguments.
     Command(Vec<String>),
-    /// A server of a configuration file.
-    Server(Box<ServerDefinition>),
     /// The servers of the configuration file. The command selects among them.
     Configuration,
 }

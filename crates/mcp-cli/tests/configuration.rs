@@ -4,7 +4,7 @@ use std::{
     fs,
     io::Write as _,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Command, Stdio},
 };
 
 use mcp_agent::config::Code;
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use super::{Http, fixture, mcp, process::BoundedOutput as _, text};
 
 /// A project of a test: its directory, its home and its state.
-struct Project {
-    root: PathBuf,
+pub(crate) struct Project {
+    pub(crate) root: PathBuf,
 }
 
 impl Project {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("configuration-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&root);
         fs::create_dir_all(root.join("project/src")).unwrap();
@@ -26,31 +26,36 @@ impl Project {
         Self { root }
     }
 
-    fn write(&self, file: &str, text: &Value) -> String {
+    pub(crate) fn write(&self, file: &str, text: &Value) -> String {
         let file = self.root.join(file);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(&file, text.to_string()).unwrap();
         file.display().to_string()
     }
 
-    /// Runs `mcp` in the directory `project/src`.
-    fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+    /// Returns `mcp` in the directory `project/src`.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = mcp();
         command.args(arguments).current_dir(self.root.join("project/src"));
         command.env("HOME", self.root.join("home")).env("XDG_STATE_HOME", self.root.join("state"));
         command.env_remove("XDG_CONFIG_HOME").env("SET", "from the environment");
-        let output = command.bounded_output();
+        command
+    }
+
+    /// Runs `mcp` in the directory `project/src`.
+    pub(crate) fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let output = self.command(arguments).bounded_output();
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     }
 
-    fn check(&self, arguments: &[&str], code: i32, out: &str, err: &str) {
+    pub(crate) fn check(&self, arguments: &[&str], code: i32, out: &str, err: &str) {
         let (found, stdout, stderr) = self.run(arguments);
         assert_eq!(found, Some(code), "{arguments:?}\n{stdout}\n{stderr}");
         assert!(stdout.contains(out), "{arguments:?}\n{stdout}\n{stderr}");
         assert!(stderr.contains(err) && (!err.is_empty() || stderr.is_empty()), "{arguments:?}\n{stderr}");
     }
 
-    fn doctor(&self, arguments: &[&str]) -> (Option<i32>, Value) {
+    pub(crate) fn doctor(&self, arguments: &[&str]) -> (Option<i32>, Value) {
         let (code, out, err) = self.run(&[&["doctor", "--json"], arguments].concat());
         (code, serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}{err}")))
     }
@@ -268,7 +273,7 @@ fn servers_of_a_project_file_need_an_approval() {
 
     project.check(&["approve"], 2, "", "name the servers, or write `mcp approve --all`");
     project.check(&["approve", "gti"], 2, "", "did you mean `git`?");
-    project.check(&["approve", "git"], 0, "approved git: sh", "");
+    project.check(&["approve", "git"], 0, "approved git\n  command: sh\n  args: -c ", "");
     let (code, out, err) = project.run(&["tools"]);
     assert!(out.contains("git:add") && !out.contains("other:add"), "{out}");
     assert!(code == Some(0) && err.contains("mcp approve other"), "{err}");
@@ -282,7 +287,7 @@ fn servers_of_a_project_file_need_an_approval() {
     assert!(!marker.exists(), "a changed definition was started");
     project.check(&["approve", "--all"], 0, "approved other", "");
     project.check(&["call", "git:add", "a=1", "b=2"], 0, "{\"sum\":3}", "");
-    project.check(&["deny", "git"], 0, "denied git: sh", "");
+    project.check(&["deny", "git"], 0, "denied git\n  command: sh\n", "");
     project.check(&["tools", "--server", "git"], 3, "", "(denied)");
     project.check(&["tools", "--server", "other"], 0, "other:add", "");
 

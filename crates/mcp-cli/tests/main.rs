@@ -21,6 +21,7 @@ mod names;
 mod process;
 mod project;
 mod server;
+mod servers;
 #[cfg(unix)]
 mod startup;
 #[cfg(unix)]

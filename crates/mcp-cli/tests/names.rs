@@ -69,9 +69,7 @@ fn a_call_of_a_hidden_tool_names_the_required_scope() {
             "",
             4,
             "",
-            format!(
-                "401: {needs}; log in with `mcp login URL`, or pass credentials with --header 'Authorization: @FILE', where FILE contains `Bearer …`. If the server requires another header, write its name: --header 'x-api-key: @FILE'{hidden}"
-            ),
+            format!("401: {needs}; pass the key with --header 'x-api-key: @FILE', where FILE contains the key{hidden}"),
         ),
         (" --header x-api-key:reader-key", 4, "", format!("403: {needs}{hidden}")),
         (" --header x-api-key:admin-key", 0, "erased", String::new()),

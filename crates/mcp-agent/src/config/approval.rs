@@ -1,10 +1,18 @@
 //! Approvals of the servers in project files, stored outside of the project.
 
-use std::{fs, io, path::PathBuf};
+use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
-use super::{code::Code, definition::ServerDefinition, error::ConfigError, file::read_text, write};
+use super::{
+    code::Code,
+    definition::ServerDefinition,
+    error::ConfigError,
+    file::{ConfigFile, read_text},
+    lock::lock,
+    origin::Scope,
+    write,
+};
 
 /// The largest number of stored decisions. Beyond it, the store removes the oldest.
 const MAX_DECISIONS: usize = 10_000;
@@ -93,6 +101,48 @@ impl Approvals {
         self.decide(server, false)
     }
 
+    /// Denies the entry of a server in a file, also if the entry has a fault. Returns false if the file has no such entry. An
+    /// entry that needs no decision does not change.
+    ///
+    /// A program that removes the fault later does not permit the server.
+    ///
+    /// ```no_run
+    /// # use mcp_agent::config::{Approvals, ConfigFile, Environment, Scope};
+    /// # let approvals = Approvals::open("/users/demo/.local/state/mcp");
+    /// let file = ConfigFile::read("/projects/demo/.mcp.json", Scope::Project, &Environment::of_process())?;
+    /// approvals.deny_entry(&file, "suspicious")?;
+    /// assert!(approvals.is_denied(&file, "suspicious")?);
+    /// # Ok::<(), mcp_agent::config::ConfigError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the file of the decisions cannot be read or written.
+    pub fn deny_entry(&self, config: &ConfigFile, name: &str) -> Result<bool, ConfigError> {
+        let fingerprints = config.fingerprints(name);
+        if config.scope == Scope::Project && !fingerprints.is_empty() {
+            self.store(&fingerprints, name, &config.file, false)?;
+        }
+        Ok(!fingerprints.is_empty())
+    }
+
+    /// Returns whether the user denied the entry of a server in a file. The entry can have a fault.
+    ///
+    /// See the example of [`Approvals::deny_entry`].
+    ///
+    /// # Errors
+    /// If the file of the decisions exists and cannot be read.
+    pub fn is_denied(&self, config: &ConfigFile, name: &str) -> Result<bool, ConfigError> {
+        let fingerprints = config.fingerprints(name);
+        if config.scope != Scope::Project || fingerprints.is_empty() {
+            return Ok(false);
+        }
+        let decisions = self.read()?;
+        let is_denied = |fingerprint: &&str| {
+            decisions.get(*fingerprint).is_some_and(|decision| decision["approved"] == Value::Bool(false))
+        };
+        Ok(fingerprints.iter().all(is_denied))
+    }
+
     fn decide(&self, server: &ServerDefinition, is_approved: bool) -> Result<(), ConfigError> {
         let Some(origin) = server.origin.as_ref().filter(|origin| origin.needs_approval()) else { return Ok(()) };
         if origin.fingerprint.is_empty() {
@@ -101,16 +151,24 @@ impl Approvals {
             let error = ConfigError::new(Code::NeedsApproval, &origin.file, &origin.path, message, remedy);
             return Err(error.server(&server.name));
         }
-        let _lock = self.lock().map_err(|error| self.fault(Code::WriteFailed, &error.to_string()))?;
+        self.store(&[&origin.fingerprint], &server.name, &origin.file, is_approved)
+    }
+
+    /// Stores the same decision about fingerprints of a server.
+    fn store(&self, fingerprints: &[&str], name: &str, file: &Path, is_approved: bool) -> Result<(), ConfigError> {
+        let write_failed = |error: std::io::Error| self.fault(Code::WriteFailed, &error.to_string());
+        let _lock = lock(&self.file.with_extension("lock")).map_err(write_failed)?;
         let mut decisions = self.read()?;
-        // The decision is the newest, so it is the last.
-        decisions.shift_remove(&origin.fingerprint);
-        let decision = json!({ "name": server.name, "file": origin.file.to_string_lossy(), "approved": is_approved });
-        decisions.insert(origin.fingerprint.clone(), decision);
+        for fingerprint in fingerprints {
+            // The decision is the newest, so it is the last.
+            decisions.shift_remove(*fingerprint);
+            let decision = json!({ "name": name, "file": file.to_string_lossy(), "approved": is_approved });
+            decisions.insert((*fingerprint).to_owned(), decision);
+        }
         let surplus = decisions.len().saturating_sub(MAX_DECISIONS);
         let decisions: Map<String, Value> = decisions.into_iter().skip(surplus).collect();
         let text = format!("{:#}\n", json!({ "decisions": decisions }));
-        write::replace(&self.file, text.as_bytes()).map_err(|error| self.fault(Code::WriteFailed, &error.to_string()))
+        write::replace(&self.file, text.as_bytes()).map_err(write_failed)
     }
 
     fn read(&self) -> Result<Map<String, Value>, ConfigError> {
@@ -124,11 +182,6 @@ impl Approvals {
             Some(decisions) => Ok(decisions),
             None => Err(self.fault(Code::Syntax, "the file of the approvals is damaged")),
         }
-    }
-
-    /// Locks the decisions against other processes. The lock ends with the file.
-    fn lock(&self) -> io::Result<fs::File> {
-        write::lock(&self.file.with_extension("lock"))
     }
 
     fn fault(&self, code: Code, reason: &str) -> ConfigError {

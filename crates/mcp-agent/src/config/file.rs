@@ -21,6 +21,7 @@ use super::{
     location,
     node::{Node, member},
     origin::{Format, Origin, Scope},
+    summary,
 };
 
 /// The largest configuration file, in bytes.
@@ -58,6 +59,23 @@ pub struct ConfigFile {
     pub servers: Vec<ServerDefinition>,
     /// The faults of single entries.
     pub errors: Vec<ConfigError>,
+    /// The entries that define a server, without expanded variables.
+    entries: Vec<Entry>,
+}
+
+/// An entry of a file.
+#[derive(Clone, PartialEq)]
+struct Entry {
+    name: String,
+    fingerprint: String,
+    value: Value,
+}
+
+impl std::fmt::Debug for Entry {
+    /// Omits the value, which can contain secrets.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entry").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 impl ConfigFile {
@@ -91,7 +109,8 @@ impl ConfigFile {
         let file = &absolute(file);
         let format = Format::of_path(file).ok_or_else(|| unknown_format(file))?;
         let value = document::parse(text, format.rules().syntax).map_err(|fault| fault.in_file(file))?;
-        let mut config = Self { file: file.to_owned(), format, scope, servers: Vec::new(), errors: Vec::new() };
+        let (servers, errors, entries) = (Vec::new(), Vec::new(), Vec::new());
+        let mut config = Self { file: file.to_owned(), format, scope, servers, errors, entries };
         config.read_servers(&value, environment).map_err(|fault| fault.in_file(file))?;
         Ok(config)
     }
@@ -101,6 +120,34 @@ impl ConfigFile {
     pub fn names(&self) -> Vec<&str> {
         let valid = self.servers.iter().map(|server| server.name.as_str());
         valid.chain(self.errors.iter().filter_map(|error| error.server.as_deref())).collect()
+    }
+
+    /// Returns the entry of a server for a user who decides about it: each member with its text. Variables are not expanded.
+    /// `None` if the file has no such entry.
+    ///
+    /// Of environment variables and headers, the text has the names only. `…` replaces each other value that may be a secret.
+    ///
+    /// ```
+    /// use std::path::Path;
+    ///
+    /// use mcp_agent::config::{ConfigFile, Environment, Scope};
+    ///
+    /// let text = r#"{ "mcpServers": { "git": { "command": "git-mcp", "args": ["--token=x1"], "env": { "KEY": "x2" } } } }"#;
+    /// let file = ConfigFile::parse(Path::new("/projects/demo/.mcp.json"), text, Scope::Project, &Environment::default())?;
+    /// let lines: Vec<String> =
+    ///     file.summary("git").into_iter().flatten().map(|(member, text)| format!("{member}: {text}")).collect();
+    /// assert_eq!(lines, ["command: git-mcp", "args: --token=…", "env: KEY"]);
+    /// # Ok::<(), mcp_agent::config::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn summary(&self, name: &str) -> Option<Vec<(String, String)>> {
+        self.entries.iter().find(|entry| entry.name == name).map(|entry| summary::of(&entry.value))
+    }
+
+    /// Returns the fingerprints of the entries with a name. A list can have several.
+    pub(super) fn fingerprints(&self, name: &str) -> Vec<&str> {
+        let named = self.entries.iter().filter(|entry| entry.name == name);
+        named.map(|entry| entry.fingerprint.as_str()).collect()
     }
 
     fn read_servers(&mut self, value: &Value, environment: &Environment) -> Result<(), Fault> {
@@ -143,12 +190,19 @@ impl ConfigFile {
         let read = entry::read(name, node, context);
         let sources = context.expander.sources.take();
         let is_required = || entry::is_required(node, self.format);
+        if matches!(read, Ok(None)) {
+            tracing::debug!(name, file = %self.file.display(), "an entry of the client itself is not a server");
+            return;
+        }
+        let fingerprint = fingerprint::of(&self.file, name, node.value, &sources);
+        if self.format == Format::ClaudeCode {
+            self.entries.retain(|entry| entry.name != name);
+        }
+        let value = node.value.clone();
+        self.entries.push(Entry { name: name.to_owned(), fingerprint: fingerprint.clone(), value });
         let server = match read {
             Ok(Some(server)) => server,
-            Ok(None) => {
-                tracing::debug!(name, file = %self.file.display(), "an entry of the client itself is not a server");
-                return;
-            }
+            Ok(None) => return,
             Err(fault) => {
                 let error = fault.in_file(&self.file).server(name).required(is_required());
                 self.errors.push(error);
@@ -169,7 +223,7 @@ impl ConfigFile {
             }
         }
         let mut origin = Origin::new(&self.file, &node.path, self.format, self.scope);
-        origin.fingerprint = fingerprint::of(&self.file, name, node.value, &sources);
+        origin.fingerprint = fingerprint;
         self.servers.push(ServerDefinition { origin: Some(origin), ..server });
     }
 }

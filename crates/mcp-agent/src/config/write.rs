@@ -1,32 +1,10 @@
-//! Atomic replacement of a file, and its lock against other processes.
+//! Atomic replacement of a file.
 
 use std::{
     fs,
     io::{self, Write as _},
     path::Path,
-    time::{Duration, Instant},
 };
-
-use fs4::TryLockError;
-
-/// The longest wait for another process that holds a lock, and the delay between two attempts.
-const LOCK: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(20);
-
-/// Locks a file against other processes. The lock ends with the value. The function blocks for a few seconds at most.
-pub(crate) fn lock(path: &Path) -> io::Result<fs::File> {
-    create_directory(path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")))?;
-    let file = fs::File::options().create(true).truncate(false).write(true).open(path)?;
-    let end = Instant::now() + LOCK;
-    loop {
-        match fs4::FileExt::try_lock(&file) {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if Instant::now() < end => std::thread::sleep(PAUSE),
-            Err(TryLockError::WouldBlock) => return Err(io::Error::other("another process holds the lock")),
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
-    }
-}
 
 /// Replaces a file as a whole. A process that ends during the write leaves the old file.
 ///

@@ -5,7 +5,7 @@ mod rules;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use mcp_client::{ConnectorSettings, Handler, IntoConnector, Reconnect, transport::Connect};
+use mcp_client::{ClientBuilder, ConnectorSettings, Handler, IntoConnector, Reconnect, transport::Connect};
 use mcp_protocol::{ClientCapabilities, Implementation};
 use tokio::{
     task::spawn_blocking,
@@ -19,7 +19,7 @@ use super::{
     watching::{self, Source as ConfigSource},
 };
 use crate::{
-    DefinitionError, ServerOptions, ServerState,
+    DefinitionError, Lists, ServerOptions, ServerState,
     config::{Approvals, ConfigError, ConfigFile, ConfigWatch, ServerDefinition},
     pins::PinStore,
     policy::Gate,
@@ -230,6 +230,33 @@ impl HostBuilder {
     /// See the [example](Self#example).
     pub fn max_text(mut self, bytes: usize) -> Self {
         self.settings.max_text = bytes;
+        self
+    }
+
+    /// Sets the lists of each server that the host reads at the start and after changes. Default: all lists.
+    ///
+    /// A host without [`Lists::All`] sends fewer requests, and its servers are ready sooner.
+    pub fn lists(mut self, lists: Lists) -> Self {
+        self.settings.lists = lists;
+        self
+    }
+
+    /// Changes the settings of the client of each server: time limits, the revision of the protocol, handlers. The function
+    /// receives the name of the server, and the builder with the settings of the host. The closures of the builder take
+    /// precedence over [`HostBuilder::handlers`].
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use mcp_agent::Host;
+    ///
+    /// let builder = Host::builder("my-app", "1.0").clients(|server, client| match server {
+    ///     "slow" => client.idle_timeout(Duration::from_secs(300)),
+    ///     _ => client,
+    /// });
+    /// ```
+    pub fn clients(mut self, change: impl Fn(&str, ClientBuilder) -> ClientBuilder + Send + Sync + 'static) -> Self {
+        self.settings.client_of = Some(Arc::new(change));
         self
     }
 

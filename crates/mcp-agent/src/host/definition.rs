@@ -101,8 +101,17 @@ pub(super) struct DefinedServer {
 impl DefinedServer {
     /// Returns the server of a definition. A server of a project file needs an approval, unless the user has approved it.
     pub(super) fn new(definition: &ServerDefinition, approvals: Option<&Approvals>) -> Result<Self, ServerError> {
+        Self::with(definition, connector(definition)?, approvals)
+    }
+
+    /// Returns the server of a definition with a connector of the application.
+    pub(super) fn with(
+        definition: &ServerDefinition,
+        connector: Arc<dyn Connect>,
+        approvals: Option<&Approvals>,
+    ) -> Result<Self, ServerError> {
         check_name(&definition.name)?;
-        let (connector, mut options) = (connector(definition)?, options(definition)?);
+        let mut options = options(definition)?;
         options.needs_approval &= !approvals.is_some_and(|approvals| is_approved(approvals, definition));
         Ok(Self { connector, options, fingerprint: fingerprint(definition) })
     }

@@ -2,10 +2,10 @@
 
 use std::{future::pending, time::Duration};
 
-use mcp_client::{Client, Error, Subscription, Update, protocol::SubscriptionFilter, transport::BoxFuture};
+use mcp_client::{Client, Error, Subscription, Update, transport::BoxFuture};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{back_off::doubled, runner::until};
+use super::{Lists, back_off::doubled, runner::until};
 
 /// How long the first reading of the lists waits for the acknowledgement of a subscription.
 const FIRST_ACKNOWLEDGEMENT: Duration = Duration::from_secs(1);
@@ -18,6 +18,7 @@ const LONGEST_RETRY: Duration = Duration::from_secs(300);
 /// The subscription to the changes of the lists of a server. It is renewed after a failure.
 pub(super) struct Changes {
     client: Client,
+    lists: Lists,
     phase: Phase,
     failures: u32,
     /// The time of the next reading of a list that failed.
@@ -41,9 +42,9 @@ enum Failed {
 
 impl Changes {
     /// Subscribes. Waits for a short time until the server acknowledges the subscription.
-    pub(super) async fn open(client: &Client) -> Self {
-        let mut changes =
-            Self { client: client.clone(), phase: opening(client), failures: 0, reading: None, failed_readings: 0 };
+    pub(super) async fn open(client: &Client, lists: Lists) -> Self {
+        let (client, phase) = (client.clone(), opening(client, lists));
+        let mut changes = Self { client, lists, phase, failures: 0, reading: None, failed_readings: 0 };
         if let Phase::Opening(opening) = &mut changes.phase
             && let Ok(opened) = timeout(FIRST_ACKNOWLEDGEMENT, opening).await
         {
@@ -92,7 +93,7 @@ impl Changes {
                 },
                 Phase::Failed(next) => {
                     sleep_until(*next).await;
-                    self.phase = opening(&self.client);
+                    self.phase = opening(&self.client, self.lists);
                 }
                 Phase::Unsupported => pending().await,
             }
@@ -102,8 +103,11 @@ impl Changes {
     /// Subscribes again on a new connection, which can lead to another version of the server.
     pub(super) async fn reopen(&mut self) {
         if !matches!(self.phase, Phase::Open(_)) {
-            *self =
-                Self { reading: self.reading, failed_readings: self.failed_readings, ..Self::open(&self.client).await };
+            *self = Self {
+                reading: self.reading,
+                failed_readings: self.failed_readings,
+                ..Self::open(&self.client, self.lists).await
+            };
         }
     }
 
@@ -136,10 +140,11 @@ fn retry_wait(failures: u32) -> Duration {
     doubled(FIRST_RETRY, failures).min(LONGEST_RETRY)
 }
 
-fn opening(client: &Client) -> Phase {
+fn opening(client: &Client, lists: Lists) -> Phase {
+    let Some(filter) = lists.changes() else { return Phase::Unsupported };
     let client = client.clone();
     Phase::Opening(Box::pin(async move {
-        let listening = client.listen(SubscriptionFilter::lists());
+        let listening = client.listen(filter);
         timeout(ACKNOWLEDGEMENT, listening).await.map_err(|_| Failed::Late)?.map_err(Failed::Error)
     }))
 }

@@ -26,8 +26,7 @@ impl Slot {
     /// Reads the lists, publishes the catalog, and then lets calls use the client. Returns false if a list failed.
     pub(super) async fn read_lists(&self, registry: &Arc<Registry>, client: &Client) -> bool {
         let (former, keeps_tools) = self.former();
-        let limit = registry.settings.list_limit;
-        let listed = list(client, &former, keeps_tools, &self.options, limit).await;
+        let listed = list(client, &former, keeps_tools, &self.options, &registry.settings).await;
         let fault_of_pins = self.publish(registry, listed.entries, listed.is_complete).await;
         self.activity.touch();
         let all: Vec<String> = listed.problems.into_iter().chain(fault_of_pins).collect();
@@ -36,6 +35,7 @@ impl Slot {
             link.state = if problems.is_empty() { ServerState::Ready } else { ServerState::Degraded };
             link.reason = (!problems.is_empty()).then_some(problems);
             link.diagnostics = all.into_iter().chain(listed.notes).collect();
+            link.error = listed.error;
             link.client = Some(client.clone());
         });
         registry.store_soon();

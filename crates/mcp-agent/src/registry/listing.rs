@@ -1,13 +1,13 @@
 //! Reads the lists of a server: all pages, within a time limit. Pages before a fault stay.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc};
 
-use mcp_client::{Client, Items, ListItem};
+use mcp_client::{Client, Error, Items, ListItem};
 use mcp_protocol::Tool;
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
-use super::ServerOptions;
+use super::{Lists, ServerOptions, Settings};
 use crate::catalog::{ListedTool, ServerEntries, merge};
 
 /// The largest number of items of one list, and of their bytes. Further items are left out.
@@ -22,30 +22,34 @@ pub(super) struct Listed {
     pub(super) notes: Vec<String>,
     /// No list failed. Otherwise another reading can have more items.
     pub(super) is_complete: bool,
+    /// The error of a list of tools that failed.
+    pub(super) error: Option<Error>,
 }
 
 /// One list.
 struct Read<T> {
     items: Vec<T>,
     problem: Option<String>,
+    error: Option<Error>,
     /// The list failed before its end. The missing items are unknown.
     has_failed: bool,
 }
 
-/// Reads all lists that the server declares, at the same time. Former items that a failed list did not reach stay in their
-/// places. If `keeps_tools` is false, the former tools decide the order only.
+/// Reads the lists of the host that the server declares, at the same time. Former items that a failed list did not reach stay in
+/// their places. If `keeps_tools` is false, the former tools decide the order only.
 pub(super) async fn list(
     client: &Client,
     former: &ServerEntries,
     keeps_tools: bool,
     options: &ServerOptions,
-    limit: Duration,
+    settings: &Settings,
 ) -> Listed {
     let declared = client.negotiated();
     let capabilities = &declared.capabilities;
-    let (has_tools, has_prompts) = (capabilities.tools.is_some(), capabilities.prompts.is_some());
-    let has_resources = capabilities.resources.is_some();
-    let end = Instant::now() + limit;
+    let has_tools = capabilities.tools.is_some() && settings.lists != Lists::None;
+    let has_prompts = capabilities.prompts.is_some() && settings.lists == Lists::All;
+    let has_resources = capabilities.resources.is_some() && settings.lists == Lists::All;
+    let end = Instant::now() + settings.list_limit;
     let (tools, resources, templates, prompts) = tokio::join!(
         read("tools", has_tools.then(|| client.list_tools().fresh().stream()), end),
         read("resources", has_resources.then(|| client.list_resources().fresh().stream()), end),
@@ -65,6 +69,7 @@ pub(super) async fn list(
     // The tools of an incomplete list do not show which patterns are unused.
     let notes = filtered.notes.iter().filter(|_| !tools.has_failed).map(ToString::to_string).collect();
     problems.extend(tools.problem);
+    let error = tools.error;
     if tools.has_failed && !keeps_tools && !former.tools.is_empty() {
         problems.push("the tools of the former server are left out, because its filter was different".to_owned());
     }
@@ -84,7 +89,7 @@ pub(super) async fn list(
         templates: keep(&former.templates, templates, |item| &item.uri_template, &mut problems),
         prompts: keep(&former.prompts, prompts, |item| &item.name, &mut problems),
     };
-    Listed { entries, problems, notes, is_complete: !has_failed.contains(&true) }
+    Listed { entries, problems, notes, is_complete: !has_failed.contains(&true), error }
 }
 
 /// Merges the items of a list with the former items.
@@ -100,7 +105,7 @@ fn keep<T: PartialEq>(
 }
 
 async fn read<T: ListItem + Serialize>(noun: &str, stream: Option<Items<T>>, end: Instant) -> Read<T> {
-    let mut read = Read { items: Vec::new(), problem: None, has_failed: false };
+    let mut read = Read { items: Vec::new(), problem: None, error: None, has_failed: false };
     let Some(mut stream) = stream else { return read };
     let mut bytes = 0;
     let mut has_failed = false;
@@ -117,7 +122,9 @@ async fn read<T: ListItem + Serialize>(noun: &str, stream: Option<Items<T>>, end
             Ok(Some(Err(error))) if error.rpc().is_some_and(|error| error.code.0 == -32601) => break None,
             Ok(Some(Err(error))) => {
                 has_failed = true;
-                break Some(error.to_string());
+                let reason = error.to_string();
+                read.error = Some(error);
+                break Some(reason);
             }
             Ok(None) => break stream.warning().map(|warning| warning.to_string()),
             Err(_) => {

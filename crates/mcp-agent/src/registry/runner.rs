@@ -175,6 +175,7 @@ impl Slot {
         self.change(registry, |link| {
             (link.state, link.reason, link.client) = (state, Some(reason), None);
             link.next_attempt = Some(Instant::now() + wait);
+            link.error = Some(error.clone());
             link.failures += 1;
         });
     }
@@ -197,7 +198,7 @@ impl Slot {
         connected: &mut Option<Client>,
     ) -> Result<(Client, Option<Changes>), Error> {
         self.change(registry, |link| {
-            (link.state, link.reason, link.next_attempt) = (ServerState::Starting, None, None);
+            (link.state, link.reason, link.error, link.next_attempt) = (ServerState::Starting, None, None, None);
         });
         let connector: Arc<dyn Connect> = self.connector.clone();
         let client = self.builder(registry).connect(connector).await?;
@@ -206,7 +207,7 @@ impl Slot {
             self.ready(registry, &client);
             return Ok((client, None));
         }
-        let changes = Changes::open(&client).await;
+        let changes = Changes::open(&client, registry.settings.lists).await;
         let is_complete = self.read_lists(registry, &client).await;
         Ok((client, Some(changes.after_reading(is_complete))))
     }
@@ -219,10 +220,14 @@ impl Slot {
             Role::Calls(declared) => declared.as_deref(),
             Role::Listing => None,
         };
-        Client::builder(name, version)
+        let builder = Client::builder(name, version)
             .connect_timeout(settings.connect_limit)
             .reconnect(settings.reconnect.clone())
-            .handler(HostHandler::new(settings, &self.name, declared))
+            .handler(HostHandler::new(settings, &self.name, declared));
+        match &settings.client_of {
+            Some(client_of) => client_of(&self.name, builder),
+            None => builder,
+        }
     }
 }
 

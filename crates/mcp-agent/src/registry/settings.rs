@@ -2,8 +2,8 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use mcp_client::{Handler, Reconnect};
-use mcp_protocol::{ClientCapabilities, Implementation};
+use mcp_client::{ClientBuilder, Handler, Reconnect};
+use mcp_protocol::{ClientCapabilities, Implementation, SubscriptionFilter};
 
 use crate::{
     characters::Characters,
@@ -12,6 +12,39 @@ use crate::{
 
 /// Returns the handler of a server, by the name of the server.
 pub(crate) type HandlerOf = Arc<dyn Fn(&str) -> Arc<dyn Handler> + Send + Sync>;
+
+/// Returns the changed builder of the client of a server, by the name of the server.
+pub(crate) type ClientOf = Arc<dyn Fn(&str, ClientBuilder) -> ClientBuilder + Send + Sync>;
+
+/// The lists of a server that a host reads and follows ([`HostBuilder::lists`](crate::HostBuilder::lists)).
+///
+/// ```
+/// use mcp_agent::{Host, Lists};
+///
+/// let builder = Host::builder("my-app", "1.0").lists(Lists::Tools);
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Lists {
+    /// Tools, resources, templates and prompts.
+    #[default]
+    All,
+    /// Tools. The catalog has no other items.
+    Tools,
+    /// No list. The catalog is empty, and the application uses [`Host::client`](crate::Host::client).
+    None,
+}
+
+impl Lists {
+    /// Returns the subscription to the changes of the lists. `None` if there are no lists.
+    pub(super) fn changes(self) -> Option<SubscriptionFilter> {
+        match self {
+            Self::All => Some(SubscriptionFilter::lists()),
+            Self::Tools => Some(SubscriptionFilter::new().with_tools_list_changed(true)),
+            Self::None => None,
+        }
+    }
+}
 
 /// The settings of a host that concern all servers.
 pub(crate) struct Settings {
@@ -28,6 +61,8 @@ pub(crate) struct Settings {
     pub(crate) idle_stop: Option<Duration>,
     pub(crate) reconnect: Reconnect,
     pub(crate) handler_of: Option<HandlerOf>,
+    pub(crate) client_of: Option<ClientOf>,
+    pub(crate) lists: Lists,
     pub(crate) declared: ClientCapabilities,
     pub(crate) manifest: Option<PathBuf>,
     pub(crate) max_text: usize,
@@ -47,6 +82,8 @@ impl Settings {
             idle_stop: None,
             reconnect: Reconnect::default(),
             handler_of: None,
+            client_of: None,
+            lists: Lists::All,
             declared: ClientCapabilities::new(),
             manifest: None,
             max_text: 100_000,

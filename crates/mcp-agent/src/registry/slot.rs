@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use mcp_client::{Client, transport::Connect};
+use mcp_client::{Client, Error, transport::Connect};
 use mcp_protocol::ClientCapabilities;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
@@ -72,6 +72,8 @@ struct Items {
 pub(super) struct Link {
     pub(super) state: ServerState,
     pub(super) reason: Option<String>,
+    /// The error of the last attempt, or of the list of tools.
+    pub(super) error: Option<Error>,
     pub(super) client: Option<Client>,
     /// The number of failed attempts.
     pub(super) failures: u64,
@@ -131,6 +133,7 @@ impl Slot {
         let link = Link {
             state,
             reason: None,
+            error: None,
             client: None,
             failures: 0,
             next_attempt: None,
@@ -237,6 +240,10 @@ impl Slot {
 
     pub(super) fn diagnostics(&self) -> Vec<String> {
         self.link.borrow().diagnostics.clone()
+    }
+
+    pub(crate) fn error(&self) -> Option<Error> {
+        self.link.borrow().error.clone()
     }
 
     /// Returns the time limit of calls of a tool of the server.

@@ -52,6 +52,27 @@ fn an_approval_is_for_one_definition_in_one_file() {
 }
 
 #[test]
+fn an_entry_with_a_fault_can_be_denied() {
+    let directory = directory("denied-entry");
+    let approvals = Approvals::open(directory.join("state"));
+    let file = Path::new("/p/.mcp.json");
+    let text = r#"{"mcpServers":{"a":{"command":"${UNSET_IN_THIS_TEST}"},"b":{"command":"b"}}}"#;
+    let config = project(file, text, Scope::Project);
+    assert_eq!((config.servers.len(), config.errors.len()), (1, 1));
+    assert!(!approvals.is_denied(&config, "a").unwrap());
+    assert!(approvals.deny_entry(&config, "a").unwrap() && !approvals.deny_entry(&config, "none").unwrap());
+    assert!(approvals.is_denied(&config, "a").unwrap());
+    assert!(!approvals.is_denied(&config, "b").unwrap() && !approvals.is_denied(&config, "none").unwrap());
+    // The decision is for the entry, so it remains when the variable is set.
+    let environment = Environment::default().variable("UNSET_IN_THIS_TEST", "a");
+    let valid = ConfigFile::parse(file, text, Scope::Project, &environment).unwrap();
+    assert_eq!(approvals.of(&valid.servers[0]).unwrap(), Approval::Denied);
+    let named = project(file, text, Scope::Named);
+    assert!(!approvals.is_denied(&named, "a").unwrap());
+    std::fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
 fn processes_do_not_lose_decisions_of_each_other() {
     let directory = directory("concurrent-approvals");
     let names: Vec<String> = (0..8).map(|number| format!("s{number}")).collect();

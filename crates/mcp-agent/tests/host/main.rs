@@ -2,6 +2,7 @@
 
 mod calls;
 mod children;
+mod clients;
 mod common;
 mod definitions;
 mod faults;

@@ -57,3 +57,10 @@ pub(super) fn level(text: &str) -> Result<LoggingLevel, String> {
     serde_json::from_value(text.into())
         .map_err(|_| "the levels are debug, info, notice, warning, error, critical, alert, emergency".to_owned())
 }
+
+pub(super) fn limit(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(limit) if limit > 0 => Ok(limit),
+        _ => Err("a number greater than zero is required".to_owned()),
+    }
+}

@@ -51,7 +51,11 @@ pub(crate) async fn call(
     };
     let progress = Progress::new(&name);
     session.check_allowed(&name)?;
-    let result = session.client.call_tool(&name, arguments).on_progress(progress.callback()).await;
+    let mut call = session.client.call_tool(&name, arguments).on_progress(progress.callback());
+    if let Some(limit) = session.tool_timeouts.get(&name) {
+        call = call.idle_timeout(*limit).total_timeout(*limit);
+    }
+    let result = call.await;
     progress.finish().await;
     let result = match (result, &unlisted) {
         (Ok(result), None) => result,

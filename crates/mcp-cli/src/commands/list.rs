@@ -10,7 +10,7 @@ use super::{
 use crate::{
     arguments::{choices, signature, type_names},
     failure::Failure,
-    output::styled,
+    output::{Output, styled},
     style::{self, Style},
     text::{first_line, line, one_line, printable},
 };
@@ -47,9 +47,13 @@ pub(crate) async fn all_tools(session: &Session) -> Result<Vec<Tool>, Failure> {
 }
 
 async fn tool(session: &Session, name: &str) -> Result<(), Failure> {
-    let tool = find_tool(session, name).await??;
-    if session.out.json {
-        return session.out.value(&tool);
+    show_tool(session.out, &find_tool(session, name).await??)
+}
+
+/// Prints a tool with its description and its arguments.
+pub(crate) fn show_tool(out: Output, tool: &Tool) -> Result<(), Failure> {
+    if out.json {
+        return out.value(tool);
     }
     let mut text = heading(&tool.name, tool.title.as_deref(), tool.description.as_deref());
     let hints = tool.annotations.as_ref().map(hints).unwrap_or_default();
@@ -73,7 +77,7 @@ async fn tool(session: &Session, name: &str) -> Result<(), Failure> {
         };
         vec![name.clone(), types, if is_required { "required" } else { "" }.to_owned(), description]
     });
-    session.out.table(
+    out.table(
         &[("ARGUMENT", Style::Name), ("TYPE", Style::Type), ("", Style::Dim), ("", Style::Plain)],
         &rows.collect::<Vec<_>>(),
         "no arguments",

@@ -62,6 +62,9 @@ fn remote(server: &HttpServer, options: &Options, authorizer: Option<Arc<dyn Aut
     for (name, value) in given {
         http = http.header(name, value).map_err(|error| Failure::rejected(&error))?;
     }
+    for host in super::allowed_hosts(options) {
+        http = http.allow_host(&host).map_err(|error| Failure::rejected(&error))?;
+    }
     Ok(match authorizer {
         Some(authorizer) => http.authorizer(authorizer),
         None => http,

@@ -1,6 +1,7 @@
 //! `mcp doctor`: checks a configuration file and each of its servers.
 
 use mcp_agent::{
+    Lists,
     config::{Code, ConfigError, ConfigFile, Endpoint, ServerDefinition},
     search::definition_bytes,
 };
@@ -9,15 +10,17 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::{
-    environment,
-    fleet::{self, Failed, Listed},
+    credentials,
+    fleet::{Failed, Fleet},
     source::{self, Source},
 };
 use crate::{
     args::Options,
     configuration,
+    connection::ClientSettings,
     failure::Failure,
     login,
+    opened::Opened,
     output::{Output, styled},
     style::{self, Style},
     text::line,
@@ -33,7 +36,7 @@ struct Report {
 }
 
 /// Checks the file and its servers.
-pub(super) async fn run(options: &Options) -> Result<(), Failure> {
+pub(super) async fn run(options: &Options, opened: &Opened) -> Result<(), Failure> {
     let out = Output::new(options.json);
     let Some((file, scope)) = configuration::path(options) else {
         let message = "no configuration file is found: there is no `.mcp.json` here or above, and the user has no file";
@@ -41,7 +44,7 @@ pub(super) async fn run(options: &Options) -> Result<(), Failure> {
         print(out, None, &[], &[ConfigError::new(Code::NoServers, "", "$", message, remedy)])?;
         return Err(Failure::reported_refusal());
     };
-    let config = match ConfigFile::read(&file, scope, &environment()) {
+    let config = match source::read(file.clone(), scope) {
         Ok(config) => config,
         Err(error) => {
             print(out, Some(&file.to_string_lossy()), &[], &[error])?;
@@ -55,7 +58,7 @@ pub(super) async fn run(options: &Options) -> Result<(), Failure> {
         print(out, Some(&file), &[], &[source::unknown(&config, name)])?;
         return Err(Failure::reported_refusal());
     }
-    let (reports, errors, faults) = check(config, options).await?;
+    let (reports, errors, faults) = check(config, options, opened).await?;
     let diagnostics: Vec<ConfigError> = errors.iter().chain(&faults).cloned().collect();
     print(out, Some(&file), &reports, &diagnostics)?;
     match (errors.is_empty(), faults.is_empty()) {
@@ -69,13 +72,19 @@ pub(super) async fn run(options: &Options) -> Result<(), Failure> {
 async fn check(
     config: ConfigFile,
     options: &Options,
+    opened: &Opened,
 ) -> Result<(Vec<Report>, Vec<ConfigError>, Vec<ConfigError>), Failure> {
     let names: Vec<String> = config.names().into_iter().map(ToOwned::to_owned).collect();
     let is_selected = |name: &str| options.config_server.as_deref().is_none_or(|only| only == name);
     let (mut reports, mut faults, mut open) = (Vec::new(), Vec::new(), Vec::new());
     let mut errors = config.errors;
     errors.retain(|error| error.server.as_deref().is_none_or(is_selected));
-    reports.extend(errors.iter().filter_map(|error| error.server.clone()).map(|name| Report::new(name, "invalid")));
+    for error in &errors {
+        let state = if error.code == Code::Denied { "denied" } else { "invalid" };
+        reports.extend(error.server.clone().map(|name| Report::new(name, state)));
+    }
+    // A denied entry is no fault of the file.
+    faults.extend(errors.extract_if(.., |error| error.code == Code::Denied));
     for server in config.servers.into_iter().filter(|server| is_selected(&server.name)) {
         if !server.enabled {
             reports.push(Report::new(server.name, "disabled"));
@@ -87,13 +96,22 @@ async fn check(
         }
     }
     // A check never opens the page of a login.
-    for Listed { server, tools } in fleet::list(open, options, false).await {
+    let settings = ClientSettings::without_answers(options);
+    let mut fleet = Fleet::start(open, Lists::Tools, settings, false, opened).await?;
+    let catalog = fleet.catalog();
+    for server in std::mem::take(&mut fleet.servers) {
         let mut report = Report::new(server.name.clone(), "ready");
         report.login = login_state(&server).await;
-        match tools {
-            Ok(tools) => report.tools = Some(tools.iter().map(|tool| (tool.name.clone(), tokens(tool))).collect()),
-            Err(failed) => {
-                let fault = fault(&server, failed);
+        let tools = catalog.tools().iter().filter(|tool| tool.server() == server.name);
+        let tools = tools.map(|tool| (tool.name().to_owned(), tokens(tool.tool()))).collect();
+        match (fleet.take_failure(&server.name), fleet.gap(&server.name)) {
+            (None, None) => report.tools = Some(tools),
+            (None, Some(gap)) => {
+                (report.state, report.tools) = ("degraded", Some(tools));
+                faults.push(fault(&server, &Failed::State(gap)));
+            }
+            (Some(failed), _) => {
+                let fault = fault(&server, &failed);
                 report.state = if fault.code == Code::NeedsLogin { "needs-login" } else { "failed" };
                 faults.push(fault);
             }
@@ -132,13 +150,11 @@ async fn login_state(server: &ServerDefinition) -> &'static str {
 }
 
 /// Returns the fault of a server that failed.
-fn fault(server: &ServerDefinition, failed: Failed) -> ConfigError {
+fn fault(server: &ServerDefinition, failed: &Failed) -> ConfigError {
     let is_command = matches!(server.endpoint, Endpoint::Stdio(_));
     let name = &server.name;
-    let (code, remedy) = match &failed {
-        Failed::Client(error) if error.is_unauthorized() => {
-            (Code::NeedsLogin, "run `mcp login URL`, or add a header `Authorization` to the entry".to_owned())
-        }
+    let (code, remedy) = match failed {
+        Failed::Client(error) if error.is_unauthorized() => (Code::NeedsLogin, credentials::remedy(server, error)),
         Failed::Client(error) if error.is_timeout() => {
             let remedy = "start the server by hand, or set `startTimeoutSeconds` in `x-mcp` of its entry".to_owned();
             (Code::StartTimeout, remedy)
@@ -151,7 +167,7 @@ fn fault(server: &ServerDefinition, failed: Failed) -> ConfigError {
         }
         _ => (Code::ServerError, format!("run `mcp info --server {name} --trace` to see the messages")),
     };
-    let message = failed.into_failure().to_string();
+    let message = failed.message();
     let (file, path) = server.origin.as_ref().map_or_else(
         || (std::path::PathBuf::new(), "$".to_owned()),
         |origin| (origin.file.clone(), origin.path.clone()),

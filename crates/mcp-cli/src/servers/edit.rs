@@ -1,6 +1,6 @@
 //! Commands that change configuration files and approvals.
 
-use std::path::PathBuf;
+use std::{collections::HashSet, path::PathBuf};
 
 use mcp_agent::{
     config::{Approvals, Code, ConfigError, ConfigFile, Endpoint, Format, Scope, ServerDefinition},
@@ -46,45 +46,64 @@ pub(super) fn decide(names: &[String], all: bool, is_approved: bool, options: &O
     // A file that the command line names may be the project file of another directory.
     let scope = if scope == Scope::Named { Scope::Project } else { scope };
     let config = ConfigFile::read(file, scope, &environment()).map_err(|error| source::refused(&error))?;
-    let mut chosen = Vec::new();
-    for name in names {
-        if let Some(error) = config.errors.iter().find(|error| error.server.as_ref() == Some(name)) {
-            return Err(source::refused(error));
-        }
-        let server = config.servers.iter().find(|server| server.name == *name);
-        chosen.push(server.ok_or_else(|| source::refused(&source::unknown(&config, name)))?);
+    let known = config.names();
+    if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        return Err(source::refused(&source::unknown(&config, name)));
     }
-    if all {
-        if let Some(error) = config.errors.first() {
-            return Err(source::refused(error));
-        }
-        chosen.extend(&config.servers);
-    }
+    let mut chosen: Vec<&str> = if all { known } else { names.iter().map(String::as_str).collect() };
+    let mut seen = HashSet::new();
+    chosen.retain(|name| seen.insert(*name));
     let approvals = Approvals::open(state_directory()?);
-    for server in &chosen {
-        let decided = if is_approved { approvals.approve(server) } else { approvals.deny(server) };
-        decided.map_err(|error| Failure::local(error.to_string()))?;
+    let (mut decided, mut faults) = (Vec::new(), Vec::new());
+    for name in chosen {
+        let done = if is_approved {
+            if let Some(fault) = config.errors.iter().find(|error| error.server.as_deref() == Some(name)) {
+                faults.push(fault);
+                continue;
+            }
+            config.servers.iter().filter(|server| server.name == name).try_for_each(|server| approvals.approve(server))
+        } else {
+            approvals.deny_entry(&config, name).map(drop)
+        };
+        done.map_err(|error| Failure::local(error.to_string()))?;
+        decided.push(name);
     }
-    let out = Output::new(options.json);
-    let names: Vec<&str> = chosen.iter().map(|server| server.name.as_str()).collect();
-    let word = if is_approved { "approved" } else { "denied" };
-    if out.json {
-        return out.value(&json!({ "file": config.file.to_string_lossy(), word: names }));
+    report_decisions(&config, &decided, &faults, is_approved, Output::new(options.json))?;
+    if faults.is_empty() {
+        return Ok(());
     }
-    if scope == Scope::User {
-        return out.text("the file belongs to the user, so its servers need no approval");
-    }
-    let text: String =
-        chosen.iter().map(|server| format!("{word} {}: {}\n", line(&server.name), summary(server))).collect();
-    out.text(if text.is_empty() { "the file defines no servers" } else { &text })
+    // The other servers are approved.
+    faults.iter().for_each(|fault| source::refused(fault).print());
+    Err(Failure::reported_refusal())
 }
 
-/// Returns the program or the origin of a server. Arguments can contain secrets.
-fn summary(server: &ServerDefinition) -> String {
-    match &server.endpoint {
-        Endpoint::Stdio(stdio) => line(&stdio.command),
-        Endpoint::Http(http) => Url::parse(&http.url).map(|url| url.origin().ascii_serialization()).unwrap_or_default(),
-        _ => String::new(),
+/// Prints the servers of a decision with their entries.
+fn report_decisions(
+    config: &ConfigFile,
+    names: &[&str],
+    faults: &[&ConfigError],
+    is_approved: bool,
+    out: Output,
+) -> Result<(), Failure> {
+    let word = if is_approved { "approved" } else { "denied" };
+    if out.json {
+        let invalid: Vec<_> = faults.iter().filter_map(|fault| fault.server.as_deref()).collect();
+        return out.value(&json!({ "file": config.file.to_string_lossy(), word: names, "invalid": invalid }));
+    }
+    if config.scope == Scope::User {
+        return out.text("the file belongs to the user, so its servers need no approval");
+    }
+    let mut text = String::new();
+    for name in names {
+        text.push_str(&format!("{word} {}\n", line(name)));
+        for (member, value) in config.summary(name).unwrap_or_default() {
+            text.push_str(&format!("  {}: {}\n", line(&member), line(&value)));
+        }
+    }
+    match (text.is_empty(), faults.is_empty()) {
+        (true, true) => out.text("the file defines no servers"),
+        (true, false) => Ok(()),
+        (false, _) => out.text(&text),
     }
 }
 

@@ -1,82 +1,211 @@
-//! Commands over all servers of a configuration file. A server that fails costs its own tools only.
+//! The servers of a command in one host. A server that fails costs its own tools only.
 
-use std::time::Duration;
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use mcp_agent::{Glob, config::ServerDefinition, filter::ToolFilter};
-use mcp_client::Client;
+use mcp_agent::{
+    Catalog, CatalogTool, Glob, Host, Lists, ServerState,
+    config::{Approvals, ServerDefinition},
+    filter::ToolFilter,
+};
+use mcp_client::{Client, Reconnect};
 use mcp_protocol::{JsonObject, Tool};
-use mcp_tool_format::qualified_name;
-use serde_json::{Value, json};
-use tokio::{task::JoinSet, time::timeout};
+use mcp_tool_format::safe_name;
 
+use super::state_directory;
 use crate::{
-    args::{Format, Options},
-    arguments::signature,
-    commands, connection,
+    connection::{self, ClientSettings, NAME, VERSION},
     failure::Failure,
-    output::Output,
+    logs,
+    opened::Opened,
     screen::warn,
-    style::Style,
     suggestion::nearest,
-    text::{first_line, line},
+    text::line,
 };
 
 /// The number of names that an error text contains at most.
 const MAX_SHOWN: usize = 20;
-/// The longest time for closing the connection to a server.
-const CLOSE: Duration = Duration::from_secs(5);
+/// The longest time for reading the tools of a server. The timeouts of the client end single requests earlier.
+const LIST_LIMIT: Duration = Duration::from_secs(600);
 
-/// The tools of a server, after the filter of its definition.
-pub(super) struct Listed {
-    pub(super) server: ServerDefinition,
-    pub(super) tools: Result<Vec<Tool>, Failed>,
+/// The servers of a command.
+pub(super) struct Fleet {
+    host: Host,
+    pub(super) servers: Vec<ServerDefinition>,
+    /// The servers with a definition that `mcp` cannot use.
+    unusable: HashMap<String, Failure>,
 }
 
 /// The failure of a server.
 pub(super) enum Failed {
-    /// The client could not connect, or the server did not return its list.
+    /// The client could not connect, or the server did not return its tools.
     Client(Box<mcp_client::Error>),
     /// The definition is not usable.
     Definition(Failure),
+    /// The state of the server in the host.
+    State(String),
 }
 
-/// Lists the tools of all servers at once. The order is that of the servers.
-pub(super) async fn list(servers: Vec<ServerDefinition>, options: &Options, can_ask: bool) -> Vec<Listed> {
-    let mut tasks = JoinSet::new();
-    for (index, server) in servers.into_iter().enumerate() {
-        let options = options.clone();
-        tasks.spawn(async move {
-            let tools = tools_of(&server, &options, can_ask).await;
-            (index, Listed { server, tools })
-        });
+impl Fleet {
+    /// Starts the servers at once, and waits until each of them is ready or has failed. The start limit of its definition
+    /// bounds the start of each server.
+    pub(super) async fn start(
+        servers: Vec<ServerDefinition>,
+        lists: Lists,
+        settings: ClientSettings,
+        can_ask: bool,
+        opened: &Opened,
+    ) -> Result<Self, Failure> {
+        let options = settings.options.clone();
+        let definitions: HashMap<String, ServerDefinition> =
+            servers.iter().map(|server| (server.name.clone(), server.clone())).collect();
+        let mut builder =
+            Host::builder(NAME, VERSION).lists(lists).list_limit(LIST_LIMIT).reconnect(Reconnect::never()).clients(
+                move |name, client| match definitions.get(name) {
+                    Some(server) => settings.apply_to(client, server),
+                    None => client,
+                },
+            );
+        if let Ok(directory) = state_directory() {
+            builder = builder.approvals(Approvals::open(directory));
+        }
+        let host = builder.start().await.map_err(|error| Failure::local(error.to_string()))?;
+        opened.keep_host(&host);
+        let mut unusable = HashMap::new();
+        for server in &servers {
+            let authorizer = super::authorizer(server, &options, can_ask);
+            let added = connection::to_server(server, &options, authorizer).and_then(|connector| {
+                let added = host.add_definition_with(server, connector);
+                added.map_err(|error| Failure::usage(error.to_string()))
+            });
+            if let Err(failure) = added {
+                unusable.insert(server.name.clone(), failure);
+            }
+        }
+        settle(&host).await;
+        logs::keep_server_stderr();
+        Ok(Self { host, servers, unusable })
     }
-    let mut listed = Vec::new();
-    while let Some(done) = tasks.join_next().await {
-        listed.extend(done);
+
+    /// Returns the tools of all servers, in the order of the file.
+    pub(super) fn catalog(&self) -> Arc<Catalog> {
+        self.host.catalog()
     }
-    listed.sort_by_key(|(index, _)| *index);
-    listed.into_iter().map(|(_, listed)| listed).collect()
-}
 
-async fn tools_of(server: &ServerDefinition, options: &Options, can_ask: bool) -> Result<Vec<Tool>, Failed> {
-    let authorizer = super::authorizer(server, options, can_ask);
-    let client = connection::to_server(server, options, authorizer).await.map_err(Failed::Definition)?;
-    let client = client.map_err(|error| Failed::Client(Box::new(error)))?;
-    let tools = tools_of_client(&client).await;
-    // If the time is not enough, the shutdown of the runtime kills the server process.
-    let _ = timeout(CLOSE, client.close()).await;
-    let tools = tools.map_err(|error| Failed::Client(Box::new(error)))?;
-    let filter = filter(server).map_err(Failed::Definition)?;
-    Ok(tools.into_iter().filter(|tool| filter.accepts(tool)).collect())
-}
+    /// Returns the connection to a server.
+    pub(super) async fn client(&mut self, server: &str) -> Result<Client, Failure> {
+        if let Some(failed) = self.take_failure(server) {
+            return Err(failed.into_failure());
+        }
+        self.host.client(server).await.map_err(|error| Failure::no_server_ready(error.to_string()))
+    }
 
-async fn tools_of_client(client: &Client) -> Result<Vec<Tool>, mcp_client::Error> {
-    match client.list_tools().await {
-        Err(error) if error.is_unsupported() => Ok(Vec::new()),
-        tools => Ok(tools?.into_vec()),
+    /// Returns the failure of a server. `None` if it is ready.
+    pub(super) fn take_failure(&mut self, server: &str) -> Option<Failed> {
+        if let Some(failure) = self.unusable.remove(server) {
+            return Some(Failed::Definition(failure));
+        }
+        if let Some(error) = self.host.start_error(server) {
+            return Some(Failed::Client(Box::new(error)));
+        }
+        let status = self.host.status(server)?;
+        match status.state {
+            ServerState::Ready | ServerState::Degraded => None,
+            state => Some(Failed::State(status.reason.unwrap_or_else(|| format!("its state is {state}")))),
+        }
+    }
+
+    /// Returns the reason why the tools of a ready server are incomplete.
+    pub(super) fn gap(&self, server: &str) -> Option<String> {
+        self.host.status(server).filter(|status| status.state == ServerState::Degraded)?.reason
+    }
+
+    /// Prints a warning for each failed server. If a required server or all servers failed, the command fails.
+    pub(super) fn check(&mut self) -> Result<(), Failure> {
+        let (mut failures, mut required, mut is_any_ready) = (Vec::new(), None, false);
+        for (name, is_required) in
+            self.servers.iter().map(|server| (server.name.clone(), server.required)).collect::<Vec<_>>()
+        {
+            match self.take_failure(&name) {
+                None => {
+                    is_any_ready = true;
+                    if let Some(reason) = self.gap(&name) {
+                        warn(&line(&format!("the server `{name}` is incomplete: {reason}")));
+                    }
+                }
+                Some(failed) => {
+                    let failure = format!("the server `{name}` failed: {}", failed.into_failure());
+                    if is_required && required.is_none() {
+                        required = Some(failure);
+                    } else {
+                        failures.push(failure);
+                    }
+                }
+            }
+        }
+        let fatal = required.or_else(|| if is_any_ready { None } else { failures.pop() });
+        failures.iter().for_each(|failure| warn(&line(failure)));
+        fatal.map_or(Ok(()), |failure| Err(Failure::no_server_ready(failure)))
     }
 }
 
+/// Waits until the start of each server has an outcome. The time limits of the clients bound the wait.
+async fn settle(host: &Host) {
+    let mut events = host.status_events();
+    let is_starting = |state| matches!(state, ServerState::Configured | ServerState::Starting | ServerState::Waiting);
+    while host.statuses().iter().any(|status| is_starting(status.state)) {
+        if events.next().await.is_none() {
+            return;
+        }
+    }
+}
+
+impl Failed {
+    /// Returns the text of the failure, without hints about options of other commands.
+    pub(super) fn message(&self) -> String {
+        match self {
+            Self::Client(error) => Failure::text_of(error),
+            Self::Definition(failure) => failure.to_string(),
+            Self::State(reason) => reason.clone(),
+        }
+    }
+
+    pub(super) fn into_failure(self) -> Failure {
+        match self {
+            Self::Client(error) => (*error).into(),
+            Self::Definition(failure) => failure,
+            Self::State(reason) => Failure::no_server_ready(reason),
+        }
+    }
+}
+
+/// Finds a tool by its display name, its provider name, or its name at the only server that has such a tool.
+pub(super) fn find(catalog: &Catalog, name: &str) -> Result<Arc<CatalogTool>, Failure> {
+    if let Ok(tool) = catalog.tool(name) {
+        return Ok(Arc::clone(tool));
+    }
+    // In a call of a model, the name can be the safe name of the tool without its server.
+    let is_named = |tool: &&Arc<CatalogTool>| tool.name() == name || safe_name(tool.name()) == name;
+    let mut named = catalog.tools().iter().filter(is_named);
+    match (named.next(), named.next()) {
+        (Some(tool), None) => Ok(Arc::clone(tool)),
+        (Some(first), Some(second)) => {
+            let names = [first, second].map(|tool| line(tool.display_name()));
+            let (name, names) = (line(name), names.join(", "));
+            Err(Failure::usage(format!("several servers have the tool `{name}`: {names}")))
+        }
+        (None, _) => {
+            let names: Vec<&str> = catalog.tools().iter().map(|tool| tool.display_name()).collect();
+            let shown = match nearest(name, names.iter().copied()) {
+                Some(near) => vec![near],
+                None => names.into_iter().take(MAX_SHOWN).collect(),
+            };
+            let list = if shown.is_empty() { "no tool".to_owned() } else { line(&shown.join(", ")) };
+            Err(Failure::usage(format!("no server lists the tool `{}`; the servers have {list}", line(name))))
+        }
+    }
+}
+
+/// Returns the tools that a definition offers.
 pub(super) fn filter(server: &ServerDefinition) -> Result<ToolFilter, Failure> {
     let glob = |text: &String| {
         let invalid = |error| Failure::usage(format!("the pattern `{text}` of `{}` is invalid: {error}", server.name));
@@ -101,117 +230,6 @@ pub(super) fn check_allowed(server: &ServerDefinition, name: &str) -> Result<(),
     if filter(server)?.accepts(&Tool::new(name, JsonObject::default())) {
         return Ok(());
     }
-    Err(Failure::usage(format!(
-        "the configuration of the server `{}` does not allow the tool `{}`",
-        line(&server.name),
-        line(name)
-    )))
-}
-
-/// Prints the tools of all servers.
-pub(super) async fn tools(
-    servers: Vec<ServerDefinition>,
-    format: Option<Format>,
-    strict: bool,
-    options: &Options,
-) -> Result<(), Failure> {
-    let found = ready(list(servers, options, true).await)?;
-    let out = Output::new(options.json);
-    if let Some(format) = format {
-        let named: Vec<(String, &Tool)> =
-            found.iter().map(|(server, tool)| (qualified_name(&server.name, &tool.name), tool)).collect();
-        let named = named.iter().map(|(name, tool)| (name.as_str(), *tool));
-        return commands::print_definitions(out, named, format.provider(), strict);
-    }
-    if options.json {
-        return out.value(&found.iter().map(|(server, tool)| to_json(server, tool)).collect::<Vec<_>>());
-    }
-    let row = |(server, tool): &(ServerDefinition, Tool)| {
-        let name = display_name(server, tool);
-        vec![name, signature(&tool.input_schema), first_line(tool.description.as_deref())]
-    };
-    let columns = [("TOOL", Style::Name), ("ARGUMENTS", Style::Type), ("DESCRIPTION", Style::Plain)];
-    out.table(&columns, &found.iter().map(row).collect::<Vec<_>>(), "no tools")
-}
-
-fn display_name(server: &ServerDefinition, tool: &Tool) -> String {
-    format!("{}:{}", server.name, tool.name)
-}
-
-fn to_json(server: &ServerDefinition, tool: &Tool) -> Value {
-    let mut value = json!(tool);
-    value["name"] = json!(display_name(server, tool));
-    value["server"] = json!(server.name);
-    value["providerName"] = json!(qualified_name(&server.name, &tool.name));
-    value
-}
-
-/// Finds a tool by its provider name with a hash, or by its name at the only server that has such a tool.
-pub(super) async fn find(
-    name: &str,
-    servers: Vec<ServerDefinition>,
-    options: &Options,
-) -> Result<(Box<ServerDefinition>, String), Failure> {
-    let found = ready(list(servers, options, true).await)?;
-    let by_provider = found.iter().find(|(server, tool)| qualified_name(&server.name, &tool.name) == name);
-    let mut by_tool = found.iter().filter(|(_, tool)| tool.name == name);
-    let matched = match (by_provider, by_tool.next(), by_tool.next()) {
-        (Some(matched), ..) | (None, Some(matched), None) => matched,
-        (None, Some(first), Some(second)) => {
-            let names = [first, second].map(|(server, tool)| line(&display_name(server, tool)));
-            return Err(Failure::usage(format!(
-                "several servers have the tool `{}`: {}",
-                line(name),
-                names.join(", ")
-            )));
-        }
-        (None, None, _) => {
-            let names: Vec<String> = found.iter().map(|(server, tool)| display_name(server, tool)).collect();
-            let shown = match nearest(name, names.iter().map(String::as_str)) {
-                Some(near) => vec![near],
-                None => names.iter().take(MAX_SHOWN).map(String::as_str).collect(),
-            };
-            let list = if shown.is_empty() { "no tool".to_owned() } else { line(&shown.join(", ")) };
-            return Err(Failure::usage(format!("no server lists the tool `{}`; the servers have {list}", line(name))));
-        }
-    };
-    Ok((Box::new(matched.0.clone()), matched.1.name.clone()))
-}
-
-/// Returns the tools of the servers that answered. Each failed server is a warning. If a required server or all servers failed,
-/// the command fails.
-fn ready(listed: Vec<Listed>) -> Result<Vec<(ServerDefinition, Tool)>, Failure> {
-    let (mut found, mut failures, mut is_any_ready) = (Vec::new(), Vec::new(), false);
-    let mut required = None;
-    for Listed { server, tools } in listed {
-        match tools {
-            Ok(tools) => {
-                is_any_ready = true;
-                found.extend(tools.into_iter().map(|tool| (server.clone(), tool)));
-            }
-            Err(failed) => {
-                let failure = format!("the server `{}` failed: {}", server.name, failed.into_failure());
-                if server.required && required.is_none() {
-                    required = Some(failure);
-                } else {
-                    failures.push(failure);
-                }
-            }
-        }
-    }
-    let fatal = required.or_else(|| if is_any_ready { None } else { failures.pop() });
-    failures.iter().for_each(|failure| warn(&line(failure)));
-    match fatal {
-        Some(failure) => Err(Failure::no_server_ready(failure)),
-        None => Ok(found),
-    }
-}
-
-impl Failed {
-    pub(super) fn into_failure(self) -> Failure {
-        match self {
-            Self::Client(error) => (*error).into(),
-            Self::Definition(failure) => failure,
-        }
-    }
+    let (server, name) = (line(&server.name), line(name));
+    Err(Failure::usage(format!("the configuration of the server `{server}` does not allow the tool `{name}`")))
 }

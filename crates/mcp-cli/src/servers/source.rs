@@ -1,6 +1,8 @@
 //! The servers of a configuration file that a command may use.
 
-use mcp_agent::config::{Approval, Approvals, Code, ConfigError, ConfigFile, ServerDefinition};
+use std::path::PathBuf;
+
+use mcp_agent::config::{Approval, Approvals, Code, ConfigError, ConfigFile, Scope, ServerDefinition};
 
 use super::{environment, state_directory};
 use crate::{args::Options, configuration, failure::Failure, screen::warn, suggestion::nearest, text::line};
@@ -17,13 +19,42 @@ pub(super) fn refused(error: &ConfigError) -> Failure {
     Failure::usage(error.to_string())
 }
 
+/// Reads a file. If the user denied an entry with a fault, the decision replaces the fault.
+pub(super) fn read(file: PathBuf, scope: Scope) -> Result<ConfigFile, ConfigError> {
+    let mut config = ConfigFile::read(file, scope, &environment())?;
+    let Ok(directory) = state_directory() else { return Ok(config) };
+    let approvals = Approvals::open(directory);
+    let mut errors = std::mem::take(&mut config.errors);
+    for error in &mut errors {
+        let Some(name) = error.server.clone() else { continue };
+        if approvals.is_denied(&config, &name)? {
+            *error = denied(error.file.clone(), &error.path, &name).required(error.required);
+        }
+    }
+    config.errors = errors;
+    Ok(config)
+}
+
+fn denied(file: impl Into<PathBuf>, path: &str, name: &str) -> ConfigError {
+    let remedy = format!("run `mcp approve {name}` if you trust it");
+    ConfigError::new(Code::Denied, file, path, "the definition of the server is denied", remedy).server(name)
+}
+
+/// Returns the failure of an entry: a denied entry is valid.
+fn failure(error: &ConfigError) -> Failure {
+    match error.code {
+        Code::Denied | Code::NeedsApproval => Failure::no_server_ready(error.to_string()),
+        _ => refused(error),
+    }
+}
+
 impl Source {
     /// Reads the file.
     pub(super) fn load(options: &Options) -> Result<Self, Failure> {
         let (file, scope) = configuration::path(options).ok_or_else(|| {
             Failure::usage("no configuration file is found; write `.mcp.json`, or name a file with --config")
         })?;
-        let config = ConfigFile::read(file, scope, &environment()).map_err(|error| refused(&error))?;
+        let config = read(file, scope).map_err(|error| refused(&error))?;
         if let Some(name) = &options.config_server
             && !config.names().contains(&name.as_str())
         {
@@ -42,18 +73,15 @@ impl Source {
         let Some(origin) = server.origin.as_ref().filter(|origin| origin.needs_approval()) else { return Ok(None) };
         let approval = Approvals::open(state_directory()?).of(server).map_err(|error| refused(&error))?;
         let name = &server.name;
-        let (code, message, remedy) = match approval {
-            Approval::Denied => {
-                let remedy = format!("run `mcp approve {name}` if you trust it");
-                (Code::Denied, "the definition of the server is denied", remedy)
-            }
-            approval if approval.permits() => return Ok(None),
+        Ok(match approval {
+            Approval::Denied => Some(denied(&origin.file, &origin.path, name)),
+            approval if approval.permits() => None,
             _ => {
+                let message = "the project file defines a server that is not approved";
                 let remedy = format!("read the entry, and run `mcp approve {name}` if you trust it");
-                (Code::NeedsApproval, "the project file defines a server that is not approved", remedy)
+                Some(ConfigError::new(Code::NeedsApproval, &origin.file, &origin.path, message, remedy).server(name))
             }
-        };
-        Ok(Some(ConfigError::new(code, &origin.file, &origin.path, message, remedy).server(name)))
+        })
     }
 
     /// Returns the servers of the command. Each other selected server of the file is a warning.
@@ -61,7 +89,7 @@ impl Source {
         let mut faults = Vec::new();
         let errors: Vec<ConfigError> = self.config.errors.iter().filter(|error| self.selects(error)).cloned().collect();
         if let Some(error) = errors.iter().find(|error| error.required) {
-            return Err(refused(error));
+            return Err(failure(error));
         }
         let mut usable = Vec::new();
         for server in &self.config.servers {
@@ -72,19 +100,16 @@ impl Source {
                 return Err(Failure::usage(format!("the server `{}` is disabled", line(&server.name))));
             }
             match Self::refusal(server)? {
-                Some(fault) if server.required => return Err(Failure::no_server_ready(fault.to_string())),
+                Some(fault) if server.required => return Err(failure(&fault)),
                 Some(fault) => faults.push(fault),
                 None => usable.push(server.clone()),
             }
         }
         if usable.is_empty() {
-            return Err(match (errors.first(), faults.first()) {
-                (Some(error), _) => refused(error),
-                (None, Some(fault)) => Failure::no_server_ready(fault.to_string()),
-                (None, None) => {
-                    Failure::usage(format!("the file {} enables no server", line(&self.config.file.to_string_lossy())))
-                }
-            });
+            // An entry with a fault is named before an entry without an approval.
+            let first = errors.iter().find(|error| error.code != Code::Denied).or(faults.first()).or(errors.first());
+            let file = line(&self.config.file.to_string_lossy());
+            return Err(first.map_or_else(|| Failure::usage(format!("the file {file} enables no server")), failure));
         }
         for fault in errors.iter().chain(&faults) {
             warn(&line(&fault.to_string()));

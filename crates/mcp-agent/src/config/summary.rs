@@ -1,0 +1,195 @@
+//! The text of an entry for a user who decides about its server. It contains no value that may be a secret.
+
+use serde_json::{Map, Value};
+
+/// The text in the place of a value that may be a secret.
+const HIDDEN: &str = "…";
+/// The members whose texts are shown.
+const SHOWN: &[&str] = &[
+    "allowTools",
+    "args",
+    "askTools",
+    "bearer_token_env_var",
+    "cmd",
+    "command",
+    "cwd",
+    "denyTools",
+    "description",
+    "env_keys",
+    "env_vars",
+    "envFile",
+    "httpUrl",
+    "name",
+    "path",
+    "pinTools",
+    "serverUrl",
+    "source",
+    "transport",
+    "trustTools",
+    "type",
+    "uri",
+    "url",
+];
+/// The members of which only the names of their members are shown.
+const NAMES: &[&str] = &["env", "env_http_headers", "environment", "envs", "headers", "http_headers"];
+/// The parts of names whose values are secrets.
+const SECRETS: &[&str] =
+    &["auth", "cookie", "credential", "key", "passphrase", "passwd", "password", "pwd", "secret", "token"];
+/// The shortest text of letters and digits that counts as a secret.
+const SHORTEST_SECRET: usize = 20;
+
+/// Returns each member with its text. The member of an inner object has the path `outer.inner`.
+pub(super) fn of(entry: &Value) -> Vec<(String, String)> {
+    let mut lines = Vec::new();
+    match entry {
+        Value::Object(members) => add(members, "", &mut lines),
+        _ => lines.push(("entry".to_owned(), HIDDEN.to_owned())),
+    }
+    lines
+}
+
+fn add(members: &Map<String, Value>, outer: &str, lines: &mut Vec<(String, String)>) {
+    for (name, value) in members {
+        let path = if outer.is_empty() { name.clone() } else { format!("{outer}.{name}") };
+        match value {
+            Value::Object(inner) if NAMES.contains(&name.as_str()) => {
+                lines.push((path, inner.keys().map(String::as_str).collect::<Vec<_>>().join(", ")));
+            }
+            // The depth is that of the parser of the file.
+            Value::Object(inner) => add(inner, &path, lines),
+            value => lines.push((path, text(name, value))),
+        }
+    }
+}
+
+/// Returns the text of a member that is not an object.
+fn text(name: &str, value: &Value) -> String {
+    let is_shown = SHOWN.contains(&name);
+    match value {
+        Value::Null | Value::Bool(_) => value.to_string(),
+        Value::Number(_) if !is_secret_name(name) => value.to_string(),
+        Value::String(text) if is_shown => masked([text.as_str()]),
+        Value::Array(items) if is_shown => masked(items.iter().map(|item| item.as_str().unwrap_or(HIDDEN))),
+        _ => HIDDEN.to_owned(),
+    }
+}
+
+/// Returns texts with a space between them, and without their secrets.
+fn masked<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    let mut words = Vec::new();
+    let mut is_value_of_secret = false;
+    for word in texts.into_iter().flat_map(|text| text.split(' ')) {
+        let is_option = word.starts_with('-');
+        let is_hidden = std::mem::replace(&mut is_value_of_secret, names_secret(word)) && !is_option;
+        words.push(if is_hidden && !is_reference(word) { HIDDEN.to_owned() } else { masked_word(word) });
+    }
+    words.join(" ")
+}
+
+/// Returns whether the next word is the value of a secret: this word is `--token`, `Authorization:` or `Bearer`.
+fn names_secret(word: &str) -> bool {
+    let word = word.trim_matches(['"', '\'']);
+    let is_scheme = ["bearer", "basic"].iter().any(|scheme| word.eq_ignore_ascii_case(scheme));
+    let is_name = (word.starts_with('-') && !word.contains('=') || word.ends_with(':')) && is_secret_name(word);
+    is_scheme || is_name
+}
+
+fn masked_word(word: &str) -> String {
+    if let Some((scheme, rest)) = word.split_once("://") {
+        return format!("{scheme}://{}", masked_url(rest));
+    }
+    for separator in ['=', ':'] {
+        if let Some((name, value)) = word.split_once(separator)
+            && is_secret_name(name)
+            && !value.is_empty()
+            && !is_reference(value)
+        {
+            return format!("{name}{separator}{HIDDEN}");
+        }
+    }
+    if is_random(word) { HIDDEN.to_owned() } else { word.to_owned() }
+}
+
+/// Returns a URL after its scheme without its user, the values of its query and the segments that may be secrets.
+fn masked_url(rest: &str) -> String {
+    let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
+    let (host, path) = place.split_once('/').map_or((place, None), |(host, path)| (host, Some(path)));
+    let mut shown = match host.rsplit_once('@') {
+        Some((_, host)) => format!("{HIDDEN}@{host}"),
+        None => host.to_owned(),
+    };
+    for segment in path.iter().flat_map(|path| path.split('/')) {
+        shown.push('/');
+        shown.push_str(if is_random(segment) { HIDDEN } else { segment });
+    }
+    for (index, pair) in query.iter().flat_map(|query| query.split('&')).enumerate() {
+        shown.push(if index == 0 { '?' } else { '&' });
+        match pair.split_once('=') {
+            Some((name, value)) if !is_reference(value) => shown.push_str(&format!("{name}={HIDDEN}")),
+            Some(_) => shown.push_str(pair),
+            None => shown.push_str(HIDDEN),
+        }
+    }
+    shown
+}
+
+fn is_secret_name(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    SECRETS.iter().any(|part| name.contains(part))
+}
+
+/// Returns whether a text is a variable without a default.
+fn is_reference(text: &str) -> bool {
+    let text = text.trim_matches(['"', '\'']);
+    let is_variable = text.starts_with('$') || text.starts_with("{env:") || text.starts_with("{file:");
+    let inner = text.trim_start_matches(['$', '{', ' ']).trim_end_matches(['}', ' ']);
+    is_variable && !text.contains(":-") && inner.chars().all(|c| c.is_ascii_alphanumeric() || "_.:/".contains(c))
+}
+
+/// Returns whether a text has the form of a generated secret: long, and of letters and digits.
+fn is_random(word: &str) -> bool {
+    let word = word.trim_matches(['"', '\'']);
+    let has = |is: fn(char) -> bool| word.chars().any(is);
+    word.len() >= SHORTEST_SECRET
+        && has(|c| c.is_ascii_digit())
+        && has(|c| c.is_ascii_alphabetic())
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+' | '='))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_summary_shows_the_endpoint_and_hides_values_that_may_be_secrets() {
+        for (entry, expected) in [
+            (json!({"command": "sh", "args": ["-c", "exec x --fast"]}), "command: sh; args: -c exec x --fast"),
+            (json!({"command": "a", "args": ["--token", "x", "--port", "1"]}), "command: a; args: --token … --port 1"),
+            (json!({"args": ["--api-key=x", "--api-key=${KEY}", "KEY=x"]}), "args: --api-key=… --api-key=${KEY} KEY=…"),
+            (json!({"args": ["--token", "${TOKEN}", "--token", "${T:-x}"]}), "args: --token ${TOKEN} --token …"),
+            (json!({"args": ["-H", "Authorization: Bearer abc"]}), "args: -H Authorization: … …"),
+            (json!({"args": ["Bearer", "abc", "--verbose"]}), "args: Bearer … --verbose"),
+            (json!({"args": ["sk-abcdefghij0123456789", "@scope/server-files"]}), "args: … @scope/server-files"),
+            (json!({"env": {"A": "x", "B": 1}, "headers": {"X-Key": "x"}}), "env: A, B; headers: X-Key"),
+            (json!({"url": "https://u:p@h.example/mcp?key=x&flag"}), "url: https://…@h.example/mcp?key=…&…"),
+            (json!({"url": "https://h.example/s/abcdefghij0123456789/mcp"}), "url: https://h.example/s/…/mcp"),
+            (json!({"url": "${BASE}/mcp"}), "url: ${BASE}/mcp"),
+            (json!({"oauth": {"clientId": "a", "clientSecret": "x"}}), "oauth.clientId: …; oauth.clientSecret: …"),
+            (
+                json!({"command": {"path": "a", "args": ["b"], "env": {"K": "x"}}}),
+                "command.path: a; command.args: b; command.env: K",
+            ),
+            (
+                json!({"timeout": 5, "token": 5, "disabled": false, "other": "x"}),
+                "timeout: 5; token: …; disabled: false; other: …",
+            ),
+            (json!({"x-mcp": {"denyTools": ["a", "b"]}}), "x-mcp.denyTools: a b"),
+            (json!(["x"]), "entry: …"),
+        ] {
+            let lines: Vec<String> = of(&entry).into_iter().map(|(name, text)| format!("{name}: {text}")).collect();
+            assert_eq!(lines.join("; "), expected, "{entry}");
+        }
+    }
+}
