@@ -21,6 +21,7 @@ use self::{fleet::Fleet, resolve::Resolved, source::Source};
 use crate::{
     answers::Answers,
     args::{Command, Configuration, Options},
+    commands,
     connection::ClientSettings,
     failure::Failure,
     login,
@@ -67,9 +68,11 @@ pub(crate) async fn open(
 ) -> Result<Work, Failure> {
     let source = Source::load(options)?;
     let declared: Vec<String> = source.config.names().into_iter().map(ToOwned::to_owned).collect();
-    let servers = source.usable()?;
+    let (servers, unusable_servers) = source.usable()?;
     if let Command::Search { words, limit } = &command {
-        tools::search(servers, &words.words, *limit, options, opened).await?;
+        let query = commands::query(&words.words)?;
+        unusable_servers.warn();
+        tools::search(servers, &query, *limit, options, opened).await?;
         return Ok(Work::Done);
     }
     let is_tool = matches!(command, Command::Tools { .. } | Command::Call { .. });
@@ -94,6 +97,10 @@ pub(crate) async fn open(
                 }
             }
         }
+    }
+    // A command for one server does not concern the others.
+    if chosen.is_none() {
+        unusable_servers.warn();
     }
     if let Command::Tools { words, format, strict } = &command {
         if let [_, more, ..] = &words.words[..] {

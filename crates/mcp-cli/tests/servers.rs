@@ -62,6 +62,8 @@ fn a_faulty_entry_does_not_block_the_decisions_about_other_servers() {
     project.check(&["tools"], 2, "", fault);
     project.check(&["approve", "--all"], 2, "approved good\n", fault);
     project.check(&["tools"], 0, "good:add", fault);
+    // A command for another server does not name the fault.
+    project.check(&["call", "good:add", "a=1", "b=2"], 0, "{\"sum\":3}", "");
     let (code, out, _) = project.run(&["approve", "--all", "--json"]);
     let decided: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(code, Some(2));
@@ -75,7 +77,7 @@ fn a_faulty_entry_does_not_block_the_decisions_about_other_servers() {
     assert_eq!((code, &report["servers"][0]["state"]), (Some(1), &json!("denied")), "{report}");
     assert_eq!(report["diagnostics"][0]["code"], "denied", "{report}");
     project.check(&["tools", "--server", "faulty"], 3, "", "(denied)");
-    project.check(&["tools"], 0, "good:add", "(denied)");
+    project.check(&["tools"], 0, "good:add", "");
     project.check(&["deny", "--all"], 0, "denied faulty\n", "");
     project.check(&["tools"], 3, "", "(denied)");
 }

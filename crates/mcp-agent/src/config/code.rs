@@ -101,7 +101,7 @@ codes! {
     StartTimeout = "start-timeout";
     /// The server cannot be reached.
     Unreachable = "unreachable";
-    /// The server requires a login.
+    /// The server requires a login or other credentials.
     NeedsLogin = "needs-login";
     /// The server answers with an error or with invalid data.
     ServerError = "server-error";

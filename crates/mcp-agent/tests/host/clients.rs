@@ -1,5 +1,4 @@
 //! Clients with settings of the application, connectors of the application, and hosts with a part of the lists.
-#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{sync::Arc, time::Duration};
 

@@ -38,15 +38,17 @@ pub(super) fn uninstall(client: &str, name: &str, options: &Options) -> Result<(
 /// Approves or denies servers of the project file.
 pub(super) fn decide(names: &[String], all: bool, is_approved: bool, options: &Options) -> Result<(), Failure> {
     let command = if is_approved { "approve" } else { "deny" };
-    if names.is_empty() && !all {
-        return Err(Failure::usage(format!("name the servers, or write `mcp {command} --all`")));
-    }
     let (file, scope) = configuration::path(options)
         .ok_or_else(|| Failure::usage("no project file is found: there is no `.mcp.json` here or above"))?;
     // A file that the command line names may be the project file of another directory.
     let scope = if scope == Scope::Named { Scope::Project } else { scope };
     let config = ConfigFile::read(file, scope, &environment()).map_err(|error| source::refused(&error))?;
     let known = config.names();
+    if names.is_empty() && !all {
+        let names: Vec<String> = known.iter().map(|name| line(name)).collect();
+        let hint = if names.is_empty() { String::new() } else { format!(": {}", names.join(", ")) };
+        return Err(Failure::usage(format!("name the servers, or write `mcp {command} --all`{hint}")));
+    }
     if let Some(name) = names.iter().find(|name| !known.contains(&name.as_str())) {
         return Err(source::refused(&source::unknown(&config, name)));
     }

@@ -84,8 +84,8 @@ impl Source {
         })
     }
 
-    /// Returns the servers of the command. Each other selected server of the file is a warning.
-    pub(super) fn usable(self) -> Result<Vec<ServerDefinition>, Failure> {
+    /// Returns the servers of the command, and the selected servers that it cannot use.
+    pub(super) fn usable(self) -> Result<(Vec<ServerDefinition>, Unusable), Failure> {
         let mut faults = Vec::new();
         let errors: Vec<ConfigError> = self.config.errors.iter().filter(|error| self.selects(error)).cloned().collect();
         if let Some(error) = errors.iter().find(|error| error.required) {
@@ -111,14 +111,23 @@ impl Source {
             let file = line(&self.config.file.to_string_lossy());
             return Err(first.map_or_else(|| Failure::usage(format!("the file {file} enables no server")), failure));
         }
-        for fault in errors.iter().chain(&faults) {
-            warn(&line(&fault.to_string()));
-        }
-        Ok(usable)
+        Ok((usable, Unusable(errors.into_iter().chain(faults).collect())))
     }
 
     fn selects(&self, error: &ConfigError) -> bool {
         error.server.as_deref().is_some_and(|name| self.is_selected(name))
+    }
+}
+
+/// The servers of a file that a command cannot use.
+pub(super) struct Unusable(Vec<ConfigError>);
+
+impl Unusable {
+    /// Prints a warning for each server, except for denied ones: `mcp doctor` shows the decisions of the user.
+    pub(super) fn warn(&self) {
+        for fault in self.0.iter().filter(|fault| fault.code != Code::Denied) {
+            warn(&line(&fault.to_string()));
+        }
     }
 }
 

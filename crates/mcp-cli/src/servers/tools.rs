@@ -47,18 +47,17 @@ pub(super) async fn tools(
     out.table(&columns, &catalog.tools().iter().map(|tool| row(tool)).collect::<Vec<_>>(), "no tools")
 }
 
-/// Prints the tools of the servers that match the words.
+/// Prints the tools of the servers that match a query.
 pub(super) async fn search(
     servers: Vec<ServerDefinition>,
-    words: &[String],
+    query: &str,
     limit: usize,
     options: &Options,
     opened: &Opened,
 ) -> Result<(), Failure> {
-    let query = commands::query(words)?;
     let catalog = catalog(servers, options, opened).await?;
     let tools = catalog.tools().iter().map(|tool| (tool.display_name().to_owned(), tool.tool(), to_json(tool)));
-    commands::print_found(Output::new(options.json), tools.collect(), &query, limit)
+    commands::print_found(Output::new(options.json), tools.collect(), query, limit)
 }
 
 async fn catalog(
