@@ -158,6 +158,7 @@ fn concurrent_installations_keep_all_servers() {
 #[cfg(unix)]
 const DIFFICULT: &str = r#"
 while read -r line; do case "$line" in
+*'"server/discover"'*) answer 1 | sed 's/"result":1/"error":{"code":-32601,"message":"unknown"}/' ;;
 *'"initialize"'*) answer '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}' ;;
 *'"tools/list"'*) answer '{"tools":[{"name":"find.it","inputSchema":{"type":"object","properties":{"page[size]":{"type":"integer"}}}}]}' ;;
 *'"find.it"'*'"arguments":{"page[size]":3}'*) answer '{"content":[{"type":"text","text":"as the server expects"}]}' ;;

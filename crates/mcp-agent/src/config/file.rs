@@ -115,11 +115,13 @@ impl ConfigFile {
         Ok(config)
     }
 
-    /// Returns the names of all entries of the file that define a server, also of those with faults.
+    /// Returns the names of all entries of the file that define a server, also of those with faults, in the order of the file.
     #[must_use]
     pub fn names(&self) -> Vec<&str> {
-        let valid = self.servers.iter().map(|server| server.name.as_str());
-        valid.chain(self.errors.iter().filter_map(|error| error.server.as_deref())).collect()
+        let mut known = HashSet::new();
+        let entries = self.entries.iter().map(|entry| entry.name.as_str());
+        let faulty = self.errors.iter().filter_map(|error| error.server.as_deref());
+        entries.chain(faulty).filter(|name| known.insert(*name)).collect()
     }
 
     /// Returns the entry of a server for a user who decides about it: each member with its text. Variables are not expanded.

@@ -380,7 +380,7 @@ fn a_wrong_entry_leaves_the_other_servers_usable() {
     let config = parse("/p/.mcp.json", text, &Environment::default()).unwrap();
     assert_eq!(config.servers[0].name, "good");
     assert_eq!((config.errors.len(), config.errors[0].server.as_deref()), (1, Some("bad")));
-    assert_eq!(config.names(), ["good", "bad"]);
+    assert_eq!(config.names(), ["bad", "good"]);
 
     let text = "mcpServers:\n- {command: a}\n- {name: 7, command: a}\n- {name: good, command: a}\n";
     let config = parse("/h/.continue/config.yaml", text, &Environment::default()).unwrap();
