@@ -39,7 +39,7 @@ const EXIT_CODES: &str = "Exit codes:
   1    the tool failed, `mcp lint` found errors, `mcp whoami` found no login, `mcp doctor` found a failed server, or a local file cannot be written
   2    the command line, a name in it or the configuration file is wrong
   3    the server is unreachable, overloaded, silent or closed early
-  4    the server answered with an error or invalid data, or it is not an MCP server
+  4    the server answered with an error or invalid data, it is not an MCP server, or a login failed
   130  Ctrl-C (129 and 143: another signal)
 
 If stdin and stderr are a terminal, `mcp` shows the questions of the server there, one after the other. \

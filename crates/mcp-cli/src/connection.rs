@@ -207,6 +207,17 @@ fn with_limits(mut builder: ClientBuilder, server: &ServerDefinition, options: &
     }
 }
 
+/// Connects to a server of a configuration file, without answers to questions of the server.
+pub(crate) async fn to_definition(
+    server: &ServerDefinition,
+    options: &Options,
+    authorizer: Option<Arc<dyn Authorizer>>,
+) -> Result<Result<Client, mcp_client::Error>, Failure> {
+    let connector = to_server(server, options, authorizer)?;
+    let builder = with_limits(basic(Client::builder(NAME, VERSION), options), server, options);
+    Ok(builder.connect(connector).await)
+}
+
 /// Returns the connection to a URL with the headers of the options.
 fn http(url: &str, options: &Options) -> Result<Http, Failure> {
     let mut http = Http::new(url).map_err(|error| Failure::rejected(&error))?;
@@ -225,13 +236,17 @@ pub(crate) fn allowed_hosts(options: &Options) -> Vec<String> {
     options.allow_host.iter().cloned().chain(variable.split_whitespace().map(ToOwned::to_owned)).collect()
 }
 
-/// Connects to a URL with an authorizer, without answers to questions of the server.
-pub(crate) async fn authorized(
+/// Connects to a URL, without answers to questions of the server.
+pub(crate) async fn to_url(
     url: &Url,
     options: &Options,
-    authorizer: impl Authorizer,
+    authorizer: Option<Arc<dyn Authorizer>>,
 ) -> Result<Result<Client, mcp_client::Error>, Failure> {
-    let http = Arc::new(http(url.as_str(), options)?.authorizer(authorizer));
+    let http = http(url.as_str(), options)?;
+    let http = Arc::new(match authorizer {
+        Some(authorizer) => http.authorizer(authorizer),
+        None => http,
+    });
     let connector = Arc::new(TracedConnector::new(http, options.trace));
     Ok(basic(Client::builder(NAME, VERSION), options).connect(connector as Arc<dyn Connect>).await)
 }

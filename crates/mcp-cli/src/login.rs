@@ -1,6 +1,7 @@
 //! `mcp login`, `mcp logout`, `mcp whoami` and `mcp auth explain`, and the tokens of a login for all commands.
 
 mod authorizer;
+mod client;
 mod explain;
 mod logins;
 mod page;
@@ -20,9 +21,10 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use url::{Host, Url};
 
+pub(crate) use self::client::OAuthSettings;
 use self::{
     authorizer::StoredTokens,
-    logins::Logins,
+    logins::{Chosen, Logins},
     page::{Page, Way},
 };
 use crate::{
@@ -43,7 +45,7 @@ const CLIENT_NAME: &str = "mcp, on the command line";
 /// Returns the authorizer of a command over HTTP. `None` if the user passes a token or has no login.
 ///
 /// Only a command with a terminal may show the page of a login, if `can_ask` permits it.
-pub(crate) fn authorizer(options: &Options, can_ask: bool) -> Option<Arc<dyn Authorizer>> {
+pub(crate) fn authorizer(options: &Options, settings: OAuthSettings, can_ask: bool) -> Option<Arc<dyn Authorizer>> {
     if passes_token(options) {
         return None;
     }
@@ -55,7 +57,7 @@ pub(crate) fn authorizer(options: &Options, can_ask: bool) -> Option<Arc<dyn Aut
     // Without a writable directory, the command runs without tokens, and `mcp login` reports the fault.
     let logins = stored.or_else(|| if can_ask { Logins::open().ok() } else { None })?;
     let way = if can_ask { Way::Browser } else { Way::Refused };
-    let auth = kept(builder(&logins, way).store(logins.store).build());
+    let auth = kept(settings.apply(builder(&logins, way)).store(logins.store).build());
     Some(Arc::new(StoredTokens { auth, can_ask }))
 }
 
@@ -105,9 +107,10 @@ pub(crate) async fn run(account: &Account, options: &Options, opened: &OnceLock<
         Account::Auth(Auth::Explain { server }) => explain(server.as_deref(), options, out).await,
         Account::Whoami { server } => {
             let logins = Logins::open()?;
-            let server = logins.server(server.as_deref()).await?;
+            let server = logins.server(server.as_deref(), options).await?;
             match server {
                 Some(server) => show_one(&server, &logins, options, opened).await,
+                None if passes_token(options) => Err(no_server()),
                 None => show_all(&logins, out).await,
             }
         }
@@ -125,9 +128,11 @@ async fn log_in(
         return Err(Failure::usage("a login replaces --header Authorization; omit the header"));
     }
     let logins = Logins::open()?;
-    let server = logins.server(server).await?.ok_or_else(no_server)?;
-    let auth = kept(builder(&logins, way).store(logins.without_login(&server)).scopes(scopes).build());
-    let client = connection::authorized(&server, options, auth.clone()).await?.map_err(failed)?;
+    let chosen = logins.server(server, options).await?.ok_or_else(no_server)?;
+    let server = chosen.url.clone();
+    let builder = chosen.configure(builder(&logins, way))?;
+    let auth = kept(builder.store(logins.without_login(&server)).scopes(scopes).build());
+    let client = connect(&chosen, options, Some(&auth)).await?.map_err(failed)?;
     opened.get_or_init(|| client);
     if auth.stored_login(&server).await?.is_none() {
         // The server also serves callers without tokens.
@@ -149,10 +154,10 @@ where
 async fn log_out(server: Option<&str>, options: &Options, out: Output) -> Result<(), Failure> {
     let logins = Logins::open()?;
     let auth = stored(&logins);
-    let server = match logins.server(server).await? {
-        Some(server) => server,
+    let chosen = match logins.server(server, options).await? {
+        Some(chosen) => chosen,
         None => match &usable(&logins, &auth).await?[..] {
-            [(server, _)] => server.clone(),
+            [(server, _)] => Chosen { url: server.clone(), definition: None },
             [] => return Err(Failure::usage("no login is stored")),
             several => {
                 let servers: Vec<&str> = several.iter().map(|(server, _)| server.as_str()).collect();
@@ -160,7 +165,9 @@ async fn log_out(server: Option<&str>, options: &Options, out: Output) -> Result
             }
         },
     };
-    let revocation = builder(&logins, Way::Refused)
+    let server = chosen.url.clone();
+    let revocation = chosen
+        .configure(builder(&logins, Way::Refused))?
         .store(logins.store.clone())
         .fetch(fetch(&server, options)?)
         .build()
@@ -198,8 +205,10 @@ async fn explain(server: Option<&str>, options: &Options, out: Output) -> Result
         Some(logins) => logins.servers().await?,
         None => Vec::new(),
     };
-    let server = logins::server(server, &known)?.ok_or_else(no_server)?;
-    let mut builder = OAuth::builder().client_name(CLIENT_NAME).fetch(fetch(&server, options)?);
+    let chosen = logins::server(server, &known, options)?.ok_or_else(no_server)?;
+    let server = chosen.url.clone();
+    let builder = OAuth::builder().client_name(CLIENT_NAME).fetch(fetch(&server, options)?);
+    let mut builder = chosen.configure(builder)?;
     if let Some(logins) = logins {
         builder = builder.store(logins.store);
     }
@@ -225,14 +234,57 @@ fn fetch(server: &Url, options: &Options) -> Result<Fetch, Failure> {
     Ok(builder.map_err(|error| Failure::rejected(&error))?.build())
 }
 
+/// Connects to the server of a command line.
+async fn connect(
+    chosen: &Chosen,
+    options: &Options,
+    auth: Option<&OAuth>,
+) -> Result<Result<Client, mcp_client::Error>, Failure> {
+    let authorizer = auth.map(|auth| Arc::new(auth.clone()) as Arc<dyn Authorizer>);
+    match &chosen.definition {
+        Some(definition) => connection::to_definition(definition, options, authorizer).await,
+        None => connection::to_url(&chosen.url, options, authorizer).await,
+    }
+}
+
+/// Checks that the server accepts the headers of the command line.
+async fn show_headers(chosen: &Chosen, options: &Options, opened: &OnceLock<Client>) -> Result<(), Failure> {
+    let server = &chosen.url;
+    match connect(chosen, options, None).await? {
+        Ok(client) => opened.get_or_init(|| client),
+        Err(error) if is_refusal(&error) => {
+            return Err(Failure::local(format!("{server} does not accept the headers of --header")));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let out = Output::new(options.json);
+    if out.json {
+        return out.value(&json!({ "server": server.as_str(), "credentials": "header" }));
+    }
+    out.text(&format!("{server} accepts the headers of --header"))
+}
+
 /// Shows the login at one server, which must accept its tokens.
-async fn show_one(server: &Url, logins: &Logins, options: &Options, opened: &OnceLock<Client>) -> Result<(), Failure> {
+async fn show_one(
+    chosen: &Chosen,
+    logins: &Logins,
+    options: &Options,
+    opened: &OnceLock<Client>,
+) -> Result<(), Failure> {
+    let server = &chosen.url;
+    if passes_token(options) {
+        return show_headers(chosen, options, opened).await;
+    }
     let missing = |reason: &str| Failure::local(format!("not logged in at {server}{reason}; run `mcp login {server}`"));
-    let auth = stored(logins);
+    let builder = chosen.configure(builder(logins, Way::Refused))?;
+    let auth = kept(builder.store(logins.store.clone()).build());
     if auth.stored_login(server).await?.is_none() {
+        if !options.header.is_empty() {
+            return show_headers(chosen, options, opened).await;
+        }
         return Err(missing(""));
     }
-    match connection::authorized(server, options, auth.clone()).await? {
+    match connect(chosen, options, Some(&auth)).await? {
         Ok(client) => opened.get_or_init(|| client),
         Err(error) if is_refusal(&error) => {
             return Err(missing(": the server or its authorization server does not accept the stored tokens"));
@@ -296,7 +348,13 @@ fn print(server: &Url, login: &StoredLogin, out: Output) -> Result<(), Failure> 
         return out.value(&to_json(server, login));
     }
     let label = |text| style::out(Style::Dim, text);
-    let scopes = if login.scopes.is_empty() { "none requested".to_owned() } else { login.scopes.join(" ") };
+    let scopes = match &login.granted_scopes {
+        Some(granted) if granted.is_empty() => "none".to_owned(),
+        Some(granted) => granted.join(" "),
+        // A login of an earlier version has no granted scopes.
+        None if !login.scopes.is_empty() => login.scopes.join(" "),
+        None => "the default of the authorization server, which did not name it".to_owned(),
+    };
     styled(&format!(
         "{}\n{}  {}\n{}  {}\n{}  {}\n{}  {}\n",
         style::out(Style::Name, server.as_str()),
@@ -327,6 +385,6 @@ fn to_json(server: &Url, login: &StoredLogin) -> Value {
     let end = login.expires_at.and_then(|end| end.duration_since(UNIX_EPOCH).ok()).as_ref().map(Duration::as_secs);
     json!({
         "server": server.as_str(), "issuer": login.issuer, "clientId": login.client_id, "scopes": login.scopes,
-        "expiresAt": end, "isRenewable": login.is_renewable,
+        "grantedScopes": login.granted_scopes, "expiresAt": end, "isRenewable": login.is_renewable,
     })
 }

@@ -159,7 +159,7 @@ async fn work(cli: Cli, opened: Arc<Opened>, signals: Signals) -> Result<(), Fai
         }
     } else {
         let authorizer = match &target {
-            Target::Url(_) => login::authorizer(&options, true),
+            Target::Url(_) => login::authorizer(&options, login::OAuthSettings::default(), true),
             Target::Command(_) | Target::Configuration => None,
         };
         let settings = ClientSettings::new(&options, &answers, &command)?;

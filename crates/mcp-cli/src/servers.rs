@@ -21,10 +21,10 @@ use self::{fleet::Fleet, resolve::Resolved, source::Source};
 use crate::{
     answers::Answers,
     args::{Command, Configuration, Options},
-    commands,
+    commands, configuration,
     connection::ClientSettings,
     failure::Failure,
-    login,
+    login::{self, OAuthSettings},
     opened::Opened,
     state,
     text::line,
@@ -156,10 +156,32 @@ fn unusable(name: &str, server: &str) -> Failure {
 }
 
 /// Returns the authorizer of a server. `None` for a command, and for a URL with its own credentials.
-pub(crate) fn authorizer(server: &ServerDefinition, options: &Options, can_ask: bool) -> Option<Arc<dyn Authorizer>> {
-    let Endpoint::Http(http) = &server.endpoint else { return None };
+///
+/// # Errors
+/// If the OAuth settings of the entry are incomplete.
+pub(crate) fn authorizer(
+    server: &ServerDefinition,
+    options: &Options,
+    can_ask: bool,
+) -> Result<Option<Arc<dyn Authorizer>>, Failure> {
+    let Endpoint::Http(http) = &server.endpoint else { return Ok(None) };
     let has_credentials = http.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization"));
-    if has_credentials { None } else { login::authorizer(options, can_ask) }
+    if has_credentials {
+        return Ok(None);
+    }
+    Ok(login::authorizer(options, OAuthSettings::of(server)?, can_ask))
+}
+
+/// Returns a server of the configuration file that the user permits. `None` if no file has the name.
+pub(crate) fn definition(name: &str, options: &Options) -> Result<Option<ServerDefinition>, Failure> {
+    if configuration::path(options).is_none() {
+        return Ok(None);
+    }
+    let source = Source::load(options)?;
+    if !source.config.names().contains(&name) {
+        return Ok(None);
+    }
+    Ok(source.with_name(name).usable()?.0.pop())
 }
 
 /// Returns the directory of approvals and installations.

@@ -10,7 +10,8 @@ use std::{
 
 use mcp_server::{auth::Jwt, prelude::*};
 use mcp_test::authorization_server::{
-    AuthorizationServer, AuthorizationServerBuilder, Endpoint, Misbehavior, ResponseFault, RunningAuthorizationServer,
+    AuthorizationServer, AuthorizationServerBuilder, Endpoint, Misbehavior, RegisteredClient, ResponseFault,
+    RunningAuthorizationServer,
 };
 use serde_json::Value;
 
@@ -347,4 +348,136 @@ fn the_end_of_a_command_loses_no_refresh_token() {
         server.check("call URL whoami", 0, "ann\n", "");
         assert_eq!(server.issuer.count(Endpoint::Authorization), 1);
     }
+}
+
+#[test]
+fn a_failed_browser_program_is_named_and_the_user_can_open_the_url() {
+    let server = Protected::start("browser-fails");
+    let output = server.run_with("login URL", Some("/no/such/program".into()));
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{stderr}");
+    assert!(stderr.contains("the program \"/no/such/program\" of BROWSER cannot be started"), "{stderr}");
+
+    // A program that ran and failed may have shown the page.
+    let mut command = mcp();
+    command.args(["login", &server.url]).env("XDG_STATE_HOME", &server.state).env("BROWSER", "false");
+    let mut login = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut notes = Lines::of(login.stderr.take().unwrap());
+    let mut before = Vec::new();
+    while let Some(note) = notes.next().filter(|note| !note.contains("open this page to log in at")) {
+        before.push(note);
+    }
+    let failure = "the program \"false\" of BROWSER failed: exit status: 1";
+    assert!(before.iter().any(|note| note.contains(failure)), "{before:?}");
+    let page = notes.next().unwrap();
+    assert_eq!(notes.next().as_deref(), Some("mcp: the time limit is 10 min; Ctrl-C ends the wait"));
+    assert!(std::process::Command::new(example("browser")).arg(page).status().unwrap().success());
+    assert_eq!(process::wait(&mut login).code(), Some(0));
+    assert!(!server.secrets().is_empty());
+}
+
+#[test]
+fn whoami_checks_the_headers_of_the_command_line() {
+    let server = Protected::start("whoami-header");
+    server.check("login URL", 0, "", "in the browser");
+    let token = server.secrets().swap_remove(0);
+    let whoami = |header: &str, words: &[&str]| {
+        let mut command = mcp();
+        command.args(["whoami", "--header", header]).args(words).env("XDG_STATE_HOME", &server.state);
+        let output = command.bounded_output();
+        (output.status.code(), format!("{}{}", text(&output.stdout), text(&output.stderr)))
+    };
+    for is_logged_in in [true, false] {
+        if !is_logged_in {
+            server.check("logout URL", 0, "", "");
+        }
+        let (valid, invalid) = (format!("Authorization: Bearer {token}"), "Authorization: Bearer invalid");
+        for (header, words, code, part) in [
+            (valid.as_str(), &[server.url.as_str()][..], 0, "accepts the headers of --header"),
+            (&valid, &[&server.url, "--json"], 0, r#""credentials":"header""#),
+            (invalid, &[&server.url], 1, "does not accept the headers of --header"),
+            (&valid, &[], 2, "no server is given"),
+        ] {
+            let (found, shown) = whoami(header, words);
+            assert_eq!(found, Some(code), "{words:?}\n{shown}");
+            assert!(shown.contains(part) && !shown.contains(&token), "{words:?}\n{shown}");
+        }
+    }
+}
+
+impl Protected {
+    /// Runs a command line in a project with a configuration file, and checks its exit code and parts of its output.
+    fn check_in_project(&self, line: &str, code: i32, out: &str, err: &str) {
+        let mut command = mcp();
+        command.args(line.split(' ')).current_dir(self.state.join("project"));
+        command.env("XDG_STATE_HOME", &self.state).env("BROWSER", example("browser")).env("SSH_CONNECTION", "1");
+        let output = command.env("HOME", &self.state).env_remove("XDG_CONFIG_HOME").bounded_output();
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{line}\n{stdout}\n{stderr}");
+        assert!(stdout.contains(out) && stderr.contains(err), "{line}\n{stdout}\n{stderr}");
+        assert!(!format!("{stdout}{stderr}").contains("hunter2"), "{line}\n{stdout}\n{stderr}");
+    }
+
+    fn write_project(&self, servers: &Value) {
+        fs::create_dir_all(self.state.join("project")).unwrap();
+        let text = serde_json::json!({ "mcpServers": servers }).to_string();
+        fs::write(self.state.join("project/.mcp.json"), text).unwrap();
+    }
+}
+
+#[test]
+fn a_name_of_the_configuration_file_selects_the_server_of_a_login() {
+    let server = Protected::start("named");
+    server.write_project(&serde_json::json!({
+        "team": { "type": "http", "url": server.url },
+        "keyed": { "type": "http", "url": server.url, "headers": { "Authorization": "Bearer hunter2" } },
+        "local": { "command": "no-such-program-anywhere" },
+    }));
+    for (line, code, out, err) in [
+        ("login team", 3, "", "is not approved"),
+        ("approve --all", 0, "", ""),
+        ("auth explain team", 0, "a login is possible", ""),
+        ("whoami team", 1, "", "not logged in at"),
+        ("login team", 0, "renewed automatically", "in the browser"),
+        ("whoami team", 0, "renewed automatically", ""),
+        ("whoami --server team", 0, "renewed automatically", ""),
+        ("call --server team whoami", 0, "ann", ""),
+        ("login keyed", 2, "", "has a header Authorization, which replaces a login"),
+        ("login local", 2, "", "the server `local` is a command, which has no login"),
+        ("login nothing", 2, "", "nor a server of a configuration file"),
+        ("logout team", 0, "logged out of", ""),
+        ("whoami team", 1, "", "not logged in at"),
+    ] {
+        server.check_in_project(line, code, out, err);
+    }
+}
+
+#[test]
+fn a_login_uses_the_oauth_settings_of_the_entry() {
+    let client = RegisteredClient::with_secret("team-app", "hunter2").redirect_uri("http://127.0.0.1/callback");
+    let issuer = |builder: AuthorizationServerBuilder| builder.auto_approve().no_registration().client(client);
+    let server = Protected::with("oauth-settings", issuer, |config| config);
+    let oauth = serde_json::json!({ "clientId": "team-app", "clientSecret": "hunter2", "scopes": ["admin"] });
+    let entry = |x: Value| serde_json::json!({ "type": "http", "url": server.url, "oauth": oauth, "x-mcp": x });
+    server.write_project(&serde_json::json!({
+        "team": entry(serde_json::json!({ "oauthIssuer": server.issuer.issuer() })),
+        "other": entry(serde_json::json!({ "oauthIssuer": "https://as.example" })),
+        "unbound": entry(serde_json::json!({})),
+    }));
+    server.check_in_project("approve --all", 0, "", "");
+    for (line, code, out, err) in [
+        ("login unbound", 2, "", "in the member `oauthIssuer` of `x-mcp`"),
+        ("call --server unbound whoami", 2, "", "in the member `oauthIssuer` of `x-mcp`"),
+        ("login other", 4, "", "the configured issuer is https://as.example"),
+        ("login team", 0, "team-app", "in the browser"),
+        ("whoami team", 0, "admin", ""),
+        ("call --server team admin", 0, "administered", ""),
+    ] {
+        server.check_in_project(line, code, out, err);
+    }
+    // The renewal of a token uses the secret of the entry too.
+    server.edit_tokens(|record| record["expires_at"] = 1.into());
+    let tokens = server.issuer.count(Endpoint::Token);
+    server.check_in_project("call --server team admin", 0, "administered", "");
+    assert_eq!(server.issuer.count(Endpoint::Token), tokens + 1);
 }

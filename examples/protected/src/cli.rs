@@ -11,7 +11,11 @@ Options:
   --auto-approve       the built-in authorization server approves each login without a page
   --issuer URL         accept the tokens of this authorization server instead of the built-in server
   --anonymous          open the tool `public` and the lists to callers without credentials
-  --help               print this text";
+  --help               print this text
+
+To protect a server of your own, set an authenticator:
+  HttpConfig::new().public_url(\"https://mcp.example.com/mcp\").authenticate(Jwt::issuer(\"https://idp.example.com\"))
+docs/auth/server.md describes each provider.";
 
 /// The authenticator of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use clap::Subcommand;
 pub(crate) enum Account {
     /// Log in to a server with the browser, and store the tokens for all commands.
     ///
-    /// A name is the host of an earlier login, or an address without a scheme. The variable BROWSER selects the browser,
+    /// A name is the host of an earlier login, an address without a scheme, or a server of the configuration file. The variable BROWSER selects the browser,
     /// also over SSH and in a container. Without a browser, `mcp` shows the URL of the page, and you can paste the URL at
     /// which the browser ends. With --device, you enter a code in the browser of any machine and paste nothing.
     #[command(override_usage = "mcp login [URL|NAME] [--no-browser|--device] [--scope SCOPE]...")]
@@ -33,6 +33,7 @@ pub(crate) enum Account {
     /// Show the login at a server, or all stored logins.
     ///
     /// For one server, `mcp` connects to it, which also renews the tokens. The exit code is 0 only if the server accepts them.
+    /// With `--header Authorization:…`, `mcp` checks the header instead of the stored login.
     #[command(override_usage = "mcp whoami [URL|NAME]")]
     Whoami {
         #[arg(hide = true)]

@@ -5,15 +5,19 @@ use std::{
     time::Duration,
 };
 
-use mcp_client::oauth::{Error, ErrorKind, FileStore, StoreLock, TokenStore};
+use mcp_agent::config::{Endpoint, ServerDefinition};
+use mcp_client::oauth::{Error, ErrorKind, FileStore, OAuthBuilder, StoreLock, TokenStore};
 use mcp_protocol::auth::Secret;
 use mcp_transport::BoxFuture;
 use url::{Position, Url};
 
+use super::OAuthSettings;
 use crate::{
+    args::Options,
     failure::Failure,
-    state,
+    servers, state,
     target::{VARIABLE, has_credentials, is_url, with_scheme},
+    text::line,
 };
 
 /// The record with the URLs of the servers.
@@ -84,20 +88,58 @@ impl Logins {
     }
 
     /// Returns the server of a command line.
-    pub(super) async fn server(&self, word: Option<&str>) -> Result<Option<Url>, Failure> {
-        server(word, &self.servers().await?)
+    pub(super) async fn server(&self, word: Option<&str>, options: &Options) -> Result<Option<Chosen>, Failure> {
+        server(word, &self.servers().await?, options)
     }
 }
 
-/// Returns the server of a command line: a URL, the host of a stored login, or an address without a scheme. Without a word this
-/// is the URL in the variable.
-pub(super) fn server(word: Option<&str>, known: &[Url]) -> Result<Option<Url>, Failure> {
+/// The server of a command line.
+pub(super) struct Chosen {
+    pub(super) url: Url,
+    /// The entry of the configuration file, if the command line names one.
+    pub(super) definition: Option<ServerDefinition>,
+}
+
+impl Chosen {
+    /// Adds the settings of the entry to those of an authorizer.
+    pub(super) fn configure(&self, builder: OAuthBuilder) -> Result<OAuthBuilder, Failure> {
+        let settings = self.definition.as_ref().map(OAuthSettings::of).transpose()?;
+        Ok(settings.unwrap_or_default().apply(builder))
+    }
+}
+
+/// Returns the server of a command line: a URL, the host of a stored login, an address without a scheme, or a server of the
+/// configuration file. Without a word this is the server of `--server`, and then the URL in the variable.
+pub(super) fn server(word: Option<&str>, known: &[Url], options: &Options) -> Result<Option<Chosen>, Failure> {
+    let configured = |name: &str| servers::definition(name, options);
+    if let (None, Some(name)) = (word, &options.config_server) {
+        return configured(name)?.map(of_definition).transpose();
+    }
     let variable = std::env::var(VARIABLE).ok().filter(|text| is_url(text));
-    word.or(variable.as_deref()).map(|word| named(word, known)).transpose()
+    word.or(variable.as_deref()).map(|word| named(word, known, configured)).transpose()
+}
+
+/// Returns the server of an entry.
+fn of_definition(definition: ServerDefinition) -> Result<Chosen, Failure> {
+    let name = line(&definition.name);
+    let Endpoint::Http(http) = &definition.endpoint else {
+        return Err(Failure::usage(format!("the server `{name}` is a command, which has no login")));
+    };
+    if http.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("authorization")) {
+        let text = format!("the entry of the server `{name}` has a header Authorization, which replaces a login");
+        return Err(Failure::usage(text));
+    }
+    let url = parse(&http.url)?;
+    Ok(Chosen { url, definition: Some(definition) })
 }
 
 /// Returns the server that a word names.
-fn named(word: &str, known: &[Url]) -> Result<Url, Failure> {
+fn named(
+    word: &str,
+    known: &[Url],
+    configured: impl FnOnce(&str) -> Result<Option<ServerDefinition>, Failure>,
+) -> Result<Chosen, Failure> {
+    let of_url = |url| Chosen { url, definition: None };
     let has_name = |url: &&Url| {
         [&url[Position::BeforeHost..Position::AfterHost], &url[Position::BeforeHost..Position::AfterPort]]
             .iter()
@@ -105,17 +147,31 @@ fn named(word: &str, known: &[Url]) -> Result<Url, Failure> {
     };
     let text = match &known.iter().filter(has_name).collect::<Vec<_>>()[..] {
         [] if is_url(word) => word.to_owned(),
-        [] => with_scheme(word).ok_or_else(|| {
-            Failure::usage(format!("`{word}` is neither an http or https URL nor the host of a stored login"))
-        })?,
-        [url] => return Ok((*url).clone()),
+        [] => match with_scheme(word) {
+            Some(url) => url,
+            None => {
+                return configured(word)?.map_or_else(|| Err(unknown(word)), of_definition);
+            }
+        },
+        [url] => return Ok(of_url((*url).clone())),
         urls => {
             let urls: Vec<&str> = urls.iter().map(|url| url.as_str()).collect();
             return Err(Failure::usage(format!("`{word}` is the host of several logins: {}", urls.join(", "))));
         }
     };
+    parse(&text).map(of_url)
+}
+
+fn unknown(word: &str) -> Failure {
+    Failure::usage(format!(
+        "`{word}` is neither an http or https URL nor the host of a stored login nor a server of a configuration file"
+    ))
+}
+
+/// Returns the URL of a login.
+fn parse(text: &str) -> Result<Url, Failure> {
     let mut url =
-        Url::parse(&text).map_err(|error| Failure::usage(format!("the URL of the server is invalid: {error}")))?;
+        Url::parse(text).map_err(|error| Failure::usage(format!("the URL of the server is invalid: {error}")))?;
     if has_credentials(url.as_str()) {
         return Err(Failure::usage(
             "a URL with a user has credentials of its own; log in with the URL without the user",
@@ -180,7 +236,8 @@ mod tests {
             ("https://ann:hunter2@a.example/mcp", Err("a URL with a user has credentials of its own")),
             ("ann@c.example/mcp", Err("neither an http or https URL nor the host of a stored login")),
         ] {
-            let found = named(word, &known).map_err(|failure| failure.to_string());
+            let found = named(word, &known, |_| Ok(None)).map_err(|failure| failure.to_string());
+            let found = found.map(|chosen| chosen.url);
             match expected {
                 Ok(url) => assert_eq!(found.as_ref().map(Url::as_str), Ok(url), "{word}"),
                 Err(part) => assert!(found.is_err_and(|text| text.contains(part)), "{word}"),

@@ -1,6 +1,6 @@
 //! The page of a login: in the browser, as a URL at the terminal, or with a code for a browser of another machine.
 
-use std::time::Duration;
+use std::{error::Error as _, time::Duration};
 
 use mcp_client::oauth::{Answer, Browser, DeviceLogin, Error, ErrorKind, Login, UserAgent};
 use mcp_transport::BoxFuture;
@@ -41,12 +41,19 @@ impl UserAgent for Page {
             }
             self.logins.remember(&login.server).await?;
             if self.way == Way::Browser {
-                if Browser::is_available() {
+                let is_available = Browser::is_available();
+                if is_available {
                     note(format!("mcp: opening the login page of {} in the browser", line(&login.issuer)));
                 }
                 match Browser::new().open(login).await {
-                    Ok(answer) => return Ok(answer),
-                    Err(error) if !question::is_possible() => {
+                    Ok(answer) => {
+                        let limit = time_left(login.limit);
+                        note(format!("mcp: if the browser shows no page, open this URL within {limit}:"));
+                        note(style::err(Style::Name, login.url.as_str()));
+                        return Ok(answer);
+                    }
+                    // A program that ran and failed may have shown the page.
+                    Err(error) if !question::is_possible() && (!is_available || error.source().is_some()) => {
                         let text = format!("{error}: set BROWSER, or add --no-browser or --device");
                         return Err(Error::new(ErrorKind::LoginRequired, text));
                     }
@@ -115,6 +122,7 @@ fn time_left(left: Duration) -> String {
 async fn show(login: &Login) -> Answer {
     note(format!("mcp: open this page to log in at {}:", line(&login.issuer)));
     note(style::err(Style::Name, login.url.as_str()));
+    note(format!("mcp: the time limit is {}; Ctrl-C ends the wait", time_left(login.limit)));
     if !question::is_possible() {
         return Answer::Redirect;
     }

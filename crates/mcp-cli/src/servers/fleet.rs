@@ -73,7 +73,8 @@ impl Fleet {
         let mut unusable = HashMap::new();
         for server in &servers {
             let authorizer = super::authorizer(server, &options, can_ask);
-            let added = connection::to_server(server, &options, authorizer).and_then(|connector| {
+            let connector = authorizer.and_then(|authorizer| connection::to_server(server, &options, authorizer));
+            let added = connector.and_then(|connector| {
                 let added = host.add_definition_with(server, connector);
                 added.map_err(|error| Failure::usage(error.to_string()))
             });

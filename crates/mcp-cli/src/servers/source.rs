@@ -63,6 +63,11 @@ impl Source {
         Ok(Self { config, only: options.config_server.clone() })
     }
 
+    /// Selects one server.
+    pub(super) fn with_name(self, name: &str) -> Self {
+        Self { only: Some(name.to_owned()), ..self }
+    }
+
     /// Returns whether the command line selects a server.
     pub(super) fn is_selected(&self, name: &str) -> bool {
         self.only.as_deref().is_none_or(|only| only == name)
