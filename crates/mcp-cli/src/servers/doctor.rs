@@ -184,7 +184,10 @@ fn print(out: Output, file: Option<&str>, reports: &[Report], diagnostics: &[Con
     let mut text = format!("{}\n", style::out(Style::Dim, &line(file.unwrap_or("no file"))));
     for report in reports {
         let details = match (&report.tools, report.tokens()) {
-            (Some(tools), Some(tokens)) => format!("  {} tools, about {tokens} tokens", tools.len()),
+            (Some(tools), Some(tokens)) => {
+                let noun = if tools.len() == 1 { "tool" } else { "tools" };
+                format!("  {} {noun}, about {tokens} tokens", tools.len())
+            }
             _ => String::new(),
         };
         let login = if report.login == "none" { String::new() } else { format!("  login: {}", report.login) };
