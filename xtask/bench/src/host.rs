@@ -8,7 +8,7 @@ use std::{
 };
 
 use mcp_agent::{
-    Host,
+    Host, ServerState,
     pins::{PinRules, Pins},
     policy::{AuditEvent, Effect, Policy, Rule},
     search::ToolIndex,
@@ -27,6 +27,8 @@ const ROUNDS: usize = 15;
 /// The calls of one round, with and without the checks.
 const CALLS: usize = 2_000;
 const RULES: usize = 20;
+const MANIFEST_SERVERS: usize = 8;
+const MANIFEST_TOOLS: usize = 50;
 
 /// Measures the costs, and prints each beside its aim.
 pub(crate) fn run() -> Result<(), Error> {
@@ -35,7 +37,8 @@ pub(crate) fn run() -> Result<(), Error> {
     bridge(&tools);
     search(&tools);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(checks())
+    runtime.block_on(checks())?;
+    runtime.block_on(manifest())
 }
 
 fn row(name: &str, measured: Duration, aim: Duration) {
@@ -154,6 +157,38 @@ async fn checks() -> Result<(), Error> {
     row("policy of 21 rules, audit and pins, per call", added[added.len() / 2], Duration::from_micros(5));
     plain.shutdown().await;
     checked.shutdown().await;
+    Ok(())
+}
+
+/// Starts a host from a manifest: its catalog is complete, and no server has started.
+async fn manifest() -> Result<(), Error> {
+    let mut server = Server::builder("many", "1");
+    for number in 0..MANIFEST_TOOLS {
+        server = server.tool(tool(format!("tool_{number}"), async || "text"));
+    }
+    let server = server.build();
+    let folder = std::env::temp_dir().join(format!("bench-manifest-{}", std::process::id()));
+    fs::create_dir_all(&folder)?;
+    let builder = || {
+        let empty = Host::builder("bench", "1").manifest(folder.join("manifest.json"));
+        (0..MANIFEST_SERVERS).fold(empty, |builder, number| builder.server(format!("s{number}"), &server))
+    };
+    builder().start().await?.shutdown().await;
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let start = Instant::now();
+        let host = builder().start().await?;
+        let tools = host.catalog().tools().len();
+        times.push(start.elapsed());
+        let started = host.statuses().iter().filter(|status| status.state != ServerState::Configured).count();
+        host.shutdown().await;
+        if (tools, started) != (MANIFEST_SERVERS * MANIFEST_TOOLS, 0) {
+            return Err(Error::new(format!("the manifest gave {tools} tools, and {started} servers started")));
+        }
+    }
+    fs::remove_dir_all(&folder)?;
+    times.sort();
+    row("start from a manifest of 8 servers", times[times.len() / 2], Duration::from_millis(10));
     Ok(())
 }
 
