@@ -141,6 +141,29 @@ fn servers_without_metadata_are_not_reported_as_ready_for_a_login() {
 }
 
 #[test]
+fn servers_without_metadata_name_the_option_for_credentials() {
+    for (challenge, page, header) in [
+        ("", None, "x-api-key"),
+        ("www-authenticate: ApiKey\r\n", None, "x-api-key"),
+        ("www-authenticate: ApiKey header=\"x-team-key\"\r\n", None, "x-team-key"),
+        // A website that has each page has no login for this scheme either.
+        ("www-authenticate: ApiKey header=\"x-team-key\"\r\n", Some("/authorize"), "x-team-key"),
+    ] {
+        let origin = documents(|_| {
+            let page = page.map(|path| (path, "{}".to_owned()));
+            std::iter::once((CHALLENGE, challenge.to_owned())).chain(page).collect()
+        });
+        for line in [EXPLAIN, "login URL --no-browser"] {
+            let output = run(&format!("{origin}/mcp"), line);
+            let stderr = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(4), "{line} {challenge}\n{stderr}");
+            let hint = format!("--header '{header}: @FILE'");
+            assert!(stderr.contains("no OAuth metadata") && stderr.contains(&hint), "{line} {challenge}\n{stderr}");
+        }
+    }
+}
+
+#[test]
 fn endpoints_without_a_document_are_assumed() {
     let origin = documents(|_| vec![("/authorize", "{}".to_owned())]);
     let url = format!("{origin}/mcp");
@@ -195,6 +218,9 @@ fn wrong_command_lines_and_unreachable_servers_have_their_exit_codes() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
+/// The name of the document with the header of the challenge. Without it the header is `WWW-Authenticate: Bearer`.
+const CHALLENGE: &str = "challenge";
+
 /// Starts a server that answers requests with documents. Returns its origin.
 fn documents(documents: impl Fn(&str) -> Vec<(&'static str, String)>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -219,10 +245,9 @@ fn answer(mut stream: TcpStream, documents: &[(&str, String)]) -> std::io::Resul
     let mut body = vec![0; length.unwrap_or_default()];
     reader.read_exact(&mut body)?;
     if request.starts_with("POST /mcp ") {
-        return write!(
-            stream,
-            "HTTP/1.1 401 X\r\nwww-authenticate: Bearer\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
-        );
+        let challenge = documents.iter().find(|(name, _)| *name == CHALLENGE);
+        let challenge = challenge.map_or("www-authenticate: Bearer\r\n", |(_, header)| header);
+        return write!(stream, "HTTP/1.1 401 X\r\n{challenge}connection: close\r\ncontent-length: 0\r\n\r\n");
     }
     let path = request.split(' ').nth(1).unwrap_or_default();
     let document = documents.iter().find(|(known, _)| *known == path);

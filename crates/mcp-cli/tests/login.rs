@@ -140,6 +140,8 @@ fn a_login_with_the_browser_serves_all_later_commands() {
         ("call URL whoami", "ann\n"),
         ("tools URL", "whoami"),
         ("whoami URL", "renewed automatically"),
+        ("whoami URL", "scopes   admin\n"),
+        ("whoami URL --json", r#""grantedScopes":["admin"]"#),
         ("whoami", &server.url),
         ("whoami --json", r#""isRenewable":true"#),
         (&format!("whoami {name}"), &server.url),
