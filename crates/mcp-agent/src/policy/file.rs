@@ -100,8 +100,8 @@ pub struct PolicyFile {
 
 struct State {
     policy: Arc<Policy>,
-    /// The text of the last reading, also if it is not a policy.
-    text: String,
+    /// The text of the last reading, also if it is not a policy. `None` if the file could not be read.
+    text: Option<String>,
 }
 
 impl PolicyFile {
@@ -114,7 +114,7 @@ impl PolicyFile {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let text = read(&path)?;
         let policy = Arc::new(Policy::parse(path.display().to_string(), &text)?);
-        Ok(Self { path, state: Arc::new(Mutex::new(State { policy, text })) })
+        Ok(Self { path, state: Arc::new(Mutex::new(State { policy, text: Some(text) })) })
     }
 
     /// Returns the path.
@@ -135,13 +135,13 @@ impl PolicyFile {
     /// # Errors
     /// The file cannot be read or is invalid. The former policy stays. An invalid text is reported once.
     pub fn reload(&self) -> Result<Option<bool>, PolicyError> {
-        let text = read(&self.path)?;
-        if self.state.lock().text == text {
+        let text = read(&self.path).inspect_err(|_| self.state.lock().text = None)?;
+        if self.state.lock().text.as_ref() == Some(&text) {
             return Ok(None);
         }
         let parsed = Policy::parse(self.path.display().to_string(), &text);
         let mut state = self.state.lock();
-        state.text = text;
+        state.text = Some(text);
         let policy = parsed?;
         let has_changed = *state.policy != policy;
         // The toolset of a host compares the allocation.
