@@ -91,7 +91,8 @@ impl Host {
         Self { inner: Arc::clone(&self.inner), caller: Arc::default(), _guard: None }
     }
 
-    /// Returns the faults of the last readings of watched files ([`HostBuilder::watch`]). The host uses the last valid reading.
+    /// Returns the faults of the last readings of configuration files ([`HostBuilder::config`]) and of watched files
+    /// ([`HostBuilder::watch`]). The host uses the last valid reading.
     #[must_use]
     pub fn file_faults(&self) -> Vec<String> {
         self.inner.faults.all()

@@ -146,6 +146,13 @@ impl ConfigFile {
         self.entries.iter().find(|entry| entry.name == name).map(|entry| summary::of(&entry.value))
     }
 
+    /// Returns the names without a valid definition, each with the first fault of its entries.
+    pub(crate) fn unusable(&self) -> impl Iterator<Item = (&str, &ConfigError)> {
+        let mut known: HashSet<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
+        let named = self.errors.iter().filter_map(|error| Some((error.server.as_deref()?, error)));
+        named.filter(move |(name, _)| known.insert(*name))
+    }
+
     /// Returns the fingerprints of the entries with a name. A list can have several.
     pub(super) fn fingerprints(&self, name: &str) -> Vec<&str> {
         let named = self.entries.iter().filter(|entry| entry.name == name);
@@ -207,16 +214,17 @@ impl ConfigFile {
             Ok(None) => return,
             Err(fault) => {
                 let error = fault.in_file(&self.file).server(name).required(is_required());
+                if self.format == Format::ClaudeCode {
+                    self.forget(name);
+                }
                 self.errors.push(error);
                 known.insert(name.to_owned());
                 return;
             }
         };
         if !known.insert(name.to_owned()) {
-            // The entry of a project in the file of Claude Code replaces that of the user.
             if self.format == Format::ClaudeCode {
-                self.servers.retain(|known| known.name != name);
-                self.errors.retain(|error| error.server.as_deref() != Some(name));
+                self.forget(name);
             } else {
                 let fault = node.fault(Code::DuplicateName, "two entries have the same name", "rename one of the two");
                 let error = fault.in_file(&self.file).server(name).required(is_required());
@@ -227,6 +235,12 @@ impl ConfigFile {
         let mut origin = Origin::new(&self.file, &node.path, self.format, self.scope);
         origin.fingerprint = fingerprint;
         self.servers.push(ServerDefinition { origin: Some(origin), ..server });
+    }
+
+    /// Removes the result of a former entry: the entry of a project in the file of Claude Code replaces that of the user.
+    fn forget(&mut self, name: &str) {
+        self.servers.retain(|known| known.name != name);
+        self.errors.retain(|error| error.server.as_deref() != Some(name));
     }
 }
 

@@ -79,6 +79,13 @@ enum Source {
     Faulty(Box<ConfigError>),
 }
 
+impl NewServer {
+    /// Returns the failed server of an entry with a fault.
+    fn faulty((name, error): (&str, &ConfigError)) -> Self {
+        Self { name: name.to_owned(), source: Source::Faulty(Box::new(error.clone())) }
+    }
+}
+
 impl HostBuilder {
     pub(super) fn new(name: String, version: String) -> Self {
         Self {
@@ -156,15 +163,12 @@ impl HostBuilder {
     /// ```
     pub fn config_file(mut self, file: &ConfigFile) -> Self {
         for error in &file.errors {
-            match &error.server {
-                Some(_) if error.required => _ = self.error.get_or_insert(error.clone().into()),
-                Some(name) => {
-                    let source = Source::Faulty(Box::new(error.clone()));
-                    self.servers.push(NewServer { name: name.clone(), source });
-                }
-                None => tracing::warn!(%error, "a configuration file has a fault"),
-            }
+            tracing::warn!(%error, "a configuration file has a fault");
         }
+        if let Some(error) = file.errors.iter().find(|error| error.required) {
+            self.error.get_or_insert(error.clone().into());
+        }
+        self.servers.extend(file.unusable().map(NewServer::faulty));
         file.servers.iter().fold(self, Self::definition)
     }
 
@@ -294,14 +298,15 @@ impl HostBuilder {
         if let Some(error) = self.error {
             return Err(error);
         }
-        let (mut servers, mut sources) = (self.servers, Vec::new());
+        let (mut servers, mut sources, faults) = (self.servers, Vec::new(), FileFaults::default());
         for mut watch in self.configs {
             let file = watch.next().await?;
-            let faulty = file.errors.iter().filter_map(|error| error.server.clone()).collect();
-            servers.extend(file.errors.into_iter().filter_map(|error| {
-                let name = error.server.clone()?;
-                Some(NewServer { name, source: Source::Faulty(Box::new(error)) })
-            }));
+            if let Some(error) = file.errors.iter().find(|error| error.required) {
+                return Err(StartError::Config(error.clone()));
+            }
+            faults.set(&file.file, file.errors.iter().map(ToString::to_string).collect());
+            let faulty = file.unusable().map(|(name, _)| name.to_owned()).collect();
+            servers.extend(file.unusable().map(NewServer::faulty));
             servers.extend(file.servers.iter().filter(|server| server.enabled).map(|server| {
                 let source = Source::Definition(Box::new(server.clone()));
                 NewServer { name: server.name.clone(), source }
@@ -316,7 +321,7 @@ impl HostBuilder {
         let registry = Registry::new(self.settings);
         let shared = Arc::new(Shared { registry, rests: Rests::default(), gate: self.gate });
         let (approvals, deferral, wire) = (self.approvals, self.deferral, self.wire);
-        let (toolset, faults) = (LastToolset::default(), FileFaults::default());
+        let toolset = LastToolset::default();
         let host = Host::new(Inner { shared, approvals, deferral, toolset, wire, faults });
         let registry = host.registry();
         let began = Instant::now();
@@ -337,7 +342,6 @@ impl HostBuilder {
                     Slot::new(&name, connector, *options, None, &registry.closing)
                 }
                 Source::Definition(definition) => host.defined(&definition)?,
-                Source::Faulty(error) if error.required => return Err(StartError::Config(*error)),
                 Source::Faulty(error) => {
                     let fault = ServerError::from(DefinitionError { server: name.clone(), fault: error.to_string() });
                     Slot::new(&name, unusable(fault), ServerOptions::new(), None, &registry.closing)

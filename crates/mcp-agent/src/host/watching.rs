@@ -19,7 +19,7 @@ use crate::{
     policy::PolicyFile,
 };
 
-/// The faults of the last readings of watched files.
+/// The faults of the last readings of configuration files and watched files.
 #[derive(Debug, Default)]
 pub(super) struct FileFaults {
     faults: Mutex<BTreeMap<PathBuf, Vec<String>>>,
@@ -33,7 +33,7 @@ impl FileFaults {
             return;
         }
         for fault in &found {
-            tracing::warn!(path = %path.display(), fault, "a change of a watched file has no effect");
+            tracing::warn!(path = %path.display(), fault, "an entry or a change of a configuration or policy file has no effect");
         }
         if found.is_empty() {
             faults.remove(path)
@@ -52,8 +52,16 @@ pub(super) struct Source {
     pub(super) watch: ConfigWatch,
     pub(super) path: PathBuf,
     pub(super) known: Vec<ServerDefinition>,
-    /// The servers of entries with a fault at the start of the host.
+    /// The failed servers of entries that have had a fault since the start of the host.
     pub(super) faulty: Vec<String>,
+}
+
+impl Source {
+    /// Returns whether a server of the host can be of this file. A disabled entry has no server.
+    fn owns(&self, name: &str) -> bool {
+        self.faulty.iter().any(|known| known == name)
+            || self.known.iter().any(|known| known.enabled && known.name == name)
+    }
 }
 
 /// Follows the files until the host ends. The tasks do not keep the host running.
@@ -92,33 +100,44 @@ async fn follow_config(host: &Host, mut source: Source) {
 
 /// Applies a reading of a configuration file. Returns the changes that failed.
 async fn apply(host: &Host, source: &mut Source, file: ConfigFile) -> Vec<String> {
-    let Source { known, faulty, .. } = source;
     let mut faults: Vec<String> = file.errors.iter().map(ToString::to_string).collect();
+    let unusable: Vec<String> = file.unusable().map(|(name, _)| name.to_owned()).collect();
     let mut servers = file.servers;
     // The server of an entry with a fault stays as it is.
-    let is_faulty = |name: &str| file.errors.iter().any(|error| error.server.as_deref() == Some(name));
-    servers.extend(known.iter().filter(|server| is_faulty(&server.name)).cloned());
-    let changes = ConfigDiff::between(known, &servers);
-    for name in &changes.removed {
-        host.remove(name).await;
+    servers.extend(source.known.iter().filter(|server| unusable.contains(&server.name)).cloned());
+    let changes = ConfigDiff::between(&source.known, &servers);
+    let is_absent = |name: &&String| !unusable.contains(name) && servers.iter().all(|server| server.name != **name);
+    for name in changes.removed.iter().chain(source.faulty.iter().filter(is_absent)) {
+        if source.owns(name) {
+            host.remove(name).await;
+        }
     }
+    let mut missing = Vec::new();
     for definition in &servers {
         let name = &definition.name;
-        let (is_changed, is_new) = (changes.changed.contains(name), changes.added.contains(name));
-        if !is_changed && !is_new {
+        if !changes.changed.contains(name) && !changes.added.contains(name) {
             continue;
         }
-        let applied = match host.status(name) {
-            Some(_) if is_changed || faulty.contains(name) => host.replace_definition(definition).await,
-            _ if definition.enabled => host.add_definition(definition),
-            _ => Ok(()),
+        // Another source can have a server with the name of a new entry.
+        let is_present = source.owns(name) && host.status(name).is_some();
+        let applied = match definition.enabled {
+            _ if is_present => host.replace_definition(definition).await,
+            true => host.add_definition(definition),
+            false => Ok(()),
         };
         match applied {
             Ok(()) => tracing::info!(server = name, "the configuration of a server changed"),
-            Err(error) => faults.push(error.to_string()),
+            Err(error) => {
+                faults.push(error.to_string());
+                if !is_present {
+                    missing.push(name.clone());
+                }
+            }
         }
     }
-    *known = servers;
+    servers.retain(|server| !missing.contains(&server.name));
+    source.faulty.retain(|name| unusable.contains(name));
+    source.known = servers;
     faults
 }
 

@@ -489,3 +489,17 @@ fn patterns_of_tools_are_checked() {
         }
     }
 }
+
+#[test]
+fn a_faulty_entry_of_a_project_replaces_the_entry_of_the_user() {
+    for user in [r#"{ "command": "c" }"#, r#"{ "command": 8 }"#, r#"{ "command": 8, "x-mcp": { "required": true } }"#] {
+        let text = format!(
+            r#"{{ "mcpServers": {{ "s": {user} }}, "projects": {{ "/p": {{ "mcpServers": {{ "s": {{ "command": 7 }} }} }} }} }}"#
+        );
+        let environment = Environment::default().home("/h").workspace("/p");
+        let config = ConfigFile::parse(Path::new("/h/.claude.json"), &text, Scope::User, &environment).unwrap();
+        assert!(config.servers.is_empty(), "{user}");
+        let paths: Vec<&str> = config.errors.iter().map(|error| error.path.as_str()).collect();
+        assert_eq!(paths, ["$.projects[\"/p\"].mcpServers.s.command"], "{user}");
+    }
+}

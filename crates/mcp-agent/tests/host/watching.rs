@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 
 use mcp_agent::{
     Host, ServerState, StartError,
-    config::{ConfigWatch, Environment, Scope},
+    config::{ConfigFile, ConfigWatch, Environment, Scope},
     pins::{PinFile, PinRules},
 };
 use tokio::time::timeout;
@@ -72,8 +72,90 @@ async fn changes_of_a_configuration_file_add_replace_and_remove_servers() {
     servers(r#""c": { "command": "no-such-c", "disabled": true }, "d": { "command": "no-such-d" }"#);
     until("d replaces the others", || host.status("d").is_some() && host.status("b").is_none()).await;
     assert!(host.status("c").is_none());
+    assert!(host.status("broken").is_none(), "the failed server of a deleted entry is removed");
     assert_eq!(host.call("own:t", ()).await.unwrap().text(), "t");
     assert_eq!(host.status("own").unwrap().state, ServerState::Ready);
+}
+
+#[tokio::test]
+async fn a_watched_file_does_not_change_servers_of_other_sources() {
+    let directory = tempfile::tempdir().unwrap();
+    let (first, second) = (directory.path().join("first.json"), directory.path().join("second.json"));
+    write(&first, r#"{ "mcpServers": { "x": { "command": "no-such-x" } } }"#);
+    let entries = |entries: &str| write(&second, &format!(r#"{{ "mcpServers": {{ {entries} }} }}"#));
+    let off = r#""x": { "command": "other-x", "disabled": true }"#;
+    entries(off);
+    let host = Host::builder("test", "1")
+        .server("own", &server("own", &["t"]))
+        .config(watch(&first))
+        .config(ConfigWatch::new(&second, Scope::Project, Environment::default()))
+        .watch(OFTEN)
+        .start()
+        .await
+        .unwrap();
+    let used = |names: &[&str]| {
+        let faults = host.file_faults();
+        faults.len() == names.len() && names.iter().all(|name| faults.iter().any(|fault| fault.contains(name)))
+    };
+    let steps = [
+        ("a used name", format!(r#"{off}, "own": {{ "command": "c" }}"#), &["own"][..]),
+        ("a changed entry", format!(r#"{off}, "own": {{ "command": "d" }}"#), &["own"]),
+        ("a changed disabled entry", r#""x": { "command": "e", "disabled": true }"#.to_owned(), &[]),
+        ("an enabled entry", r#""x": { "command": "e" }, "own": { "command": "d" }"#.to_owned(), &["own", "x"]),
+        ("a changed enabled entry", r#""x": { "command": "f" }"#.to_owned(), &["x"]),
+        ("no entry", String::new(), &[]),
+        ("a disabled entry", off.to_owned(), &[]),
+        ("no disabled entry", String::new(), &[]),
+    ];
+    for (at, (what, text, names)) in steps.into_iter().enumerate() {
+        // The server of the last entry is there after the host has applied the others.
+        let last = format!("last-{at}");
+        let comma = if text.is_empty() { "" } else { "," };
+        entries(&format!(r#"{text}{comma} "{last}": {{ "command": "{last}" }}"#));
+        until(what, || host.status(&last).is_some() && used(names)).await;
+        assert_eq!(host.status("own").unwrap().state, ServerState::Ready, "{what}");
+        assert_eq!(host.call("own:t", ()).await.unwrap().text(), "t", "{what}");
+        let x = host.status("x").unwrap();
+        assert!(x.reason.as_ref().is_some_and(|reason| reason.contains("no-such-x")), "{what}: {x:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_faulty_entry_with_the_name_of_another_entry_does_not_prevent_the_start() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(".continue/config.yaml");
+    std::fs::create_dir(path.parent().unwrap()).unwrap();
+    let cases = [
+        ("mcpServers: [{name: s, command: no-such-s}, {name: s, command: other}]", "no-such-s"),
+        ("mcpServers: [{name: s, command: 7}, {name: s, command: other}]", "mcpServers[0].command"),
+    ];
+    for (text, reason) in cases {
+        write(&path, text);
+        let file = ConfigFile::read(&path, Scope::Named, &Environment::default()).unwrap();
+        let builder = || Host::builder("test", "1").server("own", &server("own", &["t"]));
+        for builder in [builder().config_file(&file), builder().config(watch(&path))] {
+            let host = builder.start().await.unwrap();
+            let s = host.status("s").unwrap();
+            assert_eq!(s.state, ServerState::Failed, "{text}");
+            assert!(s.reason.as_ref().is_some_and(|found| found.contains(reason)), "{text}: {s:?}");
+        }
+    }
+
+    write(&path, "mcpServers: [{name: s, command: no-such-s}]");
+    let host = Host::builder("test", "1")
+        .server("own", &server("own", &["t"]))
+        .config(ConfigWatch::new(&path, Scope::Project, Environment::default()))
+        .watch(OFTEN)
+        .start()
+        .await
+        .unwrap();
+    write(&path, "mcpServers: [{name: s, command: no-such-new}, {name: s, command: 7}]");
+    until("the fault is visible", || !host.file_faults().is_empty()).await;
+    assert!(host.approve("s"));
+    until("the server of the valid entry fails", || {
+        host.status("s").unwrap().reason.is_some_and(|reason| reason.contains("no-such-new"))
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -119,6 +201,12 @@ async fn a_changed_policy_file_decides_later_calls() {
     write(&path, "[[rule]]\ntool = \"t\"\neffect = \"deny\"\n");
     until("the tool is denied", || host.toolset().hidden().len() == 1).await;
     assert!(host.call("s:t", ()).await.unwrap_err().to_string().contains("rule 1 of policy.toml denies"));
+    // A restored file with the same text has no fault any more.
+    std::fs::remove_file(&path).unwrap();
+    until("the missing file is visible", || !host.file_faults().is_empty()).await;
+    write(&path, "[[rule]]\ntool = \"t\"\neffect = \"deny\"\n");
+    until("the fault ends", || host.file_faults().is_empty()).await;
+    assert!(host.call("s:t", ()).await.is_err());
     // An invalid or missing file does not permit the call.
     write(&path, "[[rule]]\neffect = \"maybe\"\n");
     until("the fault is visible", || host.file_faults().iter().any(|fault| fault.contains("policy.toml:2:10"))).await;
