@@ -5,6 +5,7 @@ mod client;
 mod explain;
 mod logins;
 mod page;
+mod store;
 
 use std::{
     error::Error,
@@ -130,6 +131,7 @@ async fn log_in(
     let logins = Logins::open()?;
     let chosen = logins.server(server, options).await?.ok_or_else(no_server)?;
     let server = chosen.url.clone();
+    logins.store.prepare_login().await?;
     let builder = chosen.configure(builder(&logins, way))?;
     let auth = kept(builder.store(logins.without_login(&server)).scopes(scopes).build());
     let client = connect(&chosen, options, Some(&auth)).await?.map_err(failed)?;

@@ -110,6 +110,12 @@ impl Protected {
         });
     }
 
+    /// Replaces the stored access token by one that no server accepts. The refresh token remains.
+    #[cfg(all(target_os = "linux", feature = "keyring"))]
+    pub(crate) fn spoil_access_token(&self) {
+        self.edit_tokens(|record| record["access_token"] = "spoilt-1".into());
+    }
+
     /// Changes the records of the stored tokens.
     fn edit_tokens(&self, edit: impl Fn(&mut Value)) {
         for file in self.files() {

@@ -15,6 +15,8 @@ mod listen;
 mod login;
 #[cfg(unix)]
 mod login_device;
+#[cfg(all(target_os = "linux", feature = "keyring"))]
+mod login_store;
 #[cfg(unix)]
 mod login_terminal;
 mod names;
@@ -67,7 +69,8 @@ fn mcp() -> Command {
     for variable in ["BROWSER", "DISPLAY", "SSH_CONNECTION", "SSH_TTY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME"] {
         command.env_remove(variable);
     }
-    // Logins of the user do not take part in the tests.
+    // Logins and the keyring of the user do not take part in the tests.
+    command.env("MCP_TOKEN_STORE", "file").env_remove("DBUS_SESSION_BUS_ADDRESS");
     command.env("XDG_STATE_HOME", Path::new(env!("CARGO_TARGET_TMPDIR")).join("state"));
     command.stdin(Stdio::null());
     command

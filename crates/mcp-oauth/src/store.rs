@@ -6,7 +6,7 @@ mod memory;
 mod seal;
 mod sealed;
 #[cfg(all(feature = "keyring", unix, not(target_os = "macos")))]
-mod secret_tool;
+mod secret_service;
 mod shared;
 #[cfg(feature = "keyring")]
 mod system_keyring;

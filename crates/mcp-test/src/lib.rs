@@ -6,6 +6,7 @@
 //! | a server, over every transport | [`transcript`]: a text file with the messages of both peers |
 //! | a client against faulty servers | [`peer::ScriptedServer`]: follows a script over pipes or HTTP |
 //! | authorization, against an authorization server | `authorization_server`, with the feature of that name |
+//! | a program that uses the keyring of Linux | `secret_service`, with the feature of that name |
 //! | messages against the specification | [`schemas`]: the JSON schemas of each revision |
 //!
 //! A client of the crate `mcp-client` connects to a server in memory by `connect(&server)`, without this crate.
@@ -93,4 +94,6 @@
 pub mod authorization_server;
 pub mod peer;
 pub mod schemas;
+#[cfg(all(unix, feature = "secret-service"))]
+pub mod secret_service;
 pub mod transcript;

@@ -11,7 +11,7 @@ use mcp_protocol::auth::Secret;
 use mcp_transport::BoxFuture;
 use url::{Position, Url};
 
-use super::OAuthSettings;
+use super::{OAuthSettings, store::Tokens};
 use crate::{
     args::Options,
     failure::Failure,
@@ -30,7 +30,9 @@ const MAX_SERVERS: usize = 1_000;
 /// The stored logins.
 #[derive(Clone)]
 pub(super) struct Logins {
-    pub(super) store: FileStore,
+    /// The index of the servers is not secret.
+    index: FileStore,
+    pub(super) store: Tokens,
 }
 
 impl Logins {
@@ -38,7 +40,8 @@ impl Logins {
     pub(super) fn open() -> Result<Self, Failure> {
         let directory = state::path("logins");
         let missing = || Failure::local("there is no directory for the tokens: set HOME or XDG_STATE_HOME");
-        Ok(Self { store: FileStore::open(directory.ok_or_else(missing)?)? })
+        let index = FileStore::open(directory.ok_or_else(missing)?)?;
+        Ok(Self { store: Tokens::over(index.clone())?, index })
     }
 
     /// Opens the logins. Returns `None` if the user has never logged in.
@@ -51,7 +54,7 @@ impl Logins {
 
     /// Returns the servers of all logins.
     pub(super) async fn servers(&self) -> Result<Vec<Url>, Error> {
-        let Some(record) = self.store.load(INDEX).await? else { return Ok(Vec::new()) };
+        let Some(record) = self.index.load(INDEX).await? else { return Ok(Vec::new()) };
         serde_json::from_str(record.expose())
             .map(|texts: Vec<String>| texts.iter().filter_map(|text| Url::parse(text).ok()).collect())
             .map_err(|error| Error::new(ErrorKind::Store, format!("the list of the logins is invalid: {error}")))
@@ -75,11 +78,11 @@ impl Logins {
     }
 
     async fn edit(&self, edit: impl FnOnce(&mut Vec<Url>)) -> Result<(), Error> {
-        let _lock = self.store.lock(INDEX, INDEX_LOCK).await?;
+        let _lock = self.index.lock(INDEX, INDEX_LOCK).await?;
         let mut servers = self.servers().await?;
         edit(&mut servers);
         let texts: Vec<&str> = servers.iter().map(Url::as_str).collect();
-        self.store.save(INDEX, &Secret::new(serde_json::json!(texts).to_string())).await
+        self.index.save(INDEX, &Secret::new(serde_json::json!(texts).to_string())).await
     }
 
     /// Returns the store for a new login at a server.
@@ -183,7 +186,7 @@ fn parse(text: &str) -> Result<Url, Failure> {
 
 /// A store that hides the tokens of one server until a new login replaces them. A failed login keeps the old tokens.
 pub(super) struct NewLogin {
-    store: FileStore,
+    store: Tokens,
     key: String,
     is_stored: AtomicBool,
 }

@@ -19,10 +19,13 @@ const SERVICE: &str = "mcp-oauth";
 /// |---|---|---|
 /// | macOS | the login keychain | `security find-generic-password -s mcp-oauth -a NAME -w` |
 /// | Windows | the Credential Manager | Control Panel, entry `NAME.mcp-oauth` |
-/// | others | the Secret Service (GNOME Keyring, KWallet, KeePassXC), through the program `secret-tool` of libsecret | `secret-tool lookup service mcp-oauth account NAME` |
+/// | others | the Secret Service (GNOME Keyring, KWallet, KeePassXC), over the session bus of D-Bus | `secret-tool lookup service mcp-oauth account NAME` |
 ///
-/// Without `secret-tool` or without a Secret Service, such as on most servers, the keyring fails. A
+/// Without a session bus or without a Secret Service, such as on most servers, the keyring fails at once. A
 /// [`SealedStore`](super::SealedStore) then stores plain files. [`SystemKeyring::kernel`] is the alternative on Linux.
+///
+/// If the entry may be in a locked collection of the Secret Service, the user is asked to unlock it. A dismissed prompt is
+/// [`ErrorKind::Unavailable`]. The keyring writes no second entry then. Of several entries the oldest one counts.
 ///
 /// ```
 /// use mcp_oauth::SystemKeyring;
@@ -46,9 +49,9 @@ fn locks() -> Option<PathBuf> {
 
 #[derive(Clone)]
 enum Place {
-    /// The Secret Service, through this program.
+    /// The Secret Service, on the bus with this address or on that of the session.
     #[cfg(all(unix, not(target_os = "macos")))]
-    SecretTool(PathBuf),
+    SecretService(Option<String>),
     /// The keyring of a system library: on Linux that of the kernel.
     #[cfg(any(windows, target_os = "macos", target_os = "linux"))]
     Native,
@@ -60,7 +63,7 @@ impl SystemKeyring {
     /// `AppData/Local/mcp-oauth`).
     pub fn new(name: impl Into<String>) -> Self {
         #[cfg(all(unix, not(target_os = "macos")))]
-        let place = Place::SecretTool("secret-tool".into());
+        let place = Place::SecretService(None);
         #[cfg(any(windows, target_os = "macos"))]
         let place = Place::Native;
         Self { name: name.into(), place, locks: locks() }
@@ -73,6 +76,11 @@ impl SystemKeyring {
     #[cfg(target_os = "linux")]
     pub fn kernel(name: impl Into<String>) -> Self {
         Self { name: name.into(), place: Place::Native, locks: locks() }
+    }
+
+    #[cfg(all(unix, not(target_os = "macos")))]
+    fn secret_service<'a>(&'a self, bus: Option<&'a str>) -> super::secret_service::Entry<'a> {
+        super::secret_service::Entry { bus, service: SERVICE, account: &self.name }
     }
 
     #[cfg(any(windows, target_os = "macos", target_os = "linux"))]
@@ -103,7 +111,7 @@ impl Keyring for SystemKeyring {
     fn get(&self) -> Result<Option<Secret>, Error> {
         match &self.place {
             #[cfg(all(unix, not(target_os = "macos")))]
-            Place::SecretTool(program) => super::secret_tool::lookup(program, SERVICE, &self.name),
+            Place::SecretService(bus) => self.secret_service(bus.as_deref()).read(),
             #[cfg(any(windows, target_os = "macos", target_os = "linux"))]
             Place::Native => match self.entry().and_then(|entry| entry.get_password()) {
                 Ok(text) => Ok(Some(Secret::new(text))),
@@ -116,7 +124,7 @@ impl Keyring for SystemKeyring {
     fn set(&self, secret: &Secret) -> Result<(), Error> {
         match &self.place {
             #[cfg(all(unix, not(target_os = "macos")))]
-            Place::SecretTool(program) => super::secret_tool::store(program, SERVICE, &self.name, secret),
+            Place::SecretService(bus) => self.secret_service(bus.as_deref()).write(secret),
             #[cfg(any(windows, target_os = "macos", target_os = "linux"))]
             Place::Native => {
                 let set = self.entry().and_then(|entry| entry.set_password(secret.expose()));
@@ -148,7 +156,10 @@ impl fmt::Debug for SystemKeyring {
 
 #[cfg(all(test, unix, not(target_os = "macos")))]
 mod tests {
+    use mcp_test::secret_service::SecretService;
+
     use super::*;
+    use crate::{FileStore, MemoryStore, SealedStore, TokenStore as _};
 
     #[cfg(target_os = "linux")]
     #[test]
@@ -165,136 +176,134 @@ mod tests {
         keyring.entry().unwrap().delete_credential().unwrap();
     }
 
-    /// A program in the place of `secret-tool`, in a directory of its own.
-    struct FakeTool(PathBuf);
+    /// The locks of an entry, in a directory of their own.
+    struct Locks(PathBuf);
 
-    impl FakeTool {
-        /// Returns a program with these cases for its arguments. It keeps its entry in the file `ENTRY`.
-        fn new(name: &str, cases: &str) -> Self {
-            let dir = std::env::temp_dir().join(format!("mcp-oauth-secret-tool-{name}-{}", std::process::id()));
-            std::fs::create_dir_all(&dir).expect("the directory can be created");
-            let tool = Self(dir);
-            let script =
-                format!("#!/bin/sh\ncase \"$1 $*\" in\n{cases}\n*) echo \"wrong arguments: $*\" >&2; exit 2;;\nesac\n");
-            let entry = tool.entry().display().to_string();
-            std::fs::write(tool.program(), script.replace("ENTRY", &entry)).expect("the program can be written");
-            std::fs::set_permissions(tool.program(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
-                .expect("the program is made executable");
-            tool
+    impl Locks {
+        fn new(name: &str) -> Self {
+            Self(std::env::temp_dir().join(format!("mcp-oauth-keyring-{name}-{}", std::process::id())))
         }
 
-        fn program(&self) -> PathBuf {
-            self.0.join("secret-tool")
-        }
-
-        fn entry(&self) -> PathBuf {
-            self.0.join("entry")
-        }
-
-        fn keyring(&self, name: &str) -> SystemKeyring {
+        fn keyring(&self, service: &SecretService, name: &str) -> SystemKeyring {
             SystemKeyring {
                 name: name.into(),
-                place: Place::SecretTool(self.program()),
+                place: Place::SecretService(Some(service.address().to_owned())),
                 locks: Some(self.0.join("locks")),
             }
         }
     }
 
-    impl Drop for FakeTool {
+    impl Drop for Locks {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }
     }
 
-    const LOOKUP: &str = "'lookup lookup service mcp-oauth account app') test -f ENTRY && cat ENTRY;;";
-    const SEARCH: &str = "'search search service mcp-oauth account app') test -f ENTRY && echo '[/1]'; exit 0;;";
-    const STORE: &str = "'store store --label='*' service mcp-oauth account app') cat > ENTRY;;";
-
-    #[test]
-    fn an_entry_is_read_and_written_through_the_program() {
-        let tool = FakeTool::new("entry", &[LOOKUP, SEARCH, STORE].join("\n"));
-        let app = tool.keyring("app");
+    #[tokio::test]
+    async fn an_entry_of_the_secret_service_is_created_and_replaced() {
+        let (service, locks) = (SecretService::start().unwrap(), Locks::new("entry"));
+        let app = locks.keyring(&service, "app");
         assert_eq!(app.get().unwrap(), None);
-        app.set(&"hunter2".into()).unwrap();
-        assert_eq!(std::fs::read_to_string(tool.entry()).unwrap(), "hunter2");
-        assert_eq!(app.get().unwrap().unwrap().expose(), "hunter2");
-        for result in [tool.keyring("other").get().map(drop), tool.keyring("other").set(&"hunter2".into())] {
-            let error = result.unwrap_err();
-            assert!(error.to_string().contains("wrong arguments") && !error.to_string().contains("hunter2"), "{error}");
+        for secret in ["hunter1", "hunter2"] {
+            app.set(&secret.into()).unwrap();
+            assert_eq!(app.get().unwrap().unwrap().expose(), secret);
         }
-        drop(tool);
-        let error = app.get().unwrap_err();
-        assert!(error.to_string().contains("`secret-tool` cannot be started"), "{error}");
+        locks.keyring(&service, "other").set(&"hunter3".into()).unwrap();
+        assert_eq!(app.get().unwrap().unwrap().expose(), "hunter2");
+        assert_eq!((service.secrets(), service.prompts()), (vec!["hunter2".to_owned(), "hunter3".to_owned()], 0));
+    }
+
+    /// How the Secret Service treats its locked collection.
+    #[derive(Debug, Clone, Copy)]
+    enum Locked {
+        Listed,
+        Hidden,
     }
 
     #[tokio::test]
-    async fn a_locked_entry_and_a_killed_program_keep_the_entry() {
-        use crate::{MemoryStore, SealedStore, TokenStore as _};
-
-        const DISMISSED: &str = "'lookup lookup'*) exit 1;;";
-        for (name, cases, kind, text) in [
-            ("locked", [DISMISSED, SEARCH], ErrorKind::Unavailable, "the keyring is locked"),
-            (
-                "killed",
-                ["'lookup lookup'*) kill -9 $$;;", "'search search'*) exit 0;;"],
-                ErrorKind::Unavailable,
-                "signal 9",
-            ),
-            ("killed-search", [DISMISSED, "'search search'*) kill -9 $$;;"], ErrorKind::Unavailable, "signal 9"),
-            ("failed-search", [DISMISSED, "'search search'*) echo fault >&2;;"], ErrorKind::Store, "failed: fault"),
-            ("other-code", ["'lookup lookup'*) exit 3;;", "'search search'*) exit 0;;"], ErrorKind::Store, "3"),
-        ] {
-            let tool = FakeTool::new(name, &[cases[0], cases[1], STORE].join("\n"));
-            std::fs::write(tool.entry(), "hunter2").unwrap();
-            let error = tool.keyring("app").get().unwrap_err();
-            assert_eq!(error.kind(), kind, "{name}: {error}");
-            assert!(error.to_string().contains(text) && !error.to_string().contains("hunter2"), "{name}: {error}");
-
-            let store = SealedStore::new(MemoryStore::new(), tool.keyring("app"));
+    async fn a_locked_entry_is_unlocked_by_the_user_or_kept() {
+        for kind in [Locked::Listed, Locked::Hidden] {
+            let (service, locks) = (SecretService::start().unwrap(), Locks::new(&format!("{kind:?}")));
+            let app = locks.keyring(&service, "app");
+            let key = "A".repeat(43);
+            app.set(&key.as_str().into()).unwrap();
+            service.lock();
+            service.hide_locked_entries(matches!(kind, Locked::Hidden));
+            service.dismiss_prompts(true);
+            for result in [app.get().map(drop), app.set(&"hunter2".into())] {
+                let error = result.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Unavailable, "{kind:?}: {error}");
+                assert!(error.to_string().contains("the keyring is locked"), "{kind:?}: {error}");
+            }
+            let store = SealedStore::new(MemoryStore::new(), app.clone());
             store.save("key", &"record".into()).await.unwrap();
-            assert_eq!(std::fs::read_to_string(tool.entry()).unwrap(), "hunter2", "{name}: the entry is kept");
+            assert!(!store.is_sealing().await);
+            assert_eq!((service.secrets(), service.prompts()), (vec![key.clone()], 3), "{kind:?}");
+
+            service.dismiss_prompts(false);
+            let store = SealedStore::new(MemoryStore::new(), app.clone());
+            assert!(store.is_sealing().await, "{kind:?}");
+            assert_eq!((service.secrets(), service.prompts()), (vec![key], 4), "{kind:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_oldest_of_several_entries_counts() {
+        let (service, locks) = (SecretService::start().unwrap(), Locks::new("oldest"));
+        for secret in ["hunter1", "hunter2", "hunter3"] {
+            service.insert([("service", SERVICE), ("account", "app")], secret);
+        }
+        assert_eq!(locks.keyring(&service, "app").get().unwrap().unwrap().expose(), "hunter1");
+    }
+
+    #[tokio::test]
+    async fn a_bus_without_a_usable_service_is_an_error_with_its_cause() {
+        let (service, locks) = (SecretService::start().unwrap(), Locks::new("unusable"));
+        let app = locks.keyring(&service, "app");
+        service.stop_service();
+        assert!(app.get().unwrap_err().to_string().contains("no Secret Service runs"));
+        drop(service);
+        let start = std::time::Instant::now();
+        let error = app.get().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Store);
+        assert!(error.to_string().contains("there is no session bus of D-Bus"), "{error}");
+        assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    }
+
+    #[tokio::test]
+    async fn stores_of_two_directories_share_the_entry() {
+        let (service, locks) = (SecretService::start().unwrap(), Locks::new("shared"));
+        // Without a lock, the second store searches before the first one creates its entry.
+        service.delay_searches(Duration::from_millis(200));
+        let open = |dir: &str| {
+            let records = FileStore::open(locks.0.join(dir)).unwrap();
+            SealedStore::with_keyring_limit(records, locks.keyring(&service, "app"), Duration::from_secs(60))
+        };
+        let (one, other) = (open("one"), open("other"));
+        let record = "hunter2".into();
+        let (first, second) = tokio::join!(one.save("key", &record), other.save("key", &record));
+        first.and(second).unwrap();
+        assert_eq!(service.secrets().len(), 1);
+        for dir in ["one", "other"] {
+            let record = FileStore::open(locks.0.join(dir)).unwrap().load("key").await.unwrap().unwrap();
+            assert!(crate::store::is_sealed(&record), "{dir}");
+            assert_eq!(open(dir).load("key").await.unwrap().unwrap().expose(), "hunter2", "{dir}");
         }
     }
 
     #[test]
     fn only_one_process_creates_an_entry() {
-        let tool = FakeTool::new("lock", STORE);
+        let (service, locks) = (SecretService::start().unwrap(), Locks::new("lock"));
         let limit = Duration::from_millis(50);
-        let lock = tool.keyring("app").lock(limit).unwrap().unwrap();
-        let error = tool.keyring("app").lock(limit).unwrap_err();
+        let lock = locks.keyring(&service, "app").lock(limit).unwrap().unwrap();
+        let error = locks.keyring(&service, "app").lock(limit).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable);
-        assert!(tool.keyring("other").lock(limit).unwrap().is_some());
+        assert!(locks.keyring(&service, "other").lock(limit).unwrap().is_some());
         drop(lock);
-        assert!(tool.keyring("app").lock(limit).unwrap().is_some());
-        let unwritable = SystemKeyring { locks: Some(tool.program()), ..tool.keyring("app") };
+        assert!(locks.keyring(&service, "app").lock(limit).unwrap().is_some());
+        let file = locks.0.join("file");
+        std::fs::write(&file, "").unwrap();
+        let unwritable = SystemKeyring { locks: Some(file), ..locks.keyring(&service, "app") };
         assert!(unwritable.lock(limit).unwrap().is_none());
-    }
-
-    #[tokio::test]
-    async fn stores_of_two_directories_share_the_entry_of_the_program() {
-        use crate::{FileStore, SealedStore, TokenStore as _};
-
-        // The search is slow. Without a lock, the second store searches before the first one writes its key, and replaces the
-        // key later.
-        let search = "'search search'*) FOUND=$(cat ENTRY 2>/dev/null); sleep 0.2; \
-            if test \"$FOUND\"; then echo 'secret = text'; fi;;";
-        let tool = FakeTool::new("shared", &[LOOKUP, search, STORE].join("\n"));
-        let open = |dir: &str| {
-            let records = FileStore::open(tool.0.join(dir)).unwrap();
-            SealedStore::with_keyring_limit(records, tool.keyring("app"), Duration::from_secs(60))
-        };
-        let (one, other) = (open("one"), open("other"));
-        let record = "hunter2".into();
-        let second = async {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            other.save("key", &record).await
-        };
-        let (one, other) = tokio::join!(one.save("key", &record), second);
-        one.and(other).unwrap();
-        for dir in ["one", "other"] {
-            let record = FileStore::open(tool.0.join(dir)).unwrap().load("key").await.unwrap().unwrap();
-            assert!(crate::store::is_sealed(&record), "{dir}");
-            assert_eq!(open(dir).load("key").await.unwrap().unwrap().expose(), "hunter2", "{dir}");
-        }
     }
 }
