@@ -13,15 +13,17 @@ use mcp_agent::{
     policy::{AuditEvent, Effect, Policy, Rule},
     search::ToolIndex,
 };
-use mcp_client::protocol::Tool;
+use mcp_client::protocol::{JsonObject, Tool};
 use mcp_server::{Server, tool};
 use mcp_tool_format::{Options, Provider, qualified_name, render};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::error::Error;
 
 const BRIDGED: usize = 500;
 const SEARCHED: usize = 5_000;
+/// The levels of the deep schema.
+const DEPTH: usize = 10_000;
 /// The rounds of each figure. The best round of the bridge and the index counts, because other load only adds time.
 const ROUNDS: usize = 15;
 /// The calls of one round, with and without the checks.
@@ -35,6 +37,7 @@ pub(crate) fn run() -> Result<(), Error> {
     let tools = recorded()?;
     println!("{:<46} {:>12} {:>12}", "host", "measured", "aim");
     bridge(&tools);
+    costly();
     search(&tools);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(checks())?;
@@ -105,6 +108,44 @@ fn bridge(tools: &[(String, Tool)]) {
             .sum::<Duration>();
     }
     row("500 tools in the formats of 7 providers", sum, Duration::from_millis(100));
+}
+
+/// Renders schemas that are built to be costly. The slowest provider counts.
+fn costly() {
+    let bomb: Map<String, Value> = (0..40)
+        .map(|level| {
+            let next = json!({ "$ref": format!("#/$defs/d{}", level + 1) });
+            (format!("d{level}"), json!({ "type": "object", "properties": { "a": next, "b": next } }))
+        })
+        .collect();
+    let bomb = json!({ "type": "object", "properties": { "a": { "$ref": "#/$defs/d0" } }, "$defs": bomb });
+    let text = "x".repeat(180);
+    let wide: Map<String, Value> =
+        (0..5_050).map(|n| (format!("p{n}"), json!({ "type": "string", "description": text }))).collect();
+    let wide = json!({ "type": "object", "properties": wide });
+    let mut deep = Value::Null;
+    for _ in 0..DEPTH {
+        let mut outer = json!({ "type": "array" });
+        outer["items"] = deep;
+        deep = outer;
+    }
+    let mut nested = json!({ "type": "object", "properties": { "a": null } });
+    nested["properties"]["a"] = deep;
+    for (name, schema) in
+        [("a bomb of references", bomb), ("a schema of 10,000 levels", nested), ("a schema of 1 MiB", wide)]
+    {
+        let mut tool = Tool::new("t", JsonObject::from_value(schema).unwrap_or_default());
+        let slowest = Provider::ALL
+            .map(|provider| best(|| drop(black_box(render([("t", &tool)], &Options::new(provider))))))
+            .into_iter()
+            .max();
+        row(&format!("{name}, slowest provider"), slowest.unwrap_or_default(), Duration::from_millis(10));
+        // The drop of a deep value is recursive, so each level is removed first.
+        let mut rest = tool.input_schema["properties"]["a"].take();
+        while let Some(inner) = rest.get_mut("items").map(Value::take) {
+            rest = inner;
+        }
+    }
 }
 
 fn search(tools: &[(String, Tool)]) {
