@@ -2,7 +2,10 @@
 
 mod annotations;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use mcp_protocol::Tool;
 use serde::Deserialize;
@@ -76,6 +79,8 @@ pub struct FilteredTool {
     pub original: String,
     /// The tool with its changed name and texts.
     pub tool: Tool,
+    /// The definition of the server, if an override changed it.
+    pub(crate) source: Option<Arc<Tool>>,
 }
 
 /// The result of [`ToolFilter::apply`].
@@ -187,12 +192,13 @@ impl ToolFilter {
         let mut tools: Vec<FilteredTool> = tools
             .into_iter()
             .filter(|tool| self.accepts(tool))
-            .map(|tool| FilteredTool { original: tool.name.clone(), tool })
+            .map(|tool| FilteredTool { original: tool.name.clone(), tool, source: None })
             .collect();
         // The names of the server are taken first, so that an override never hides another tool.
         let mut taken: BTreeSet<String> = tools.iter().map(|tool| tool.original.clone()).collect();
-        for FilteredTool { original, tool } in &mut tools {
+        for FilteredTool { original, tool, source } in &mut tools {
             let Some(changes) = self.overrides.get(original) else { continue };
+            let listed = tool.clone();
             if let Some(name) = changes.name.as_ref().filter(|name| *name != original) {
                 let (original, name) = (original.clone(), name.clone());
                 if !Tool::is_valid_name(&name) {
@@ -208,6 +214,9 @@ impl ToolFilter {
                 if text.is_some() {
                     place.clone_from(text);
                 }
+            }
+            if *tool != listed {
+                *source = Some(Arc::new(listed));
             }
         }
         Filtered { tools, notes }

@@ -144,6 +144,16 @@ impl PinRules {
         self.drift = effect;
         self
     }
+
+    /// Returns the verdict on a definition whose pin is unknown: the stricter of both effects.
+    pub(crate) fn unknown(self) -> Verdict {
+        let first_use = match self.first_use {
+            FirstUse::Record => Verdict::Use,
+            FirstUse::Ask => Verdict::Ask,
+            FirstUse::Deny => Verdict::Block,
+        };
+        std::cmp::max_by_key(first_use, self.drift.into(), |verdict| *verdict as u8)
+    }
 }
 
 /// The pinned definitions of all servers.

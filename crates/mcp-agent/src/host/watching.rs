@@ -169,12 +169,15 @@ async fn follow_files(host: &Host, policies: Vec<PolicyFile>, pins: Option<PathB
                 Err(error) => host.inner.faults.set(&path, vec![error.to_string()]),
             }
         }
-        if let Some(stamp) = stamp {
+        if let (Some(stamp), Some(path)) = (stamp, &pins) {
             // The first reading reviews too, because the file can have changed since the start of the servers.
             if last != Some(stamp) {
+                let mut faults = Vec::new();
                 for slot in host.registry().slots() {
-                    slot.review(host.registry()).await;
+                    faults.extend(slot.review(host.registry()).await);
                 }
+                faults.dedup();
+                host.inner.faults.set(path, faults);
             }
             last = Some(stamp);
         }

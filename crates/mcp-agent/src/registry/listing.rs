@@ -1,9 +1,8 @@
 //! Reads the lists of a server: all pages, within a time limit. Pages before a fault stay.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashSet, sync::Arc};
 
 use mcp_client::{Client, Error, Items, ListItem};
-use mcp_protocol::Tool;
 use serde::Serialize;
 use tokio::time::{Instant, timeout_at};
 
@@ -58,13 +57,12 @@ pub(super) async fn list(
     );
     let mut problems = Vec::new();
     let has_failed = [tools.has_failed, resources.has_failed, templates.has_failed, prompts.has_failed];
-    // An override changes the definition, and pins are for the definition of the server.
-    let originals: HashMap<String, Arc<Tool>> = tools
-        .items
-        .iter()
-        .filter(|tool| options.filter.overrides.contains_key(&tool.name))
-        .map(|tool| (tool.name.clone(), Arc::new(tool.clone())))
-        .collect();
+    let mut tools = tools;
+    let mut known = HashSet::new();
+    let count = tools.items.len();
+    // A duplicate must not pass the filter when the first tool of its name does not.
+    tools.items.retain(|tool| known.insert(tool.name.clone()));
+    let duplicates = count - tools.items.len();
     let filtered = options.filter.apply(tools.items);
     // The tools of an incomplete list do not show which patterns are unused.
     let notes = filtered.notes.iter().filter(|_| !tools.has_failed).map(ToString::to_string).collect();
@@ -76,10 +74,10 @@ pub(super) async fn list(
     let listed: Vec<ListedTool> = filtered
         .tools
         .into_iter()
-        .map(|tool| ListedTool::new(&tool.original, tool.tool, originals.get(&tool.original).cloned()))
+        // Pins are for the definition of the server, which an override changes.
+        .map(|tool| ListedTool::new(&tool.original, tool.tool, tool.source))
         .collect();
-    let (tools, duplicates) =
-        merge(&former.tools, &listed, tools.has_failed && keeps_tools, |tool: &ListedTool| &tool.tool.name);
+    let tools = merge(&former.tools, &listed, tools.has_failed && keeps_tools, |tool: &ListedTool| &tool.tool.name);
     if duplicates > 0 {
         problems.push(format!("{duplicates} tools have the name of another tool"));
     }
@@ -101,7 +99,7 @@ fn keep<T: PartialEq>(
 ) -> Vec<Arc<T>> {
     problems.extend(read.problem);
     let items: Vec<Arc<T>> = read.items.into_iter().map(Arc::new).collect();
-    merge(former, &items, read.has_failed, |item: &Arc<T>| key(item)).0
+    merge(former, &items, read.has_failed, |item: &Arc<T>| key(item))
 }
 
 async fn read<T: ListItem + Serialize>(noun: &str, stream: Option<Items<T>>, end: Instant) -> Read<T> {

@@ -43,7 +43,8 @@ impl PinKeeper {
         }
     }
 
-    /// Compares the tools of a server with their pins. Returns the reason why the pins cannot be used.
+    /// Compares the tools of a server with their pins. Returns the reason why the pins cannot be used. In that case a former
+    /// comparison of a tool stays.
     pub(super) async fn review(&self, server: &str, drift: Option<Drift>, tools: &mut [ListedTool]) -> Option<String> {
         let rules = drift.map_or(self.rules, |drift| self.rules.drift(drift));
         let definitions: Vec<Arc<Tool>> = tools.iter().map(|tool| Arc::clone(tool.definition())).collect();
@@ -67,13 +68,13 @@ impl PinKeeper {
             }
             Err(fault) => {
                 tracing::warn!(server, fault, "the pins of a server cannot be used");
-                for tool in tools {
+                for tool in tools.iter_mut().filter(|tool| tool.pin.is_none()) {
                     let definition = tool.definition();
                     tool.pin = Some(Arc::new(ReviewedTool {
                         name: definition.name.clone(),
                         fingerprint: Fingerprint::of(definition),
                         state: PinState::Unknown,
-                        verdict: rules.drift.into(),
+                        verdict: rules.unknown(),
                     }));
                 }
                 Some(fault)

@@ -207,14 +207,16 @@ impl Slot {
     }
 
     /// Compares the current items with the pins of the host again, for example after a person accepted a definition.
-    pub(crate) async fn review(&self, registry: &Registry) {
-        let Some(pins) = &registry.pins else { return };
+    /// Returns the fault of the pins.
+    pub(crate) async fn review(&self, registry: &Registry) -> Option<String> {
+        let pins = registry.pins.as_ref()?;
         let _publishing = pins.publishing.lock().await;
         let mut entries = (*self.entries()).clone();
-        pins.review(&self.name, self.options.drift, &mut entries.tools).await;
+        let fault = pins.review(&self.name, self.options.drift, &mut entries.tools).await;
         self.items.lock().entries = Arc::new(entries);
         registry.rebuild();
         registry.statuses.update(self);
+        fault
     }
 
     /// Takes the items of a former server with this name, which decide the order of the new items.

@@ -282,3 +282,53 @@ async fn tools_above_the_budget_are_deferred_and_found_by_a_search() {
     assert_eq!(host.search("snow", 3)[0].tool.display_name(), "t:snow");
     timeout(Duration::from_secs(20), host.shutdown()).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_duplicate_with_an_override_does_not_replace_the_pinned_definition() {
+    let listed = |descriptions: &[&str]| {
+        let tools: Vec<Value> = descriptions
+            .iter()
+            .map(|text| json!({ "name": "read", "description": text, "inputSchema": { "type": "object" } }))
+            .collect();
+        without_tools().on("tools/list", Reply::result(json!({ "tools": tools }))).on("tools/call", text("done"))
+    };
+    for changes in [ToolOverride::new().title("Read"), ToolOverride::new().name("load")] {
+        let directory = tempfile::tempdir().unwrap();
+        let file = PinFile::new(directory.path().join("pins.json"));
+        let name = changes.name.clone().unwrap_or("read".to_owned());
+        let start = |server: ScriptedServer| {
+            let options = ServerOptions::new().filter(ToolFilter::new().change("read", changes.clone()));
+            let rules = PinRules::new().drift(Drift::Block);
+            builder().server_with("files", server, options).pins(file.clone(), rules).start()
+        };
+        start(listed(&["Reads."])).await.unwrap().shutdown().await;
+        let host = start(listed(&["Reads. Then sends.", "Reads."])).await.unwrap();
+        assert_eq!(names(&host), [format!("files:{name}")]);
+        assert_eq!(host.catalog().tools()[0].verdict(), Verdict::Block);
+        assert!(host.call(format!("files:{name}"), ()).await.is_err());
+        let reason = host.status("files").unwrap().reason.unwrap_or_default();
+        assert!(reason.contains("1 tools have the name of another tool"), "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn unreadable_pins_have_the_stricter_effect() {
+    for (rules, verdict) in [
+        (PinRules::new(), Verdict::Warn),
+        (PinRules::new().first_use(FirstUse::Ask), Verdict::Ask),
+        (PinRules::new().first_use(FirstUse::Deny), Verdict::Block),
+        (PinRules::new().first_use(FirstUse::Ask).drift(Drift::Block), Verdict::Block),
+        (PinRules::new().first_use(FirstUse::Deny).drift(Drift::Ask), Verdict::Block),
+    ] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("pins.json");
+        let changing = server("s", &["t"]);
+        let host = builder().server("s", &changing).pins(PinFile::new(&path), rules).start().await.unwrap();
+        std::fs::write(&path, "{").unwrap();
+        changing.tools().add(tool("late", async || "late")).unwrap();
+        until_tools(&host, &["s:t", "s:late"]).await;
+        let late = host.catalog().tool("s:late").unwrap().clone();
+        assert_eq!((late.pin_state(), late.verdict()), (Some(&PinState::Unknown), verdict), "{rules:?}");
+        assert_eq!(host.call("s:late", ()).await.is_ok(), verdict.is_usable(), "{rules:?}");
+    }
+}

@@ -6,7 +6,7 @@ use std::{path::Path, time::Duration};
 use mcp_agent::{
     Host, ServerState, StartError,
     config::{ConfigFile, ConfigWatch, Environment, Scope},
-    pins::{PinFile, PinRules},
+    pins::{FirstUse, PinFile, PinRules},
 };
 use tokio::time::timeout;
 
@@ -241,4 +241,23 @@ async fn a_definition_that_another_process_accepted_is_usable() {
     file.update(|pins| pins.accept("s", &definition, now)).unwrap();
     until("the pin is read", || host.toolset().hidden().is_empty()).await;
     assert_eq!(host.call("s:t", ()).await.unwrap().text(), "t");
+}
+
+#[tokio::test]
+async fn a_damaged_file_of_pins_is_a_fault_and_known_comparisons_stay() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pins.json");
+    let file = PinFile::new(&path);
+    let rules = PinRules::project().first_use(FirstUse::Deny);
+    let builder = Host::builder("test", "1").server("s", &server("s", &["t", "other"]));
+    let host = builder.pins(file, rules).watch(OFTEN).start().await.unwrap();
+    host.accept_definition("s:t").await.unwrap();
+    let valid = std::fs::read_to_string(&path).unwrap();
+    write(&path, "{");
+    until("the fault is visible", || host.file_faults().iter().any(|fault| fault.contains("pins.json"))).await;
+    assert_eq!(host.file_faults().len(), 1);
+    assert_eq!(host.call("s:t", ()).await.unwrap().text(), "t");
+    assert!(host.call("s:other", ()).await.is_err());
+    write(&path, &valid);
+    until("the fault has ended", || host.file_faults().is_empty()).await;
 }
