@@ -53,5 +53,6 @@ pub(crate) use self::{
     document::{Syntax, json_options, parse_document},
     file::read_text,
     lock::lock as lock_file,
+    summary::secrets as secrets_of_texts,
     write::replace as replace_file,
 };

@@ -252,7 +252,7 @@ impl Host {
     /// [`ServerError`] if the name is invalid, or another server has it.
     pub fn add(&self, name: &str, connector: Arc<dyn Connect>, options: ServerOptions) -> Result<(), ServerError> {
         error::check_name(name)?;
-        let connector = self.inner.wire.connector(name, connector);
+        let (connector, options) = (self.inner.wire.connector(name, connector), self.inner.wire.options(name, options));
         self.insert(&Slot::new(name, connector, options, None, &self.registry().closing))
     }
 
@@ -331,7 +331,7 @@ impl Host {
         connector: Arc<dyn Connect>,
         options: ServerOptions,
     ) -> Result<(), ServerError> {
-        let connector = self.inner.wire.connector(name, connector);
+        let (connector, options) = (self.inner.wire.connector(name, connector), self.inner.wire.options(name, options));
         self.exchange(&Slot::new(name, connector, options, None, &self.registry().closing)).await
     }
 

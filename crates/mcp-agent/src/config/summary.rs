@@ -76,12 +76,38 @@ fn text(name: &str, value: &Value) -> String {
 
 /// Returns texts with a space between them, and without their secrets.
 fn masked<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
+    masked_with(texts, &mut |_, _| {})
+}
+
+/// Calls a function with each value in arguments or a URL that may be a secret. The second argument is false for a value of a
+/// query whose name is not that of a secret.
+pub(crate) fn secrets<'a>(texts: impl IntoIterator<Item = &'a str> + Clone, found: &mut dyn FnMut(&str, bool)) {
+    masked_with(texts.clone(), found);
+    // The value of an option can contain spaces.
+    let mut is_value_of_secret = false;
+    for text in texts {
+        if std::mem::replace(&mut is_value_of_secret, names_secret(text)) && !text.starts_with('-') {
+            found(text, true);
+        }
+    }
+}
+
+/// Returns texts without their secrets, and calls a function with each secret.
+fn masked_with<'a>(texts: impl IntoIterator<Item = &'a str>, found: &mut dyn FnMut(&str, bool)) -> String {
     let mut words = Vec::new();
     let mut is_value_of_secret = false;
     for word in texts.into_iter().flat_map(|text| text.split(' ')) {
         let is_option = word.starts_with('-');
         let is_hidden = std::mem::replace(&mut is_value_of_secret, names_secret(word)) && !is_option;
-        words.push(if is_hidden && !is_reference(word) { HIDDEN.to_owned() } else { masked_word(word) });
+        if is_hidden && !is_reference(word) {
+            // `Bearer` follows `Authorization:`, and is not a secret.
+            if !names_secret(word) {
+                found(word.trim_matches(['"', '\'']), true);
+            }
+            words.push(HIDDEN.to_owned());
+        } else {
+            words.push(masked_word(word, found));
+        }
     }
     words.join(" ")
 }
@@ -94,9 +120,9 @@ fn names_secret(word: &str) -> bool {
     is_scheme || is_name
 }
 
-fn masked_word(word: &str) -> String {
+fn masked_word(word: &str, found: &mut dyn FnMut(&str, bool)) -> String {
     if let Some((scheme, rest)) = word.split_once("://") {
-        return format!("{scheme}://{}", masked_url(rest));
+        return format!("{scheme}://{}", masked_url(rest, found));
     }
     for separator in ['=', ':'] {
         if let Some((name, value)) = word.split_once(separator)
@@ -104,30 +130,54 @@ fn masked_word(word: &str) -> String {
             && !value.is_empty()
             && !is_reference(value)
         {
+            found(value.trim_matches(['"', '\'']), true);
             return format!("{name}{separator}{HIDDEN}");
         }
     }
-    if is_random(word) { HIDDEN.to_owned() } else { word.to_owned() }
+    if is_random(word) {
+        found(word.trim_matches(['"', '\'']), true);
+        HIDDEN.to_owned()
+    } else {
+        word.to_owned()
+    }
 }
 
 /// Returns a URL after its scheme without its user, the values of its query and the segments that may be secrets.
-fn masked_url(rest: &str) -> String {
+fn masked_url(rest: &str, found: &mut dyn FnMut(&str, bool)) -> String {
     let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
     let (host, path) = place.split_once('/').map_or((place, None), |(host, path)| (host, Some(path)));
     let mut shown = match host.rsplit_once('@') {
-        Some((_, host)) => format!("{HIDDEN}@{host}"),
+        Some((user, host)) => {
+            found(user.split_once(':').map_or(user, |(_, password)| password), true);
+            format!("{HIDDEN}@{host}")
+        }
         None => host.to_owned(),
     };
     for segment in path.iter().flat_map(|path| path.split('/')) {
         shown.push('/');
-        shown.push_str(if is_random(segment) { HIDDEN } else { segment });
+        if is_random(segment) {
+            found(segment, true);
+            shown.push_str(HIDDEN);
+        } else {
+            shown.push_str(segment);
+        }
     }
     for (index, pair) in query.iter().flat_map(|query| query.split('&')).enumerate() {
         shown.push(if index == 0 { '?' } else { '&' });
         match pair.split_once('=') {
-            Some((name, value)) if !is_reference(value) => shown.push_str(&format!("{name}={HIDDEN}")),
+            Some((name, value)) if !is_reference(value) => {
+                let is_named = is_secret_name(name);
+                found(value, is_named);
+                for (_, decoded) in url::form_urlencoded::parse(pair.as_bytes()) {
+                    found(&decoded, is_named);
+                }
+                shown.push_str(&format!("{name}={HIDDEN}"));
+            }
             Some(_) => shown.push_str(pair),
-            None => shown.push_str(HIDDEN),
+            None => {
+                found(pair, false);
+                shown.push_str(HIDDEN);
+            }
         }
     }
     shown
@@ -161,6 +211,24 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_secrets_of_texts_are_the_hidden_values() {
+        for (texts, expected) in [
+            (&["--token", "a b", "--port", "1"][..], "a! a b!"),
+            (&["--api-key=x", "KEY=\"y\"", "--token", "--verbose"], "x! y!"),
+            (&["-H", "Authorization: Bearer abc"], "abc!"),
+            (&["sk-abcdefghij0123456789"], "sk-abcdefghij0123456789!"),
+            (&["https://u:p@h.example/mcp?key=x%2B&mode=fast&flag"], "p! x%2B! x+! fast fast flag"),
+            (&["https://h.example/s/abcdefghij0123456789/mcp"], "abcdefghij0123456789!"),
+        ] {
+            let mut found = Vec::new();
+            secrets(texts.iter().copied(), &mut |value, is_named| {
+                found.push(format!("{value}{}", if is_named { "!" } else { "" }));
+            });
+            assert_eq!(found.join(" "), expected, "{texts:?}");
+        }
+    }
 
     #[test]
     fn a_summary_shows_the_endpoint_and_hides_values_that_may_be_secrets() {

@@ -339,7 +339,8 @@ impl HostBuilder {
                 Source::Connector(connector, options) => {
                     check_name(&name)?;
                     let connector = host.inner.wire.connector(&name, connector);
-                    Slot::new(&name, connector, *options, None, &registry.closing)
+                    let options = host.inner.wire.options(&name, *options);
+                    Slot::new(&name, connector, options, None, &registry.closing)
                 }
                 Source::Definition(definition) => host.defined(&definition)?,
                 Source::Faulty(error) => {

@@ -16,6 +16,11 @@ type ConnectorOf = dyn Fn(&str) -> Option<Arc<dyn Connect>> + Send + Sync;
 pub(crate) struct Connectors(Arc<ConnectorOf>);
 
 impl Connectors {
+    /// Returns the connectors with a change of each of them.
+    pub(crate) fn map(self, change: impl Fn(Arc<dyn Connect>) -> Arc<dyn Connect> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(move |principal| self.of(principal).map(&change)))
+    }
+
     pub(super) fn of(&self, principal: &str) -> Option<Arc<dyn Connect>> {
         (self.0)(principal)
     }
@@ -121,7 +126,7 @@ impl ServerOptions {
     }
 
     /// Sets the connectors of principals with credentials of their own, such as an endpoint with the token of the user. Without
-    /// a connector, the calls of a principal use the connector of the server.
+    /// a connector, the calls of a principal use the connector of the server. The host also records and replays these connections.
     ///
     /// ```
     /// use std::sync::Arc;

@@ -10,11 +10,14 @@ use std::{
 };
 
 use mcp_agent::{
-    Host, HostBuilder, ServerState,
-    config::ServerDefinition,
+    Caller, Host, HostBuilder, ServerOptions, ServerState,
+    config::{Endpoint, ServerDefinition},
     record::{Recorder, Recording},
 };
-use mcp_client::{Handler, InputContext, transport::BoxFuture};
+use mcp_client::{
+    Handler, InputContext,
+    transport::{BoxFuture, Connect},
+};
 use mcp_protocol::{
     ClientCapabilities, ElicitResult, ElicitationCapability, FormElicitParams, JsonObject, ProtocolVersion, RpcError,
 };
@@ -22,7 +25,7 @@ use mcp_server::{http::HttpConfig, prelude::*};
 use serde_json::json;
 use tokio::{net::TcpListener, time::timeout};
 
-use crate::common::{TEST_TIMEOUT, names, server};
+use crate::common::{TEST_TIMEOUT, names, scripted, server, text};
 
 #[derive(Deserialize, JsonSchema)]
 struct Order {
@@ -150,4 +153,75 @@ async fn configured_secrets_are_not_in_a_recording() {
     serving.abort();
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(!text.contains("s3cret") && text.contains("the key is [redacted]!"), "{text}");
+}
+
+#[tokio::test]
+async fn the_connections_of_principals_are_recorded_and_replayed() {
+    let directory = tempfile::tempdir().unwrap();
+    let common = scripted(&["t"]).on("tools/call", text("common"));
+    let of_ada = scripted(&["t"]).on("tools/call", text("ada"));
+    let connector: Arc<dyn Connect> = Arc::new(of_ada.clone());
+    let options =
+        ServerOptions::new().connector_of(move |principal| (principal == "ada").then(|| Arc::clone(&connector)));
+    let call = async |host: &Host| {
+        crate::common::until_tools(host, &["s:t"]).await;
+        let host = host.for_caller(Caller::new().principal("ada"));
+        host.call("s:t", ()).await.unwrap().text()
+    };
+    let path = directory.path().join("run.jsonl");
+    let recorder = Recorder::create(&path).unwrap();
+    let host = Host::builder("test", "1").record(recorder.clone());
+    let host = host.server_with("s", common.clone(), options.clone()).start().await.unwrap();
+    assert_eq!(call(&host).await, "ada");
+    host.replace("s", Arc::new(common.clone()), options.clone()).await.unwrap();
+    assert_eq!(call(&host).await, "ada");
+    assert!(host.remove("s").await);
+    host.add("s", Arc::new(common.clone()), options.clone()).unwrap();
+    assert_eq!(call(&host).await, "ada");
+    host.shutdown().await;
+    recorder.finish().unwrap();
+    let made = (common.connections(), of_ada.connections());
+    assert_eq!(made, (3, 3));
+
+    let recording = Recording::load(&path).unwrap();
+    let host = Host::builder("test", "1").replay(recording.clone());
+    let host = host.server_with("s", common.clone(), options.clone()).start().await.unwrap();
+    assert_eq!(call(&host).await, "ada");
+    host.replace("s", Arc::new(common.clone()), options.clone()).await.unwrap();
+    assert_eq!(call(&host).await, "ada");
+    assert!(host.remove("s").await);
+    host.add("s", Arc::new(common.clone()), options).unwrap();
+    assert_eq!(call(&host).await, "ada");
+    host.shutdown().await;
+    assert_eq!((common.connections(), of_ada.connections()), made, "the replay opens no connection");
+    assert_eq!((recording.differences(), recording.missing()), (vec![], vec![]));
+}
+
+#[tokio::test]
+async fn inherited_variables_arguments_and_queries_are_not_in_a_recording() {
+    let directory = tempfile::tempdir().unwrap();
+    // Cargo sets this variable for each test.
+    let inherited = std::env::var("CARGO_MANIFEST_DIR").unwrap();
+    let mut child = ServerDefinition::stdio("child", "no-such-program").args(["--token", "of-args", "--port", "8080"]);
+    let Endpoint::Stdio(stdio) = &mut child.endpoint else { unreachable!() };
+    stdio.inherited_env.insert("CARGO_MANIFEST_DIR".to_owned());
+    let url = "https://user:of-user@search.example/mcp?api_key=of-query&mode=fast";
+    let remote = ServerDefinition::http("remote", url);
+    for (definition, secrets) in [(child, vec!["of-args", inherited.as_str()]), (remote, vec!["of-user", "of-query"])] {
+        let path = directory.path().join(format!("{}.jsonl", definition.name));
+        let recorder = Recorder::create(&path).unwrap();
+        let host = builder().record(recorder.clone()).start().await.unwrap();
+        let said = format!("{} 8080 fast", secrets.join(" "));
+        let leaking = scripted(&["leak"]).on("tools/call", text(&said));
+        host.add_definition_with(&definition, Arc::new(leaking)).unwrap();
+        let name = format!("{}:leak", definition.name);
+        let ready = host.client(&definition.name);
+        timeout(TEST_TIMEOUT, ready).await.unwrap().unwrap();
+        assert_eq!(host.call(name, ()).await.unwrap().text(), said);
+        host.shutdown().await;
+        recorder.finish().unwrap();
+        let recorded = std::fs::read_to_string(&path).unwrap();
+        assert!(recorded.contains("[redacted] [redacted] 8080 fast"), "{recorded}");
+        assert!(secrets.iter().all(|secret| !recorded.contains(secret)), "{recorded}");
+    }
 }

@@ -9,7 +9,14 @@ use crate::{
 };
 
 impl HostBuilder {
-    /// Records all connections of the host. The recording contains no values of headers and variables of definitions.
+    /// Records all connections of the host, with a placeholder for the secrets of definitions:
+    ///
+    /// - the values of headers, and the OAuth client secret;
+    /// - the values of variables of the process, also of inherited variables;
+    /// - the arguments and the parts of the URL that have the name or the form of a secret, and all values of its query.
+    ///
+    /// Values with less than 4 bytes stay. Values with less than 8 bytes stay too if they are variables or parts of a query, and
+    /// their names are not those of a secret. The recorder does not know the secrets of a connector of the application.
     ///
     /// ```
     /// # use mcp_server::{Server, tool};
@@ -78,6 +85,8 @@ impl HostBuilder {
     ///
     /// A changed entry replaces its server, a new one adds a server, and a missing one removes it. A file or an entry with a fault
     /// changes nothing: the last valid reading stays, and [`Host::file_faults`](crate::Host::file_faults) has the fault.
+    /// If the file of pins has a fault, the comparisons of known definitions stay. A new list has the stricter effect of
+    /// [`PinRules`](crate::pins::PinRules).
     pub fn watch(mut self, every: Duration) -> Self {
         self.watch = Some(every);
         self
