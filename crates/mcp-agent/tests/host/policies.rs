@@ -11,7 +11,7 @@ use std::{
 };
 
 use mcp_agent::{
-    CallError, Host, HostBuilder, ServerOptions, StartError,
+    CallError, Catalog, Host, HostBuilder, ServerOptions, StartError,
     config::{ConfigFile, Environment, Scope, ServerDefinition},
     policy::{
         Action, AuditEvent, DecidedBy, Decision, Effect, Gate, Outcome, PendingApproval, Policy, PolicyHook,
@@ -22,7 +22,10 @@ use mcp_client::{CancellationToken, transport::BoxFuture};
 use mcp_server::prelude::*;
 use mcp_test::peer::ScriptedServer;
 use serde_json::json;
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::{mpsc, watch},
+    time::timeout,
+};
 
 use crate::common::{TEST_TIMEOUT, scripted, server, text};
 
@@ -137,20 +140,24 @@ async fn the_wait_for_an_approval_is_bounded() {
 async fn a_tool_that_changes_during_the_approval_is_decided_again() {
     let changing = server("s", &["t"]);
     let changed = changing.clone();
+    let (send_changes, changes) = watch::channel(None);
     let approver = move |call: PendingApproval| {
-        let changed = changed.clone();
+        let (changed, mut changes) = (changed.clone(), changes.clone());
         async move {
             if call.input.annotations.is_none() {
                 changed.tools().remove("t");
                 let destructive = tool("t", async || "changed").destructive();
                 changed.tools().add(destructive).unwrap();
-                // The host reads the list meanwhile.
-                tokio::time::sleep(Duration::from_millis(300)).await;
+                // The person answers after the host has read the changed list.
+                let host: Host = changes.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+                let is_read = |catalog: &Catalog| catalog.tools().iter().any(|tool| tool.tool().annotations.is_some());
+                host.catalog_changes().wait_for(is_read).await.unwrap();
             }
             call.input.annotations.is_none()
         }
     };
     let host = builder().server("s", &changing).default_effect(Effect::Ask).approver(approver).start().await.unwrap();
+    send_changes.send(Some(host.clone())).unwrap();
     let error = timeout(TEST_TIMEOUT, host.call("s:t", ()).into_future()).await.unwrap().unwrap_err();
     assert!(matches!(&error, CallError::Refused(refusal) if refusal.kind() == RefusalKind::Rejected), "{error}");
 }
