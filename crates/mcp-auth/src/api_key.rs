@@ -102,7 +102,8 @@ impl ApiKeys {
     }
 
     /// Sets the longest time for which keys that the function of [`verify_with`](Self::verify_with) accepts are remembered, at
-    /// most an hour. The default is a minute. With zero, each request calls the function.
+    /// most an hour. The default is a minute. With zero, accepted keys are not remembered. Concurrent requests with one key share
+    /// a call, and rejected keys stay rejected for five seconds.
     #[must_use]
     pub fn remember_for(mut self, time: Duration) -> Self {
         self.table.remember_for(time);
@@ -331,7 +332,8 @@ impl BearerTokens {
     }
 
     /// Sets the longest time for which tokens that the function of [`verify_with`](Self::verify_with) accepts are remembered,
-    /// at most an hour. The default is a minute. With zero, each request calls the function.
+    /// at most an hour. The default is a minute. With zero, accepted tokens are not remembered. Concurrent requests with one token
+    /// share a call, and rejected tokens stay rejected for five seconds.
     #[must_use]
     pub fn remember_for(mut self, time: Duration) -> Self {
         self.table.remember_for(time);

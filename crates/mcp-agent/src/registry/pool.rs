@@ -2,7 +2,7 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use mcp_client::{Client, Handler as _};
+use mcp_client::{Client, Handler as _, transport::Connect};
 use mcp_protocol::ClientCapabilities;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -51,6 +51,8 @@ impl Drop for Lease {
 /// The next step of a caller that needs a connection.
 enum Step {
     Leased(Lease),
+    /// The caller needs another connection, for which the connector is not resolved yet.
+    Open,
     /// A connection ends and makes room for another one.
     Wait(CancellationToken),
     /// All connections are in use.
@@ -78,12 +80,15 @@ impl Slot {
     /// Returns the connection for a caller. Waits while all connections are in use. Cancel safe.
     async fn lease(self: &Arc<Self>, registry: &Arc<Registry>, caller: &Caller) -> Result<Lease, Unavailable> {
         let key = self.key(registry, caller);
+        let mut connector = None;
         loop {
             // A call that ends after the search wakes this task.
             let mut released = pin!(self.released.notified());
             released.as_mut().enable();
-            match self.find_connection(registry, caller, &key)? {
+            match self.find_connection(registry, caller, &key, &mut connector)? {
                 Step::Leased(lease) => return Ok(lease),
+                // The function of the application can block, so it runs without the lock.
+                Step::Open => connector = Some(self.connector_for(&key)),
                 Step::Wait(ended) => ended.cancelled().await,
                 Step::Busy => released.await,
             }
@@ -96,7 +101,10 @@ impl Slot {
         let principal = caller.principal.clone().filter(|_| sharing != Sharing::All || has_own_credentials);
         let session = caller.session.clone().filter(|_| sharing == Sharing::Session);
         let of_host = || canonical(&HostHandler::new(&registry.settings, &self.name, None).capabilities());
-        let capabilities = caller.capabilities.as_deref().map(canonical).filter(|declared| *declared != of_host());
+        // The handlers of the host must not answer a caller that declares capabilities of its own.
+        let has_handlers = registry.settings.handler_of.is_some();
+        let capabilities = caller.capabilities.as_deref().map(canonical);
+        let capabilities = capabilities.filter(|declared| has_handlers || *declared != of_host());
         ConnectionKey { principal, session, capabilities }
     }
 
@@ -105,6 +113,7 @@ impl Slot {
         registry: &Arc<Registry>,
         caller: &Caller,
         key: &ConnectionKey,
+        connector: &mut Option<Arc<dyn Connect>>,
     ) -> Result<Step, Unavailable> {
         let mut pool = self.pool.lock();
         // An approval is for the definition, so it is for all connections.
@@ -135,7 +144,10 @@ impl Slot {
                 None => Ok(Step::Busy),
             };
         }
-        let connection = self.open_for(registry, caller, key);
+        let Some(connector) = connector.take() else { return Ok(Step::Open) };
+        let declared = key.capabilities.as_ref().and(caller.capabilities.clone());
+        let connection = Self::of_callers(self, connector, Role::Calls(declared));
+        connection.run(registry, true);
         let lease = Lease::new(self, &connection, connection.begin_call());
         pool.connections.push((key.clone(), connection));
         Ok(Step::Leased(lease))
@@ -154,13 +166,10 @@ impl Slot {
         owner.get_or_insert_with(|| key.clone()) == key
     }
 
-    fn open_for(&self, registry: &Arc<Registry>, caller: &Caller, key: &ConnectionKey) -> Arc<Self> {
+    /// Returns the connector with the credentials of a caller, or that of the server.
+    fn connector_for(&self, key: &ConnectionKey) -> Arc<dyn Connect> {
         let own = key.principal.as_deref().and_then(|principal| self.options.connectors.as_ref()?.of(principal));
-        let connector = own.unwrap_or_else(|| self.connector.inner());
-        let declared = key.capabilities.as_ref().and(caller.capabilities.clone());
-        let connection = Self::of_callers(self, connector, Role::Calls(declared));
-        connection.run(registry, true);
-        connection
+        own.unwrap_or_else(|| self.connector.inner())
     }
 
     /// Ends the connections of a caller, and waits until their processes have ended.

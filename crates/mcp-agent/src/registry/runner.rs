@@ -118,8 +118,14 @@ impl Slot {
                 }
             };
             let next_attempt = self.link.borrow().next_attempt;
+            // The next call of the caller opens another connection, with the credentials of that time.
+            let ends = !repeats && matches!(self.role, Role::Calls(_));
             tokio::select! {
-                () = until(next_attempt), if repeats => {}
+                () = until(next_attempt), if repeats || ends => {
+                    if ends && self.end_unused() {
+                        return;
+                    }
+                }
                 () = self.wanted.notified() => {}
                 () = self.stop.cancelled() => return,
             }
@@ -129,6 +135,12 @@ impl Slot {
                 () = self.stop.cancelled() => return,
             }
         }
+    }
+
+    /// Ends a connection without calls. Returns false if a call uses it.
+    fn end_unused(&self) -> bool {
+        let end = || self.link.send_modify(|link| link.has_ended = true);
+        self.activity.stop_if_idle(Duration::ZERO, end).is_ok()
     }
 
     async fn open_unless_stopped(&self, registry: &Arc<Registry>) -> Option<Result<(Client, Option<Changes>), Error>> {
