@@ -1,12 +1,18 @@
 //! The connections of callers: which callers share one, how many there are, and when they end.
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use mcp_agent::{CallError, Caller, Host, HostBuilder, ServerOptions, ServerState, Sharing};
 use mcp_client::{
-    Handler, InputContext,
-    transport::{BoxFuture, Connect},
+    Handler, InputContext, Reconnect,
+    transport::{BoxFuture, Connect, Transport, TransportError},
 };
 use mcp_protocol::{
     ClientCapabilities, ElicitResult, ElicitationCapability, FormElicitParams, JsonObject, RootsCapability, RpcError,
@@ -231,4 +237,52 @@ async fn the_handler_of_a_caller_answers_its_calls_alone() {
     // The host itself answers no form.
     let unanswered = timeout(TEST_TIMEOUT, host.call("s:t", ()).into_future()).await.unwrap();
     assert!(unanswered.as_ref().map_or(true, |result| result.is_error), "{unanswered:?}");
+}
+
+#[tokio::test]
+async fn the_handlers_of_the_host_do_not_answer_a_caller_with_capabilities() {
+    use mcp_server::prelude::*;
+    #[derive(Deserialize, JsonSchema)]
+    struct Answer {
+        name: String,
+    }
+    let ask = async |inputs: Inputs| {
+        let Answer { name } = inputs.elicit("name", "Your name?").await?;
+        Ok::<_, ToolError>(name)
+    };
+    let asking = Server::builder("asking", "1").tool(tool("t", ask)).build();
+    let host = builder().server("s", &asking).handlers(|_| Arc::new(User("host"))).start().await.unwrap();
+    assert_eq!(host.call("s:t", ()).await.unwrap().text(), "host");
+    let bob = host.for_caller(Caller::new().principal("bob").capabilities(elicits()));
+    let unanswered = timeout(TEST_TIMEOUT, bob.call("s:t", ()).into_future()).await.unwrap();
+    assert!(unanswered.as_ref().map_or(true, |result| result.is_error), "{unanswered:?}");
+}
+
+struct Unreachable;
+
+impl Connect for Unreachable {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
+        Box::pin(std::future::ready(Err(TransportError::unreachable("the credentials have expired"))))
+    }
+
+    fn describe(&self) -> String {
+        "an unreachable server".into()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_connection_of_a_caller_ends_and_the_next_one_has_new_credentials() {
+    let (asked, of_ada) = (Arc::new(AtomicUsize::new(0)), done());
+    let count = Arc::clone(&asked);
+    let options = ServerOptions::new().connector_of(move |_| {
+        let is_first = count.fetch_add(1, Ordering::SeqCst) == 0;
+        Some(if is_first { Arc::new(Unreachable) } else { Arc::new(of_ada.clone()) as Arc<dyn Connect> })
+    });
+    let policy = Reconnect::default().attempts(1).first(Duration::from_secs(10));
+    let host = builder().reconnect(policy).server_with("s", done(), options).start().await.unwrap();
+    let ada = Caller::new().principal("ada");
+    call(&host, &ada).await.unwrap_err();
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    assert_eq!(call(&host, &ada).await.unwrap(), "done");
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
 }
