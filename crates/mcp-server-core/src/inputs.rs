@@ -4,15 +4,16 @@ mod collector;
 mod once;
 mod round;
 mod seal;
+mod sealed_text;
 mod task;
 
 use std::time::Duration;
 
-pub use self::seal::StateKeys;
 pub(crate) use self::{
     collector::{InputCollector, InputServices, Origin},
     once::run as run_once,
 };
+pub use self::{round::InputRound, seal::StateKeys, sealed_text::StateBinding};
 
 /// The limits of input requests. No duration may be zero.
 ///

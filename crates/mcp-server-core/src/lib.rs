@@ -48,7 +48,7 @@ pub use self::{
         FromRef, Handler, HandlerCall, Image, Inputs, IntoContent, IntoOutput, Json, Kind, PromptKind, RawArgs,
         ResourceKind, Returns, State, StringArgument, Structured, ToolKind, WithMeta,
     },
-    inputs::{InputLimits, StateKeys},
+    inputs::{InputLimits, InputRound, StateBinding, StateKeys},
     layers::{FromFn, FromFnService, HandlerService, Invocation, Next, Outcome, RateLimit, RateLimited, from_fn},
     limits::Limits,
     registry::{

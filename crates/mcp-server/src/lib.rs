@@ -129,7 +129,7 @@ pub mod layer {
 
 /// Input requests of a handler to the client: elicitation, sampling, roots.
 pub mod inputs {
-    pub use mcp_server_core::{InputError, InputLimits, Inputs, StateKeys};
+    pub use mcp_server_core::{InputError, InputLimits, InputRound, Inputs, StateBinding, StateKeys};
 }
 
 /// Calls that outlive their request, and tasks for other work.

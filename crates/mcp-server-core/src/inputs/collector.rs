@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 pub(super) use self::guards::Claim;
 use self::guards::Claimed;
 use super::{
-    InputLimits, StateKeys,
+    InputLimits, StateBinding, StateKeys,
     round::{self, Round},
     seal::{Effects, Flow, StoredFlow},
 };
@@ -71,7 +71,7 @@ enum Delivery {
     /// In the result of the request. The answers arrive with the next round (2026-07-28).
     Rounds {
         /// The caller and the parameters that the request state is bound to.
-        binding: Vec<u8>,
+        binding: StateBinding,
     },
     /// As requests of the server, while the handler waits.
     Session { session: Arc<Session>, sink: Option<Arc<dyn FrameSender>>, request_id: RequestId },
@@ -232,7 +232,7 @@ impl InputCollector {
             StoredFlow::Handle(name)
         };
         let mut result = InputRequiredResult::new(requests);
-        let sealed = self.services.keys.seal(&state, effects, limits.state, binding);
+        let sealed = self.services.keys.seal(&state, effects, limits.state, binding.as_bytes());
         result.request_state = Some(sealed?);
         Ok(result)
     }

@@ -10,10 +10,10 @@ use serde::{
     Deserialize, Deserializer,
     de::{self, IgnoredAny, MapAccess, Visitor},
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value, json, value::RawValue};
 
 use super::{
-    InputLimits,
+    InputLimits, StateBinding,
     collector::InputServices,
     seal::{self, Effects, StateKeys, StoredFlow},
 };
@@ -21,9 +21,80 @@ use super::{
 /// The answers of one round and the opened state of the earlier ones.
 pub(super) struct Round {
     /// The caller and the parameters that the request state is bound to.
-    pub(super) binding: Vec<u8>,
+    pub(super) binding: StateBinding,
     pub(super) responses: JsonObject,
     pub(super) stored: Option<(StoredFlow, Effects)>,
+}
+
+/// The parameters of a request that belong to the rounds of its call: the responses and the request state
+/// ([`SourceCall::round`](crate::source::SourceCall::round)).
+///
+/// ```
+/// use mcp_server_core::InputRound;
+/// use serde_json::value::to_raw_value;
+///
+/// let params = serde_json::json!({
+///     "name": "book",
+///     "inputResponses": { "date": { "action": "decline" } },
+///     "requestState": "sealed",
+/// });
+/// let round = InputRound::read("tools/call", Some(&to_raw_value(&params)?), None)?;
+/// assert_eq!(round.request_state(), Some("sealed"));
+/// assert_eq!(round.responses()["date"]["action"], "decline");
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct InputRound {
+    binding: StateBinding,
+    responses: JsonObject,
+    state: Option<String>,
+}
+
+impl InputRound {
+    /// Reads the parameters of a request. `principal` is its caller.
+    ///
+    /// See the example of the [type](Self).
+    ///
+    /// # Errors
+    /// `-32602` when the parameters cannot be read.
+    pub fn read(method: &str, params: Option<&RawValue>, principal: Option<&Principal>) -> Result<Self, RpcError> {
+        let Params { input_responses, request_state, repeated } = decode_params(method, params)?;
+        let principal = principal.map(Principal::key);
+        let binding = seal::binding(principal.as_deref(), method, repeated)
+            .map_err(|_| RpcError::invalid_params("the parameters cannot be read"))?;
+        let responses = input_responses.unwrap_or_default();
+        Ok(Self { binding: StateBinding(binding), responses, state: request_state })
+    }
+
+    /// Returns the responses of the client, by the keys of their input requests.
+    ///
+    /// See the example of the [type](Self).
+    #[must_use]
+    pub fn responses(&self) -> &JsonObject {
+        &self.responses
+    }
+
+    /// Returns the responses of the client by value.
+    #[must_use]
+    pub fn into_responses(self) -> JsonObject {
+        self.responses
+    }
+
+    /// Returns the request state as the client sent it; `None` in the first round.
+    ///
+    /// See the example of the [type](Self).
+    #[must_use]
+    pub fn request_state(&self) -> Option<&str> {
+        self.state.as_deref()
+    }
+
+    /// Returns the binding of the request states of the call. All rounds of a call have the same binding.
+    ///
+    /// See the example of [`StateKeys::seal_text`].
+    #[must_use]
+    pub fn binding(&self) -> &StateBinding {
+        &self.binding
+    }
 }
 
 /// The parameters of a request.
@@ -82,17 +153,14 @@ impl Round {
         request: &Request<'_>,
         principal: Option<&Principal>,
     ) -> Result<Self, RpcError> {
-        let Params { input_responses, request_state, repeated } = decode_params(&request.method, request.params)?;
-        let principal = principal.map(Principal::key);
-        let binding = seal::binding(principal.as_deref(), &request.method, repeated)
-            .map_err(|_| RpcError::invalid_params("the parameters cannot be read"))?;
+        let InputRound { binding, responses, state } = InputRound::read(&request.method, request.params, principal)?;
         let open = |text: String| {
             let effects = StateKeys::effects(&text);
-            let stored = services.keys.open(&text, &binding, seal_limit(&services.limits));
+            let stored = services.keys.open(&text, binding.as_bytes(), seal_limit(&services.limits));
             stored.map(|stored| (stored, effects)).ok_or_else(|| expired(effects))
         };
-        let stored = request_state.map(open).transpose()?;
-        Ok(Self { binding, responses: input_responses.unwrap_or_default(), stored })
+        let stored = state.map(open).transpose()?;
+        Ok(Self { binding, responses, stored })
     }
 }
 
@@ -151,7 +219,7 @@ mod tests {
             (r#"{"inputResponses":[]}"#, "`/inputResponses`: invalid type: array, expected an object"),
             (r#"{"arguments":{"n":1e400}}"#, "`/arguments/n`: number out of range"),
         ] {
-            let raw: Box<serde_json::value::RawValue> = serde_json::from_str(text).unwrap();
+            let raw: Box<RawValue> = serde_json::from_str(text).unwrap();
             let error = decode_params::<Params>("m", Some(&raw)).err().unwrap();
             assert!(error.message.contains(expected), "{text}: {}", error.message);
         }

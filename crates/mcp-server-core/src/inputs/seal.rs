@@ -13,7 +13,7 @@ use chacha20poly1305::{
     aead::{Aead, Payload},
 };
 use mcp_protocol::RpcError;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use crate::random;
@@ -126,6 +126,17 @@ impl StateKeys {
         ttl: Duration,
         binding: &[u8],
     ) -> Result<String, RpcError> {
+        self.seal_value(state, effects, ttl, binding)
+    }
+
+    /// Seals a value of any type. A value of another type does not open as this type.
+    pub(super) fn seal_value(
+        &self,
+        state: &impl Serialize,
+        effects: Effects,
+        ttl: Duration,
+        binding: &[u8],
+    ) -> Result<String, RpcError> {
         let expires = millis_now().saturating_add(millis(ttl));
         let plain = serde_json::to_vec(&(expires, state)).map_err(|error| not_sealed(&error))?;
         let nonce: [u8; NONCE] = random::bytes()?;
@@ -147,8 +158,13 @@ impl StateKeys {
         self.open_at(text, binding, max_len, millis_now())
     }
 
-    /// Opens a state at a time in milliseconds since the Unix epoch.
-    fn open_at(&self, text: &str, binding: &[u8], max_len: usize, now: u64) -> Option<StoredFlow> {
+    /// Opens a value of [`StateKeys::seal_value`] as [`StateKeys::open`] opens a state.
+    pub(super) fn open_value<T: DeserializeOwned>(&self, text: &str, binding: &[u8]) -> Option<T> {
+        self.open_at(text, binding, usize::MAX, millis_now())
+    }
+
+    /// Opens a value at a time in milliseconds since the Unix epoch.
+    fn open_at<T: DeserializeOwned>(&self, text: &str, binding: &[u8], max_len: usize, now: u64) -> Option<T> {
         if text.len() > max_len {
             return None;
         }
@@ -160,7 +176,7 @@ impl StateKeys {
         }
         let plain =
             self.keys.iter().find_map(|key| key.decrypt(nonce.into(), Payload { msg: sealed, aad: binding }).ok())?;
-        let (expires, state): (u64, StoredFlow) = serde_json::from_slice(&plain).ok()?;
+        let (expires, state): (u64, T) = serde_json::from_slice(&plain).ok()?;
         (expires > now).then_some(state)
     }
 
@@ -303,7 +319,7 @@ mod tests {
             let before = millis_now();
             let text = keys.seal(&state, Effects::None, Duration::from_millis(millis), b"b").unwrap();
             let after = millis_now();
-            let is_open_at = |now| keys.open_at(&text, b"b", 1000, now).is_some();
+            let is_open_at = |now| keys.open_at::<StoredFlow>(&text, b"b", 1000, now).is_some();
             assert!(millis == 0 || is_open_at(before + millis - 1), "{millis}");
             assert!(!is_open_at(after + millis), "{millis}");
         }

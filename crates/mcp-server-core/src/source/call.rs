@@ -8,7 +8,10 @@ use serde_json::{Value, value::RawValue};
 use tokio::time::{Instant, sleep};
 
 use super::ask;
-use crate::{context::Context, inputs::InputLimits};
+use crate::{
+    context::Context,
+    inputs::{InputLimits, InputRound},
+};
 
 /// A request that a source serves.
 ///
@@ -70,6 +73,27 @@ impl SourceCall {
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.context
+    }
+
+    /// Returns the responses and the request state of this round, and the binding for the request state of the next round.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use mcp_protocol::RpcError;
+    /// use mcp_server_core::{StateKeys, source::SourceCall};
+    ///
+    /// /// Returns the request state for the client, which contains the state of another server.
+    /// fn seal(call: &SourceCall, keys: &StateKeys, state: &str) -> Result<String, RpcError> {
+    ///     keys.seal_text(state, Duration::from_secs(600), call.round()?.binding())
+    /// }
+    /// # let _ = seal;
+    /// ```
+    ///
+    /// # Errors
+    /// `-32602` when the parameters cannot be read.
+    pub fn round(&self) -> Result<InputRound, RpcError> {
+        InputRound::read(self.method, Some(&self.params), self.context.principal())
     }
 
     /// Sends an input request to the client of a session on the stream of the call, and waits for the answer. The waiting time
