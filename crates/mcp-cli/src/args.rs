@@ -3,6 +3,7 @@
 mod account;
 mod configuration;
 mod format;
+mod serving;
 mod values;
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
@@ -16,6 +17,7 @@ pub(crate) use self::{
     account::{Account, Auth},
     configuration::Configuration,
     format::Format,
+    serving::{Listen, Serving},
 };
 use crate::style::When;
 
@@ -236,6 +238,8 @@ pub(crate) enum Command {
     Account(Account),
     #[command(flatten)]
     Configuration(Configuration),
+    #[command(flatten)]
+    Serving(Serving),
     /// Write the project of a small server into a new directory.
     ///
     /// In a checkout of the library, the project uses the crates of the checkout. Elsewhere name their source with `--path`
@@ -285,7 +289,11 @@ impl Command {
             | Self::Lint { words, .. }
             | Self::Read { words, .. }
             | Self::Ping { words, .. } => Some(words),
-            Self::Account(_) | Self::Configuration(_) | Self::New { .. } | Self::Completions { .. } => None,
+            Self::Account(_)
+            | Self::Configuration(_)
+            | Self::Serving(_)
+            | Self::New { .. }
+            | Self::Completions { .. } => None,
         }
     }
 }
@@ -324,6 +332,9 @@ mod tests {
             "mcp tools --log-level loud",
             "mcp ping --count 0",
             "mcp search x --limit 0",
+            "mcp serve",
+            "mcp serve . --port many",
+            "mcp serve . --stdio --port 0",
             "mcp",
             "mcp dance",
         ] {

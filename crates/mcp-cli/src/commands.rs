@@ -104,6 +104,7 @@ async fn run_command(session: &Session, command: Command) -> Result<(), Failure>
         Command::Configuration(_) => {
             Err(Failure::usage("the shell does not change configurations; run the command outside of it"))
         }
+        Command::Serving(_) => Err(Failure::usage("the shell does not serve; run the command outside of it")),
         Command::New { .. } => Err(Failure::usage("a new project needs no server; run `mcp new`")),
         Command::Completions { .. } => Err(Failure::usage("completions need no server; run `mcp completions`")),
     }

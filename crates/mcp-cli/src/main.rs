@@ -21,6 +21,7 @@ mod question;
 mod sampling;
 mod screen;
 mod servers;
+mod serving;
 mod shell;
 mod signals;
 mod state;
@@ -77,13 +78,23 @@ fn main() -> ExitCode {
         let printed = created.and_then(|text| output::bytes(format!("{text}\n").as_bytes()));
         return printed.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS);
     }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    // A server uses all processors. Other commands have one connection.
+    if !matches!(cli.command, Command::Serving(_)) {
+        runtime.worker_threads(2);
+    }
+    let runtime = match runtime.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return Failure::local(format!("cannot start the runtime: {error}")).report(),
     };
     logs::install(cli.options.trace, cli.options.trace || cli.options.stderr);
     let terminal = TerminalGuard::new();
-    let done = runtime.block_on(run(cli));
+    let done = runtime.block_on(async {
+        match cli.command {
+            Command::Serving(command) => serving::run(command, &cli.options).await,
+            command => run(Cli { command, ..cli }).await,
+        }
+    });
     // Dropping the tasks kills server processes that still run. A blocked read of stdin must not delay the exit.
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN);
     drop(terminal);

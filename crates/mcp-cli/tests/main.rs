@@ -22,6 +22,7 @@ mod login_terminal;
 mod names;
 mod process;
 mod project;
+mod serve;
 mod server;
 mod servers;
 #[cfg(unix)]

@@ -2,15 +2,18 @@
 
 use std::{fmt::Display, str::FromStr};
 
+use mcp_server::protocol::ProtocolVersion;
+
 /// The output of `--help`.
 pub(crate) const USAGE: &str = "\
-usage: everything [--stdio | --port N [--tls CERT KEY]] [--tools N] [--page-size N]
+usage: everything [--stdio | --port N [--tls CERT KEY]] [--tools N] [--page-size N] [--only WHICH]
 
   --stdio         serve stdin and stdout
   --port N        serve http://127.0.0.1:N/mcp, 0 for any free port (default 8080)
   --tls CERT KEY  serve https with this certificate, from PEM files
   --tools N       add N generated tools, generated_0001 and so on
   --page-size N   entries on a page of each list (default 10000)
+  --only WHICH    serve only `legacy` revisions, only `modern` ones, or one revision such as 2025-11-25
   --help          print this";
 
 /// The largest number of generated tools. It bounds the size of `tools/list`.
@@ -36,11 +39,14 @@ pub(crate) struct Options {
     pub(crate) tools: u32,
     /// Entries on a page of a list.
     pub(crate) page_size: usize,
+    /// The served revisions. `None` serves all of them.
+    pub(crate) only: Option<Vec<ProtocolVersion>>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { transport: Transport::Http { port: 8080 }, tls: None, tools: 0, page_size: DEFAULT_PAGE_SIZE }
+        let transport = Transport::Http { port: 8080 };
+        Self { transport, tls: None, tools: 0, page_size: DEFAULT_PAGE_SIZE, only: None }
     }
 }
 
@@ -67,6 +73,7 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, S
             },
             "--tools" => options.tools = number(&flag, args.next(), 0, MAX_TOOLS)?,
             "--page-size" => options.page_size = number(&flag, args.next(), 1, usize::MAX)?,
+            "--only" => options.only = Some(revisions(args.next().as_deref())?),
             _ => return Err(format!("unknown argument `{flag}`")),
         }
     }
@@ -81,6 +88,18 @@ fn choose(transport: &mut Option<Transport>, chosen: Transport) -> Result<(), St
     match transport.replace(chosen) {
         None => Ok(()),
         Some(_) => Err("give one transport: `--stdio` or `--port N`".to_owned()),
+    }
+}
+
+/// Returns the revisions of an era, or one revision.
+fn revisions(value: Option<&str>) -> Result<Vec<ProtocolVersion>, String> {
+    let of_era = |is_stateless| ProtocolVersion::ALL.iter().copied().filter(move |v| v.is_stateless() == is_stateless);
+    let text = value.unwrap_or("nothing");
+    match (text, ProtocolVersion::parse(text)) {
+        ("legacy", _) => Ok(of_era(false).collect()),
+        ("modern", _) => Ok(of_era(true).collect()),
+        (_, Some(version)) => Ok(vec![version]),
+        (_, None) => Err(format!("--only takes `legacy`, `modern` or a revision, not {text}")),
     }
 }
 
@@ -109,7 +128,9 @@ mod tests {
 
     #[test]
     fn parses_arguments_and_rejects_invalid_ones_with_a_reason() {
-        let run = |transport, tools, page_size| Ok(Command::Run(Options { transport, tls: None, tools, page_size }));
+        let run = |transport, tools, page_size| {
+            Ok(Command::Run(Options { transport, tools, page_size, ..Options::default() }))
+        };
         let http = |port| Transport::Http { port };
         check("", run(http(8080), 0, DEFAULT_PAGE_SIZE));
         check("--stdio", run(Transport::Stdio, 0, DEFAULT_PAGE_SIZE));
@@ -119,6 +140,15 @@ mod tests {
         check("--tls c.pem k.pem", Ok(Command::Run(Options { tls, ..Options::default() })));
         check("--tls c.pem", Err("two files"));
         check("--stdio --tls c.pem k.pem", Err("requires `--port`"));
+        let only = |only: &[&str]| {
+            let only = Some(only.iter().filter_map(|revision| ProtocolVersion::parse(revision)).collect());
+            Ok(Command::Run(Options { only, ..Options::default() }))
+        };
+        check("--only modern", only(&["2026-07-28"]));
+        check("--only 2025-06-18", only(&["2025-06-18"]));
+        check("--only legacy", only(&["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]));
+        check("--only newest", Err("not newest"));
+        check("--only", Err("not nothing"));
         check("--nonsense", Err("unknown argument `--nonsense`"));
         check("--port", Err("--port takes a number from 0 to 65535, not nothing"));
         check("--port 65536", Err("not `65536`"));

@@ -88,6 +88,9 @@ fn server(options: &Options, app: &App) -> Server {
         .description("A demo of every feature, and the fixtures of the conformance suites.")
         .instructions("Tools named `test_…` are fixtures. Keep notes with `write_note`, and read them as `note:///…`.")
         .page_size(options.page_size);
+    if let Some(versions) = &options.only {
+        builder = builder.versions(versions.iter().copied());
+    }
     // The fixtures come first, because some scenarios of the suites call the first tool of the list.
     builder = conformance::register(builder);
     builder = input_requests::register(builder);
