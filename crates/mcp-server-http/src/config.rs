@@ -5,6 +5,7 @@ mod auth;
 mod check;
 mod path;
 mod public_url;
+mod status;
 
 use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -14,6 +15,7 @@ use self::path::absolute;
 pub(crate) use self::{
     auth::{AttemptLimit, SharedAuthenticator},
     public_url::PublicUrl,
+    status::StatusRoute,
 };
 use crate::request::guard;
 
@@ -58,6 +60,7 @@ pub struct HttpConfig {
     pub(crate) path: String,
     pub(crate) sse: Option<SsePaths>,
     pub(crate) health: Option<String>,
+    pub(crate) status: Option<StatusRoute>,
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) allowed_origins: Vec<String>,
     pub(crate) any_host: bool,
@@ -136,6 +139,7 @@ impl Default for HttpConfig {
             path: "/mcp".into(),
             sse: None,
             health: None,
+            status: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
             any_host: false,
@@ -240,7 +244,8 @@ impl HttpConfig {
             let messages = Some(&*paths.messages).filter(|messages| *messages != paths.stream);
             [Some(&*paths.stream), messages]
         });
-        sse.flatten().chain(self.health.as_deref())
+        let status = self.status.as_ref().map(|status| &*status.path);
+        sse.flatten().chain(self.health.as_deref()).chain(status)
     }
 
     /// Adds hosts under which clients may reach the server, beside the loopback hosts.

@@ -18,7 +18,7 @@ use mcp_server_core::{
 
 use crate::{
     answer::{access::AccessRecord, body::Body, cors, health, respond, stream::Queue},
-    config::{HttpConfig, SsePaths},
+    config::{HttpConfig, SsePaths, StatusRoute},
     endpoint::{self, BoxError, Endpoint, Head, RequestParts, auth::Authentication},
     legacy::{
         self, Legacy, sessionless,
@@ -68,7 +68,7 @@ impl McpService {
 
     /// Answers one request.
     ///
-    /// The paths of [`HttpConfig::sse`] and [`HttpConfig::health`] have their own answers. A request for any other path is
+    /// The paths of [`HttpConfig::sse`], [`HttpConfig::health`] and [`HttpConfig::status`] have their own answers. A request for any other path is
     /// a request for the endpoint.
     ///
     /// ```
@@ -123,6 +123,9 @@ impl McpService {
             health::answer(is_shutting_down, &parts.method, &parts.headers, &endpoint.cors)
         } else if is_shutting_down {
             endpoint::shutting_down()
+        } else if let Some(route) = endpoint.config.status.as_ref().filter(|route| route.path == path) {
+            // Boxed, because few requests are for the status.
+            Box::pin(self.inner.status(route, parts)).await
         } else if let Some(paths) = endpoint.config.sse.as_ref().filter(|paths| paths.has(path)) {
             self.inner.route_sse(paths, parts, body).await
         } else {
@@ -166,6 +169,28 @@ impl Inner {
             }
             _ => respond::wrong_method(self.methods()),
         }
+    }
+
+    /// Answers a request for the status with the document of the application.
+    async fn status(&self, route: &StatusRoute, parts: &mut Parts) -> Response<Body> {
+        let is_head = match parts.method {
+            Method::GET => false,
+            Method::HEAD => true,
+            Method::OPTIONS => return cors::preflight(&parts.headers, health::METHODS, &self.endpoint.cors),
+            _ => return respond::wrong_method(health::METHODS),
+        };
+        let authentication = match self.admit(parts).await {
+            Ok(authentication) => authentication,
+            Err(refused) => return refused,
+        };
+        let response = match (route.document)(authentication.caller.as_deref()) {
+            Some(document) => health::document(is_head, document.to_string().into()),
+            None => {
+                let error = RpcError::invalid_request("the status is not for this caller");
+                respond::refusal(StatusCode::FORBIDDEN, &error)
+            }
+        };
+        self.endpoint.auth.complete(response, authentication)
     }
 
     async fn route_sse<B>(&self, paths: &SsePaths, parts: &mut Parts, body: Pin<&mut B>) -> Response<Body>

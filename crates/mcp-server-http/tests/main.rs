@@ -36,6 +36,7 @@ mod shutdown;
 mod sse;
 mod stateless;
 mod stateless_only;
+mod status;
 mod streams;
 mod subscriptions;
 mod tasks;

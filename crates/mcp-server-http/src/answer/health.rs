@@ -1,5 +1,6 @@
 //! The health route: it reports to monitoring whether the server accepts requests.
 
+use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 
 use super::{
@@ -8,7 +9,7 @@ use super::{
     respond,
 };
 
-const METHODS: &str = "GET, HEAD, OPTIONS";
+pub(crate) const METHODS: &str = "GET, HEAD, OPTIONS";
 
 /// Answers 200 while the server accepts requests, and 503 after a shutdown began.
 pub(crate) fn answer(
@@ -28,8 +29,13 @@ pub(crate) fn answer(
     } else {
         (StatusCode::OK, r#"{"status":"ok"}"#)
     };
-    let body = if is_head { Body::empty() } else { Body::whole(text.into()) };
-    let mut response = respond::json(body);
+    let mut response = document(is_head, text.into());
     *response.status_mut() = status;
-    respond::with_header(response, header::CACHE_CONTROL, HeaderValue::from_static("no-store"))
+    response
+}
+
+/// A JSON document that no cache stores. A response to HEAD has no body.
+pub(crate) fn document(is_head: bool, text: Bytes) -> Response<Body> {
+    let body = if is_head { Body::empty() } else { Body::whole(text) };
+    respond::with_header(respond::json(body), header::CACHE_CONTROL, HeaderValue::from_static("no-store"))
 }
