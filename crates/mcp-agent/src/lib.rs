@@ -38,6 +38,8 @@ mod catalog;
 pub mod characters;
 pub mod config;
 pub mod filter;
+#[cfg(feature = "gateway")]
+mod gateway;
 mod glob;
 mod host;
 pub mod install;

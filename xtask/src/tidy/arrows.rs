@@ -55,7 +55,16 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mcp-client", &["mcp-oauth", "mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-client-http"]),
     (
         "mcp-agent",
-        &["mcp-client", "mcp-oauth", "mcp-protocol", "mcp-schema", "mcp-store", "mcp-tool-format", "mcp-transport"],
+        &[
+            "mcp-client",
+            "mcp-oauth",
+            "mcp-protocol",
+            "mcp-schema",
+            "mcp-server-core",
+            "mcp-store",
+            "mcp-tool-format",
+            "mcp-transport",
+        ],
     ),
     ("mcp-cli", ANY),
     ("mcp-test", ANY),
@@ -69,7 +78,7 @@ const UNREACHABLE: &[(&[&str], &[&str])] =
     &[(PURE, &["tokio", "http", "hyper", "reqwest", "axum"]), (SERVER, CLIENT), (CLIENT, SERVER)];
 const PURE: &[&str] = &["mcp-protocol", "mcp-schema", "mcp-tool-format", "mcp-uri-template"];
 const SERVER: &[&str] = &["mcp-server", "mcp-server-content", "mcp-server-core", "mcp-server-http"];
-const CLIENT: &[&str] = &["mcp-agent", "mcp-client", "mcp-client-http", "mcp-oauth"];
+const CLIENT: &[&str] = &["mcp-client", "mcp-client-http", "mcp-oauth"];
 
 /// Foreign crates, each with the crates of this workspace that may depend on it directly.
 const RESERVED: &[(&str, &[&str])] = &[

@@ -88,6 +88,19 @@ impl InputRound {
         self.state.as_deref()
     }
 
+    /// Returns the error of a request state whose call has ended, for example in a relay: `-32602` with the reason
+    /// `request_state_expired`.
+    ///
+    /// ```
+    /// use mcp_server_core::InputRound;
+    ///
+    /// assert_eq!(InputRound::state_expired().data.unwrap()["reason"], "request_state_expired");
+    /// ```
+    #[must_use]
+    pub fn state_expired() -> RpcError {
+        expired(Effects::Possible)
+    }
+
     /// Returns the binding of the request states of the call. All rounds of a call have the same binding.
     ///
     /// See the example of [`StateKeys::seal_text`].

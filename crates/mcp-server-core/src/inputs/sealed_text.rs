@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use mcp_protocol::RpcError;
 
 use super::{
-    round,
+    InputRound,
     seal::{Effects, StateKeys},
 };
 
@@ -70,7 +70,7 @@ impl StateKeys {
     /// `-32602` with the reason `request_state_expired` for each fault: a foreign key, another binding, the end of the lifetime,
     /// or a state of a registered handler.
     pub fn open_text(&self, sealed: &str, binding: &StateBinding) -> Result<String, RpcError> {
-        self.open_value(sealed, binding.as_bytes()).ok_or_else(|| round::expired(Effects::Possible))
+        self.open_value(sealed, binding.as_bytes()).ok_or_else(InputRound::state_expired)
     }
 }
 

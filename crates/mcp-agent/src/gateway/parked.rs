@@ -1,0 +1,251 @@
+//! Calls of stateless clients that wait for answers at an upstream server of the session era.
+
+mod call;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use mcp_protocol::{InputRequests, JsonObject};
+use parking_lot::Mutex;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+pub(crate) use self::call::Questions;
+use self::call::{Next, ParkedCall};
+
+/// The limits of parked calls.
+#[derive(Debug, Clone)]
+pub(crate) struct ParkedLimits {
+    /// The lifetime of a parked call since its last round.
+    pub(crate) lifetime: Duration,
+    /// The most parked calls of one principal. All callers without a principal count as one.
+    pub(crate) per_principal: usize,
+    /// The most parked calls of all principals.
+    pub(crate) total: usize,
+}
+
+impl Default for ParkedLimits {
+    fn default() -> Self {
+        Self { lifetime: Duration::from_secs(600), per_principal: 64, total: 4096 }
+    }
+}
+
+/// The parked calls of one node, with results of type `R`.
+///
+/// A call runs in a task of its own. It is parked from its first question until its result reaches a round.
+pub(crate) struct ParkedCalls<R> {
+    shared: Arc<Shared<R>>,
+}
+
+struct Shared<R> {
+    limits: ParkedLimits,
+    table: Mutex<Table<R>>,
+}
+
+struct Table<R> {
+    last_id: u64,
+    calls: HashMap<u64, Entry<R>>,
+}
+
+struct Entry<R> {
+    call: Arc<ParkedCall<R>>,
+    principal: Option<Arc<str>>,
+    is_parked: bool,
+    /// Its drop ends the task of the call, and with it the upstream call.
+    _task: DropGuard,
+}
+
+/// The outcome of a round.
+#[derive(Debug)]
+pub(crate) enum ParkedRound<R> {
+    /// The result of the upstream call.
+    Complete(R),
+    /// The upstream server waits for answers. The next round names the call and the number.
+    Asked {
+        call: u64,
+        /// The number of the last question of the round.
+        number: u32,
+        requests: InputRequests,
+    },
+}
+
+/// The fault of a round of a parked call.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ParkedError {
+    #[error("the call has ended, or its time is over")]
+    Gone,
+    #[error("the input request `{key}` has its response already")]
+    Answered { key: String },
+    #[error("the response to `{key}` is not valid: {reason}")]
+    Invalid { key: String, reason: String },
+}
+
+/// The fault of a question that cannot be parked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refused {
+    #[error("too many calls of the user wait for answers")]
+    Principal,
+    #[error("too many calls wait for answers")]
+    Total,
+    #[error("the call has too many questions")]
+    Questions,
+    #[error("the call has ended")]
+    Ended,
+}
+
+impl<R: Clone + Send + Sync + 'static> ParkedCalls<R> {
+    pub(crate) fn new(limits: ParkedLimits) -> Self {
+        let table = Table { last_id: 0, calls: HashMap::new() };
+        Self { shared: Arc::new(Shared { limits, table: Mutex::new(table) }) }
+    }
+
+    /// Begins a call, and waits for its result or its first question. `run` receives the questions of the upstream server.
+    ///
+    /// If the caller drops this future, the upstream call ends, because the client has no state for a further round.
+    pub(crate) async fn start<F>(
+        &self,
+        principal: Option<Arc<str>>,
+        run: impl FnOnce(Questions<R>) -> F,
+    ) -> Result<ParkedRound<R>, ParkedError>
+    where
+        F: Future<Output = R> + Send + 'static,
+    {
+        let stop = CancellationToken::new();
+        let call = {
+            let mut table = self.shared.table.lock();
+            table.last_id += 1;
+            let call = Arc::new(ParkedCall::new(table.last_id));
+            let _task = stop.clone().drop_guard();
+            let entry = Entry { call: Arc::clone(&call), principal, is_parked: false, _task };
+            table.calls.insert(call.id, entry);
+            call
+        };
+        let mut begun = Begun { shared: &self.shared, id: call.id, is_kept: false };
+        let wait = call.wait();
+        let work = run(Questions::new(&self.shared, &call));
+        tokio::spawn(drive(Arc::downgrade(&self.shared), Arc::clone(&call), stop, work));
+        let round = self.round(&call).await;
+        begun.is_kept = matches!(round, Ok(ParkedRound::Asked { .. }));
+        drop(wait);
+        round
+    }
+
+    /// Continues a call with the responses to its questions, and waits for its result or the next question. `number` is that of
+    /// the former round. A round without responses only waits.
+    ///
+    /// If the caller drops this future, only the wait ends.
+    ///
+    /// # Errors
+    /// [`ParkedError`]. A round with an error changes nothing.
+    pub(crate) async fn resume(
+        &self,
+        call: u64,
+        number: u32,
+        responses: JsonObject,
+    ) -> Result<ParkedRound<R>, ParkedError> {
+        let call = {
+            let table = self.shared.table.lock();
+            table.calls.get(&call).map(|entry| Arc::clone(&entry.call)).ok_or(ParkedError::Gone)?
+        };
+        let _wait = call.wait();
+        call.answer(number, responses)?;
+        self.round(&call).await
+    }
+
+    async fn round(&self, call: &ParkedCall<R>) -> Result<ParkedRound<R>, ParkedError> {
+        match call.next().await {
+            Next::Complete(result) => {
+                self.shared.remove(call.id);
+                Ok(ParkedRound::Complete(result))
+            }
+            Next::Asked { number, requests } => Ok(ParkedRound::Asked { call: call.id, number, requests }),
+            Next::Ended => Err(ParkedError::Gone),
+        }
+    }
+
+    /// Returns the number of parked calls.
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.shared.table.lock().calls.values().filter(|entry| entry.is_parked).count()
+    }
+}
+
+impl<R> Shared<R> {
+    /// Counts a call as parked. It has no effect for a parked call.
+    fn park(&self, id: u64) -> Result<(), Refused> {
+        let mut table = self.table.lock();
+        let entry = table.calls.get(&id).ok_or(Refused::Ended)?;
+        if entry.is_parked {
+            return Ok(());
+        }
+        let principal = entry.principal.clone();
+        let parked = || table.calls.values().filter(|entry| entry.is_parked);
+        if parked().filter(|entry| entry.principal == principal).count() >= self.limits.per_principal {
+            return Err(Refused::Principal);
+        }
+        if parked().count() >= self.limits.total {
+            return Err(Refused::Total);
+        }
+        if let Some(entry) = table.calls.get_mut(&id) {
+            entry.is_parked = true;
+        }
+        Ok(())
+    }
+
+    fn remove(&self, id: u64) {
+        // The guard of the task is dropped after the lock.
+        let _removed = self.table.lock().calls.remove(&id);
+    }
+}
+
+/// Ends a call whose first round was dropped.
+struct Begun<'a, R> {
+    shared: &'a Shared<R>,
+    id: u64,
+    is_kept: bool,
+}
+
+impl<R> Drop for Begun<'_, R> {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.shared.remove(self.id);
+        }
+    }
+}
+
+/// Runs an upstream call until its result, the end of its lifetime, or the end of the gateway.
+async fn drive<R: Clone + Send + Sync + 'static>(
+    shared: std::sync::Weak<Shared<R>>,
+    call: Arc<ParkedCall<R>>,
+    stop: CancellationToken,
+    work: impl Future<Output = R>,
+) {
+    let Some(lifetime) = shared.upgrade().map(|shared| shared.limits.lifetime) else { return };
+    let ending = call.ending();
+    let is_complete = {
+        let lapsed = std::pin::pin!(call.lapsed(lifetime));
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => false,
+            result = work => {
+                call.complete(result);
+                true
+            }
+            () = lapsed => {
+                tracing::debug!(call = call.id, "no response to the questions of an upstream call arrived in time");
+                false
+            }
+        }
+    };
+    // The result waits for a round that fetches it.
+    if is_complete {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = call.lapsed(lifetime) => {}
+        }
+    }
+    if let Some(shared) = shared.upgrade() {
+        shared.remove(call.id);
+    }
+    drop(ending);
+}

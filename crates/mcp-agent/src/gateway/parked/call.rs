@@ -1,0 +1,271 @@
+//! One parked call: its questions, their answers, and its result.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use mcp_protocol::{
+    CreateMessageResult, ElicitResult, InputRequest, InputRequests, JsonObject, ListRootsResult, Method as _, method,
+};
+use parking_lot::{Mutex, MutexGuard};
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::Value;
+use tokio::{
+    sync::{oneshot, watch},
+    time::{Instant, sleep_until},
+};
+
+use super::{ParkedError, Refused, Shared};
+
+/// The most questions of a call that wait for answers at the same time.
+const OPEN: usize = 64;
+/// The most questions of a call.
+const QUESTIONS: usize = 1024;
+/// The keys of input requests are this text with the number of the question.
+const KEY: &str = "question-";
+
+/// A call that can be parked.
+pub(super) struct ParkedCall<R> {
+    pub(super) id: u64,
+    state: Mutex<State<R>>,
+    /// Changes with the state.
+    changed: watch::Sender<()>,
+}
+
+struct State<R> {
+    /// The question with number `n` has index `n - 1`.
+    questions: Vec<Question>,
+    result: Option<R>,
+    has_ended: bool,
+    /// The number of rounds that wait.
+    waiting: usize,
+    last_round: Instant,
+}
+
+enum Question {
+    Open {
+        request: InputRequest,
+        answer: oneshot::Sender<Value>,
+    },
+    Answered,
+    /// The upstream server withdrew the question.
+    Withdrawn,
+}
+
+/// The next event of a call.
+pub(super) enum Next<R> {
+    Complete(R),
+    Asked { number: u32, requests: InputRequests },
+    Ended,
+}
+
+impl<R: Clone> ParkedCall<R> {
+    pub(super) fn new(id: u64) -> Self {
+        let state =
+            State { questions: Vec::new(), result: None, has_ended: false, waiting: 0, last_round: Instant::now() };
+        Self { id, state: Mutex::new(state), changed: watch::Sender::new(()) }
+    }
+
+    /// Waits for the result, or for a question without a response.
+    pub(super) async fn next(&self) -> Next<R> {
+        let mut changed = self.changed.subscribe();
+        loop {
+            if let Some(next) = self.state().next() {
+                return next;
+            }
+            if changed.changed().await.is_err() {
+                return Next::Ended;
+            }
+        }
+    }
+
+    /// Sends responses to the questions up to a number. Responses to other keys have no effect.
+    ///
+    /// # Errors
+    /// [`ParkedError::Answered`] or [`ParkedError::Invalid`]. No question has a response then.
+    pub(super) fn answer(&self, number: u32, responses: JsonObject) -> Result<(), ParkedError> {
+        let mut state = self.state();
+        let mut answers = Vec::new();
+        for (key, response) in responses.0 {
+            let question = key.strip_prefix(KEY).and_then(|text| text.parse::<u32>().ok());
+            let Some(index) = question.filter(|question| *question <= number).and_then(|n| n.checked_sub(1)) else {
+                continue;
+            };
+            match state.questions.get(index as usize) {
+                Some(Question::Open { request, .. }) => {
+                    check(request, &response).map_err(|reason| ParkedError::Invalid { key, reason })?;
+                    answers.push((index, response));
+                }
+                Some(Question::Answered) => return Err(ParkedError::Answered { key }),
+                Some(Question::Withdrawn) | None => {}
+            }
+        }
+        for (index, response) in answers {
+            let Some(question) = state.questions.get_mut(index as usize) else { continue };
+            if let Question::Open { answer, .. } = std::mem::replace(question, Question::Answered) {
+                // The upstream server can withdraw the question at the same time.
+                let _ = answer.send(response);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores the result.
+    pub(super) fn complete(&self, result: R) {
+        self.state().result = Some(result);
+        self.changed.send_replace(());
+    }
+}
+
+impl<R> ParkedCall<R> {
+    /// Marks a round as waiting. The lifetime of the call begins anew when the value is dropped.
+    pub(super) fn wait(&self) -> Wait<'_, R> {
+        self.state().waiting += 1;
+        Wait { call: self }
+    }
+
+    /// Ends each wait when the value is dropped.
+    pub(super) fn ending(self: &Arc<Self>) -> Ending<R> {
+        Ending { call: Arc::clone(self) }
+    }
+
+    /// Waits until no round has waited for the lifetime.
+    pub(super) async fn lapsed(&self, lifetime: Duration) {
+        loop {
+            let now = Instant::now();
+            let end = {
+                let state = self.state();
+                let since = if state.waiting > 0 { now } else { state.last_round };
+                since + lifetime
+            };
+            if end <= now {
+                return;
+            }
+            sleep_until(end).await;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<R>> {
+        self.state.lock()
+    }
+}
+
+impl<R: Clone> State<R> {
+    fn next(&self) -> Option<Next<R>> {
+        if let Some(result) = &self.result {
+            return Some(Next::Complete(result.clone()));
+        }
+        if self.has_ended {
+            return Some(Next::Ended);
+        }
+        let numbered = self.questions.iter().zip(1_u32..);
+        let requests: InputRequests = numbered
+            .filter_map(|(question, number)| match question {
+                Question::Open { request, .. } => Some((format!("{KEY}{number}"), request.clone())),
+                _ => None,
+            })
+            .collect();
+        let number = u32::try_from(self.questions.len()).unwrap_or(u32::MAX);
+        (!requests.is_empty()).then_some(Next::Asked { number, requests })
+    }
+}
+
+/// A round that waits.
+pub(super) struct Wait<'a, R> {
+    call: &'a ParkedCall<R>,
+}
+
+impl<R> Drop for Wait<'_, R> {
+    fn drop(&mut self) {
+        let mut state = self.call.state();
+        state.waiting -= 1;
+        state.last_round = Instant::now();
+    }
+}
+
+/// The task of a call. Its drop, also by a panic, ends each wait.
+pub(super) struct Ending<R> {
+    call: Arc<ParkedCall<R>>,
+}
+
+impl<R> Drop for Ending<R> {
+    fn drop(&mut self) {
+        self.call.state().has_ended = true;
+        self.call.changed.send_replace(());
+    }
+}
+
+/// Receives the questions of the upstream server during a call.
+pub(crate) struct Questions<R> {
+    shared: Weak<Shared<R>>,
+    call: Weak<ParkedCall<R>>,
+}
+
+impl<R> Questions<R> {
+    pub(super) fn new(shared: &Arc<Shared<R>>, call: &Arc<ParkedCall<R>>) -> Self {
+        Self { shared: Arc::downgrade(shared), call: Arc::downgrade(call) }
+    }
+
+    /// Parks the call, and waits for the response to a question. The drop of the future withdraws the question.
+    ///
+    /// # Errors
+    /// [`Refused`] at once if the call cannot be parked, or when it ends.
+    pub(crate) async fn ask(&self, request: InputRequest) -> Result<Value, Refused> {
+        let (shared, call) = self.shared.upgrade().zip(self.call.upgrade()).ok_or(Refused::Ended)?;
+        shared.park(call.id)?;
+        drop(shared);
+        let (answer, answered) = oneshot::channel();
+        let index = call.state().push(Question::Open { request, answer })?;
+        let _withdrawal = Withdrawal { call: Weak::clone(&self.call), index };
+        call.changed.send_replace(());
+        drop(call);
+        answered.await.map_err(|_| Refused::Ended)
+    }
+}
+
+impl<R> Clone for Questions<R> {
+    fn clone(&self) -> Self {
+        Self { shared: Weak::clone(&self.shared), call: Weak::clone(&self.call) }
+    }
+}
+
+impl<R> State<R> {
+    /// Adds a question, and returns its index.
+    fn push(&mut self, question: Question) -> Result<usize, Refused> {
+        let open = self.questions.iter().filter(|question| matches!(question, Question::Open { .. })).count();
+        if open >= OPEN || self.questions.len() >= QUESTIONS {
+            return Err(Refused::Questions);
+        }
+        self.questions.push(question);
+        Ok(self.questions.len() - 1)
+    }
+}
+
+struct Withdrawal<R> {
+    call: Weak<ParkedCall<R>>,
+    index: usize,
+}
+
+impl<R> Drop for Withdrawal<R> {
+    fn drop(&mut self) {
+        let Some(call) = self.call.upgrade() else { return };
+        let mut state = call.state();
+        if let Some(question @ Question::Open { .. }) = state.questions.get_mut(self.index) {
+            *question = Question::Withdrawn;
+        }
+    }
+}
+
+/// Checks that a response has the form of the result of its request.
+fn check(request: &InputRequest, response: &Value) -> Result<(), String> {
+    fn is<T: DeserializeOwned>(response: &Value) -> Result<(), String> {
+        T::deserialize(response).map(drop).map_err(|error| error.to_string())
+    }
+    match &*request.method {
+        method::Elicit::NAME => is::<ElicitResult>(response),
+        method::CreateMessage::NAME => is::<CreateMessageResult>(response),
+        method::ListRoots::NAME => is::<ListRootsResult>(response),
+        _ => is::<IgnoredAny>(response),
+    }
+}
