@@ -5,6 +5,7 @@ mod changes;
 mod definition;
 mod error;
 mod items;
+mod logins;
 mod signals;
 mod toolset;
 mod watching;
@@ -23,7 +24,9 @@ pub use self::{
     error::{AcceptError, ServerError, StartError},
     toolset::{FoundTool, Toolset},
 };
-use self::{definition::DefinedServer, toolset::LastToolset, watching::FileFaults, wire::Wire};
+use self::{definition::DefinedServer, logins::Logins, toolset::LastToolset, watching::FileFaults, wire::Wire};
+#[cfg(feature = "oauth")]
+pub use self::{definition::connector_with_oauth, logins::oauth_settings};
 use crate::{
     CallError, Caller, HostCall, ServerOptions, ServerState, ServerStatus, StatusEvents,
     catalog::Catalog,
@@ -72,6 +75,7 @@ struct Inner {
     deferral: Deferral,
     toolset: LastToolset,
     wire: Wire,
+    logins: Logins,
     faults: FileFaults,
 }
 
@@ -262,7 +266,7 @@ impl Host {
     /// # Errors
     /// [`ServerError`] if the definition is invalid or disabled, or another server has its name.
     pub fn add_definition(&self, definition: &ServerDefinition) -> Result<(), ServerError> {
-        self.insert_defined(definition, || DefinedServer::new(definition, self.inner.approvals.as_ref()))
+        self.insert_defined(definition, || self.defined(definition))
     }
 
     /// Adds the server of a definition as [`Host::add_definition`] does, with a connector of the application, for example an
@@ -290,6 +294,11 @@ impl Host {
         connector: Arc<dyn Connect>,
     ) -> Result<(), ServerError> {
         self.insert_defined(definition, || DefinedServer::with(definition, connector, self.inner.approvals.as_ref()))
+    }
+
+    /// Returns the server of a definition, with the login of the host.
+    fn defined(&self, definition: &ServerDefinition) -> Result<DefinedServer, ServerError> {
+        DefinedServer::new(definition, &self.inner.logins, self.inner.approvals.as_ref())
     }
 
     fn insert_defined(
@@ -376,7 +385,7 @@ impl Host {
             let is_removed = self.remove(name).await;
             return if is_removed { Ok(()) } else { Err(ServerError::Unknown { name: name.clone() }) };
         }
-        let slot = self.slot(definition, DefinedServer::new(definition, self.inner.approvals.as_ref())?);
+        let slot = self.slot(definition, self.defined(definition)?);
         if !slot.options.needs_approval {
             return self.exchange(&slot).await;
         }
@@ -432,13 +441,16 @@ impl Host {
         true
     }
 
-    /// Ends all servers, and waits until their processes have ended. Later calls fail.
+    /// Ends all servers, and waits until their processes have ended. Later calls fail. A renewal of tokens that runs may take 30
+    /// seconds more, so that no refresh token is lost.
     pub async fn shutdown(&self) {
         let registry = self.registry();
+        let renewals = self.inner.logins.renewals();
         registry.closing.cancel();
         for slot in registry.slots() {
             slot.end().await;
         }
+        renewals.finish().await;
         registry.store().await;
     }
 }

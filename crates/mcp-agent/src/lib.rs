@@ -51,6 +51,8 @@ mod routing;
 pub mod search;
 mod sharing;
 
+#[cfg(feature = "oauth")]
+pub use self::host::{connector_with_oauth, oauth_settings};
 pub use self::{
     catalog::{Catalog, CatalogItem, CatalogTool, InvalidArguments, UnknownName},
     glob::{Glob, GlobError},

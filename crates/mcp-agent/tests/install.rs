@@ -335,7 +335,7 @@ fn an_edit_keeps_the_permissions_of_the_file() {
 fn a_setting_that_the_entry_would_lose_is_unsupported() {
     let directory = directory("lost");
     let installer = Installer::new(directory.join("state"));
-    let changes: [fn(&mut ServerDefinition); 8] = [
+    let changes: [fn(&mut ServerDefinition); 9] = [
         |server| server.required = true,
         |server| server.enabled = false,
         |server| server.call_timeout = Some(std::time::Duration::from_secs(1)),
@@ -346,6 +346,10 @@ fn a_setting_that_the_entry_would_lose_is_unsupported() {
             Endpoint::Stdio(stdio) => drop(stdio.inherited_env.insert("PATH".to_owned())),
             Endpoint::Http(http) => http.oauth_client_id = Some("id".to_owned()),
             _ => {}
+        },
+        |server| match &mut server.endpoint {
+            Endpoint::Http(http) => http.oauth_redirect_port = Some(8123),
+            _ => server.description = Some("x".to_owned()),
         },
         |server| server.description = Some("x".to_owned()),
     ];

@@ -1,7 +1,6 @@
 //! `mcp login`, `mcp logout`, `mcp whoami` and `mcp auth explain`, and the tokens of a login for all commands.
 
 mod authorizer;
-mod client;
 mod explain;
 mod logins;
 mod page;
@@ -13,6 +12,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
+use mcp_agent::{config::ServerDefinition, oauth_settings};
 use mcp_client::{
     Client,
     http::{Authorizer, mcp_fetch::Fetch},
@@ -22,7 +22,6 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use url::{Host, Url};
 
-pub(crate) use self::client::OAuthSettings;
 use self::{
     authorizer::StoredTokens,
     logins::{Chosen, Logins},
@@ -43,12 +42,20 @@ use crate::{
 /// The name of the client on the pages of logins.
 const CLIENT_NAME: &str = "mcp, on the command line";
 
-/// Returns the authorizer of a command over HTTP. `None` if the user passes a token or has no login.
+/// Returns the authorizer of a command over HTTP. `None` if the user passes a token or has no login. `definition` is the entry of
+/// the server in a configuration file, if it has one.
 ///
 /// Only a command with a terminal may show the page of a login, if `can_ask` permits it.
-pub(crate) fn authorizer(options: &Options, settings: OAuthSettings, can_ask: bool) -> Option<Arc<dyn Authorizer>> {
+///
+/// # Errors
+/// If the OAuth settings of the definition are incomplete.
+pub(crate) fn authorizer(
+    options: &Options,
+    definition: Option<&ServerDefinition>,
+    can_ask: bool,
+) -> Result<Option<Arc<dyn Authorizer>>, Failure> {
     if passes_token(options) {
-        return None;
+        return Ok(None);
     }
     let can_ask = can_ask && question::is_possible();
     let stored = Logins::existing().unwrap_or_else(|failure| {
@@ -56,10 +63,20 @@ pub(crate) fn authorizer(options: &Options, settings: OAuthSettings, can_ask: bo
         None
     });
     // Without a writable directory, the command runs without tokens, and `mcp login` reports the fault.
-    let logins = stored.or_else(|| if can_ask { Logins::open().ok() } else { None })?;
+    let Some(logins) = stored.or_else(|| if can_ask { Logins::open().ok() } else { None }) else {
+        // The settings of the definition are checked without a login too.
+        let _ = configured(OAuth::builder(), definition)?;
+        return Ok(None);
+    };
     let way = if can_ask { Way::Browser } else { Way::Refused };
-    let auth = kept(settings.apply(builder(&logins, way)).store(logins.store).build());
-    Some(Arc::new(StoredTokens { auth, can_ask }))
+    let auth = kept(configured(builder(&logins, way), definition)?.store(logins.store).build());
+    Ok(Some(Arc::new(StoredTokens { auth, can_ask })))
+}
+
+/// Adds the settings of the entry in a configuration file to those of an authorizer.
+fn configured(builder: OAuthBuilder, definition: Option<&ServerDefinition>) -> Result<OAuthBuilder, Failure> {
+    let Some(definition) = definition else { return Ok(builder) };
+    oauth_settings(definition, builder).map_err(|error| Failure::usage(error.to_string()))
 }
 
 /// The authorizers whose renewals the program finishes before its end.

@@ -170,7 +170,7 @@ async fn work(cli: Cli, opened: Arc<Opened>, signals: Signals) -> Result<(), Fai
         }
     } else {
         let authorizer = match &target {
-            Target::Url(_) => login::authorizer(&options, login::OAuthSettings::default(), true),
+            Target::Url(_) => login::authorizer(&options, None, true)?,
             Target::Command(_) | Target::Configuration => None,
         };
         let settings = ClientSettings::new(&options, &answers, &command)?;

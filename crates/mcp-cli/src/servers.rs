@@ -24,7 +24,7 @@ use crate::{
     commands, configuration,
     connection::ClientSettings,
     failure::Failure,
-    login::{self, OAuthSettings},
+    login,
     opened::Opened,
     state,
     text::line,
@@ -169,7 +169,7 @@ pub(crate) fn authorizer(
     if has_credentials {
         return Ok(None);
     }
-    Ok(login::authorizer(options, OAuthSettings::of(server)?, can_ask))
+    login::authorizer(options, Some(server), can_ask)
 }
 
 /// Returns a server of the configuration file that the user permits. `None` if no file has the name.

@@ -49,8 +49,12 @@ pub struct HttpServer {
     pub oauth_client_id: Option<String>,
     /// The secret of a registered OAuth client.
     pub oauth_client_secret: Option<Secret>,
+    /// The issuer of the authorization server that alone receives the secret.
+    pub oauth_issuer: Option<String>,
     /// The OAuth scopes of a login. Empty selects the scopes that the server names.
     pub oauth_scopes: Vec<String>,
+    /// The port on 127.0.0.1 that receives the response of a login. `None` selects any port.
+    pub oauth_redirect_port: Option<u16>,
 }
 
 /// The HTTP transports of a server.
@@ -88,8 +92,19 @@ impl HttpServer {
             transport: HttpTransport::default(),
             oauth_client_id: None,
             oauth_client_secret: None,
+            oauth_issuer: None,
             oauth_scopes: Vec::new(),
+            oauth_redirect_port: None,
         }
+    }
+
+    /// Whether the definition names a client, scopes or a port for logins.
+    pub(crate) fn has_oauth_settings(&self) -> bool {
+        self.oauth_client_id.is_some()
+            || self.oauth_client_secret.is_some()
+            || self.oauth_issuer.is_some()
+            || !self.oauth_scopes.is_empty()
+            || self.oauth_redirect_port.is_some()
     }
 }
 
@@ -128,7 +143,9 @@ impl fmt::Debug for HttpServer {
             .field("transport", &self.transport)
             .field("oauth_client_id", &self.oauth_client_id)
             .field("oauth_client_secret", &self.oauth_client_secret)
+            .field("oauth_issuer", &self.oauth_issuer)
             .field("oauth_scopes", &self.oauth_scopes)
+            .field("oauth_redirect_port", &self.oauth_redirect_port)
             .finish()
     }
 }

@@ -92,6 +92,12 @@ impl<'a> Node<'a> {
         self.value.as_bool().ok_or_else(|| self.wrong_type("`true` or `false`"))
     }
 
+    /// Returns the number of a port to which a program can bind.
+    pub(super) fn port(&self) -> Result<u16, Fault> {
+        let port = self.value.as_u64().and_then(|number| u16::try_from(number).ok()).filter(|port| *port != 0);
+        port.ok_or_else(|| self.wrong_type("a port between 1 and 65535"))
+    }
+
     pub(super) fn time(&self, unit: Unit) -> Result<Duration, Fault> {
         let number = self.value.as_f64().ok_or_else(|| self.wrong_type("a number"))?;
         let (seconds, name) = match unit {

@@ -5,6 +5,7 @@ use mcp_protocol::JsonObject;
 use super::{
     code::Code,
     definition::ServerDefinition,
+    endpoint::Endpoint,
     error::Fault,
     node::{Node, Unit},
 };
@@ -24,6 +25,13 @@ pub(super) fn read(entry: &Node<'_>, server: &mut ServerDefinition) -> Result<()
         match name {
             "required" => server.required = node.flag()?,
             "enabled" => server.enabled = node.flag()?,
+            "oauthIssuer" => {
+                let issuer = node.text()?.to_owned();
+                // A command has no login.
+                if let Endpoint::Http(http) = &mut server.endpoint {
+                    http.oauth_issuer = Some(issuer);
+                }
+            }
             "description" => server.description = Some(node.text()?.to_owned()),
             "startTimeoutSeconds" => server.start_timeout = Some(node.time(Unit::Seconds)?),
             "callTimeoutSeconds" => server.call_timeout = Some(node.time(Unit::Seconds)?),

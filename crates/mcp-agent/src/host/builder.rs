@@ -1,6 +1,8 @@
 //! The builder of a host.
 
 mod files;
+#[cfg(feature = "oauth")]
+mod oauth;
 mod rules;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -14,8 +16,9 @@ use tokio::{
 
 use super::{
     FileFaults, Host, Inner, LastToolset, ServerError, StartError, Wire,
-    definition::{DefinedServer, unusable},
+    definition::unusable,
     error::check_name,
+    logins::Logins,
     watching::{self, Source as ConfigSource},
 };
 use crate::{
@@ -62,6 +65,7 @@ pub struct HostBuilder {
     gate: Gate,
     deferral: Deferral,
     wire: Wire,
+    logins: Logins,
     configs: Vec<ConfigWatch>,
     watch: Option<Duration>,
     error: Option<StartError>,
@@ -95,6 +99,7 @@ impl HostBuilder {
             gate: Gate::new(),
             deferral: Deferral::new(),
             wire: Wire::default(),
+            logins: Logins::default(),
             configs: Vec::new(),
             watch: None,
             error: None,
@@ -320,9 +325,9 @@ impl HostBuilder {
         }
         let registry = Registry::new(self.settings);
         let shared = Arc::new(Shared { registry, rests: Rests::default(), gate: self.gate });
-        let (approvals, deferral, wire) = (self.approvals, self.deferral, self.wire);
+        let (approvals, deferral, wire, logins) = (self.approvals, self.deferral, self.wire, self.logins);
         let toolset = LastToolset::default();
-        let host = Host::new(Inner { shared, approvals, deferral, toolset, wire, faults });
+        let host = Host::new(Inner { shared, approvals, deferral, toolset, wire, logins, faults });
         let registry = host.registry();
         let began = Instant::now();
         let mut started = Vec::new();
@@ -342,7 +347,7 @@ impl HostBuilder {
                     let options = host.inner.wire.options(&name, *options);
                     Slot::new(&name, connector, options, None, &registry.closing)
                 }
-                Source::Definition(definition) => host.defined(&definition)?,
+                Source::Definition(definition) => host.defined_slot(&definition)?,
                 Source::Faulty(error) => {
                     let fault = ServerError::from(DefinitionError { server: name.clone(), fault: error.to_string() });
                     Slot::new(&name, unusable(fault), ServerOptions::new(), None, &registry.closing)
@@ -385,8 +390,8 @@ impl HostBuilder {
 
 impl Host {
     /// Returns the server of a definition. If the definition is invalid and not required, its server fails.
-    fn defined(&self, definition: &ServerDefinition) -> Result<Arc<Slot>, ServerError> {
-        match DefinedServer::new(definition, self.inner.approvals.as_ref()) {
+    fn defined_slot(&self, definition: &ServerDefinition) -> Result<Arc<Slot>, ServerError> {
+        match self.defined(definition) {
             Ok(server) => Ok(self.slot(definition, server)),
             Err(error) if definition.required => Err(error),
             Err(error) => {

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use mcp_client::{
     ChildProcess,
-    http::Http,
+    http::{ConfigError, Http},
     transport::{BoxFuture, Connect, Transport, TransportError},
 };
 use sha2::{Digest, Sha256};
 
-use super::{ServerError, error::check_name};
+use super::{ServerError, error::check_name, logins::Logins};
 use crate::{
     GlobError, ServerOptions,
-    config::{Approvals, Endpoint, HttpTransport, ServerDefinition},
+    config::{Approvals, Endpoint, HttpServer, HttpTransport, ServerDefinition, StdioServer},
     filter::ToolFilter,
     pins::Drift,
     policy::{Effect, Rule},
@@ -29,7 +29,8 @@ pub struct DefinitionError {
     pub fault: String,
 }
 
-/// Returns the connector of a definition: a child process, or an HTTP endpoint with its headers.
+/// Returns the connector of a definition: a child process, or an HTTP endpoint with its headers. The connector has no login, so
+/// the OAuth settings of the definition have no effect. `connector_with_oauth` (feature `oauth`) adds a login.
 ///
 /// ```
 /// use mcp_agent::config::ServerDefinition;
@@ -43,33 +44,75 @@ pub struct DefinitionError {
 /// # Errors
 /// [`DefinitionError`] if the URL or a header is invalid.
 pub fn connector(definition: &ServerDefinition) -> Result<Arc<dyn Connect>, DefinitionError> {
-    let invalid = |fault: String| DefinitionError { server: definition.name.clone(), fault };
+    connector_with(definition, |_, endpoint| Ok(endpoint))
+}
+
+/// Returns the connector of a definition as [`connector`] does. A user logs in at an HTTP endpoint that requires it, with the
+/// settings of the application and the [OAuth settings](crate::oauth_settings) of the definition. A definition with a header
+/// `Authorization` has no login.
+///
+/// ```
+/// use mcp_agent::{config::ServerDefinition, connector_with_oauth};
+/// use mcp_client::oauth::{MemoryStore, OAuth};
+///
+/// let definition = ServerDefinition::http("search", "https://search.example/mcp");
+/// let builder = OAuth::builder().client_name("my-app").store(MemoryStore::new());
+/// let connector = connector_with_oauth(&definition, builder)?;
+/// # let _ = connector;
+/// # Ok::<_, mcp_agent::DefinitionError>(())
+/// ```
+///
+/// # Errors
+/// [`DefinitionError`] if the URL, a header or an OAuth setting is invalid.
+#[cfg(feature = "oauth")]
+pub fn connector_with_oauth(
+    definition: &ServerDefinition,
+    builder: mcp_client::oauth::OAuthBuilder,
+) -> Result<Arc<dyn Connect>, DefinitionError> {
+    connector_with(definition, |http, endpoint| {
+        let auth = super::logins::authorizer(definition, http, || builder)?;
+        Ok(match auth {
+            Some(auth) => endpoint.authorizer(auth),
+            None => endpoint,
+        })
+    })
+}
+
+fn connector_with(
+    definition: &ServerDefinition,
+    authorize: impl FnOnce(&HttpServer, Http) -> Result<Http, DefinitionError>,
+) -> Result<Arc<dyn Connect>, DefinitionError> {
     match &definition.endpoint {
-        Endpoint::Stdio(stdio) => {
-            let mut child = ChildProcess::new(&stdio.command).args(&stdio.args);
-            for (name, value) in &stdio.env {
-                child = child.env(name, value.expose());
-            }
-            for name in &stdio.inherited_env {
-                child = child.inherit_env(name);
-            }
-            if let Some(directory) = &stdio.cwd {
-                child = child.current_dir(directory);
-            }
-            Ok(Arc::new(child))
-        }
-        Endpoint::Http(http) => {
-            let endpoint = match http.transport {
-                HttpTransport::Sse => Http::sse(&http.url),
-                _ => Http::new(&http.url),
-            };
-            let mut endpoint = endpoint.map_err(|error| invalid(error.to_string()))?;
-            for (name, value) in &http.headers {
-                endpoint = endpoint.header(name, value.expose()).map_err(|error| invalid(error.to_string()))?;
-            }
-            Ok(Arc::new(endpoint))
-        }
+        Endpoint::Stdio(stdio) => Ok(Arc::new(child(stdio))),
+        Endpoint::Http(http) => Ok(Arc::new(authorize(http, endpoint(&definition.name, http)?)?)),
     }
+}
+
+fn child(stdio: &StdioServer) -> ChildProcess {
+    let mut child = ChildProcess::new(&stdio.command).args(&stdio.args);
+    for (name, value) in &stdio.env {
+        child = child.env(name, value.expose());
+    }
+    for name in &stdio.inherited_env {
+        child = child.inherit_env(name);
+    }
+    match &stdio.cwd {
+        Some(directory) => child.current_dir(directory),
+        None => child,
+    }
+}
+
+fn endpoint(server: &str, http: &HttpServer) -> Result<Http, DefinitionError> {
+    let invalid = |error: ConfigError| DefinitionError { server: server.to_owned(), fault: error.to_string() };
+    let endpoint = match http.transport {
+        HttpTransport::Sse => Http::sse(&http.url),
+        _ => Http::new(&http.url),
+    };
+    let mut endpoint = endpoint.map_err(invalid)?;
+    for (name, value) in &http.headers {
+        endpoint = endpoint.header(name, value.expose()).map_err(invalid)?;
+    }
+    Ok(endpoint)
 }
 
 /// The connector of a definition that a host cannot use.
@@ -100,8 +143,13 @@ pub(super) struct DefinedServer {
 
 impl DefinedServer {
     /// Returns the server of a definition. A server of a project file needs an approval, unless the user has approved it.
-    pub(super) fn new(definition: &ServerDefinition, approvals: Option<&Approvals>) -> Result<Self, ServerError> {
-        Self::with(definition, connector(definition)?, approvals)
+    pub(super) fn new(
+        definition: &ServerDefinition,
+        logins: &Logins,
+        approvals: Option<&Approvals>,
+    ) -> Result<Self, ServerError> {
+        let connector = connector_with(definition, |http, endpoint| logins.authorize(definition, http, endpoint))?;
+        Self::with(definition, connector, approvals)
     }
 
     /// Returns the server of a definition with a connector of the application.

@@ -43,13 +43,7 @@ fn lost(server: &ServerDefinition) -> Option<&'static str> {
         Endpoint::Stdio(stdio) if !stdio.inherited_env.is_empty() => {
             Some("the installer cannot write the list of inherited variables")
         }
-        Endpoint::Http(http)
-            if http.oauth_client_id.is_some()
-                || http.oauth_client_secret.is_some()
-                || !http.oauth_scopes.is_empty() =>
-        {
-            Some("the installer cannot write the client of a login")
-        }
+        Endpoint::Http(http) if http.has_oauth_settings() => Some("the installer cannot write the client of a login"),
         _ => None,
     }
 }

@@ -34,7 +34,9 @@ fn reads_claude_code_with_the_servers_of_the_project() {
   "numStartups": 12,
   "mcpServers": {
     "sentry": { "type": "http", "url": "https://mcp.sentry.dev/mcp", "headers": { "Authorization": "Bearer ${T:-${U:-x}}" } },
-    "db": { "type": "stdio", "command": "db-user" }
+    "db": { "type": "stdio", "command": "db-user" },
+    "wiki": { "type": "http", "url": "https://w.example/mcp", "oauth": { "clientId": "c", "callbackPort": 8123 },
+      "x-mcp": { "oauthIssuer": "https://as.example" } }
   },
   "projects": {
     "/work-tree": { "mcpServers": { "db": { "type": "stdio", "command": "db-local", "timeout": 2500, "alwaysLoad": true } } },
@@ -43,13 +45,17 @@ fn reads_claude_code_with_the_servers_of_the_project() {
 }"#;
     let environment = Environment::default().home("/h").workspace("/work-tree/src");
     let config = parse_valid("/h/.claude.json", text, &environment);
-    assert_eq!(config.names(), ["sentry", "db"]);
+    assert_eq!(config.names(), ["sentry", "wiki", "db"]);
     assert_eq!(stdio(&config, "db").command, "db-local");
     let db = server(&config, "db");
     assert_eq!(db.call_timeout, Some(Duration::from_millis(2500)));
     assert_eq!(db.pinned_tools, ["*"]);
     assert_eq!(db.origin.as_ref().unwrap().path, "$.projects[\"/work-tree\"].mcpServers.db");
     assert_eq!(header(http(&config, "sentry"), "Authorization"), Some("Bearer x"));
+    let wiki = http(&config, "wiki");
+    assert_eq!((wiki.oauth_client_id.as_deref(), wiki.oauth_redirect_port), (Some("c"), Some(8123)));
+    assert_eq!(wiki.oauth_issuer.as_deref(), Some("https://as.example"));
+    assert!(server(&config, "wiki").extra.0.is_empty());
 }
 
 #[test]

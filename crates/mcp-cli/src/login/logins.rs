@@ -11,7 +11,7 @@ use mcp_protocol::auth::Secret;
 use mcp_transport::BoxFuture;
 use url::{Position, Url};
 
-use super::{OAuthSettings, store::Tokens};
+use super::store::Tokens;
 use crate::{
     args::Options,
     failure::Failure,
@@ -106,8 +106,7 @@ pub(super) struct Chosen {
 impl Chosen {
     /// Adds the settings of the entry to those of an authorizer.
     pub(super) fn configure(&self, builder: OAuthBuilder) -> Result<OAuthBuilder, Failure> {
-        let settings = self.definition.as_ref().map(OAuthSettings::of).transpose()?;
-        Ok(settings.unwrap_or_default().apply(builder))
+        super::configured(builder, self.definition.as_ref())
     }
 }
 

@@ -108,6 +108,10 @@ fn oauth(
             None => node.texts()?,
         };
     }
+    // The member is that of Claude Code.
+    if let Some(node) = oauth.get("callbackPort") {
+        http.oauth_redirect_port = Some(node.port()?);
+    }
     Ok(())
 }
 
