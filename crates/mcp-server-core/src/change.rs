@@ -104,6 +104,18 @@ impl PendingChanges {
 
 /// Adds a URI to the subscriptions of a reader. Returns false when it is present already.
 pub(crate) fn add_uri(uris: &mut HashSet<Arc<str>>, uri: &str, cap: usize) -> Result<bool, RpcError> {
+    let is_new = can_add_uri(uris, uri, cap)?;
+    if is_new {
+        uris.insert(uri.into());
+    }
+    Ok(is_new)
+}
+
+/// Returns false for a URI that the set contains.
+///
+/// # Errors
+/// `-32602` when the set is full.
+pub(crate) fn can_add_uri(uris: &HashSet<Arc<str>>, uri: &str, cap: usize) -> Result<bool, RpcError> {
     if uris.contains(uri) {
         return Ok(false);
     }
@@ -113,7 +125,6 @@ pub(crate) fn add_uri(uris: &mut HashSet<Arc<str>>, uri: &str, cap: usize) -> Re
             format!("too many subscriptions: {cap} resources, and {URI_BYTES} bytes of their URIs, are the most");
         return Err(RpcError::invalid_params(text));
     }
-    uris.insert(uri.into());
     Ok(true)
 }
 

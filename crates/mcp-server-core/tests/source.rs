@@ -316,6 +316,25 @@ async fn the_time_in_which_the_client_answers_does_not_count() {
     assert!(started.elapsed() >= limit && code(&late) == Some(-32603), "{late}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn each_round_of_a_call_has_the_whole_time_limit_and_no_more() {
+    let (server, _seen) = of(async |call: SourceCall| match call.params().get().contains("inputResponses") {
+        false => asks(call).await,
+        true => pending().await,
+    });
+    let (limit, pause) = (server.limits().tool_timeout, 4 * server.limits().tool_timeout);
+    let mut client = Client::connect(&server, "2025-11-25", everything()).await;
+    client.send("tools/call", json!({ "name": "t" })).await;
+    let asked = client.receive().await;
+    tokio::time::sleep(pause).await;
+    let answered = tokio::time::Instant::now();
+    let answer = json!({ "action": "accept", "content": { "name": "Ada" } });
+    client.write(json!({ "jsonrpc": "2.0", "id": asked["id"], "result": answer })).await;
+    let late = client.receive().await;
+    assert_eq!(code(&late), Some(-32603), "{late}");
+    assert!(answered.elapsed() < 2 * limit, "the time of the answer does not extend the second round");
+}
+
 #[tokio::test]
 async fn a_cancelled_request_drops_the_future_of_the_source() {
     let (events, mut seen) = unbounded_channel();
@@ -397,6 +416,8 @@ async fn subscriptions_of_sessions_begin_and_end_at_the_source() {
     assert_eq!(event(&mut seen).await, "subscribed");
     server.notify().resource_updated("a:b");
     assert_eq!(connection.recv().await["params"]["uri"], "a:b");
+    assert_eq!(connection.exchange(subscribe(5, "a:b")).await["result"], json!({}));
+    assert!(seen.try_recv().is_err(), "a repeated subscription has no effect");
     assert_eq!(code(&connection.exchange(subscribe(2, "a:none")).await), Some(-32602));
     let ended = connection.exchange(legacy(3, "resources/unsubscribe", json!({ "uri": "a:b" }))).await;
     assert_eq!(ended["result"], json!({}));
@@ -416,8 +437,13 @@ async fn subscriptions_of_a_stream_begin_and_end_at_the_source() {
     let acknowledged = connection.recv().await;
     assert_eq!(acknowledged["params"]["notifications"]["resourceSubscriptions"], json!(["a:b"]), "{acknowledged}");
     assert_eq!(event(&mut seen).await, "subscribed");
+    server.notify().resource_updated("a:none");
     server.notify().resource_updated("a:b");
-    assert_eq!(connection.recv().await["params"]["uri"], "a:b");
+    assert_eq!(
+        connection.recv().await["params"]["uri"],
+        "a:b",
+        "the stream does not send updates of a refused resource"
+    );
     connection.send(cancel(1)).await;
     assert_eq!(event(&mut seen).await, "dropped");
 }

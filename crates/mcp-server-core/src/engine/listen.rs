@@ -79,11 +79,12 @@ impl Prepared {
     }
 }
 
-/// Begins the subscriptions of the stream at the source of the server, if it has one. Resources that the source does not accept
-/// in time are not acknowledged.
+/// Begins the subscriptions of the stream at the source of the server, if it has one. The stream neither acknowledges resources
+/// that the source does not accept in time, nor sends their updates.
 async fn subscribe(
     server: &Server,
     context: &Context,
+    listening: &Listening,
     accepted: &mut SubscriptionFilter,
 ) -> Vec<Box<dyn std::any::Any + Send + Sync>> {
     let mut guards = Vec::new();
@@ -100,6 +101,7 @@ async fn subscribe(
             Err(_) => tracing::debug!("the source exceeded the time limit of subscriptions"),
         }
     }
+    listening.retain_uris(&accepted.resource_subscriptions);
     guards
 }
 
@@ -137,7 +139,7 @@ pub(super) async fn run(prepared: Box<Prepared>, work: Box<ListenWork>) -> Optio
             // One timeout covers all lookups, because the store may be failing.
             let late = |_| Err(RpcError::internal("the tasks cannot be read in time"));
             accepted.task_ids = tokio::time::timeout(STORE_TIMEOUT, find).await.unwrap_or_else(late)?;
-            let _subscriptions = subscribe(&server, &context, &mut accepted).await;
+            let _subscriptions = subscribe(&server, &context, &listening, &mut accepted).await;
             let broken: Result<Infallible, TransportError> = async {
                 stream.acknowledge(accepted).await?;
                 listening.run(&stream, fetch).await

@@ -81,9 +81,12 @@ impl SourceWork {
         scope: &Scope,
     ) -> Result<Self, RpcError> {
         #[derive(Deserialize)]
-        struct Key {
-            #[serde(alias = "uri")]
+        struct Named {
             name: Box<str>,
+        }
+        #[derive(Deserialize)]
+        struct Located {
+            uri: Box<str>,
         }
         let (method, params) = (&*request.method, request.params);
         let (mut name, mut cursor): (Box<str>, Option<Box<str>>) = Default::default();
@@ -92,7 +95,10 @@ impl SourceWork {
                 cursor = decode_params::<PaginatedParams>(method, params)?.cursor.map(String::into_boxed_str);
             }
             SourceMethod::Complete => name = decode_params::<CompleteParams>(method, params)?.argument.name.into(),
-            _ => name = decode_params::<Key>(method, params)?.name,
+            SourceMethod::CallTool | SourceMethod::GetPrompt => name = decode_params::<Named>(method, params)?.name,
+            SourceMethod::ReadResource | SourceMethod::Subscribe => {
+                name = decode_params::<Located>(method, params)?.uri;
+            }
         }
         let list = match kind {
             SourceMethod::CallTool => Some(SourceList::Tools),
@@ -215,12 +221,15 @@ impl SourceWork {
         context: &Context,
     ) -> Result<Output, RpcError> {
         let (method, uri) = (self.method, self.name.clone());
-        let guard = self.subscribe(server, context).await?;
         let Some(session) = context.session() else {
             return Err(RpcError::invalid_params(format!("{method}: the request has no session")));
         };
-        session.subscribe(&uri, server.limits().subscribed_uris)?;
-        session.keep_subscription(&uri, guard);
+        let cap = server.limits().subscribed_uris;
+        if session.can_subscribe(&uri, cap)? {
+            let guard = self.subscribe(server, context).await?;
+            session.subscribe(&uri, cap)?;
+            session.keep_subscription(&uri, guard);
+        }
         let result = SourceResult::new("{}", version);
         Ok(Output::Raw(Box::new(RawOutput { method, result, requires_input: false })))
     }

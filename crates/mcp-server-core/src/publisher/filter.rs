@@ -70,6 +70,11 @@ impl Filter {
         std::mem::take(&mut self.tasks)
     }
 
+    /// Ends the subscriptions to all other resources, and returns their URIs.
+    pub(super) fn retain_uris(&mut self, accepted: &[String]) -> Vec<Arc<str>> {
+        self.uris.extract_if(|uri| !accepted.iter().any(|accepted| **accepted == **uri)).collect()
+    }
+
     pub(super) fn wants(&self, change: &Change) -> bool {
         match change {
             Change::Tools => self.tools,

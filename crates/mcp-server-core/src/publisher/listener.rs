@@ -20,14 +20,14 @@ use crate::{
 /// The subscriptions and waiting changes of one stream.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    filter: Filter,
-    waiting: Mutex<Waiting>,
+    state: Mutex<State>,
     more: Notify,
 }
 
-/// The changes that wait to be sent.
+/// The subscriptions, and the changes that wait to be sent.
 #[derive(Debug, Default)]
-struct Waiting {
+struct State {
+    filter: Filter,
     changes: PendingChanges,
     /// Each task once. The stream sends the latest state of a task.
     tasks: VecDeque<TaskUpdate>,
@@ -51,42 +51,51 @@ struct TaskUpdate {
 
 impl Listener {
     pub(super) fn new(filter: Filter) -> Self {
-        Self { filter, waiting: Mutex::default(), more: Notify::new() }
+        Self { state: Mutex::new(State { filter, ..State::default() }), more: Notify::new() }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock()
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Ends the subscriptions to all other resources, and drops their waiting changes.
+    fn retain_uris(&self, accepted: &[String]) {
+        let state = &mut *self.state();
+        for uri in state.filter.retain_uris(accepted) {
+            state.changes.forget(&uri);
+        }
     }
 
     /// Queues a task that ended before the stream opened.
     fn task_ended(&self, id: &str) {
-        self.waiting().tasks.push_back(TaskUpdate { id: id.into(), running_task: None });
+        self.state().tasks.push_back(TaskUpdate { id: id.into(), running_task: None });
         self.more.notify_one();
     }
 
     pub(super) fn notify(&self, change: &Change) {
-        if self.filter.wants(change) {
-            self.waiting().changes.insert(change.clone());
+        let is_wanted = self.state().insert(change);
+        if is_wanted {
             self.more.notify_one();
         }
     }
 
     pub(super) fn notify_all(&self) {
-        for change in &LISTS {
-            self.notify(change);
+        {
+            let mut state = self.state();
+            let updates: Vec<Change> = state.filter.uris().cloned().map(Change::Updated).collect();
+            for change in LISTS.iter().chain(&updates) {
+                state.insert(change);
+            }
         }
-        for uri in self.filter.uris() {
-            self.notify(&Change::Updated(uri.clone()));
-        }
+        self.more.notify_one();
     }
 
     fn try_next(&self) -> Option<Next> {
-        let mut waiting = self.waiting();
-        let waiting = &mut *waiting;
-        let mut task = || waiting.tasks.pop_front().map(Next::Task);
-        let mut change = || waiting.changes.pop().map(Next::Change);
-        let next = if waiting.is_turn_of_tasks { task().or_else(change) } else { change().or_else(task) };
-        waiting.is_turn_of_tasks = matches!(next, Some(Next::Change(_)));
+        let state = &mut *self.state();
+        let mut task = || state.tasks.pop_front().map(Next::Task);
+        let mut change = || state.changes.pop().map(Next::Change);
+        let next = if state.is_turn_of_tasks { task().or_else(change) } else { change().or_else(task) };
+        state.is_turn_of_tasks = matches!(next, Some(Next::Change(_)));
         next
     }
 
@@ -100,18 +109,29 @@ impl Listener {
     }
 }
 
+impl State {
+    /// Queues a change. Returns whether the stream subscribes to it.
+    fn insert(&mut self, change: &Change) -> bool {
+        let is_wanted = self.filter.wants(change);
+        if is_wanted {
+            self.changes.insert(change.clone());
+        }
+        is_wanted
+    }
+}
+
 impl TaskListener for Listener {
     fn task_changed(&self, task: &Arc<RunningTask>) {
         {
-            let mut waiting = self.waiting();
+            let mut state = self.state();
             // The queue is locked, so no other thread can queue an older state. The state of the task is not locked
             // here.
             let running_task = task.is_small().then(|| task.clone());
-            if let Some(waiting) = waiting.tasks.iter_mut().find(|waiting| *waiting.id == *task.id()) {
+            if let Some(waiting) = state.tasks.iter_mut().find(|waiting| *waiting.id == *task.id()) {
                 waiting.running_task = running_task;
                 return;
             }
-            waiting.tasks.push_back(TaskUpdate { id: task.id().into(), running_task });
+            state.tasks.push_back(TaskUpdate { id: task.id().into(), running_task });
         }
         self.more.notify_one();
     }
@@ -127,6 +147,11 @@ pub(crate) struct Listening {
 impl Listening {
     pub(super) fn new(readers: Arc<Readers>, number: u64, listener: Arc<Listener>) -> Self {
         Self { readers, number, listener }
+    }
+
+    /// Ends the subscriptions to all other resources.
+    pub(crate) fn retain_uris(&self, accepted: &[String]) {
+        self.listener.retain_uris(accepted);
     }
 
     /// Adds a task that runs. The stream receives its current state first.

@@ -11,7 +11,7 @@ use tokio::{runtime::Handle, task::AbortHandle};
 
 use super::Session;
 use crate::{
-    change::{Change, LISTS, PendingChanges, add_uri},
+    change::{Change, LISTS, PendingChanges, add_uri, can_add_uri},
     log_guard::hold_records,
 };
 
@@ -96,6 +96,14 @@ impl Session {
     /// `-32602` when the session has the most subscriptions that the limits allow.
     pub(crate) fn subscribe(&self, uri: &str, cap: usize) -> Result<(), RpcError> {
         add_uri(&mut self.outbox.state().uris, uri, cap).map(drop)
+    }
+
+    /// Returns false if the session subscribes to this resource.
+    ///
+    /// # Errors
+    /// `-32602` when the session has the most subscriptions that the limits allow.
+    pub(crate) fn can_subscribe(&self, uri: &str, cap: usize) -> Result<bool, RpcError> {
+        can_add_uri(&self.outbox.state().uris, uri, cap)
     }
 
     /// Keeps the value of a source until the subscription ends. It replaces an earlier value of the subscription.

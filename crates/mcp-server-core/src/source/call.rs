@@ -143,7 +143,8 @@ impl CallClock {
 
     /// Limits the time of a future. Returns `None` when the time is over.
     pub(crate) async fn within<T>(&self, limit: Duration, mut work: Pin<&mut impl Future<Output = T>>) -> Option<T> {
-        let start = Instant::now();
+        // The clock counts the pauses of all rounds of the call.
+        let (start, paused) = (Instant::now(), self.clock.paused());
         loop {
             if self.clock.is_paused() {
                 tokio::select! {
@@ -153,7 +154,8 @@ impl CallClock {
                 }
                 continue;
             }
-            let left = limit.saturating_sub(start.elapsed().saturating_sub(self.clock.paused()));
+            let paused = self.clock.paused().saturating_sub(paused);
+            let left = limit.saturating_sub(start.elapsed().saturating_sub(paused));
             if left.is_zero() {
                 return None;
             }
