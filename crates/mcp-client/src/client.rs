@@ -42,6 +42,26 @@ pub struct Client {
     handle: Arc<ClientHandle>,
 }
 
+/// The relation between input requests and calls on a connection ([`Client::question_state`]).
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "only hosts of this workspace use it")]
+pub struct QuestionState {
+    /// Each input request names its call.
+    pub names_calls: bool,
+    /// The server has sent an input request that names no call.
+    pub has_asked: bool,
+    /// No running or cancelled call can cause an input request.
+    pub is_free: bool,
+}
+
+impl Default for QuestionState {
+    /// The state of a client without a connection.
+    fn default() -> Self {
+        Self { names_calls: false, has_asked: false, is_free: true }
+    }
+}
+
 impl Client {
     /// Returns a builder for a client with this name and version.
     pub fn builder(name: impl Into<String>, version: impl Into<String>) -> ClientBuilder {
@@ -177,6 +197,16 @@ impl Client {
     #[must_use]
     pub fn pending(&self) -> usize {
         self.core().connections.current().map_or(0, |connection| connection.pending.len())
+    }
+
+    /// Returns the relation between input requests and calls on the current connection, for the pool of a host.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn question_state(&self) -> QuestionState {
+        let Some(connection) = self.core().connections.current() else { return QuestionState::default() };
+        let names_calls = self.version().is_stateless() || connection.sender.has_request_streams();
+        let (has_asked, is_free) = connection.pending.unnamed_questions();
+        QuestionState { names_calls, has_asked, is_free }
     }
 
     /// Closes the connection and opens another one. Running calls fail as if the connection was lost, later ones wait.

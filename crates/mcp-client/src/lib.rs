@@ -69,7 +69,7 @@ pub use self::{
         Call, InputRequired, Items, List, ListItem, ListWarning, Listing, Page, RawInputs, RawResult, Round, TaskCall,
         TaskHandle, TaskOrResult, ToolResult,
     },
-    client::{Client, ClientBuilder},
+    client::{Client, ClientBuilder, QuestionState},
     config::{Limits, Reconnect},
     connection::{CallInfo, ConnectorSettings, IntoConnector, Negotiated, Notification, OpenTransport},
     error::Error,

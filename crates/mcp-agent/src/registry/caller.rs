@@ -72,6 +72,14 @@ impl Caller {
         self
     }
 
+    /// Returns true if servers can send input requests to this caller, and not only to the host.
+    pub(super) fn can_be_asked(&self) -> bool {
+        let can = |declared: &ClientCapabilities| {
+            declared.elicitation.is_some() || declared.sampling.is_some() || declared.roots.is_some()
+        };
+        self.capabilities.as_deref().is_some_and(can)
+    }
+
     /// Returns the identity of the user.
     ///
     /// See the example of the [type](Self).

@@ -76,6 +76,8 @@ pub struct ServerOptions {
     pub sharing: Sharing,
     /// The largest number of connections to the server, at least 2. One of them lists the items. Default: 32.
     pub max_connections: usize,
+    /// The server can send input requests during calls. The host also learns it from the first input request.
+    pub asks: bool,
     pub(crate) connectors: Option<Connectors>,
 }
 
@@ -94,6 +96,7 @@ impl Default for ServerOptions {
             always_loaded: Vec::new(),
             sharing: Sharing::default(),
             max_connections: MAX_CONNECTIONS,
+            asks: false,
             connectors: None,
         }
     }
@@ -122,6 +125,24 @@ impl ServerOptions {
     #[must_use]
     pub fn max_connections(mut self, connections: usize) -> Self {
         self.max_connections = connections;
+        self
+    }
+
+    /// Lets each call of a caller with capabilities of its own use a connection alone, if the input requests of the server do not
+    /// name their calls. Otherwise the host does so after the first input request of the server.
+    ///
+    /// Such a server is a child process of a revision before 2026-07-28. If several calls share its connection, an input request
+    /// fails, because the host cannot know its user.
+    ///
+    /// ```
+    /// use mcp_agent::ServerOptions;
+    ///
+    /// let options = ServerOptions::new().asks().max_connections(8);
+    /// assert!(options.asks);
+    /// ```
+    #[must_use]
+    pub fn asks(mut self) -> Self {
+        self.asks = true;
         self
     }
 

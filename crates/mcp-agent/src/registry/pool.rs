@@ -1,8 +1,12 @@
 //! The connections of a server: one that lists its items, and others for callers that cannot share it.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
-use mcp_client::{Client, Handler as _, transport::Connect};
+use mcp_client::{Client, Handler as _, QuestionState, transport::Connect};
 use mcp_protocol::ClientCapabilities;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -32,16 +36,28 @@ pub(crate) struct Lease {
     server: Arc<Slot>,
     connection: Arc<Slot>,
     active: Option<ActiveCall>,
+    /// The server can ask the caller.
+    is_askable: bool,
 }
 
 impl Lease {
-    fn new(server: &Arc<Slot>, connection: &Arc<Slot>, active: ActiveCall) -> Self {
-        Self { server: Arc::clone(server), connection: Arc::clone(connection), active: Some(active) }
+    fn new(server: &Arc<Slot>, connection: &Arc<Slot>, active: ActiveCall, caller: &Caller) -> Self {
+        let is_askable = caller.can_be_asked();
+        if is_askable {
+            connection.askable.fetch_add(1, Ordering::AcqRel);
+        }
+        Self { server: Arc::clone(server), connection: Arc::clone(connection), active: Some(active), is_askable }
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        if self.is_askable {
+            self.connection.askable.fetch_sub(1, Ordering::AcqRel);
+            if self.connection.questions().has_asked {
+                self.server.asks.store(true, Ordering::Release);
+            }
+        }
         self.active = None;
         // The connection can make room for the connection of another caller.
         self.server.released.notify_waiters();
@@ -57,7 +73,20 @@ enum Step {
     Wait(CancellationToken),
     /// All connections are in use.
     Busy,
+    /// A cancelled call of the connection can still cause an input request.
+    Uncertain,
 }
+
+/// Whether a connection can serve another call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fit {
+    Free,
+    InUse,
+    Uncertain,
+}
+
+/// The time after which a caller checks an uncertain connection again.
+const RECHECK: Duration = Duration::from_millis(100);
 
 impl Slot {
     /// Returns the client of the connection for a caller, within a time limit. Opens the connection if necessary. Cancel safe.
@@ -91,6 +120,7 @@ impl Slot {
                 Step::Open => connector = Some(self.connector_for(&key)),
                 Step::Wait(ended) => ended.cancelled().await,
                 Step::Busy => released.await,
+                Step::Uncertain => drop(timeout(RECHECK, released).await),
             }
         }
     }
@@ -120,20 +150,31 @@ impl Slot {
         if self.stop.is_cancelled() || self.state() == ServerState::NeedsApproval {
             return Err(self.unavailable());
         }
-        if self.shares_listing(&mut pool.owner, key) {
-            return Ok(Step::Leased(Lease::new(self, self, self.begin_call())));
+        let is_alone = caller.can_be_asked() && self.asks.load(Ordering::Acquire);
+        if self.shares_listing(&mut pool.owner, key) && self.fit(is_alone) == Fit::Free {
+            return Ok(Step::Leased(Lease::new(self, self, self.begin_call(), caller)));
         }
         pool.connections.retain(|(_, connection)| !connection.ended.is_cancelled());
+        let mut unfit = None;
         for (_, connection) in pool.connections.iter().filter(|(other, _)| other == key) {
             let active = connection.begin_call();
             // An idle connection ends under the lock of its calls, so this check is exact.
             if !connection.has_ended() && !connection.stop.is_cancelled() {
-                return Ok(Step::Leased(Lease::new(self, connection, active)));
+                match connection.fit(is_alone) {
+                    Fit::Free => return Ok(Step::Leased(Lease::new(self, connection, active, caller))),
+                    fit => unfit = unfit.filter(|former| *former == Fit::Uncertain).or(Some(fit)),
+                }
             }
+        }
+        let sharing = self.options.sharing;
+        // A session has one connection, with the state of its server.
+        if sharing == Sharing::Session
+            && let Some(fit) = unfit
+        {
+            return Ok(if fit == Fit::Uncertain { Step::Uncertain } else { Step::Busy });
         }
         // One connection lists the items.
         if pool.connections.len() >= self.max_connections() - 1 {
-            let sharing = self.options.sharing;
             return match pool.make_room(sharing) {
                 Some(ended) => Ok(Step::Wait(ended)),
                 // A session keeps its connection after its calls, so a wait would be too long.
@@ -148,9 +189,27 @@ impl Slot {
         let declared = key.capabilities.as_ref().and(caller.capabilities.clone());
         let connection = Self::of_callers(self, connector, Role::Calls(declared));
         connection.run(registry, true);
-        let lease = Lease::new(self, &connection, connection.begin_call());
+        let lease = Lease::new(self, &connection, connection.begin_call(), caller);
         pool.connections.push((key.clone(), connection));
         Ok(Step::Leased(lease))
+    }
+
+    /// Returns whether this connection can serve another call. `is_alone`: input requests do not name their calls, so the call
+    /// needs a connection without other calls.
+    fn fit(&self, is_alone: bool) -> Fit {
+        if !is_alone {
+            return Fit::Free;
+        }
+        let questions = self.questions();
+        match (questions.names_calls, self.askable.load(Ordering::Acquire), questions.is_free) {
+            (true, ..) | (false, 0, true) => Fit::Free,
+            (false, 0, false) => Fit::Uncertain,
+            (false, ..) => Fit::InUse,
+        }
+    }
+
+    fn questions(&self) -> QuestionState {
+        self.link.borrow().client.as_ref().map(Client::question_state).unwrap_or_default()
     }
 
     fn max_connections(&self) -> usize {

@@ -5,7 +5,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -37,6 +37,10 @@ pub(crate) struct Slot {
     pub(super) pool: Mutex<Pool>,
     /// A call of a caller has ended.
     pub(super) released: Notify,
+    /// The server sends input requests that do not name their calls.
+    pub(super) asks: AtomicBool,
+    /// The running calls of this connection whose callers can be asked.
+    pub(super) askable: AtomicUsize,
     pub(super) connector: Arc<Watched>,
     pub(super) link: watch::Sender<Link>,
     pub(super) activity: Arc<Activity>,
@@ -146,6 +150,8 @@ impl Slot {
             role,
             pool: Mutex::default(),
             released: Notify::new(),
+            asks: AtomicBool::new(options.asks),
+            askable: AtomicUsize::new(0),
             options,
             connector: Watched::new(connector),
             link: watch::Sender::new(link),

@@ -10,6 +10,7 @@ mod life_cycle;
 mod lists;
 mod logins;
 mod policies;
+mod questions;
 mod recordings;
 mod requirements;
 mod sharing;

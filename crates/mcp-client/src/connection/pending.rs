@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use mcp_protocol::{ProgressParams, RequestId};
+use mcp_protocol::{Method as _, ProgressParams, RequestId, method};
 use mcp_transport::{Route, TransportError};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
@@ -42,6 +42,8 @@ struct Table {
     /// requests.
     calls: HashMap<usize, Weak<RunningCall>>,
     cancelled: CancelledCalls,
+    /// The server sent an input request that names no call.
+    has_asked: bool,
     end: Option<Option<TransportError>>,
 }
 
@@ -125,6 +127,15 @@ impl PendingRequests {
         table.waiting.get(&id).cloned().or_else(|| table.followed.get(&id)?.upgrade())
     }
 
+    /// Returns whether the server has sent an input request that names no call, and whether no running or cancelled call can
+    /// cause another one.
+    pub(crate) fn unnamed_questions(&self) -> (bool, bool) {
+        let mut table = self.table();
+        let is_free =
+            table.running().next().is_none() && table.cancelled.handlers().is_some_and(|calls| calls.is_empty());
+        (table.has_asked, is_free)
+    }
+
     /// Returns the origin of a request of the server that came on this route. If requests have streams of their own, a
     /// request on the stream of the connection belongs to no call.
     pub(crate) fn asker(&self, route: &Route, method: &str, has_request_streams: bool) -> Asker {
@@ -141,6 +152,7 @@ impl PendingRequests {
         if has_request_streams {
             return Asker::Server { calls: None };
         }
+        table.has_asked |= is_input_request(method);
         match table.cancelled.handlers() {
             Some(cancelled) => Asker::among(method, table.running(), &cancelled),
             None => Asker::Ambiguous,
@@ -208,6 +220,11 @@ impl Table {
 }
 
 /// Returns the number of a request of this client. Some servers send numbers of progress tokens as strings.
+/// Returns whether a method of the server is an input request.
+fn is_input_request(name: &str) -> bool {
+    matches!(name, method::Elicit::NAME | method::CreateMessage::NAME | method::ListRoots::NAME)
+}
+
 fn number(id: &RequestId) -> Option<i64> {
     match id {
         RequestId::Integer(id) => Some(*id),
