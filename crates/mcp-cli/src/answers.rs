@@ -55,6 +55,11 @@ impl Answers {
         !self.fields.is_empty() || self.agrees || self.declines
     }
 
+    /// Returns whether the option `--yes` is given.
+    pub(crate) fn agrees(&self) -> bool {
+        self.agrees
+    }
+
     /// Returns whether the option `--decline` is given.
     pub(crate) fn declines(&self) -> bool {
         self.declines

@@ -38,7 +38,7 @@ If `--` or MCP_SERVER names the server, all words of `mcp listen` are resources.
 /// The end of `mcp --help`.
 const EXIT_CODES: &str = "Exit codes:
   0    success
-  1    the tool failed, `mcp lint` found errors, `mcp whoami` found no login, `mcp doctor` found a failed server, or a local file cannot be written
+  1    the tool failed, a policy refused the request, `mcp lint` found errors, `mcp whoami` found no login, `mcp doctor` found a failed server, or a local file cannot be written
   2    the command line, a name in it or the configuration file is wrong
   3    the server is unreachable, overloaded, silent or closed early
   4    the server answered with an error or invalid data, it is not an MCP server, or a login failed
@@ -86,6 +86,14 @@ pub(crate) struct Options {
     /// Use this server of the configuration file.
     #[arg(id = "config_server", long = "server", global = true, hide_short_help = true, value_name = "NAME")]
     pub(crate) config_server: Option<String>,
+    /// Decide calls, reads, prompts and completions by this policy file before they leave `mcp`. Repeat the option for several
+    /// files: the first file with a matching rule decides. For servers of a configuration file.
+    #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
+    pub(crate) policy: Vec<PathBuf>,
+    /// Store the definition of each tool in this file on its first use, and refuse the call of a tool whose definition has
+    /// changed since. For servers of a configuration file.
+    #[arg(long, global = true, hide_short_help = true, value_name = "FILE")]
+    pub(crate) pins: Option<PathBuf>,
     /// Set the idle timeout of the server, in seconds. The total timeout of a call is ten times as long, and at least ten
     /// minutes.
     #[arg(long, global = true, hide_short_help = true, value_name = "SECONDS", value_parser = seconds)]
@@ -117,10 +125,12 @@ pub(crate) struct Options {
     /// `FIELD=@FILE`, a JSON object and `@FILE` have the same meaning as for `mcp call`.
     #[arg(long, global = true, hide_short_help = true, value_name = "FIELD=VALUE")]
     pub(crate) answer: Vec<String>,
-    /// Agree to the server's questions that have no fields, and to the defaults of its forms.
+    /// Agree to the server's questions that have no fields, to the defaults of its forms, and to the requests for which a
+    /// policy requires an approval.
     #[arg(long, global = true, hide_short_help = true)]
     pub(crate) yes: bool,
-    /// Decline the server's questions that `--answer` and `--yes` do not answer.
+    /// Decline the server's questions that `--answer` and `--yes` do not answer, and the requests for which a policy requires
+    /// an approval.
     #[arg(long, global = true, hide_short_help = true)]
     pub(crate) decline: bool,
     /// Request the server's log messages of this level and above, and show them.

@@ -3,7 +3,7 @@
 mod object;
 mod schema;
 
-use mcp_protocol::JsonObject;
+use mcp_protocol::{JsonObject, Tool};
 use serde_json::{Map, Value, map::Entry};
 
 pub(crate) use self::schema::{choices, signature, type_names};
@@ -12,6 +12,11 @@ use self::{
     schema::{Names, has_type, items, types},
 };
 use crate::{failure::Failure, input::Input, suggestion::nearest, text::line};
+
+/// Adds the arguments of the tool to a failure.
+pub(crate) fn with_signature(tool: &Tool, failure: Failure) -> Failure {
+    failure.with_line(&format!("{} takes: {}", line(&tool.name), signature(&tool.input_schema)))
+}
 
 /// Parses the arguments of a tool. The input schema decides the types of `key=value`.
 pub(crate) async fn tool_arguments(

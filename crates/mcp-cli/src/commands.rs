@@ -12,7 +12,7 @@ mod prompt;
 mod read;
 mod search;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use mcp_agent::filter::ToolFilter;
 use mcp_client::Client;
@@ -20,7 +20,8 @@ use mcp_protocol::{JsonObject, Tool};
 
 pub(crate) use self::{
     format::print as print_definitions,
-    list::show_tool,
+    info::{describe as describe_server, to_json as server_to_json},
+    list::{RESOURCE_COLUMNS, resource_row, show_prompt, show_prompts, show_tool, template_row},
     search::{print as print_found, query},
 };
 use crate::{
@@ -29,6 +30,7 @@ use crate::{
     failure::Failure,
     input::Input,
     output::Output,
+    requests::Requests,
     text::line,
 };
 
@@ -40,13 +42,13 @@ pub(crate) struct Session {
     pub(crate) input: Input,
     /// The tools that the configuration offers. `None` for a server without a configuration.
     pub(crate) filter: Option<ToolFilter>,
-    /// The time limits of single tools in the configuration.
-    pub(crate) tool_timeouts: BTreeMap<String, Duration>,
+    pub(crate) requests: Requests,
 }
 
 impl Session {
     pub(crate) fn new(client: Client, options: &Options, answers: Arc<Answers>, input: Input) -> Self {
-        Self { client, out: Output::new(options.json), answers, input, filter: None, tool_timeouts: BTreeMap::new() }
+        let requests = Requests::of_client(client.clone());
+        Self { client, out: Output::new(options.json), answers, input, filter: None, requests }
     }
 
     /// Rejects a tool that the configuration does not offer.
@@ -118,11 +120,13 @@ pub(crate) async fn tool_names(session: &Session) -> Result<Vec<String>, Failure
     }
 }
 
-fn no_words(words: &[String]) -> Result<(), Failure> {
+/// Rejects words after the command.
+pub(crate) fn no_words(words: &[String]) -> Result<(), Failure> {
     words.first().map_or(Ok(()), |word| Err(unexpected(word)))
 }
 
-fn optional(words: &[String]) -> Result<Option<&str>, Failure> {
+/// Returns the only word after the command, if there is one.
+pub(crate) fn optional(words: &[String]) -> Result<Option<&str>, Failure> {
     match words {
         [] => Ok(None),
         [word] => Ok(Some(word)),
@@ -130,7 +134,8 @@ fn optional(words: &[String]) -> Result<Option<&str>, Failure> {
     }
 }
 
-fn required(words: &[String]) -> Result<&str, Failure> {
+/// Returns the only word after the command.
+pub(crate) fn required(words: &[String]) -> Result<&str, Failure> {
     optional(words)?.ok_or_else(|| Failure::usage("the URI of a resource is required"))
 }
 

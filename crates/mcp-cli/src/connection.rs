@@ -15,6 +15,7 @@ use url::Url;
 
 use crate::{
     answers::Answers,
+    approval,
     args::{Command, Options},
     elicit,
     failure::Failure,
@@ -69,6 +70,11 @@ impl ClientSettings {
     /// Returns the settings of a command that answers no question of a server.
     pub(crate) fn without_answers(options: &Options) -> Self {
         Self { options: options.clone(), answers: None, listens: false, roots: Vec::new(), model: None }
+    }
+
+    /// Returns the approver of requests for which a policy requires a person. `None` if the command cannot ask the user.
+    pub(crate) fn approver(&self) -> Option<approval::User> {
+        self.answers.as_ref().and_then(approval::User::new)
     }
 
     /// Returns the builder of the client of a server in a configuration file, with the limits of its definition.

@@ -28,6 +28,9 @@ const LISTS: &str = "mcp_client::call::list";
 /// The tracing target of the servers of a host. The commands print the typed errors of the servers instead.
 const SERVERS: &str = "mcp_agent::registry";
 
+/// The tracing target of the decisions of policies. The commands print the typed refusals instead.
+const AUDIT: &str = "mcp_agent::audit";
+
 /// The tracing target of the store of the tokens. The program itself warns once of tokens that are not sealed.
 const SEALS: &str = "mcp_oauth::store::sealed";
 
@@ -55,7 +58,7 @@ pub(crate) fn install(all: bool, stderr: bool) {
     let max_level = if all { LevelFilter::DEBUG } else { LevelFilter::WARN };
     let is_enabled = filter_fn(move |metadata| match metadata.target() {
         SERVER_STDERR => true,
-        LISTS | SEALS => all,
+        LISTS | SEALS | AUDIT => all,
         target if target.starts_with(SERVERS) => all,
         _ => *metadata.level() <= max_level,
     });

@@ -1,6 +1,7 @@
 //! The program `mcp` connects to any Model Context Protocol server from a terminal.
 
 mod answers;
+mod approval;
 mod args;
 mod arguments;
 mod commands;
@@ -18,6 +19,7 @@ mod output;
 mod progress;
 mod project;
 mod question;
+mod requests;
 mod sampling;
 mod screen;
 mod servers;
@@ -163,12 +165,17 @@ async fn work(cli: Cli, opened: Arc<Opened>, signals: Signals) -> Result<(), Fai
         match servers::open(command, &options, &answers, &opened).await? {
             Work::One(server, command) => {
                 let mut session = Session::new(server.client, &options, answers, input);
-                (session.filter, session.tool_timeouts) = (Some(server.filter), server.tool_timeouts);
+                (session.filter, session.requests) = (Some(server.filter), server.requests);
                 (session, command)
             }
             Work::Done => return Ok(()),
         }
     } else {
+        if !options.policy.is_empty() || options.pins.is_some() {
+            let message =
+                "--policy and --pins apply to the servers of a configuration file; name the file with --config";
+            return Err(Failure::usage(message));
+        }
         let authorizer = match &target {
             Target::Url(_) => login::authorizer(&options, None, true)?,
             Target::Command(_) | Target::Configuration => None,

@@ -4,11 +4,12 @@ mod credentials;
 mod doctor;
 mod edit;
 mod fleet;
+mod merged;
 mod resolve;
 mod source;
 mod tools;
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc};
 
 use mcp_agent::{
     Lists,
@@ -26,6 +27,7 @@ use crate::{
     failure::Failure,
     login,
     opened::Opened,
+    requests::Requests,
     state,
     text::line,
 };
@@ -41,9 +43,9 @@ pub(crate) enum Work {
 /// The connection to a server of a configuration file.
 pub(crate) struct Connected {
     pub(crate) client: Client,
+    pub(crate) requests: Requests,
     /// The tools that the definition offers.
     pub(crate) filter: ToolFilter,
-    pub(crate) tool_timeouts: BTreeMap<String, Duration>,
 }
 
 /// Runs a command about configuration files.
@@ -76,8 +78,11 @@ pub(crate) async fn open(
         return Ok(Work::Done);
     }
     let is_tool = matches!(command, Command::Tools { .. } | Command::Call { .. });
-    let has_name = is_tool || matches!(command, Command::Prompt(_) | Command::Prompts(_) | Command::Complete(_));
+    let is_reference = matches!(command, Command::Complete(_));
+    let has_name = is_tool || is_reference || matches!(command, Command::Prompt(_) | Command::Prompts(_));
     let word = command.words_mut().filter(|_| has_name).and_then(|words| words.words.first_mut());
+    // Only the URI of a template contains braces. Its scheme is not the name of a server.
+    let word = word.filter(|word| !(is_reference && word.contains('{')));
     let mut chosen = None;
     if let Some(word) = word {
         match resolve::by_name(word, &servers) {
@@ -120,32 +125,28 @@ pub(crate) async fn open(
         None => servers,
     };
     let name = command.words_mut().filter(|_| is_tool).and_then(|words| words.words.first_mut());
-    match (&servers[..], name) {
-        ([server], name) if name.as_ref().is_none_or(|name| !resolve::has_hash(name)) => {
-            let server = server.clone();
-            let mut fleet = Fleet::start(vec![server.clone()], Lists::None, settings, true, opened).await?;
-            Ok(Work::One(Box::new(connected(&mut fleet, &server).await?), command))
+    if let [server] = &servers[..]
+        && name.is_none_or(|name| !resolve::has_hash(name))
+    {
+        let name = server.name.clone();
+        // A host calls the tools of its catalog.
+        let lists = if is_tool || matches!(command, Command::Shell(_)) { Lists::Tools } else { Lists::None };
+        let mut fleet = Fleet::start(servers, lists, settings, true, opened).await?;
+        if !is_tool {
+            fleet = fleet.without_tools();
         }
-        (_, Some(name)) => {
-            let mut fleet = Fleet::start(servers, Lists::Tools, settings, true, opened).await?;
-            fleet.check()?;
-            let tool = fleet::find(&fleet.catalog(), name)?;
-            *name = tool.original_name().to_owned();
-            let server = fleet.servers.iter().find(|server| server.name == tool.server()).cloned();
-            let server = server.ok_or_else(|| Failure::local("the tool has no server"))?;
-            Ok(Work::One(Box::new(connected(&mut fleet, &server).await?), command))
-        }
-        (servers, None) => {
-            let names: Vec<String> = servers.iter().map(|server| line(&server.name)).collect();
-            Err(Failure::usage(format!("choose a server with --server: {}", names.join(", "))))
-        }
+        return Ok(Work::One(Box::new(connected(&mut fleet, &name).await?), command));
     }
+    merged::run(command, servers, settings, opened).await
 }
 
-async fn connected(fleet: &mut Fleet, server: &ServerDefinition) -> Result<Connected, Failure> {
-    let client = fleet.client(&server.name).await?;
-    let limits = server.tool_timeouts.iter().map(|(tool, limit)| (tool.clone(), *limit));
-    Ok(Connected { client, filter: fleet::filter(server)?, tool_timeouts: limits.collect() })
+async fn connected(fleet: &mut Fleet, name: &str) -> Result<Connected, Failure> {
+    let client = fleet.client(name).await?;
+    let server = fleet.servers.iter().find(|server| server.name == name);
+    let server = server.ok_or_else(|| Failure::local(format!("there is no server `{}`", line(name))))?;
+    let limits = server.tool_timeouts.iter().map(|(tool, limit)| (tool.clone(), *limit)).collect();
+    let requests = Requests::of_host(fleet.host().clone(), name.to_owned(), client.clone(), limits);
+    Ok(Connected { client, requests, filter: fleet::filter(server)? })
 }
 
 fn unusable(name: &str, server: &str) -> Failure {

@@ -4,7 +4,6 @@ mod complete;
 mod template;
 
 use clap::FromArgMatches;
-use mcp_client::Client;
 use rustyline::{CompletionType, Config, Editor, error::ReadlineError, history::FileHistory};
 
 use self::complete::{Completer, Names, Values};
@@ -14,6 +13,7 @@ use crate::{
     failure::Failure,
     input::Input,
     logs,
+    requests::Requests,
     screen::{self, InputTurn, note},
     signals::Signals,
     state, style,
@@ -31,7 +31,7 @@ type LineEditor = Editor<Completer, FileHistory>;
 /// Reads and runs commands until the user closes the shell.
 pub(crate) async fn run(session: Session, mut signals: Signals) -> Result<(), Failure> {
     let names = Names::follow(&session.client, session.filter.clone());
-    let mut editor = open_editor(session.client.clone(), names)?;
+    let mut editor = open_editor(session.requests.clone(), names)?;
     let history = state::path("history");
     if let Some(file) = &history {
         // Before the first shell the file does not exist.
@@ -124,7 +124,7 @@ async fn run_line(session: &Session, line: &str, signals: &mut Signals) -> Resul
         answers: session.answers.clone(),
         input: Input::of_shell(),
         filter: session.filter.clone(),
-        tool_timeouts: session.tool_timeouts.clone(),
+        requests: session.requests.clone(),
     };
     let Cli { options, mut command } = cli;
     let done = match check_options(&options, &mut command) {
@@ -198,6 +198,8 @@ fn check_options(options: &Options, command: &mut Command) -> Result<(), Failure
         allow_host,
         config_file,
         config_server,
+        policy,
+        pins,
         header,
         timeout,
         revision,
@@ -216,6 +218,8 @@ fn check_options(options: &Options, command: &mut Command) -> Result<(), Failure
         ("--allow-host", !allow_host.is_empty()),
         ("--config", config_file.is_some()),
         ("--server", config_server.is_some()),
+        ("--policy", !policy.is_empty()),
+        ("--pins", pins.is_some()),
         ("--header", !header.is_empty()),
         ("--timeout", timeout.is_some()),
         ("--revision", revision.is_some()),
@@ -254,7 +258,7 @@ async fn read_line(mut editor: LineEditor) -> Result<(Result<String, ReadlineErr
     read.await.map_err(|error| Failure::local(format!("cannot read a line: {error}")))
 }
 
-fn open_editor(client: Client, names: Names) -> Result<LineEditor, Failure> {
+fn open_editor(requests: Requests, names: Names) -> Result<LineEditor, Failure> {
     let failed = |error: ReadlineError| Failure::local(format!("cannot use the terminal: {error}"));
     let config =
         Config::builder().completion_type(CompletionType::List).max_history_size(MAX_HISTORY).map_err(failed)?;
@@ -262,6 +266,6 @@ fn open_editor(client: Client, names: Names) -> Result<LineEditor, Failure> {
     let cli = Cli::definition();
     let commands = cli.get_subcommands().map(|command| command.get_name().to_owned());
     let commands = commands.filter(|name| is_in_shell(name)).chain(["help", STDERR, "quit"].map(ToOwned::to_owned));
-    editor.set_helper(Some(Completer::new(commands.collect(), names, Some(Values::new(client)))));
+    editor.set_helper(Some(Completer::new(commands.collect(), names, Some(Values::new(requests)))));
     Ok(editor)
 }

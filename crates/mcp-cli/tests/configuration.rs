@@ -116,7 +116,7 @@ fn commands_use_the_servers_of_a_configuration_file() {
     check(&["call", "add", "a=1", "b=2"], 2, "", "several servers have the tool `add`: local:add, web.site:add");
     check(&["call", "nothing"], 2, "", "no server lists the tool `nothing`");
     check(&["prompt", "local:review", "name=x"], 0, "Review x.", "");
-    check(&["info"], 2, "", "choose a server with --server: local, web.site, broken");
+    check(&["ping"], 2, "", "choose a server with --server: local, web.site, broken");
     check(&["info", "--server", "local"], 0, "fixture", "");
     check(&["read", "--server", "web.site", "config://app"], 0, "dark = true", "");
     check(&["call", "--server", "local", "add", "a=1", "b=2"], 0, "{\"sum\":3}", "");

@@ -19,7 +19,9 @@ mod login_device;
 mod login_store;
 #[cfg(unix)]
 mod login_terminal;
+mod merged;
 mod names;
+mod policies;
 mod process;
 mod project;
 mod serve;

@@ -12,9 +12,10 @@ use super::{
 };
 use crate::{
     args::Format,
-    arguments::{self, signature},
+    arguments::{self, with_signature},
     failure::Failure,
     progress::Progress,
+    requests::RequestError,
     screen::{note, warn},
     text::{line, printable},
 };
@@ -51,33 +52,30 @@ pub(crate) async fn call(
     };
     let progress = Progress::new(&name);
     session.check_allowed(&name)?;
-    let mut call = session.client.call_tool(&name, arguments).on_progress(progress.callback());
-    if let Some(limit) = session.tool_timeouts.get(&name) {
-        call = call.idle_timeout(*limit).total_timeout(*limit);
-    }
-    let result = call.await;
+    let result = session.requests.call_tool(&name, arguments.into(), &progress).await;
     progress.finish().await;
     let result = match (result, &unlisted) {
         (Ok(result), None) => result,
         (Ok(result), Some(unlisted)) => {
-            warn(&if result.is_error() { unlisted.text() } else { unlisted.statement() });
+            warn(&if result.is_error { unlisted.text() } else { unlisted.statement() });
             result
         }
         (Err(error), None) => return Err(error.into()),
-        (Err(error), Some(unlisted)) => return Err(unlisted.failure(error)),
+        (Err(RequestError::Client(error)), Some(unlisted)) => return Err(unlisted.failure(error)),
+        (Err(RequestError::Host(failure)), Some(_)) => return Err(failure),
     };
     if session.out.json {
-        session.out.value(&*result)?;
+        session.out.value(&result)?;
     } else {
         for (index, block) in result.content.iter().enumerate() {
-            show(session, block, index, output, result.is_error())?;
+            show(session, block, index, output, result.is_error)?;
         }
         // If the result has no content, its structured data is the result.
         if let Some(data) = result.structured_content.as_ref().filter(|_| result.content.is_empty()) {
             session.out.data(data)?;
         }
     }
-    if result.is_error() { Err(Failure::reported()) } else { Ok(()) }
+    if result.is_error { Err(Failure::reported()) } else { Ok(()) }
 }
 
 /// Warns about arguments that the tool does not declare.
@@ -85,10 +83,6 @@ fn check(tool: &Tool, arguments: &Map<String, Value>) -> Result<(), Failure> {
     let checked = arguments::check_names(arguments, &tool.input_schema);
     checked.map_err(|failure| with_signature(tool, failure))?.iter().for_each(|warning| warn(warning));
     Ok(())
-}
-
-fn with_signature(tool: &Tool, failure: Failure) -> Failure {
-    failure.with_line(&format!("{} takes: {}", line(&tool.name), signature(&tool.input_schema)))
 }
 
 /// Shows one content block. The text of a failed tool goes to stderr.

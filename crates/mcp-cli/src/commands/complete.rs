@@ -3,7 +3,7 @@
 use mcp_protocol::{CompleteParams, CompletionArgument, CompletionContext, CompletionReference};
 
 use super::{Session, names::completion_failure};
-use crate::{arguments, failure::Failure, screen::note, text::line};
+use crate::{arguments, failure::Failure, requests::RequestError, screen::note, text::line};
 
 const USAGE: &str = "mcp complete [URL] PROMPT|TEMPLATE ARGUMENT... [-- SERVER COMMAND]";
 
@@ -25,9 +25,10 @@ pub(crate) async fn complete(session: &Session, words: &[String]) -> Result<(), 
     if known.len() > 0 {
         params.context = Some(CompletionContext::new(known.collect()));
     }
-    let completion = match session.client.complete_with(&params).await {
+    let completion = match session.requests.complete(&params).await {
         Ok(result) => result.completion,
-        Err(error) => return Err(completion_failure(session, named, error).await),
+        Err(RequestError::Client(error)) => return Err(completion_failure(session, named, error).await),
+        Err(RequestError::Host(failure)) => return Err(failure),
     };
     if session.out.json {
         return session.out.value(&completion);

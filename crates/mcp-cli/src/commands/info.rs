@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use mcp_client::Negotiated;
 use serde_json::{Value, json};
 
 use super::Session;
@@ -14,15 +15,22 @@ use crate::{
 
 pub(crate) fn info(session: &Session) -> Result<(), Failure> {
     let negotiated = session.client.negotiated();
-    if session.out.json {
-        return session.out.value(&json!({
-            "protocolVersion": negotiated.version.as_str(),
-            "serverInfo": negotiated.server_info,
-            "capabilities": negotiated.capabilities,
-            "instructions": negotiated.instructions,
-            "supportedVersions": negotiated.supported_versions,
-        }));
-    }
+    if session.out.json { session.out.value(&to_json(&negotiated)) } else { styled(&describe(None, &negotiated)) }
+}
+
+/// Returns the result of the handshake as JSON.
+pub(crate) fn to_json(negotiated: &Negotiated) -> Value {
+    json!({
+        "protocolVersion": negotiated.version.as_str(),
+        "serverInfo": negotiated.server_info,
+        "capabilities": negotiated.capabilities,
+        "instructions": negotiated.instructions,
+        "supportedVersions": negotiated.supported_versions,
+    })
+}
+
+/// Returns the result of the handshake as text. `entry` is the name of the server in its configuration file.
+pub(crate) fn describe(entry: Option<&str>, negotiated: &Negotiated) -> String {
     let label = |text| style::out(Style::Dim, text);
     let server = &negotiated.server_info;
     let name = server.title.as_ref().unwrap_or(&server.name);
@@ -33,7 +41,11 @@ pub(crate) fn info(session: &Session) -> Result<(), Failure> {
     if let Some(url) = &server.website_url {
         text.push_str(&format!("{}\n", line(url)));
     }
-    text.push_str(&format!("\n{}      {}\n", label("revision"), negotiated.version.as_str()));
+    text.push('\n');
+    if let Some(entry) = entry {
+        text.push_str(&format!("{}         {}\n", label("entry"), line(entry)));
+    }
+    text.push_str(&format!("{}      {}\n", label("revision"), negotiated.version.as_str()));
     if !negotiated.supported_versions.is_empty() {
         text.push_str(&format!("{}     {}\n", label("supported"), line(&negotiated.supported_versions.join(", "))));
     }
@@ -42,7 +54,7 @@ pub(crate) fn info(session: &Session) -> Result<(), Failure> {
     if let Some(instructions) = &negotiated.instructions {
         text.push_str(&format!("\n{}\n", printable(instructions)));
     }
-    styled(&text)
+    text
 }
 
 /// Returns the capabilities in words, for example `tools (listChanged), logging`.

@@ -1,6 +1,6 @@
 //! Lists tools, resources, resource templates and prompts.
 
-use mcp_protocol::{Prompt, Tool, ToolAnnotations};
+use mcp_protocol::{Prompt, Resource, ResourceTemplate, Tool, ToolAnnotations};
 use serde_json::{Value, json};
 
 use super::{
@@ -10,7 +10,7 @@ use super::{
 use crate::{
     arguments::{choices, signature, type_names},
     failure::Failure,
-    output::{Output, styled},
+    output::{Column, Output, styled},
     style::{self, Style},
     text::{first_line, line, one_line, printable},
 };
@@ -36,6 +36,9 @@ pub(crate) async fn tools(session: &Session, name: Option<&str>) -> Result<(), F
 
 /// Returns all tools; none if the server offers no tools.
 pub(crate) async fn all_tools(session: &Session) -> Result<Vec<Tool>, Failure> {
+    if let Some(tools) = session.requests.listed_tools() {
+        return Ok(tools);
+    }
     match session.client.list_tools().await {
         Err(error) if error.is_unsupported() => Ok(Vec::new()),
         tools => {
@@ -116,24 +119,28 @@ pub(crate) async fn resources(session: &Session) -> Result<(), Failure> {
     if session.out.json {
         return session.out.value(&json!({"resources": resources, "resourceTemplates": templates}));
     }
-    let row = |uri: &str, mime_type: &Option<String>, name: &str, description: &Option<String>| {
-        let description = first_line(description.as_deref());
-        vec![uri.to_owned(), mime_type.clone().unwrap_or_default(), name.to_owned(), description]
-    };
-    let mut rows = Vec::new();
-    for resource in &resources {
-        let name = resource.title.as_ref().unwrap_or(&resource.name);
-        rows.push(row(&resource.uri, &resource.mime_type, name, &resource.description));
-    }
-    for template in &templates {
-        let name = template.title.as_ref().unwrap_or(&template.name);
-        rows.push(row(&template.uri_template, &template.mime_type, name, &template.description));
-    }
-    session.out.table(
-        &[("URI", Style::Name), ("TYPE", Style::Type), ("NAME", Style::Plain), ("DESCRIPTION", Style::Plain)],
-        &rows,
-        "no resources",
-    )
+    let rows = resources.iter().map(resource_row).chain(templates.iter().map(template_row));
+    session.out.table(&RESOURCE_COLUMNS, &rows.collect::<Vec<_>>(), "no resources")
+}
+
+/// The columns of a table of resources and templates.
+pub(crate) const RESOURCE_COLUMNS: [Column; 4] =
+    [("URI", Style::Name), ("TYPE", Style::Type), ("NAME", Style::Plain), ("DESCRIPTION", Style::Plain)];
+
+/// Returns the cells of a resource.
+pub(crate) fn resource_row(resource: &Resource) -> Vec<String> {
+    let name = resource.title.as_ref().unwrap_or(&resource.name);
+    row(&resource.uri, resource.mime_type.as_ref(), name, resource.description.as_deref())
+}
+
+/// Returns the cells of a resource template.
+pub(crate) fn template_row(template: &ResourceTemplate) -> Vec<String> {
+    let name = template.title.as_ref().unwrap_or(&template.name);
+    row(&template.uri_template, template.mime_type.as_ref(), name, template.description.as_deref())
+}
+
+fn row(uri: &str, mime_type: Option<&String>, name: &str, description: Option<&str>) -> Vec<String> {
+    vec![uri.to_owned(), mime_type.cloned().unwrap_or_default(), name.to_owned(), first_line(description)]
 }
 
 pub(crate) async fn prompts(session: &Session, name: Option<&str>) -> Result<(), Failure> {
@@ -141,7 +148,7 @@ pub(crate) async fn prompts(session: &Session, name: Option<&str>) -> Result<(),
     warn_about("prompts", prompts.warning());
     if let Some(name) = name {
         if let Some(prompt) = prompts.iter().find(|prompt| prompt.name == name) {
-            return one_prompt(session, prompt);
+            return show_prompt(session.out, prompt);
         }
         let others: Vec<String> = prompts.into_iter().map(|prompt| prompt.name).collect();
         return Err(Failure::usage(format!("the server has no prompt `{name}`{}", did_you_mean(name, &others))));
@@ -149,6 +156,11 @@ pub(crate) async fn prompts(session: &Session, name: Option<&str>) -> Result<(),
     if session.out.json {
         return session.out.value(&prompts);
     }
+    show_prompts(session.out, prompts.iter())
+}
+
+/// Prints a table of prompts.
+pub(crate) fn show_prompts<'a>(out: Output, prompts: impl Iterator<Item = &'a Prompt>) -> Result<(), Failure> {
     let row = |prompt: &Prompt| {
         let arguments = prompt.arguments.iter().map(|argument| {
             if argument.required == Some(true) { argument.name.clone() } else { format!("[{}]", argument.name) }
@@ -156,16 +168,17 @@ pub(crate) async fn prompts(session: &Session, name: Option<&str>) -> Result<(),
         let arguments = arguments.collect::<Vec<_>>().join(" ");
         vec![prompt.name.clone(), arguments, first_line(prompt.description.as_deref())]
     };
-    session.out.table(
+    out.table(
         &[("PROMPT", Style::Name), ("ARGUMENTS", Style::Type), ("DESCRIPTION", Style::Plain)],
-        &prompts.iter().map(row).collect::<Vec<_>>(),
+        &prompts.map(row).collect::<Vec<_>>(),
         "no prompts",
     )
 }
 
-fn one_prompt(session: &Session, prompt: &Prompt) -> Result<(), Failure> {
-    if session.out.json {
-        return session.out.value(prompt);
+/// Prints a prompt with its description and its arguments.
+pub(crate) fn show_prompt(out: Output, prompt: &Prompt) -> Result<(), Failure> {
+    if out.json {
+        return out.value(prompt);
     }
     let heading = heading(&prompt.name, prompt.title.as_deref(), prompt.description.as_deref());
     styled(&format!("{heading}\n"))?;
@@ -174,7 +187,7 @@ fn one_prompt(session: &Session, prompt: &Prompt) -> Result<(), Failure> {
         vec![argument.name.clone(), required.to_owned(), one_line(argument.description.as_deref())]
     });
     let columns = [("ARGUMENT", Style::Name), ("", Style::Dim), ("", Style::Plain)];
-    session.out.table(&columns, &rows.collect::<Vec<_>>(), "no arguments")
+    out.table(&columns, &rows.collect::<Vec<_>>(), "no arguments")
 }
 
 /// Returns the name and the description of an entry, printable and with colours.

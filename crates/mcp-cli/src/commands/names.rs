@@ -52,6 +52,9 @@ impl From<Unlisted> for Failure {
 /// Finds a tool by its name.
 pub(super) async fn find_tool(session: &Session, name: &str) -> Result<Result<Tool, Unlisted>, Failure> {
     session.check_allowed(name)?;
+    if let Some(tool) = session.requests.listed_tool(name) {
+        return Ok(Ok(tool));
+    }
     let mut tools = session.client.list_tools().stream();
     let mut others = Vec::new();
     while let Some(tool) = tools.next().await {

@@ -6,7 +6,7 @@ use super::{
     Session,
     names::{find_prompt, prompt_failure},
 };
-use crate::{arguments, failure::Failure, progress::Progress, screen::warn, text::line};
+use crate::{arguments, failure::Failure, progress::Progress, requests::RequestError, screen::warn, text::line};
 
 pub(crate) async fn prompt(session: &Session, words: &[String]) -> Result<(), Failure> {
     let Some((name, words)) = words.split_first() else {
@@ -15,11 +15,12 @@ pub(crate) async fn prompt(session: &Session, words: &[String]) -> Result<(), Fa
     let arguments = arguments::string_arguments(words, &session.input).await?;
     check_names(session, name, &arguments).await;
     let progress = Progress::new(name);
-    let result = session.client.get_prompt(name, arguments).await;
+    let result = session.requests.get_prompt(name, arguments).await;
     progress.finish().await;
     let result = match result {
         Ok(result) => result,
-        Err(error) => return Err(prompt_failure(session, name, error).await),
+        Err(RequestError::Client(error)) => return Err(prompt_failure(session, name, error).await),
+        Err(RequestError::Host(failure)) => return Err(failure),
     };
     if session.out.json {
         return session.out.value(&result);

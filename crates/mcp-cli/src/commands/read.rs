@@ -5,15 +5,16 @@ use std::path::Path;
 use mcp_protocol::{ResourceBody, ResourceContents};
 
 use super::{Session, names::resource_failure};
-use crate::{failure::Failure, output, progress::Progress, text::line};
+use crate::{failure::Failure, output, progress::Progress, requests::RequestError, text::line};
 
 pub(crate) async fn read(session: &Session, uri: &str, to: Option<&Path>) -> Result<(), Failure> {
     let progress = Progress::new(uri);
-    let result = session.client.read_resource(uri).await;
+    let result = session.requests.read_resource(uri).await;
     progress.finish().await;
     let result = match result {
         Ok(result) => result,
-        Err(error) => return Err(resource_failure(session, uri, error).await),
+        Err(RequestError::Client(error)) => return Err(resource_failure(session, uri, error).await),
+        Err(RequestError::Host(failure)) => return Err(failure),
     };
     if let Some(file) = to {
         let mut all = Vec::new();

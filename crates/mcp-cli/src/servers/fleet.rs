@@ -3,9 +3,10 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use mcp_agent::{
-    Catalog, CatalogTool, Glob, Host, Lists, ServerState,
+    Catalog, CatalogTool, Glob, Host, Lists, ServerState, StartError, Toolset,
     config::{Approvals, ServerDefinition},
     filter::ToolFilter,
+    pins::{Drift, PinFile, PinRules},
 };
 use mcp_client::{Client, Reconnect};
 use mcp_protocol::{JsonObject, Tool};
@@ -30,6 +31,8 @@ const LIST_LIMIT: Duration = Duration::from_secs(600);
 /// The servers of a command.
 pub(super) struct Fleet {
     host: Host,
+    /// The command needs the tools of each server. A server that does not return them has failed.
+    needs_tools: bool,
     pub(super) servers: Vec<ServerDefinition>,
     /// The servers with a definition that `mcp` cannot use.
     unusable: HashMap<String, Failure>,
@@ -55,20 +58,34 @@ impl Fleet {
         can_ask: bool,
         opened: &Opened,
     ) -> Result<Self, Failure> {
+        let mut servers = servers;
         let options = settings.options.clone();
+        if options.timeout.is_some() {
+            // The option replaces the limit of the file.
+            servers.iter_mut().for_each(|server| server.call_timeout = None);
+        }
+        let approver = settings.approver();
         let definitions: HashMap<String, ServerDefinition> =
             servers.iter().map(|server| (server.name.clone(), server.clone())).collect();
-        let mut builder =
-            Host::builder(NAME, VERSION).lists(lists).list_limit(LIST_LIMIT).reconnect(Reconnect::never()).clients(
-                move |name, client| match definitions.get(name) {
-                    Some(server) => settings.apply_to(client, server),
-                    None => client,
-                },
-            );
+        let mut builder = Host::builder(NAME, VERSION).lists(lists).list_limit(LIST_LIMIT).max_text(usize::MAX);
+        builder = builder.reconnect(Reconnect::never()).clients(move |name, client| match definitions.get(name) {
+            Some(server) => settings.apply_to(client, server),
+            None => client,
+        });
+        builder = options.policy.iter().fold(builder, |builder, file| builder.policy_file(file));
+        if let Some(approver) = approver {
+            builder = builder.approver(approver);
+        }
+        if let Some(file) = &options.pins {
+            builder = builder.pins(PinFile::new(file), PinRules::new().drift(Drift::Block));
+        }
         if let Ok(directory) = state_directory() {
             builder = builder.approvals(Approvals::open(directory));
         }
-        let host = builder.start().await.map_err(|error| Failure::local(error.to_string()))?;
+        let host = builder.start().await.map_err(|error| match error {
+            StartError::Policy(_) | StartError::Pins(_) => Failure::usage(error.to_string()),
+            _ => Failure::local(error.to_string()),
+        })?;
         opened.keep_host(&host);
         let mut unusable = HashMap::new();
         for server in &servers {
@@ -84,12 +101,27 @@ impl Fleet {
         }
         settle(&host).await;
         logs::keep_server_stderr();
-        Ok(Self { host, servers, unusable })
+        Ok(Self { host, needs_tools: lists == Lists::Tools, servers, unusable })
     }
 
     /// Returns the tools of all servers, in the order of the file.
     pub(super) fn catalog(&self) -> Arc<Catalog> {
         self.host.catalog()
+    }
+
+    /// Accepts servers that do not return their tools.
+    pub(super) fn without_tools(mut self) -> Self {
+        self.needs_tools = false;
+        self
+    }
+
+    /// Returns the tools of all servers that the policies do not deny, in the order of the file.
+    pub(super) fn toolset(&self) -> Arc<Toolset> {
+        self.host.toolset()
+    }
+
+    pub(super) fn host(&self) -> &Host {
+        &self.host
     }
 
     /// Returns the connection to a server.
@@ -105,13 +137,12 @@ impl Fleet {
         if let Some(failure) = self.unusable.remove(server) {
             return Some(Failed::Definition(failure));
         }
-        if let Some(error) = self.host.start_error(server) {
-            return Some(Failed::Client(Box::new(error)));
-        }
         let status = self.host.status(server)?;
-        match status.state {
-            ServerState::Ready | ServerState::Degraded => None,
-            state => Some(Failed::State(status.reason.unwrap_or_else(|| format!("its state is {state}")))),
+        let is_ready = matches!(status.state, ServerState::Ready | ServerState::Degraded);
+        match self.host.start_error(server) {
+            Some(error) if self.needs_tools || !is_ready => Some(Failed::Client(Box::new(error))),
+            _ if is_ready => None,
+            _ => Some(Failed::State(status.reason.unwrap_or_else(|| format!("its state is {}", status.state)))),
         }
     }
 

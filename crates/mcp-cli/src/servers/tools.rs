@@ -1,6 +1,8 @@
 //! The tools of the servers of a configuration file: lists, definitions for LLM providers, and searches.
 
-use mcp_agent::{CatalogTool, Lists, config::ServerDefinition};
+use std::sync::Arc;
+
+use mcp_agent::{CatalogTool, Lists, Toolset, config::ServerDefinition};
 use mcp_protocol::Tool;
 use serde_json::{Value, json};
 
@@ -25,26 +27,26 @@ pub(super) async fn tools(
     options: &Options,
     opened: &Opened,
 ) -> Result<(), Failure> {
-    let catalog = catalog(servers, options, opened).await?;
-    let one = name.map(|name| fleet::find(&catalog, name)).transpose()?;
+    let toolset = toolset(servers, options, opened).await?;
+    let one = name.map(|name| fleet::find(toolset.catalog(), name)).transpose()?;
     let out = Output::new(options.json);
     if let Some((format, is_strict)) = format {
         let is_chosen = |name: &str| one.as_ref().is_none_or(|tool| tool.provider_name() == name);
-        let definitions = catalog.definitions().filter(|(name, _)| is_chosen(name));
+        let definitions = toolset.definitions().filter(|(name, _)| is_chosen(name));
         return commands::print_definitions(out, definitions, format.provider(), is_strict);
     }
     if let Some(tool) = one {
         return commands::show_tool(out, &named(&tool));
     }
     if options.json {
-        return out.value(&catalog.tools().iter().map(|tool| to_json(tool)).collect::<Vec<_>>());
+        return out.value(&toolset.loaded().map(|tool| to_json(tool)).collect::<Vec<_>>());
     }
     let row = |tool: &CatalogTool| {
         let description = first_line(tool.tool().description.as_deref());
         vec![tool.display_name().to_owned(), signature(&tool.tool().input_schema), description]
     };
     let columns = [("TOOL", Style::Name), ("ARGUMENTS", Style::Type), ("DESCRIPTION", Style::Plain)];
-    out.table(&columns, &catalog.tools().iter().map(|tool| row(tool)).collect::<Vec<_>>(), "no tools")
+    out.table(&columns, &toolset.loaded().map(|tool| row(tool)).collect::<Vec<_>>(), "no tools")
 }
 
 /// Prints the tools of the servers that match a query.
@@ -55,20 +57,17 @@ pub(super) async fn search(
     options: &Options,
     opened: &Opened,
 ) -> Result<(), Failure> {
-    let catalog = catalog(servers, options, opened).await?;
-    let tools = catalog.tools().iter().map(|tool| (tool.display_name().to_owned(), tool.tool(), to_json(tool)));
+    let toolset = toolset(servers, options, opened).await?;
+    let tools = toolset.loaded().map(|tool| (tool.display_name().to_owned(), tool.tool(), to_json(tool)));
     commands::print_found(Output::new(options.json), tools.collect(), query, limit)
 }
 
-async fn catalog(
-    servers: Vec<ServerDefinition>,
-    options: &Options,
-    opened: &Opened,
-) -> Result<std::sync::Arc<mcp_agent::Catalog>, Failure> {
+/// Returns the tools of the servers that the policies do not deny. The host of a command defers no tool.
+async fn toolset(servers: Vec<ServerDefinition>, options: &Options, opened: &Opened) -> Result<Arc<Toolset>, Failure> {
     let settings = ClientSettings::without_answers(options);
     let mut fleet = Fleet::start(servers, Lists::Tools, settings, true, opened).await?;
     fleet.check()?;
-    Ok(fleet.catalog())
+    Ok(fleet.toolset())
 }
 
 /// Returns the definition of a tool with its display name.

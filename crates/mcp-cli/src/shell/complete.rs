@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio::{runtime::Handle, sync::watch, time::timeout};
 
 use super::template::{Position, position};
-use crate::text::printable;
+use crate::{requests::Requests, text::printable};
 
 /// The longest time that the server may take to complete a value.
 const VALUES: Duration = Duration::from_secs(2);
@@ -76,14 +76,14 @@ impl Lists {
 
 /// Values that the server completes. The line editor waits for them on its own thread.
 pub(super) struct Values {
-    client: Client,
+    requests: Requests,
     runtime: Handle,
 }
 
 impl Values {
     /// Remembers the current runtime.
-    pub(super) fn new(client: Client) -> Self {
-        Self { client, runtime: Handle::current() }
+    pub(super) fn new(requests: Requests) -> Self {
+        Self { requests, runtime: Handle::current() }
     }
 
     /// Returns the values of an argument; empty if the server does not answer in time or does not support completion.
@@ -92,7 +92,7 @@ impl Values {
         if !known.is_empty() {
             params.context = Some(CompletionContext::new(known.into_iter().collect()));
         }
-        let answer = async { timeout(VALUES, self.client.complete_with(&params)).await };
+        let answer = async { timeout(VALUES, self.requests.complete(&params)).await };
         match self.runtime.block_on(answer) {
             Ok(Ok(result)) => result.completion.values,
             _ => Vec::new(),
