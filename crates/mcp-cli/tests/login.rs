@@ -426,7 +426,7 @@ impl Protected {
         assert!(!format!("{stdout}{stderr}").contains("hunter2"), "{line}\n{stdout}\n{stderr}");
     }
 
-    fn write_project(&self, servers: &Value) {
+    pub(crate) fn write_project(&self, servers: &Value) {
         fs::create_dir_all(self.state.join("project")).unwrap();
         let text = serde_json::json!({ "mcpServers": servers }).to_string();
         fs::write(self.state.join("project/.mcp.json"), text).unwrap();

@@ -139,3 +139,15 @@ fn commands_at_a_terminal_without_a_browser_show_the_url() {
     terminal.type_text(&format!("{}\n", redirect(&page)));
     terminal.ends("renewed automatically", 0);
 }
+
+#[test]
+fn a_command_waits_for_the_login_at_a_server_of_a_configuration_file() {
+    let server = Protected::start("terminal-config");
+    server.write_project(&serde_json::json!({ "team": { "url": server.url } }));
+    let file = server.state.join("project/.mcp.json");
+    let line = format!("call --config {} --server team whoami", file.display());
+    let mut terminal = server.terminal(&line, &[]);
+    let page = terminal.page();
+    terminal.type_text(&format!("{}\n", redirect(&page)));
+    terminal.ends("ann", 0);
+}

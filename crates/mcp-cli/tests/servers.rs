@@ -138,6 +138,31 @@ fn the_time_limit_of_a_tool_ends_its_call() {
     let entry = json!({ "url": http.url, "x-mcp": { "toolTimeoutSeconds": { "wait": 1 } } });
     let file = project.write("servers.json", &json!({ "mcpServers": { "slow": entry } }));
     project.check(&["call", "slow:wait", "--config", &file], 3, "", "tools/call took longer than");
+    // The option of the command line replaces the limits of the file.
+    let limits = json!({ "toolTimeoutSeconds": { "wait": 900 }, "callTimeoutSeconds": 900 });
+    let entry = json!({ "url": http.url, "x-mcp": limits });
+    let file = project.write("long.json", &json!({ "mcpServers": { "slow": entry } }));
+    project.check(&["call", "slow:wait", "--config", &file, "--timeout", "1"], 3, "", "tools/call");
+}
+
+#[test]
+fn options_with_secrets_reach_one_server_only() {
+    let project = Project::new("receivers");
+    let http = Http::start();
+    let servers = json!({ "one": { "url": http.url }, "two": { "url": http.url }, "local": { "command": fixture() } });
+    let file = project.write("servers.json", &json!({ "mcpServers": servers }));
+    let options = ["--config", &file, "--header", "X-Key: s3cret"];
+    let err = "several servers would receive --header; choose a server with --server: one, two\n";
+    for words in [&["tools"][..], &["search", "add"], &["doctor"], &["info"], &["call", "add"]] {
+        project.check(&[words, &options].concat(), 2, "", err);
+    }
+    project.check(&[&["call", "one:add", "a=1", "b=2"][..], &options].concat(), 0, "{\"sum\":3}", "");
+    project.check(&[&["tools", "--server", "one"][..], &options].concat(), 0, "one:add", "");
+    let servers = json!({ "one": { "command": fixture() }, "two": { "command": fixture() } });
+    let file = project.write("local.json", &json!({ "mcpServers": servers }));
+    let err = "several servers would receive --env; choose a server with --server: one, two\n";
+    project.check(&["tools", "--config", &file, "--env", "MCP_TEST_SECRET=x"], 2, "", err);
+    project.check(&["call", "one:secrets", "--config", &file, "--env", "MCP_TEST_SECRET=x"], 0, "x", "");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use mcp_agent::{
-    Catalog, CatalogTool, Glob, Host, Lists, ServerState, StartError, Toolset,
-    config::{Approvals, ServerDefinition},
+    Catalog, CatalogTool, Glob, Host, Lists, ServerState, ServerStatus, StartError, Toolset,
+    config::{Approvals, Endpoint, ServerDefinition},
     filter::ToolFilter,
     pins::{Drift, PinFile, PinRules},
 };
@@ -14,6 +14,7 @@ use mcp_tool_format::safe_name;
 
 use super::state_directory;
 use crate::{
+    args::Options,
     connection::{self, ClientSettings, NAME, VERSION},
     failure::Failure,
     logs,
@@ -58,12 +59,9 @@ impl Fleet {
         can_ask: bool,
         opened: &Opened,
     ) -> Result<Self, Failure> {
-        let mut servers = servers;
         let options = settings.options.clone();
-        if options.timeout.is_some() {
-            // The option replaces the limit of the file.
-            servers.iter_mut().for_each(|server| server.call_timeout = None);
-        }
+        check_options(&servers, &options)?;
+        let servers: Vec<ServerDefinition> = servers.into_iter().map(|server| for_command(server, &options)).collect();
         let approver = settings.approver();
         let definitions: HashMap<String, ServerDefinition> =
             servers.iter().map(|server| (server.name.clone(), server.clone())).collect();
@@ -180,11 +178,45 @@ impl Fleet {
     }
 }
 
-/// Waits until the start of each server has an outcome. The time limits of the clients bound the wait.
+/// Returns the definition of a server for one command.
+fn for_command(mut server: ServerDefinition, options: &Options) -> ServerDefinition {
+    // The end of the command ends its servers. A listener and a shell have no running call.
+    server.idle_stop = None;
+    if options.timeout.is_some() {
+        // The option replaces the limits of the file.
+        server.call_timeout = None;
+        server.tool_timeouts.clear();
+    }
+    server
+}
+
+/// Rejects options with possible secrets that several servers would receive.
+fn check_options(servers: &[ServerDefinition], options: &Options) -> Result<(), Failure> {
+    let is_http = |server: &&ServerDefinition| matches!(server.endpoint, Endpoint::Http(_));
+    let (remote, local): (Vec<_>, Vec<_>) = servers.iter().partition(is_http);
+    for (option, is_given, receivers) in
+        [("--header", !options.header.is_empty(), remote), ("--env", !options.env.is_empty(), local)]
+    {
+        if is_given && receivers.len() > 1 {
+            let names: Vec<&str> = receivers.iter().map(|server| server.name.as_str()).collect();
+            let names = line(&names.join(", "));
+            let message = format!("several servers would receive {option}; choose a server with --server: {names}");
+            return Err(Failure::usage(message));
+        }
+    }
+    Ok(())
+}
+
+/// Waits until the start of each server has an outcome. The time limits of the clients and of logins bound the wait.
 async fn settle(host: &Host) {
     let mut events = host.status_events();
-    let is_starting = |state| matches!(state, ServerState::Configured | ServerState::Starting | ServerState::Waiting);
-    while host.statuses().iter().any(|status| is_starting(status.state)) {
+    let is_starting = |status: &ServerStatus| match status.state {
+        ServerState::Configured | ServerState::Starting | ServerState::Waiting => true,
+        // Without an error, the user is at the login page.
+        ServerState::NeedsLogin => host.start_error(&status.name).is_none(),
+        _ => false,
+    };
+    while host.statuses().iter().any(is_starting) {
         if events.next().await.is_none() {
             return;
         }
@@ -264,4 +296,22 @@ pub(super) fn check_allowed(server: &ServerDefinition, name: &str) -> Result<(),
     }
     let (server, name) = (line(&server.name), line(name));
     Err(Failure::usage(format!("the configuration of the server `{server}` does not allow the tool `{name}`")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_replaces_the_limits_of_the_file() {
+        let limit = Duration::from_secs(30);
+        let mut server = ServerDefinition::stdio("slow", "x");
+        (server.idle_stop, server.call_timeout, server.start_timeout) = (Some(limit), Some(limit), Some(limit));
+        server.tool_timeouts.insert("wait".to_owned(), limit);
+        let adapted = for_command(server.clone(), &Options::default());
+        assert_eq!((adapted.idle_stop, adapted.call_timeout, adapted.tool_timeouts.len()), (None, Some(limit), 1));
+        let options = Options { timeout: Some(Duration::from_secs(1)), ..Options::default() };
+        let adapted = for_command(server, &options);
+        assert_eq!((adapted.idle_stop, adapted.call_timeout, adapted.tool_timeouts.len()), (None, None, 0));
+    }
 }
