@@ -7,13 +7,14 @@ mod tool;
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
+use mcp_client::RawItem;
 use mcp_protocol::{Prompt, Resource, ResourceTemplate, Tool};
 
 use crate::characters::Characters;
 
 pub use self::{arguments::InvalidArguments, lookup::UnknownName, tool::CatalogTool};
 pub(crate) use self::{
-    entries::{ListedTool, ServerEntries, merge},
+    entries::{ListHint, ListHints, ListedTool, ServerEntries, merge},
     lookup::names_server,
     tool::estimate,
 };
@@ -43,6 +44,8 @@ pub(crate) use self::{
 pub struct Catalog {
     generation: u64,
     servers: Vec<Arc<str>>,
+    /// How long the lists of each server stay fresh, in the order of the servers.
+    hints: Vec<ListHints>,
     tools: Vec<Arc<CatalogTool>>,
     resources: Vec<CatalogItem<Resource>>,
     templates: Vec<CatalogItem<ResourceTemplate>>,
@@ -62,7 +65,7 @@ pub struct Catalog {
 /// ```
 pub struct CatalogItem<T> {
     server: Arc<str>,
-    item: Arc<T>,
+    item: Arc<RawItem<T>>,
 }
 
 impl Catalog {
@@ -75,6 +78,18 @@ impl Catalog {
     /// Returns the names of the servers, in the order of their registration.
     pub fn servers(&self) -> impl Iterator<Item = &str> {
         self.servers.iter().map(|name| &**name)
+    }
+
+    /// Returns the shared names of the servers, in the order of their registration.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn shared_servers(&self) -> &[Arc<str>] {
+        &self.servers
+    }
+
+    /// Returns how long the lists of each server stay fresh, in the order of the servers.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn hints(&self) -> &[ListHints] {
+        &self.hints
     }
 
     /// Returns the tools.
@@ -158,6 +173,7 @@ impl Catalog {
         let mut next =
             Self { generation, servers: servers.iter().map(|(name, _)| name.clone()).collect(), ..Self::default() };
         for (server, entries) in servers {
+            next.hints.push(entries.hints);
             for listed in &entries.tools {
                 let tool = match former.get(&(&**server, &*listed.tool.name)) {
                     Some(former) if former.is(listed) => Arc::clone(former),
@@ -191,6 +207,7 @@ impl Catalog {
 
     fn equals(&self, other: &Self) -> bool {
         self.servers == other.servers
+            && self.hints == other.hints
             && self.tools.len() == other.tools.len()
             && self.tools.iter().zip(&other.tools).all(|(a, b)| Arc::ptr_eq(a, b))
             && same(&self.resources, &other.resources)
@@ -199,7 +216,7 @@ impl Catalog {
     }
 }
 
-fn same<T: PartialEq>(one: &[CatalogItem<T>], other: &[CatalogItem<T>]) -> bool {
+fn same<T>(one: &[CatalogItem<T>], other: &[CatalogItem<T>]) -> bool {
     one.len() == other.len()
         && one
             .iter()
@@ -208,7 +225,7 @@ fn same<T: PartialEq>(one: &[CatalogItem<T>], other: &[CatalogItem<T>]) -> bool 
 }
 
 impl<T> CatalogItem<T> {
-    fn new(server: &Arc<str>, item: &Arc<T>) -> Self {
+    fn new(server: &Arc<str>, item: &Arc<RawItem<T>>) -> Self {
         Self { server: Arc::clone(server), item: Arc::clone(item) }
     }
 
@@ -220,12 +237,32 @@ impl<T> CatalogItem<T> {
         &self.server
     }
 
+    /// Returns the shared name of the server.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn shared_server(&self) -> &Arc<str> {
+        &self.server
+    }
+
     /// Returns the item as the server listed it.
     ///
     /// See the example of the [type](Self).
     #[must_use]
     pub fn item(&self) -> &T {
         &self.item
+    }
+
+    /// Returns the item as JSON, as the server sent it.
+    ///
+    /// ```
+    /// # fn example(catalog: &mcp_agent::Catalog) {
+    /// for prompt in catalog.prompts() {
+    ///     println!("{}", prompt.json());
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn json(&self) -> &str {
+        self.item.json()
     }
 }
 

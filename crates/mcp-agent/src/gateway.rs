@@ -1,5 +1,241 @@
-//! A gateway: a server for the tools, resources and prompts of all servers of a host.
-#![cfg_attr(not(test), expect(dead_code, reason = "the source of the gateway uses these rooms"))]
+//! A server for the tools, resources and prompts of all servers of a host (feature `gateway`).
+//!
+//! A gateway is one server in front of many. Its clients can speak any revision, and its servers too. The client half of the host
+//! treats the servers, and [`mcp_server_core`] treats the clients.
 
+mod announce;
+mod asked;
+mod caller;
+mod definition;
+mod fault;
+mod hops;
+mod item;
+mod members;
+mod merged;
+mod names;
+#[cfg_attr(not(test), expect(dead_code, reason = "the source does not use it yet"))]
 mod parked;
+mod questions;
+mod reach;
+mod relay;
+#[cfg_attr(not(test), expect(dead_code, reason = "the source does not use it yet"))]
 mod seal;
+mod source;
+mod uris;
+
+use std::{fmt, sync::Arc};
+
+use mcp_server_core::{Server, ServerBuilder};
+use parking_lot::Mutex;
+
+use self::{announce::Announcer, hops::HopId, merged::Merged, source::Relays};
+pub use self::{
+    item::{DroppedItem, ItemKind},
+    names::{Names, UnknownNames},
+};
+use crate::Host;
+
+/// A gateway: one server for the tools, resources and prompts of all servers of a [`Host`].
+///
+/// The value observes the gateway while its server runs. [`Gateway::builder`] begins a gateway, and [`Host::into_server`] is the
+/// short form.
+///
+/// # Example
+/// ```
+/// # use mcp_server::tool;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let weather = mcp_server::Server::builder("weather", "1").tool(tool("forecast", async || "rain")).build();
+/// use mcp_agent::{Gateway, Host, Names};
+///
+/// let host = Host::builder("my-gateway", "1.0").server("weather", &weather).start().await?;
+/// let gateway = Gateway::builder(host).names(Names::Raw).strict(true);
+/// let observed = gateway.gateway();
+/// let server = gateway.build()?.limits(|limits| limits.tool_timeout = std::time::Duration::from_secs(60)).build();
+/// assert!(observed.diagnostics().is_empty());
+/// assert_eq!(server.call_tool("forecast", serde_json::json!({})).await?.content[0].as_text(), Some("rain"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Gateway {
+    core: Arc<Core>,
+}
+
+/// The host, the names and the merged lists of a gateway.
+struct Core {
+    host: Host,
+    names: Names,
+    hop: HopId,
+    merged: Mutex<Arc<Merged>>,
+}
+
+/// The builder of a [`Gateway`].
+///
+/// See the [example](Gateway#example).
+#[must_use = "a builder does nothing until it is built"]
+pub struct GatewayBuilder {
+    host: Host,
+    names: Names,
+    is_strict: bool,
+    hop: HopId,
+    core: Mutex<Option<Arc<Core>>>,
+}
+
+/// A gateway that cannot be built.
+///
+/// ```
+/// use mcp_agent::GatewayError;
+///
+/// fn show(error: &GatewayError) {
+///     if let GatewayError::Dropped(items) = error {
+///         println!("{} names are taken", items.len());
+///     }
+/// }
+/// # let _ = show;
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GatewayError {
+    /// Several servers have items with the same name, and the gateway is [strict](GatewayBuilder::strict).
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Dropped(Vec<DroppedItem>),
+}
+
+impl Gateway {
+    /// Returns the builder of a gateway in front of the servers of a host.
+    ///
+    /// See the [example](Self#example).
+    pub fn builder(host: Host) -> GatewayBuilder {
+        GatewayBuilder { host, names: Names::default(), is_strict: false, hop: HopId::new(), core: Mutex::default() }
+    }
+
+    /// Returns the items that the gateway does not serve, because another server has an item with the same name.
+    ///
+    /// See the [example](Self#example).
+    #[must_use]
+    pub fn diagnostics(&self) -> Vec<DroppedItem> {
+        self.core.merged().dropped.clone()
+    }
+
+    /// Returns the host with the servers of the gateway.
+    #[must_use]
+    pub fn host(&self) -> &Host {
+        &self.core.host
+    }
+}
+
+impl GatewayBuilder {
+    /// Sets the names of tools and prompts, and the form of URIs. Default: [`Names::Provider`].
+    ///
+    /// See the [example](Gateway#example).
+    pub fn names(mut self, names: Names) -> Self {
+        (self.names, self.core) = (names, Mutex::default());
+        self
+    }
+
+    /// Sets whether [`GatewayBuilder::build`] fails if the gateway does not serve all items of its servers.
+    ///
+    /// See the [example](Gateway#example).
+    pub fn strict(mut self, is_strict: bool) -> Self {
+        self.is_strict = is_strict;
+        self
+    }
+
+    /// Returns the gateway, which observes the server that this builder builds. Call it after [`GatewayBuilder::names`].
+    ///
+    /// See the [example](Gateway#example).
+    #[must_use]
+    pub fn gateway(&self) -> Gateway {
+        Gateway { core: self.core() }
+    }
+
+    fn core(&self) -> Arc<Core> {
+        let new = || {
+            let (host, merged) = (self.host.clone(), Mutex::default());
+            Arc::new(Core { host, names: self.names, hop: self.hop.clone(), merged })
+        };
+        Arc::clone(self.core.lock().get_or_insert_with(new))
+    }
+
+    /// Returns the builder of the server, with the name and the version of the application. It has no limits, authentication or
+    /// layers yet.
+    ///
+    /// The server keeps the host. The servers of the host end when the server is dropped.
+    ///
+    /// See the [example](Gateway#example).
+    ///
+    /// # Errors
+    /// [`GatewayError::Dropped`] if the gateway is [strict](Self::strict), and an item has the name of another item.
+    pub fn build(self) -> Result<ServerBuilder<()>, GatewayError> {
+        let core = self.core();
+        let merged = core.merged();
+        if self.is_strict && !merged.dropped.is_empty() {
+            return Err(GatewayError::Dropped(merged.dropped.clone()));
+        }
+        let info = core.host.application();
+        let builder = Server::builder::<()>(info.name.clone(), info.version.clone());
+        Ok(builder.source(Relays::new(&core)).extension(Announcer::new(&core)))
+    }
+}
+
+impl Host {
+    /// Returns the builder of a server for the tools, resources and prompts of all servers of this host, with provider names: the
+    /// short form of [`Gateway::builder`].
+    ///
+    /// ```
+    /// # use mcp_server::tool;
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let weather = mcp_server::Server::builder("weather", "1").tool(tool("forecast", async || "rain")).build();
+    /// use mcp_agent::Host;
+    ///
+    /// let server = Host::builder("my-gateway", "1.0").server("weather", &weather).start().await?.into_server()?.build();
+    /// let result = server.call_tool("weather__forecast", serde_json::json!({})).await?;
+    /// assert_eq!(result.content[0].as_text(), Some("rain"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// None with provider names, which do not depend on other servers.
+    pub fn into_server(self) -> Result<ServerBuilder<()>, GatewayError> {
+        Gateway::builder(self).build()
+    }
+}
+
+impl Core {
+    /// Returns the lists of the current catalog.
+    fn merged(&self) -> Arc<Merged> {
+        let catalog = self.host.catalog();
+        let mut merged = self.merged.lock();
+        if !merged.is_of(&catalog) {
+            let next = Merged::new(&catalog, self.names, &merged);
+            for dropped in next.dropped.iter().filter(|dropped| !merged.dropped.contains(dropped)) {
+                tracing::warn!(%dropped, "the gateway does not serve an item");
+            }
+            *merged = Arc::new(next);
+        }
+        Arc::clone(&merged)
+    }
+}
+
+impl fmt::Debug for GatewayBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, names, is_strict, .. } = self;
+        f.debug_struct("GatewayBuilder")
+            .field("host", host)
+            .field("names", names)
+            .field("is_strict", is_strict)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway")
+            .field("host", &self.core.host)
+            .field("names", &self.core.names)
+            .finish_non_exhaustive()
+    }
+}

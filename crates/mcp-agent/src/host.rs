@@ -102,6 +102,18 @@ impl Host {
         self.inner.faults.all()
     }
 
+    /// Returns the name and the version of the application.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn application(&self) -> &mcp_client::protocol::Implementation {
+        &self.registry().settings.info
+    }
+
+    /// Returns the parts of the host that requests need.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.inner.shared
+    }
+
     fn registry(&self) -> &Arc<Registry> {
         &self.inner.shared.registry
     }

@@ -51,6 +51,8 @@ mod routing;
 pub mod search;
 mod sharing;
 
+#[cfg(feature = "gateway")]
+pub use self::gateway::{DroppedItem, Gateway, GatewayBuilder, GatewayError, ItemKind, Names, UnknownNames};
 #[cfg(feature = "oauth")]
 pub use self::host::{connector_with_oauth, oauth_settings};
 pub use self::{

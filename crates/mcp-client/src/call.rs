@@ -10,6 +10,7 @@ mod list;
 mod options;
 mod page;
 mod raw_inputs;
+mod raw_item;
 mod raw_result;
 mod reply;
 mod send_once;
@@ -40,6 +41,7 @@ pub use self::{
     list::{Items, List, ListWarning, Listing},
     page::{ListItem, Page},
     raw_inputs::{InputRequired, RawInputs, Round},
+    raw_item::RawItem,
     raw_result::RawResult,
     task_handle::{TaskCall, TaskHandle, TaskOrResult},
     tool_result::ToolResult,

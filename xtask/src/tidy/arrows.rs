@@ -64,6 +64,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "mcp-store",
             "mcp-tool-format",
             "mcp-transport",
+            "mcp-uri-template",
         ],
     ),
     ("mcp-cli", ANY),
@@ -74,11 +75,19 @@ const ARROWS: &[(&str, &[&str])] = &[
 const ANY: &[&str] = &["*"];
 
 /// Crates that the first group must not reach through any number of dependencies.
-const UNREACHABLE: &[(&[&str], &[&str])] =
-    &[(PURE, &["tokio", "http", "hyper", "reqwest", "axum"]), (SERVER, CLIENT), (CLIENT, SERVER)];
+const UNREACHABLE: &[(&[&str], &[&str])] = &[
+    (PURE, &["tokio", "http", "hyper", "reqwest", "axum"]),
+    (SERVER, CLIENT),
+    (CLIENT_HALF, SERVER),
+    (GATEWAY, SERVER_SHELLS),
+];
 const PURE: &[&str] = &["mcp-protocol", "mcp-schema", "mcp-tool-format", "mcp-uri-template"];
 const SERVER: &[&str] = &["mcp-server", "mcp-server-content", "mcp-server-core", "mcp-server-http"];
-const CLIENT: &[&str] = &["mcp-client", "mcp-client-http", "mcp-oauth"];
+const CLIENT: &[&str] = &["mcp-agent", "mcp-client", "mcp-client-http", "mcp-oauth"];
+const CLIENT_HALF: &[&str] = &["mcp-client", "mcp-client-http", "mcp-oauth"];
+/// The crate of the gateway, which joins the clients with the server core, and with no other part of a server.
+const GATEWAY: &[&str] = &["mcp-agent"];
+const SERVER_SHELLS: &[&str] = &["mcp-server", "mcp-server-content", "mcp-server-http"];
 
 /// Foreign crates, each with the crates of this workspace that may depend on it directly.
 const RESERVED: &[(&str, &[&str])] = &[
@@ -107,7 +116,7 @@ pub(super) fn check(root: &Path, metadata: &Metadata, found: &mut Findings) {
 /// Reports the names of this file that are not crates of the workspace.
 pub(super) fn check_names(metadata: &Metadata, found: &mut Findings) {
     let drawn = ARROWS.iter().flat_map(|(name, allowed)| [*name].into_iter().chain(allowed.iter().copied()));
-    let grouped = [PURE, SERVER, CLIENT].into_iter().flatten().copied();
+    let grouped = [PURE, SERVER, CLIENT, CLIENT_HALF, GATEWAY, SERVER_SHELLS].into_iter().flatten().copied();
     let owners = RESERVED.iter().flat_map(|(_, owners)| owners.iter().copied());
     let names: BTreeSet<&str> = drawn.chain(grouped).chain(owners).filter(|name| !ANY.contains(name)).collect();
     for name in names.into_iter().filter(|name| metadata.member(name).is_none()) {

@@ -3,9 +3,11 @@
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
+    time::Duration,
 };
 
-use mcp_protocol::{Prompt, Resource, ResourceTemplate, Tool};
+use mcp_client::RawItem;
+use mcp_protocol::{CacheScope, Prompt, Resource, ResourceTemplate, Tool};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -21,10 +23,25 @@ const NOTES: usize = 20;
 #[serde(default)]
 pub(crate) struct ServerEntries {
     pub(crate) tools: Vec<ListedTool>,
-    pub(crate) resources: Vec<Arc<Resource>>,
-    pub(crate) templates: Vec<Arc<ResourceTemplate>>,
-    pub(crate) prompts: Vec<Arc<Prompt>>,
+    pub(crate) resources: Vec<Arc<RawItem<Resource>>>,
+    pub(crate) templates: Vec<Arc<RawItem<ResourceTemplate>>>,
+    pub(crate) prompts: Vec<Arc<RawItem<Prompt>>>,
+    /// How long the lists stay fresh. Not on disk.
+    #[serde(skip)]
+    pub(crate) hints: ListHints,
 }
+
+/// How long the lists of a server stay fresh, and for which caches.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ListHints {
+    pub(crate) tools: ListHint,
+    pub(crate) resources: ListHint,
+    pub(crate) templates: ListHint,
+    pub(crate) prompts: ListHint,
+}
+
+/// How long a list stays fresh. `None`: the server has no such list.
+pub(crate) type ListHint = Option<(Duration, CacheScope)>;
 
 /// A tool with its name at the server, and the bytes of its definition.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -35,6 +52,8 @@ pub(crate) struct ListedTool {
     /// The definition of the server, if the filter changed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     source: Option<Arc<Tool>>,
+    /// The definition as the server sent it.
+    pub(crate) json: Arc<str>,
     /// The characters without a visible form. Not on disk.
     #[serde(skip)]
     pub(crate) flags: Arc<[CharacterFlag]>,
@@ -48,7 +67,15 @@ impl ListedTool {
         let schema = serde_json::to_string(&tool.input_schema).map_or(0, |text| text.len());
         let bytes = tool.name.len() + tool.description.as_ref().map_or(0, String::len) + schema;
         let flags = flags(&tool).into();
-        Self { original: original.into(), tool: Arc::new(tool), bytes, source, flags, pin: None }
+        let definition = source.as_deref().unwrap_or(&tool);
+        let json = serde_json::to_string(definition).unwrap_or_default().into();
+        Self { original: original.into(), tool: Arc::new(tool), bytes, source, json, flags, pin: None }
+    }
+
+    /// Sets the definition as the server sent it.
+    pub(crate) fn with_json(mut self, json: Arc<str>) -> Self {
+        self.json = json;
+        self
     }
 
     /// Returns the definition of the server, before the changes of the filter.

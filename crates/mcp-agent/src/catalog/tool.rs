@@ -32,6 +32,7 @@ pub struct CatalogTool {
     /// The tool for models.
     shown: Arc<Tool>,
     source: Arc<Tool>,
+    json: Arc<str>,
     flags: Arc<[CharacterFlag]>,
     pin: Option<Arc<ReviewedTool>>,
     display_name: String,
@@ -56,6 +57,7 @@ impl CatalogTool {
             tool: Arc::clone(&listed.tool),
             shown,
             source: Arc::clone(listed.definition()),
+            json: Arc::clone(&listed.json),
             flags: Arc::clone(&listed.flags),
             pin: listed.pin.clone(),
             since,
@@ -76,7 +78,10 @@ impl CatalogTool {
     /// Returns true if this tool has the definition of the listed tool.
     pub(super) fn defines(&self, listed: &ListedTool) -> bool {
         let is = |one: &Arc<Tool>, other: &Arc<Tool>| Arc::ptr_eq(one, other) || one == other;
-        self.original == listed.original && is(&self.tool, &listed.tool) && is(&self.source, listed.definition())
+        self.original == listed.original
+            && self.json == listed.json
+            && is(&self.tool, &listed.tool)
+            && is(&self.source, listed.definition())
     }
 
     /// Whether this tool has the name and the definition of another tool of its server.
@@ -146,6 +151,20 @@ impl CatalogTool {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         self.pin.as_ref().map_or(Verdict::Use, |pin| pin.verdict)
+    }
+
+    /// Returns the definition as JSON, as the server sent it. It lacks the changes of the filter.
+    ///
+    /// ```
+    /// # fn example(catalog: &mcp_agent::Catalog) {
+    /// for tool in catalog.tools() {
+    ///     println!("{}", tool.json());
+    /// }
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn json(&self) -> &str {
+        &self.json
     }
 
     /// Returns the definition of the server, which pins are for.

@@ -1,13 +1,15 @@
 //! Reads the lists of a server: all pages, within a time limit. Pages before a fault stay.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
-use mcp_client::{Client, Error, Items, ListItem};
-use serde::Serialize;
+use mcp_client::{Client, Error, Items, ListItem, RawItem};
 use tokio::time::{Instant, timeout_at};
 
 use super::{Lists, ServerOptions, Settings};
-use crate::catalog::{ListedTool, ServerEntries, merge};
+use crate::catalog::{ListHint, ListHints, ListedTool, ServerEntries, merge};
 
 /// The largest number of items of one list, and of their bytes. Further items are left out.
 const ITEMS: usize = 10_000;
@@ -27,7 +29,8 @@ pub(super) struct Listed {
 
 /// One list.
 struct Read<T> {
-    items: Vec<T>,
+    items: Vec<RawItem<T>>,
+    hint: ListHint,
     problem: Option<String>,
     error: Option<Error>,
     /// The list failed before its end. The missing items are unknown.
@@ -50,10 +53,14 @@ pub(super) async fn list(
     let has_resources = capabilities.resources.is_some() && settings.lists == Lists::All;
     let end = Instant::now() + settings.list_limit;
     let (tools, resources, templates, prompts) = tokio::join!(
-        read("tools", has_tools.then(|| client.list_tools().fresh().stream()), end),
-        read("resources", has_resources.then(|| client.list_resources().fresh().stream()), end),
-        read("resource templates", has_resources.then(|| client.list_resource_templates().fresh().stream()), end),
-        read("prompts", has_prompts.then(|| client.list_prompts().fresh().stream()), end),
+        read("tools", has_tools.then(|| client.list_tools().fresh().raw_items().stream()), end),
+        read("resources", has_resources.then(|| client.list_resources().fresh().raw_items().stream()), end),
+        read(
+            "resource templates",
+            has_resources.then(|| client.list_resource_templates().fresh().raw_items().stream()),
+            end
+        ),
+        read("prompts", has_prompts.then(|| client.list_prompts().fresh().raw_items().stream()), end),
     );
     let mut problems = Vec::new();
     let has_failed = [tools.has_failed, resources.has_failed, templates.has_failed, prompts.has_failed];
@@ -63,7 +70,14 @@ pub(super) async fn list(
     // A duplicate must not pass the filter when the first tool of its name does not.
     tools.items.retain(|tool| known.insert(tool.name.clone()));
     let duplicates = count - tools.items.len();
-    let filtered = options.filter.apply(tools.items);
+    let hints =
+        ListHints { tools: tools.hint, resources: resources.hint, templates: templates.hint, prompts: prompts.hint };
+    let mut json = HashMap::new();
+    let definitions = tools.items.into_iter().map(RawItem::into_parts).map(|(tool, text)| {
+        json.insert(tool.name.clone(), text);
+        tool
+    });
+    let filtered = options.filter.apply(definitions);
     // The tools of an incomplete list do not show which patterns are unused.
     let notes = filtered.notes.iter().filter(|_| !tools.has_failed).map(ToString::to_string).collect();
     problems.extend(tools.problem);
@@ -75,7 +89,13 @@ pub(super) async fn list(
         .tools
         .into_iter()
         // Pins are for the definition of the server, which an override changes.
-        .map(|tool| ListedTool::new(&tool.original, tool.tool, tool.source))
+        .map(|tool| {
+            let listed = ListedTool::new(&tool.original, tool.tool, tool.source);
+            match json.remove(&tool.original) {
+                Some(json) => listed.with_json(json),
+                None => listed,
+            }
+        })
         .collect();
     let tools = merge(&former.tools, &listed, tools.has_failed && keeps_tools, |tool: &ListedTool| &tool.tool.name);
     if duplicates > 0 {
@@ -86,31 +106,32 @@ pub(super) async fn list(
         resources: keep(&former.resources, resources, |item| &item.uri, &mut problems),
         templates: keep(&former.templates, templates, |item| &item.uri_template, &mut problems),
         prompts: keep(&former.prompts, prompts, |item| &item.name, &mut problems),
+        hints,
     };
     Listed { entries, problems, notes, is_complete: !has_failed.contains(&true), error }
 }
 
 /// Merges the items of a list with the former items.
-fn keep<T: PartialEq>(
-    former: &[Arc<T>],
+fn keep<T>(
+    former: &[Arc<RawItem<T>>],
     read: Read<T>,
     key: impl Fn(&T) -> &str,
     problems: &mut Vec<String>,
-) -> Vec<Arc<T>> {
+) -> Vec<Arc<RawItem<T>>> {
     problems.extend(read.problem);
-    let items: Vec<Arc<T>> = read.items.into_iter().map(Arc::new).collect();
-    merge(former, &items, read.has_failed, |item: &Arc<T>| key(item))
+    let items: Vec<Arc<RawItem<T>>> = read.items.into_iter().map(Arc::new).collect();
+    merge(former, &items, read.has_failed, |item: &Arc<RawItem<T>>| key(item))
 }
 
-async fn read<T: ListItem + Serialize>(noun: &str, stream: Option<Items<T>>, end: Instant) -> Read<T> {
-    let mut read = Read { items: Vec::new(), problem: None, error: None, has_failed: false };
+async fn read<T: ListItem>(noun: &str, stream: Option<Items<RawItem<T>>>, end: Instant) -> Read<T> {
+    let mut read = Read { items: Vec::new(), hint: None, problem: None, error: None, has_failed: false };
     let Some(mut stream) = stream else { return read };
     let mut bytes = 0;
     let mut has_failed = false;
     let reason = loop {
         match timeout_at(end, stream.next()).await {
             Ok(Some(Ok(item))) => {
-                bytes += serde_json::to_string(&item).map_or(0, |text| text.len());
+                bytes += item.json().len();
                 if read.items.len() == ITEMS || bytes > BYTES {
                     break Some(format!("the list has more than {ITEMS} items or {BYTES} bytes"));
                 }
@@ -131,6 +152,7 @@ async fn read<T: ListItem + Serialize>(noun: &str, stream: Option<Items<T>>, end
             }
         }
     };
+    read.hint = stream.cache_hint();
     if let Some(reason) = reason {
         tracing::warn!(list = noun, reason, "a list is incomplete");
         read.has_failed = has_failed;

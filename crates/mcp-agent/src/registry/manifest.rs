@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The version of the file. A file of another version is ignored.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// The largest file that is read, in bytes.
 const LARGEST: u64 = 256 << 20;
 /// The largest number of servers in the file. Beyond it, those that were stored first are removed.

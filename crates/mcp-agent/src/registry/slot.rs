@@ -242,6 +242,12 @@ impl Slot {
         self.link.borrow().state
     }
 
+    /// Returns the revision of the connection that lists the items; `None` if it is not open.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn version(&self) -> Option<mcp_protocol::ProtocolVersion> {
+        self.link.borrow().client.as_ref().map(Client::version)
+    }
+
     pub(crate) fn reason(&self) -> Option<String> {
         self.link.borrow().reason.clone()
     }

@@ -14,18 +14,17 @@ use crate::{
 
 impl Shared {
     /// Decides the call of a tool, and waits for an approval if it needs one. Returns the arguments.
-    pub(super) async fn permit(
+    pub(crate) async fn permit(
         &self,
         slot: &Slot,
         tool: &CatalogTool,
         principal: Option<&str>,
         arguments: JsonObject,
     ) -> Result<JsonObject, CallError> {
-        let rules = &slot.options.rules[..];
-        let verdict = tool.verdict();
-        if !self.gate.is_active() && rules.is_empty() && verdict.is_usable() {
+        if !self.checks(slot, tool) {
             return Ok(arguments);
         }
+        let (rules, verdict) = (&slot.options.rules[..], tool.verdict());
         let mut input = PolicyInput::new(tool.server(), tool.original_name())
             .annotations(tool.tool().annotations.clone())
             .arguments(arguments);
@@ -43,6 +42,11 @@ impl Shared {
             tracing::warn!(tool = ?tool.display_name(), fault, "an accepted definition cannot be stored");
         }
         Ok(input.arguments)
+    }
+
+    /// Whether a policy, an audit sink or a pin concerns the calls of a tool.
+    pub(crate) fn checks(&self, slot: &Slot, tool: &CatalogTool) -> bool {
+        self.gate.is_active() || !slot.options.rules.is_empty() || !tool.verdict().is_usable()
     }
 
     /// Pins the definition of a tool, which a person accepted.

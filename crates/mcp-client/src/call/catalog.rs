@@ -50,9 +50,10 @@ pub(crate) struct KnownTool {
 impl ToolCatalog {
     /// Stores listed tools, and removes the invalid ones. Over HTTP a tool is invalid if its annotations for mirrored
     /// arguments break a rule (2026-07-28, transports, §x-mcp-header).
-    pub(crate) fn learn(&self, tools: &mut Vec<Tool>, is_mirrored: bool) {
+    pub(crate) fn learn<T>(&self, items: &mut Vec<T>, as_tool: fn(&T) -> Option<&Tool>, is_mirrored: bool) {
         let mut catalog = self.tools();
-        tools.retain(|tool| {
+        items.retain(|item| {
+            let Some(tool) = as_tool(item) else { return true };
             catalog.forget(&tool.name);
             let input = Value::from(tool.input_schema.clone());
             let headers = match header_params(&input) {
@@ -171,6 +172,10 @@ mod tests {
         serde_json::from_value(definition).unwrap()
     }
 
+    fn as_is(tool: &Tool) -> Option<&Tool> {
+        Some(tool)
+    }
+
     fn region(annotation: &Value) -> Tool {
         let region = json!({"type": "string", "x-mcp-header": annotation});
         tool(json!({"name": "t", "inputSchema": {"type": "object", "properties": {"region": region}}}))
@@ -188,7 +193,7 @@ mod tests {
             let mut other = tool(json!({"name": "other", "inputSchema": {}}));
             other.name = "other".into();
             let mut tools = vec![region(&annotation), other];
-            catalog.learn(&mut tools, is_mirrored);
+            catalog.learn(&mut tools, as_is, is_mirrored);
             assert_eq!(tools.len(), 1 + usize::from(is_kept), "{annotation}");
             assert_eq!(catalog.find("t").is_some(), is_kept);
         }
@@ -215,7 +220,7 @@ mod tests {
         let sink = written.clone();
         let subscriber = tracing_subscriber::fmt().with_writer(move || sink.clone()).with_ansi(false).finish();
         tracing::subscriber::with_default(subscriber, || {
-            ToolCatalog::default().learn(&mut vec![region(&json!("a b"))], true);
+            ToolCatalog::default().learn(&mut vec![region(&json!("a b"))], as_is, true);
         });
         let text = String::from_utf8(written.0.lock().clone()).unwrap();
         assert!(text.contains("WARN") && text.contains("tool=t") && text.contains("a b"), "{text}");
@@ -229,12 +234,12 @@ mod tests {
         };
         for _ in 0..3 {
             // The same tool takes its own place.
-            catalog.learn(&mut vec![large("a", BYTES / 2)], false);
-            catalog.learn(&mut vec![large("b", BYTES / 2)], false);
+            catalog.learn(&mut vec![large("a", BYTES / 2)], as_is, false);
+            catalog.learn(&mut vec![large("b", BYTES / 2)], as_is, false);
         }
         assert!(catalog.find("a").is_some() && catalog.find("b").is_none());
-        catalog.learn(&mut vec![large("a", 1)], false);
-        catalog.learn(&mut vec![large("b", BYTES / 2)], false);
+        catalog.learn(&mut vec![large("a", 1)], as_is, false);
+        catalog.learn(&mut vec![large("b", BYTES / 2)], as_is, false);
         assert!(catalog.find("a").is_some() && catalog.find("b").is_some());
         catalog.clear();
         assert!(catalog.find("a").is_none() && catalog.tools().bytes == 0);
@@ -243,7 +248,7 @@ mod tests {
     #[test]
     fn present_annotated_arguments_are_mirrored() {
         let catalog = ToolCatalog::default();
-        catalog.learn(&mut vec![region(&json!("Region"))], true);
+        catalog.learn(&mut vec![region(&json!("Region"))], as_is, true);
         let known = catalog.find("t").unwrap();
         for (params, expected) in [
             (json!({"name": "t", "arguments": {"region": "eu"}}), Some("eu")),
@@ -261,7 +266,7 @@ mod tests {
     fn results_and_arguments_are_checked_against_their_schemas() {
         let catalog = ToolCatalog::default();
         let sum = json!({"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]});
-        catalog.learn(&mut vec![tool(json!({"name": "t", "inputSchema": sum, "outputSchema": sum}))], false);
+        catalog.learn(&mut vec![tool(json!({"name": "t", "inputSchema": sum, "outputSchema": sum}))], as_is, false);
         let known = catalog.find("t").unwrap();
         assert!(known.check_arguments(r#"{"arguments":{"sum":1}}"#).is_ok());
         assert!(known.check_arguments(r#"{"arguments":{"sum":"1"}}"#).unwrap_err().is_invalid_arguments());

@@ -12,7 +12,7 @@ use std::{
 };
 
 use futures_core::Stream;
-use mcp_protocol::PaginatedParams;
+use mcp_protocol::{CacheScope, PaginatedParams};
 use mcp_transport::BoxFuture;
 use serde::{Serialize, Serializer};
 
@@ -123,7 +123,14 @@ impl<T: ListItem> List<T> {
             pages_left: pages,
             pages,
             bytes: 0,
+            hint: None,
         }
+    }
+
+    /// Returns this request for another form of the items.
+    pub(super) fn of_items<U: ListItem>(self) -> List<U> {
+        let Self { handle, cursor, idle_timeout, is_fresh, .. } = self;
+        List { handle, cursor, idle_timeout, is_fresh, item: std::marker::PhantomData }
     }
 
     fn request(&self) -> Call<Page<T>> {
@@ -300,6 +307,8 @@ pub struct Items<T> {
     pages: usize,
     /// The bytes of all pages so far.
     bytes: usize,
+    /// The smallest time of the pages so far, and the scope that holds for all of them.
+    hint: Option<(Duration, CacheScope)>,
 }
 
 enum Paging<T> {
@@ -322,6 +331,36 @@ impl<T: ListItem> Items<T> {
     #[must_use]
     pub fn warning(&self) -> Option<ListWarning> {
         self.warning
+    }
+
+    /// Returns the shortest time for which a page so far stays fresh, and `public` if each of them is (2026-07-28). `None` before
+    /// the first page. A page without a hint is stale at once, and `private`.
+    ///
+    /// ```
+    /// # use mcp_client::Client;
+    /// # use mcp_server::{Server, tool};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mcp_client::Error> {
+    /// # let server = Server::builder("s", "1").tool(tool("greet", async || "Hello!")).build();
+    /// let mut tools = Client::connect(&server).await?.list_tools().stream();
+    /// assert_eq!(tools.cache_hint(), None);
+    /// while tools.next().await.is_some() {}
+    /// assert!(tools.cache_hint().is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn cache_hint(&self) -> Option<(Duration, CacheScope)> {
+        self.hint
+    }
+
+    fn add_hint(&mut self, ttl: Option<Duration>, scope: Option<CacheScope>) {
+        let (ttl, scope) = (ttl.unwrap_or_default(), scope.unwrap_or(CacheScope::Private));
+        self.hint = Some(match self.hint {
+            None => (ttl, scope),
+            Some((former, CacheScope::Public)) => (former.min(ttl), scope),
+            Some((former, _)) => (former.min(ttl), CacheScope::Private),
+        });
     }
 
     fn poll_item(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<T, Error>>> {
@@ -348,6 +387,7 @@ impl<T: ListItem> Items<T> {
                         Ok(page) => page,
                         Err(error) => return Poll::Ready(Some(Err(error))),
                     };
+                    self.add_hint(page.ttl, page.cache_scope);
                     self.read = page.items.into();
                     self.bytes = self.bytes.saturating_add(page.bytes);
                     if let Some(next) = page.next_cursor {

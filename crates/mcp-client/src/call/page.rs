@@ -33,13 +33,13 @@ pub trait ListItem: DeserializeOwned + Send + Unpin + sealed::Listed + 'static {
     const MEMBER: &'static str;
 }
 
-mod sealed {
+pub(super) mod sealed {
     use super::{Prompt, Resource, ResourceTemplate, Task, Tool};
 
     #[expect(unnameable_types, reason = "the trait is sealed")]
     pub trait Listed: Sized {
-        /// Returns the items as tools, if they are tools.
-        fn as_tools(_: &mut Vec<Self>) -> Option<&mut Vec<Tool>> {
+        /// Returns the item as a tool, if it is a tool.
+        fn as_tool(&self) -> Option<&Tool> {
             None
         }
     }
@@ -51,8 +51,8 @@ mod sealed {
     #[cfg(feature = "skills")]
     impl Listed for mcp_protocol::skills::Skill {}
     impl Listed for Tool {
-        fn as_tools(tools: &mut Vec<Self>) -> Option<&mut Vec<Tool>> {
-            Some(tools)
+        fn as_tool(&self) -> Option<&Tool> {
+            Some(self)
         }
     }
 }
@@ -127,9 +127,7 @@ pub(super) fn read_page<T: ListItem>(core: &ClientCore, reply: &Reply) -> Result
             }
         }
     }
-    if let Some(tools) = T::as_tools(&mut items) {
-        core.inbound.catalog.learn(tools, reply.is_mirrored);
-    }
+    core.inbound.catalog.learn(&mut items, T::as_tool, reply.is_mirrored);
     let next_cursor: Option<String> = optional(&members, "nextCursor")?;
     let ttl: Option<f64> = optional(&members, "ttlMs")?;
     Ok(Page {

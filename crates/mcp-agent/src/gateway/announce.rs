@@ -1,0 +1,56 @@
+//! The changes of the merged lists, as notifications for the clients of the gateway.
+
+use std::sync::Arc;
+
+use mcp_server_core::{
+    RegistrationError,
+    extension::{BackgroundWork, Registrar, ServerExtension, WeakServer},
+};
+
+use super::{Core, merged::Merged};
+
+/// Notifies the clients of the gateway of changed lists.
+pub(super) struct Announcer {
+    core: Arc<Core>,
+}
+
+impl Announcer {
+    pub(super) fn new(core: &Arc<Core>) -> Self {
+        Self { core: Arc::clone(core) }
+    }
+}
+
+impl ServerExtension for Announcer {
+    fn register(&mut self, _registrar: &mut Registrar<'_>) -> Result<(), RegistrationError> {
+        Ok(())
+    }
+
+    fn start(&self, server: WeakServer) -> Option<BackgroundWork> {
+        let core = Arc::clone(&self.core);
+        // A change after this reading differs from it.
+        let mut known = core.merged();
+        let mut changes = core.host.catalog_changes();
+        Some(BackgroundWork::new(async move {
+            while changes.next().await.is_some() {
+                let Some(server) = server.upgrade() else { return };
+                // The new lists are complete before clients list again.
+                let now = core.merged();
+                announce(&server, &known, &now);
+                known = now;
+            }
+        }))
+    }
+}
+
+fn announce(server: &mcp_server_core::Server, known: &Merged, now: &Merged) {
+    let notices = server.notify();
+    if !now.tools.has_items_of(&known.tools) {
+        notices.tools_changed();
+    }
+    if !now.prompts.has_items_of(&known.prompts) {
+        notices.prompts_changed();
+    }
+    if !now.resources.has_items_of(&known.resources) || !now.templates.has_items_of(&known.templates) {
+        notices.resources_changed();
+    }
+}

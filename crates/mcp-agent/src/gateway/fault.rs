@@ -1,0 +1,58 @@
+//! The errors of the host, as errors for the clients of a gateway.
+
+use mcp_protocol::{CallToolResult, ErrorCode, ProtocolVersion, RpcError};
+use mcp_server_core::source::{SourceOutcome, SourceResult};
+use serde_json::json;
+
+use crate::CallError;
+
+/// Returns the error for a client. Errors of servers pass unchanged. The reasons of the gateway stay in its log.
+pub(super) fn rpc_error(error: &CallError) -> RpcError {
+    match error {
+        CallError::Client { name, error: failed } => match failed.rpc() {
+            Some(error) => error.clone(),
+            None => {
+                tracing::warn!(name, %error, "a request of a server failed");
+                let kind = match (failed.is_timeout(), failed.is_invalid_response()) {
+                    (true, _) => "the server did not answer in time",
+                    (_, true) => "the answer of the server is not valid",
+                    _ => "the connection to the server failed",
+                };
+                RpcError::internal(kind).with_data(json!({ "retryable": failed.is_retryable() }))
+            }
+        },
+        CallError::Unavailable { server, state, retry_in, .. } => {
+            tracing::warn!(%error, "a server is not available");
+            let mut data = json!({ "server": server, "state": state, "retryable": true });
+            if let Some(wait) = retry_in {
+                data["retryAfterMs"] = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).into();
+            }
+            RpcError::internal(format!("the server {server:?} is not available ({state})")).with_data(data)
+        }
+        CallError::Refused(refusal) => RpcError::invalid_request(refusal.to_string()),
+        CallError::Changed { tool, .. } => RpcError::invalid_params(format!(
+            "the definition of {tool:?} changed during the call: list the tools again"
+        )),
+        CallError::UnknownServer { .. } => RpcError::invalid_params("the server does not exist any more"),
+        other => RpcError::invalid_params(other.to_string()),
+    }
+}
+
+/// Returns the outcome of a call of a tool that failed. A model reads a refusal as the result of its call.
+pub(super) fn of_tool(error: &CallError) -> Result<SourceOutcome, RpcError> {
+    let CallError::Refused(refusal) = error else { return Err(rpc_error(error)) };
+    let result = CallToolResult::error(refusal.to_string());
+    let json = serde_json::to_vec(&result).map_err(|error| RpcError::internal(error.to_string()))?;
+    Ok(SourceOutcome::Complete(SourceResult::new(json, ProtocolVersion::LATEST_LEGACY).failed()))
+}
+
+/// Returns the error of a read. A server names its own URI in the error for a resource that it does not have.
+pub(super) fn of_read(error: &CallError, version: ProtocolVersion, uri: &str) -> RpcError {
+    let error = rpc_error(error);
+    let names_uri = error.data.as_ref().is_some_and(|data| data.get("uri").is_some());
+    match error.code {
+        ErrorCode::RESOURCE_NOT_FOUND => RpcError::resource_not_found(version, uri),
+        ErrorCode::INVALID_PARAMS if names_uri => RpcError::resource_not_found(version, uri),
+        _ => error,
+    }
+}

@@ -1,0 +1,74 @@
+//! One item of a merged list, and the items that a gateway does not serve.
+
+use std::{fmt, sync::Arc};
+
+use mcp_server_core::source::SourceDefinition;
+
+use crate::CatalogTool;
+
+/// A tool, a resource, a template or a prompt of a merged list.
+pub(super) struct Item {
+    /// The name or the URI for clients.
+    pub(super) key: Box<str>,
+    pub(super) server: Arc<str>,
+    /// The name or the URI at the server.
+    pub(super) original: Box<str>,
+    /// The JSON for clients.
+    pub(super) definition: SourceDefinition,
+    /// The JSON of the server.
+    pub(super) json: Box<str>,
+    pub(super) tool: Option<Arc<CatalogTool>>,
+}
+
+/// The kind of an item.
+///
+/// ```
+/// assert_eq!(mcp_agent::ItemKind::ResourceTemplate.to_string(), "resource template");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ItemKind {
+    /// A tool.
+    Tool,
+    /// A resource.
+    Resource,
+    /// A resource template.
+    ResourceTemplate,
+    /// A prompt.
+    Prompt,
+}
+
+impl fmt::Display for ItemKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tool => "tool",
+            Self::Resource => "resource",
+            Self::ResourceTemplate => "resource template",
+            Self::Prompt => "prompt",
+        })
+    }
+}
+
+/// An item that a gateway does not serve, because an item of another server has its name.
+///
+/// ```
+/// fn show(gateway: &mcp_agent::Gateway) {
+///     for dropped in gateway.diagnostics() {
+///         println!("{} {} of {}: {dropped}", dropped.kind, dropped.name, dropped.server);
+///     }
+/// }
+/// # let _ = show;
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the {kind} {name:?} of {server:?} is left out, because {winner:?} has a {kind} with this name")]
+#[non_exhaustive]
+pub struct DroppedItem {
+    /// The kind of the item.
+    pub kind: ItemKind,
+    /// The name, the URI or the template for clients.
+    pub name: String,
+    /// The server whose item is left out.
+    pub server: Arc<str>,
+    /// The server whose item has the name.
+    pub winner: Arc<str>,
+}

@@ -1,0 +1,106 @@
+//! The members of a JSON object in their order, without decoding their values.
+
+use std::{borrow::Cow, collections::HashSet, fmt};
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{DeserializeOwned, Error as _, MapAccess, Visitor},
+    ser::SerializeMap as _,
+};
+use serde_json::value::{RawValue, to_raw_value};
+
+/// The members of a JSON object. Unchanged values stay byte for byte.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Members<'a>(Vec<(Cow<'a, str>, Cow<'a, RawValue>)>);
+
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'a> Members<'a> {
+    /// Reads an object.
+    pub(super) fn read(json: &'a str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(json)
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&RawValue> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+    }
+
+    /// Decodes a member. A member that cannot be decoded counts as absent.
+    pub(super) fn decode<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        serde_json::from_str(self.get(name)?.get()).ok()
+    }
+
+    /// Replaces a member in its place, or adds it.
+    pub(super) fn set(&mut self, name: &'static str, value: &(impl Serialize + ?Sized)) {
+        let Ok(value) = to_raw_value(value) else { return };
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some((_, place)) => *place = Cow::Owned(value),
+            None => self.0.push((name.into(), Cow::Owned(value))),
+        }
+    }
+
+    pub(super) fn remove(&mut self, name: &str) -> Option<Cow<'a, RawValue>> {
+        let at = self.0.iter().position(|(known, _)| known == name)?;
+        Some(self.0.remove(at).1)
+    }
+
+    pub(super) fn write(&self) -> Box<RawValue> {
+        // Names and raw values always serialize.
+        to_raw_value(self).unwrap_or_default()
+    }
+}
+
+impl Serialize for Members<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, value) in &self.0 {
+            map.serialize_entry(&**name, &**value)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let (mut members, mut known) = (Vec::new(), HashSet::new());
+                while let Some((Name(name), value)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
+                    // Two readers could use different values of a name that occurs twice.
+                    if !known.insert(name.clone()) {
+                        return Err(A::Error::custom(format_args!("the member {name:?} occurs twice")));
+                    }
+                    members.push((name, Cow::Borrowed(value)));
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unchanged_members_keep_their_bytes_and_their_order() {
+        let mut members = Members::read(r#"{"a": 1.50, "n\u0061me":"x", "b":{ "c" : [ ] }}"#).unwrap();
+        assert_eq!(members.decode::<String>("name").as_deref(), Some("x"));
+        members.set("name", "y");
+        members.set("new", &7);
+        assert_eq!(members.remove("missing").is_none(), members.get("missing").is_none());
+        assert_eq!(members.write().get(), r#"{"a":1.50,"name":"y","b":{ "c" : [ ] },"new":7}"#);
+        for invalid in [r#"{"a":1,"\u0061":2}"#, "[]", "7", "{"] {
+            assert!(Members::read(invalid).is_err(), "{invalid}");
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The merged lists of all servers: a snapshot for each generation of the catalog.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use mcp_protocol::CacheScope;
+use mcp_server_core::{
+    CacheHint,
+    source::{SourceList, SourcePage},
+};
+use mcp_uri_template::UriTemplate;
+
+use super::{DroppedItem, ItemKind, Names, definition, item::Item};
+use crate::{
+    Catalog, CatalogItem,
+    catalog::{ListHint, ListHints},
+};
+
+/// The largest number of items on a page, and of the bytes of their definitions. A page has at least one item.
+const PAGE_ITEMS: usize = 1000;
+const PAGE_BYTES: usize = 1 << 20;
+
+/// The lists of a generation of the catalog.
+#[derive(Default)]
+pub(super) struct Merged {
+    catalog: Arc<Catalog>,
+    pub(super) tools: Items,
+    pub(super) resources: Items,
+    pub(super) templates: Items,
+    pub(super) prompts: Items,
+    pub(super) dropped: Vec<DroppedItem>,
+    matchers: OnceLock<Vec<(Arc<str>, UriTemplate)>>,
+}
+
+/// One list.
+#[derive(Default)]
+pub(super) struct Items {
+    all: Vec<Arc<Item>>,
+    by_key: HashMap<Box<str>, usize>,
+    pages: Vec<Page>,
+}
+
+struct Page {
+    /// The index of the first item.
+    start: usize,
+    page: SourcePage,
+}
+
+/// The name or the URI of an item, and its definition for clients.
+struct Candidate<'a> {
+    server: &'a Arc<str>,
+    original: &'a str,
+    json: &'a str,
+    key: Box<str>,
+    tool: Option<&'a Arc<crate::CatalogTool>>,
+}
+
+impl Merged {
+    /// Merges the lists of a catalog. Unchanged items keep their definitions of the former lists.
+    pub(super) fn new(catalog: &Arc<Catalog>, names: Names, former: &Self) -> Self {
+        let mut dropped = Vec::new();
+        let servers: HashMap<&str, &Arc<str>> = catalog.shared_servers().iter().map(|name| (&**name, name)).collect();
+        let tools = catalog.tools().iter().filter(|tool| tool.verdict().is_usable()).filter_map(|tool| {
+            Some(Candidate {
+                server: servers.get(tool.server()).copied()?,
+                original: tool.original_name(),
+                json: tool.json(),
+                key: names.name(tool.server(), tool.name()).into(),
+                tool: Some(tool),
+            })
+        });
+        let tools = Items::new(ItemKind::Tool, names, tools, &former.tools, &mut dropped);
+        let resources = catalog.resources().iter().map(|item| {
+            let uri = &item.item().uri;
+            Candidate::new(item, uri, names.uri(item.server(), uri).into())
+        });
+        let resources = Items::new(ItemKind::Resource, names, resources, &former.resources, &mut dropped);
+        let templates = catalog.templates().iter().map(|item| {
+            let template = &item.item().uri_template;
+            Candidate::new(item, template, names.uri(item.server(), template).into())
+        });
+        let templates = Items::new(ItemKind::ResourceTemplate, names, templates, &former.templates, &mut dropped);
+        let prompts = catalog.prompts().iter().map(|item| {
+            let name = &item.item().name;
+            Candidate::new(item, name, names.name(item.server(), name).into())
+        });
+        let prompts = Items::new(ItemKind::Prompt, names, prompts, &former.prompts, &mut dropped);
+        let mut merged = Self {
+            catalog: Arc::clone(catalog),
+            tools,
+            resources,
+            templates,
+            prompts,
+            dropped,
+            matchers: OnceLock::new(),
+        };
+        merged.write_pages();
+        merged
+    }
+
+    fn write_pages(&mut self) {
+        let hints = self.catalog.hints();
+        let hint = |of: fn(&ListHints) -> ListHint| smallest(hints.iter().filter_map(of));
+        let (tools, resources) = (hint(|hints| hints.tools), hint(|hints| hints.resources));
+        let (templates, prompts) = (hint(|hints| hints.templates), hint(|hints| hints.prompts));
+        self.tools.write_pages(tools);
+        self.resources.write_pages(resources);
+        self.templates.write_pages(templates);
+        self.prompts.write_pages(prompts);
+    }
+
+    /// Whether these are the lists of a catalog.
+    pub(super) fn is_of(&self, catalog: &Arc<Catalog>) -> bool {
+        Arc::ptr_eq(&self.catalog, catalog)
+    }
+
+    /// Returns the server whose template matches a URI, or the only server with resources.
+    pub(super) fn server_of(&self, uri: &str) -> Option<Arc<str>> {
+        let matchers = self.matchers.get_or_init(|| {
+            let parse = |item: &Arc<Item>| Some((Arc::clone(&item.server), UriTemplate::parse(&item.original).ok()?));
+            self.templates.iter().filter_map(parse).collect()
+        });
+        if let Some((server, _)) = matchers.iter().find(|(_, template)| template.matches(uri).is_some()) {
+            return Some(Arc::clone(server));
+        }
+        if let [only] = self.catalog.shared_servers() {
+            return Some(Arc::clone(only));
+        }
+        let hints = self.catalog.shared_servers().iter().zip(self.catalog.hints());
+        let mut with_resources = hints.filter(|(_, hints)| hints.resources.is_some());
+        let (only, _) = with_resources.next()?;
+        with_resources.next().is_none().then(|| Arc::clone(only))
+    }
+
+    pub(super) fn list(&self, list: SourceList) -> Option<&Items> {
+        match list {
+            SourceList::Tools => Some(&self.tools),
+            SourceList::Resources => Some(&self.resources),
+            SourceList::ResourceTemplates => Some(&self.templates),
+            SourceList::Prompts => Some(&self.prompts),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the smallest time and the narrowest scope of the hints of all servers.
+fn smallest(hints: impl Iterator<Item = (Duration, CacheScope)>) -> CacheHint {
+    let all = hints.reduce(|(ttl, scope), (other, narrower)| {
+        (ttl.min(other), if scope == CacheScope::Public { narrower } else { scope })
+    });
+    match all {
+        Some((ttl, CacheScope::Public)) => CacheHint::public(ttl),
+        Some((ttl, _)) => CacheHint::private(ttl),
+        None => CacheHint::NONE,
+    }
+}
+
+impl<'a> Candidate<'a> {
+    fn new<T>(item: &'a CatalogItem<T>, original: &'a str, key: Box<str>) -> Self {
+        Self { server: item.shared_server(), original, json: item.json(), key, tool: None }
+    }
+
+    /// Whether a former item is the same. Its definition then has the same JSON.
+    fn is(&self, former: &Item) -> bool {
+        let is_same_tool = match (self.tool, &former.tool) {
+            (Some(tool), Some(former)) => Arc::ptr_eq(tool, former),
+            (tool, former) => tool.is_none() && former.is_none(),
+        };
+        is_same_tool
+            && *self.server == former.server
+            && *self.original == *former.original
+            && *self.json == *former.json
+    }
+
+    fn item(self, kind: ItemKind, names: Names) -> Option<Item> {
+        let definition = match self.tool {
+            Some(tool) => definition::of_tool(tool, &self.key, names),
+            None => definition::of_item(kind, self.json, self.original, &self.key),
+        };
+        let Some(definition) = definition else {
+            tracing::warn!(%kind, name = &*self.key, "a definition cannot be written");
+            return None;
+        };
+        Some(Item {
+            server: Arc::clone(self.server),
+            original: self.original.into(),
+            json: self.json.into(),
+            tool: self.tool.cloned(),
+            key: self.key,
+            definition,
+        })
+    }
+}
+
+impl Items {
+    fn new<'a>(
+        kind: ItemKind,
+        names: Names,
+        candidates: impl Iterator<Item = Candidate<'a>>,
+        former: &Self,
+        dropped: &mut Vec<DroppedItem>,
+    ) -> Self {
+        let mut items = Self::default();
+        for candidate in candidates {
+            let place = match items.by_key.entry(candidate.key.clone()) {
+                Entry::Vacant(place) => place,
+                Entry::Occupied(taken) => {
+                    let (server, winner) = (Arc::clone(candidate.server), Arc::clone(&items.all[*taken.get()].server));
+                    dropped.push(DroppedItem { kind, name: candidate.key.into(), server, winner });
+                    continue;
+                }
+            };
+            let known = former.get(&candidate.key).filter(|known| candidate.is(known)).cloned();
+            let Some(item) = known.or_else(|| candidate.item(kind, names).map(Arc::new)) else { continue };
+            place.insert(items.all.len());
+            items.all.push(item);
+        }
+        items
+    }
+
+    fn write_pages(&mut self, hint: CacheHint) {
+        let mut start = 0;
+        loop {
+            let (page, end) = self.page_from(start, hint);
+            self.pages.push(Page { start, page });
+            if end == self.all.len() {
+                return;
+            }
+            start = end;
+        }
+    }
+
+    /// Returns the page that begins with an item, and the index after its last item.
+    fn page_from(&self, start: usize, hint: CacheHint) -> (SourcePage, usize) {
+        let mut bytes = 0;
+        let fits = |(at, item): &(usize, &Arc<Item>)| {
+            bytes += item.definition.json().len();
+            *at == 0 || (*at < PAGE_ITEMS && bytes <= PAGE_BYTES)
+        };
+        let count = self.all[start..].iter().enumerate().take_while(fits).count();
+        let end = start + count;
+        let next = (end < self.all.len()).then(|| self.all[end - 1].key.to_string());
+        let definitions = self.all[start..end].iter().map(|item| item.definition.clone());
+        (SourcePage::new(definitions).next_cursor(next).cache(hint), end)
+    }
+
+    /// Returns the item with this name or URI for clients.
+    pub(super) fn get(&self, key: &str) -> Option<&Arc<Item>> {
+        self.by_key.get(key).map(|index| &self.all[*index])
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Item>> {
+        self.all.iter()
+    }
+
+    /// Returns the page after a cursor, which is the name or the URI of an item; `None` if there is no such item.
+    pub(super) fn page(&self, cursor: Option<&str>) -> Option<SourcePage> {
+        let start = match cursor {
+            None => 0,
+            Some(key) => self.by_key.get(key)? + 1,
+        };
+        if let Ok(at) = self.pages.binary_search_by_key(&start, |page| page.start) {
+            return Some(self.pages[at].page.clone());
+        }
+        // The list changed after the cursor was written, so the page begins between the pages of this snapshot.
+        let hint = CacheHint::NONE;
+        Some(self.page_from(start, hint).0)
+    }
+
+    /// Whether both lists have the same items in the same order.
+    pub(super) fn has_items_of(&self, other: &Self) -> bool {
+        self.all.len() == other.all.len() && self.all.iter().zip(&other.all).all(|(one, other)| Arc::ptr_eq(one, other))
+    }
+}

@@ -1,0 +1,51 @@
+//! The input requests of servers with sessions: the client of the call answers them.
+
+use mcp_client::{Handler, InputContext, transport::BoxFuture};
+use mcp_protocol::{
+    ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, FormElicitParams,
+    InputRequest, ListRootsResult, Root, RpcError, UrlElicitParams,
+};
+use mcp_server_core::source::SourceCall;
+use serde::de::DeserializeOwned;
+
+/// Sends the input requests of a call to the client of the call.
+pub(super) struct Asker {
+    pub(super) call: SourceCall,
+    pub(super) capabilities: ClientCapabilities,
+}
+
+impl Asker {
+    async fn ask<T: DeserializeOwned>(&self, request: Result<InputRequest, serde_json::Error>) -> Result<T, RpcError> {
+        let invalid = |error: serde_json::Error| {
+            tracing::warn!(%error, "an input request or its answer is not valid");
+            RpcError::internal("the input request or its answer is not valid")
+        };
+        let answer = self.call.ask(request.map_err(invalid)?).await?;
+        serde_json::from_value(answer).map_err(invalid)
+    }
+}
+
+impl Handler for Asker {
+    fn capabilities(&self) -> ClientCapabilities {
+        self.capabilities.clone()
+    }
+
+    fn elicit(&self, form: InputContext<FormElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
+        Box::pin(async move { self.ask(InputRequest::elicit(&ElicitParams::Form(form.into_params()))).await })
+    }
+
+    fn elicit_url(&self, page: InputContext<UrlElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
+        Box::pin(async move { self.ask(InputRequest::elicit(&ElicitParams::Url(page.into_params()))).await })
+    }
+
+    fn sample(
+        &self,
+        message: InputContext<CreateMessageParams>,
+    ) -> BoxFuture<'_, Result<CreateMessageResult, RpcError>> {
+        Box::pin(async move { self.ask(InputRequest::create_message(&message.into_params())).await })
+    }
+
+    fn list_roots(&self) -> BoxFuture<'_, Result<Vec<Root>, RpcError>> {
+        Box::pin(async move { Ok(self.ask::<ListRootsResult>(Ok(InputRequest::list_roots())).await?.roots) })
+    }
+}

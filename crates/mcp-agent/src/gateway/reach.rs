@@ -1,0 +1,141 @@
+//! A connection to a server that a request may use: after the policies have decided, and while the server is the same.
+
+use std::{sync::Arc, time::Duration};
+
+use mcp_client::Client;
+use mcp_protocol::RpcError;
+use tokio::time::Instant;
+
+use super::{Core, caller::Downstream, fault::rpc_error, item::Item, members::Members};
+use crate::{
+    CallError, CatalogTool, ServerState,
+    policy::PolicyInput,
+    registry::{Lease, Slot},
+};
+
+/// The number of checks of a call whose tool changes meanwhile.
+const CHECKS: usize = 4;
+
+/// A connection to a server. It does not become idle until the value is dropped.
+pub(super) struct Reached {
+    pub(super) client: Client,
+    pub(super) server: Arc<str>,
+    /// The time that is left for the request.
+    pub(super) limit: Option<Duration>,
+    _lease: Lease,
+}
+
+impl Core {
+    /// Returns the tool with a name, and a connection for its call.
+    pub(super) async fn reach_tool(
+        &self,
+        name: &str,
+        params: &Members<'_>,
+        downstream: &Downstream,
+    ) -> Result<(Arc<Item>, Reached), CallError> {
+        let shared = self.host.shared();
+        let mut since = 0;
+        for _ in 0..CHECKS {
+            let (item, tool) = self.find_tool(name).await?;
+            since = tool.since();
+            let slot = self.slot(&item.server)?;
+            if shared.checks(&slot, &tool) {
+                let arguments = params.decode("arguments").unwrap_or_default();
+                shared.permit(&slot, &tool, downstream.principal.as_deref(), arguments).await?;
+            }
+            if self.is_current(&slot) {
+                let reached = self.reach(&slot, downstream, slot.call_timeout(&item.original)).await?;
+                let now = self.merged().tools.get(name).and_then(|item| item.tool.clone());
+                if now.is_some_and(|now| now.has_definition_of(&tool)) {
+                    return Ok((item, reached));
+                }
+            }
+            // The wait for a person, and the start of a server, can change its tools. The policies decide again.
+        }
+        Err(CallError::Changed { tool: name.to_owned(), generation: since.saturating_sub(1), since })
+    }
+
+    /// Returns a tool. Starts the server that the name names if the server has not listed its tools yet.
+    async fn find_tool(&self, name: &str) -> Result<(Arc<Item>, Arc<CatalogTool>), CallError> {
+        let find = || {
+            let item = Arc::clone(self.merged().tools.get(name)?);
+            let tool = item.tool.clone()?;
+            Some((item, tool))
+        };
+        if let Some(found) = find() {
+            return Ok(found);
+        }
+        let registry = &self.host.shared().registry;
+        if let Some(slot) = registry.unlisted(name) {
+            let listed = slot.listed_within(registry.settings.call_wait).await;
+            listed.map_err(|cause| CallError::unavailable(&slot.name, cause))?;
+        }
+        let unknown = || registry.catalog().tool(name).err().map(CallError::Unknown);
+        find().ok_or_else(|| unknown().unwrap_or_else(|| self.host.shared().unknown_server(name)))
+    }
+
+    /// Returns a connection to a server for a read, a prompt or a completion.
+    pub(super) async fn reach_server(
+        &self,
+        server: &str,
+        mut input: PolicyInput,
+        downstream: &Downstream,
+    ) -> Result<Reached, CallError> {
+        let slot = self.slot(server)?;
+        input.principal = downstream.principal.as_deref().map(str::to_owned);
+        self.host.shared().permit_item(&slot, &input).await?;
+        if !self.is_current(&slot) {
+            let (server, state) = (server.to_owned(), ServerState::Stopped);
+            let reason = Some("it was replaced during the approval".to_owned());
+            return Err(CallError::Unavailable { server, state, reason, retry_in: None });
+        }
+        self.reach(&slot, downstream, slot.options.call_timeout).await
+    }
+
+    fn slot(&self, server: &str) -> Result<Arc<Slot>, CallError> {
+        let shared = self.host.shared();
+        shared.registry.slot(server).ok_or_else(|| shared.unknown_server(server))
+    }
+
+    /// Whether the host still has this server, for which the policies decided.
+    fn is_current(&self, slot: &Arc<Slot>) -> bool {
+        self.host.shared().registry.slot(&slot.name).is_some_and(|now| Arc::ptr_eq(&now, slot))
+    }
+
+    async fn reach(
+        &self,
+        slot: &Arc<Slot>,
+        downstream: &Downstream,
+        limit: Option<Duration>,
+    ) -> Result<Reached, CallError> {
+        let registry = &self.host.shared().registry;
+        let limit = limit.or(registry.settings.call_timeout);
+        let wait = limit.map_or(registry.settings.call_wait, |limit| limit.min(registry.settings.call_wait));
+        let began = Instant::now();
+        let unavailable = |cause| CallError::unavailable(&slot.name, cause);
+        if slot.version().is_none() {
+            slot.listed_within(wait).await.map_err(unavailable)?;
+        }
+        let is_stateless = slot.version().is_some_and(mcp_protocol::ProtocolVersion::is_stateless);
+        let caller = downstream.caller(is_stateless);
+        let reached = slot.reach(registry, &caller, wait.saturating_sub(began.elapsed())).await;
+        let (lease, client) = reached.map_err(unavailable)?;
+        let limit = limit.map(|limit| limit.saturating_sub(began.elapsed()));
+        Ok(Reached { client, server: Arc::clone(&slot.name), limit, _lease: lease })
+    }
+}
+
+/// Returns the error of parameters that are not a JSON object, or have a member twice.
+pub(super) fn invalid_params(error: &serde_json::Error) -> RpcError {
+    RpcError::invalid_params(format!("the parameters cannot be read: {error}"))
+}
+
+/// Returns the error of an unknown name.
+pub(super) fn unknown(error: &CallError, name: &str) -> RpcError {
+    match error {
+        CallError::Unknown(_) | CallError::UnknownServer { .. } => {
+            RpcError::invalid_params(format!("Unknown tool: {}", mcp_protocol::Excerpt::new(name)))
+        }
+        error => rpc_error(error),
+    }
+}

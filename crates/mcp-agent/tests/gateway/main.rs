@@ -1,0 +1,5 @@
+//! The gateway: clients of each revision in front of servers of each revision.
+
+mod common;
+mod lists;
+mod relay;

@@ -1,0 +1,142 @@
+//! Calls through a gateway, in all four cells.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use mcp_agent::Names;
+use mcp_protocol::{Meta, ProtocolVersion, RpcError};
+use mcp_server::{
+    prelude::*,
+    source::{Source, SourceCall, SourceDefinition, SourceList, SourceOutcome, SourcePage, SourceResult},
+};
+use mcp_transport::BoxFuture;
+use tokio::time::timeout;
+
+use crate::common::{SOON, cells, connect, gateway};
+
+/// A definition with members that the library does not know.
+const TOOL: &str =
+    r#"{"vendor":{"price":1.50},"name":"plain","annotations":{"later":[1]},"inputSchema":{"type":"object"}}"#;
+
+/// Serves one tool as JSON. Its result contains the parameters.
+struct Plain;
+
+impl Source for Plain {
+    fn list(&self, list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        let tools = (list == SourceList::Tools).then(|| SourceDefinition::new(TOOL).unwrap());
+        Box::pin(std::future::ready(Ok(SourcePage::new(tools))))
+    }
+
+    fn call_tool(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        let json = format!(r#"{{"content":[],"vendor":1.50,"params":{}}}"#, call.params());
+        let result = SourceResult::new(json, ProtocolVersion::V2025_11_25);
+        Box::pin(std::future::ready(Ok(SourceOutcome::Complete(result))))
+    }
+}
+
+fn plain(version: ProtocolVersion) -> Server {
+    Server::builder::<()>("plain", "1").versions([version]).source(Plain).build()
+}
+
+#[tokio::test]
+async fn unknown_members_pass_with_raw_names_and_with_provider_names() {
+    for (down, up) in cells() {
+        for (names, name) in [(Names::Raw, "plain"), (Names::Provider, "s__plain")] {
+            let client = connect(gateway(&[("s", &plain(up))]).await.names(names), down).await;
+            let page = client.request_raw("tools/list", ()).raw_result().await.unwrap();
+            let page = std::str::from_utf8(page.bytes()).unwrap().to_owned();
+            assert!(page.contains(&TOOL.replace(r#""plain""#, &format!("{name:?}"))), "{down} {up} {page}");
+            let call = client.call_tool(name, serde_json::json!({ "n": 1 })).raw_result();
+            let result = call.meta(Meta::new().with("com.example/tenant", "t")).await.unwrap();
+            let result = std::str::from_utf8(result.bytes()).unwrap().to_owned();
+            assert!(result.contains(r#""vendor":1.50"#), "{result}");
+            let params: serde_json::Value = serde_json::from_str(&result).unwrap();
+            let params = &params["params"];
+            assert_eq!(
+                (params["name"].as_str(), &params["arguments"]),
+                (Some("plain"), &serde_json::json!({ "n": 1 }))
+            );
+            assert_eq!(params["_meta"]["com.example/tenant"], "t");
+            assert_eq!(params["_meta"]["mcp-gateway/hops"].as_array().map(Vec::len), Some(1), "{result}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn progress_failed_results_and_errors_pass() {
+    for (down, up) in cells() {
+        let server = Server::builder("s", "1")
+            .versions([up])
+            .tool(tool("steps", async |progress: Progress| {
+                for step in 1..=3 {
+                    progress.report(step, 3, "step").await;
+                }
+                "done"
+            }))
+            .tool(tool("fails", async || Err::<String, _>(ToolError::new("it failed"))))
+            .tool(tool("rejects", async || {
+                Err::<String, _>(ToolError::protocol(RpcError::invalid_params("no").with_data(7.into())))
+            }))
+            .build();
+        let client = connect(gateway(&[("s", &server)]).await, down).await;
+        let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
+        let call = client.call_tool("s__steps", ()).on_progress(move |notice| sender.send(notice.progress).unwrap());
+        assert_eq!(timeout(SOON, call.into_future()).await.unwrap().unwrap().text(), "done");
+        let mut steps = Vec::new();
+        while let Ok(step) = seen.try_recv() {
+            steps.push(step);
+        }
+        assert_eq!(steps, [1.0, 2.0, 3.0], "{down} {up}");
+        let failed = client.call_tool("s__fails", ()).await.unwrap();
+        assert!(failed.is_error() && failed.text().contains("it failed"), "{down} {up}");
+        let error = client.call_tool("s__rejects", ()).await.unwrap_err();
+        let error = error.rpc().unwrap();
+        assert_eq!((error.code.0, &*error.message, &error.data), (-32602, "no", &Some(7.into())), "{down} {up}");
+        let error = client.call_tool("s__missing", ()).await.unwrap_err();
+        assert_eq!(error.rpc().unwrap().code.0, -32602);
+    }
+}
+
+/// Counts the calls that run.
+struct Running(Arc<AtomicUsize>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[tokio::test]
+async fn cancelled_calls_are_cancelled_at_the_server() {
+    for (down, up) in cells() {
+        let running = Arc::new(AtomicUsize::new(0));
+        let (counted, (started, mut starts)) = (Arc::clone(&running), tokio::sync::mpsc::unbounded_channel());
+        let server = Server::builder("s", "1")
+            .versions([up])
+            .tool(tool("hold", move || {
+                counted.fetch_add(1, Ordering::SeqCst);
+                let guard = Running(Arc::clone(&counted));
+                started.send(()).unwrap();
+                async move {
+                    let _guard = guard;
+                    std::future::pending::<String>().await
+                }
+            }))
+            .build();
+        let client = connect(gateway(&[("s", &server)]).await, down).await;
+        let begun = async move {
+            starts.recv().await;
+        };
+        let call = client.call_tool("s__hold", ()).cancelled_by(begun);
+        assert!(timeout(SOON, call.into_future()).await.unwrap().unwrap_err().is_cancelled());
+        let ended = async {
+            while running.load(Ordering::SeqCst) > 0 {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        };
+        assert!(timeout(SOON, ended).await.is_ok(), "{down} {up}");
+    }
+}
