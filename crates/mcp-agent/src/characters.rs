@@ -69,14 +69,16 @@ impl fmt::Display for Printable<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum CharacterClass {
-    /// Control characters (C0, C1 and U+007F), except for the line feed and the tab.
+    /// Control characters (C0, C1 and U+007F), except for the line feed and the tab. Separators of lines and paragraphs:
+    /// U+2028, U+2029.
     Control,
     /// Characters without a width: U+200B to U+200D, U+2060 to U+2065, U+FEFF.
     ZeroWidth,
-    /// Marks, embeddings, overrides and isolates of the writing direction: U+200E, U+200F, U+202A to U+202E, U+2066 to
-    /// U+2069.
+    /// Marks, embeddings, overrides and isolates of the writing direction: U+061C, U+200E, U+200F, U+202A to U+202E, U+2066
+    /// to U+2069. Deprecated format characters: U+206A to U+206F.
     Bidirectional,
-    /// Hyphens, separators and fillers that fonts do not show: U+00AD, U+180E, U+115F, U+1160, U+3164, U+FFA0.
+    /// Hyphens, joiners, separators and fillers that fonts do not show: U+00AD, U+034F, U+115F, U+1160, U+17B4, U+17B5, U+180E,
+    /// U+3164, U+FFA0.
     Filler,
     /// Variation selectors: U+FE00 to U+FE0F, U+E0100 to U+E01EF. Emoji contain U+FE0F.
     VariationSelector,
@@ -91,10 +93,14 @@ impl CharacterClass {
         Some(match c {
             '\n' | '\t' | ' '..='~' => return None,
             '\u{200b}'..='\u{200d}' | '\u{2060}'..='\u{2065}' | '\u{feff}' => Self::ZeroWidth,
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => Self::Bidirectional,
-            '\u{ad}' | '\u{180e}' | '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' => Self::Filler,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}' => {
+                Self::Bidirectional
+            }
+            '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}' | '\u{3164}'
+            | '\u{ffa0}' => Self::Filler,
             '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' => Self::VariationSelector,
             '\u{e0000}'..='\u{e007f}' => Self::Tag,
+            '\u{2028}' | '\u{2029}' => Self::Control,
             _ if c.is_control() => Self::Control,
             _ => return None,
         })
@@ -126,7 +132,7 @@ impl fmt::Display for CharacterClass {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CharacterFlag {
-    /// The JSON pointer of the text in the tool. A pointer to an object stands for the keys of the object.
+    /// The JSON pointer of the text in the tool. A pointer to an object refers to the keys of the object.
     pub pointer: String,
     /// The class.
     pub class: CharacterClass,
@@ -319,10 +325,10 @@ mod tests {
     fn each_class_has_its_characters() {
         use CharacterClass as Class;
         for (class, characters) in [
-            (Class::Control, "\0\u{1}\u{8}\u{b}\r\u{1b}\u{7f}\u{80}\u{9f}"),
+            (Class::Control, "\0\u{1}\u{8}\u{b}\r\u{1b}\u{7f}\u{80}\u{9f}\u{2028}\u{2029}"),
             (Class::ZeroWidth, "\u{200b}\u{200c}\u{200d}\u{2060}\u{2064}\u{2065}\u{feff}"),
-            (Class::Bidirectional, "\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}"),
-            (Class::Filler, "\u{ad}\u{180e}\u{115f}\u{1160}\u{3164}\u{ffa0}"),
+            (Class::Bidirectional, "\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}\u{206a}\u{206f}"),
+            (Class::Filler, "\u{ad}\u{34f}\u{115f}\u{1160}\u{17b4}\u{17b5}\u{180e}\u{3164}\u{ffa0}"),
             (Class::VariationSelector, "\u{fe00}\u{fe0f}\u{e0100}\u{e01ef}"),
             (Class::Tag, "\u{e0000}\u{e0041}\u{e007f}"),
         ] {
@@ -330,7 +336,7 @@ mod tests {
                 assert_eq!(CharacterClass::of(c), Some(class), "{c:?}");
             }
         }
-        for c in "\n\t ~aé日本😀\u{a0}\u{2010}\u{206a}\u{e0080}".chars().filter(|c| *c != '\u{206a}') {
+        for c in "\n\t ~aé日本😀\u{a0}\u{2010}\u{2070}\u{e0080}".chars() {
             assert_eq!(CharacterClass::of(c), None, "{c:?}");
         }
     }

@@ -6,6 +6,7 @@ use mcp_protocol::Excerpt;
 use mcp_tool_format::qualified_name;
 
 use super::Catalog;
+use crate::characters::Printable;
 
 /// The largest number of names in the text of an error.
 const SHOWN: usize = 10;
@@ -73,10 +74,13 @@ impl fmt::Display for UnknownName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, known, noun } = self;
         write!(f, "there is no {noun} {:?}", Excerpt::new(name))?;
+        // Servers choose the names of their items.
+        let list =
+            |names: &[String]| names.iter().map(|name| Printable::new(name).to_string()).collect::<Vec<_>>().join(", ");
         match known.len() {
             0 => write!(f, ", and there are no {noun}s"),
-            1..=SHOWN => write!(f, "; the {noun}s are: {}", known.join(", ")),
-            all => write!(f, "; similar {noun}s are: {} (and {} others)", known[..SHOWN].join(", "), all - SHOWN),
+            1..=SHOWN => write!(f, "; the {noun}s are: {}", list(known)),
+            all => write!(f, "; similar {noun}s are: {} (and {} others)", list(&known[..SHOWN]), all - SHOWN),
         }
     }
 }

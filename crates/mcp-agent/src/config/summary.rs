@@ -4,26 +4,37 @@ use serde_json::{Map, Value};
 
 /// The text in the place of a value that may be a secret.
 const HIDDEN: &str = "…";
+/// The members with a program, which is shown as it is.
+const PROGRAMS: &[&str] = &["cmd", "command", "path"];
 /// The members whose texts are shown.
 const SHOWN: &[&str] = &[
     "allowTools",
+    "alwaysAllow",
     "args",
     "askTools",
+    "autoApprove",
+    "available_tools",
     "bearer_token_env_var",
     "cmd",
     "command",
     "cwd",
     "denyTools",
     "description",
+    "disabledTools",
+    "disabled_tools",
+    "enabled_tools",
     "env_keys",
     "env_vars",
     "envFile",
+    "excludeTools",
     "httpUrl",
+    "includeTools",
     "name",
     "path",
     "pinTools",
     "serverUrl",
     "source",
+    "tools",
     "transport",
     "trustTools",
     "type",
@@ -37,6 +48,8 @@ const SECRETS: &[&str] =
     &["auth", "cookie", "credential", "key", "passphrase", "passwd", "password", "pwd", "secret", "token"];
 /// The shortest text of letters and digits that counts as a secret.
 const SHORTEST_SECRET: usize = 20;
+/// In a generated secret, letters and digits change at least once in this many characters.
+const CHARACTERS_PER_CHANGE: usize = 6;
 
 /// Returns each member with its text. The member of an inner object has the path `outer.inner`.
 pub(super) fn of(entry: &Value) -> Vec<(String, String)> {
@@ -68,6 +81,13 @@ fn text(name: &str, value: &Value) -> String {
     match value {
         Value::Null | Value::Bool(_) => value.to_string(),
         Value::Number(_) if !is_secret_name(name) => value.to_string(),
+        Value::String(program) if PROGRAMS.contains(&name) => program.clone(),
+        Value::Array(items) if PROGRAMS.contains(&name) => {
+            let mut items = items.iter().map(|item| item.as_str().unwrap_or(HIDDEN));
+            let program = items.next().unwrap_or_default().to_owned();
+            let arguments = masked(items);
+            if arguments.is_empty() { program } else { format!("{program} {arguments}") }
+        }
         Value::String(text) if is_shown => masked([text.as_str()]),
         Value::Array(items) if is_shown => masked(items.iter().map(|item| item.as_str().unwrap_or(HIDDEN))),
         _ => HIDDEN.to_owned(),
@@ -99,7 +119,7 @@ fn masked_with<'a>(texts: impl IntoIterator<Item = &'a str>, found: &mut dyn FnM
     for word in texts.into_iter().flat_map(|text| text.split(' ')) {
         let is_option = word.starts_with('-');
         let is_hidden = std::mem::replace(&mut is_value_of_secret, names_secret(word)) && !is_option;
-        if is_hidden && !is_reference(word) {
+        if is_hidden && !is_visible(word) {
             // `Bearer` follows `Authorization:`, and is not a secret.
             if !names_secret(word) {
                 found(word.trim_matches(['"', '\'']), true);
@@ -128,18 +148,21 @@ fn masked_word(word: &str, found: &mut dyn FnMut(&str, bool)) -> String {
         if let Some((name, value)) = word.split_once(separator)
             && is_secret_name(name)
             && !value.is_empty()
-            && !is_reference(value)
+            && !is_visible(value)
         {
             found(value.trim_matches(['"', '\'']), true);
             return format!("{name}{separator}{HIDDEN}");
         }
     }
-    if is_random(word) {
-        found(word.trim_matches(['"', '\'']), true);
-        HIDDEN.to_owned()
-    } else {
-        word.to_owned()
+    masked_part(word, found).to_owned()
+}
+
+/// Returns a word or a segment of a path, or the text in its place if its characters look generated.
+fn masked_part<'a>(part: &'a str, found: &mut dyn FnMut(&str, bool)) -> &'a str {
+    if may_be_random(part) {
+        found(part.trim_matches(['"', '\'']), true);
     }
+    if is_random(part) { HIDDEN } else { part }
 }
 
 /// Returns a URL after its scheme without its user, the values of its query and the segments that may be secrets.
@@ -147,6 +170,7 @@ fn masked_url(rest: &str, found: &mut dyn FnMut(&str, bool)) -> String {
     let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
     let (host, path) = place.split_once('/').map_or((place, None), |(host, path)| (host, Some(path)));
     let mut shown = match host.rsplit_once('@') {
+        Some((user, _)) if is_visible(user) => host.to_owned(),
         Some((user, host)) => {
             found(user.split_once(':').map_or(user, |(_, password)| password), true);
             format!("{HIDDEN}@{host}")
@@ -155,17 +179,12 @@ fn masked_url(rest: &str, found: &mut dyn FnMut(&str, bool)) -> String {
     };
     for segment in path.iter().flat_map(|path| path.split('/')) {
         shown.push('/');
-        if is_random(segment) {
-            found(segment, true);
-            shown.push_str(HIDDEN);
-        } else {
-            shown.push_str(segment);
-        }
+        shown.push_str(masked_part(segment, found));
     }
     for (index, pair) in query.iter().flat_map(|query| query.split('&')).enumerate() {
         shown.push(if index == 0 { '?' } else { '&' });
         match pair.split_once('=') {
-            Some((name, value)) if !is_reference(value) => {
+            Some((name, value)) if !is_visible(value) => {
                 let is_named = is_secret_name(name);
                 found(value, is_named);
                 for (_, decoded) in url::form_urlencoded::parse(pair.as_bytes()) {
@@ -174,6 +193,7 @@ fn masked_url(rest: &str, found: &mut dyn FnMut(&str, bool)) -> String {
                 shown.push_str(&format!("{name}={HIDDEN}"));
             }
             Some(_) => shown.push_str(pair),
+            None if is_visible(pair) => shown.push_str(pair),
             None => {
                 found(pair, false);
                 shown.push_str(HIDDEN);
@@ -181,6 +201,14 @@ fn masked_url(rest: &str, found: &mut dyn FnMut(&str, bool)) -> String {
         }
     }
     shown
+}
+
+/// Returns whether a value is shown although its name is that of a secret: a variable, or code for a shell. A user who approves an
+/// entry must see each command that it runs.
+fn is_visible(value: &str) -> bool {
+    // The default of a variable can be a secret.
+    let inner = value.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')).filter(|inner| inner.contains(":-"));
+    is_reference(value) || inner.unwrap_or(value).contains(['$', '`', '|', ';', '&', '<', '>', '(', ')', '\n', '\r'])
 }
 
 fn is_secret_name(name: &str) -> bool {
@@ -196,14 +224,26 @@ fn is_reference(text: &str) -> bool {
     is_variable && !text.contains(":-") && inner.chars().all(|c| c.is_ascii_alphanumeric() || "_.:/".contains(c))
 }
 
-/// Returns whether a text has the form of a generated secret: long, and of letters and digits.
-fn is_random(word: &str) -> bool {
+/// Returns whether a text can be a generated secret: long, and of letters and digits.
+fn may_be_random(word: &str) -> bool {
     let word = word.trim_matches(['"', '\'']);
     let has = |is: fn(char) -> bool| word.chars().any(is);
     word.len() >= SHORTEST_SECRET
         && has(|c| c.is_ascii_digit())
         && has(|c| c.is_ascii_alphabetic())
         && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+' | '='))
+}
+
+/// Returns whether a text looks generated: letters and digits change often. The names of programs and packages contain words, so
+/// their letters and digits change seldom.
+fn is_random(word: &str) -> bool {
+    let is_change = |pair: &[u8]| match (pair[0], pair[1]) {
+        (a, b) if a.is_ascii_digit() => b.is_ascii_alphabetic(),
+        (a, b) if a.is_ascii_alphabetic() && b.is_ascii_digit() => true,
+        (a, b) => a.is_ascii_lowercase() && b.is_ascii_uppercase(),
+    };
+    let changes = word.as_bytes().windows(2).filter(|pair| is_change(pair)).count();
+    may_be_random(word) && changes * CHARACTERS_PER_CHANGE >= word.len()
 }
 
 #[cfg(test)]
@@ -218,9 +258,10 @@ mod tests {
             (&["--token", "a b", "--port", "1"][..], "a! a b!"),
             (&["--api-key=x", "KEY=\"y\"", "--token", "--verbose"], "x! y!"),
             (&["-H", "Authorization: Bearer abc"], "abc!"),
-            (&["sk-abcdefghij0123456789"], "sk-abcdefghij0123456789!"),
+            (&["sk-a1b2C3d4e5f6G7h8i9J0"], "sk-a1b2C3d4e5f6G7h8i9J0!"),
+            (&["mcp-server-postgres-v16"], "mcp-server-postgres-v16!"),
             (&["https://u:p@h.example/mcp?key=x%2B&mode=fast&flag"], "p! x%2B! x+! fast fast flag"),
-            (&["https://h.example/s/abcdefghij0123456789/mcp"], "abcdefghij0123456789!"),
+            (&["https://h.example/s/a1b2C3d4e5f6G7h8i9J0/mcp"], "a1b2C3d4e5f6G7h8i9J0!"),
         ] {
             let mut found = Vec::new();
             secrets(texts.iter().copied(), &mut |value, is_named| {
@@ -239,10 +280,26 @@ mod tests {
             (json!({"args": ["--token", "${TOKEN}", "--token", "${T:-x}"]}), "args: --token ${TOKEN} --token …"),
             (json!({"args": ["-H", "Authorization: Bearer abc"]}), "args: -H Authorization: … …"),
             (json!({"args": ["Bearer", "abc", "--verbose"]}), "args: Bearer … --verbose"),
-            (json!({"args": ["sk-abcdefghij0123456789", "@scope/server-files"]}), "args: … @scope/server-files"),
+            (json!({"args": ["sk-a1b2C3d4e5f6G7h8i9J0", "@scope/server-files"]}), "args: … @scope/server-files"),
+            (
+                json!({"command": "mcp-server-postgres-v16", "args": ["-y", "mcp-server-filesystem2"]}),
+                "command: mcp-server-postgres-v16; args: -y mcp-server-filesystem2",
+            ),
+            (
+                json!({"command": ["a1b2C3d4e5f6G7h8i9J0", "--token", "x"], "cmd": "a --key k", "autoApprove": ["*"]}),
+                "command: a1b2C3d4e5f6G7h8i9J0 --token …; cmd: a --key k; autoApprove: *",
+            ),
+            (
+                json!({"args": ["-c", "KEY=$(curl${IFS}evil) --token x;evil https://h/?q=`evil`&x|y https://$(evil)@h/"]}),
+                "args: -c KEY=$(curl${IFS}evil) --token x;evil https://h/?q=`evil`&x|y https://$(evil)@h/",
+            ),
+            (
+                json!({"args": ["550e8400-e29b-41d4-a716-446655440000", "ghp_16C7e42F292c6912E7710c838347Ae178B4a"]}),
+                "args: … …",
+            ),
             (json!({"env": {"A": "x", "B": 1}, "headers": {"X-Key": "x"}}), "env: A, B; headers: X-Key"),
             (json!({"url": "https://u:p@h.example/mcp?key=x&flag"}), "url: https://…@h.example/mcp?key=…&…"),
-            (json!({"url": "https://h.example/s/abcdefghij0123456789/mcp"}), "url: https://h.example/s/…/mcp"),
+            (json!({"url": "https://h.example/s/a1b2C3d4e5f6G7h8i9J0/mcp"}), "url: https://h.example/s/…/mcp"),
             (json!({"url": "${BASE}/mcp"}), "url: ${BASE}/mcp"),
             (json!({"oauth": {"clientId": "a", "clientSecret": "x"}}), "oauth.clientId: …; oauth.clientSecret: …"),
             (

@@ -5,7 +5,7 @@ mod files;
 mod oauth;
 mod rules;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{panic::resume_unwind, path::PathBuf, sync::Arc, time::Duration};
 
 use mcp_client::{ClientBuilder, ConnectorSettings, Handler, IntoConnector, Reconnect, transport::Connect};
 use mcp_protocol::{ClientCapabilities, Implementation};
@@ -320,8 +320,12 @@ impl HostBuilder {
         }
         if let Some((PinStore::File(file), _)) = self.settings.pins.clone() {
             let read = spawn_blocking(move || file.load().map(|_| ()).map_err(Arc::new)).await;
-            // A task without a result was cancelled by the end of the runtime.
-            read.unwrap_or(Ok(()))?;
+            match read {
+                Ok(read) => read?,
+                Err(error) if error.is_panic() => resume_unwind(error.into_panic()),
+                // The runtime has ended.
+                Err(_) => {}
+            }
         }
         let registry = Registry::new(self.settings);
         let shared = Arc::new(Shared { registry, rests: Rests::default(), gate: self.gate });

@@ -42,12 +42,17 @@ impl Secrets {
         }
     }
 
-    /// Replaces the secrets in the texts of a message: known values, and the texts of members with the name of a secret.
+    /// Replaces the secrets in the texts and the member names of a message: known values, and the texts of members with the name
+    /// of a secret.
     pub(super) fn hide(&self, message: &mut Value) {
         match message {
             Value::String(text) => self.hide_text(text),
             Value::Array(items) => items.iter_mut().for_each(|item| self.hide(item)),
             Value::Object(members) => {
+                if members.keys().any(|name| self.has_secret(name)) {
+                    *members =
+                        std::mem::take(members).into_iter().map(|(name, member)| (self.hidden(name), member)).collect();
+                }
                 for (name, member) in members.iter_mut() {
                     match member {
                         Value::String(text) if is_secret(name) => REDACTED.clone_into(text),
@@ -57,6 +62,15 @@ impl Secrets {
             }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
+    }
+
+    fn has_secret(&self, text: &str) -> bool {
+        self.values.iter().any(|value| text.contains(value.as_str()))
+    }
+
+    fn hidden(&self, mut text: String) -> String {
+        self.hide_text(&mut text);
+        text
     }
 
     pub(super) fn hide_text(&self, text: &mut String) {
@@ -81,7 +95,13 @@ pub(super) fn matches(recorded: &Value, value: &Value) -> bool {
             recorded.len() == items.len() && recorded.iter().zip(items).all(|(recorded, item)| matches(recorded, item))
         }
         (Value::Object(recorded), Value::Object(members)) => {
-            let is_same = |(name, recorded)| members.get(name).is_some_and(|member| matches(recorded, member));
+            let is_same = |(name, recorded): (&String, &Value)| match members.get(name) {
+                Some(member) => matches(recorded, member),
+                None if name.contains(REDACTED) => {
+                    members.iter().any(|(other, member)| matches_text(name, other) && matches(recorded, member))
+                }
+                None => false,
+            };
             recorded.len() == members.len() && recorded.iter().all(is_same)
         }
         _ => recorded == value,
@@ -114,7 +134,8 @@ mod tests {
         }
         let message = json!({
             "params": { "progressToken": "t1", "arguments": { "API_Key": "k", "text": "a hunter2-long b hunter2", "n": 1 } },
-            "schema": { "properties": { "token": { "type": "string" } } }
+            "schema": { "properties": { "token": { "type": "string" } } },
+            "sessions": { "of-hunter2": 1 }
         });
         let mut recorded = message.clone();
         secrets.hide(&mut recorded);
@@ -124,7 +145,9 @@ mod tests {
             recorded["params"]["arguments"],
             json!({ "API_Key": "[redacted]", "text": "a [redacted] b [redacted]", "n": 1 })
         );
+        assert_eq!(recorded["sessions"], json!({ "of-[redacted]": 1 }));
         assert!(matches(&recorded, &message));
+        assert!(!matches(&recorded["sessions"], &json!({ "other": 1 })));
         for (recorded, text, expected) in [
             ("a", "a", true),
             ("a", "b", false),

@@ -78,6 +78,9 @@ pub struct ServerOptions {
     pub max_connections: usize,
     /// The server can send input requests during calls. The host also learns it from the first input request.
     pub asks: bool,
+    /// The largest number of connections of one principal, at least 1. The connection that lists the items does not count. `None`:
+    /// half of `max_connections`. An application without principals has no such bound.
+    pub connections_per_principal: Option<usize>,
     pub(crate) connectors: Option<Connectors>,
 }
 
@@ -97,6 +100,7 @@ impl Default for ServerOptions {
             sharing: Sharing::default(),
             max_connections: MAX_CONNECTIONS,
             asks: false,
+            connections_per_principal: None,
             connectors: None,
         }
     }
@@ -144,6 +148,25 @@ impl ServerOptions {
     pub fn asks(mut self) -> Self {
         self.asks = true;
         self
+    }
+
+    /// Sets the largest number of connections of one principal, so that it cannot take the connections of all others. Default: half
+    /// of [`max_connections`](Self::max_connections).
+    ///
+    /// ```
+    /// use mcp_agent::{ServerOptions, Sharing};
+    ///
+    /// let browser = ServerOptions::new().sharing(Sharing::Session).max_connections(64).connections_per_principal(4);
+    /// assert_eq!(browser.connections_per_principal, Some(4));
+    /// ```
+    #[must_use]
+    pub fn connections_per_principal(mut self, connections: usize) -> Self {
+        self.connections_per_principal = Some(connections);
+        self
+    }
+
+    pub(super) fn max_connections_of_principal(&self) -> usize {
+        self.connections_per_principal.unwrap_or(self.max_connections / 2).max(1)
     }
 
     /// Sets the connectors of principals with credentials of their own, such as an endpoint with the token of the user. Without

@@ -99,8 +99,10 @@ impl Slot {
         let began = Instant::now();
         let leased = timeout(limit, self.lease(registry, caller)).await;
         let lease = leased.unwrap_or_else(|_| {
-            let reason = Some(format!("all its {} connections were in use for {limit:?}", self.max_connections()));
-            Err(Unavailable { reason, ..self.unavailable() })
+            let (all, of_principal) = (self.max_connections(), self.options.max_connections_of_principal());
+            let bounds = format!("at most {all}, and {of_principal} of a principal");
+            let reason = format!("its connections were in use for {limit:?} ({bounds})");
+            Err(Unavailable { reason: Some(reason), ..self.unavailable() })
         })?;
         let client = lease.connection.client_within(limit.saturating_sub(began.elapsed())).await?;
         Ok((lease, client))
@@ -132,7 +134,7 @@ impl Slot {
         let session = caller.session.clone().filter(|_| sharing == Sharing::Session);
         let of_host = || canonical(&HostHandler::new(&registry.settings, &self.name, None).capabilities());
         // The handlers of the host must not answer a caller that declares capabilities of its own.
-        let has_handlers = registry.settings.handler_of.is_some();
+        let has_handlers = registry.settings.handler_of.is_some() || registry.settings.client_of.is_some();
         let capabilities = caller.capabilities.as_deref().map(canonical);
         let capabilities = capabilities.filter(|declared| has_handlers || *declared != of_host());
         ConnectionKey { principal, session, capabilities }
@@ -173,15 +175,26 @@ impl Slot {
         {
             return Ok(if fit == Fit::Uncertain { Step::Uncertain } else { Step::Busy });
         }
+        let of_principal = key.principal.as_ref().map(|_| self.options.max_connections_of_principal());
+        let is_of_principal = |other: &ConnectionKey| other.principal == key.principal;
+        let is_at_bound = of_principal
+            .is_some_and(|most| pool.connections.iter().filter(|(other, _)| is_of_principal(other)).count() >= most);
         // One connection lists the items.
-        if pool.connections.len() >= self.max_connections() - 1 {
-            return match pool.make_room(sharing) {
+        if is_at_bound || pool.connections.len() >= self.max_connections() - 1 {
+            let ended = match is_at_bound {
+                true => pool.make_room(sharing, is_of_principal),
+                false => pool.make_room(sharing, |_| true),
+            };
+            return match ended {
                 Some(ended) => Ok(Step::Wait(ended)),
                 // A session keeps its connection after its calls, so a wait would be too long.
-                None if sharing == Sharing::Session => Err(Unavailable {
-                    reason: Some(format!("all its {} connections are in use", self.max_connections())),
-                    ..self.unavailable()
-                }),
+                None if sharing == Sharing::Session => {
+                    let reason = match of_principal {
+                        Some(most) if is_at_bound => format!("all {most} connections of the principal are in use"),
+                        _ => format!("all its {} connections are in use", self.max_connections()),
+                    };
+                    Err(Unavailable { reason: Some(reason), ..self.unavailable() })
+                }
                 None => Ok(Step::Busy),
             };
         }
@@ -261,16 +274,17 @@ impl Slot {
 }
 
 impl Pool {
-    /// Ends the connection that was not used for the longest time. Returns `None` if all of them are in use.
-    fn make_room(&self, sharing: Sharing) -> Option<CancellationToken> {
-        let ending = self.connections.iter().find(|(_, connection)| connection.stop.is_cancelled());
-        if let Some((_, connection)) = ending {
+    /// Ends one of some connections: the one that was not used for the longest time. Returns `None` if all of them are in use.
+    fn make_room(&self, sharing: Sharing, is_eligible: impl Fn(&ConnectionKey) -> bool) -> Option<CancellationToken> {
+        let eligible = self.connections.iter().filter(|(key, _)| is_eligible(key)).map(|(_, connection)| connection);
+        let mut idle: Vec<&Arc<Slot>> = eligible.collect();
+        if let Some(connection) = idle.iter().find(|connection| connection.stop.is_cancelled()) {
             return Some(connection.ended.clone());
         }
-        let mut idle: Vec<&Arc<Slot>> = self.connections.iter().map(|(_, connection)| connection).collect();
         // A session keeps the state of its server, so only connections without a server end.
         idle.retain(|connection| sharing != Sharing::Session || connection.link.borrow().client.is_none());
-        idle.sort_by_key(|connection| connection.activity.last_used());
+        // A call that ends meanwhile changes the time of its connection, so each time is read once.
+        idle.sort_by_cached_key(|connection| connection.activity.last_used());
         let ended = idle.into_iter().find(|connection| {
             let stop = || connection.stop.cancel();
             connection.activity.stop_if_idle(Duration::ZERO, stop).is_ok()

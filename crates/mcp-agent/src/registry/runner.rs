@@ -41,6 +41,11 @@ impl Slot {
     /// Publishes a change of the connection.
     pub(super) fn change(&self, registry: &Registry, change: impl FnOnce(&mut Link)) {
         self.link.send_modify(change);
+        self.publish_status(registry);
+    }
+
+    /// Publishes the status, unless another server has the name now.
+    pub(super) fn publish_status(&self, registry: &Registry) {
         if registry.slot(&self.name).is_some_and(|slot| std::ptr::eq(&*slot, self)) {
             registry.statuses.update(self);
         }
@@ -236,8 +241,13 @@ impl Slot {
             .connect_timeout(settings.connect_limit)
             .reconnect(settings.reconnect.clone())
             .handler(HostHandler::new(settings, &self.name, declared));
-        match &settings.client_of {
+        let builder = match &settings.client_of {
             Some(client_of) => client_of(&self.name, builder),
+            None => builder,
+        };
+        match declared {
+            // The closures of the application must not answer the questions of a caller.
+            Some(_) => builder.only_handler(HostHandler::new(settings, &self.name, declared)),
             None => builder,
         }
     }

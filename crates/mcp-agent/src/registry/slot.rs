@@ -221,7 +221,7 @@ impl Slot {
         let fault = pins.review(&self.name, self.options.drift, &mut entries.tools).await;
         self.items.lock().entries = Arc::new(entries);
         registry.rebuild();
-        registry.statuses.update(self);
+        self.publish_status(registry);
         fault
     }
 

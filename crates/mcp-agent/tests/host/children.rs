@@ -162,7 +162,7 @@ async fn fifty_sessions_of_a_principal_share_one_process_for_each_server() {
 
 #[tokio::test]
 async fn the_processes_of_isolated_sessions_are_bounded_and_end() {
-    let options = ServerOptions::new().sharing(Sharing::Session).max_connections(4);
+    let options = ServerOptions::new().sharing(Sharing::Session).max_connections(4).connections_per_principal(4);
     let builder = Host::builder("test", "1").start_limit(TEST_TIMEOUT).server_with("s", child("stays"), options);
     let host = builder.start().await.unwrap();
     let caller = |session: usize| Caller::new().principal("ada").session(session.to_string());

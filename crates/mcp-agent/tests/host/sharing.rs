@@ -119,6 +119,49 @@ async fn the_connection_that_was_not_used_for_the_longest_time_makes_room() {
 }
 
 #[tokio::test]
+async fn a_principal_leaves_connections_for_others() {
+    for sharing in [Sharing::Principal, Sharing::Session] {
+        let upstream = scripted(&["t"]).on("tools/call", Reply::silence());
+        let options = ServerOptions::new().sharing(sharing).max_connections(40).connections_per_principal(30);
+        let host = builder().server_with("s", upstream.clone(), options).start().await.unwrap();
+        let calls = |principal: &'static str, number: usize| {
+            let mut declared = ClientCapabilities::new();
+            declared.extensions.get_or_insert_default().insert(format!("example.com/{number}"), Default::default());
+            let caller = Caller::new().principal(principal).session(number.to_string()).capabilities(declared);
+            host.for_caller(caller).call("s:t", ())
+        };
+        let waiting: Vec<_> = (0..30).map(|number| tokio::spawn(calls("ada", number).into_future())).collect();
+        upstream.wait_for("tools/call", 30).await;
+        let limited = calls("ada", 30).timeout(Duration::from_millis(50));
+        let full = timeout(TEST_TIMEOUT, limited.into_future()).await.unwrap().unwrap_err();
+        assert!(full.to_string().contains("in use"), "{full}");
+        assert!(waiting.iter().all(|call| !call.is_finished()));
+        waiting.into_iter().for_each(|call| call.abort());
+        let bob = tokio::spawn(calls("bob", 0).into_future());
+        upstream.wait_for("tools/call", 31).await;
+        bob.abort();
+    }
+}
+
+#[tokio::test]
+async fn closures_of_the_application_answer_no_question_of_a_caller() {
+    let upstream = done();
+    let sampler = async |_| Err(RpcError::internal("the sampler of the host"));
+    let host = builder()
+        .clients(move |_, client| client.on_sample(sampler).roots([]))
+        .server("s", upstream.clone())
+        .start()
+        .await
+        .unwrap();
+    call(&host, &Caller::new()).await.unwrap();
+    call(&host, &Caller::new().capabilities(ClientCapabilities::new())).await.unwrap();
+    let declared = upstream.seen_of("initialize");
+    let declared: Vec<_> = declared.iter().map(|request| &request["params"]["capabilities"]).collect();
+    assert_eq!(declared[1], &json!({}), "{declared:?}");
+    assert!(declared[0]["sampling"].is_object() && declared[0]["roots"].is_object(), "{declared:?}");
+}
+
+#[tokio::test]
 async fn callers_wait_for_a_connection_that_makes_room() {
     let upstream = done();
     let options = ServerOptions::new().max_connections(2);
@@ -149,7 +192,10 @@ async fn a_call_waits_for_a_connection_within_its_limit() {
     upstream.wait_for("tools/call", 2).await;
     let limited = of_principal("eve").call("s:t", ()).timeout(Duration::from_millis(50));
     let full = timeout(TEST_TIMEOUT, limited.into_future()).await.unwrap().unwrap_err();
-    assert!(full.to_string().contains("all its 2 connections were in use for 50ms"), "{full}");
+    assert!(
+        full.to_string().contains("its connections were in use for 50ms (at most 2, and 1 of a principal)"),
+        "{full}"
+    );
     let third = tokio::spawn(of_principal("eve").call("s:t", ()).into_future());
     second.abort();
     assert!(second.await.unwrap_err().is_cancelled());

@@ -9,7 +9,10 @@ use mcp_protocol::{
 use serde_json::Value;
 
 use super::ClientBuilder;
-use crate::{Handler, InputContext, Notification, RawRequest, Roots, inbound::answering};
+use crate::{
+    Handler, InputContext, Notification, RawRequest, Roots,
+    inbound::{HandlerSet, answering},
+};
 
 impl ClientBuilder {
     /// Sets the handler that lets the user fill in a form. The client adds default values for missing fields, and does
@@ -113,6 +116,23 @@ impl ClientBuilder {
     /// ```
     pub fn handler(mut self, handler: impl Handler) -> Self {
         self.handlers.handler = Some(Arc::new(handler));
+        self
+    }
+
+    /// Sets the handler for all requests, and removes the closures that were set before. The client declares the capabilities of
+    /// this handler only.
+    ///
+    /// ```
+    /// use mcp_client::{Client, Handler};
+    ///
+    /// struct NoAnswers;
+    ///
+    /// impl Handler for NoAnswers {}
+    ///
+    /// let builder = Client::builder("my-app", "1.0").roots([]).only_handler(NoAnswers);
+    /// ```
+    pub fn only_handler(mut self, handler: impl Handler) -> Self {
+        self.handlers = HandlerSet { handler: Some(Arc::new(handler)), ..HandlerSet::default() };
         self
     }
 
