@@ -13,22 +13,29 @@ mod item;
 mod members;
 mod merged;
 mod names;
-#[cfg_attr(not(test), expect(dead_code, reason = "the source does not use it yet"))]
 mod parked;
 mod questions;
 mod reach;
 mod relay;
-#[cfg_attr(not(test), expect(dead_code, reason = "the source does not use it yet"))]
 mod seal;
 mod source;
 mod uris;
 
 use std::{fmt, sync::Arc};
 
-use mcp_server_core::{Server, ServerBuilder};
+use mcp_protocol::RpcError;
+use mcp_server_core::{Server, ServerBuilder, StateKeys};
 use parking_lot::Mutex;
 
-use self::{announce::Announcer, hops::HopId, merged::Merged, source::Relays};
+use self::{
+    announce::Announcer,
+    asked::ParkedResult,
+    hops::HopId,
+    merged::Merged,
+    parked::{ParkedCalls, ParkedLimits},
+    seal::Seals,
+    source::Relays,
+};
 pub use self::{
     item::{DroppedItem, ItemKind},
     names::{Names, UnknownNames},
@@ -68,6 +75,9 @@ struct Core {
     names: Names,
     hop: HopId,
     merged: Mutex<Arc<Merged>>,
+    /// `None` if the system has no random numbers.
+    seals: Option<Seals>,
+    parked: ParkedCalls<ParkedResult>,
 }
 
 /// The builder of a [`Gateway`].
@@ -79,6 +89,7 @@ pub struct GatewayBuilder {
     names: Names,
     is_strict: bool,
     hop: HopId,
+    keys: Option<StateKeys>,
     core: Mutex<Option<Arc<Core>>>,
 }
 
@@ -100,6 +111,9 @@ pub enum GatewayError {
     /// Several servers have items with the same name, and the gateway is [strict](GatewayBuilder::strict).
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Dropped(Vec<DroppedItem>),
+    /// The system has no random numbers for a key ([`GatewayBuilder::state_keys`]).
+    #[error("the system has no random numbers for a key")]
+    NoRandomNumbers,
 }
 
 impl Gateway {
@@ -107,7 +121,8 @@ impl Gateway {
     ///
     /// See the [example](Self#example).
     pub fn builder(host: Host) -> GatewayBuilder {
-        GatewayBuilder { host, names: Names::default(), is_strict: false, hop: HopId::new(), core: Mutex::default() }
+        let (names, core) = (Names::default(), Mutex::default());
+        GatewayBuilder { host, names, is_strict: false, hop: HopId::new(), keys: None, core }
     }
 
     /// Returns the items that the gateway does not serve, because another server has an item with the same name.
@@ -142,7 +157,27 @@ impl GatewayBuilder {
         self
     }
 
-    /// Returns the gateway, which observes the server that this builder builds. Call it after [`GatewayBuilder::names`].
+    /// Sets the keys that seal the state between two input rounds of a call. All nodes of a fleet need the same keys. Without
+    /// keys, the process generates a random key.
+    ///
+    /// A call that waits at a server with sessions for an answer belongs to one node. The next round on another node fails with
+    /// `other_node` as the reason in the data of the error.
+    ///
+    /// ```
+    /// use mcp_agent::{Gateway, Host};
+    /// use mcp_server_core::StateKeys;
+    ///
+    /// # fn example(host: Host, secret: [u8; 32]) {
+    /// let gateway = Gateway::builder(host).state_keys(StateKeys::new([secret]));
+    /// # let _ = gateway;
+    /// # }
+    /// ```
+    pub fn state_keys(mut self, keys: StateKeys) -> Self {
+        (self.keys, self.core) = (Some(keys), Mutex::default());
+        self
+    }
+
+    /// Returns the gateway, which observes the server that this builder builds. Call it after the other functions.
     ///
     /// See the [example](Gateway#example).
     #[must_use]
@@ -152,8 +187,14 @@ impl GatewayBuilder {
 
     fn core(&self) -> Arc<Core> {
         let new = || {
-            let (host, merged) = (self.host.clone(), Mutex::default());
-            Arc::new(Core { host, names: self.names, hop: self.hop.clone(), merged })
+            Arc::new(Core {
+                host: self.host.clone(),
+                names: self.names,
+                hop: self.hop.clone(),
+                merged: Mutex::default(),
+                seals: self.keys.clone().or_else(|| StateKeys::random().ok()).map(Seals::new),
+                parked: ParkedCalls::new(ParkedLimits::default()),
+            })
         };
         Arc::clone(self.core.lock().get_or_insert_with(new))
     }
@@ -167,8 +208,12 @@ impl GatewayBuilder {
     ///
     /// # Errors
     /// [`GatewayError::Dropped`] if the gateway is [strict](Self::strict), and an item has the name of another item.
+    /// [`GatewayError::NoRandomNumbers`] without [keys](Self::state_keys).
     pub fn build(self) -> Result<ServerBuilder<()>, GatewayError> {
         let core = self.core();
+        if core.seals.is_none() {
+            return Err(GatewayError::NoRandomNumbers);
+        }
         let merged = core.merged();
         if self.is_strict && !merged.dropped.is_empty() {
             return Err(GatewayError::Dropped(merged.dropped.clone()));
@@ -198,13 +243,17 @@ impl Host {
     /// ```
     ///
     /// # Errors
-    /// None with provider names, which do not depend on other servers.
+    /// [`GatewayError::NoRandomNumbers`].
     pub fn into_server(self) -> Result<ServerBuilder<()>, GatewayError> {
         Gateway::builder(self).build()
     }
 }
 
 impl Core {
+    fn seals(&self) -> Result<&Seals, RpcError> {
+        self.seals.as_ref().ok_or_else(|| RpcError::internal("the system has no random numbers"))
+    }
+
     /// Returns the lists of the current catalog.
     fn merged(&self) -> Arc<Merged> {
         let catalog = self.host.catalog();

@@ -1,31 +1,135 @@
-//! Input requests that a server returns as a result, and the responses of the client to them.
+//! The rounds of a call: the responses of the client to input requests, and the sealed state between two rounds.
+
+use std::sync::Arc;
 
 use mcp_client::InputRequired;
-use mcp_protocol::{JsonObject, ProtocolVersion};
-use mcp_server_core::source::{SourceOutcome, SourceResult};
+use mcp_protocol::{InputRequests, JsonObject, ProtocolVersion, RpcError};
+use mcp_server_core::{
+    InputRound,
+    source::{SourceCall, SourceOutcome, SourceResult},
+};
+use serde_json::json;
 
-use super::members::Members;
+use super::{
+    Core,
+    fault::Fault,
+    members::Members,
+    parked::{ParkedError, ParkedRound, Questions, Refused},
+    relay::Answered,
+    seal::RelayState,
+};
 
-/// The responses of the client to the input requests of the former round.
+/// The result of a parked call.
+pub(super) type ParkedResult = Result<SourceOutcome, Fault>;
+
+/// A round of a call.
 #[derive(Debug)]
-pub(super) struct Responses {
-    pub(super) responses: JsonObject,
-    pub(super) state: Option<String>,
+pub(super) enum Round {
+    /// The client has not seen an input request of the call.
+    First,
+    /// A stateless server waits for this round.
+    Upstream { server: String, name: String, responses: JsonObject, state: Option<String> },
+    /// The call of a server with sessions waits for this round.
+    Parked { call: u64, number: u32, responses: JsonObject },
 }
 
-impl Responses {
-    /// Takes the responses out of the parameters of a request; `None` in the first round.
-    pub(super) fn take(params: &mut Members<'_>) -> Option<Self> {
-        let has_responses = params.get("inputResponses").is_some() || params.get("requestState").is_some();
-        let responses = params.decode("inputResponses").unwrap_or_default();
-        let state = params.decode("requestState");
-        params.remove("inputResponses");
-        params.remove("requestState");
-        has_responses.then_some(Self { responses, state })
+impl Core {
+    /// Returns the round of a call.
+    ///
+    /// # Errors
+    /// The error of a state that does not open, or that belongs to another node.
+    pub(super) fn round(&self, call: &SourceCall, params: &Members<'_>) -> Result<Round, RpcError> {
+        // Responses without a state could reach a server that has not asked.
+        if params.get("requestState").is_none() {
+            return Ok(Round::First);
+        }
+        let round = call.round()?;
+        Ok(match self.seals()?.open(&round)? {
+            None => Round::First,
+            Some(RelayState::Upstream { server, name, state }) => {
+                Round::Upstream { server, name, responses: round.into_responses(), state }
+            }
+            Some(RelayState::Parked { node, call, number }) if node == self.hop.as_str() => {
+                Round::Parked { call, number, responses: round.into_responses() }
+            }
+            Some(RelayState::Parked { .. }) => {
+                let text = "another node of the gateway runs the call: send the request to that node";
+                return Err(RpcError::internal(text).with_data(json!({ "reason": "other_node", "retryable": true })));
+            }
+        })
+    }
+
+    /// Continues a parked call.
+    pub(super) async fn resume_parked(
+        &self,
+        call: &SourceCall,
+        parked: u64,
+        number: u32,
+        responses: JsonObject,
+    ) -> Result<SourceOutcome, Fault> {
+        self.parked_outcome(call, self.parked.resume(parked, number, responses).await)
+    }
+
+    /// Returns the outcome of a round of a parked call.
+    pub(super) fn parked_outcome(
+        &self,
+        call: &SourceCall,
+        round: Result<ParkedRound<ParkedResult>, ParkedError>,
+    ) -> Result<SourceOutcome, Fault> {
+        match round {
+            Ok(ParkedRound::Complete(result)) => result,
+            Ok(ParkedRound::Asked { call: parked, number, requests }) => {
+                let state = RelayState::Parked { node: self.hop.as_str().to_owned(), call: parked, number };
+                Ok(self.asked(call, Some(&requests), &state)?)
+            }
+            Err(ParkedError::Gone) => Err(InputRound::state_expired().into()),
+            Err(error) => Err(RpcError::invalid_params(error.to_string()).into()),
+        }
+    }
+
+    /// Returns the input requests of a stateless server for the client, with the state of the server under a seal.
+    pub(super) fn required(
+        &self,
+        call: &SourceCall,
+        server: &Arc<str>,
+        name: &str,
+        required: &InputRequired,
+    ) -> Result<SourceOutcome, RpcError> {
+        let state = required.result().request_state.clone();
+        let state = RelayState::Upstream { server: server.to_string(), name: name.to_owned(), state };
+        let json = std::str::from_utf8(required.bytes()).ok().and_then(|json| Members::read(json).ok());
+        let Some(mut members) = json else {
+            return self.asked(call, required.result().input_requests.as_ref(), &state);
+        };
+        members.set("requestState", &self.seals()?.seal(&state, call.round()?.binding())?);
+        let json = members.write().get().to_owned();
+        Ok(SourceOutcome::InputRequired(SourceResult::new(json, ProtocolVersion::LATEST)))
+    }
+
+    fn asked(
+        &self,
+        call: &SourceCall,
+        requests: Option<&InputRequests>,
+        state: &RelayState,
+    ) -> Result<SourceOutcome, RpcError> {
+        let sealed = self.seals()?.seal(state, call.round()?.binding())?;
+        let mut result = json!({ "resultType": "input_required", "requestState": sealed });
+        if let Some(requests) = requests {
+            result["inputRequests"] = json!(requests);
+        }
+        Ok(SourceOutcome::InputRequired(SourceResult::new(result.to_string(), ProtocolVersion::LATEST)))
     }
 }
 
-/// Returns the input requests of a server for the client.
-pub(super) fn outcome(asked: &InputRequired) -> SourceOutcome {
-    SourceOutcome::InputRequired(SourceResult::new(asked.bytes().clone(), ProtocolVersion::LATEST))
+/// Parks the call of a question, and waits for the response of a later round.
+pub(super) async fn park(
+    questions: &Questions<ParkedResult>,
+    request: mcp_protocol::InputRequest,
+) -> Result<serde_json::Value, RpcError> {
+    questions.ask(request).await.map_err(|refused: Refused| RpcError::internal(refused.to_string()))
+}
+
+/// Whether a client answers the input requests of a server with sessions in later rounds.
+pub(super) fn parks(call: &SourceCall, answered: &Answered, server: ProtocolVersion) -> bool {
+    call.context().version().has_input_required() && !server.has_input_required() && answered.can_be_asked()
 }

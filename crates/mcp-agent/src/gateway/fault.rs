@@ -1,13 +1,41 @@
 //! The errors of the host, as errors for the clients of a gateway.
 
-use mcp_protocol::{CallToolResult, ErrorCode, ProtocolVersion, RpcError};
+use mcp_protocol::{CallToolResult, ErrorCode, Excerpt, ProtocolVersion, RpcError};
 use mcp_server_core::source::{SourceOutcome, SourceResult};
 use serde_json::json;
 
 use crate::CallError;
 
+/// The fault of a request: at its server, or in the gateway.
+#[derive(Debug, Clone)]
+pub(super) enum Fault {
+    Call(CallError),
+    Rpc(RpcError),
+}
+
+impl From<CallError> for Fault {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
+
+impl From<RpcError> for Fault {
+    fn from(error: RpcError) -> Self {
+        Self::Rpc(error)
+    }
+}
+
+impl From<Fault> for RpcError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Call(error) => rpc_error(&error),
+            Fault::Rpc(error) => error,
+        }
+    }
+}
+
 /// Returns the error for a client. Errors of servers pass unchanged. The reasons of the gateway stay in its log.
-pub(super) fn rpc_error(error: &CallError) -> RpcError {
+fn rpc_error(error: &CallError) -> RpcError {
     match error {
         CallError::Client { name, error: failed } => match failed.rpc() {
             Some(error) => error.clone(),
@@ -39,16 +67,22 @@ pub(super) fn rpc_error(error: &CallError) -> RpcError {
 }
 
 /// Returns the outcome of a call of a tool that failed. A model reads a refusal as the result of its call.
-pub(super) fn of_tool(error: &CallError) -> Result<SourceOutcome, RpcError> {
-    let CallError::Refused(refusal) = error else { return Err(rpc_error(error)) };
+pub(super) fn of_tool(fault: Fault, name: &str) -> Result<SourceOutcome, RpcError> {
+    let refusal = match fault {
+        Fault::Call(CallError::Refused(refusal)) => refusal,
+        Fault::Call(CallError::Unknown(_) | CallError::UnknownServer { .. }) => {
+            return Err(RpcError::invalid_params(format!("Unknown tool: {}", Excerpt::new(name))));
+        }
+        fault => return Err(fault.into()),
+    };
     let result = CallToolResult::error(refusal.to_string());
     let json = serde_json::to_vec(&result).map_err(|error| RpcError::internal(error.to_string()))?;
     Ok(SourceOutcome::Complete(SourceResult::new(json, ProtocolVersion::LATEST_LEGACY).failed()))
 }
 
 /// Returns the error of a read. A server names its own URI in the error for a resource that it does not have.
-pub(super) fn of_read(error: &CallError, version: ProtocolVersion, uri: &str) -> RpcError {
-    let error = rpc_error(error);
+pub(super) fn of_read(fault: Fault, version: ProtocolVersion, uri: &str) -> RpcError {
+    let error = RpcError::from(fault);
     let names_uri = error.data.as_ref().is_some_and(|data| data.get("uri").is_some());
     match error.code {
         ErrorCode::RESOURCE_NOT_FOUND => RpcError::resource_not_found(version, uri),

@@ -25,6 +25,10 @@ impl HopId {
         Self(format!("{first:016x}{second:016x}").into())
     }
 
+    pub(super) fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// Returns the metadata of a request for the next server: without the keys of the protocol, except for the trace context, and
     /// with the id of this gateway.
     ///

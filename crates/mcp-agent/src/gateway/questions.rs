@@ -1,4 +1,4 @@
-//! The input requests of servers with sessions: the client of the call answers them.
+//! The input requests of servers with sessions: the client of the call answers them, during the call or in a later round.
 
 use mcp_client::{Handler, InputContext, transport::BoxFuture};
 use mcp_protocol::{
@@ -8,10 +8,23 @@ use mcp_protocol::{
 use mcp_server_core::source::SourceCall;
 use serde::de::DeserializeOwned;
 
+use super::{
+    asked::{ParkedResult, park},
+    parked::Questions,
+};
+
 /// Sends the input requests of a call to the client of the call.
 pub(super) struct Asker {
-    pub(super) call: SourceCall,
+    pub(super) to: AskedClient,
     pub(super) capabilities: ClientCapabilities,
+}
+
+/// The client that answers.
+pub(super) enum AskedClient {
+    /// A session answers on the stream of its call.
+    Session(SourceCall),
+    /// A stateless client answers in a later round.
+    LaterRound(Questions<ParkedResult>),
 }
 
 impl Asker {
@@ -20,7 +33,11 @@ impl Asker {
             tracing::warn!(%error, "an input request or its answer is not valid");
             RpcError::internal("the input request or its answer is not valid")
         };
-        let answer = self.call.ask(request.map_err(invalid)?).await?;
+        let request = request.map_err(invalid)?;
+        let answer = match &self.to {
+            AskedClient::Session(call) => call.ask(request).await?,
+            AskedClient::LaterRound(questions) => park(questions, request).await?,
+        };
         serde_json::from_value(answer).map_err(invalid)
     }
 }

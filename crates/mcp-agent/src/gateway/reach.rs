@@ -3,10 +3,9 @@
 use std::{sync::Arc, time::Duration};
 
 use mcp_client::Client;
-use mcp_protocol::RpcError;
 use tokio::time::Instant;
 
-use super::{Core, caller::Downstream, fault::rpc_error, item::Item, members::Members};
+use super::{Core, caller::Downstream, item::Item, members::Members};
 use crate::{
     CallError, CatalogTool, ServerState,
     policy::PolicyInput,
@@ -74,16 +73,19 @@ impl Core {
         find().ok_or_else(|| unknown().unwrap_or_else(|| self.host.shared().unknown_server(name)))
     }
 
-    /// Returns a connection to a server for a read, a prompt or a completion.
+    /// Returns a connection to a server for a read, a prompt, a completion, or a later round of a call. Without an input, no policy
+    /// decides.
     pub(super) async fn reach_server(
         &self,
         server: &str,
-        mut input: PolicyInput,
+        input: Option<PolicyInput>,
         downstream: &Downstream,
     ) -> Result<Reached, CallError> {
         let slot = self.slot(server)?;
-        input.principal = downstream.principal.as_deref().map(str::to_owned);
-        self.host.shared().permit_item(&slot, &input).await?;
+        if let Some(mut input) = input {
+            input.principal = downstream.principal.as_deref().map(str::to_owned);
+            self.host.shared().permit_item(&slot, &input).await?;
+        }
         if !self.is_current(&slot) {
             let (server, state) = (server.to_owned(), ServerState::Stopped);
             let reason = Some("it was replaced during the approval".to_owned());
@@ -122,20 +124,5 @@ impl Core {
         let (lease, client) = reached.map_err(unavailable)?;
         let limit = limit.map(|limit| limit.saturating_sub(began.elapsed()));
         Ok(Reached { client, server: Arc::clone(&slot.name), limit, _lease: lease })
-    }
-}
-
-/// Returns the error of parameters that are not a JSON object, or have a member twice.
-pub(super) fn invalid_params(error: &serde_json::Error) -> RpcError {
-    RpcError::invalid_params(format!("the parameters cannot be read: {error}"))
-}
-
-/// Returns the error of an unknown name.
-pub(super) fn unknown(error: &CallError, name: &str) -> RpcError {
-    match error {
-        CallError::Unknown(_) | CallError::UnknownServer { .. } => {
-            RpcError::invalid_params(format!("Unknown tool: {}", mcp_protocol::Excerpt::new(name)))
-        }
-        error => rpc_error(error),
     }
 }

@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mcp_client::{RawResult, Round};
-use mcp_protocol::{Meta, ProgressParams};
+use mcp_client::{RawResult, Round as UpstreamRound};
+use mcp_protocol::{ClientCapabilities, JsonObject, Meta, ProgressParams};
 use mcp_server_core::source::{SourceCall, SourceOutcome, SourceResult};
 use memchr::memmem;
 use serde_json::value::RawValue;
@@ -11,10 +11,10 @@ use tokio::sync::mpsc;
 
 use super::{
     Core, Names,
-    asked::{self, Responses},
-    caller::Downstream,
+    asked::parks,
+    fault::Fault,
     members::Members,
-    questions::Asker,
+    questions::{AskedClient, Asker},
     reach::Reached,
     uris,
 };
@@ -25,27 +25,62 @@ const WAITING: usize = 64;
 
 /// A request for a server.
 pub(super) struct Outgoing {
+    /// The name of the tool or the prompt, or the URI of the resource, at the server.
+    pub(super) name: Box<str>,
     pub(super) params: Box<RawValue>,
-    pub(super) responses: Option<Responses>,
     pub(super) meta: Meta,
+    /// The responses to the input requests of the former round, and the state of the server.
+    pub(super) responses: Option<(JsonObject, Option<String>)>,
+}
+
+/// The capabilities of a client for input requests.
+pub(super) struct Answered(pub(super) ClientCapabilities);
+
+impl Answered {
+    pub(super) fn can_be_asked(&self) -> bool {
+        let capabilities = &self.0;
+        capabilities.elicitation.is_some() || capabilities.sampling.is_some() || capabilities.roots.is_some()
+    }
 }
 
 impl Core {
-    /// Sends a request, and returns the raw result with the URIs of the gateway.
-    pub(super) async fn send(
+    /// Sends a request, and returns its outcome. The call of a stateless client at a server with sessions is parked when the server
+    /// asks.
+    pub(super) async fn relay(
+        self: &Arc<Self>,
+        call: &SourceCall,
+        principal: Option<Arc<str>>,
+        answered: Answered,
+        reached: Reached,
+        outgoing: Outgoing,
+    ) -> Result<SourceOutcome, Fault> {
+        if !parks(call, &answered, reached.client.version()) {
+            let to = AskedClient::Session(call.clone());
+            return self.send(call, Asker { to, capabilities: answered.0 }, reached, outgoing).await;
+        }
+        let (core, own) = (Arc::clone(self), call.clone());
+        let started = self.parked.start(principal, |questions| async move {
+            let to = AskedClient::LaterRound(questions);
+            core.send(&own, Asker { to, capabilities: answered.0 }, reached, outgoing).await
+        });
+        self.parked_outcome(call, started.await)
+    }
+
+    async fn send(
         &self,
         call: &SourceCall,
-        downstream: &Downstream,
-        reached: &Reached,
+        asker: Asker,
+        reached: Reached,
         outgoing: Outgoing,
-    ) -> Result<SourceOutcome, CallError> {
+    ) -> Result<SourceOutcome, Fault> {
         let (sender, progress) = mpsc::channel(WAITING);
+        let capabilities = asker.capabilities.clone();
         let mut request = reached
             .client
             .request_raw(call.method(), &*outgoing.params)
             .raw_result()
-            .answers(Arc::new(Asker { call: call.clone(), capabilities: downstream.capabilities.clone() }))
-            .capabilities(downstream.capabilities.clone())
+            .answers(Arc::new(asker))
+            .capabilities(capabilities)
             .meta(outgoing.meta);
         if let Some(limit) = reached.limit {
             let limit = limit.max(Duration::from_millis(1));
@@ -57,15 +92,19 @@ impl Core {
             drop(sender);
         }
         let mut request = request.raw_inputs();
-        if let Some(Responses { responses, state }) = outgoing.responses {
+        if let Some((responses, state)) = outgoing.responses {
             request = request.resume(responses, state);
         }
         let (round, ()) = tokio::join!(request.into_future(), forward(call, progress));
         let failed = |error| CallError::Client { name: call.name().to_owned(), error };
-        Ok(match round.map_err(failed)? {
-            Round::Complete(result) => SourceOutcome::Complete(self.result(call.method(), &reached.server, result)),
-            Round::InputRequired(required) => asked::outcome(&required),
-        })
+        match round.map_err(failed)? {
+            UpstreamRound::Complete(result) => {
+                Ok(SourceOutcome::Complete(self.result(call.method(), &reached.server, result)))
+            }
+            UpstreamRound::InputRequired(required) => {
+                Ok(self.required(call, &reached.server, &outgoing.name, &required)?)
+            }
+        }
     }
 
     /// Returns the result for the client.

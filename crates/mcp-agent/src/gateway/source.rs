@@ -2,25 +2,28 @@
 
 use std::sync::Arc;
 
-use mcp_protocol::{CompleteParams, CompletionReference, Principal, RpcError};
+use mcp_protocol::{
+    CompleteParams, CompletionReference, Excerpt, JsonObject, Meta, Method as _, Principal, RpcError, method,
+};
 use mcp_server_core::source::{
     Source, SourceCall, SourceDefinition, SourceFeatures, SourceList, SourceOutcome, SourcePage, SourceResult,
 };
 use mcp_transport::BoxFuture;
+use serde::Serialize;
 
 use super::{
     Core, Names,
-    asked::Responses,
+    asked::Round,
     caller::Downstream,
-    fault,
+    fault::{self, Fault},
     item::Item,
     members::Members,
     merged::Items,
     names::split_uri,
-    reach::{self, Reached, invalid_params},
-    relay::Outgoing,
+    reach::Reached,
+    relay::{Answered, Outgoing},
 };
-use crate::{CallError, policy::PolicyInput};
+use crate::policy::PolicyInput;
 
 /// Serves the items of all servers.
 pub(super) struct Relays {
@@ -51,79 +54,25 @@ impl Source for Relays {
 
     fn call_tool(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
         Box::pin(async move {
-            let downstream = Downstream::of(call.context());
-            let mut params = Members::read(call.params().get()).map_err(|error| invalid_params(&error))?;
-            let (item, reached) = match self.core.reach_tool(call.name(), &params, &downstream).await {
-                Ok(reached) => reached,
-                Err(error @ CallError::Refused(_)) => return fault::of_tool(&error),
-                Err(error) => return Err(reach::unknown(&error, call.name())),
-            };
-            params.set("name", &*item.original);
-            let outgoing = self.core.outgoing(&call, params)?;
-            let sent = self.core.send(&call, &downstream, &reached, outgoing).await;
-            sent.or_else(|error| fault::of_tool(&error))
+            let called = self.core.call_tool(&call).await;
+            called.or_else(|fault| fault::of_tool(fault, call.name()))
         })
     }
 
     fn read_resource(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
         Box::pin(async move {
-            let version = call.context().version();
-            let not_found = || RpcError::resource_not_found(version, call.name());
-            let (server, uri) = self.core.find_resource(call.name()).ok_or_else(not_found)?;
-            let downstream = Downstream::of(call.context());
-            let input = PolicyInput::resource(&*server, &*uri);
-            let of_read = |error: CallError| fault::of_read(&error, version, call.name());
-            let reached = self.core.reach_server(&server, input, &downstream).await.map_err(of_read)?;
-            let mut params = Members::read(call.params().get()).map_err(|error| invalid_params(&error))?;
-            params.set("uri", &*uri);
-            let outgoing = self.core.outgoing(&call, params)?;
-            self.core.send(&call, &downstream, &reached, outgoing).await.map_err(of_read)
+            let read = self.core.read_resource(&call).await;
+            read.map_err(|fault| fault::of_read(fault, call.context().version(), call.name()))
         })
     }
 
     fn get_prompt(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
-        Box::pin(async move {
-            let item = self.core.find_prompt(call.name())?;
-            let downstream = Downstream::of(call.context());
-            let mut params = Members::read(call.params().get()).map_err(|error| invalid_params(&error))?;
-            let input = PolicyInput::prompt(&*item.server, &*item.original)
-                .arguments(params.decode("arguments").unwrap_or_default());
-            let reached = self.reach(&item.server, input, &downstream).await?;
-            params.set("name", &*item.original);
-            let outgoing = self.core.outgoing(&call, params)?;
-            let sent = self.core.send(&call, &downstream, &reached, outgoing).await;
-            sent.map_err(|error| fault::rpc_error(&error))
-        })
+        Box::pin(async move { Ok(self.core.get_prompt(&call).await?) })
     }
 
     fn complete(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
         Box::pin(async move {
-            let mut params = Members::read(call.params().get()).map_err(|error| invalid_params(&error))?;
-            let given: CompleteParams =
-                serde_json::from_str(call.params().get()).map_err(|error| invalid_params(&error))?;
-            let downstream = Downstream::of(call.context());
-            let (input, server, reference, member, original) = match given.reference {
-                CompletionReference::Prompt { name, .. } => {
-                    let item = self.core.find_prompt(&name)?;
-                    let input = PolicyInput::prompt(&*item.server, &*item.original);
-                    (input, Arc::clone(&item.server), params.get("ref"), "name", item.original.clone())
-                }
-                CompletionReference::ResourceTemplate { uri } => {
-                    let unknown = || RpcError::invalid_params("Unknown resource template");
-                    let (server, original) = self.core.find_resource(&uri).ok_or_else(unknown)?;
-                    let input = PolicyInput::resource(&*server, &*original);
-                    (input, server, params.get("ref"), "uri", original)
-                }
-                _ => return Err(RpcError::invalid_params("the type of the reference is unknown")),
-            };
-            let reference = reference.map_or("{}", |reference| reference.get()).to_owned();
-            let mut reference = Members::read(&reference).map_err(|error| invalid_params(&error))?;
-            reference.set(member, &*original);
-            params.set("ref", &reference);
-            let reached = self.reach(&server, input, &downstream).await?;
-            let outgoing = self.core.outgoing(&call, params)?;
-            let sent = self.core.send(&call, &downstream, &reached, outgoing).await;
-            match sent.map_err(|error| fault::rpc_error(&error))? {
+            match self.core.complete(&call).await? {
                 SourceOutcome::Complete(result) => Ok(result),
                 _ => Err(RpcError::internal("the server requires input for a completion")),
             }
@@ -131,23 +80,69 @@ impl Source for Relays {
     }
 }
 
-impl Relays {
-    async fn reach(&self, server: &str, input: PolicyInput, downstream: &Downstream) -> Result<Reached, RpcError> {
-        self.core.reach_server(server, input, downstream).await.map_err(|error| fault::rpc_error(&error))
-    }
-}
-
 impl Core {
-    /// Returns the request for the server, without the metadata of the client's protocol.
-    fn outgoing(&self, call: &SourceCall, mut params: Members<'_>) -> Result<Outgoing, RpcError> {
-        let responses = Responses::take(&mut params);
-        params.remove("_meta");
-        let meta = self.hop.forward(call.context().meta())?;
-        Ok(Outgoing { params: params.write(), responses, meta })
+    async fn call_tool(self: &Arc<Self>, call: &SourceCall) -> Result<SourceOutcome, Fault> {
+        let request = Incoming::read(self, call)?;
+        let request = match request.begin().await? {
+            Begun::First(request) => request,
+            Begun::Resumed(outcome) => return Ok(outcome),
+        };
+        let (item, reached) = self.reach_tool(call.name(), &request.params, &request.downstream).await?;
+        request.send("name", &*item.original, &item.original, reached, None).await
+    }
+
+    async fn read_resource(self: &Arc<Self>, call: &SourceCall) -> Result<SourceOutcome, Fault> {
+        let request = Incoming::read(self, call)?;
+        let request = match request.begin().await? {
+            Begun::First(request) => request,
+            Begun::Resumed(outcome) => return Ok(outcome),
+        };
+        let not_found = || RpcError::resource_not_found(call.context().version(), call.name());
+        let (server, uri) = self.find_resource(call.name()).ok_or_else(not_found)?;
+        let input = PolicyInput::resource(&*server, &*uri);
+        let reached = self.reach_server(&server, Some(input), &request.downstream).await?;
+        request.send("uri", &*uri, &uri, reached, None).await
+    }
+
+    async fn get_prompt(self: &Arc<Self>, call: &SourceCall) -> Result<SourceOutcome, Fault> {
+        let request = Incoming::read(self, call)?;
+        let request = match request.begin().await? {
+            Begun::First(request) => request,
+            Begun::Resumed(outcome) => return Ok(outcome),
+        };
+        let item = self.find_prompt(call.name())?;
+        let arguments = request.params.decode("arguments").unwrap_or_default();
+        let input = PolicyInput::prompt(&*item.server, &*item.original).arguments(arguments);
+        let reached = self.reach_server(&item.server, Some(input), &request.downstream).await?;
+        request.send("name", &*item.original, &item.original, reached, None).await
+    }
+
+    async fn complete(self: &Arc<Self>, call: &SourceCall) -> Result<SourceOutcome, Fault> {
+        let request = Incoming::read(self, call)?;
+        let given: CompleteParams =
+            serde_json::from_str(call.params().get()).map_err(|error| invalid_params(&error))?;
+        let (input, server, member, original) = match given.reference {
+            CompletionReference::Prompt { name, .. } => {
+                let item = self.find_prompt(&name)?;
+                let input = PolicyInput::prompt(&*item.server, &*item.original);
+                (input, Arc::clone(&item.server), "name", item.original.clone())
+            }
+            CompletionReference::ResourceTemplate { uri } => {
+                let unknown = || RpcError::invalid_params(format!("Unknown resource template: {}", Excerpt::new(&uri)));
+                let (server, original) = self.find_resource(&uri).ok_or_else(unknown)?;
+                (PolicyInput::resource(&*server, &*original), server, "uri", original)
+            }
+            _ => return Err(RpcError::invalid_params("the type of the reference is unknown").into()),
+        };
+        let reference = request.params.get("ref").map_or("{}", |reference| reference.get()).to_owned();
+        let mut reference = Members::read(&reference).map_err(|error| invalid_params(&error))?;
+        reference.set(member, &*original);
+        let reached = self.reach_server(&server, Some(input), &request.downstream).await?;
+        request.send("ref", &reference, &original, reached, None).await
     }
 
     fn find_prompt(&self, name: &str) -> Result<Arc<Item>, RpcError> {
-        let unknown = || RpcError::invalid_params(format!("Unknown prompt: {}", mcp_protocol::Excerpt::new(name)));
+        let unknown = || RpcError::invalid_params(format!("Unknown prompt: {}", Excerpt::new(name)));
         self.merged().prompts.get(name).cloned().ok_or_else(unknown)
     }
 
@@ -167,4 +162,69 @@ impl Core {
             Names::Raw => Some((merged.server_of(uri)?, uri.into())),
         }
     }
+}
+
+/// Returns the error of parameters that are not a JSON object, or have a member twice.
+fn invalid_params(error: &serde_json::Error) -> RpcError {
+    RpcError::invalid_params(format!("the parameters cannot be read: {error}"))
+}
+
+/// A request of a client.
+struct Incoming<'a> {
+    core: &'a Arc<Core>,
+    call: &'a SourceCall,
+    params: Members<'a>,
+    downstream: Downstream,
+    meta: Meta,
+}
+
+impl<'a> Incoming<'a> {
+    fn read(core: &'a Arc<Core>, call: &'a SourceCall) -> Result<Self, RpcError> {
+        let params = Members::read(call.params().get()).map_err(|error| invalid_params(&error))?;
+        let meta = core.hop.forward(call.context().meta())?;
+        Ok(Self { core, call, params, downstream: Downstream::of(call.context()), meta })
+    }
+
+    /// Continues a call that has asked, or returns the first round of another call.
+    ///
+    /// The policies decided the first round. The seal of its state holds for the same principal, name and arguments only.
+    async fn begin(self) -> Result<Begun<'a>, Fault> {
+        let outcome = match self.core.round(self.call, &self.params)? {
+            Round::First => return Ok(Begun::First(self)),
+            Round::Parked { call, number, responses } => {
+                self.core.resume_parked(self.call, call, number, responses).await?
+            }
+            Round::Upstream { server, name, responses, state } => {
+                let reached = self.core.reach_server(&server, None, &self.downstream).await?;
+                let key = if self.call.method() == method::ReadResource::NAME { "uri" } else { "name" };
+                self.send(key, &*name, &name, reached, Some((responses, state))).await?
+            }
+        };
+        Ok(Begun::Resumed(outcome))
+    }
+
+    /// Sends the request to its server. `key` is the member of the parameters that names the item, and `value` its value at the
+    /// server.
+    async fn send(
+        self,
+        key: &'static str,
+        value: &(impl Serialize + ?Sized + Sync),
+        name: &str,
+        reached: Reached,
+        responses: Option<(JsonObject, Option<String>)>,
+    ) -> Result<SourceOutcome, Fault> {
+        let Self { core, call, mut params, downstream, meta } = self;
+        params.set(key, value);
+        for member in ["_meta", "inputResponses", "requestState"] {
+            params.remove(member);
+        }
+        let outgoing = Outgoing { name: name.into(), params: params.write(), meta, responses };
+        core.relay(call, downstream.principal, Answered(downstream.capabilities), reached, outgoing).await
+    }
+}
+
+/// A request that is the first round of its call, or the outcome of a later round.
+enum Begun<'a> {
+    First(Incoming<'a>),
+    Resumed(SourceOutcome),
 }

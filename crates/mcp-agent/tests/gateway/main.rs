@@ -2,4 +2,5 @@
 
 mod common;
 mod lists;
+mod questions;
 mod relay;
