@@ -17,6 +17,7 @@ use crate::{
 mod authorization;
 mod browser;
 pub(crate) mod fixture;
+mod gateway;
 mod lists;
 mod options;
 mod outcome;
@@ -26,6 +27,7 @@ pub(crate) mod tools;
 pub(crate) use self::lists::{ExpectedFailures, REVISIONS, Requirements};
 use self::{
     fixture::Server,
+    gateway::Cell,
     lists::{AUTHORIZATION, OLDER},
     options::{Options, Selection},
     outcome::Verdict,
@@ -43,6 +45,8 @@ pub(crate) enum Leg {
     Server,
     Client,
     Authorization,
+    /// The server suites through a gateway.
+    Gateway,
 }
 
 impl Leg {
@@ -51,8 +55,16 @@ impl Leg {
             "server" => Ok(Self::Server),
             "client" => Ok(Self::Client),
             "authorization" => Ok(Self::Authorization),
-            _ => Err(Error::msg(format!("`{word}` is not a side: server, client, authorization"))),
+            "gateway" => Ok(Self::Gateway),
+            _ => Err(Error::msg(format!("`{word}` is not a side: server, client, authorization, gateway"))),
         }
+    }
+}
+
+impl Leg {
+    /// The side as the suite names it.
+    fn of_suite(self) -> Self {
+        if self == Self::Gateway { Self::Server } else { self }
     }
 }
 
@@ -62,6 +74,7 @@ impl fmt::Display for Leg {
             Self::Server => "server",
             Self::Client => "client",
             Self::Authorization => "authorization",
+            Self::Gateway => "gateway",
         })
     }
 }
@@ -74,8 +87,12 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let binary = fixture::build(&root, &metadata, options.leg)?;
     let tools = Tools::install(&root, metadata.target())?;
     let results = metadata.target().join("conformance/results");
-    let bench = Bench { root, tools, results, leg: options.leg, binary };
+    let mut bench = Bench { root, tools, results, leg: options.leg, binary, cell: None };
     let mut report = Report::new(options.leg);
+    if options.leg == Leg::Gateway {
+        gateway::run(&mut bench, &options, &mut report)?;
+        return report.finish();
+    }
     if options.leg == Leg::Authorization {
         authorization::run(&bench, &mut report)?;
         return report.finish();
@@ -111,14 +128,16 @@ struct Bench {
     results: PathBuf,
     leg: Leg,
     binary: PathBuf,
+    /// The gateway in front of the tested server.
+    cell: Option<Cell>,
 }
 
 impl Bench {
     /// The requirement list of one revision, scenario by scenario, each at the wire of that revision.
     fn requirements(&self, revision: &str, report: &mut Report) -> Result<(), Error> {
         let list = Requirements::load(&self.root, revision)?;
-        let known = ExpectedFailures::load(&self.root, revision)?;
-        report.heading(format_args!("requirements of {revision}, suite {}", Release::Alpha));
+        let known = self.expected(revision)?;
+        report.heading(format_args!("{}requirements of {revision}, suite {}", self.title(), Release::Alpha));
         let mut target = self.start()?;
         for scenario in list.must_pass(self.leg) {
             let at = ["--spec-version", revision, "--force"];
@@ -185,11 +204,11 @@ impl Bench {
 
     /// One of the suite's own collections, in one run of the suite.
     fn suite(&self, release: Release, name: &str, report: &mut Report) -> Result<(), Error> {
-        report.heading(format_args!("suite `{name}` of {release}"));
+        report.heading(format_args!("{}suite `{name}` of {release}", self.title()));
         let known = self.known(release)?;
         let later = self.later()?;
         let mut target = self.start()?;
-        let output = self.fresh_output(&format!("{release}-{name}"))?;
+        let output = self.fresh_output(&format!("{}{release}-{name}", self.prefix()))?;
         let mut command = self.command(&target, release)?;
         command.args(["--suite", name, "--output-dir"]).arg(&output);
         let ran = process::capture(&mut command, SUITE_LIMIT)?;
@@ -247,6 +266,18 @@ impl Bench {
         Ok(())
     }
 
+    /// One scenario at the revision of the cell, and in the older release if it has the scenario.
+    fn scenario_of_cell(&self, scenario: &str, revision: &str, report: &mut Report) -> Result<(), Error> {
+        report.heading(format_args!("{}scenario `{scenario}`", self.title()));
+        let known = self.expected(revision)?;
+        let mut target = self.start()?;
+        let extra = ["--spec-version", revision];
+        let why = known.why(self.leg, scenario);
+        let row = self.scenario(&mut target, Release::Alpha, scenario, &extra, revision, why)?;
+        report.row(row.unwrap_or_else(|| Row::no_result(scenario, "not applicable at this revision")));
+        Ok(())
+    }
+
     /// Runs one scenario. Returns `None` if the suite reports that the scenario does not apply.
     fn scenario(
         &self,
@@ -261,11 +292,12 @@ impl Bench {
             *target = self.start()?;
             return Ok(Some(Row::no_result(scenario, &reason)));
         }
-        let output = self.fresh_output(&format!("{release}-{lists_of}-{}", scenario.replace('/', "-")))?;
+        let name = format!("{}{release}-{lists_of}-{}", self.prefix(), scenario.replace('/', "-"));
+        let output = self.fresh_output(&name)?;
         let mut command = self.command(target, release)?;
         command.args(["--scenario", scenario]).args(extra).arg("--output-dir").arg(&output);
-        let known = self.results.join(format!("expected-failures-{lists_of}.yaml"));
-        let list = ExpectedFailures::load(&self.root, lists_of)?.to_yaml();
+        let known = self.results.join(format!("{}expected-failures-{lists_of}.yaml", self.prefix()));
+        let list = self.expected(lists_of)?.to_yaml();
         std::fs::write(&known, list).with_context(|| known.display().to_string())?;
         command.arg("--expected-failures").arg(known);
         let started = Instant::now();
@@ -295,13 +327,35 @@ impl Bench {
         match self.leg {
             Leg::Client => Ok(Target::Client),
             Leg::Server | Leg::Authorization => Server::start(&self.binary).map(Target::Server),
+            Leg::Gateway => match &self.cell {
+                Some(cell) => cell.start(&self.binary, &self.results).map(Target::Server),
+                None => Err(Error::msg("no cell of the gateway is selected")),
+            },
         }
+    }
+
+    /// The failures that are known for a revision or a release.
+    fn expected(&self, of: &str) -> Result<ExpectedFailures, Error> {
+        match &self.cell {
+            Some(cell) => ExpectedFailures::of_cell(&self.root, cell.name, of),
+            None => ExpectedFailures::load(&self.root, of),
+        }
+    }
+
+    /// The begin of a heading.
+    fn title(&self) -> String {
+        self.cell.as_ref().map_or_else(String::new, |cell| format!("{}, ", cell.name))
+    }
+
+    /// The begin of the name of a result folder.
+    fn prefix(&self) -> String {
+        self.cell.as_ref().map_or_else(String::new, |cell| format!("{}-", cell.name))
     }
 
     /// The suite's command line up to the selection.
     fn command(&self, target: &Target, release: Release) -> Result<Command, Error> {
         let mut command = self.tools.suite(release);
-        command.arg(self.leg.to_string());
+        command.arg(self.leg.of_suite().to_string());
         match target {
             Target::Server(server) => command.args(["--url", &server.url]),
             Target::Client => command.arg("--command").arg(&self.binary),
@@ -315,11 +369,11 @@ impl Bench {
     /// The failures that are known for a run of a whole collection.
     fn known(&self, release: Release) -> Result<ExpectedFailures, Error> {
         if release == Release::Stable {
-            return ExpectedFailures::load(&self.root, release.version());
+            return self.expected(release.version());
         }
         let mut known = ExpectedFailures::default();
         for revision in REVISIONS {
-            known.extend(ExpectedFailures::load(&self.root, revision)?);
+            known.extend(self.expected(revision)?);
         }
         Ok(known)
     }
@@ -343,7 +397,7 @@ impl Bench {
     /// The scenarios that a release has for this leg, each with the revisions that it applies to.
     fn list(&self, release: Release) -> Result<Vec<(String, Vec<String>)>, Error> {
         let mut command = self.tools.suite(release);
-        let listed = process::capture(command.args(["list", &format!("--{}", self.leg)]), SCENARIO_LIMIT)?;
+        let listed = process::capture(command.args(["list", &format!("--{}", self.leg.of_suite())]), SCENARIO_LIMIT)?;
         let found: Vec<_> = listed.stdout.lines().filter_map(scenario_line).collect();
         if found.is_empty() {
             return Err(Error::msg(format!("{release} lists nothing for the {}: {}", self.leg, last_lines(&listed))));

@@ -27,12 +27,12 @@ mod servers;
 use self::{
     install::Installed,
     matrix::{CLIENT_COLUMNS, COLUMNS, Cell, LOGIN_COLUMNS, Matrix, PROTECTED_COLUMNS},
-    peers::{Login, PEERS, Transport},
+    peers::{Era, Login, PEERS, Transport},
     row::Target,
     servers::{SUBJECTS, Started, Wire},
 };
 
-const USAGE: &str = "usage: cargo xtask interop [--direction server|client|login|protected] [--peer NAME]... [--transport stdio|http|sse] \
+const USAGE: &str = "usage: cargo xtask interop [--direction server|client|login|protected|gateway] [--peer NAME]... [--transport stdio|http|sse] \
     [--server BINARY] [--client BINARY]";
 
 /// The package and binary that tests foreign servers.
@@ -56,7 +56,38 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let login = options.login().then(|| logins(&options, &root, &mut installed));
     let client = options.client().then(|| servers(&options, &root, &mut installed));
     let protected = options.protected().then(|| protected(&options, &root, &mut installed));
-    [server, login, client, protected].into_iter().flatten().collect()
+    let gateway = options.gateway().then(|| gateways(&options, &root, &metadata, &mut installed));
+    [server, login, client, protected, gateway].into_iter().flatten().collect()
+}
+
+/// Foreign clients against our server behind our gateway. The server has the revisions of one era.
+fn gateways(options: &Options, root: &Path, metadata: &Metadata, installed: &mut Installed) -> Result<(), Error> {
+    let binary = fixture::build(root, metadata, Leg::Gateway)?;
+    fixture::build_gateway(root, &binary)?;
+    let mut matrix = Matrix::new("client through the gateway", COLUMNS);
+    for peer in PEERS.iter().filter(|peer| options.wants(peer.name)) {
+        let title = installed.title(peer.title, peer.runtime, peer.package);
+        let runtime = match installed.runtime(peer.runtime) {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                matrix.not_run(&title, &error);
+                continue;
+            }
+        };
+        for upstream in [Era::Legacy, Era::Modern] {
+            for era in peer.eras {
+                println!("{title}, {era}, a server of the {upstream} era");
+                let directory = metadata.target().join("interop/gateway").join(upstream.name());
+                let cells = fixture::gateway(&binary, upstream.name(), &directory).and_then(|server| {
+                    let target = Target::server(server, *era);
+                    row::run(row::script(&runtime, peer.script, &target), COLUMNS, ROW_LIMIT)
+                });
+                let cells = cells.unwrap_or_else(|error| row::not_started(&error, COLUMNS));
+                matrix.row(&title, upstream.name(), *era, cells);
+            }
+        }
+    }
+    matrix.finish()
 }
 
 /// Foreign clients against our server.
@@ -199,6 +230,8 @@ enum Direction {
     Login,
     /// The client, at servers that require tokens.
     Protected,
+    /// The gateway between clients and servers of each era.
+    Gateway,
 }
 
 impl Options {
@@ -213,7 +246,8 @@ impl Options {
                         "client" => Direction::Client,
                         "login" => Direction::Login,
                         "protected" => Direction::Protected,
-                        other => bail!("`{other}` is not a direction: server, client, login, protected"),
+                        "gateway" => Direction::Gateway,
+                        other => bail!("`{other}` is not a direction: server, client, login, protected, gateway"),
                     });
                 }
                 Arg::Long("peer") => {
@@ -261,6 +295,11 @@ impl Options {
         self.direction.is_none_or(|only| only == Direction::Protected)
             && self.over(Transport::Http.name())
             && SUBJECTS.iter().any(|subject| subject.protected.is_some() && self.wants(subject.name))
+    }
+
+    /// Whether a selected client tests our gateway. Its runs take long, so only `--direction gateway` selects them.
+    fn gateway(&self) -> bool {
+        self.direction == Some(Direction::Gateway) && PEERS.iter().any(|peer| self.wants(peer.name))
     }
 
     /// Returns the program of our client.
@@ -313,6 +352,7 @@ mod tests {
             ("--direction protected", false, false, false, true),
             ("--direction protected --transport stdio", false, false, false, false),
             ("--direction protected --peer git", false, false, false, false),
+            ("--direction gateway", false, false, false, false),
             ("--peer inspector", true, false, true, false),
             ("--peer python-v2", true, true, true, true),
             ("--peer git", false, true, false, false),
@@ -320,6 +360,7 @@ mod tests {
             let options = parse(line).unwrap();
             let found = (options.server(), options.client(), options.login(), options.protected());
             assert_eq!(found, (server, client, login, protected), "{line}");
+            assert_eq!(options.gateway(), line == "--direction gateway", "{line}");
         }
     }
 

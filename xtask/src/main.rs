@@ -58,7 +58,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "conformance",
-        usage: "server|client|authorization [--requirements REV | --suite NAME | --scenario NAME]  the official suites",
+        usage: "server|client|authorization|gateway [--cell NAME] [--requirements REV | --suite NAME | --scenario NAME]  the official suites",
         run: conformance::run,
     },
     Command {

@@ -21,11 +21,13 @@ const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
 const START_LIMIT: Duration = Duration::from_secs(30);
 /// The number of output lines in the error of a failed start.
 const KEPT_LINES: usize = 20;
+/// The program of the gateway.
+const GATEWAY: &str = "mcp";
 
 /// The package (and binary) that a leg is run against.
 pub(crate) fn package(leg: Leg) -> &'static str {
     match leg {
-        Leg::Server => "everything",
+        Leg::Server | Leg::Gateway => "everything",
         Leg::Client => "conformance-client",
         Leg::Authorization => "protected",
     }
@@ -67,21 +69,60 @@ fn executable(messages: &str, name: &str) -> Option<PathBuf> {
 pub(crate) struct Server {
     pub(crate) url: String,
     process: Running,
+    /// The server behind a gateway.
+    upstream: Option<Box<Server>>,
 }
 
 impl Server {
     /// Starts `binary` on a free port and waits for the line with its address.
     pub(crate) fn start(binary: &Path) -> Result<Self, Error> {
+        Self::start_with(binary, &[])
+    }
+
+    /// Starts `binary` with further arguments.
+    pub(crate) fn start_with(binary: &Path, args: &[&str]) -> Result<Self, Error> {
         let mut command = Command::new(binary);
-        command.args(["--port", "0"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command.args(["--port", "0"]).args(args);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let (url, process) = start(command, url_in)?;
-        Ok(Self { url, process })
+        Ok(Self { url, process, upstream: None })
     }
 
     /// The reason why the server has exited, if it has.
     pub(crate) fn gone(&mut self) -> Option<String> {
-        self.process.ended().map(|status| format!("the server exited ({status})"))
+        let gone = self.process.ended().map(|status| format!("the server exited ({status})"));
+        gone.or_else(|| self.upstream.as_mut()?.gone().map(|reason| format!("behind the gateway: {reason}")))
     }
+}
+
+/// Builds the program of the gateway. It must be beside the server, where [`gateway`] looks for it.
+pub(crate) fn build_gateway(root: &Path, server: &Path) -> Result<(), Error> {
+    let built = binary(root, GATEWAY)?;
+    if built == gateway_beside(server) {
+        return Ok(());
+    }
+    Err(Error::msg(format!("the gateway {} is not beside the server", built.display())))
+}
+
+fn gateway_beside(server: &Path) -> PathBuf {
+    server.with_file_name(GATEWAY).with_extension(std::env::consts::EXE_EXTENSION)
+}
+
+/// Starts `server` with the revisions of one era, and a gateway with raw names in front of it. The gateway has its files in
+/// `directory`.
+pub(crate) fn gateway(server: &Path, era: &str, directory: &Path) -> Result<Server, Error> {
+    let upstream = Server::start_with(server, &["--only", era])?;
+    std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+    let config = directory.join("mcp.json");
+    let servers = serde_json::json!({ "mcpServers": { "everything": { "url": upstream.url } } });
+    std::fs::write(&config, servers.to_string()).with_context(|| config.display().to_string())?;
+    let mut command = Command::new(gateway_beside(server));
+    command.args(["gateway", "--port", "0", "--names", "raw", "--config"]).arg(&config);
+    // The logins and the approvals of the user do not take part.
+    command.env("XDG_STATE_HOME", directory).env("MCP_TOKEN_STORE", "file").env_remove("MCP_SERVER");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let (url, process) = start(command, |line| url_in(line.split_once("is served at")?.1))?;
+    Ok(Server { url, process, upstream: Some(Box::new(upstream)) })
 }
 
 /// The example `protected`, with the authorization server that it starts. The drop of this value kills both.

@@ -61,7 +61,7 @@ struct Unscored {
 impl Scenarios {
     fn of(&self, leg: Leg) -> &[String] {
         match leg {
-            Leg::Server => &self.server,
+            Leg::Server | Leg::Gateway => &self.server,
             Leg::Client => &self.client,
             Leg::Authorization => &[],
         }
@@ -119,14 +119,29 @@ impl ExpectedFailures {
         all.remove(of).with_context(|| format!("{FILE} has no table for {of}"))
     }
 
+    /// Reads the entries of a revision or of a release behind a gateway. Each cell of the relay has a file.
+    pub(crate) fn of_cell(root: &Path, cell: &str, of: &str) -> Result<Self, Error> {
+        let file = root.join("xtask/conformance/gateway").join(format!("{cell}.toml"));
+        let text = std::fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let mut all: BTreeMap<String, BTreeMap<String, String>> =
+            toml::from_str(&text).with_context(|| file.display().to_string())?;
+        Ok(Self { server: all.remove(of).unwrap_or_default(), client: BTreeMap::new() })
+    }
+
     /// The subject of the issue that ends the failure of this scenario, if the scenario is known to fail.
     pub(crate) fn why(&self, leg: Leg, scenario: &str) -> Option<&str> {
         let known = match leg {
-            Leg::Server => &self.server,
+            Leg::Server | Leg::Gateway => &self.server,
             Leg::Client => &self.client,
             Leg::Authorization => return None,
         };
         known.get(scenario).map(String::as_str)
+    }
+
+    /// The scenarios of servers that are known to fail.
+    #[cfg(test)]
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.server.keys().map(String::as_str)
     }
 
     /// Adds the entries of another list.

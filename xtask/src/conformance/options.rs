@@ -3,15 +3,19 @@
 use anyhow::{Error, bail, ensure};
 use lexopt::{Arg, Parser, ValueExt as _};
 
-use super::{Leg, REVISIONS, Release};
+use super::{Cell, Leg, REVISIONS, Release};
 
-pub(super) const USAGE: &str = "usage: cargo xtask conformance authorization | server|client [--requirements REV | --suite NAME | --scenario NAME]";
+pub(super) const USAGE: &str = "usage: cargo xtask conformance authorization \
+    | server|client [--requirements REV | --suite NAME | --scenario NAME] \
+    | gateway [--cell NAME] [--requirements REV | --scenario NAME]";
 
 /// The parsed arguments.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Options {
     pub(super) leg: Leg,
     pub(super) selection: Selection,
+    /// The name of the only cell of the gateway.
+    pub(super) cell: Option<String>,
 }
 
 /// The scenarios to run.
@@ -32,10 +36,15 @@ impl Options {
         let mut parser = Parser::from_args(args);
         let mut leg = None;
         let mut selection = Selection::Everything;
+        let mut cell = None;
         while let Some(arg) = parser.next()? {
             let selected = match arg {
                 Arg::Value(word) if leg.is_none() => {
                     leg = Some(Leg::parse(&word.string()?)?);
+                    continue;
+                }
+                Arg::Long("cell") if cell.is_none() => {
+                    cell = Some(parser.value()?.string()?);
                     continue;
                 }
                 Arg::Long("requirements") => Selection::Requirements(parser.value()?.string()?),
@@ -46,8 +55,14 @@ impl Options {
             ensure!(selection == Selection::Everything, "only one selection is allowed");
             selection = selected;
         }
-        let Some(leg) = leg else { bail!("the argument server, client or authorization is missing") };
+        let Some(leg) = leg else { bail!("the argument server, client, authorization or gateway is missing") };
+        if let Some(name) = &cell {
+            ensure!(leg == Leg::Gateway, "only the gateway has cells");
+            let names: Vec<&str> = Cell::ALL.iter().map(|cell| cell.name).collect();
+            ensure!(names.contains(&&**name), "`{name}` is not a cell: {}", names.join(", "));
+        }
         match &selection {
+            Selection::Suite(_) if leg == Leg::Gateway => bail!("the gateway leg has no selection of a suite"),
             Selection::Requirements(_) | Selection::Suite(_) | Selection::Scenario(_) if leg == Leg::Authorization => {
                 bail!("the authorization leg has one run of all its scenarios")
             }
@@ -57,7 +72,7 @@ impl Options {
             Selection::Suite(name) if !Release::ALL.into_iter().any(|release| has_suite(release, leg, name)) => {
                 bail!("no release has a {leg} suite `{name}`")
             }
-            _ => Ok(Self { leg, selection }),
+            _ => Ok(Self { leg, selection, cell }),
         }
     }
 }
@@ -67,7 +82,7 @@ pub(super) fn has_suite(release: Release, leg: Leg, name: &str) -> bool {
     let both: &[&str] = match leg {
         Leg::Server => &["active", "all", "pending"],
         Leg::Client => &["all", "core", "extensions", "backcompat", "auth", "metadata", "draft", "sep-835"],
-        Leg::Authorization => &[],
+        Leg::Authorization | Leg::Gateway => &[],
     };
     let newer = release == Release::Alpha && leg == Leg::Server && ["core", "draft"].contains(&name);
     newer || both.contains(&name)
@@ -91,8 +106,11 @@ mod tests {
             ("authorization", Leg::Authorization, Selection::Everything),
             ("client --scenario=initialize", Leg::Client, Selection::Scenario("initialize".into())),
         ] {
-            assert_eq!(parse(line).unwrap(), Options { leg, selection }, "{line}");
+            assert_eq!(parse(line).unwrap(), Options { leg, selection, cell: None }, "{line}");
         }
+        let cell = Some("modern-to-legacy".to_owned());
+        let expected = Options { leg: Leg::Gateway, selection: Selection::Everything, cell };
+        assert_eq!(parse("gateway --cell modern-to-legacy").unwrap(), expected);
     }
 
     #[test]
@@ -105,6 +123,9 @@ mod tests {
             "server --suite",
             "server --suite all --scenario ping",
             "client -v x",
+            "gateway --suite active",
+            "gateway --cell new-to-old",
+            "server --cell modern-to-legacy",
             "authorization --scenario authorization-code-grant",
         ] {
             assert!(parse(line).is_err(), "{line}");

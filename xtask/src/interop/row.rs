@@ -63,6 +63,12 @@ impl Target {
         Ok(Self { config, _server: server })
     }
 
+    /// A server over HTTP, which runs.
+    pub(super) fn server(server: Server, era: Era) -> Self {
+        let config = serde_json::json!({ "transport": Transport::Http.name(), "era": era.name(), "url": server.url });
+        Self { config, _server: Held::Server(server) }
+    }
+
     /// The example `protected`, which runs.
     pub(super) fn protected(server: Protected, era: Era) -> Self {
         let config = serde_json::json!({
