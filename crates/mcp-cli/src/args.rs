@@ -17,7 +17,7 @@ pub(crate) use self::{
     account::{Account, Auth},
     configuration::Configuration,
     format::Format,
-    serving::{Listen, Serving},
+    serving::{GatewayOptions, Listen, NameForm, Serving},
 };
 use crate::style::When;
 
@@ -345,6 +345,9 @@ mod tests {
             "mcp serve",
             "mcp serve . --port many",
             "mcp serve . --stdio --port 0",
+            "mcp gateway --stdio --port 0",
+            "mcp gateway --stdio --auth auth.toml",
+            "mcp gateway --names short",
             "mcp",
             "mcp dance",
         ] {

@@ -18,6 +18,7 @@ use mcp_agent::{
 };
 use mcp_client::{Client, http::Authorizer};
 
+pub(crate) use self::fleet::{add_to, check_options, settle};
 use self::{fleet::Fleet, resolve::Resolved, source::Source};
 use crate::{
     answers::Answers,
@@ -185,8 +186,18 @@ pub(crate) fn definition(name: &str, options: &Options) -> Result<Option<ServerD
     Ok(source.with_name(name).usable()?.0.pop())
 }
 
+/// Returns the servers of the configuration file. Prints a warning for each server that `mcp` cannot use.
+///
+/// # Errors
+/// If a required server or each server cannot be used.
+pub(crate) fn configured(options: &Options) -> Result<Vec<ServerDefinition>, Failure> {
+    let (servers, unusable) = Source::load(options)?.usable()?;
+    unusable.warn();
+    Ok(servers)
+}
+
 /// Returns the directory of approvals and installations.
-fn state_directory() -> Result<PathBuf, Failure> {
+pub(crate) fn state_directory() -> Result<PathBuf, Failure> {
     let missing = || Failure::local("there is no directory for approvals: set HOME or XDG_STATE_HOME");
     state::path("config").ok_or_else(missing)
 }

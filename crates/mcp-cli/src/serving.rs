@@ -1,6 +1,8 @@
 //! The commands that serve clients until a signal.
 
+mod auth;
 mod directory;
+mod gateway;
 mod listener;
 
 use crate::{
@@ -15,5 +17,6 @@ pub(crate) async fn run(command: Serving, options: &Options) -> Result<(), Failu
     let signals = Signals::install();
     match command {
         Serving::Serve { directory, listen } => directory::serve(&directory, &listen, options, signals).await,
+        Serving::Gateway(gateway) => gateway::serve(&gateway, options, signals).await,
     }
 }

@@ -1,6 +1,11 @@
 //! Signals that end the program: Ctrl-C, and on Unix also SIGTERM and SIGHUP.
 
-use tokio::sync::watch;
+use std::time::Duration;
+
+use tokio::{sync::watch, time::sleep};
+
+/// The time in which a second signal counts as the first one.
+const REPEATED: Duration = Duration::from_millis(250);
 
 /// The exit code of a program that Ctrl-C ended.
 pub(crate) const INTERRUPTED: u8 = 130;
@@ -23,6 +28,14 @@ impl Signals {
             std::future::pending::<()>().await;
         }
         *self.0.borrow_and_update()
+    }
+
+    /// Waits for a further signal, and returns its exit code. Some launchers send each signal twice, so a signal in the next
+    /// 250 ms does not count.
+    pub(crate) async fn next_again(&mut self) -> u8 {
+        sleep(REPEATED).await;
+        self.discard_pending();
+        self.next().await
     }
 
     /// Waits for the next signal except Ctrl-C, which the shell handles.

@@ -8,6 +8,7 @@ mod exit;
 #[cfg(unix)]
 mod explain;
 mod format;
+mod gateway;
 mod help;
 mod lint;
 mod listen;

@@ -44,6 +44,8 @@ mod pages {
     mod clients {}
     #[doc = include_str!("../../../docs/host.md")]
     mod host {}
+    #[doc = include_str!("../../../docs/gateway.md")]
+    mod gateway {}
     #[doc = include_str!("../../../docs/policy.md")]
     mod policy {}
     #[doc = include_str!("../../../docs/migrating-from-rmcp.md")]

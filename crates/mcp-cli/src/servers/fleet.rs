@@ -85,18 +85,7 @@ impl Fleet {
             _ => Failure::local(error.to_string()),
         })?;
         opened.keep_host(&host);
-        let mut unusable = HashMap::new();
-        for server in &servers {
-            let authorizer = super::authorizer(server, &options, can_ask);
-            let connector = authorizer.and_then(|authorizer| connection::to_server(server, &options, authorizer));
-            let added = connector.and_then(|connector| {
-                let added = host.add_definition_with(server, connector);
-                added.map_err(|error| Failure::usage(error.to_string()))
-            });
-            if let Err(failure) = added {
-                unusable.insert(server.name.clone(), failure);
-            }
-        }
+        let unusable = add_to(&host, &servers, &options, can_ask);
         settle(&host).await;
         logs::keep_server_stderr();
         Ok(Self { host, needs_tools: lists == Lists::Tools, servers, unusable })
@@ -178,6 +167,28 @@ impl Fleet {
     }
 }
 
+/// Adds servers to a host. Returns the failures of the servers with a definition that `mcp` cannot use.
+pub(crate) fn add_to(
+    host: &Host,
+    servers: &[ServerDefinition],
+    options: &Options,
+    can_ask: bool,
+) -> HashMap<String, Failure> {
+    let mut unusable = HashMap::new();
+    for server in servers {
+        let authorizer = super::authorizer(server, options, can_ask);
+        let connector = authorizer.and_then(|authorizer| connection::to_server(server, options, authorizer));
+        let added = connector.and_then(|connector| {
+            let added = host.add_definition_with(server, connector);
+            added.map_err(|error| Failure::usage(error.to_string()))
+        });
+        if let Err(failure) = added {
+            unusable.insert(server.name.clone(), failure);
+        }
+    }
+    unusable
+}
+
 /// Returns the definition of a server for one command.
 fn for_command(mut server: ServerDefinition, options: &Options) -> ServerDefinition {
     // The end of the command ends its servers. A listener and a shell have no running call.
@@ -191,7 +202,7 @@ fn for_command(mut server: ServerDefinition, options: &Options) -> ServerDefinit
 }
 
 /// Rejects options with possible secrets that several servers would receive.
-fn check_options(servers: &[ServerDefinition], options: &Options) -> Result<(), Failure> {
+pub(crate) fn check_options(servers: &[ServerDefinition], options: &Options) -> Result<(), Failure> {
     let is_http = |server: &&ServerDefinition| matches!(server.endpoint, Endpoint::Http(_));
     let (remote, local): (Vec<_>, Vec<_>) = servers.iter().partition(is_http);
     for (option, is_given, receivers) in
@@ -208,7 +219,7 @@ fn check_options(servers: &[ServerDefinition], options: &Options) -> Result<(), 
 }
 
 /// Waits until the start of each server has an outcome. The time limits of the clients and of logins bound the wait.
-async fn settle(host: &Host) {
+pub(crate) async fn settle(host: &Host) {
     let mut events = host.status_events();
     let is_starting = |status: &ServerStatus| match status.state {
         ServerState::Configured | ServerState::Starting | ServerState::Waiting => true,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use mcp_server::{content::server_from_dir, http::HttpConfig};
 
-use super::listener;
+use super::listener::Listener;
 use crate::{
     args::{Listen, Options},
     failure::Failure,
@@ -21,5 +21,6 @@ pub(super) async fn serve(
 ) -> Result<(), Failure> {
     let server = server_from_dir(directory).map_err(|error| Failure::usage(error.to_string()))?;
     let name = line(&directory.display().to_string());
-    listener::serve(&server, listen, HttpConfig::new(), &name, options.json, signals).await
+    let listener = Listener::local(listen);
+    listener.serve(&server, HttpConfig::new(), &name, options.json, signals).await
 }

@@ -1,0 +1,108 @@
+//! The gateway: the servers of a configuration file as one server.
+
+mod audit;
+mod host;
+mod keys;
+mod status;
+
+use std::time::Duration;
+
+use mcp_agent::{Gateway, Host, Names};
+use mcp_protocol::ErrorChain;
+use mcp_server::{Server, http::HttpConfig};
+use tokio::{net::lookup_host, time::timeout};
+
+use super::{auth::Auth, listener::Listener};
+use crate::{
+    args::{GatewayOptions, NameForm, Options},
+    failure::Failure,
+    logs,
+    screen::warn,
+    servers,
+    signals::Signals,
+    text::line,
+};
+
+/// The longest time for the end of the servers.
+const END: Duration = Duration::from_secs(10);
+
+/// Serves the servers of a configuration file, and ends them after a signal.
+pub(super) async fn serve(gateway: &GatewayOptions, options: &Options, mut signals: Signals) -> Result<(), Failure> {
+    let auth = gateway.auth.as_deref().map(Auth::load).transpose()?;
+    let listener = Listener::at(&gateway.host, &gateway.listen);
+    if auth.is_none() {
+        check_loopback(&listener).await?;
+    } else if options.policy.is_empty() {
+        warn("without --policy, a gateway with --auth denies each call: write rules, or `default = \"allow\"`");
+    }
+    let servers = servers::configured(options)?;
+    let host = host::start(gateway, options, auth.is_some(), &servers).await?;
+    let served = async {
+        tokio::select! {
+            ready = host::ready(&host, &servers, options) => ready?,
+            code = signals.next() => return Err(Failure::interrupted(code)),
+        }
+        logs::keep_server_stderr();
+        serve_host(&host, auth, &listener, gateway, options, signals.clone()).await
+    };
+    let served = served.await;
+    tokio::select! {
+        // If the time is not enough, the shutdown of the runtime kills the processes of the servers.
+        _ = timeout(END, host.shutdown()) => served,
+        code = signals.next_again() => Err(Failure::interrupted(code)),
+    }
+}
+
+/// Serves a host that has started.
+async fn serve_host(
+    host: &Host,
+    auth: Option<Auth>,
+    listener: &Listener,
+    gateway: &GatewayOptions,
+    options: &Options,
+    signals: Signals,
+) -> Result<(), Failure> {
+    let names = match gateway.names {
+        NameForm::Provider => Names::Provider,
+        NameForm::Raw => Names::Raw,
+    };
+    let builder = Gateway::builder(host.clone()).names(names).strict(gateway.strict);
+    let failed = |error: &(dyn std::error::Error + 'static)| Failure::usage(line(&ErrorChain::new(error).to_string()));
+    let mut server = builder.build().map_err(|error| failed(&error))?;
+    if let Some(path) = &gateway.state_keys {
+        server = server.state_keys(keys::read(path)?);
+    }
+    let mut config = HttpConfig::new();
+    let operators = auth.as_ref().map(Auth::operators);
+    if let Some(auth) = auth {
+        server = server.requires_scopes(auth.required_scopes().iter().cloned());
+        config = auth.apply_to(config);
+    }
+    let server: Server = server.build();
+    if operators.as_ref().is_none_or(|operators| !operators.is_empty()) {
+        let host = host.clone();
+        config = config.status("/status", move |caller| {
+            let may_read = operators.as_ref().is_none_or(|operators| operators.include(caller));
+            may_read.then(|| status::document(&host))
+        });
+    }
+    let count = host.statuses().len();
+    let name =
+        if count == 1 { "the gateway of 1 server".to_owned() } else { format!("the gateway of {count} servers") };
+    let _watching = host::watch(host);
+    listener.serve(&server, config, &name, options.json, signals).await
+}
+
+/// Rejects an address that other machines reach, because each of them could call the tools.
+async fn check_loopback(listener: &Listener) -> Result<(), Failure> {
+    let Listener::Http(host, port) = listener else { return Ok(()) };
+    let unresolved = |error| Failure::usage(format!("the address `{}` is not usable: {error}", line(host)));
+    let mut addresses = lookup_host((host.as_str(), *port)).await.map_err(unresolved)?;
+    match addresses.find(|address| !address.ip().to_canonical().is_loopback()) {
+        None => Ok(()),
+        Some(address) => Err(Failure::usage(format!(
+            "{} is not a loopback address, and other machines could call each tool: authenticate the clients with --auth FILE",
+            address.ip()
+        ))),
+    }
+}

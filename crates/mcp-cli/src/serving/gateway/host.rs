@@ -1,0 +1,170 @@
+//! The host behind a gateway: its start, its events, and the attempts to start failed servers again.
+
+use std::{collections::HashMap, time::Duration};
+
+use mcp_agent::{
+    Host, ServerState, ServerStatus,
+    config::{Approvals, ServerDefinition},
+    pins::{Drift, PinFile, PinRules},
+    policy::Effect,
+};
+use mcp_protocol::ErrorChain;
+use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::audit::AuditFile;
+use crate::{
+    args::{GatewayOptions, Options},
+    connection::{ClientSettings, NAME, VERSION},
+    failure::Failure,
+    screen::{note, warn},
+    servers,
+    text::line,
+};
+
+/// The time after which a gateway serves without the servers that have not started yet. They join later.
+const START_WAIT: Duration = Duration::from_secs(15);
+/// The interval at which the host reads the policy file again.
+const WATCH: Duration = Duration::from_secs(2);
+/// The shortest and the longest time between two attempts to start a failed server.
+const FIRST_RETRY: Duration = Duration::from_secs(5);
+const LAST_RETRY: Duration = Duration::from_secs(300);
+
+/// Starts a host, and begins the starts of its servers.
+pub(super) async fn start(
+    gateway: &GatewayOptions,
+    options: &Options,
+    has_auth: bool,
+    servers: &[ServerDefinition],
+) -> Result<Host, Failure> {
+    servers::check_options(servers, options)?;
+    let settings = ClientSettings::without_answers(options);
+    let definitions: HashMap<String, ServerDefinition> =
+        servers.iter().map(|server| (server.name.clone(), server.clone())).collect();
+    let mut builder = Host::builder(NAME, VERSION).clients(move |name, client| match definitions.get(name) {
+        Some(server) => settings.apply_to(client, server),
+        None => client,
+    });
+    if has_auth {
+        // A policy file can set another default.
+        builder = builder.default_effect(Effect::Deny);
+    }
+    builder = options.policy.iter().fold(builder, |builder, file| builder.policy_file(file)).watch(WATCH);
+    if let Ok(directory) = servers::state_directory() {
+        builder = builder.approvals(Approvals::open(directory));
+    }
+    if let Some(path) = &options.pins {
+        builder = builder.pins(PinFile::new(path), PinRules::new().drift(Drift::Block));
+    }
+    if let Some(path) = &gateway.audit {
+        let file = AuditFile::open(path)?;
+        builder = builder.audit(move |event: &_| file.record(event));
+    }
+    let invalid = |error| Failure::usage(line(&ErrorChain::new(&error).to_string()));
+    builder.start().await.map_err(invalid)
+}
+
+/// Starts the servers, and waits until each of them is ready or has failed, or the time limit ends.
+///
+/// # Errors
+/// If a required server or each server failed.
+pub(super) async fn ready(host: &Host, servers: &[ServerDefinition], options: &Options) -> Result<(), Failure> {
+    let unusable = servers::add_to(host, servers, options, false);
+    // Servers that need longer join later.
+    let _ = timeout(START_WAIT, servers::settle(host)).await;
+    let mut failures = Vec::new();
+    for server in servers {
+        let reason = match unusable.get(&server.name) {
+            Some(failure) => failure.to_string(),
+            None => match host.status(&server.name) {
+                Some(status) if status.state == ServerState::Failed => reason(host, &status),
+                _ => continue,
+            },
+        };
+        let text = format!("the server `{}` failed: {reason}", server.name);
+        if server.required {
+            return Err(Failure::no_server_ready(text));
+        }
+        failures.push(text);
+    }
+    if failures.len() == servers.len()
+        && let Some(last) = failures.pop()
+    {
+        failures.iter().for_each(|text| warn(&line(text)));
+        return Err(Failure::no_server_ready(last));
+    }
+    failures.iter().for_each(|text| warn(&line(text)));
+    Ok(())
+}
+
+fn reason(host: &Host, status: &ServerStatus) -> String {
+    match host.start_error(&status.name) {
+        Some(error) => Failure::text_of(&error),
+        None => status.reason.clone().unwrap_or_else(|| "the reason is unknown".to_owned()),
+    }
+}
+
+/// Prints the changes of the states, and starts failed servers again, until the drop of the returned value.
+pub(super) fn watch(host: &Host) -> AbortOnDropHandle<()> {
+    let host = host.clone();
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        let mut events = host.status_events();
+        let mut known: HashMap<String, ServerState> = HashMap::new();
+        let mut retries: HashMap<String, Retry> = HashMap::new();
+        for status in host.statuses() {
+            follow(&host, &status, &mut retries);
+            known.insert(status.name.to_string(), status.state);
+        }
+        while let Some(status) = events.next().await {
+            if known.insert(status.name.to_string(), status.state) == Some(status.state) {
+                continue;
+            }
+            print(&host, &status);
+            follow(&host, &status, &mut retries);
+        }
+    }))
+}
+
+/// The attempts to start a failed server.
+struct Retry {
+    next: Duration,
+    _waiting: AbortOnDropHandle<()>,
+}
+
+/// Plans the next attempt for a failed server. A ready server begins anew with the shortest wait.
+fn follow(host: &Host, status: &ServerStatus, retries: &mut HashMap<String, Retry>) {
+    let name = status.name.to_string();
+    match status.state {
+        ServerState::Ready | ServerState::Degraded => drop(retries.remove(&name)),
+        ServerState::Failed => {
+            let wait = retries.get(&name).map_or(FIRST_RETRY, |retry| retry.next);
+            let (host, server) = (host.clone(), name.clone());
+            let waiting = tokio::spawn(async move {
+                sleep(wait).await;
+                host.restart(&server);
+            });
+            let next = LAST_RETRY.min(wait * 2);
+            retries.insert(name, Retry { next, _waiting: AbortOnDropHandle::new(waiting) });
+        }
+        _ => {}
+    }
+}
+
+/// Prints a change of the state of a server.
+fn print(host: &Host, status: &ServerStatus) {
+    let name = &status.name;
+    match status.state {
+        ServerState::Ready => note(line(&format!("mcp: the server `{name}` is ready: {} tools", status.tools))),
+        ServerState::Failed => warn(&line(&format!("the server `{name}` failed: {}", reason(host, status)))),
+        ServerState::NeedsLogin => {
+            warn(&line(&format!(
+                "the server `{name}` needs a login: run `mcp login {name}` as the user of the gateway"
+            )));
+        }
+        ServerState::Degraded | ServerState::Waiting | ServerState::Stopped | ServerState::NeedsApproval => {
+            let reason = status.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            note(line(&format!("mcp: the server `{name}` is {}{reason}", status.state)));
+        }
+        _ => {}
+    }
+}

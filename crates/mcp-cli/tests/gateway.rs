@@ -1,0 +1,211 @@
+//! `mcp gateway`: the servers of a configuration file as one server.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    process::Command,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use super::{
+    check,
+    configuration::Project,
+    fixture, json_of, mcp,
+    process::{BoundedOutput as _, TIMEOUT, signal, wait},
+    serve::Serving,
+    text,
+};
+
+/// Returns `mcp gateway` with a configuration file of these servers.
+fn gateway(project: &Project, servers: &Value, arguments: &[&str]) -> Command {
+    let file = project.write("servers.json", &json!({ "mcpServers": servers }));
+    let mut command = project.command(&["gateway", "--config", &file]);
+    command.args(arguments);
+    command
+}
+
+/// Returns a server that writes its process id to a file.
+fn with_pid(file: &std::path::Path) -> Value {
+    let script = format!("echo $$ > '{}'; exec \"$0\"", file.display());
+    json!({ "command": "sh", "args": ["-c", script, fixture()] })
+}
+
+/// Sends a GET request, and returns the status and the body.
+fn get(url: &str, path: &str, headers: &str) -> (u16, String) {
+    let address = url.strip_prefix("http://").and_then(|url| url.split('/').next()).unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
+    (status, answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned()).unwrap_or_default())
+}
+
+#[cfg(unix)]
+#[test]
+fn serves_all_servers_in_each_revision_and_ends_them_after_sigterm() {
+    let project = Project::new("gateway");
+    let pids = ["one", "two"].map(|name| project.root.join(name));
+    let servers = json!({ "one": with_pid(&pids[0]), "two": with_pid(&pids[1]) });
+    let mut serving = Serving::start(gateway(&project, &servers, &["--port", "0"]));
+    check(&serving.url, "tools URL", 0, "two__add", "");
+    for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
+        for server in ["one", "two"] {
+            let line = format!("call URL {server}__add a=1 b=2 --json --revision {revision}");
+            assert_eq!(json_of(&serving.url, &line)["content"][0]["text"], "{\"sum\":3}", "{line}");
+        }
+    }
+    check(&serving.url, "prompt URL one__review name=x", 0, "Review x.", "");
+    check(&serving.url, "read URL mcp://two/config://app", 0, "dark = true", "");
+    assert_eq!(get(&serving.url, "/health", ""), (200, r#"{"status":"ok"}"#.to_owned()));
+    let (code, status) = get(&serving.url, "/status", "");
+    let status: Value = serde_json::from_str(&status).unwrap();
+    assert_eq!(
+        (code, &status["servers"][1]["name"], &status["servers"][1]["state"]),
+        (200, &json!("two"), &json!("ready"))
+    );
+
+    let pids = pids.map(|file| fs::read_to_string(file).unwrap().trim().to_owned());
+    let is_running = |pid: &String| Command::new("kill").args(["-0", pid]).bounded_output().status.success();
+    assert!(pids.iter().all(is_running));
+    assert!(signal(&mut serving.child, "TERM"));
+    assert_eq!(wait(&mut serving.child).code(), Some(0));
+    assert!(!pids.iter().any(is_running), "a server outlived the gateway");
+}
+
+#[test]
+fn serves_stdio() {
+    let project = Project::new("gateway-stdio");
+    let file = project.write("servers.json", &json!({ "mcpServers": { "one": { "command": fixture() } } }));
+    let program = env!("CARGO_BIN_EXE_mcp");
+    let line = ["call", "one__add", "a=1", "b=2", "--", program, "gateway", "--stdio", "--config", &file];
+    let output = mcp().args(line).bounded_output();
+    assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(0), "{\"sum\":3}\n"), "{output:?}");
+}
+
+#[test]
+fn raw_names_keep_the_first_server_of_a_name_and_strict_refuses_it() {
+    let project = Project::new("gateway-names");
+    let server = json!({ "command": fixture() });
+    let serving =
+        Serving::start(gateway(&project, &json!({ "only": server }), &["--port", "0", "--names", "raw", "--strict"]));
+    check(&serving.url, "call URL add a=1 b=2", 0, "{\"sum\":3}", "");
+    drop(serving);
+    let servers = json!({ "first": server, "second": server });
+    let mut serving = Serving::start(gateway(&project, &servers, &["--port", "0", "--names", "raw"]));
+    check(&serving.url, "call URL add a=1 b=2", 0, "{\"sum\":3}", "");
+    serving.child.kill().unwrap();
+    let output = gateway(&project, &servers, &["--port", "0", "--names", "raw", "--strict"]).bounded_output();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains(r#"the tool "add" of "second" is left out"#), "{stderr}");
+}
+
+#[test]
+fn the_gateway_authenticates_clients_and_denies_calls_without_a_rule() {
+    let project = Project::new("gateway-auth");
+    let servers = json!({ "one": { "command": fixture() } });
+    fs::write(project.root.join("ci"), "token-of-ci").unwrap();
+    fs::write(project.root.join("ops"), "token-of-ops").unwrap();
+    let auth = project.root.join("auth.toml");
+    let tokens = "operators = [\"ops\"]\n[[static]]\nprincipal = \"ci\"\ntoken = { file = \"ci\" }\n\
+                  [[static]]\nprincipal = \"ops\"\ntoken = { file = \"ops\" }\n";
+    fs::write(&auth, tokens).unwrap();
+    let (auth, audit) = (auth.display().to_string(), project.root.join("audit.jsonl").display().to_string());
+    let policy = project.root.join("policy.toml");
+    let rules = "[[rule]]\nprincipal = \"ci\"\ntool = \"add\"\neffect = \"allow\"\n";
+    fs::write(&policy, rules).unwrap();
+    let policy = policy.display().to_string();
+    let arguments = ["--port", "0", "--auth", &auth, "--policy", &policy, "--audit", &audit];
+    let mut serving = Serving::start(gateway(&project, &servers, &arguments));
+    check(&serving.url, "tools URL", 4, "", "401");
+    for name in ["ci", "ops"] {
+        let header = project.root.join(format!("{name}-header"));
+        fs::write(header, format!("Authorization: Bearer token-of-{name}")).unwrap();
+    }
+    let call = |name: &str, tool: &str| {
+        let header = format!("@{}", project.root.join(format!("{name}-header")).display());
+        let output = mcp().args(["call", &serving.url, tool, "a=1", "b=2", "-H", &header]).bounded_output();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    assert_eq!(call("ci", "one__add"), (Some(0), "{\"sum\":3}\n".to_owned(), String::new()));
+    for (name, tool) in [("ci", "one__secrets"), ("ops", "one__add")] {
+        let (code, stdout, stderr) = call(name, tool);
+        assert!(code != Some(0) && !stdout.contains("sum"), "{name} {tool}: {stdout} {stderr}");
+    }
+    let token = |name: &str| format!("authorization: Bearer token-of-{name}\r\n");
+    for (headers, expected) in [(String::new(), 401), (token("ci"), 403), (token("ops"), 200)] {
+        assert_eq!(get(&serving.url, "/status", &headers).0, expected, "{headers}");
+    }
+    assert_eq!(get(&serving.url, "/health", "").0, 200);
+    let events = fs::read_to_string(&audit).unwrap();
+    let first: Value = serde_json::from_str(events.lines().next().unwrap()).unwrap();
+    let of_event = ["principal", "server", "name", "outcome"].map(|member| first[member].as_str().unwrap());
+    assert_eq!(of_event, ["ci", "one", "add", "Allowed"], "{events}");
+    serving.child.kill().unwrap();
+    let rest: Vec<String> = serving.stderr.by_ref().collect();
+    assert!(!format!("{rest:?}{events}").contains("token-of"), "{rest:?}");
+}
+
+#[test]
+fn refuses_an_open_address_without_authentication() {
+    let project = Project::new("gateway-open");
+    let servers = json!({ "one": { "command": fixture() } });
+    for (arguments, expected) in [
+        (
+            &["--host", "0.0.0.0"][..],
+            "0.0.0.0 is not a loopback address, and other machines could call each tool: authenticate",
+        ),
+        (&["--host", "::"], ":: is not a loopback address"),
+        (&["--host", "no such host"], "the address `no such host` is not usable"),
+        (&["--auth", "/no/such/file"], "/no/such/file: the file cannot be read"),
+        (&["--policy", "/no/such/file"], "/no/such/file: the file cannot be read"),
+        (&["--audit", "/no/such/file"], "/no/such/file: the file cannot be opened"),
+        (&["--state-keys", "/no/such/file"], "/no/such/file: the file cannot be read"),
+    ] {
+        let output = gateway(&project, &servers, &[&["--port", "0"], arguments].concat()).bounded_output();
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(expected), "{arguments:?}: {stderr}");
+    }
+}
+
+#[test]
+fn a_failed_server_does_not_affect_the_others_unless_it_is_required() {
+    let project = Project::new("gateway-failures");
+    let gone = json!({ "command": "no-such-program-anywhere" });
+    let required = json!({ "command": "no-such-program-anywhere", "x-mcp": { "required": true } });
+    let good = json!({ "command": fixture() });
+    let serving = Serving::start(gateway(&project, &json!({ "gone": gone, "good": good }), &["--port", "0"]));
+    check(&serving.url, "call URL good__add a=1 b=2", 0, "{\"sum\":3}", "");
+    drop(serving);
+    for servers in [json!({ "gone": gone }), json!({ "good": good, "gone": required })] {
+        let output = gateway(&project, &servers, &["--port", "0"]).bounded_output();
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{stderr}");
+        assert!(stderr.contains("the server `gone` failed: ") && stderr.contains("no such program"), "{stderr}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_ends_a_start_that_takes_long() {
+    let project = Project::new("gateway-slow");
+    let pid = project.root.join("pid");
+    let script = format!("echo $$ > '{}'; exec sleep 600", pid.display());
+    let servers = json!({ "slow": { "command": "sh", "args": ["-c", script] } });
+    let mut child = gateway(&project, &servers, &["--port", "0"]).spawn().unwrap();
+    let start = std::time::Instant::now();
+    while !fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n')) {
+        assert!(start.elapsed() < TIMEOUT, "the server did not start");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let pid = fs::read_to_string(&pid).unwrap();
+    assert!(signal(&mut child, "TERM"));
+    assert_eq!(wait(&mut child).code(), Some(143));
+    assert!(!Command::new("kill").args(["-0", pid.trim()]).bounded_output().status.success());
+}
