@@ -190,7 +190,7 @@ impl<'a> Incoming<'a> {
     /// The policies decided the first round. The seal of its state holds for the same principal, name and arguments only.
     async fn begin(self) -> Result<Begun<'a>, Fault> {
         let outcome = match self.core.round(self.call, &self.params)? {
-            Round::First => return Ok(Begun::First(self)),
+            Round::First => return Ok(Begun::First(Box::new(self))),
             Round::Parked { call, number, responses } => {
                 self.core.resume_parked(self.call, call, number, responses).await?
             }
@@ -225,6 +225,6 @@ impl<'a> Incoming<'a> {
 
 /// A request that is the first round of its call, or the outcome of a later round.
 enum Begun<'a> {
-    First(Incoming<'a>),
+    First(Box<Incoming<'a>>),
     Resumed(SourceOutcome),
 }
