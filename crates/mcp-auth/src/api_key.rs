@@ -13,13 +13,14 @@ use std::{
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::{HeaderName, header};
 use mcp_protocol::{Challenge, Principal, auth::Secret};
-use ring::{digest, hmac};
+use ring::hmac;
 
 use crate::{
-    authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection, with_scheme},
-    credentials, crypto,
+    authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection},
+    credentials,
+    crypto::{self, Digest},
     error::ConfigError,
-    verified::Table,
+    verified::{Hashed, Table},
 };
 
 /// Authenticates clients by API keys: in the header `x-api-key`, or as `Authorization: ApiKey …`.
@@ -41,14 +42,9 @@ pub struct ApiKeys {
     table: Table,
     pepper: Option<hmac::Key>,
     has_hmac: bool,
-    has_sha256: bool,
     has_warned: AtomicBool,
 }
 
-/// The forms in which keys are stored.
-const PLAIN: &str = "plain";
-const HMAC: &str = "hmac-sha256";
-const SHA256: &str = "sha256";
 /// The shortest pepper, in bytes.
 const MIN_PEPPER: usize = 16;
 
@@ -57,8 +53,8 @@ impl ApiKeys {
     #[must_use]
     pub fn new() -> Self {
         let header = HeaderName::from_static("x-api-key");
-        let (table, has_warned) = (Table::new(), AtomicBool::new(false));
-        Self { header, table, pepper: None, has_hmac: false, has_sha256: false, has_warned }
+        let (table, has_warned) = (Table::new("ApiKey"), AtomicBool::new(false));
+        Self { header, table, pepper: None, has_hmac: false, has_warned }
     }
 
     /// Reads the key from another header.
@@ -75,13 +71,10 @@ impl ApiKeys {
     ///
     /// # Errors
     /// If the key is empty, begins or ends with white space, or contains a character that is not printable ASCII. Also if the key
-    /// or its hash was added before, or the system has no random numbers.
+    /// or its hash was added before.
     pub fn key(mut self, key: &str, principal: Principal) -> Result<Self, ConfigError> {
-        let (hmac, sha256) = (self.hmac_of(key), digest::digest(&digest::SHA256, key.as_bytes()));
-        // The hash of this key must not be a second entry.
-        let hashes = hmac.as_ref().map(|hmac| (HMAC, hmac.as_ref())).into_iter().chain([(SHA256, sha256.as_ref())]);
-        let hashes: Vec<(&str, &[u8])> = hashes.collect();
-        insert(&mut self.table, ("key", key), &hashes, credentials::is_key, with_scheme(principal, "ApiKey"))?;
+        check_readable("key", key, credentials::is_key, &principal)?;
+        self.table.insert(sha256(key), self.hmac_of(key), principal)?;
         Ok(self)
     }
 
@@ -118,19 +111,18 @@ impl ApiKeys {
     /// before.
     pub fn hashed_key(mut self, hash: &str, principal: Principal) -> Result<Self, ConfigError> {
         let invalid = || ConfigError::new("the hash of the key must be `hmac-sha256$…` or 64 hexadecimal digits");
-        let principal = with_scheme(principal, "ApiKey");
         if let Some(encoded) = hash.strip_prefix("hmac-sha256$") {
-            let bytes = BASE64_STANDARD.decode(encoded).ok().filter(|bytes| bytes.len() == 32).ok_or_else(invalid)?;
+            let bytes = BASE64_STANDARD.decode(encoded).ok().and_then(|bytes| Digest::try_from(bytes).ok());
+            let bytes = bytes.ok_or_else(invalid)?;
             if self.pepper.is_none() {
                 return Err(ConfigError::new("the hash of the key needs a pepper: call `pepper` first"));
             }
             self.has_hmac = true;
-            self.table.insert((HMAC, &bytes), &[], principal)?;
+            self.table.insert(Hashed::Hmac(bytes), None, principal)?;
         } else {
             let bytes = crypto::sha256_of_hexadecimal(hash).ok_or_else(invalid)?;
             tracing::warn!(subject = principal.subject, "an API key is stored as a SHA-256 hash without a pepper");
-            self.has_sha256 = true;
-            self.table.insert((SHA256, &bytes), &[], principal)?;
+            self.table.insert(Hashed::Sha256(bytes), None, principal)?;
         }
         Ok(self)
     }
@@ -160,26 +152,21 @@ impl ApiKeys {
     }
 
     /// Returns the hash of a key under the pepper.
-    fn hmac_of(&self, key: &str) -> Option<hmac::Tag> {
-        self.pepper.as_ref().map(|pepper| hmac::sign(pepper, key.as_bytes()))
+    fn hmac_of(&self, key: &str) -> Option<Hashed> {
+        let tag = hmac::sign(self.pepper.as_ref()?, key.as_bytes());
+        tag.as_ref().try_into().ok().map(Hashed::Hmac)
     }
 
     /// Looks up a key in the table.
-    fn find(&self, key: &str) -> Result<Option<&Arc<Principal>>, Rejection> {
-        // Each configured form is looked up, so that the time does not show the form of a key.
-        let plain = self.table.find(PLAIN, key.as_bytes())?;
-        let hashed = match self.has_hmac.then(|| self.hmac_of(key)).flatten() {
-            Some(tag) => self.table.find(HMAC, tag.as_ref())?,
-            None => None,
-        };
-        let old = match self.has_sha256 {
-            true => self.table.find(SHA256, digest::digest(&digest::SHA256, key.as_bytes()).as_ref())?,
-            false => None,
-        };
-        if let (Some(hashed), Some(old)) = (hashed, old) {
-            self.warn_of_two_hashes(hashed, old);
+    fn find(&self, key: &str) -> Option<&Arc<Principal>> {
+        // Each configured hash is looked up, so that the time does not show the hash of a key.
+        let hmac = if self.has_hmac { self.hmac_of(key) } else { None };
+        let with_pepper = hmac.and_then(|hmac| self.table.find(hmac));
+        let without = self.table.find(sha256(key));
+        if let (Some(with_pepper), Some(without)) = (with_pepper, without) {
+            self.warn_of_two_hashes(with_pepper, without);
         }
-        Ok(plain.or(hashed).or(old))
+        with_pepper.or(without)
     }
 
     /// Warns once that a key has a hash of each form. The hashes do not show this before a client sends the key.
@@ -196,41 +183,33 @@ impl ApiKeys {
 }
 
 /// Checks an entry of the table, or runs the check of the application for credentials without an entry.
-async fn verify(
-    table: &Table,
-    entry: Option<&Arc<Principal>>,
-    secret: &str,
-    scheme: &str,
-) -> Result<Authenticated, Rejection> {
+async fn verify(table: &Table, entry: Option<&Arc<Principal>>, secret: &str) -> Result<Authenticated, Rejection> {
     let principal = match entry {
         Some(principal) => table.current(Arc::clone(principal))?,
-        None => scheme_of(table.run_check(secret).await?, scheme),
+        None => table.run_check(secret).await?,
     };
     Ok(Authenticated::new(principal))
 }
 
 /// Returns the result of [`verify`] if it is known without a wait.
-fn verify_now(
-    table: &Table,
-    entry: Result<Option<&Arc<Principal>>, Rejection>,
-    secret: &str,
-    scheme: &str,
-) -> Option<Result<Authenticated, Rejection>> {
+fn verify_now(table: &Table, entry: Option<&Arc<Principal>>, secret: &str) -> Option<Result<Authenticated, Rejection>> {
     let outcome = match entry {
-        Ok(Some(principal)) => table.current(Arc::clone(principal)),
-        Ok(None) => table.known_check(secret)?.map(|principal| scheme_of(principal, scheme)),
-        Err(rejection) => Err(rejection),
+        Some(principal) => table.current(Arc::clone(principal)),
+        None => table.known_check(secret)?,
     };
     Some(outcome.map(Authenticated::new))
 }
 
-/// Adds a key or a token, and its hashes in the forms that other entries may have.
-fn insert(
-    table: &mut Table,
-    (kind, secret): (&str, &str),
-    hashes: &[(&str, &[u8])],
+fn sha256(secret: &str) -> Hashed {
+    Hashed::Sha256(crypto::sha256(secret.as_bytes()))
+}
+
+/// Rejects a key or a token that a client cannot send.
+fn check_readable(
+    kind: &str,
+    secret: &str,
     is_readable: impl Fn(&str) -> bool,
-    principal: Principal,
+    principal: &Principal,
 ) -> Result<(), ConfigError> {
     let subject = &principal.subject;
     let fault = if secret.trim().is_empty() {
@@ -240,13 +219,9 @@ fn insert(
     } else if !is_readable(secret) {
         "contains a character that a client cannot send"
     } else {
-        return table.insert((PLAIN, secret.as_bytes()), hashes, principal);
+        return Ok(());
     };
     Err(ConfigError::new(format!("the {kind} of `{subject}` {fault}")))
-}
-
-fn scheme_of(principal: Arc<Principal>, scheme: &str) -> Arc<Principal> {
-    if principal.scheme.is_some() { principal } else { Arc::new(with_scheme((*principal).clone(), scheme)) }
 }
 
 /// Returns the hash of an API key under the pepper of the server, for [`ApiKeys::hashed_key`].
@@ -273,13 +248,13 @@ impl Authenticator for ApiKeys {
     fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
         Box::pin(async move {
             let key = credentials::api_key(request.headers, &self.header)?.ok_or(Rejection::Missing)?;
-            verify(&self.table, self.find(key)?, key, "ApiKey").await
+            verify(&self.table, self.find(key), key).await
         })
     }
 
     fn authenticate_now(&self, request: &AuthRequest<'_>) -> Option<Result<Authenticated, Rejection>> {
         match credentials::api_key(request.headers, &self.header) {
-            Ok(Some(key)) => verify_now(&self.table, self.find(key), key, "ApiKey"),
+            Ok(Some(key)) => verify_now(&self.table, self.find(key), key),
             Ok(None) => Some(Err(Rejection::Missing)),
             Err(rejection) => Some(Err(rejection)),
         }
@@ -318,16 +293,17 @@ impl BearerTokens {
     /// Returns a provider without tokens.
     #[must_use]
     pub fn new() -> Self {
-        Self { table: Table::new() }
+        Self { table: Table::new("Bearer") }
     }
 
     /// Adds a token. Memory contains only its digest.
     ///
     /// # Errors
-    /// If the token is empty, contains a character that is not a letter, a digit or one of `-._~+/=`, or was added before, or
-    /// the system has no random numbers.
+    /// If the token is empty, contains an invalid character, or was added before. Valid characters are letters, digits and
+    /// `-._~+/=`.
     pub fn token(mut self, token: &str, principal: Principal) -> Result<Self, ConfigError> {
-        insert(&mut self.table, ("token", token), &[], credentials::is_token, with_scheme(principal, "Bearer"))?;
+        check_readable("token", token, credentials::is_token, &principal)?;
+        self.table.insert(sha256(token), None, principal)?;
         Ok(self)
     }
 
@@ -362,16 +338,12 @@ impl Authenticator for BearerTokens {
     fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
         Box::pin(async move {
             let token = credentials::token(request.headers, "Bearer")?.ok_or(Rejection::Missing)?;
-            verify(&self.table, self.table.find(PLAIN, token.as_bytes())?, token, "Bearer").await
+            verify(&self.table, self.table.find(sha256(token)), token).await
         })
     }
 
     fn authenticate_now(&self, request: &AuthRequest<'_>) -> Option<Result<Authenticated, Rejection>> {
-        match credentials::token(request.headers, "Bearer") {
-            Ok(Some(token)) => verify_now(&self.table, self.table.find(PLAIN, token.as_bytes()), token, "Bearer"),
-            Ok(None) => Some(Err(Rejection::Missing)),
-            Err(rejection) => Some(Err(rejection)),
-        }
+        credentials::bearer_now(request.headers, |token| verify_now(&self.table, self.table.find(sha256(token)), token))
     }
 
     fn challenges(&self) -> Vec<Challenge> {

@@ -71,7 +71,8 @@ pub trait Authenticator: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Adds members to the metadata document of the endpoint, such as the algorithms of DPoP proofs.
+    /// Adds members to the metadata document of the endpoint, such as the algorithms of DPoP proofs. An endpoint whose listener
+    /// demands no client certificates removes `tls_client_certificate_bound_access_tokens`.
     fn describe(&self, metadata: &mut ProtectedResourceMetadata) {
         let _ = metadata;
     }

@@ -6,8 +6,8 @@ use mcp_protocol::{Challenge, Principal, auth::Secret};
 
 use crate::{
     authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection, with_scheme},
-    credential_digest::{self, Digest},
     credentials,
+    crypto::{self, Digest},
     error::ConfigError,
     limit::CheckLimit,
     password::{HashPool, PasswordDigest},
@@ -139,22 +139,21 @@ impl Basic {
             if digests.is_empty() {
                 digests.extend(PasswordDigest::parse(NO_PASSWORD).ok());
             }
-            let name = credential_digest::digest(&[b"user", user.as_bytes()])?;
-            let is_valid = pool.verify((!was_valid).then_some(name), digests, own, password).await?;
+            let is_valid = pool.verify((!was_valid).then_some(user), digests, own, password).await?;
             principal.filter(|_| is_valid).ok_or(Rejection::Invalid)
         })
     }
 }
 
-fn digest_of(user: &str, password: &Secret) -> Result<Digest, Rejection> {
-    credential_digest::digest(&[b"basic", user.as_bytes(), password.expose().as_bytes()])
+fn digest_of(user: &str, password: &Secret) -> Digest {
+    crypto::digest(&[user.as_bytes(), password.expose().as_bytes()])
 }
 
 impl Authenticator for Basic {
     fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
         Box::pin(async move {
             let (user, password) = credentials::basic(request.headers)?.ok_or(Rejection::Missing)?;
-            let digest = digest_of(&user, &password)?;
+            let digest = digest_of(&user, &password);
             let was_valid = self.verified.was_valid(&digest);
             let principal = self.verified.check(digest, || self.verify(user, password, was_valid)).await?;
             Ok(Authenticated::new(principal))
@@ -167,7 +166,7 @@ impl Authenticator for Basic {
             Ok(None) => return Some(Err(Rejection::Missing)),
             Err(rejection) => return Some(Err(rejection)),
         };
-        Some(self.verified.known_of(digest_of(&user, &password))?.map(Authenticated::new))
+        Some(self.verified.known(&digest_of(&user, &password))?.map(Authenticated::new))
     }
 
     fn challenges(&self) -> Vec<Challenge> {

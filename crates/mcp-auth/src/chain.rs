@@ -16,10 +16,10 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Several providers. The first provider that accepts the credentials authenticates the client.
 ///
-/// If a provider accepts the credentials without a wait, the chain skips the providers before it that have one of its schemes
-/// and need a wait. An issuer therefore never receives a key, a fixed token or a token that a known key signed. A token that
-/// no provider accepts without a wait is shown to each remote provider of its scheme, in their order: to the issuers of
-/// [`Introspection`](crate::Introspection) and [`GitHub`](crate::GitHub), and to functions of the application.
+/// If a provider accepts the credentials without a wait, the chain skips each earlier provider that has one of its schemes and
+/// needs a wait. An issuer therefore never receives a key, a fixed token or a token that a known key signed. If no provider accepts
+/// a token without a wait, each remote provider of its scheme receives the token, in their order. Remote providers are
+/// [`Introspection`](crate::Introspection), [`GitHub`](crate::GitHub) and functions of the application.
 ///
 /// All providers together have 20 seconds. If no provider accepts the credentials, the most precise rejection counts: 403
 /// before 503, before 401, before 400. [`HttpConfig::allow_anonymous`] serves requests without credentials.
@@ -153,7 +153,16 @@ impl Authenticator for Chain {
     }
 
     fn challenges(&self) -> Vec<Challenge> {
-        union(self.providers.iter().flat_map(|provider| provider.challenges()))
+        let mut all: Vec<Challenge> = Vec::new();
+        for challenge in self.providers.iter().flat_map(|provider| provider.challenges()) {
+            // A client reads one challenge of a scheme, so challenges that differ in their algorithms are one.
+            let without_algs = |challenge: &Challenge| challenge.clone().with_algs([]);
+            match all.iter_mut().find(|known| without_algs(known) == without_algs(&challenge)) {
+                Some(known) => known.algs = union_of_algs(known.algs.take(), challenge.algs),
+                None => all.push(challenge),
+            }
+        }
+        all
     }
 
     fn request_headers(&self) -> Vec<HeaderName> {
@@ -184,6 +193,14 @@ impl Authenticator for Chain {
         }
         let has_proofs = metadata.dpop_signing_alg_values_supported.is_some();
         metadata.dpop_bound_access_tokens_required = required.filter(|_| has_proofs).or(configured);
+    }
+}
+
+/// Returns the algorithms of two challenges. A client may use each algorithm that one of the providers checks.
+fn union_of_algs(one: Option<String>, other: Option<String>) -> Option<String> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(union(one.split(' ').chain(other.split(' '))).join(" ")),
+        (one, other) => one.or(other),
     }
 }
 

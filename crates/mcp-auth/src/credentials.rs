@@ -15,11 +15,11 @@ const MAX_LENGTH: usize = 16 << 10;
 /// has another scheme.
 pub(crate) fn authorization<'h>(headers: &'h HeaderMap, scheme: &str) -> Result<Option<&'h str>, Rejection> {
     let Some(value) = single(headers, &header::AUTHORIZATION)? else { return Ok(None) };
-    let (found, credentials) = value.split_once(' ').unwrap_or((value, ""));
-    if !found.eq_ignore_ascii_case(scheme) {
+    let Some((found, credentials)) = value.split_at_checked(scheme.len()) else { return Ok(None) };
+    if !found.eq_ignore_ascii_case(scheme) || !(credentials.is_empty() || credentials.starts_with(' ')) {
         return Ok(None);
     }
-    let credentials = credentials.trim_matches(' ');
+    let credentials = credentials.trim_ascii();
     if credentials.is_empty() {
         return Err(malformed("there are no credentials behind the scheme"));
     }
@@ -30,10 +30,30 @@ pub(crate) fn authorization<'h>(headers: &'h HeaderMap, scheme: &str) -> Result<
 #[cfg(feature = "providers")]
 pub(crate) fn token<'h>(headers: &'h HeaderMap, scheme: &str) -> Result<Option<&'h str>, Rejection> {
     let token = authorization(headers, scheme)?;
-    if token.is_some_and(|token| !is_token(token)) {
-        return Err(malformed("the token contains an invalid character"));
-    }
+    token.map_or(Ok(()), check_token)?;
     Ok(token)
+}
+
+/// Returns the result for the token of `Authorization: Bearer …` if it is known without a wait. The characters of an accepted
+/// token are not checked again.
+#[cfg(feature = "providers")]
+pub(crate) fn bearer_now<T>(
+    headers: &HeaderMap,
+    known: impl FnOnce(&str) -> Option<Result<T, Rejection>>,
+) -> Option<Result<T, Rejection>> {
+    match authorization(headers, "Bearer") {
+        Ok(Some(token)) => match known(token) {
+            Some(Ok(accepted)) => Some(Ok(accepted)),
+            other => check_token(token).map_or_else(|malformed| Some(Err(malformed)), |()| other),
+        },
+        Ok(None) => Some(Err(Rejection::Missing)),
+        Err(rejection) => Some(Err(rejection)),
+    }
+}
+
+#[cfg(feature = "providers")]
+fn check_token(token: &str) -> Result<(), Rejection> {
+    if is_token(token) { Ok(()) } else { Err(malformed("the token contains an invalid character")) }
 }
 
 /// Whether a text has only the characters of a token (RFC 6750 §2.1).
@@ -132,6 +152,8 @@ mod tests {
             (b"BEARER   abc  ", Ok(Some("abc"))),
             (b"Basic abc", Ok(None)),
             (b"BearerX abc", Ok(None)),
+            (b"Bearer\tabc", Ok(None)),
+            (b"Bear", Ok(None)),
             (b"Bearer", Err(Rejection::Malformed)),
             (b"Bearer ", Err(Rejection::Malformed)),
             (b"Bearer a b", Err(Rejection::Malformed)),
@@ -147,6 +169,28 @@ mod tests {
         assert_eq!(token(&twice, "Bearer"), Err(Rejection::Malformed));
         let long = format!("Bearer {}", "a".repeat(MAX_LENGTH));
         assert_eq!(token(&headers(&[("authorization", long.as_bytes())]), "Bearer"), Err(Rejection::Malformed));
+    }
+
+    #[test]
+    fn the_characters_of_a_token_are_checked_unless_it_is_accepted() {
+        let accepted = |token: &str| Some(Ok(token.to_owned()));
+        for (value, known, expected) in [
+            (&b"Bearer a,b"[..], Some(true), Some(Ok("a,b"))),
+            (b"Bearer a,b", Some(false), Some(Err(Rejection::Malformed))),
+            (b"Bearer a,b", None, Some(Err(Rejection::Malformed))),
+            (b"Bearer ab", Some(true), Some(Ok("ab"))),
+            (b"Bearer ab", Some(false), Some(Err(Rejection::Invalid))),
+            (b"Bearer ab", None, None),
+            (b"Bearer", Some(true), Some(Err(Rejection::Malformed))),
+            (b"Basic ab", Some(true), Some(Err(Rejection::Missing))),
+        ] {
+            let headers = headers(&[("authorization", value)]);
+            let result = bearer_now(&headers, |token| match known? {
+                true => accepted(token),
+                false => Some(Err(Rejection::Invalid)),
+            });
+            assert_eq!(result, expected.map(|result| result.map(str::to_owned)), "{value:?} {known:?}");
+        }
     }
 
     #[test]

@@ -2,11 +2,41 @@
 
 #[cfg(feature = "oauth")]
 use ring::hmac;
-use ring::rand::{SecureRandom as _, SystemRandom};
+use ring::{
+    digest,
+    rand::{SecureRandom as _, SystemRandom},
+};
+
+/// A SHA-256 of credentials, by which tables and caches find them. Memory then has no passwords and no keys. Other credentials with
+/// the same digest are not known.
+pub(crate) type Digest = [u8; 32];
 
 /// Fills a buffer with random bytes. `false` if the system has none.
 pub(crate) fn random(bytes: &mut [u8]) -> bool {
     SystemRandom::new().fill(bytes).is_ok()
+}
+
+/// Returns the SHA-256 of a byte string.
+pub(crate) fn sha256(bytes: &[u8]) -> Digest {
+    let mut context = digest::Context::new(&digest::SHA256);
+    context.update(bytes);
+    finish(context)
+}
+
+/// Returns the SHA-256 of some parts. The length of each part counts, so that no two lists are confused.
+pub(crate) fn digest(parts: &[&[u8]]) -> Digest {
+    let mut context = digest::Context::new(&digest::SHA256);
+    for part in parts {
+        context.update(&(part.len() as u64).to_be_bytes());
+        context.update(part);
+    }
+    finish(context)
+}
+
+fn finish(context: digest::Context) -> Digest {
+    let mut digest = [0; 32];
+    digest.copy_from_slice(context.finish().as_ref());
+    digest
 }
 
 /// Returns the digest of some parts under a key. The length of each part counts, so that no two lists are confused.
@@ -45,6 +75,15 @@ pub(crate) fn is_equal(one: &[u8], other: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn digests_depend_on_each_part() {
+        let expected = digest(&[b"a", b"b"]);
+        assert_eq!(digest(&[b"a", b"b"]), expected);
+        for other in [&[&b"ab"[..]][..], &[b"ab", b""], &[b"", b"ab"], &[b"a", b"c"], &[b"b", b"b"], &[b"a"]] {
+            assert_ne!(digest(other), expected, "{other:?}");
+        }
+    }
 
     #[test]
     fn byte_strings_are_compared() {

@@ -13,7 +13,6 @@ use http::{HeaderName, header};
 use jsonwebtoken::Algorithm;
 use mcp_protocol::{Challenge, ProtectedResourceMetadata};
 use mcp_store::{KeyValue, MemoryLimits, MemoryStore, Swap};
-use ring::digest;
 
 use self::{
     nonce::{Freshness, Nonces},
@@ -23,7 +22,7 @@ use self::{
 use crate::{
     authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, DPOP_NONCE, Rejection},
     clock::{Clock, Moment},
-    credential_digest, credentials, crypto,
+    credentials, crypto,
     error::ConfigError,
     jwt::PUBLIC,
     token_verifier::{self, TokenVerifier},
@@ -207,15 +206,11 @@ impl<V: TokenVerifier> Dpop<V> {
 
     /// Records the proof, so that it is accepted once. Only proofs with a valid token reach the store.
     async fn record(&self, proof: &Proof, now: Moment) -> Result<(), Rejection> {
-        let mut context = digest::Context::new(&digest::SHA256);
-        for part in [&proof.thumbprint, &proof.id] {
-            context.update(&(part.len() as u64).to_be_bytes());
-            context.update(part.as_bytes());
-        }
-        let key = format!("mcp/dpop/{}", BASE64_URL_SAFE_NO_PAD.encode(context.finish()));
+        let digest = crypto::digest(&[proof.thumbprint.as_bytes(), proof.id.as_bytes()]);
+        let key = format!("mcp/dpop/{}", BASE64_URL_SAFE_NO_PAD.encode(digest));
         let lifetime = self.lifetime(proof, now);
         let unavailable = Rejection::Unavailable { retry_after: Duration::from_secs(1) };
-        let owner = credential_digest::digest(&[b"dpop", proof.thumbprint.as_bytes()])?;
+        let owner = crypto::sha256(proof.thumbprint.as_bytes());
         let Some(place) = self.quota.take(owner, lifetime, now.instant) else {
             tracing::debug!("rejected a proof, because its key has too many proofs");
             return Err(unavailable);

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection},
-    credential_digest,
+    crypto,
     error::ConfigError,
     issuer_request::{self, IssuerRequests},
     issuer_url::{check_issuer, check_url, fetch_for},
@@ -198,7 +198,7 @@ fn time(text: &str) -> Option<SystemTime> {
 impl TokenVerifier for GitHub {
     fn verify_token<'a>(&'a self, token: &'a str, _: &'a str) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
         Box::pin(async move {
-            let digest = credential_digest::digest(&[b"github", token.as_bytes()])?;
+            let digest = crypto::sha256(token.as_bytes());
             let (settings, secret) = (Arc::clone(&self.settings), Secret::from(token));
             let check = async move { settings.check(secret.expose()).await };
             Ok(Authenticated::new(self.verified.check(digest, || check).await?))
@@ -206,8 +206,7 @@ impl TokenVerifier for GitHub {
     }
 
     fn verify_token_now(&self, token: &str, _: &str) -> Option<Result<Authenticated, Rejection>> {
-        let digest = credential_digest::digest(&[b"github", token.as_bytes()]);
-        Some(self.verified.known_of(digest)?.map(Authenticated::new))
+        Some(self.verified.known(&crypto::sha256(token.as_bytes()))?.map(Authenticated::new))
     }
 }
 

@@ -8,12 +8,12 @@ use std::{
 
 use http::{HeaderMap, StatusCode, header};
 use mcp_fetch::Fetch;
-use mcp_protocol::{Challenge, Principal, auth::Secret};
+use mcp_protocol::{Challenge, Principal, ProtectedResourceMetadata, auth::Secret};
 use serde_json::{Map, Value};
 
 use crate::{
     authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection, SubjectToken},
-    credential_digest::{self, Digest},
+    crypto::{self, Digest},
     error::ConfigError,
     issuer_request::{self, IssuerRequests},
     issuer_url::{check_issuer, check_url, fetch_for},
@@ -130,8 +130,8 @@ impl Introspection {
         Ok(Self { settings: Arc::new(settings), keeps_subject_token: false, verified: Verified::with_skew(CLOCK_SKEW) })
     }
 
-    fn digest(token: &str, resource: &str) -> Result<Digest, Rejection> {
-        credential_digest::digest(&[b"introspection", token.as_bytes(), resource.as_bytes()])
+    fn digest(token: &str, resource: &str) -> Digest {
+        crypto::digest(&[token.as_bytes(), resource.as_bytes()])
     }
 
     fn authenticated(&self, principal: Arc<Principal>, token: &str) -> Authenticated {
@@ -275,7 +275,7 @@ impl TokenVerifier for Introspection {
         resource: &'a str,
     ) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
         Box::pin(async move {
-            let digest = Self::digest(token, resource)?;
+            let digest = Self::digest(token, resource);
             let (settings, verified) = (Arc::clone(&self.settings), self.verified.clone());
             let (secret, resource) = (Secret::from(token), resource.to_owned());
             let check = async move { settings.introspect(secret.expose(), &resource, &verified).await };
@@ -284,7 +284,7 @@ impl TokenVerifier for Introspection {
     }
 
     fn verify_token_now(&self, token: &str, resource: &str) -> Option<Result<Authenticated, Rejection>> {
-        let known = self.verified.known_of(Self::digest(token, resource))?;
+        let known = self.verified.known(&Self::digest(token, resource))?;
         Some(known.map(|principal| self.authenticated(principal, token)))
     }
 }
@@ -304,6 +304,10 @@ impl Authenticator for Introspection {
 
     fn authorization_servers(&self) -> Vec<String> {
         self.settings.issuers.clone()
+    }
+
+    fn describe(&self, metadata: &mut ProtectedResourceMetadata) {
+        metadata.tls_client_certificate_bound_access_tokens = Some(true);
     }
 }
 

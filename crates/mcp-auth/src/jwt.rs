@@ -4,6 +4,7 @@ pub(crate) mod claims;
 #[cfg(feature = "oauth")]
 mod key_cache;
 pub(crate) mod keys;
+mod known_tokens;
 #[cfg(feature = "oauth")]
 pub(crate) mod remote;
 #[cfg(feature = "oauth")]
@@ -21,26 +22,24 @@ use std::{
 use jsonwebtoken::Algorithm;
 #[cfg(feature = "oauth")]
 use mcp_fetch::Fetch;
-use mcp_protocol::{Challenge, Principal};
+use mcp_protocol::{Challenge, Principal, ProtectedResourceMetadata};
 
 #[cfg(feature = "oauth")]
 use self::remote::{RemoteKeys, Source};
 use self::{
     claims::{Rules, check_expiry, client_claims},
     keys::{Key, KeySet},
+    known_tokens::KnownTokens,
     token::Token,
 };
+#[cfg(feature = "oauth")]
+use crate::issuer_url::{check_issuer, check_url, fetch_for};
 use crate::{
     authenticator::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection, SubjectToken},
-    credential_digest::{self, Digest},
+    clock::Clock,
     error::ConfigError,
     token_verifier::{self, TokenVerifier},
-    verified::{Outcome, Verified},
-};
-#[cfg(feature = "oauth")]
-use crate::{
-    clock::Clock,
-    issuer_url::{check_issuer, check_url, fetch_for},
+    verified::{LONGEST, Outcome, VALID_FOR},
 };
 
 /// Authenticates clients by signed tokens in `Authorization: Bearer …`.
@@ -51,7 +50,7 @@ use crate::{
 /// A token that is bound to a client certificate (`x5t#S256`, RFC 8705) is accepted on a connection with this certificate only.
 /// A token that is bound to another key (`cnf`) is rejected, except by [`Dpop`](crate::Dpop).
 ///
-/// The result for a token is remembered for at most a minute. Keys from a URL are fetched at the first token, and every ten
+/// The result for a valid token is remembered for at most a minute. Keys from a URL are fetched at the first token, and every ten
 /// minutes while they are used. An unknown key id or a wrong signature causes another fetch, at most three times a minute. A token
 /// with an unknown key is answered with 503 if the keys cannot be fetched then. When the issuer is away, known keys are used
 /// for at most 24 hours.
@@ -80,8 +79,12 @@ pub struct Jwt {
     clients_without_audience: Vec<String>,
     required_type: Option<String>,
     keeps_subject_token: bool,
-    /// Has the clock and the clock skew too.
-    verified: Verified,
+    clock: Clock,
+    /// The time for which a token stays valid after its end.
+    skew: Duration,
+    known: KnownTokens,
+    /// The longest time for which a known token is not checked again.
+    valid_for: Duration,
 }
 
 enum Keys {
@@ -214,7 +217,10 @@ impl Jwt {
             clients_without_audience: Vec::new(),
             required_type: None,
             keeps_subject_token: false,
-            verified: Verified::with_skew(CLOCK_SKEW),
+            clock: Clock::system(),
+            skew: CLOCK_SKEW,
+            known: KnownTokens::new(),
+            valid_for: VALID_FOR,
         }
     }
 
@@ -291,7 +297,7 @@ impl Jwt {
     /// # Errors
     /// If the time is longer than ten minutes.
     pub fn clock_skew(mut self, skew: Duration) -> Result<Self, ConfigError> {
-        self.verified.skew = check_skew(skew)?;
+        self.skew = check_skew(skew)?;
         Ok(self)
     }
 
@@ -299,7 +305,7 @@ impl Jwt {
     /// With zero, each request checks its token.
     #[must_use]
     pub fn remember_for(mut self, time: Duration) -> Self {
-        self.verified.remember_for(time);
+        self.valid_for = time.min(LONGEST);
         self
     }
 
@@ -354,7 +360,7 @@ impl Jwt {
         let rules = Rules {
             issuers: &self.issuers,
             audiences: if configured.is_empty() { &[resource] } else { &configured },
-            skew: self.verified.skew,
+            skew: self.skew,
             scope_claims: &self.scope_claims,
             is_lenient: false,
             may_omit_audience: false,
@@ -366,17 +372,9 @@ impl Jwt {
         Ok((token, principal))
     }
 
-    /// Rejects a token that has ended. Its signature must be checked before: only a token of the issuer has expired. A forged
-    /// token is invalid, so that it counts as a failed authentication.
-    fn current(&self, principal: Principal, now: SystemTime) -> Result<Principal, Fault> {
-        check_expiry(&principal, self.verified.skew, now)?;
-        Ok(principal)
-    }
-
-    /// Checks a token with known keys.
+    /// Checks a token with known keys, except whether it has ended.
     fn verify_with(&self, keys: &KeySet, text: &str, resource: &str) -> Result<Principal, Fault> {
-        let now = self.verified.clock.now();
-        let (token, principal) = self.read(text, resource, now)?;
+        let (token, principal) = self.read(text, resource, self.clock.now())?;
         let keys = keys.select(token.algorithm, token.key_id());
         if keys.is_empty() {
             return Err(Fault::Invalid("there is no key for the token"));
@@ -384,24 +382,30 @@ impl Jwt {
         if !token.is_signed_by(&keys) {
             return Err(Fault::Invalid("the signature is wrong"));
         }
-        self.current(principal, now)
+        Ok(principal)
     }
 
-    /// Checks a token with the keys of an issuer.
+    /// Checks a token with the keys of an issuer, except whether it has ended.
     #[cfg(feature = "oauth")]
     async fn verify_remote(&self, keys: &Arc<RemoteKeys>, text: &str, resource: &str) -> Result<Principal, Fault> {
-        let now = self.verified.clock.now();
-        let (token, principal) = self.read(text, resource, now)?;
+        let (token, principal) = self.read(text, resource, self.clock.now())?;
         keys.check(&token).await?;
-        self.current(principal, now)
+        Ok(principal)
     }
 
-    fn digest(token: &str, resource: &str) -> Result<Digest, Rejection> {
-        credential_digest::digest(&[b"jwt", token.as_bytes(), resource.as_bytes()])
+    /// Rejects a token that has ended, and stores the principal of any other valid token. The signature must be checked before:
+    /// a forged token is invalid, so that it counts as a failed authentication.
+    fn remember(&self, token: &str, resource: &str, checked: Result<Principal, Fault>) -> Outcome {
+        let now = self.clock.moment();
+        let current = checked.and_then(|principal| check_expiry(&principal, self.skew, now.time).map(|()| principal));
+        let principal = Arc::new(current.map_err(|fault| fault.reject("Bearer"))?);
+        let end = principal.expires_at.and_then(|at| at.checked_add(self.skew));
+        self.known.insert(token, resource, Arc::clone(&principal), end, self.valid_for, now);
+        Ok(principal)
     }
 
     fn authenticated(&self, principal: Arc<Principal>, token: &str) -> Authenticated {
-        let authenticated = Authenticated::new(principal).with_clock_skew(self.verified.skew);
+        let authenticated = Authenticated::new(principal).with_clock_skew(self.skew);
         if self.keeps_subject_token {
             authenticated.with_subject_token(SubjectToken::new(token))
         } else {
@@ -409,20 +413,15 @@ impl Jwt {
         }
     }
 
-    /// Returns the result for a token if it is remembered, or the keys are known.
+    /// Returns the result for a token if the token or its keys are known.
     fn check_now(&self, token: &str, resource: &str) -> Option<Outcome> {
-        let digest = match Self::digest(token, resource) {
-            Ok(digest) => digest,
-            Err(rejection) => return Some(Err(rejection)),
-        };
-        let known = self.verified.known(&digest);
+        if let Some(principal) = self.known.get(token, resource, self.clock.moment()) {
+            return Some(Ok(principal));
+        }
         match &self.keys {
-            Keys::Fixed(keys) => Some(known.unwrap_or_else(|| {
-                let checked = self.verify_with(keys, token, resource);
-                self.verified.remember(digest, checked.map_err(|fault| fault.reject("Bearer")))
-            })),
+            Keys::Fixed(keys) => Some(self.remember(token, resource, self.verify_with(keys, token, resource))),
             #[cfg(feature = "oauth")]
-            Keys::Remote(_) => known,
+            Keys::Remote(_) => None,
         }
     }
 
@@ -432,14 +431,10 @@ impl Jwt {
         }
         match &self.keys {
             #[cfg(feature = "oauth")]
-            Keys::Remote(keys) => match self.verify_remote(keys, token, resource).await {
-                // The issuer may publish the key at any time.
-                Err(fault @ Fault::NoKey) => Err(fault.reject("Bearer")),
-                checked => {
-                    let checked = checked.map_err(|fault| fault.reject("Bearer"));
-                    self.verified.remember(Self::digest(token, resource)?, checked)
-                }
-            },
+            Keys::Remote(keys) => {
+                let checked = self.verify_remote(keys, token, resource).await;
+                self.remember(token, resource, checked)
+            }
             // The check with known keys needs no wait.
             Keys::Fixed(_) => Err(Rejection::Invalid),
         }
@@ -508,6 +503,10 @@ impl Authenticator for Jwt {
         // The issuer of a shared secret is not an authorization server that a client could use.
         let is_shared = self.algorithms.iter().all(|algorithm| KeySet::is_symmetric(*algorithm));
         if is_shared { Vec::new() } else { self.issuers.iter().take(1).cloned().collect() }
+    }
+
+    fn describe(&self, metadata: &mut ProtectedResourceMetadata) {
+        metadata.tls_client_certificate_bound_access_tokens = Some(true);
     }
 }
 

@@ -41,8 +41,6 @@ mod cache;
 mod chain;
 #[cfg(feature = "providers")]
 mod clock;
-#[cfg(feature = "providers")]
-mod credential_digest;
 mod credentials;
 #[cfg(feature = "providers")]
 mod crypto;

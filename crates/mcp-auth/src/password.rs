@@ -4,7 +4,7 @@ mod argon2id;
 
 #[cfg(test)]
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
 use argon2::Params;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -14,12 +14,7 @@ use ring::{digest, pbkdf2};
 use tokio::sync::Semaphore;
 
 use self::argon2id::Argon2id;
-use crate::{
-    authenticator::Rejection,
-    credential_digest::{Digest, DigestMap},
-    crypto,
-    error::ConfigError,
-};
+use crate::{authenticator::Rejection, crypto, error::ConfigError};
 
 /// The least number of iterations of PBKDF2 that is not old (OWASP, 2023).
 const GOOD_ITERATIONS: u32 = 600_000;
@@ -153,7 +148,7 @@ const PER_USER: usize = 4;
 pub(crate) struct HashPool {
     running: Arc<Semaphore>,
     /// The open computations by user name.
-    open: Arc<Mutex<DigestMap<usize>>>,
+    open: Arc<Mutex<HashMap<String, usize>>>,
     /// The computation for credentials that were valid before.
     reserved: Arc<Semaphore>,
     /// The places of open computations for credentials that were valid before.
@@ -179,7 +174,7 @@ impl HashPool {
     /// password. Without a user name the credentials were valid before.
     pub(crate) async fn verify(
         &self,
-        user: Option<Digest>,
+        user: Option<String>,
         digests: Vec<PasswordDigest>,
         own: Option<usize>,
         password: Secret,
@@ -218,19 +213,19 @@ impl HashPool {
 
 /// Counts an open computation of a user until it is dropped.
 struct Open {
-    open: Arc<Mutex<DigestMap<usize>>>,
-    user: Digest,
+    open: Arc<Mutex<HashMap<String, usize>>>,
+    user: String,
 }
 
 impl Open {
     /// Begins a computation. `None` if too many are open, for the user or for all users.
-    fn begin(open: &Arc<Mutex<DigestMap<usize>>>, user: Digest) -> Option<Self> {
+    fn begin(open: &Arc<Mutex<HashMap<String, usize>>>, user: String) -> Option<Self> {
         let mut users = open.lock();
         if users.values().sum::<usize>() >= RUNNING + WAITING || users.get(&user).is_some_and(|open| *open >= PER_USER)
         {
             return None;
         }
-        *users.entry(user).or_default() += 1;
+        *users.entry(user.clone()).or_default() += 1;
         Some(Self { open: Arc::clone(open), user })
     }
 }
@@ -282,7 +277,7 @@ mod tests {
         let permits = pool.hold().await;
         let digest = PasswordDigest::parse(&"0".repeat(64)).unwrap();
         let start = tokio::time::Instant::now();
-        let result = pool.verify(Some(1), vec![digest], Some(0), "hunter2".into()).await;
+        let result = pool.verify(Some("ann".to_owned()), vec![digest], Some(0), "hunter2".into()).await;
         assert!(matches!(result, Err(Rejection::Unavailable { .. })), "{result:?}");
         assert_eq!((start.elapsed(), pool.computed.load(Ordering::Relaxed)), (MAX_WAIT, 0));
         assert!(pool.open.lock().is_empty());

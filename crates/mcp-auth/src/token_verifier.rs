@@ -30,7 +30,8 @@ pub trait TokenVerifier: Authenticator {
     -> BoxFuture<'a, Result<Authenticated, Rejection>>;
 
     /// Returns the result of [`verify_token`](Self::verify_token) if it is known without a wait, for example from a cache.
-    /// [`Authenticator::authenticate_now`] has the rules.
+    /// [`Authenticator::authenticate_now`] has the rules. The token may contain characters that RFC 6750 §2.1 does not allow. The
+    /// method must not accept such a token.
     fn verify_token_now(&self, token: &str, resource: &str) -> Option<Result<Authenticated, Rejection>> {
         let _ = (token, resource);
         None
@@ -51,14 +52,10 @@ pub(crate) fn bearer_now(
     verifier: &impl TokenVerifier,
     request: &AuthRequest<'_>,
 ) -> Option<Result<Authenticated, Rejection>> {
-    match credentials::token(request.headers, "Bearer") {
-        Ok(Some(token)) => {
-            let known = verifier.verify_token_now(token, request.resource)?;
-            Some(known.and_then(|authenticated| check_binding(authenticated, request)))
-        }
-        Ok(None) => Some(Err(Rejection::Missing)),
-        Err(rejection) => Some(Err(rejection)),
-    }
+    credentials::bearer_now(request.headers, |token| {
+        let known = verifier.verify_token_now(token, request.resource)?;
+        Some(known.and_then(|authenticated| check_binding(authenticated, request)))
+    })
 }
 
 /// Rejects a token that is bound to a key, unless the key is that of the client certificate of the request. A bearer token has

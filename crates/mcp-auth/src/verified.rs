@@ -1,16 +1,16 @@
 //! Checks of credentials whose results are remembered, and the table of configured credentials.
 
-use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use mcp_protocol::{Principal, auth::Secret};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::{
-    authenticator::Rejection,
-    cache::Cache,
+    authenticator::{Rejection, with_scheme},
+    cache::{Cache, Valid},
     clock::Clock,
-    credential_digest::{self, Digest, DigestMap},
+    crypto::{self, Digest},
     error::ConfigError,
     limit::CheckLimit,
 };
@@ -22,9 +22,9 @@ type Check = dyn Fn(Secret) -> Checking + Send + Sync;
 pub(crate) type Outcome = Result<Arc<Principal>, Rejection>;
 
 /// The default of the longest time for which valid credentials are not checked again.
-const VALID_FOR: Duration = Duration::from_secs(60);
+pub(crate) const VALID_FOR: Duration = Duration::from_secs(60);
 /// The largest value of this setting.
-const LONGEST: Duration = Duration::from_secs(3600);
+pub(crate) const LONGEST: Duration = Duration::from_secs(3600);
 /// The largest number of checks that run at once on tasks of their own.
 const MAX_RUNNING: usize = 1_024;
 /// The longest time of such a check.
@@ -43,7 +43,7 @@ pub(crate) struct Verified {
 struct Shared {
     cache: Cache<Arc<Principal>>,
     /// The checks that run on tasks of their own.
-    running: Mutex<DigestMap<watch::Receiver<Option<Outcome>>>>,
+    running: Mutex<HashMap<Digest, watch::Receiver<Option<Outcome>>>>,
 }
 
 impl Verified {
@@ -53,6 +53,7 @@ impl Verified {
     }
 
     /// Returns a check whose principals stay valid for this time after their end.
+    #[cfg(feature = "oauth")]
     pub(crate) fn with_skew(skew: Duration) -> Self {
         Self { skew, ..Self::new() }
     }
@@ -65,14 +66,6 @@ impl Verified {
     /// Returns the remembered result for credentials.
     pub(crate) fn known(&self, digest: &Digest) -> Option<Outcome> {
         self.shared.cache.get(digest, self.clock.moment()).map(|known| known.ok_or(Rejection::Invalid))
-    }
-
-    /// Returns the remembered result for credentials with this digest. A digest that cannot be computed is an outage.
-    pub(crate) fn known_of(&self, digest: Result<Digest, Rejection>) -> Option<Outcome> {
-        match digest {
-            Ok(digest) => self.known(&digest),
-            Err(rejection) => Some(Err(rejection)),
-        }
     }
 
     /// Whether the last check of the credentials accepted them, also if the result is too old to be used.
@@ -89,7 +82,7 @@ impl Verified {
                 if end.is_some_and(|end| end <= now.time) {
                     return Err(Rejection::Expired);
                 }
-                self.shared.cache.valid(digest, Arc::clone(principal), end, self.valid_for, now);
+                self.shared.cache.valid(digest, Valid::new(Arc::clone(principal), end, self.valid_for, now));
             }
             Err(Rejection::Invalid) => self.shared.cache.invalid(digest, now),
             Err(_) => {}
@@ -151,51 +144,55 @@ impl Drop for Running {
     }
 }
 
+/// A hash of configured credentials: the key of their entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Hashed {
+    Sha256(Digest),
+    /// The hash under the pepper of the server.
+    Hmac(Digest),
+}
+
 /// Credentials of the configuration, and optionally a check by the application for all others.
 pub(crate) struct Table {
-    entries: DigestMap<Arc<Principal>>,
-    /// Other forms of the entries. They accept nothing: they show that two entries have the same credentials.
-    other_forms: DigestMap<Arc<Principal>>,
+    /// The scheme of each principal that names no other.
+    scheme: &'static str,
+    entries: HashMap<Hashed, Arc<Principal>>,
+    /// Other hashes of the entries. They accept nothing: they show that two entries have the same credentials.
+    other_hashes: HashMap<Hashed, Arc<Principal>>,
     check: Option<Arc<Check>>,
     limit: CheckLimit,
     verified: Verified,
 }
 
 impl Table {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(scheme: &'static str) -> Self {
         Self {
-            entries: DigestMap::default(),
-            other_forms: DigestMap::default(),
+            scheme,
+            entries: HashMap::new(),
+            other_hashes: HashMap::new(),
             check: None,
             limit: CheckLimit::new(),
             verified: Verified::new(),
         }
     }
 
-    /// Adds credentials in a form, such as `plain` or a digest. `others` has the same credentials in the forms that other
-    /// entries may have.
+    /// Adds credentials by a hash. `other` is another hash of the same credentials, which another entry may have.
     pub(crate) fn insert(
         &mut self,
-        (form, credentials): (&str, &[u8]),
-        others: &[(&str, &[u8])],
+        hashed: Hashed,
+        other: Option<Hashed>,
         principal: Principal,
     ) -> Result<(), ConfigError> {
-        let digest = |form: &str, credentials: &[u8]| {
-            let digest = credential_digest::digest(&[form.as_bytes(), credentials]);
-            digest.map_err(|_| ConfigError::new("the system has no random numbers"))
-        };
-        let own = digest(form, credentials)?;
-        let others = others.iter().map(|(form, other)| digest(form, other)).collect::<Result<Vec<_>, _>>()?;
-        let find = |digest| self.entries.get(digest).or_else(|| self.other_forms.get(digest));
-        if let Some(known) = std::iter::once(&own).chain(&others).find_map(find) {
+        let find = |hashed| self.entries.get(&hashed).or_else(|| self.other_hashes.get(&hashed));
+        if let Some(known) = [Some(hashed), other].into_iter().flatten().find_map(find) {
             let (subject, known) = (&principal.subject, &known.subject);
             return Err(ConfigError::new(format!(
                 "the credentials of `{subject}` were added before, for `{known}`: each entry needs its own"
             )));
         }
-        let principal = Arc::new(principal);
-        self.other_forms.extend(others.into_iter().map(|digest| (digest, Arc::clone(&principal))));
-        self.entries.insert(own, principal);
+        let principal = Arc::new(with_scheme(principal, self.scheme));
+        self.other_hashes.extend(other.map(|other| (other, Arc::clone(&principal))));
+        self.entries.insert(hashed, principal);
         Ok(())
     }
 
@@ -219,8 +216,8 @@ impl Table {
     }
 
     /// Returns the entry of the table.
-    pub(crate) fn find(&self, form: &str, credentials: &[u8]) -> Result<Option<&Arc<Principal>>, Rejection> {
-        Ok(self.entries.get(&credential_digest::digest(&[form.as_bytes(), credentials])?))
+    pub(crate) fn find(&self, hashed: Hashed) -> Option<&Arc<Principal>> {
+        self.entries.get(&hashed)
     }
 
     /// Returns the result of the check of the application, if it is known without a wait.
@@ -228,15 +225,19 @@ impl Table {
         if self.check.is_none() {
             return Some(Err(Rejection::Invalid));
         }
-        self.verified.known_of(checked_digest(credentials))
+        self.verified.known(&crypto::sha256(credentials.as_bytes()))
     }
 
     /// Runs the check of the application.
     pub(crate) async fn run_check(&self, credentials: &str) -> Outcome {
         let Some(check) = &self.check else { return Err(Rejection::Invalid) };
-        let digest = checked_digest(credentials)?;
-        let (check, limit, secret) = (Arc::clone(check), self.limit.clone(), Secret::from(credentials));
-        let checking = async move { limit.run(|| check(secret)).await?.ok_or(Rejection::Invalid) };
+        let digest = crypto::sha256(credentials.as_bytes());
+        let (check, limit, scheme) = (Arc::clone(check), self.limit.clone(), self.scheme);
+        let secret = Secret::from(credentials);
+        let checking = async move {
+            let principal = limit.run(|| check(secret)).await?.ok_or(Rejection::Invalid)?;
+            Ok(with_scheme(principal, scheme))
+        };
         self.verified.check(digest, || checking).await
     }
 
@@ -246,10 +247,6 @@ impl Table {
         let has_ended = principal.expires_at.is_some() && principal.is_expired(self.verified.clock.now());
         if has_ended { Err(Rejection::Expired) } else { Ok(principal) }
     }
-}
-
-fn checked_digest(credentials: &str) -> Result<Digest, Rejection> {
-    credential_digest::digest(&[b"check", credentials.as_bytes()])
 }
 
 impl fmt::Debug for Table {
@@ -273,7 +270,7 @@ mod tests {
         let counted = Arc::clone(&calls);
         let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         let (clock, advance) = Clock::manual(start);
-        let mut table = Table::new();
+        let mut table = Table::new("ApiKey");
         table.verified.clock = clock;
         table.check_with(move |secret| {
             counted.fetch_add(1, Ordering::SeqCst);
@@ -314,7 +311,7 @@ mod tests {
     async fn requests_with_the_same_credentials_share_one_check() {
         let (calls, gate): (Arc<AtomicUsize>, Arc<tokio::sync::Notify>) = Default::default();
         let (counted, opened) = (Arc::clone(&calls), Arc::clone(&gate));
-        let mut table = Table::new();
+        let mut table = Table::new("ApiKey");
         table.check_with(move |_| {
             counted.fetch_add(1, Ordering::SeqCst);
             let opened = Arc::clone(&opened);
@@ -346,7 +343,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_check_that_panics_is_an_outage() {
-        let mut table = Table::new();
+        let mut table = Table::new("ApiKey");
         table.check_with(|_| async { panic!("a fault of the application") });
         for _ in 0..2 {
             assert!(matches!(table.run_check("secret").await, Err(Rejection::Unavailable { .. })));
@@ -358,7 +355,7 @@ mod tests {
     async fn the_time_for_which_results_are_remembered_can_be_zero() {
         let calls: Arc<AtomicUsize> = Arc::default();
         let counted = Arc::clone(&calls);
-        let mut table = Table::new();
+        let mut table = Table::new("ApiKey");
         table.remember_for(Duration::ZERO);
         table.check_with(move |_| {
             counted.fetch_add(1, Ordering::SeqCst);

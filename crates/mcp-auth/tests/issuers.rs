@@ -393,6 +393,41 @@ fn a_chain_names_the_proof_algorithms_of_all_its_providers() {
     }
 }
 
+#[test]
+fn a_chain_has_one_challenge_for_providers_that_differ_in_their_algorithms() {
+    let jwt = || Jwt::hs256("https://as.example", &[7; 32]).unwrap();
+    let dpop = |names: &[&str]| Dpop::new(jwt()).required().algorithms(names.iter().copied()).unwrap();
+    let keys = |header: &str| ApiKeys::new().header(header).unwrap().key(header, Principal::new("key")).unwrap();
+    for (chain, expected) in [
+        (Chain::new().with(dpop(&["ES256"])).with(dpop(&["EdDSA"])), &[r#"DPoP algs="ES256 EdDSA""#][..]),
+        (
+            Chain::new().with(dpop(&["EdDSA", "ES256"])).with(jwt()).with(dpop(&["ES256", "PS256"])).with(jwt()),
+            &[r#"DPoP algs="EdDSA ES256 PS256""#, "Bearer"],
+        ),
+        (Chain::new().with(keys("x-a")).with(keys("x-b")), &[r#"ApiKey header="x-a""#, r#"ApiKey header="x-b""#]),
+    ] {
+        let challenges: Vec<String> = chain.challenges().iter().map(ToString::to_string).collect();
+        assert_eq!(challenges, expected);
+    }
+}
+
+#[test]
+fn providers_that_check_tokens_accept_tokens_that_are_bound_to_a_certificate() {
+    let jwt = || Jwt::hs256("https://as.example", &[7; 32]).unwrap();
+    let keys = || ApiKeys::new().key("key", Principal::new("key")).unwrap();
+    let opaque = Introspection::issuer("https://as.example", "server", "hunter2").unwrap();
+    for (chain, expected) in [
+        (Chain::new().with(jwt()), Some(true)),
+        (Chain::new().with(Dpop::new(jwt())), Some(true)),
+        (Chain::new().with(opaque).with(keys()), Some(true)),
+        (Chain::new().with(keys()), None),
+    ] {
+        let mut metadata = ProtectedResourceMetadata::default();
+        chain.describe(&mut metadata);
+        assert_eq!(metadata.tls_client_certificate_bound_access_tokens, expected);
+    }
+}
+
 /// Returns the headers of a request with a proof of the key for the token.
 fn proven(key: &SigningKey, token: &str, id: &str) -> HeaderMap {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();

@@ -1,13 +1,13 @@
 //! The number of remembered proofs of each key, so that one client cannot fill the store.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
 
-use crate::credential_digest::{Digest, DigestMap};
+use crate::crypto::Digest;
 
 /// The largest number of proofs that one process remembers.
 pub(super) const CAPACITY: usize = 1_000_000;
@@ -25,9 +25,9 @@ pub(super) struct Quota {
 #[derive(Default)]
 struct Live {
     total: usize,
-    by_key: DigestMap<usize>,
+    by_key: HashMap<Digest, usize>,
     /// The proofs of each key by the second in which they end.
-    ends: BTreeMap<u64, DigestMap<usize>>,
+    ends: BTreeMap<u64, HashMap<Digest, usize>>,
 }
 
 /// The place of a proof.
@@ -106,7 +106,7 @@ mod tests {
         let quota = Quota::new(900);
         let mut counts = Vec::new();
         for key in 0..20 {
-            counts.push((0..1_000).filter(|_| quota.take(key, MINUTE, quota.start).is_some()).count());
+            counts.push((0..1_000).filter(|_| quota.take([key; 32], MINUTE, quota.start).is_some()).count());
         }
         assert_eq!(counts[0], 100);
         assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
@@ -117,9 +117,9 @@ mod tests {
     fn a_place_is_free_after_the_end_of_its_proof() {
         let quota = Quota::new(16);
         let at = |seconds| quota.start + Duration::from_secs(seconds);
-        assert!(quota.take(1, MINUTE, at(0)).is_some());
+        assert!(quota.take([1; 32], MINUTE, at(0)).is_some());
         for (second, expected) in [(0, false), (60, false), (61, true)] {
-            assert_eq!(quota.take(1, MINUTE, at(second)).is_some(), expected, "{second}");
+            assert_eq!(quota.take([1; 32], MINUTE, at(second)).is_some(), expected, "{second}");
         }
         assert_eq!(quota.total(), 1);
     }
@@ -127,11 +127,11 @@ mod tests {
     #[test]
     fn a_released_place_is_free() {
         let quota = Quota::new(16);
-        let place = quota.take(1, MINUTE, quota.start).unwrap();
+        let place = quota.take([1; 32], MINUTE, quota.start).unwrap();
         quota.release(place);
         // A second release has no effect.
         quota.release(place);
         assert_eq!((quota.total(), quota.live.lock().by_key.len()), (0, 0));
-        assert!(quota.take(1, MINUTE, quota.start).is_some());
+        assert!(quota.take([1; 32], MINUTE, quota.start).is_some());
     }
 }

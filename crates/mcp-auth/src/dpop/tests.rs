@@ -36,7 +36,7 @@ fn header(signer: &Signer) -> Value {
 }
 
 fn claims(token: &str, id: &str) -> Value {
-    let hash = encode(digest::digest(&digest::SHA256, token.as_bytes()));
+    let hash = encode(crypto::sha256(token.as_bytes()));
     json!({"htm": "POST", "htu": RESOURCE, "iat": NOW, "jti": id, "ath": hash})
 }
 
@@ -72,7 +72,7 @@ async fn a_bound_token_is_accepted_with_a_proof_of_its_key() {
 async fn a_token_that_is_also_bound_to_a_certificate_needs_both() {
     let (signer, certificate) = (Signer::es256(), b"the certificate of the client");
     let jkt = thumbprint(&signer.jwk("")).unwrap();
-    let x5t = encode(digest::digest(&digest::SHA256, certificate));
+    let x5t = encode(crypto::sha256(certificate));
     let token = Signer::Secret(SECRET).token("any", &changed("cnf", &json!({"jkt": jkt, "x5t#S256": x5t})));
     let dpop = provider();
     for (id, certificate, is_accepted) in

@@ -136,7 +136,7 @@ pub(crate) fn changed(name: &str, value: &Value) -> Value {
 
 /// Sets the time of a provider to the time of the tests.
 pub(crate) fn at_test_time(mut jwt: Jwt) -> Jwt {
-    jwt.verified.clock = Clock::manual(now()).0;
+    jwt.clock = Clock::manual(now()).0;
     jwt
 }
 

@@ -40,6 +40,9 @@ pub struct ProtectedResourceMetadata {
     /// Whether a token must be bound by DPoP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dpop_bound_access_tokens_required: Option<bool>,
+    /// Whether the server accepts tokens that are bound to a client certificate (RFC 8705).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_client_certificate_bound_access_tokens: Option<bool>,
     /// Members that are unknown to this library.
     #[serde(flatten)]
     pub extra: JsonObject,

@@ -197,7 +197,7 @@ fn with_clock(mut jwt: Jwt, clock: Clock) -> Jwt {
     let (Source::Issuer(url) | Source::Url(url)) = &source;
     let fetch = fetch_for(url).unwrap();
     jwt.keys = Keys::Remote(Arc::new(RemoteKeys::new(source, fetch, clock.clone())));
-    jwt.verified.clock = clock;
+    jwt.clock = clock;
     jwt
 }
 
