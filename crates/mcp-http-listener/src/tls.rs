@@ -52,6 +52,7 @@ pub struct TlsConfig {
     config: Arc<ServerConfig>,
     certificate: Arc<Certificate>,
     files: Option<Arc<Files>>,
+    has_client_certificates: bool,
 }
 
 /// The files of a certificate.
@@ -154,7 +155,7 @@ impl TlsConfig {
     fn with(key: CertifiedKey) -> Result<Self, TlsError> {
         let certificate = Arc::new(Certificate(RwLock::new(Arc::new(key))));
         let config = server_config(certificate.clone(), WebPkiClientVerifier::no_client_auth())?;
-        Ok(Self { config: Arc::new(config), certificate, files: None })
+        Ok(Self { config: Arc::new(config), certificate, files: None, has_client_certificates: false })
     }
 
     /// Demands certificates from clients. One of these authorities (PEM) must have issued the certificate of a client. Each
@@ -184,7 +185,13 @@ impl TlsConfig {
             Unusable::Certificate(error) => Kind::Authority(error),
         })?;
         let config = server_config(self.certificate.clone(), verifier)?;
-        Ok(Self { config: Arc::new(config), ..self })
+        Ok(Self { config: Arc::new(config), has_client_certificates: true, ..self })
+    }
+
+    /// Whether the handshake asks clients for certificates ([`client_certificates`](Self::client_certificates)).
+    #[must_use]
+    pub fn has_client_certificates(&self) -> bool {
+        self.has_client_certificates
     }
 
     fn reload_if_changed(&self) {

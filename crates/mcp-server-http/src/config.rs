@@ -83,6 +83,8 @@ pub struct HttpConfig {
     pub(crate) shutdown_deadline: Duration,
     pub(crate) has_signals: bool,
     pub(crate) on_listening: OnListening,
+    /// Whether the handshake of our listener asks clients for certificates.
+    pub(crate) has_client_certificates: bool,
     pub(crate) authenticator: Option<SharedAuthenticator>,
     pub(crate) public_url: Option<PublicUrl>,
     pub(crate) allows_anonymous: bool,
@@ -162,6 +164,7 @@ impl Default for HttpConfig {
             shutdown_deadline: Duration::from_secs(10),
             has_signals: true,
             on_listening: OnListening::default(),
+            has_client_certificates: false,
             authenticator: None,
             public_url: None,
             allows_anonymous: false,

@@ -7,6 +7,7 @@ use std::{future::Future, mem::take, pin::Pin, sync::Arc, task::Poll, time::Dura
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body as HttpBody;
+use mcp_auth::ConfigError;
 use mcp_protocol::{Principal, RpcError};
 use mcp_server_core::{Caller, Extensions, Server, engine::Engine as _};
 use tokio::time::Instant;
@@ -116,15 +117,14 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// # Panics
+    /// # Errors
     /// If the configuration is invalid, or there is an authenticator without a public URL.
-    #[track_caller]
-    pub(crate) fn new(server: Server, config: HttpConfig) -> Self {
-        config.assert_valid();
-        let auth = Auth::new(&config, server.required_scopes());
+    pub(crate) fn new(server: Server, config: HttpConfig) -> Result<Self, ConfigError> {
+        config.check()?;
+        let auth = Auth::new(&config, server.required_scopes())?;
         let guard = guard_of(&config);
         let cors = AllowedHeaders::new(auth.credential_headers());
-        Self { server, config, auth, guard, cors }
+        Ok(Self { server, config, auth, guard, cors })
     }
 
     /// Answers a request for the metadata document.
@@ -258,12 +258,11 @@ pub(crate) struct MetadataEndpoint {
 }
 
 impl MetadataEndpoint {
-    /// # Panics
+    /// # Errors
     /// As for [`Endpoint::new`].
-    #[track_caller]
-    pub(crate) fn new(server: &Server, config: &HttpConfig) -> Self {
-        config.assert_valid();
-        Self { guard: guard_of(config), auth: Auth::new(config, server.required_scopes()) }
+    pub(crate) fn new(server: &Server, config: &HttpConfig) -> Result<Self, ConfigError> {
+        config.check()?;
+        Ok(Self { guard: guard_of(config), auth: Auth::new(config, server.required_scopes())? })
     }
 
     pub(crate) fn paths(&self) -> &[String] {

@@ -7,6 +7,7 @@ mod paths;
 use std::{fmt, future::Future, io, sync::Arc};
 
 use axum::{extract::Request, routing::any};
+use mcp_auth::ConfigError;
 #[cfg(feature = "tls")]
 use mcp_http_listener::TlsConfig;
 use mcp_server_core::Server;
@@ -205,9 +206,27 @@ pub trait HttpServer: sealed::Sealed {
     /// ```
     ///
     /// # Panics
-    /// If the configuration is invalid ([`HttpConfig::check`]), or there is an authenticator without a public URL.
+    /// If the configuration is invalid ([`HttpConfig::check`]), or there is an authenticator without a public URL. If the settings
+    /// are read at run time, call [`try_into_router`](Self::try_into_router).
     #[track_caller]
     fn into_router(self, config: HttpConfig) -> axum::Router;
+
+    /// Returns the router of the endpoint, or the error of an invalid configuration. [`into_router`](Self::into_router) describes it.
+    ///
+    /// ```
+    /// use mcp_auth::Jwt;
+    /// use mcp_server_core::Server;
+    /// use mcp_server_http::{HttpConfig, HttpServer};
+    ///
+    /// let server = Server::builder("example", "1.0.0").build();
+    /// let config = HttpConfig::new().authenticate(Jwt::issuer("https://as.example"));
+    /// let error = server.try_into_router(config).unwrap_err();
+    /// assert!(error.to_string().starts_with("`authenticate` needs `public_url`"));
+    /// ```
+    ///
+    /// # Errors
+    /// If the configuration is invalid ([`HttpConfig::check`]), or there is an authenticator without a public URL.
+    fn try_into_router(self, config: HttpConfig) -> Result<axum::Router, ConfigError>;
 
     /// Returns a router with the metadata document of RFC 9728 alone, for an application that nests the endpoint.
     ///
@@ -230,9 +249,16 @@ pub trait HttpServer: sealed::Sealed {
     /// ```
     ///
     /// # Panics
-    /// If the configuration is invalid ([`HttpConfig::check`]), or there is an authenticator without a public URL.
+    /// If the configuration is invalid ([`HttpConfig::check`]), or there is an authenticator without a public URL. If the settings
+    /// are read at run time, call [`try_metadata_router`](Self::try_metadata_router).
     #[track_caller]
     fn metadata_router(&self, config: &HttpConfig) -> axum::Router;
+
+    /// Returns the router of the metadata document, or the error of an invalid configuration. [`metadata_router`](Self::metadata_router) describes it.
+    ///
+    /// # Errors
+    /// If the configuration is invalid ([`HttpConfig::check`]), or there is an authenticator without a public URL.
+    fn try_metadata_router(&self, config: &HttpConfig) -> Result<axum::Router, ConfigError>;
 
     /// Returns the endpoint as a tower service for any other HTTP server.
     ///
@@ -248,9 +274,16 @@ pub trait HttpServer: sealed::Sealed {
     /// ```
     ///
     /// # Panics
-    /// If the configuration is invalid ([`HttpConfig::check`]), or there is an authenticator without a public URL.
+    /// If the configuration is invalid ([`HttpConfig::check`]), or there is an authenticator without a public URL. If the settings
+    /// are read at run time, call [`try_into_service`](Self::try_into_service).
     #[track_caller]
     fn into_service(self, config: HttpConfig) -> McpService;
+
+    /// Returns the tower service of the endpoint, or the error of an invalid configuration. [`into_service`](Self::into_service) describes it.
+    ///
+    /// # Errors
+    /// If the configuration is invalid ([`HttpConfig::check`]), or there is an authenticator without a public URL.
+    fn try_into_service(self, config: HttpConfig) -> Result<McpService, ConfigError>;
 }
 
 impl HttpServer for Server {
@@ -292,30 +325,48 @@ impl HttpServer for Server {
 
     #[track_caller]
     fn into_router(self, config: HttpConfig) -> axum::Router {
-        let service = McpService::new(self, config);
+        configured(self.try_into_router(config))
+    }
+
+    fn try_into_router(self, config: HttpConfig) -> Result<axum::Router, ConfigError> {
+        let service = McpService::new(self, config)?;
         let endpoint = &service.inner.endpoint;
         let router = axum::Router::new().route_service(&endpoint.config.path, service.clone());
         let metadata = endpoint.auth.metadata_paths().iter().map(String::as_str);
-        endpoint
-            .config
-            .other_paths()
-            .chain(metadata)
-            .fold(router, |router, path| router.route_service(path, service.clone()))
+        let paths = endpoint.config.other_paths().chain(metadata);
+        Ok(paths.fold(router, |router, path| router.route_service(path, service.clone())))
     }
 
     #[track_caller]
     fn metadata_router(&self, config: &HttpConfig) -> axum::Router {
-        let endpoint = Arc::new(MetadataEndpoint::new(self, config));
-        endpoint.paths().iter().fold(axum::Router::new(), |router, path| {
+        configured(self.try_metadata_router(config))
+    }
+
+    fn try_metadata_router(&self, config: &HttpConfig) -> Result<axum::Router, ConfigError> {
+        let endpoint = Arc::new(MetadataEndpoint::new(self, config)?);
+        Ok(endpoint.paths().iter().fold(axum::Router::new(), |router, path| {
             let endpoint = endpoint.clone();
             router.route(path, any(async move |request: Request| endpoint.answer(&request).map(axum::body::Body::new)))
-        })
+        }))
     }
 
     #[track_caller]
     fn into_service(self, config: HttpConfig) -> McpService {
+        configured(self.try_into_service(config))
+    }
+
+    fn try_into_service(self, config: HttpConfig) -> Result<McpService, ConfigError> {
         McpService::new(self, config)
     }
+}
+
+/// Returns a part with a valid configuration.
+///
+/// # Panics
+/// If the configuration is invalid.
+#[track_caller]
+fn configured<T>(part: Result<T, ConfigError>) -> T {
+    part.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Listens on the first of the resolved addresses that works.

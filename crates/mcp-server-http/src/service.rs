@@ -10,6 +10,7 @@ use std::{
 
 use http::{Method, Request, Response, StatusCode, request::Parts};
 use http_body::Body as HttpBody;
+use mcp_auth::ConfigError;
 use mcp_protocol::RpcError;
 use mcp_server_core::{
     Caller, Server,
@@ -54,10 +55,9 @@ pub(crate) struct Inner {
 }
 
 impl McpService {
-    #[track_caller]
-    pub(crate) fn new(server: Server, config: HttpConfig) -> Self {
-        let endpoint = Arc::new(Endpoint::new(server, config));
-        Self { inner: Arc::new(Inner { legacy: Legacy::new(endpoint.clone()), endpoint }) }
+    pub(crate) fn new(server: Server, config: HttpConfig) -> Result<Self, ConfigError> {
+        let endpoint = Arc::new(Endpoint::new(server, config)?);
+        Ok(Self { inner: Arc::new(Inner { legacy: Legacy::new(endpoint.clone()), endpoint }) })
     }
 
     /// Returns the number of open sessions of the session era, with those of HTTP+SSE.
@@ -378,7 +378,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn any_request_removes_expired_sessions() {
-        let service = McpService::new(Server::builder("test", "1").build(), HttpConfig::new());
+        let service = McpService::new(Server::builder("test", "1").build(), HttpConfig::new()).unwrap();
         let opened = service.handle(request(Method::POST, INITIALIZE)).await;
         assert_eq!((opened.status(), service.inner.legacy.sessions.listed()), (StatusCode::OK, 1));
         tokio::time::advance(Duration::from_secs(60)).await;
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn two_settings_with_one_path_panic_with_both_names() {
+    fn two_settings_with_one_path_are_an_error_with_both_names() {
         let new = HttpConfig::new;
         for (config, names) in [
             (new().health("/mcp"), Some(("path", "health", "/mcp"))),
@@ -400,9 +400,7 @@ mod tests {
             (new().sse("/sse", "/sse").health("/health"), None),
         ] {
             let server = Server::builder("test", "1").build();
-            let make = std::panic::AssertUnwindSafe(|| drop(McpService::new(server, config)));
-            let made = std::panic::catch_unwind(make);
-            let text = made.err().map(|panic| panic.downcast_ref::<String>().unwrap().clone());
+            let text = McpService::new(server, config).err().map(|error| error.to_string());
             let expected = names.map(|(one, other, path)| {
                 format!("`{one}` and `{other}` are both `{path}`: one of them could not be reached")
             });

@@ -422,7 +422,15 @@ async fn browsers_read_challenges_and_send_credentials() {
 async fn the_public_url_is_required_beyond_loopback() {
     let missing =
         std::panic::catch_unwind(|| drop(server().into_service(HttpConfig::new().authenticate(Tokens)))).unwrap_err();
-    assert!(missing.downcast_ref::<&str>().unwrap().starts_with("`authenticate` needs `public_url`"));
+    assert!(missing.downcast_ref::<String>().unwrap().starts_with("`authenticate` needs `public_url`"));
+    let config = HttpConfig::new().authenticate(Tokens);
+    for made in [
+        server().try_into_service(config.clone()).map(drop),
+        server().try_into_router(config.clone()).map(drop),
+        server().try_metadata_router(&config).map(drop),
+    ] {
+        assert!(made.unwrap_err().to_string().starts_with("`authenticate` needs `public_url`"));
+    }
     let open = HttpConfig::new().allowed_hosts(["mcp.example.com"]).authenticate(Tokens);
     let error = server().serve_http_with("0.0.0.0:0", open).await.unwrap_err();
     assert!(matches!(error, HttpError::PublicUrlRequired(_)), "{error}");

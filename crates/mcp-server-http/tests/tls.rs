@@ -173,3 +173,25 @@ async fn a_token_that_is_bound_to_a_certificate_needs_a_connection_with_it() {
         assert_eq!(connection.answer().await.status, status, "{name}");
     }
 }
+
+#[tokio::test]
+async fn the_metadata_names_bound_tokens_if_the_listener_asks_for_certificates() {
+    for (demand, expected) in [(Some(ClientCertificates::Optional), Some(true)), (None, None)] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let tls = TlsConfig::from_pem(CERTIFICATE, KEY).unwrap();
+        let tls = demand.map_or(Ok(tls.clone()), |demand| tls.client_certificates(CERTIFICATE, demand)).unwrap();
+        let config = HttpConfig::new().ignore_signals().public_url("https://localhost/mcp");
+        let config = config.authenticate(Jwt::issuer("https://as.example"));
+        let server = crate::authentication::server();
+        let endpoint =
+            Endpoint::of(address, tokio::spawn(async move { server.serve_https_on(listener, tls, config).await }));
+        let mut connection = connect(&endpoint, false).await;
+        let url = "/.well-known/oauth-protected-resource/mcp";
+        connection
+            .send(http::Request::get(url).header("host", "localhost").body(http_body_util::Full::default()).unwrap())
+            .await;
+        let answer = connection.answer().await;
+        assert_eq!(answer.json()["tls_client_certificate_bound_access_tokens"].as_bool(), expected, "{demand:?}");
+    }
+}

@@ -7,10 +7,13 @@ use super::HttpConfig;
 impl HttpConfig {
     /// Checks the configuration.
     ///
-    /// The methods of this type do not panic. An invalid setting has no effect, and the configuration keeps its error. Our
-    /// listener returns the error before it serves ([`HttpError::Config`](crate::HttpError::Config)). [`into_router`](crate::HttpServer::into_router),
-    /// [`into_service`](crate::HttpServer::into_service) and [`metadata_router`](crate::HttpServer::metadata_router) return no
-    /// error, so they panic. An application calls this method first if it reads settings at run time.
+    /// The methods of this type do not panic. An invalid setting has no effect, and the configuration keeps its error. Each
+    /// function that serves an endpoint calls this method: our listener returns the error before it serves
+    /// ([`HttpError::Config`](crate::HttpError::Config)), and [`try_into_router`](crate::HttpServer::try_into_router) and its
+    /// relatives return it.
+    ///
+    /// The method does not require a public URL, because our listener derives it at a loopback address. The functions for other
+    /// listeners also return an error for an authenticator without a public URL.
     ///
     /// ```
     /// use mcp_auth::Jwt;
@@ -31,29 +34,19 @@ impl HttpConfig {
         checked.map_err(ConfigError::new)
     }
 
-    /// Rejects an invalid configuration for a function without a `Result`.
-    ///
-    /// # Panics
-    /// As described there.
-    #[track_caller]
-    pub(crate) fn assert_valid(&self) {
-        if let Err(error) = self.check() {
-            panic!("{error}");
-        }
-    }
-
     /// Keeps the first error of a setting.
     pub(super) fn invalid(mut self, fault: impl Into<String>) -> Self {
         self.fault.get_or_insert_with(|| fault.into());
         self
     }
 
-    /// Keeps the error of a setting whose value is not what it must be. The text has no user, password or query of the value.
+    /// Keeps the error of a setting whose value is not what it must be. The text has no user, password, query or fragment of the
+    /// value.
     pub(super) fn invalid_value(self, value: &str, fault: &str) -> Self {
-        let without_query = value.split('?').next().unwrap_or_default();
-        let shown = match without_query.rsplit_once('@') {
+        let location = value.split(['?', '#']).next().unwrap_or_default();
+        let shown = match location.rsplit_once('@') {
             Some((_, host)) => format!("…@{host}"),
-            None => without_query.to_owned(),
+            None => location.to_owned(),
         };
         self.invalid(format!("`{shown}` {fault}"))
     }
@@ -137,6 +130,7 @@ mod tests {
         let cases: &[Set] = &[
             |config| config.public_url("https://me:hunter2@a.example/mcp"),
             |config| config.public_url("https://a.example/mcp?key=hunter2"),
+            |config| config.public_url("https://a.example/mcp#hunter2"),
             |config| config.allowed_hosts(["me:hunter2@a.example"]),
             |config| config.allowed_origins(["https://me:hunter2@a.example"]),
             |config| {
@@ -157,6 +151,14 @@ mod tests {
         let config = || HttpConfig::new().public_url("https://a.example/mcp").authenticate(Jwt::issuer("a.example"));
         let error = server().serve_http_with("127.0.0.1:0", config()).await.unwrap_err();
         assert!(matches!(&error, HttpError::Config(_)), "{error}");
+        for (name, made) in [
+            ("try_into_router", server().try_into_router(config()).map(drop)),
+            ("try_into_service", server().try_into_service(config()).map(drop)),
+            ("try_metadata_router", server().try_metadata_router(&config()).map(drop)),
+        ] {
+            let text = made.unwrap_err().to_string();
+            assert!(text.starts_with("the authenticator is not configured: "), "{name}: {text}");
+        }
         for (name, make) in [
             ("into_router", Box::new(|| drop(server().into_router(config()))) as Box<dyn FnOnce()>),
             ("into_service", Box::new(|| drop(server().into_service(config())))),

@@ -13,7 +13,7 @@ use std::{
 
 use axum::extract::OriginalUri;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request::Parts};
-use mcp_auth::{AuthRequest, Authenticated, Authenticator, BoxFuture, Rejection};
+use mcp_auth::{AuthRequest, Authenticated, Authenticator, BoxFuture, ConfigError, Rejection};
 #[cfg(feature = "tls")]
 use mcp_http_listener::ClientCertificate;
 use mcp_protocol::{Challenge, Principal, RpcError};
@@ -47,7 +47,7 @@ pub(crate) struct Auth {
 /// The parts that only an endpoint with an authenticator has.
 struct Checks {
     authenticator: Arc<dyn Authenticator>,
-    /// The headers with credentials.
+    /// The headers with credentials: those of the authenticator and `Authorization`.
     headers: Vec<HeaderName>,
     public_url: PublicUrl,
     /// The path of the endpoint behind the public URL.
@@ -76,23 +76,23 @@ impl Authentication {
 }
 
 impl Auth {
-    /// # Panics
+    /// # Errors
     /// If there is an authenticator and no public URL.
-    #[track_caller]
-    pub(crate) fn new(config: &HttpConfig, scopes: &[String]) -> Self {
+    pub(crate) fn new(config: &HttpConfig, scopes: &[String]) -> Result<Self, ConfigError> {
         let scopes = scopes.to_vec();
         let Some(SharedAuthenticator(authenticator)) = config.authenticator.clone() else {
             if config.failed_authentications.is_some() {
                 tracing::warn!("`max_failed_authentications` has no effect without `authenticate`");
             }
-            return Self { checks: None, scopes };
+            return Ok(Self { checks: None, scopes });
         };
         let Some(public_url) = config.public_url.clone() else {
-            panic!("`authenticate` needs `public_url`: tokens are issued for the public URL of the endpoint");
+            let text = "`authenticate` needs `public_url`: tokens are issued for the public URL of the endpoint";
+            return Err(ConfigError::new(text));
         };
         let metadata = Metadata::new(config, &public_url, &*authenticator, &scopes);
         let checks = Checks {
-            headers: distinct(authenticator.request_headers()),
+            headers: credential_headers(&*authenticator),
             authenticator,
             public_url,
             path: config.path.clone(),
@@ -101,7 +101,7 @@ impl Auth {
             metadata,
             attempts: config.failed_authentications.map(Attempts::new),
         };
-        Self { checks: Some(checks), scopes }
+        Ok(Self { checks: Some(checks), scopes })
     }
 
     /// Returns the metadata document, if the path is one of its paths.
@@ -216,7 +216,8 @@ impl Checks {
     /// Returns the challenges for a request without credentials. Those for tokens name the metadata document.
     fn challenges(&self) -> impl Iterator<Item = Challenge> {
         let own = self.authenticator.challenges();
-        let all = if own.is_empty() { challenges::defaults(&self.headers, self.metadata.is_some()) } else { own };
+        let defaults = || challenges::defaults(&self.authenticator.request_headers(), self.metadata.is_some());
+        let all = if own.is_empty() { defaults() } else { own };
         all.into_iter().map(|challenge| {
             let is_token = challenge.is_scheme("Bearer") || challenge.is_scheme("DPoP");
             match &self.metadata {
@@ -279,16 +280,13 @@ impl Checks {
     }
 
     fn has_credentials(&self, headers: &HeaderMap) -> bool {
-        headers.contains_key(header::AUTHORIZATION) || self.headers.iter().any(|name| headers.contains_key(name))
+        self.headers.iter().any(|name| headers.contains_key(name))
     }
 
     fn admit(&self, parts: &mut Parts, authenticated: Authenticated) -> Authentication {
         // Handlers must not see the credentials, because they must not send them to another server.
         for name in &self.headers {
             parts.headers.remove(name);
-        }
-        if !self.headers.contains(&header::AUTHORIZATION) {
-            parts.headers.remove(header::AUTHORIZATION);
         }
         let until = authenticated.valid_until.map_or_else(|| Instant::now() + STREAM_LIFE, instant);
         if let Some(token) = authenticated.subject_token {
@@ -302,8 +300,11 @@ impl Checks {
     }
 }
 
-/// Returns each header once. A header that an authenticator names twice has the credentials of one header.
-fn distinct(headers: Vec<HeaderName>) -> Vec<HeaderName> {
+/// Returns the headers of an authenticator and `Authorization`, each of them once. A header that an authenticator names twice has
+/// the credentials of one header.
+fn credential_headers(authenticator: &dyn Authenticator) -> Vec<HeaderName> {
+    let mut headers = authenticator.request_headers();
+    headers.push(header::AUTHORIZATION);
     headers.into_iter().fold(Vec::new(), |mut distinct, header| {
         if !distinct.contains(&header) {
             distinct.push(header);

@@ -111,10 +111,15 @@ impl Serve {
         config.check().map_err(HttpError::Config)?;
         let address = listener.local_addr().map_err(HttpError::Listener)?;
         check_hosts(address, &config)?;
-        let config = with_public_url(address, config)?;
+        #[cfg_attr(not(feature = "tls"), expect(unused_mut, reason = "only TLS has client certificates"))]
+        let mut config = with_public_url(address, config)?;
+        #[cfg(feature = "tls")]
+        {
+            config.has_client_certificates = self.tls.as_ref().is_some_and(TlsConfig::has_client_certificates);
+        }
         let has_signals = config.has_signals;
         config.on_listening.call(address);
-        let service = McpService::new(server.clone(), config);
+        let service = McpService::new(server.clone(), config).map_err(HttpError::Config)?;
         // Dropped after the listener: calls of sessions may outlive their connections, but not the endpoint.
         let _end_sessions = EndSessions(service.clone());
         let serving = on_listener(&service, listener);
@@ -250,7 +255,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn sessions_expire_without_requests() {
-        let service = McpService::new(Server::builder("test", "1").build(), HttpConfig::new());
+        let service = McpService::new(Server::builder("test", "1").build(), HttpConfig::new()).unwrap();
         let initialize = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{
             "protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
         let request = Request::post("/mcp").header("host", "localhost").header("content-type", "application/json");

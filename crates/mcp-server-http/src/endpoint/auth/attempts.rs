@@ -11,7 +11,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use http::{Extensions, HeaderMap, HeaderName, header};
+use http::{Extensions, HeaderMap, HeaderName};
 use mcp_auth::{Authenticated, Rejection};
 use mcp_http_listener::PeerAddr;
 use mcp_protocol::Principal;
@@ -158,9 +158,8 @@ impl Attempts {
     fn credentials(&self, headers: &HeaderMap, names: &[HeaderName]) -> Option<Credentials> {
         let mut hasher = self.hasher.build_hasher();
         let mut count = 0;
-        let authorization = Some(&header::AUTHORIZATION).filter(|name| !names.contains(name));
         // Each request has another proof, so proofs would make equal credentials different.
-        for name in names.iter().chain(authorization).filter(|name| name.as_str() != "dpop") {
+        for name in names.iter().filter(|name| name.as_str() != "dpop") {
             for value in headers.get_all(name) {
                 (name.as_str(), value.as_bytes()).hash(&mut hasher);
             }

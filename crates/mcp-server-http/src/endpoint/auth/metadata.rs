@@ -32,6 +32,10 @@ impl Metadata {
             metadata = metadata.with_scopes(scopes);
         }
         authenticator.describe(&mut metadata);
+        if !config.has_client_certificates {
+            // Without the certificates of its clients the endpoint rejects each bound token.
+            metadata.tls_client_certificate_bound_access_tokens = None;
+        }
         if let Some(configured) = &config.protected_resource {
             metadata = merged(metadata, configured.clone());
         }
@@ -106,5 +110,7 @@ fn merged(own: ProtectedResourceMetadata, configured: ProtectedResourceMetadata)
     merged.dpop_signing_alg_values_supported = merged.dpop_signing_alg_values_supported.or(algorithms);
     let required = own.dpop_bound_access_tokens_required;
     merged.dpop_bound_access_tokens_required = merged.dpop_bound_access_tokens_required.or(required);
+    let bound = own.tls_client_certificate_bound_access_tokens;
+    merged.tls_client_certificate_bound_access_tokens = merged.tls_client_certificate_bound_access_tokens.or(bound);
     merged
 }

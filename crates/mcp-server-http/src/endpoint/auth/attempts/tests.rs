@@ -9,6 +9,8 @@ use std::{
     time::Duration,
 };
 
+use http::header;
+
 use super::{
     bucket::{ACCEPTED, ACCEPTED_OF_PRINCIPAL},
     *,
@@ -158,7 +160,7 @@ async fn each_rejection_of_several_credentials_counts() {
             let attempts = attempts(1, 30);
             let (headers, extensions) = request(headers);
             let check = async { Err(rejection()) };
-            let result = attempts.limited(&headers, &[KEY, DPOP], &extensions, check).await;
+            let result = attempts.limited(&headers, &[KEY, DPOP, header::AUTHORIZATION], &extensions, check).await;
             assert_eq!(result.unwrap_err(), rejection());
             let counts = headers.contains_key(KEY) && rejection() != Rejection::Missing;
             assert_eq!(wait(&attempts, address("192.0.2.1")).is_some(), counts, "{:?}", rejection());
@@ -175,7 +177,7 @@ async fn rejected_credentials_beside_accepted_ones_count_once() {
         let (headers, extensions) = request(headers);
         let mut authenticated = Authenticated::new(Principal::new("ann"));
         authenticated.has_rejected_credentials = true;
-        attempts.limited(&headers, &[KEY], &extensions, async { Ok(authenticated) }).await
+        attempts.limited(&headers, &[KEY, header::AUTHORIZATION], &extensions, async { Ok(authenticated) }).await
     };
     for (number, is_allowed) in [(0, true), (1, true), (2, false), (0, true), (0, true), (3, false)] {
         let headers = guess(number);
@@ -339,7 +341,9 @@ fn addresses_of_one_host_count_as_one() {
 #[test]
 fn tags_depend_on_each_header_with_credentials() {
     let attempts = attempts(1, 1);
-    let of = |headers: &[(&'static str, &str)]| attempts.credentials(&request(headers).0, &[KEY, DPOP]);
+    let of = |headers: &[(&'static str, &str)]| {
+        attempts.credentials(&request(headers).0, &[KEY, DPOP, header::AUTHORIZATION])
+    };
     assert_eq!(of(&[]), None);
     assert_eq!(of(&[("x-other", "a")]), None);
     assert_eq!(of(&[("dpop", "a")]), None);
