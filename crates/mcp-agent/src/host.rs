@@ -255,11 +255,16 @@ impl Host {
     /// ```
     ///
     /// # Errors
-    /// [`AcceptError`] if the catalog has no such tool, or the pins cannot be stored.
+    /// [`AcceptError`] if the catalog has no such tool, or the pins cannot be stored or read again.
     pub async fn accept_definition(&self, name: &str) -> Result<(), AcceptError> {
         let tool = Arc::clone(self.catalog().tool(name)?);
-        let Some(slot) = self.registry().slot(tool.server()) else { return Ok(()) };
-        self.inner.shared.accept(&slot, &tool).await.map_err(|fault| AcceptError::NotStored { fault })
+        let removed = || AcceptError::Removed { server: tool.server().to_owned() };
+        let slot = self.registry().slot(tool.server()).ok_or_else(removed)?;
+        match self.inner.shared.accept(&slot, &tool).await {
+            Ok(None) => Ok(()),
+            Ok(Some(fault)) => Err(AcceptError::NotCompared { fault }),
+            Err(fault) => Err(AcceptError::NotStored { fault }),
+        }
     }
 
     /// Adds a server after the others, and starts it. Does not wait for the start.
@@ -437,7 +442,33 @@ impl Host {
         true
     }
 
-    /// Approves a server that waits for an approval, and starts it. Returns false if the host has no such server.
+    /// Approves the definition of a server that waits for an approval, and starts the server. The approval is for the definition
+    /// that a person saw: a watched file can meanwhile give the server another one ([`HostBuilder::watch`]).
+    ///
+    /// ```
+    /// # fn example(host: &mcp_agent::Host, shown: &mcp_agent::config::ServerDefinition) {
+    /// match host.approve_definition(shown) {
+    ///     Ok(()) => println!("{} starts", shown.name),
+    ///     Err(error) => println!("{error}"),
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ServerError::Unknown`] if the host has no such server. [`ServerError::OtherDefinition`] if the server has another
+    /// definition now, and then the server does not start.
+    pub fn approve_definition(&self, definition: &ServerDefinition) -> Result<(), ServerError> {
+        let name = || definition.name.clone();
+        let slot = self.registry().slot(&definition.name).ok_or_else(|| ServerError::Unknown { name: name() })?;
+        if slot.options.origin.as_deref() != definition.origin.as_ref() {
+            return Err(ServerError::OtherDefinition { name: name() });
+        }
+        slot.approve(self.registry());
+        Ok(())
+    }
+
+    /// Approves a server that waits for an approval, and starts it. Returns false if the host has no such server. If the host
+    /// watches its files, use [`Host::approve_definition`], because the definition can change before the approval.
     pub fn approve(&self, name: &str) -> bool {
         let Some(slot) = self.registry().slot(name) else { return false };
         slot.approve(self.registry());

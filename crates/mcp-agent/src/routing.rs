@@ -12,6 +12,7 @@ use std::sync::Arc;
 use mcp_protocol::ResourceContents;
 
 pub(crate) use self::request::{ServerTarget, Target};
+use self::rest::continues_in;
 pub(crate) use self::rest::{REST_URI_PREFIX, Rests};
 pub use self::{
     call::{HostCall, HostResult},
@@ -34,11 +35,11 @@ impl Shared {
         CallError::UnknownServer { server: server.to_owned(), known: known.join(", ") }
     }
 
-    /// Returns the next part of the rest of a long result. The text ends with a note if there is more.
-    pub(crate) fn rest(&self, uri: &str) -> Option<ResourceContents> {
-        let (mut text, next) = self.rests.read(uri, self.registry.settings.max_text)?;
+    /// Returns the next part of the rest of a long result of a principal. The text ends with a note if there is more.
+    pub(crate) fn rest(&self, uri: &str, principal: Option<&str>) -> Option<ResourceContents> {
+        let (mut text, next) = self.rests.read(uri, self.registry.settings.max_text, principal)?;
         if let Some(next) = next {
-            text.push_str(&format!("\n[The text continues in the resource {next}]"));
+            text.push_str(&continues_in(&next));
         }
         Some(ResourceContents::text(uri, text))
     }

@@ -149,11 +149,10 @@ impl Expander<'_> {
             (Some(rest), Some(home)) => home.join(rest),
             _ => self.directory.join(path),
         };
-        let text = super::file::read_text(&file).map_err(|(_, reason)| {
+        let text = self.sources.read_file(path, &file).map_err(|reason| {
             let message = format!("the file `{path}` cannot be read: {reason}");
             Refusal::new(Code::ReferencedFile, message, "create the file, or correct the path")
         })?;
-        self.sources.add_file(path, &text);
         Ok(text.trim_end().to_owned())
     }
 }

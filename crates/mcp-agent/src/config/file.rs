@@ -17,7 +17,7 @@ use super::{
     environment::Environment,
     error::{ConfigError, Fault},
     expand::Expander,
-    fingerprint::{self, Sources},
+    fingerprint::{self, Files, Sources},
     location,
     node::{Node, member},
     origin::{Format, Origin, Scope},
@@ -61,6 +61,8 @@ pub struct ConfigFile {
     pub errors: Vec<ConfigError>,
     /// The entries that define a server, without expanded variables.
     entries: Vec<Entry>,
+    /// The files that the entries name.
+    files: Files,
 }
 
 /// An entry of a file.
@@ -110,7 +112,8 @@ impl ConfigFile {
         let format = Format::of_path(file).ok_or_else(|| unknown_format(file))?;
         let value = document::parse(text, format.rules().syntax).map_err(|fault| fault.in_file(file))?;
         let (servers, errors, entries) = (Vec::new(), Vec::new(), Vec::new());
-        let mut config = Self { file: file.to_owned(), format, scope, servers, errors, entries };
+        let files = Files::default();
+        let mut config = Self { file: file.to_owned(), format, scope, servers, errors, entries, files };
         config.read_servers(&value, environment).map_err(|fault| fault.in_file(file))?;
         Ok(config)
     }
@@ -144,6 +147,11 @@ impl ConfigFile {
     #[must_use]
     pub fn summary(&self, name: &str) -> Option<Vec<(String, String)>> {
         self.entries.iter().find(|entry| entry.name == name).map(|entry| summary::of(&entry.value))
+    }
+
+    /// Returns the files that the entries name: `envFile` and `{file:path}`.
+    pub(super) fn files(&self) -> &Files {
+        &self.files
     }
 
     /// Returns the names without a valid definition, each with the first fault of its entries.
@@ -189,6 +197,7 @@ impl ConfigFile {
         for (name, node) in entries {
             self.add(&name, &node, &context, &mut known);
         }
+        self.files = sources.take_files();
         if self.format == Format::GeminiCli {
             apply_gemini_lists(&root, &mut self.servers)?;
         }

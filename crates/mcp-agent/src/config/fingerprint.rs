@@ -1,28 +1,64 @@
 //! The hash of an entry, for approvals.
 
-use std::{cell::RefCell, collections::BTreeMap, path::Path};
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+};
 
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
+use super::file::read_text;
+
 /// The texts outside of an entry that the entry refers to: the inputs of its file, and other files.
 #[derive(Debug, Default)]
-pub(super) struct Sources(RefCell<BTreeMap<String, String>>);
+pub(super) struct Sources {
+    texts: RefCell<BTreeMap<String, String>>,
+    files: RefCell<Files>,
+}
+
+/// The files that the entries of a file name, with the hashes of their texts at the first reading. `None`: the file could not be
+/// read.
+#[derive(Clone, Default, PartialEq)]
+pub(super) struct Files(pub(super) BTreeMap<PathBuf, Option<String>>);
+
+impl fmt::Debug for Files {
+    /// Omits the hashes, because a short text can be a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
 
 impl Sources {
     /// Adds the definition of an input. The answer of the user does not belong to it.
     pub(super) fn add_input(&self, id: &str, input: &Value) {
-        self.0.borrow_mut().insert(format!("input:{id}"), hash(&sorted(input).to_string()));
+        self.texts.borrow_mut().insert(format!("input:{id}"), hash(&sorted(input).to_string()));
     }
 
-    /// Adds the text of a file.
-    pub(super) fn add_file(&self, path: &str, text: &str) {
-        self.0.borrow_mut().insert(format!("file:{path}"), hash(text));
+    /// Reads a file for the entry. `path` is the text of the entry.
+    ///
+    /// # Errors
+    /// The reason why the file cannot be read.
+    pub(super) fn read_file(&self, path: &str, file: &Path) -> Result<String, String> {
+        let text = read_text(file).map_err(|(_, reason)| reason);
+        let hash = text.as_deref().ok().map(hash);
+        self.files.borrow_mut().0.entry(file.to_owned()).or_insert_with(|| hash.clone());
+        if let Some(hash) = hash {
+            self.texts.borrow_mut().insert(format!("file:{path}"), hash);
+        }
+        text
     }
 
-    /// Removes and returns the hashes of all texts.
+    /// Removes and returns the hashes of all texts of an entry.
     pub(super) fn take(&self) -> BTreeMap<String, String> {
-        self.0.take()
+        self.texts.take()
+    }
+
+    /// Removes and returns the files of all entries.
+    pub(super) fn take_files(&self) -> Files {
+        self.files.take()
     }
 }
 
@@ -36,7 +72,8 @@ pub(super) fn of(file: &Path, name: &str, entry: &Value, sources: &BTreeMap<Stri
     hash(&Value::Array(parts).to_string())
 }
 
-fn hash(text: &str) -> String {
+/// Returns the SHA-256 of a text, in hexadecimal.
+pub(super) fn hash(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

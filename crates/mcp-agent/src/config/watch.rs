@@ -1,6 +1,9 @@
 //! Watches a configuration file, and reads it again after a change.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
 
 use tokio::task::spawn_blocking;
 
@@ -10,17 +13,25 @@ use super::{
     environment::Environment,
     error::ConfigError,
     file::{ConfigFile, absolute, read_text},
+    fingerprint::{Files, hash},
     origin::Scope,
 };
 
 /// The default interval between two readings of a file.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// The largest number of files that the watcher follows besides the configuration file.
+const FOLLOWED: usize = 64;
+/// The largest file whose text is compared at each reading. The text of a larger file is read if its time or its size changes.
+const SMALL: u64 = 64 << 10;
 
 /// Reads a configuration file at each interval.
 ///
 /// The watcher compares the text of the file, because the times of some file systems are coarse. A file that another program
 /// writes in several steps can be incomplete at one reading. The watcher then reports an error, and the complete file at a
 /// later reading. A file that is missing is an error too.
+///
+/// The watcher also follows the files that the entries name, such as `envFile` and `{file:path}`: the first 64 of them, in the order
+/// of their paths. A change of such a file is a change of the configuration file.
 ///
 /// ```no_run
 /// use mcp_agent::config::{ConfigWatch, Environment, Scope};
@@ -39,8 +50,63 @@ pub struct ConfigWatch {
     scope: Scope,
     environment: Environment,
     interval: Duration,
-    /// The text or the fault of the last reading. `None` before the first reading.
-    last: Option<Result<String, (Code, String)>>,
+    /// The last reading. `None` before the first one.
+    last: Option<Reading>,
+}
+
+/// One reading of a configuration file.
+#[derive(Debug, Clone)]
+struct Reading {
+    /// The text or the fault of the file.
+    text: Result<String, (Code, String)>,
+    followed: Vec<Followed>,
+}
+
+/// A file that an entry names.
+#[derive(Clone)]
+struct Followed {
+    path: PathBuf,
+    /// The hash of the text that the definitions contain. `None`: the file could not be read.
+    hash: Option<String>,
+    /// The time and the size at the last comparison.
+    stamp: Option<(SystemTime, u64)>,
+}
+
+impl std::fmt::Debug for Followed {
+    /// Omits the hash, because a short text can be a secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Followed").field(&self.path).finish()
+    }
+}
+
+impl Followed {
+    fn all(files: &Files, of: &Path) -> Vec<Self> {
+        if files.0.len() > FOLLOWED {
+            tracing::warn!(file = %of.display(), files = files.0.len(), "changes of some files that the entries name are not followed");
+        }
+        let new =
+            |(path, hash): (&PathBuf, &Option<String>)| Self { path: path.clone(), hash: hash.clone(), stamp: None };
+        files.0.iter().take(FOLLOWED).map(new).collect()
+    }
+
+    /// Compares the file with its text in the definitions.
+    fn has_changed(&mut self) -> bool {
+        let stamp = std::fs::metadata(&self.path).ok().and_then(|found| Some((found.modified().ok()?, found.len())));
+        let is_large = stamp.is_some_and(|(_, length)| length > SMALL);
+        if is_large && stamp == self.stamp {
+            return false;
+        }
+        self.stamp = stamp;
+        read_text(&self.path).ok().as_deref().map(hash) != self.hash
+    }
+}
+
+impl Reading {
+    /// Returns whether a followed file has changed.
+    fn has_changed(&mut self) -> bool {
+        // A loop without `any`, which would stop at the first changed file: the stamps of all files are current.
+        self.followed.iter_mut().filter_map(|file| file.has_changed().then_some(())).count() > 0
+    }
 }
 
 /// The differences between two readings of a file.
@@ -102,7 +168,8 @@ impl ConfigWatch {
         self
     }
 
-    /// Waits for the next change of the file, and returns its servers. The first call returns at once.
+    /// Waits for the next change of the file or of a file that its entries name, and returns its servers. The first call returns at
+    /// once.
     ///
     /// A dropped future loses no change.
     ///
@@ -117,18 +184,23 @@ impl ConfigWatch {
             let last = self.last.clone();
             let read = spawn_blocking(move || {
                 let text = read_text(&file);
-                if last.as_ref() == Some(&text) {
-                    return None;
+                if let Some(mut last) = last.filter(|last| last.text == text)
+                    && !last.has_changed()
+                {
+                    return (last, None);
                 }
                 let config = match &text {
                     Ok(text) => ConfigFile::parse(&file, text, scope, &environment),
                     Err(_) => ConfigFile::read(&file, scope, &environment),
                 };
-                Some((text, config))
+                let followed = config.as_ref().map(|config| Followed::all(config.files(), &file)).unwrap_or_default();
+                (Reading { text, followed }, Some(config))
             });
-            if let Ok(Some((text, config))) = read.await {
-                self.last = Some(text);
-                return config;
+            if let Ok((reading, config)) = read.await {
+                self.last = Some(reading);
+                if let Some(config) = config {
+                    return config;
+                }
             }
         }
     }

@@ -195,6 +195,7 @@ fn options(definition: &ServerDefinition) -> Result<ServerOptions, DefinitionErr
     options.call_timeout = definition.call_timeout;
     options.tool_timeouts.clone_from(&definition.tool_timeouts);
     options.needs_approval = definition.origin.as_ref().is_some_and(crate::config::Origin::needs_approval);
+    options.origin = definition.origin.clone().map(Arc::new);
     options.idle_stop = definition.idle_stop;
     options.sharing = definition.sharing.unwrap_or_default();
     options.max_connections = definition.max_connections.unwrap_or(options.max_connections);

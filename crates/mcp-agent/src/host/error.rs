@@ -66,6 +66,18 @@ pub enum AcceptError {
         /// The fault of the file.
         fault: String,
     },
+    /// The pin is stored, and the catalog still has the former comparison of the definition.
+    #[error("the accepted definition is stored, and the pins cannot be read again: {fault}")]
+    NotCompared {
+        /// The fault of the file.
+        fault: String,
+    },
+    /// The server of the tool was removed meanwhile. Nothing is stored.
+    #[error("the host has no server {server:?} any more")]
+    Removed {
+        /// The name of the server.
+        server: String,
+    },
 }
 
 /// The error of adding or replacing a server.
@@ -87,6 +99,12 @@ pub enum ServerError {
     /// The host has no server with this name.
     #[error("the host has no server {name:?}")]
     Unknown {
+        /// The name.
+        name: String,
+    },
+    /// The server has another definition than the approved one.
+    #[error("the definition of the server {name:?} is not the approved one")]
+    OtherDefinition {
         /// The name.
         name: String,
     },

@@ -10,14 +10,15 @@ use serde_json::Value;
 
 use super::Host;
 use crate::{
-    CallError, HostRequest,
+    CallError, Caller, HostRequest,
     policy::PolicyInput,
     registry::Lease,
     routing::{REST_URI_PREFIX, ServerTarget, Shared, Target},
 };
 
 impl Host {
-    /// Reads a resource of a server. The rest of a long result ([`HostResult::rest`](crate::HostResult::rest)) has any server.
+    /// Reads a resource of a server. The texts have at most 100,000 bytes in all ([`HostBuilder::max_text`](crate::HostBuilder::max_text)). If there is more, the
+    /// last text ends with a note that has the URI of the rest, and `read` returns the rest by this URI with any server.
     ///
     /// ```
     /// # async fn example(host: mcp_agent::Host) -> Result<(), mcp_agent::CallError> {
@@ -31,29 +32,35 @@ impl Host {
     /// [`CallError`] if the host has no such server, a policy refuses the read, the server is not available, or the call fails.
     pub fn read(&self, server: &str, uri: &str) -> HostRequest<ReadResourceResult> {
         let (server, uri) = (server.to_owned(), uri.to_owned());
-        self.request(uri.clone(), move |shared| {
+        self.request(uri.clone(), move |shared, caller| {
             if uri.starts_with(REST_URI_PREFIX)
-                && let Some(contents) = shared.rest(&uri)
+                && let Some(contents) = shared.rest(&uri, caller.principal_name())
             {
                 return Ok(Target::Ready(ReadResourceResult::new(vec![contents])));
             }
             let (input, uri) = (PolicyInput::resource(&server, &uri), uri.clone());
             let build = Box::new(move |client: &Client| client.read_resource(&uri));
-            Ok(Target::Server(Box::new(ServerTarget { server: server.clone(), input, build })))
+            let bound = |shared: &Shared, caller: &Caller, result: &mut ReadResourceResult| {
+                shared.rests.cut_read(result, shared.registry.settings.max_text, caller.principal_name());
+            };
+            let target = ServerTarget { server: server.clone(), input, build, bound: Some(bound) };
+            Ok(Target::Server(Box::new(target)))
         })
     }
 
     /// Returns the next part of the rest of a long result; `None` if the host does not have it any more. The text ends with a
     /// note if there is more.
+    ///
+    /// Only the principal of the call can read the rest: use the host of the same caller ([`Host::for_caller`]).
     #[must_use]
     pub fn rest(&self, uri: &str) -> Option<ResourceContents> {
-        self.inner.shared.rest(uri)
+        self.inner.shared.rest(uri, self.caller.principal_name())
     }
 
     /// Stores the rest of a text that was too long for a message, such as those of
-    /// [`mcp_tool_format::Messages`]. [`Host::rest`] then returns it.
+    /// [`mcp_tool_format::Messages`]. [`Host::rest`] then returns it to the same caller.
     pub fn keep_rest(&self, uri: impl Into<String>, text: impl Into<String>) {
-        self.inner.shared.rests.keep(uri.into(), text.into());
+        self.inner.shared.rests.keep(uri.into(), text.into(), self.caller.principal_name());
     }
 
     /// Returns a prompt by its display name (`server:prompt`). `arguments` serializes to an object of strings.
@@ -72,7 +79,7 @@ impl Host {
     pub fn prompt(&self, name: &str, arguments: impl Serialize) -> HostRequest<GetPromptResult> {
         let arguments = serde_json::to_value(arguments).map_err(|error| error.to_string());
         let name = name.to_owned();
-        self.request(name.clone(), move |shared| {
+        self.request(name.clone(), move |shared, _| {
             let catalog = shared.registry.catalog();
             let found = catalog.prompt(&name)?;
             let (server, prompt) = (found.server().to_owned(), found.item().name.clone());
@@ -83,7 +90,7 @@ impl Host {
                 input.arguments = JsonObject::from(members.clone());
             }
             let build = Box::new(move |client: &Client| client.get_prompt(&prompt, arguments));
-            Ok(Target::Server(Box::new(ServerTarget { server, input, build })))
+            Ok(Target::Server(Box::new(ServerTarget { server, input, build, bound: None })))
         })
     }
 
@@ -107,7 +114,7 @@ impl Host {
     /// fails.
     pub fn complete(&self, server: &str, params: CompleteParams) -> HostRequest<CompleteResult> {
         let server = server.to_owned();
-        self.request(server.clone(), move |_| {
+        self.request(server.clone(), move |_, _| {
             let input = match &params.reference {
                 CompletionReference::Prompt { name, .. } => PolicyInput::prompt(&server, name),
                 CompletionReference::ResourceTemplate { uri } => PolicyInput::resource(&server, uri),
@@ -116,14 +123,14 @@ impl Host {
             };
             let params = params.clone();
             let build = Box::new(move |client: &Client| client.complete_with(&params));
-            Ok(Target::Server(Box::new(ServerTarget { server: server.clone(), input, build })))
+            Ok(Target::Server(Box::new(ServerTarget { server: server.clone(), input, build, bound: None })))
         })
     }
 
     fn request<T>(
         &self,
         name: String,
-        find: impl Fn(&Shared) -> Result<Target<T>, CallError> + Send + Sync + 'static,
+        find: impl Fn(&Shared, &Caller) -> Result<Target<T>, CallError> + Send + Sync + 'static,
     ) -> HostRequest<T> {
         HostRequest::new(&self.inner.shared, &self.caller, name, find)
     }

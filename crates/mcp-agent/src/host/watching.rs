@@ -112,7 +112,7 @@ async fn apply(host: &Host, source: &mut Source, file: ConfigFile) -> Vec<String
             host.remove(name).await;
         }
     }
-    let mut missing = Vec::new();
+    let (mut missing, mut failed) = (Vec::new(), Vec::new());
     for definition in &servers {
         let name = &definition.name;
         if !changes.changed.contains(name) && !changes.added.contains(name) {
@@ -129,14 +129,17 @@ async fn apply(host: &Host, source: &mut Source, file: ConfigFile) -> Vec<String
             Ok(()) => tracing::info!(server = name, "the configuration of a server changed"),
             Err(error) => {
                 faults.push(error.to_string());
-                if !is_present {
-                    missing.push(name.clone());
-                }
+                if is_present { failed.push(name.clone()) } else { missing.push(name.clone()) }
             }
         }
     }
     servers.retain(|server| !missing.contains(&server.name));
-    source.faulty.retain(|name| unusable.contains(name));
+    // The former server stays, so each later reading tries the new definition again and reports its fault.
+    for name in &failed {
+        servers.retain(|server| server.name != *name);
+        servers.extend(source.known.iter().find(|known| known.name == *name).cloned());
+    }
+    source.faulty.retain(|name| unusable.contains(name) || failed.contains(name));
     source.known = servers;
     faults
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use mcp_client::transport::Connect;
 
-use crate::{Glob, filter::ToolFilter, pins::Drift, policy::Rule, sharing::Sharing};
+use crate::{Glob, config::Origin, filter::ToolFilter, pins::Drift, policy::Rule, sharing::Sharing};
 
 /// The largest number of connections of a server, if its options have no other number.
 const MAX_CONNECTIONS: usize = 32;
@@ -82,6 +82,8 @@ pub struct ServerOptions {
     /// half of `max_connections`. An application without principals has no such bound.
     pub connections_per_principal: Option<usize>,
     pub(crate) connectors: Option<Connectors>,
+    /// The place and the fingerprint of the definition, for approvals.
+    pub(crate) origin: Option<Arc<Origin>>,
 }
 
 impl Default for ServerOptions {
@@ -102,6 +104,7 @@ impl Default for ServerOptions {
             asks: false,
             connections_per_principal: None,
             connectors: None,
+            origin: None,
         }
     }
 }

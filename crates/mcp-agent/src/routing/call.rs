@@ -114,7 +114,7 @@ impl HostCall {
         let caller = Arc::clone(&self.options.caller);
         let mut checks = 0;
         let ((_lease, client), arguments, limit, began) = loop {
-            let Some(slot) = registry.slot(tool.server()) else { return Err(self.resolve_again()) };
+            let Some(slot) = registry.slot(tool.server()) else { return Err(self.resolve_again(tool.server())) };
             // The wait for an approval has a limit of its own.
             let permit = shared.permit(&slot, &tool, caller.principal_name(), arguments);
             let permitted = self.options.until_cancelled(&self.name, permit).await??;
@@ -146,7 +146,7 @@ impl HostCall {
         let call = self.options.apply(call, limit.map(|limit| limit.saturating_sub(began.elapsed())));
         let failed = |error| CallError::Client { name: self.name, error };
         let mut result = call.await.map_err(failed)?.into_inner();
-        let rest = self.shared.rests.cut(&mut result, registry.settings.max_text);
+        let rest = self.shared.rests.cut(&mut result, registry.settings.max_text, caller.principal_name());
         Ok(HostResult { result, tool, rest })
     }
 
@@ -167,14 +167,14 @@ impl HostCall {
     }
 
     /// Returns the error of a call whose server was removed meanwhile.
-    fn resolve_again(&self) -> CallError {
-        let server = self.name.split_once(':').map_or(&*self.name, |(server, _)| server).to_owned();
-        match self.resolve() {
-            Err(error) => error,
-            Ok(_) => {
-                CallError::Unavailable { server, state: crate::ServerState::Stopped, reason: None, retry_in: None }
-            }
-        }
+    fn resolve_again(&self, server: &str) -> CallError {
+        let stopped = || CallError::Unavailable {
+            server: server.to_owned(),
+            state: crate::ServerState::Stopped,
+            reason: None,
+            retry_in: None,
+        };
+        self.resolve().err().unwrap_or_else(stopped)
     }
 }
 

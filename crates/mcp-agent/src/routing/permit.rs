@@ -35,11 +35,17 @@ impl Shared {
         };
         let pin = (!verdict.is_usable()).then(question);
         let pass = self.gate.check_call(&input, Check { rules, pin }).await?;
-        if pass.accepts_definition
-            && let Err(fault) = self.accept(slot, tool).await
-        {
-            // The person permitted this call. The next call asks again.
-            tracing::warn!(tool = ?tool.display_name(), fault, "an accepted definition cannot be stored");
+        if pass.accepts_definition {
+            // The person permitted this call. After a fault, the next call asks again.
+            match self.accept(slot, tool).await {
+                Ok(None) => {}
+                Ok(Some(fault)) => {
+                    tracing::warn!(tool = ?tool.display_name(), fault, "the pins of an accepted definition cannot be read again");
+                }
+                Err(fault) => {
+                    tracing::warn!(tool = ?tool.display_name(), fault, "an accepted definition cannot be stored");
+                }
+            }
         }
         Ok(input.arguments)
     }
@@ -49,12 +55,11 @@ impl Shared {
         self.gate.is_active() || !slot.options.rules.is_empty() || !tool.verdict().is_usable()
     }
 
-    /// Pins the definition of a tool, which a person accepted.
-    pub(crate) async fn accept(&self, slot: &Slot, tool: &CatalogTool) -> Result<(), String> {
-        let Some(pins) = &self.registry.pins else { return Ok(()) };
+    /// Pins the definition of a tool, which a person accepted. Returns the fault of the new comparison with the pins.
+    pub(crate) async fn accept(&self, slot: &Slot, tool: &CatalogTool) -> Result<Option<String>, String> {
+        let Some(pins) = &self.registry.pins else { return Ok(None) };
         pins.accept(tool.server(), Arc::clone(tool.source())).await?;
-        slot.review(&self.registry).await;
-        Ok(())
+        Ok(slot.review(&self.registry).await)
     }
 
     /// Decides a call without a tool of the catalog: a read, a prompt, or a question of the application.

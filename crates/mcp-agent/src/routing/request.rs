@@ -38,8 +38,10 @@ pub struct HostRequest<T> {
 }
 
 /// Finds the target of a request.
-type Find<T> = Box<dyn Fn(&Shared) -> Result<Target<T>, CallError> + Send + Sync>;
+type Find<T> = Box<dyn Fn(&Shared, &Caller) -> Result<Target<T>, CallError> + Send + Sync>;
 type Build<T> = Box<dyn FnOnce(&Client) -> Call<T> + Send>;
+/// Bounds the result of a request.
+type Bound<T> = fn(&Shared, &Caller, &mut T);
 
 /// The target of a request.
 pub(crate) enum Target<T> {
@@ -53,6 +55,7 @@ pub(crate) struct ServerTarget<T> {
     pub(crate) server: String,
     pub(crate) input: PolicyInput,
     pub(crate) build: Build<T>,
+    pub(crate) bound: Option<Bound<T>>,
 }
 
 impl<T> HostRequest<T> {
@@ -62,7 +65,7 @@ impl<T> HostRequest<T> {
         shared: &Arc<Shared>,
         caller: &Arc<Caller>,
         name: impl Into<String>,
-        find: impl Fn(&Shared) -> Result<Target<T>, CallError> + Send + Sync + 'static,
+        find: impl Fn(&Shared, &Caller) -> Result<Target<T>, CallError> + Send + Sync + 'static,
     ) -> Self {
         let options = RequestOptions::new(caller);
         Self { shared: Arc::clone(shared), name: name.into(), find: Box::new(find), options }
@@ -74,21 +77,21 @@ impl<T: DeserializeOwned + Send + 'static> HostRequest<T> {
         let shared = Arc::clone(&self.shared);
         let registry = &shared.registry;
         let call_wait = registry.settings.call_wait;
-        let mut found = (self.find)(&shared);
+        let caller = Arc::clone(&self.options.caller);
+        let mut found = (self.find)(&shared, &caller);
         if let Err(CallError::Unknown(_)) = &found
             && let Some(slot) = registry.unlisted(&self.name)
         {
             let wait = self.options.timeout.map_or(call_wait, |limit| limit.min(call_wait));
             let listed = self.options.until_cancelled(&self.name, slot.listed_within(wait)).await?;
             listed.map_err(|cause| CallError::unavailable(&slot.name, cause))?;
-            found = (self.find)(&shared);
+            found = (self.find)(&shared, &caller);
         }
-        let ServerTarget { server, mut input, build } = match found? {
+        let ServerTarget { server, mut input, build, bound } = match found? {
             Target::Ready(value) => return Ok(value),
             Target::Server(target) => *target,
         };
         let slot = registry.slot(&server).ok_or_else(|| shared.unknown_server(&server))?;
-        let caller = Arc::clone(&self.options.caller);
         input.principal = caller.principal_name().map(str::to_owned);
         self.options.until_cancelled(&self.name, shared.permit_item(&slot, &input)).await??;
         if !registry.slot(&server).is_some_and(|now| Arc::ptr_eq(&now, &slot)) {
@@ -103,7 +106,11 @@ impl<T: DeserializeOwned + Send + 'static> HostRequest<T> {
         let (_lease, client) = reached.map_err(|cause| CallError::unavailable(&server, cause))?;
         // The limit includes the start of the server.
         let call = self.options.apply(build(&client), limit.map(|limit| limit.saturating_sub(began.elapsed())));
-        call.await.map_err(|error| CallError::Client { name: self.name, error })
+        let mut result = call.await.map_err(|error| CallError::Client { name: self.name, error })?;
+        if let Some(bound) = bound {
+            bound(&shared, &caller, &mut result);
+        }
+        Ok(result)
     }
 }
 

@@ -4,8 +4,8 @@
 use std::{path::Path, time::Duration};
 
 use mcp_agent::{
-    Host, ServerState, StartError,
-    config::{ConfigFile, ConfigWatch, Environment, Scope},
+    Host, ServerError, ServerState, StartError,
+    config::{ConfigFile, ConfigWatch, Endpoint, Environment, Scope, ServerDefinition},
     pins::{FirstUse, PinFile, PinRules},
 };
 use tokio::time::timeout;
@@ -19,13 +19,13 @@ fn watch(path: &Path) -> ConfigWatch {
     ConfigWatch::new(path, Scope::Named, Environment::default())
 }
 
-async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+async fn until(event: &str, mut condition: impl FnMut() -> bool) {
     let reached = timeout(TEST_TIMEOUT, async {
         while !condition() {
             tokio::time::sleep(OFTEN).await;
         }
     });
-    assert!(reached.await.is_ok(), "{what}");
+    assert!(reached.await.is_ok(), "{event}");
 }
 
 fn write(path: &Path, text: &str) {
@@ -77,6 +77,110 @@ async fn changes_of_a_configuration_file_add_replace_and_remove_servers() {
     assert_eq!(host.status("own").unwrap().state, ServerState::Ready);
 }
 
+/// The host follows the files that the entries name: the variables of a server, and a text in its arguments.
+#[tokio::test]
+async fn changes_of_files_that_entries_name_replace_their_servers() {
+    let directory = tempfile::tempdir().unwrap();
+    let inside = |name: &str| directory.path().join(name);
+    std::fs::create_dir(inside(".cursor")).unwrap();
+    std::fs::write(inside(".env"), "PROGRAM=no-such-a\n").unwrap();
+    write(
+        &inside(".cursor/mcp.json"),
+        r#"{ "mcpServers": { "a": { "command": "no-such-a", "envFile": "${workspaceFolder}/.env" } } }"#,
+    );
+    std::fs::write(inside("program"), "no-such-b\n").unwrap();
+    write(&inside("opencode.json"), r#"{ "mcp": { "b": { "type": "local", "command": ["{file:./program}"] } } }"#);
+    let mut env =
+        ConfigWatch::new(inside(".cursor/mcp.json"), Scope::Named, Environment::default().workspace(directory.path()))
+            .interval(OFTEN);
+    let variable = |file: &ConfigFile| match &file.servers[0].endpoint {
+        Endpoint::Stdio(stdio) => stdio.env["PROGRAM"].expose().to_owned(),
+        _ => unreachable!(),
+    };
+    assert_eq!(variable(&env.next().await.unwrap()), "no-such-a");
+    // The text has the same length, and its time can be the same too.
+    std::fs::write(inside(".env"), "PROGRAM=no-such-c\n").unwrap();
+    assert_eq!(variable(&timeout(TEST_TIMEOUT, env.next()).await.unwrap().unwrap()), "no-such-c");
+    std::fs::remove_file(inside(".env")).unwrap();
+    let missing = timeout(TEST_TIMEOUT, env.next()).await.unwrap().unwrap();
+    assert!(missing.servers.is_empty() && missing.errors[0].to_string().contains("cannot be read"), "{missing:?}");
+    std::fs::write(inside(".env"), "PROGRAM=no-such-d\n").unwrap();
+    assert_eq!(variable(&timeout(TEST_TIMEOUT, env.next()).await.unwrap().unwrap()), "no-such-d");
+
+    let host = Host::builder("test", "1")
+        .server("own", &server("own", &["t"]))
+        .config(watch(&inside("opencode.json")))
+        .watch(OFTEN)
+        .start()
+        .await
+        .unwrap();
+    assert!(host.status("b").unwrap().reason.unwrap().contains("no-such-b"));
+    std::fs::remove_file(inside("program")).unwrap();
+    until("the missing file is visible", || host.file_faults().iter().any(|fault| fault.contains("`./program`"))).await;
+    assert!(host.status("b").unwrap().reason.unwrap().contains("no-such-b"), "the former server stays");
+}
+
+/// A replacement that fails is tried again with each later reading, and its fault stays visible.
+#[tokio::test]
+async fn a_failed_replacement_is_tried_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("servers.json");
+    let servers = |entries: &str| write(&path, &format!(r#"{{ "mcpServers": {{ {entries} }} }}"#));
+    servers(r#""a": { "command": "no-such-a" }"#);
+    let host = Host::builder("test", "1")
+        .server("own", &server("own", &["t"]))
+        .config(watch(&path))
+        .watch(OFTEN)
+        .start()
+        .await
+        .unwrap();
+    let has_fault = || host.file_faults().iter().any(|fault| fault.contains("no-such-b"));
+    servers(r#""a": { "command": "no-such-b" }"#);
+    until("the failed replacement is visible", has_fault).await;
+    // Another entry changes.
+    servers(r#""a": { "command": "no-such-b" }, "c": { "command": "no-such-c" }"#);
+    until("c is added", || host.status("c").is_some() && has_fault()).await;
+    servers(r#""a": { "command": "no-such-a" }, "c": { "command": "no-such-c" }"#);
+    until("the former entry is back", || !has_fault()).await;
+    assert!(host.status("a").unwrap().reason.unwrap().contains("no-such-a"));
+    servers(r#""c": { "command": "no-such-c" }"#);
+    until("a is removed", || host.status("a").is_none()).await;
+}
+
+/// A person approves the definition that the application showed.
+#[tokio::test]
+async fn an_approval_is_for_the_shown_definition() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(".mcp.json");
+    let entry =
+        |command: &str| write(&path, &format!(r#"{{ "mcpServers": {{ "a": {{ "command": "{command}" }} }} }}"#));
+    let read = || ConfigFile::read(&path, Scope::Project, &Environment::default()).unwrap().servers.remove(0);
+    entry("no-such-shown");
+    let shown = read();
+    let host = Host::builder("test", "1")
+        .server("own", &server("own", &["t"]))
+        .config(ConfigWatch::new(&path, Scope::Project, Environment::default()))
+        .watch(OFTEN)
+        .start()
+        .await
+        .unwrap();
+    entry("no-such-changed");
+    let changed = read();
+    let is_other = |error: &ServerError| matches!(error, ServerError::OtherDefinition { .. });
+    until("the watched file changes the definition", || {
+        // The approval of a definition that the host does not have changes nothing.
+        !host.approve_definition(&changed).as_ref().is_err_and(is_other)
+    })
+    .await;
+    assert!(host.approve_definition(&shown).as_ref().is_err_and(is_other));
+    until("the approved server starts", || {
+        host.status("a").unwrap().reason.is_some_and(|reason| reason.contains("no-such-changed"))
+    })
+    .await;
+    let unknown = ServerDefinition::stdio("none", "x");
+    assert!(matches!(host.approve_definition(&unknown), Err(ServerError::Unknown { .. })));
+}
+
 #[tokio::test]
 async fn a_watched_file_does_not_change_servers_of_other_sources() {
     let directory = tempfile::tempdir().unwrap();
@@ -107,16 +211,16 @@ async fn a_watched_file_does_not_change_servers_of_other_sources() {
         ("a disabled entry", off.to_owned(), &[]),
         ("no disabled entry", String::new(), &[]),
     ];
-    for (at, (what, text, names)) in steps.into_iter().enumerate() {
+    for (at, (step, text, names)) in steps.into_iter().enumerate() {
         // The server of the last entry is there after the host has applied the others.
         let last = format!("last-{at}");
         let comma = if text.is_empty() { "" } else { "," };
         entries(&format!(r#"{text}{comma} "{last}": {{ "command": "{last}" }}"#));
-        until(what, || host.status(&last).is_some() && used(names)).await;
-        assert_eq!(host.status("own").unwrap().state, ServerState::Ready, "{what}");
-        assert_eq!(host.call("own:t", ()).await.unwrap().text(), "t", "{what}");
+        until(step, || host.status(&last).is_some() && used(names)).await;
+        assert_eq!(host.status("own").unwrap().state, ServerState::Ready, "{step}");
+        assert_eq!(host.call("own:t", ()).await.unwrap().text(), "t", "{step}");
         let x = host.status("x").unwrap();
-        assert!(x.reason.as_ref().is_some_and(|reason| reason.contains("no-such-x")), "{what}: {x:?}");
+        assert!(x.reason.as_ref().is_some_and(|reason| reason.contains("no-such-x")), "{step}: {x:?}");
     }
 }
 

@@ -159,11 +159,10 @@ fn env_file(node: &Node<'_>, context: &Context<'_>, server: &mut StdioServer) ->
         return Ok(());
     }
     let file: PathBuf = context.base.join(Path::new(&path));
-    let text = crate::config::file::read_text(&file).map_err(|(_, reason)| {
+    let text = context.expander.sources.read_file(&path, &file).map_err(|reason| {
         let message = format!("the file `{path}` cannot be read: {reason}");
         node.fault(Code::ReferencedFile, message, "create the file, or correct the path")
     })?;
-    context.expander.sources.add_file(&path, &text);
     for (number, line) in text.lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
