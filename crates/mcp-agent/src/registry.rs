@@ -29,7 +29,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use self::{activity::ActiveCall, manifest::Manifest, status::StatusTable, watched::Watched};
+use self::{activity::ActiveCall, status::StatusTable, watched::Watched};
 pub use self::{
     caller::Caller,
     options::ServerOptions,
@@ -37,6 +37,7 @@ pub use self::{
     status::{ServerState, ServerStatus, StatusEvents},
 };
 pub(crate) use self::{
+    manifest::Manifest,
     pinning::PinKeeper,
     pool::Lease,
     settings::Settings,
@@ -64,10 +65,10 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    pub(crate) fn new(mut settings: Settings) -> Arc<Self> {
+    pub(crate) fn new(mut settings: Settings, manifest: Option<Manifest>) -> Arc<Self> {
         let pins = settings.pins.take().map(PinKeeper::new);
         Arc::new(Self {
-            manifest: settings.manifest.clone().map(Manifest::read),
+            manifest,
             settings,
             pins,
             changes: AtomicU64::new(0),

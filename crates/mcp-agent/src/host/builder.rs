@@ -26,7 +26,7 @@ use crate::{
     config::{Approvals, ConfigError, ConfigFile, ConfigWatch, ServerDefinition},
     pins::PinStore,
     policy::Gate,
-    registry::{Registry, Settings, Slot},
+    registry::{Manifest, Registry, Settings, Slot},
     routing::{Rests, Shared},
     search::Deferral,
 };
@@ -327,7 +327,11 @@ impl HostBuilder {
                 Err(_) => {}
             }
         }
-        let registry = Registry::new(self.settings);
+        let manifest = match self.settings.manifest.clone() {
+            Some(path) => spawn_blocking(move || Manifest::read(path)).await.ok(),
+            None => None,
+        };
+        let registry = Registry::new(self.settings, manifest);
         let shared = Arc::new(Shared { registry, rests: Rests::default(), gate: self.gate });
         let (approvals, deferral, wire, logins) = (self.approvals, self.deferral, self.wire, self.logins);
         let toolset = LastToolset::default();

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    fs, io,
+    io,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    bounded_file,
     catalog::ServerEntries,
     config::{lock_file, replace_file},
 };
@@ -27,7 +28,7 @@ const LARGEST: u64 = 256 << 20;
 const SERVERS: usize = 512;
 
 /// The file with the items of all servers. Several hosts can use it at the same time.
-pub(super) struct Manifest {
+pub(crate) struct Manifest {
     path: PathBuf,
     stored: Mutex<HashMap<String, Arc<ServerEntries>>>,
     is_scheduled: AtomicBool,
@@ -50,8 +51,8 @@ struct Stored {
 }
 
 impl Manifest {
-    /// Reads the file. A missing or invalid file has no items.
-    pub(super) fn read(path: PathBuf) -> Self {
+    /// Reads the file. A missing or invalid file has no items. The function blocks the thread for the time of the read.
+    pub(crate) fn read(path: PathBuf) -> Self {
         let stored = read(&path).into_iter().map(|(key, stored)| (key, stored.entries)).collect();
         Self {
             path,
@@ -76,14 +77,18 @@ impl Manifest {
         self.is_scheduled.store(false, Ordering::Release);
     }
 
-    /// Replaces the items of these servers, and writes the file if they changed.
+    /// Replaces the items of these servers, and writes the file if they changed. Forgets the items of other definitions.
     pub(super) async fn write(&self, servers: impl Iterator<Item = (Arc<str>, Arc<str>, Arc<ServerEntries>)>) {
         let servers: Vec<_> = servers.collect();
         let _writing = self.writing.lock().await;
+        let keyed = servers.into_iter().map(|(name, fingerprint, entries)| (key(&name, &fingerprint), entries));
+        let current: HashMap<String, Arc<ServerEntries>> = keyed.collect();
         let changed: Vec<(String, Arc<ServerEntries>)> = {
-            let stored = self.stored.lock();
-            let keyed = servers.into_iter().map(|(name, fingerprint, entries)| (key(&name, &fingerprint), entries));
-            keyed.filter(|(key, entries)| stored.get(key) != Some(entries)).collect()
+            let mut stored = self.stored.lock();
+            // The servers have taken their items from the disk at the start of the host.
+            stored.retain(|key, _| current.contains_key(key));
+            let is_new = |(key, entries): &(String, Arc<ServerEntries>)| stored.get(key) != Some(entries);
+            current.into_iter().filter(is_new).collect()
         };
         if changed.is_empty() {
             return;
@@ -103,13 +108,7 @@ fn key(server: &str, fingerprint: &str) -> String {
 
 /// Returns the servers of the file. A file that cannot be used has none.
 fn read(path: &Path) -> HashMap<String, Stored> {
-    let read = || -> io::Result<File> {
-        let length = fs::metadata(path)?.len();
-        if length > LARGEST {
-            return Err(io::Error::other(format!("it has {length} bytes")));
-        }
-        Ok(serde_json::from_slice(&fs::read(path)?)?)
-    };
+    let read = || -> io::Result<File> { Ok(serde_json::from_slice(&bounded_file::read(path, LARGEST)?)?) };
     match read() {
         Ok(file) if file.version == VERSION => file.servers,
         Ok(file) => {
@@ -132,14 +131,27 @@ fn update(path: &Path, new: Vec<(String, Arc<ServerEntries>)>) -> io::Result<()>
     let changed = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let mut servers = read(path);
     servers.extend(new.into_iter().map(|(key, entries)| (key, Stored { changed, entries })));
-    if servers.len() > SERVERS {
-        let mut times: Vec<(u64, String)> = servers.iter().map(|(key, stored)| (stored.changed, key.clone())).collect();
-        times.sort_unstable();
-        for (_, key) in times.drain(..servers.len() - SERVERS) {
-            servers.remove(&key);
+    replace_file(path, &bounded(servers, SERVERS, LARGEST)?)
+}
+
+/// Returns the text of a file with at most this many servers and bytes. The servers that were stored first are removed.
+fn bounded(servers: HashMap<String, Stored>, most: usize, largest: u64) -> io::Result<Vec<u8>> {
+    let mut file = File { version: VERSION, servers };
+    let mut times: Vec<(u64, String)> =
+        file.servers.iter().map(|(key, stored)| (stored.changed, key.clone())).collect();
+    times.sort_unstable();
+    let mut oldest = times.into_iter();
+    let mut surplus = file.servers.len().saturating_sub(most);
+    loop {
+        for (_, key) in oldest.by_ref().take(surplus) {
+            file.servers.remove(&key);
         }
+        let text = serde_json::to_vec(&file)?;
+        if text.len() as u64 <= largest || file.servers.is_empty() {
+            return Ok(text);
+        }
+        surplus = file.servers.len().div_ceil(4);
     }
-    replace_file(path, &serde_json::to_vec(&File { version: VERSION, servers })?)
 }
 
 #[cfg(test)]

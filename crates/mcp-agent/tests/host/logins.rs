@@ -124,9 +124,11 @@ async fn a_declined_login_leads_to_no_other_login_until_the_application_restarts
     let builder = Host::builder("test", "1").server("open", &server("open", &["t"]));
     let starting = builder.server("s", endpoint(&url, &user)).start();
     let host = timeout(TEST_TIMEOUT, starting).await.unwrap().unwrap();
+    let mut events = host.status_events();
+    let is_denied = || host.status("s").unwrap().reason.is_some_and(|reason| reason.contains("denied"));
     let declined = timeout(TEST_TIMEOUT, async {
-        while !host.status("s").unwrap().reason.is_some_and(|reason| reason.contains("denied")) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+        while !is_denied() {
+            assert!(events.next().await.is_some(), "the host ended");
         }
     });
     assert!(declined.await.is_ok(), "{:?}", host.status("s"));

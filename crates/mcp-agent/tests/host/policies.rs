@@ -127,13 +127,31 @@ async fn a_pending_approval_is_visible_and_ends_with_its_call() {
 #[tokio::test]
 async fn the_wait_for_an_approval_is_bounded() {
     let never = |_: PendingApproval| std::future::pending();
-    let gate = Gate::new()
-        .default_effect(Effect::Ask)
-        .approver(never)
-        .approval_timeout(Duration::from_millis(20))
-        .max_pending(1);
+    let gate = Gate::new().default_effect(Effect::Ask).approver(never).approval_timeout(Duration::from_millis(20));
     let host = builder().server("git", git()).gate(gate).start().await.unwrap();
     assert_eq!(refused(&host, "git:push").await.0, RefusalKind::ApprovalTimedOut);
+}
+
+#[tokio::test]
+async fn the_number_of_open_questions_is_bounded() {
+    let (asked, mut questions) = watch::channel(0);
+    let never = move |_: PendingApproval| {
+        asked.send_modify(|count| *count += 1);
+        std::future::pending()
+    };
+    let gate = Gate::new().default_effect(Effect::Ask).approver(never).max_pending(2);
+    let host = builder().server("git", git()).gate(gate).start().await.unwrap();
+    let call = || tokio::spawn(host.call("git:push", ()).into_future());
+    let open = [call(), call()];
+    timeout(TEST_TIMEOUT, questions.wait_for(|count| *count == 2)).await.unwrap().unwrap();
+    assert_eq!(refused(&host, "git:push").await.0, RefusalKind::TooManyPending);
+    assert_eq!(host.pending_approvals().len(), 2);
+    // A cancelled call ends its question.
+    for call in open {
+        call.abort();
+        assert!(call.await.unwrap_err().is_cancelled());
+    }
+    assert!(host.pending_approvals().is_empty());
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ use crate::common::{TEST_TIMEOUT, names, scripted, server, text};
 
 #[derive(Deserialize, JsonSchema)]
 struct Order {
-    what: String,
+    item: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -41,11 +41,11 @@ struct Login {
 /// A shop that asks for the size, and whose calls are counted.
 fn shop(version: ProtocolVersion, calls: &Arc<AtomicUsize>) -> Server {
     let calls = Arc::clone(calls);
-    let order = tool("order", move |inputs: Inputs, Args(Order { what }): Args<Order>| {
+    let order = tool("order", move |inputs: Inputs, Args(Order { item }): Args<Order>| {
         calls.fetch_add(1, Ordering::Relaxed);
         async move {
-            let Order { what: size } = inputs.elicit("size", format!("How large is the {what}?")).await?;
-            Ok::<_, ToolError>(format!("{size} {what}"))
+            let Order { item: size } = inputs.elicit("size", format!("How large is the {item}?")).await?;
+            Ok::<_, ToolError>(format!("{size} {item}"))
         }
     });
     let login = tool("login", async |Args(Login { user, password }): Args<Login>| format!("{user} {}", password.len()));
@@ -66,7 +66,7 @@ impl Handler for Small {
     }
 
     fn elicit(&self, _: InputContext<FormElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
-        Box::pin(async { Ok(ElicitResult::accept(JsonObject::new().with("what", "small"))) })
+        Box::pin(async { Ok(ElicitResult::accept(JsonObject::new().with("item", "small"))) })
     }
 }
 
@@ -74,11 +74,11 @@ fn builder() -> HostBuilder {
     Host::builder("test", "1").handlers(|_| Arc::new(Small))
 }
 
-/// Runs a host with lists, calls, questions and answers. Returns what it saw.
+/// Runs a host with lists, calls, questions and answers. Returns the texts that it received.
 async fn run(builder: HostBuilder, password: &str) -> Vec<String> {
     let host = builder.start().await.unwrap();
     let mut seen = names(&host);
-    seen.push(host.call("shop:order", json!({ "what": "cup" })).await.unwrap().text());
+    seen.push(host.call("shop:order", json!({ "item": "cup" })).await.unwrap().text());
     seen.push(host.call("shop:login", json!({ "user": "ada", "password": password })).await.unwrap().text());
     seen.push(host.call("other:t", ()).await.unwrap().text());
     let contents = host.read("shop", "config://app").await.unwrap();

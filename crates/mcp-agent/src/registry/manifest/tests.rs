@@ -1,5 +1,7 @@
 //! Several hosts that use one manifest, and manifests that are invalid.
 
+use std::fs;
+
 use mcp_protocol::{JsonObject, Tool};
 
 use super::*;
@@ -79,4 +81,36 @@ fn the_number_of_stored_servers_is_bounded() {
     let many = (0..SERVERS + 10).map(|n| (key("s", &format!("{n:05}")), entries("t")));
     update(&path, many.collect()).unwrap();
     assert_eq!(read(&path).len(), SERVERS);
+}
+
+#[tokio::test]
+async fn items_of_former_definitions_are_not_kept_in_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("manifest.json");
+    let manifest = Manifest::read(path.clone());
+    for definition in ["1", "2", "3"] {
+        manifest.write([server("s", definition, "t")].into_iter()).await;
+    }
+    assert_eq!(manifest.stored.lock().keys().collect::<Vec<_>>(), [&key("s", "3")]);
+    assert_eq!(read(&path).len(), 3, "the file keeps the items of all definitions");
+}
+
+#[test]
+fn a_file_that_is_too_large_loses_the_servers_that_were_stored_first() {
+    let stored = |n: u64| (key("s", &n.to_string()), Stored { changed: n, entries: entries("t") });
+    let all = || (0..40).map(stored).collect::<HashMap<_, _>>();
+    let whole = bounded(all(), SERVERS, LARGEST).unwrap().len();
+    let text = bounded(all(), SERVERS, whole as u64 / 2).unwrap();
+    let file: File = serde_json::from_slice(&text).unwrap();
+    assert!(text.len() <= whole / 2 && file.servers.len() >= 10, "{} of {whole}", text.len());
+    let oldest = file.servers.values().map(|stored| stored.changed).min().unwrap();
+    assert_eq!(oldest, 40 - file.servers.len() as u64, "the newest servers stay");
+    let none: File = serde_json::from_slice(&bounded(all(), SERVERS, 1).unwrap()).unwrap();
+    assert!(none.servers.is_empty());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_device_at_the_path_does_not_block_the_reader() {
+    assert!(read(Path::new("/dev/zero")).is_empty());
 }
