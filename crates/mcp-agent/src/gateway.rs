@@ -24,7 +24,7 @@ mod uris;
 use std::{fmt, sync::Arc};
 
 use mcp_protocol::RpcError;
-use mcp_server_core::{Server, ServerBuilder, StateKeys};
+use mcp_server_core::{Server, ServerBuilder, StateKeys, source::SourceCall};
 use parking_lot::Mutex;
 
 use self::{
@@ -77,7 +77,7 @@ struct Core {
     merged: Mutex<Arc<Merged>>,
     /// `None` if the system has no random numbers.
     seals: Option<Seals>,
-    parked: ParkedCalls<ParkedResult>,
+    parked: ParkedCalls<ParkedResult, SourceCall>,
 }
 
 /// The builder of a [`Gateway`].

@@ -15,12 +15,13 @@ use super::{
     fault::Fault,
     members::Members,
     parked::{ParkedError, ParkedRound, Questions, Refused},
-    relay::Answered,
+    relay::{Answered, Relayed},
     seal::RelayState,
 };
+use crate::CallError;
 
 /// The result of a parked call.
-pub(super) type ParkedResult = Result<SourceOutcome, Fault>;
+pub(super) type ParkedResult = Result<Relayed, CallError>;
 
 /// A round of a call.
 #[derive(Debug)]
@@ -67,7 +68,7 @@ impl Core {
         number: u32,
         responses: JsonObject,
     ) -> Result<SourceOutcome, Fault> {
-        self.parked_outcome(call, self.parked.resume(parked, number, responses).await)
+        self.parked_outcome(call, self.parked.resume(parked, number, responses, call.clone()).await)
     }
 
     /// Returns the outcome of a round of a parked call.
@@ -77,7 +78,7 @@ impl Core {
         round: Result<ParkedRound<ParkedResult>, ParkedError>,
     ) -> Result<SourceOutcome, Fault> {
         match round {
-            Ok(ParkedRound::Complete(result)) => result,
+            Ok(ParkedRound::Complete(result)) => Ok(self.outcome(call, result?)?),
             Ok(ParkedRound::Asked { call: parked, number, requests }) => {
                 let state = RelayState::Parked { node: self.hop.as_str().to_owned(), call: parked, number };
                 Ok(self.asked(call, Some(&requests), &state)?)
@@ -87,8 +88,16 @@ impl Core {
         }
     }
 
+    /// Returns the outcome of a request at a server for the client.
+    pub(super) fn outcome(&self, call: &SourceCall, relayed: Relayed) -> Result<SourceOutcome, RpcError> {
+        match relayed {
+            Relayed::Complete(result) => Ok(SourceOutcome::Complete(result)),
+            Relayed::InputRequired { server, name, required } => self.required(call, &server, &name, &required),
+        }
+    }
+
     /// Returns the input requests of a stateless server for the client, with the state of the server under a seal.
-    pub(super) fn required(
+    fn required(
         &self,
         call: &SourceCall,
         server: &Arc<str>,
@@ -123,7 +132,7 @@ impl Core {
 
 /// Parks the call of a question, and waits for the response of a later round.
 pub(super) async fn park(
-    questions: &Questions<ParkedResult>,
+    questions: &Questions<ParkedResult, SourceCall>,
     request: mcp_protocol::InputRequest,
 ) -> Result<serde_json::Value, RpcError> {
     questions.ask(request).await.map_err(|refused: Refused| RpcError::internal(refused.to_string()))

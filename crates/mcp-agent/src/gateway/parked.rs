@@ -30,25 +30,25 @@ impl Default for ParkedLimits {
     }
 }
 
-/// The parked calls of one node, with results of type `R`.
+/// The parked calls of one node, with results of type `R` and rounds of type `C`.
 ///
 /// A call runs in a task of its own. It is parked from its first question until its result reaches a round.
-pub(crate) struct ParkedCalls<R> {
-    shared: Arc<Shared<R>>,
+pub(crate) struct ParkedCalls<R, C> {
+    shared: Arc<Shared<R, C>>,
 }
 
-struct Shared<R> {
+struct Shared<R, C> {
     limits: ParkedLimits,
-    table: Mutex<Table<R>>,
+    table: Mutex<Table<R, C>>,
 }
 
-struct Table<R> {
+struct Table<R, C> {
     last_id: u64,
-    calls: HashMap<u64, Entry<R>>,
+    calls: HashMap<u64, Entry<R, C>>,
 }
 
-struct Entry<R> {
-    call: Arc<ParkedCall<R>>,
+struct Entry<R, C> {
+    call: Arc<ParkedCall<R, C>>,
     principal: Option<Arc<str>>,
     is_parked: bool,
     /// Its drop ends the task of the call, and with it the upstream call.
@@ -93,19 +93,21 @@ pub(crate) enum Refused {
     Ended,
 }
 
-impl<R: Clone + Send + Sync + 'static> ParkedCalls<R> {
+impl<R: Clone + Send + Sync + 'static, C: Clone + Send + Sync + 'static> ParkedCalls<R, C> {
     pub(crate) fn new(limits: ParkedLimits) -> Self {
         let table = Table { last_id: 0, calls: HashMap::new() };
         Self { shared: Arc::new(Shared { limits, table: Mutex::new(table) }) }
     }
 
-    /// Begins a call, and waits for its result or its first question. `run` receives the questions of the upstream server.
+    /// Begins a call, and waits for its result or its first question. `request` is the first round, and `run` receives the
+    /// questions of the upstream server.
     ///
     /// If the caller drops this future, the upstream call ends, because the client has no state for a further round.
     pub(crate) async fn start<F>(
         &self,
         principal: Option<Arc<str>>,
-        run: impl FnOnce(Questions<R>) -> F,
+        request: C,
+        run: impl FnOnce(Questions<R, C>) -> F,
     ) -> Result<ParkedRound<R>, ParkedError>
     where
         F: Future<Output = R> + Send + 'static,
@@ -121,7 +123,7 @@ impl<R: Clone + Send + Sync + 'static> ParkedCalls<R> {
             call
         };
         let mut begun = Begun { shared: &self.shared, id: call.id, is_kept: false };
-        let wait = call.wait();
+        let wait = call.wait(request);
         let work = run(Questions::new(&self.shared, &call));
         tokio::spawn(drive(Arc::downgrade(&self.shared), Arc::clone(&call), stop, work));
         let round = self.round(&call).await;
@@ -142,17 +144,18 @@ impl<R: Clone + Send + Sync + 'static> ParkedCalls<R> {
         call: u64,
         number: u32,
         responses: JsonObject,
+        request: C,
     ) -> Result<ParkedRound<R>, ParkedError> {
         let call = {
             let table = self.shared.table.lock();
             table.calls.get(&call).map(|entry| Arc::clone(&entry.call)).ok_or(ParkedError::Gone)?
         };
-        let _wait = call.wait();
+        let _wait = call.wait(request);
         call.answer(number, responses)?;
         self.round(&call).await
     }
 
-    async fn round(&self, call: &ParkedCall<R>) -> Result<ParkedRound<R>, ParkedError> {
+    async fn round(&self, call: &ParkedCall<R, C>) -> Result<ParkedRound<R>, ParkedError> {
         match call.next().await {
             Next::Complete(result) => {
                 self.shared.remove(call.id);
@@ -170,7 +173,7 @@ impl<R: Clone + Send + Sync + 'static> ParkedCalls<R> {
     }
 }
 
-impl<R> Shared<R> {
+impl<R, C> Shared<R, C> {
     /// Counts a call as parked. It has no effect for a parked call.
     fn park(&self, id: u64) -> Result<(), Refused> {
         let mut table = self.table.lock();
@@ -199,13 +202,13 @@ impl<R> Shared<R> {
 }
 
 /// Ends a call whose first round was dropped.
-struct Begun<'a, R> {
-    shared: &'a Shared<R>,
+struct Begun<'a, R, C> {
+    shared: &'a Shared<R, C>,
     id: u64,
     is_kept: bool,
 }
 
-impl<R> Drop for Begun<'_, R> {
+impl<R, C> Drop for Begun<'_, R, C> {
     fn drop(&mut self) {
         if !self.is_kept {
             self.shared.remove(self.id);
@@ -214,9 +217,9 @@ impl<R> Drop for Begun<'_, R> {
 }
 
 /// Runs an upstream call until its result, the end of its lifetime, or the end of the gateway.
-async fn drive<R: Clone + Send + Sync + 'static>(
-    shared: std::sync::Weak<Shared<R>>,
-    call: Arc<ParkedCall<R>>,
+async fn drive<R: Clone, C: Clone>(
+    shared: std::sync::Weak<Shared<R, C>>,
+    call: Arc<ParkedCall<R, C>>,
     stop: CancellationToken,
     work: impl Future<Output = R>,
 ) {

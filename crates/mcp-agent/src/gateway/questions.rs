@@ -3,7 +3,7 @@
 use mcp_client::{Handler, InputContext, transport::BoxFuture};
 use mcp_protocol::{
     ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, FormElicitParams,
-    InputRequest, ListRootsResult, Root, RpcError, UrlElicitParams,
+    InputRequest, ListRootsResult, ProtocolVersion, Root, RpcError, Shape as _, UrlElicitParams,
 };
 use mcp_server_core::source::SourceCall;
 use serde::de::DeserializeOwned;
@@ -15,16 +15,27 @@ use super::{
 
 /// Sends the input requests of a call to the client of the call.
 pub(super) struct Asker {
-    pub(super) to: AskedClient,
+    pub(super) client: AskedClient,
     pub(super) capabilities: ClientCapabilities,
 }
 
 /// The client that answers.
+#[derive(Clone)]
 pub(super) enum AskedClient {
     /// A session answers on the stream of its call.
     Session(SourceCall),
     /// A stateless client answers in a later round.
-    LaterRound(Questions<ParkedResult>),
+    LaterRound(Questions<ParkedResult, SourceCall>),
+}
+
+impl AskedClient {
+    /// Returns the request of the client that waits now.
+    pub(super) fn waiting(&self) -> Option<SourceCall> {
+        match self {
+            Self::Session(call) => Some(call.clone()),
+            Self::LaterRound(questions) => questions.request(),
+        }
+    }
 }
 
 impl Asker {
@@ -34,7 +45,7 @@ impl Asker {
             RpcError::internal("the input request or its answer is not valid")
         };
         let request = request.map_err(invalid)?;
-        let answer = match &self.to {
+        let answer = match &self.client {
             AskedClient::Session(call) => call.ask(request).await?,
             AskedClient::LaterRound(questions) => park(questions, request).await?,
         };
@@ -52,7 +63,12 @@ impl Handler for Asker {
     }
 
     fn elicit_url(&self, page: InputContext<UrlElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
-        Box::pin(async move { self.ask(InputRequest::elicit(&ElicitParams::Url(page.into_params()))).await })
+        let mut params = ElicitParams::Url(page.into_params());
+        // A session keeps the id of the page, which the notification about its completion names.
+        if let AskedClient::LaterRound(_) = &self.client {
+            params.shape(ProtocolVersion::LATEST);
+        }
+        Box::pin(async move { self.ask(InputRequest::elicit(&params)).await })
     }
 
     fn sample(

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mcp_client::{RawResult, Round as UpstreamRound};
+use mcp_client::{InputRequired, RawResult, Round as UpstreamRound};
 use mcp_protocol::{ClientCapabilities, JsonObject, Meta, ProgressParams};
 use mcp_server_core::source::{SourceCall, SourceOutcome, SourceResult};
 use memchr::memmem;
@@ -54,72 +54,80 @@ impl Core {
         reached: Reached,
         outgoing: Outgoing,
     ) -> Result<SourceOutcome, Fault> {
+        let (names, method) = (self.names, call.method());
         if !parks(call, &answered, reached.client.version()) {
-            let to = AskedClient::Session(call.clone());
-            return self.send(call, Asker { to, capabilities: answered.0 }, reached, outgoing).await;
+            let client = AskedClient::Session(call.clone());
+            let relayed = send(names, method, client, answered.0, reached, outgoing).await?;
+            return Ok(self.outcome(call, relayed)?);
         }
-        let (core, own) = (Arc::clone(self), call.clone());
-        let started = self.parked.start(principal, |questions| async move {
-            let to = AskedClient::LaterRound(questions);
-            core.send(&own, Asker { to, capabilities: answered.0 }, reached, outgoing).await
+        // The task of a parked call does not keep the gateway.
+        let started = self.parked.start(principal, call.clone(), |questions| {
+            send(names, method, AskedClient::LaterRound(questions), answered.0, reached, outgoing)
         });
         self.parked_outcome(call, started.await)
     }
+}
 
-    async fn send(
-        &self,
-        call: &SourceCall,
-        asker: Asker,
-        reached: Reached,
-        outgoing: Outgoing,
-    ) -> Result<SourceOutcome, Fault> {
-        let (sender, progress) = mpsc::channel(WAITING);
-        let capabilities = asker.capabilities.clone();
-        let mut request = reached
-            .client
-            .request_raw(call.method(), &*outgoing.params)
-            .raw_result()
-            .answers(Arc::new(asker))
-            .capabilities(capabilities)
-            .meta(outgoing.meta);
-        if let Some(limit) = reached.limit {
-            let limit = limit.max(Duration::from_millis(1));
-            request = request.total_timeout(limit).idle_timeout(limit);
-        }
-        if call.context().progress().is_wanted() {
-            request = request.on_progress(move |notice| drop(sender.try_send(notice)));
-        } else {
-            drop(sender);
-        }
-        let mut request = request.raw_inputs();
-        if let Some((responses, state)) = outgoing.responses {
-            request = request.resume(responses, state);
-        }
-        let (round, ()) = tokio::join!(request.into_future(), forward(call, progress));
-        let failed = |error| CallError::Client { name: call.name().to_owned(), error };
-        match round.map_err(failed)? {
-            UpstreamRound::Complete(result) => {
-                Ok(SourceOutcome::Complete(self.result(call.method(), &reached.server, result)))
-            }
-            UpstreamRound::InputRequired(required) => {
-                Ok(self.required(call, &reached.server, &outgoing.name, &required)?)
-            }
-        }
-    }
+/// The outcome of a request at a server.
+#[derive(Clone)]
+pub(super) enum Relayed {
+    /// The result for the client.
+    Complete(SourceResult),
+    /// The input requests of the server, and the name of the item there.
+    InputRequired { server: Arc<str>, name: Box<str>, required: InputRequired },
+}
 
-    /// Returns the result for the client.
-    fn result(&self, method: &str, server: &str, result: RawResult) -> SourceResult {
-        let version = result.version();
-        let mut bytes = result.into_bytes();
-        let is_error = memmem::find(&bytes, b"\"isError\"").is_some() && is_error(&bytes);
-        if self.names == Names::Provider
-            && let Some(renamed) = uris::rename(method, &bytes, |uri| self.names.uri(server, uri))
-        {
-            bytes = String::from(renamed).into();
-        }
-        let result = SourceResult::new(bytes, version);
-        if is_error { result.failed() } else { result }
+/// Sends a request to a server. The connection is in use until the request ends.
+async fn send(
+    names: Names,
+    method: &'static str,
+    client: AskedClient,
+    capabilities: ClientCapabilities,
+    reached: Reached,
+    outgoing: Outgoing,
+) -> Result<Relayed, CallError> {
+    let (sender, progress) = mpsc::channel(WAITING);
+    let mut request = reached
+        .client
+        .request_raw(method, &*outgoing.params)
+        .raw_result()
+        .answers(Arc::new(Asker { client: client.clone(), capabilities: capabilities.clone() }))
+        .capabilities(capabilities)
+        .meta(outgoing.meta);
+    if let Some(limit) = reached.limit {
+        let limit = limit.max(Duration::from_millis(1));
+        request = request.total_timeout(limit).idle_timeout(limit);
     }
+    if client.waiting().is_some_and(|call| call.context().progress().is_wanted()) {
+        request = request.on_progress(move |notice| drop(sender.try_send(notice)));
+    } else {
+        drop(sender);
+    }
+    let mut request = request.raw_inputs();
+    if let Some((responses, state)) = outgoing.responses {
+        request = request.resume(responses, state);
+    }
+    let (round, ()) = tokio::join!(request.into_future(), forward(&client, progress));
+    let (server, name) = (Arc::clone(&reached.server), outgoing.name);
+    match round {
+        Ok(UpstreamRound::Complete(result)) => Ok(Relayed::Complete(of_client(names, method, &server, result))),
+        Ok(UpstreamRound::InputRequired(required)) => Ok(Relayed::InputRequired { server, name, required }),
+        Err(error) => Err(CallError::Client { name: name.into(), error }),
+    }
+}
+
+/// Returns a result for the client.
+fn of_client(names: Names, method: &str, server: &str, result: RawResult) -> SourceResult {
+    let version = result.version();
+    let mut bytes = result.into_bytes();
+    let is_error = memmem::find(&bytes, b"\"isError\"").is_some() && is_error(&bytes);
+    if names == Names::Provider
+        && let Some(renamed) = uris::rename(method, &bytes, |uri| names.uri(server, uri))
+    {
+        bytes = String::from(renamed).into();
+    }
+    let result = SourceResult::new(bytes, version);
+    if is_error { result.failed() } else { result }
 }
 
 /// Whether a result is that of a failed tool.
@@ -128,9 +136,10 @@ fn is_error(result: &[u8]) -> bool {
     members.and_then(|members| members.decode("isError")) == Some(true)
 }
 
-/// Forwards progress until the request ends.
-async fn forward(call: &SourceCall, mut notices: mpsc::Receiver<ProgressParams>) {
+/// Forwards progress to the request of the client that waits, until the request of the server ends.
+async fn forward(client: &AskedClient, mut notices: mpsc::Receiver<ProgressParams>) {
     while let Some(notice) = notices.recv().await {
+        let Some(call) = client.waiting() else { continue };
         call.context().progress().report(notice.progress, notice.total, notice.message.as_deref()).await;
     }
 }

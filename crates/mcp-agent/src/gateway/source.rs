@@ -141,6 +141,11 @@ impl Core {
         request.send("ref", &reference, &original, reached, None).await
     }
 
+    /// Whether clients can call a tool of a server.
+    fn has_tool(&self, server: &str, name: &str) -> bool {
+        self.merged().tools.iter().any(|item| &*item.server == server && &*item.original == name)
+    }
+
     fn find_prompt(&self, name: &str) -> Result<Arc<Item>, RpcError> {
         let unknown = || RpcError::invalid_params(format!("Unknown prompt: {}", Excerpt::new(name)));
         self.merged().prompts.get(name).cloned().ok_or_else(unknown)
@@ -195,6 +200,9 @@ impl<'a> Incoming<'a> {
                 self.core.resume_parked(self.call, call, number, responses).await?
             }
             Round::Upstream { server, name, responses, state } => {
+                if self.call.method() == method::CallTool::NAME && !self.core.has_tool(&server, &name) {
+                    return Err(RpcError::invalid_params("the server does not have the tool any more").into());
+                }
                 let reached = self.core.reach_server(&server, None, &self.downstream).await?;
                 let key = if self.call.method() == method::ReadResource::NAME { "uri" } else { "name" };
                 self.send(key, &*name, &name, reached, Some((responses, state))).await?

@@ -152,11 +152,11 @@ impl Slot {
         if self.stop.is_cancelled() || self.state() == ServerState::NeedsApproval {
             return Err(self.unavailable());
         }
-        let is_alone = caller.can_be_asked() && self.asks.load(Ordering::Acquire);
+        pool.connections.retain(|(_, connection)| !connection.ended.is_cancelled());
+        let is_alone = caller.can_be_asked() && self.learn_asks(&pool);
         if self.shares_listing(&mut pool.owner, key) && self.fit(is_alone) == Fit::Free {
             return Ok(Step::Leased(Lease::new(self, self, self.begin_call(), caller)));
         }
-        pool.connections.retain(|(_, connection)| !connection.ended.is_cancelled());
         let mut unfit = None;
         for (_, connection) in pool.connections.iter().filter(|(other, _)| other == key) {
             let active = connection.begin_call();
@@ -205,6 +205,18 @@ impl Slot {
         let lease = Lease::new(self, &connection, connection.begin_call(), caller);
         pool.connections.push((key.clone(), connection));
         Ok(Step::Leased(lease))
+    }
+
+    /// Returns whether the server has sent an input request that names no call, also during a call that has not ended.
+    fn learn_asks(&self, pool: &Pool) -> bool {
+        if !self.asks.load(Ordering::Acquire) {
+            let mut connections = pool.connections.iter().map(|(_, connection)| &**connection);
+            if !self.questions().has_asked && !connections.any(|connection| connection.questions().has_asked) {
+                return false;
+            }
+            self.asks.store(true, Ordering::Release);
+        }
+        true
     }
 
     /// Returns whether this connection can serve another call. `is_alone`: input requests do not name their calls, so the call

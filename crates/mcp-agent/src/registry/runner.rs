@@ -247,11 +247,17 @@ impl Slot {
         };
         match declared {
             // The closures of the application must not answer the questions of a caller.
-            Some(_) => builder.only_handler(HostHandler::new(settings, &self.name, declared)),
+            Some(_) => builder
+                .only_handler(HostHandler::new(settings, &self.name, declared))
+                // The answer of a caller has the time limit of the caller.
+                .limits(|limits| limits.server_request_timeout = limits.server_request_timeout.max(CALLER_ANSWERS)),
             None => builder,
         }
     }
 }
+
+/// How long the handler of a caller with capabilities of its own may take to answer.
+const CALLER_ANSWERS: Duration = Duration::from_secs(3600);
 
 /// Waits until the login of the user begins, or until it ends.
 async fn pause_changes(user: Option<&PauseClock>, is_paused: bool) {

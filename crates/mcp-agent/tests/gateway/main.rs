@@ -4,3 +4,4 @@ mod common;
 mod lists;
 mod questions;
 mod relay;
+mod rounds;

@@ -26,20 +26,21 @@ const QUESTIONS: usize = 1024;
 const KEY: &str = "question-";
 
 /// A call that can be parked.
-pub(super) struct ParkedCall<R> {
+pub(super) struct ParkedCall<R, C> {
     pub(super) id: u64,
-    state: Mutex<State<R>>,
+    state: Mutex<State<R, C>>,
     /// Changes with the state.
     changed: watch::Sender<()>,
 }
 
-struct State<R> {
+struct State<R, C> {
     /// The question with number `n` has index `n - 1`.
     questions: Vec<Question>,
     result: Option<R>,
     has_ended: bool,
-    /// The number of rounds that wait.
+    /// The number of rounds that wait, and the newest of them.
     waiting: usize,
+    request: Option<C>,
     last_round: Instant,
 }
 
@@ -60,10 +61,16 @@ pub(super) enum Next<R> {
     Ended,
 }
 
-impl<R: Clone> ParkedCall<R> {
+impl<R: Clone, C> ParkedCall<R, C> {
     pub(super) fn new(id: u64) -> Self {
-        let state =
-            State { questions: Vec::new(), result: None, has_ended: false, waiting: 0, last_round: Instant::now() };
+        let state = State {
+            questions: Vec::new(),
+            result: None,
+            has_ended: false,
+            waiting: 0,
+            request: None,
+            last_round: Instant::now(),
+        };
         Self { id, state: Mutex::new(state), changed: watch::Sender::new(()) }
     }
 
@@ -118,15 +125,17 @@ impl<R: Clone> ParkedCall<R> {
     }
 }
 
-impl<R> ParkedCall<R> {
+impl<R, C> ParkedCall<R, C> {
     /// Marks a round as waiting. The lifetime of the call begins anew when the value is dropped.
-    pub(super) fn wait(&self) -> Wait<'_, R> {
-        self.state().waiting += 1;
+    pub(super) fn wait(&self, request: C) -> Wait<'_, R, C> {
+        let mut state = self.state();
+        state.waiting += 1;
+        state.request = Some(request);
         Wait { call: self }
     }
 
     /// Ends each wait when the value is dropped.
-    pub(super) fn ending(self: &Arc<Self>) -> Ending<R> {
+    pub(super) fn ending(self: &Arc<Self>) -> Ending<R, C> {
         Ending { call: Arc::clone(self) }
     }
 
@@ -146,12 +155,12 @@ impl<R> ParkedCall<R> {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State<R>> {
+    fn state(&self) -> MutexGuard<'_, State<R, C>> {
         self.state.lock()
     }
 }
 
-impl<R: Clone> State<R> {
+impl<R: Clone, C> State<R, C> {
     fn next(&self) -> Option<Next<R>> {
         if let Some(result) = &self.result {
             return Some(Next::Complete(result.clone()));
@@ -172,24 +181,27 @@ impl<R: Clone> State<R> {
 }
 
 /// A round that waits.
-pub(super) struct Wait<'a, R> {
-    call: &'a ParkedCall<R>,
+pub(super) struct Wait<'a, R, C> {
+    call: &'a ParkedCall<R, C>,
 }
 
-impl<R> Drop for Wait<'_, R> {
+impl<R, C> Drop for Wait<'_, R, C> {
     fn drop(&mut self) {
-        let mut state = self.call.state();
-        state.waiting -= 1;
-        state.last_round = Instant::now();
+        let _request = {
+            let mut state = self.call.state();
+            state.waiting -= 1;
+            state.last_round = Instant::now();
+            if state.waiting == 0 { state.request.take() } else { None }
+        };
     }
 }
 
 /// The task of a call. Its drop, also by a panic, ends each wait.
-pub(super) struct Ending<R> {
-    call: Arc<ParkedCall<R>>,
+pub(super) struct Ending<R, C> {
+    call: Arc<ParkedCall<R, C>>,
 }
 
-impl<R> Drop for Ending<R> {
+impl<R, C> Drop for Ending<R, C> {
     fn drop(&mut self) {
         self.call.state().has_ended = true;
         self.call.changed.send_replace(());
@@ -197,14 +209,19 @@ impl<R> Drop for Ending<R> {
 }
 
 /// Receives the questions of the upstream server during a call.
-pub(crate) struct Questions<R> {
-    shared: Weak<Shared<R>>,
-    call: Weak<ParkedCall<R>>,
+pub(crate) struct Questions<R, C> {
+    shared: Weak<Shared<R, C>>,
+    call: Weak<ParkedCall<R, C>>,
 }
 
-impl<R> Questions<R> {
-    pub(super) fn new(shared: &Arc<Shared<R>>, call: &Arc<ParkedCall<R>>) -> Self {
+impl<R, C: Clone> Questions<R, C> {
+    pub(super) fn new(shared: &Arc<Shared<R, C>>, call: &Arc<ParkedCall<R, C>>) -> Self {
         Self { shared: Arc::downgrade(shared), call: Arc::downgrade(call) }
+    }
+
+    /// Returns the newest round that waits; `None` if no round waits.
+    pub(crate) fn request(&self) -> Option<C> {
+        self.call.upgrade()?.state().request.clone()
     }
 
     /// Parks the call, and waits for the response to a question. The drop of the future withdraws the question.
@@ -224,13 +241,13 @@ impl<R> Questions<R> {
     }
 }
 
-impl<R> Clone for Questions<R> {
+impl<R, C> Clone for Questions<R, C> {
     fn clone(&self) -> Self {
         Self { shared: Weak::clone(&self.shared), call: Weak::clone(&self.call) }
     }
 }
 
-impl<R> State<R> {
+impl<R, C> State<R, C> {
     /// Adds a question, and returns its index.
     fn push(&mut self, question: Question) -> Result<usize, Refused> {
         let open = self.questions.iter().filter(|question| matches!(question, Question::Open { .. })).count();
@@ -242,12 +259,12 @@ impl<R> State<R> {
     }
 }
 
-struct Withdrawal<R> {
-    call: Weak<ParkedCall<R>>,
+struct Withdrawal<R, C> {
+    call: Weak<ParkedCall<R, C>>,
     index: usize,
 }
 
-impl<R> Drop for Withdrawal<R> {
+impl<R, C> Drop for Withdrawal<R, C> {
     fn drop(&mut self) {
         let Some(call) = self.call.upgrade() else { return };
         let mut state = call.state();

@@ -13,7 +13,7 @@ use tokio::time::{advance, timeout};
 
 use super::*;
 
-type Calls = ParkedCalls<String>;
+type Calls = ParkedCalls<String, &'static str>;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -47,7 +47,7 @@ fn responses(number: u32, response: Value) -> JsonObject {
 }
 
 /// Asks for a name, and returns the answer or the error as text.
-async fn asks(questions: Questions<String>, message: &str) -> String {
+async fn asks(questions: Questions<String, &'static str>, message: &str) -> String {
     match questions.ask(form(message)).await {
         Ok(answered) => answered["content"]["name"].as_str().unwrap_or("no name").to_owned(),
         Err(error) => error.to_string(),
@@ -100,7 +100,7 @@ impl Dropped {
 #[tokio::test(start_paused = true)]
 async fn a_call_without_questions_is_not_parked() {
     let calls = calls();
-    let round = calls.start(None, |_| async { "done".to_owned() }).await;
+    let round = calls.start(None, "first", |_| async { "done".to_owned() }).await;
     assert_eq!(complete(round), "done");
     settle().await;
     assert!(calls.shared.table.lock().calls.is_empty());
@@ -109,60 +109,64 @@ async fn a_call_without_questions_is_not_parked() {
 #[tokio::test(start_paused = true)]
 async fn each_round_answers_the_questions_of_the_former_one() {
     let calls = calls();
-    let round = calls.start(None, |questions| async move {
+    let round = calls.start(None, "first", |questions| async move {
         let first = asks(questions.clone(), "first").await;
         let (second, third) = tokio::join!(asks(questions.clone(), "second"), asks(questions, "third"));
         format!("{first} {second} {third}")
     });
     let (call, number, messages) = asked(round.await);
     assert_eq!((number, messages), (1, vec!["question-1 first".to_owned()]));
-    let round = calls.resume(call, number, responses(1, answer("a"))).await;
+    let round = calls.resume(call, number, responses(1, answer("a")), "next").await;
     let (_, number, messages) = asked(round);
     assert_eq!((number, &*messages), (3, &["question-2 second".to_owned(), "question-3 third".to_owned()][..]));
     // A client can answer the questions of a round one after the other.
-    let (_, number, messages) = asked(calls.resume(call, number, responses(3, answer("c"))).await);
+    let (_, number, messages) = asked(calls.resume(call, number, responses(3, answer("c")), "next").await);
     assert_eq!((number, messages), (3, vec!["question-2 second".to_owned()]));
-    assert_eq!(complete(calls.resume(call, number, responses(2, answer("b"))).await), "a b c");
-    assert_eq!((calls.len(), calls.resume(call, number, JsonObject::new()).await.unwrap_err()), (0, ParkedError::Gone));
+    assert_eq!(complete(calls.resume(call, number, responses(2, answer("b")), "next").await), "a b c");
+    assert_eq!(
+        (calls.len(), calls.resume(call, number, JsonObject::new(), "next").await.unwrap_err()),
+        (0, ParkedError::Gone)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_second_response_and_a_response_without_a_question_do_not_reach_the_server() {
     let calls = calls();
-    let round = calls.start(None, |questions| async move {
+    let round = calls.start(None, "first", |questions| async move {
         let first = asks(questions.clone(), "first").await;
         format!("{first} {}", asks(questions, "second").await)
     });
     let (call, number, _) = asked(round.await);
     // The client has not received the second question.
-    let (_, second, _) = asked(calls.resume(call, number, responses(1, answer("a"))).await);
-    let early = calls.resume(call, number, responses(2, answer("guess"))).await;
+    let (_, second, _) = asked(calls.resume(call, number, responses(1, answer("a")), "next").await);
+    let early = calls.resume(call, number, responses(2, answer("guess")), "next").await;
     assert_eq!(asked(early).2, ["question-2 second"]);
     for key in ["question-0", "question-3", "question-x", "other", "question-18446744073709551616"] {
-        let round = calls.resume(call, second, JsonObject::new().with(key, answer("x"))).await;
+        let round = calls.resume(call, second, JsonObject::new().with(key, answer("x")), "next").await;
         assert_eq!(asked(round).2, ["question-2 second"], "{key}");
     }
-    let again = calls.resume(call, second, responses(1, answer("b"))).await;
+    let again = calls.resume(call, second, responses(1, answer("b")), "next").await;
     assert_eq!(again.unwrap_err(), ParkedError::Answered { key: "question-1".to_owned() });
-    assert_eq!(complete(calls.resume(call, second, responses(2, answer("c"))).await), "a c");
+    assert_eq!(complete(calls.resume(call, second, responses(2, answer("c")), "next").await), "a c");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_invalid_response_leaves_the_question_open() {
     let calls = calls();
-    let (call, number, _) = asked(calls.start(None, |questions| async move { asks(questions, "name").await }).await);
+    let (call, number, _) =
+        asked(calls.start(None, "first", |questions| async move { asks(questions, "name").await }).await);
     for invalid in [json!(null), json!("yes"), json!({}), json!({ "action": 1 })] {
-        let error = calls.resume(call, number, responses(1, invalid.clone())).await.unwrap_err();
+        let error = calls.resume(call, number, responses(1, invalid.clone()), "next").await.unwrap_err();
         assert!(matches!(&error, ParkedError::Invalid { key, .. } if key == "question-1"), "{invalid} {error}");
     }
-    assert_eq!(complete(calls.resume(call, number, responses(1, answer("a"))).await), "a");
+    assert_eq!(complete(calls.resume(call, number, responses(1, answer("a")), "next").await), "a");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_parked_call_ends_ten_minutes_after_its_last_round() {
     let (calls, dropped) = (calls(), Dropped::default());
     let guard = dropped.guard();
-    let round = calls.start(None, |questions| async move {
+    let round = calls.start(None, "first", |questions| async move {
         let _guard = guard;
         let first = asks(questions.clone(), "first").await;
         format!("{first} {}", asks(questions, "second").await)
@@ -170,35 +174,35 @@ async fn a_parked_call_ends_ten_minutes_after_its_last_round() {
     let (call, number, _) = asked(round.await);
     // Each round begins the time anew.
     advance(9 * MINUTE).await;
-    let (_, number, _) = asked(calls.resume(call, number, responses(1, answer("a"))).await);
+    let (_, number, _) = asked(calls.resume(call, number, responses(1, answer("a")), "next").await);
     advance(9 * MINUTE).await;
-    let (_, number, _) = asked(calls.resume(call, number, JsonObject::new()).await);
+    let (_, number, _) = asked(calls.resume(call, number, JsonObject::new(), "next").await);
     advance(10 * MINUTE - Duration::from_millis(10)).await;
     settle().await;
     assert_eq!((dropped.count(), calls.len()), (0, 1));
     advance(Duration::from_millis(20)).await;
     settle().await;
     assert_eq!((dropped.count(), calls.len()), (1, 0), "the upstream call is cancelled");
-    assert_eq!(calls.resume(call, number, responses(2, answer("b"))).await.unwrap_err(), ParkedError::Gone);
+    assert_eq!(calls.resume(call, number, responses(2, answer("b")), "next").await.unwrap_err(), ParkedError::Gone);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_waiting_round_keeps_its_call() {
     let calls = calls();
-    let round = calls.start(None, |questions| async move {
+    let round = calls.start(None, "first", |questions| async move {
         let name = asks(questions, "name").await;
         tokio::time::sleep(60 * MINUTE).await;
         name
     });
     let (call, number, _) = asked(round.await);
-    assert_eq!(complete(calls.resume(call, number, responses(1, answer("a"))).await), "a");
+    assert_eq!(complete(calls.resume(call, number, responses(1, answer("a")), "next").await), "a");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_first_round_cancels_the_call_and_a_later_one_does_not() {
     let (calls, dropped) = (calls(), Dropped::default());
     let guard = dropped.guard();
-    let first = calls.start(None, |_| async move {
+    let first = calls.start(None, "first", |_| async move {
         let _guard = guard;
         pending().await
     });
@@ -207,27 +211,28 @@ async fn a_dropped_first_round_cancels_the_call_and_a_later_one_does_not() {
     assert_eq!(dropped.count(), 1, "the client has no state for a further round");
 
     let guard = dropped.guard();
-    let round = calls.start(None, |questions| async move {
+    let round = calls.start(None, "first", |questions| async move {
         let _guard = guard;
         let name = asks(questions, "name").await;
         tokio::time::sleep(2 * MINUTE).await;
         name
     });
     let (call, number, _) = asked(round.await);
-    let cancelled = calls.resume(call, number, responses(1, answer("a")));
+    let cancelled = calls.resume(call, number, responses(1, answer("a")), "next");
     assert!(timeout(MINUTE, cancelled).await.is_err());
     settle().await;
     assert_eq!((dropped.count(), calls.len()), (1, 1), "only the wait has ended");
     // The result waits for a round, but not longer than the lifetime.
     advance(5 * MINUTE).await;
-    assert_eq!(complete(calls.resume(call, number, JsonObject::new()).await), "a");
+    assert_eq!(complete(calls.resume(call, number, JsonObject::new(), "next").await), "a");
 
-    let (call, number, _) = asked(calls.start(None, |questions| async move { asks(questions, "name").await }).await);
-    assert!(poll_once(pin!(calls.resume(call, number, responses(1, answer("a"))))).await.is_none());
+    let (call, number, _) =
+        asked(calls.start(None, "first", |questions| async move { asks(questions, "name").await }).await);
+    assert!(poll_once(pin!(calls.resume(call, number, responses(1, answer("a")), "next"))).await.is_none());
     settle().await;
     advance(11 * MINUTE).await;
     settle().await;
-    assert_eq!(calls.resume(call, number, JsonObject::new()).await.unwrap_err(), ParkedError::Gone);
+    assert_eq!(calls.resume(call, number, JsonObject::new(), "next").await.unwrap_err(), ParkedError::Gone);
     assert_eq!(calls.len(), 0);
 }
 
@@ -235,31 +240,31 @@ async fn a_dropped_first_round_cancels_the_call_and_a_later_one_does_not() {
 async fn the_calls_of_a_principal_have_a_cap() {
     let calls = calls();
     let ada: Option<Arc<str>> = Some("ada".into());
-    let ask = |questions: Questions<String>| async move { asks(questions, "name").await };
+    let ask = |questions: Questions<String, &'static str>| async move { asks(questions, "name").await };
     let mut parked = Vec::new();
     for _ in 0..64 {
-        parked.push(asked(calls.start(ada.clone(), ask).await));
+        parked.push(asked(calls.start(ada.clone(), "first", ask).await));
     }
-    let refused = complete(calls.start(ada.clone(), ask).await);
+    let refused = complete(calls.start(ada.clone(), "first", ask).await);
     assert_eq!(refused, "too many calls of the user wait for answers");
     for other in [None, Some("grace".into())] {
-        asked(calls.start(other, ask).await);
+        asked(calls.start(other, "first", ask).await);
     }
     // A call that is parked already can ask again, and a call that has ended makes room.
     let (call, number, _) = parked.pop().unwrap();
-    assert_eq!(complete(calls.resume(call, number, responses(1, answer("a"))).await), "a");
-    asked(calls.start(ada.clone(), ask).await);
-    assert_eq!(complete(calls.start(ada, ask).await), refused);
+    assert_eq!(complete(calls.resume(call, number, responses(1, answer("a")), "next").await), "a");
+    asked(calls.start(ada.clone(), "first", ask).await);
+    assert_eq!(complete(calls.start(ada, "first", ask).await), refused);
 
     let calls: Calls = ParkedCalls::new(ParkedLimits { total: 1, ..ParkedLimits::default() });
-    asked(calls.start(None, ask).await);
-    assert_eq!(complete(calls.start(Some("ada".into()), ask).await), "too many calls wait for answers");
+    asked(calls.start(None, "first", ask).await);
+    assert_eq!(complete(calls.start(Some("ada".into()), "first", ask).await), "too many calls wait for answers");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_question_that_the_server_withdraws_does_not_count() {
     let calls = calls();
-    let round = calls.start(None, |questions| async move {
+    let round = calls.start(None, "first", |questions| async move {
         let withdrawn = timeout(MINUTE, questions.ask(form("first"))).await.is_err();
         format!("{withdrawn} {}", asks(questions, "second").await)
     });
@@ -267,15 +272,15 @@ async fn a_question_that_the_server_withdraws_does_not_count() {
     advance(2 * MINUTE).await;
     settle().await;
     // The response arrives after the withdrawal.
-    let (_, second, messages) = asked(calls.resume(call, first, responses(1, answer("late"))).await);
+    let (_, second, messages) = asked(calls.resume(call, first, responses(1, answer("late")), "next").await);
     assert_eq!((second, messages), (2, vec!["question-2 second".to_owned()]));
-    assert_eq!(complete(calls.resume(call, second, responses(2, answer("a"))).await), "true a");
+    assert_eq!(complete(calls.resume(call, second, responses(2, answer("a")), "next").await), "true a");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_questions_of_a_call_have_a_cap() {
     let calls = calls();
-    let round = calls.start(None, |questions| async move {
+    let round = calls.start(None, "first", |questions| async move {
         let mut open: Vec<_> = (0..64).map(|_| Box::pin(questions.ask(form("open")))).collect();
         for question in &mut open {
             assert!(poll_once(question.as_mut()).await.is_none());
@@ -291,13 +296,27 @@ async fn the_questions_of_a_call_have_a_cap() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_knows_its_current_round() {
+    let calls = calls();
+    let round = calls.start(None, "first", |questions| async move {
+        let (first, name) = (questions.request(), asks(questions.clone(), "name").await);
+        format!("{first:?} {name} {:?}", questions.request())
+    });
+    let (call, number, _) = asked(round.await);
+    let parked = Arc::clone(&calls.shared.table.lock().calls[&call].call);
+    assert_eq!(Questions::new(&calls.shared, &parked).request(), None);
+    let done = complete(calls.resume(call, number, responses(1, answer("a")), "next").await);
+    assert_eq!(done, r#"Some("first") a Some("next")"#);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_panic_and_the_end_of_the_gateway_end_each_wait() {
     let (calls, dropped) = (calls(), Dropped::default());
-    let panicked = calls.start(None, |_| async { panic!("the upstream call fails") });
+    let panicked = calls.start(None, "first", |_| async { panic!("the upstream call fails") });
     assert_eq!(panicked.await.unwrap_err(), ParkedError::Gone);
 
     let guard = dropped.guard();
-    let round = calls.start(None, |questions| async move {
+    let round = calls.start(None, "first", |questions| async move {
         let _guard = guard;
         asks(questions, "name").await
     });

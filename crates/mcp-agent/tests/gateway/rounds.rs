@@ -1,0 +1,314 @@
+//! Input requests through a gateway: each of them reaches the user of its call, and no other user.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use mcp_agent::{Gateway, Host, ServerOptions};
+use mcp_client::{
+    Client, Handler, InputContext, Round,
+    transport::{BoxFuture, Connect, Transport, TransportError, ndjson::Ndjson},
+};
+use mcp_protocol::{
+    ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitResult, ElicitationCapability,
+    FormElicitParams, JsonObject, Meta, ProtocolVersion, Role, Root, RootsCapability, RpcError, SamplingCapability,
+    SamplingMessage, UrlElicitParams,
+};
+use mcp_server::{inputs::StateKeys, prelude::*};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, time::timeout};
+
+use crate::common::{REVISIONS, SOON, cells, client};
+
+const TOOLS: [&str; 4] = ["form", "url", "sample", "roots"];
+
+#[derive(Deserialize, JsonSchema)]
+struct Answer {
+    name: String,
+}
+
+/// Lets other tasks run, a number of times that differs between calls in a fixed order.
+#[derive(Clone, Default)]
+struct Turns(Arc<AtomicU64>);
+
+impl Turns {
+    async fn pass(&self) {
+        let state = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let mixed = (state ^ (state >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        for _ in 0..(mixed >> 59) {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// A server with a tool for each kind of question. A result is the answer of the user.
+fn asking(version: ProtocolVersion, turns: &Turns) -> Server {
+    let passing = turns.clone();
+    let form = move |inputs: Inputs| {
+        let turns = passing.clone();
+        async move {
+            turns.pass().await;
+            let Answer { name } = inputs.elicit("name", "Your name?").await?;
+            turns.pass().await;
+            Ok::<_, ToolError>(name)
+        }
+    };
+    Server::builder("asking", "1")
+        .versions([version])
+        .tool(tool("form", form))
+        .tool(tool("url", async |inputs: Inputs| {
+            inputs.elicit_url("page", "Please log in", "https://login.example/start").await?;
+            Ok::<_, ToolError>("visited")
+        }))
+        .tool(tool("sample", async |inputs: Inputs| {
+            let question = SamplingMessage::new(Role::User, "Your name?");
+            let answer = inputs.sample("name", CreateMessageParams::new(vec![question], 10)).await?;
+            Ok::<_, ToolError>(serde_json::to_value(&answer.content).unwrap().to_string())
+        }))
+        .tool(tool("roots", async |inputs: Inputs| {
+            let roots = inputs.roots("roots").await?;
+            Ok::<_, ToolError>(roots.into_iter().map(|root| root.uri).collect::<String>())
+        }))
+        .build()
+}
+
+/// Answers each question with the name of the user.
+struct User {
+    name: String,
+    turns: Turns,
+}
+
+impl User {
+    fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), turns: Turns::default() }
+    }
+}
+
+impl Handler for User {
+    fn capabilities(&self) -> ClientCapabilities {
+        ClientCapabilities::new()
+            .with_elicitation(ElicitationCapability::new().with_form().with_url())
+            .with_sampling(SamplingCapability::default())
+            .with_roots(RootsCapability::new())
+    }
+
+    fn elicit(&self, _: InputContext<FormElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
+        Box::pin(async {
+            self.turns.pass().await;
+            Ok(ElicitResult::accept(JsonObject::new().with("name", &*self.name)))
+        })
+    }
+
+    fn elicit_url(&self, page: InputContext<UrlElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
+        assert_eq!(page.url, "https://login.example/start");
+        assert_eq!(page.elicitation_id.is_some(), page.version().has_elicitation_complete());
+        Box::pin(async { Ok(ElicitResult::accept(JsonObject::new())) })
+    }
+
+    fn sample(&self, _: InputContext<CreateMessageParams>) -> BoxFuture<'_, Result<CreateMessageResult, RpcError>> {
+        Box::pin(async { Ok(CreateMessageResult::new("model", &*self.name)) })
+    }
+
+    fn list_roots(&self) -> BoxFuture<'_, Result<Vec<Root>, RpcError>> {
+        Box::pin(async { Ok(vec![Root::new(format!("file:///{}", self.name))]) })
+    }
+}
+
+/// Connects to a server by a pipe, whose messages have no other relation than their ids, as over stdio.
+struct Pipe(Server);
+
+impl Connect for Pipe {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let server = self.0.clone();
+        tokio::spawn(async move {
+            let (reader, writer) = tokio::io::split(theirs);
+            server.serve(Ndjson::new(reader, writer)).await
+        });
+        let (reader, writer) = tokio::io::split(ours);
+        Box::pin(async { Ok(Box::new(Ndjson::new(reader, writer)) as Box<dyn Transport>) })
+    }
+
+    fn describe(&self) -> String {
+        "a pipe".to_owned()
+    }
+}
+
+async fn over_http(server: Server) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { server.serve_http_on(listener, HttpConfig::new()).await });
+    format!("http://{address}/mcp")
+}
+
+/// Starts a host with an asking server.
+async fn host(version: ProtocolVersion, is_http: bool, turns: &Turns, options: ServerOptions) -> Host {
+    let server = asking(version, turns);
+    let connector: Arc<dyn Connect> = match is_http {
+        true => Arc::new(mcp_client::http::Http::new(over_http(server).await).unwrap()),
+        false => Arc::new(Pipe(server)),
+    };
+    Host::builder("gateway", "1").server_with("s", connector, options).start().await.unwrap()
+}
+
+/// Connects a user to a gateway.
+async fn connect(gateway: &str, user: User) -> Client {
+    client().handler(user).connect(gateway).await.unwrap()
+}
+
+#[tokio::test]
+async fn each_kind_of_question_reaches_the_user_in_each_cell() {
+    let mut passed = 0;
+    for (down, up) in cells() {
+        for is_http in [true, false] {
+            let host = host(up, is_http, &Turns::default(), ServerOptions::new()).await;
+            let gateway = Gateway::builder(host).build().unwrap().versions([down]).build();
+            let user = connect(&over_http(gateway).await, User::new("ada")).await;
+            assert_eq!(user.version(), down);
+            for tool in TOOLS {
+                let call = user.call_tool(format!("s__{tool}"), ());
+                let result = timeout(SOON, call.into_future()).await.unwrap().unwrap();
+                let expected = match tool {
+                    "form" => "ada",
+                    "url" => "visited",
+                    "sample" => r#"{"type":"text","text":"ada"}"#,
+                    _ => "file:///ada",
+                };
+                assert_eq!(result.text(), expected, "{tool}: {down} to {up}, over HTTP: {is_http}");
+                passed += 1;
+            }
+        }
+    }
+    assert_eq!(passed, 32);
+}
+
+#[tokio::test]
+async fn two_users_at_once_never_see_the_question_of_the_other() {
+    for (down, up) in cells() {
+        let turns = Turns::default();
+        let host = host(up, false, &turns, ServerOptions::new().asks()).await;
+        let gateway = Gateway::builder(host).build().unwrap().versions([down]).build();
+        let names = ["ada", "grace"];
+        let users = names.map(|name| client().handler(User { name: name.to_owned(), turns: turns.clone() }));
+        let [ada, grace] = users.map(|builder| builder.connect(&gateway).into_future());
+        let users = [ada.await.unwrap(), grace.await.unwrap()];
+        for interleaving in 0..250 {
+            let [ada, grace] = [&users[0], &users[1]].map(|user| user.call_tool("s__form", ()).into_future());
+            let (ada, grace) = timeout(SOON, async { tokio::join!(ada, grace) }).await.unwrap();
+            let answers = (ada.unwrap().text(), grace.unwrap().text());
+            assert_eq!(answers, ("ada".to_owned(), "grace".to_owned()), "{down} to {up}, {interleaving}");
+        }
+    }
+}
+
+/// The parameters of the next round.
+fn next(arguments: &Value, state: &str, key: &str, response: &Value) -> Value {
+    json!({ "name": "s__form", "arguments": arguments, "requestState": state, "inputResponses": { key: response } })
+}
+
+/// Sends the first round of a call, and returns the key of its question and the state.
+async fn first_round(user: &Client) -> (String, String) {
+    let call = user.request_raw("tools/call", json!({ "name": "s__form", "arguments": {} }));
+    let call = call.raw_result().capabilities(User::new("").capabilities()).raw_inputs();
+    let Round::InputRequired(asked) = timeout(SOON, call.into_future()).await.unwrap().unwrap() else {
+        panic!("the tool asks")
+    };
+    let result = asked.into_result();
+    (result.input_requests.unwrap().keys().next().unwrap().clone(), result.request_state.unwrap())
+}
+
+/// Sends a round with these parameters, and returns the text of its result, or its error.
+async fn send(user: &Client, params: Value) -> Result<String, RpcError> {
+    let call =
+        user.request_raw("tools/call", params).raw_result().capabilities(User::new("").capabilities()).raw_inputs();
+    match timeout(SOON, call.into_future()).await.unwrap() {
+        Ok(Round::Complete(result)) => {
+            let result: Value = serde_json::from_slice(result.bytes()).unwrap();
+            Ok(result["content"][0]["text"].as_str().unwrap().to_owned())
+        }
+        Ok(Round::InputRequired(_)) => Ok("asks again".to_owned()),
+        Err(error) => Err(error.rpc().unwrap().clone()),
+    }
+}
+
+fn reason(error: &RpcError) -> &str {
+    error.data.as_ref().and_then(|data| data["reason"].as_str()).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_state_of_the_gateway_opens_on_each_node_but_a_parked_call_stays_on_its_own() {
+    for up in REVISIONS {
+        let node = |keys: StateKeys| async move {
+            let host = host(up, false, &Turns::default(), ServerOptions::new()).await;
+            let gateway = Gateway::builder(host).state_keys(keys).build().unwrap();
+            client().connect(&gateway.versions([REVISIONS[1]]).build()).await.unwrap()
+        };
+        let (first, second) = (node(StateKeys::new([[1; 32]])).await, node(StateKeys::new([[1; 32]])).await);
+        let stranger = node(StateKeys::new([[2; 32]])).await;
+        let (key, state) = first_round(&first).await;
+        let answer = json!({ "action": "accept", "content": { "name": "ada" } });
+        let round = || next(&json!({}), &state, &key, &answer);
+        let foreign = send(&stranger, round()).await.unwrap_err();
+        assert_eq!((foreign.code.0, reason(&foreign)), (-32602, "request_state_expired"), "{up}");
+        let other = send(&first, next(&json!({ "x": 1 }), &state, &key, &answer)).await.unwrap_err();
+        assert_eq!(reason(&other), "request_state_expired", "{up}");
+        // A response without a state has no meaning.
+        let unasked = json!({ "name": "s__form", "arguments": {}, "inputResponses": { key.clone(): answer.clone() } });
+        assert_eq!(send(&first, unasked).await.unwrap(), "asks again", "{up}");
+        let elsewhere = send(&second, round()).await;
+        if up.is_stateless() {
+            // The servers of the nodes have keys of their own here, so the state of the server does not open.
+            assert_eq!(reason(&elsewhere.unwrap_err()), "request_state_expired");
+            assert_eq!(send(&first, round()).await.unwrap(), "ada");
+        } else {
+            let error = elsewhere.unwrap_err();
+            assert_eq!((error.code.0, reason(&error)), (-32603, "other_node"));
+            assert_eq!(error.data.as_ref().unwrap()["retryable"], true);
+            let invalid = send(&first, next(&json!({}), &state, &key, &json!({ "action": 1 }))).await.unwrap_err();
+            assert_eq!(invalid.code.0, -32602);
+            assert_eq!(send(&first, round()).await.unwrap(), "ada");
+            let (key, state) = first_round(&first).await;
+            let again = next(&json!({}), &state, &key, &answer);
+            assert_eq!(send(&first, again.clone()).await.unwrap(), "ada");
+            assert_eq!(reason(&send(&first, again).await.unwrap_err()), "request_state_expired");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_does_not_ask_a_client_without_capabilities() {
+    for (down, up) in cells() {
+        let host = host(up, false, &Turns::default(), ServerOptions::new()).await;
+        let gateway = Gateway::builder(host).build().unwrap().versions([down]).build();
+        let plain = client().connect(&gateway).await.unwrap();
+        for tool in TOOLS {
+            let result = timeout(SOON, plain.call_tool(format!("s__{tool}"), ()).into_future()).await.unwrap();
+            assert!(result.as_ref().map_or(true, |result| result.is_error), "{tool}: {down} to {up}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn progress_of_a_parked_call_reaches_the_round_that_waits() {
+    let steps = async |inputs: Inputs, progress: Progress| {
+        progress.report(1, 2, "before").await;
+        let Answer { name } = inputs.elicit("name", "Your name?").await?;
+        progress.report(2, 2, "after").await;
+        Ok::<_, ToolError>(name)
+    };
+    let server = Server::builder("s", "1").versions([REVISIONS[0]]).tool(tool("steps", steps)).build();
+    let host = Host::builder("gateway", "1").server("s", &server).start().await.unwrap();
+    let gateway = Gateway::builder(host).build().unwrap().versions([REVISIONS[1]]).build();
+    let user = client().handler(User::new("ada")).connect(&gateway).await.unwrap();
+    let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
+    let call = user.call_tool("s__steps", ()).meta(Meta::new());
+    let call = call.on_progress(move |notice| sender.send(notice.message.unwrap_or_default()).unwrap());
+    assert_eq!(timeout(SOON, call.into_future()).await.unwrap().unwrap().text(), "ada");
+    let mut messages = Vec::new();
+    while let Ok(message) = seen.try_recv() {
+        messages.push(message);
+    }
+    assert_eq!(messages, ["before", "after"]);
+}
