@@ -118,12 +118,12 @@ async fn call_together(host: &Host, users: usize, together: &Arc<Barrier>) -> Ve
 
 #[tokio::test]
 async fn a_server_that_asks_serves_one_call_at_a_time_on_each_connection() {
-    // Two connections besides the one that lists the items: two users have a form at the same time.
+    // The principal has half of the connections, so two of its users have a form at the same time.
     for (options, together, connections) in
         [(ServerOptions::new(), 2, 3), (ServerOptions::new().sharing(Sharing::Session), 1, 2)]
     {
         let server = Asking::new(1);
-        let host = host(&server, options.max_connections(3).asks()).await;
+        let host = host(&server, options.max_connections(4).asks()).await;
         for (name, result) in call_together(&host, 8, &Arc::new(Barrier::new(together))).await {
             assert_eq!(result.unwrap(), name);
         }
