@@ -102,10 +102,10 @@ impl Registry {
         self.slots.read().iter().find(|slot| &*slot.name == name).cloned()
     }
 
-    /// Returns the server that the name of a tool names, if the server does not run and has never listed its tools.
+    /// Returns the server that the name of a tool names, if the server is not ready and has never listed its tools.
     pub(crate) fn unlisted(&self, tool: &str) -> Option<Arc<Slot>> {
         let is_unlisted = |slot: &&Arc<Slot>| {
-            let runs = [ServerState::Starting, ServerState::Waiting, ServerState::Ready, ServerState::Degraded];
+            let runs = [ServerState::Ready, ServerState::Degraded];
             !runs.contains(&slot.state()) && !slot.was_listed() && slot.entries().tools.is_empty()
         };
         self.slots.read().iter().filter(is_unlisted).find(|slot| names_server(tool, &slot.name)).cloned()

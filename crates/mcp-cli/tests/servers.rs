@@ -68,6 +68,8 @@ fn a_faulty_entry_does_not_block_the_decisions_about_other_servers() {
     let decided: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(code, Some(2));
     assert_eq!((&decided["approved"], &decided["invalid"]), (&json!(["good"]), &json!(["faulty"])));
+    assert_eq!(decided["entries"][0]["name"], "good");
+    assert!(decided["entries"][0]["members"]["command"].is_string(), "{decided}");
 
     // The reason of a denial can be the fault itself.
     let (code, report) = project.doctor(&[]);
@@ -79,6 +81,7 @@ fn a_faulty_entry_does_not_block_the_decisions_about_other_servers() {
     project.check(&["tools", "--server", "faulty"], 3, "", "(denied)");
     project.check(&["tools"], 0, "good:add", "");
     project.check(&["deny", "--all"], 0, "denied faulty\n", "");
+    project.check(&["approve", "--all"], 2, "", "good stays denied");
     project.check(&["tools"], 3, "", "(denied)");
 }
 
@@ -92,8 +95,8 @@ fn a_decision_shows_the_definition_without_secrets() {
     project.write("project/.mcp.json", &servers);
     let (code, out, err) = project.run(&["approve", "--all"]);
     assert_eq!((code, err.as_str()), (Some(0), ""));
-    let expected = "approved git\n  command: git-mcp\n  args: --repo . --token …\n  env: KEY, A\n\
-                    approved web\n  url: https://mcp.example/v1?key=…\n  headers: X-Api-Key, A\n";
+    let expected = "approved git\n  command: git-mcp\n  args: --repo . --token …\n  env: KEY, A=${SET}\n\
+                    approved web\n  url: https://mcp.example/v1?key=…\n  headers: X-Api-Key, A=${SET}\n";
     assert_eq!(out, expected);
 }
 

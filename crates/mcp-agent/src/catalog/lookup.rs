@@ -48,8 +48,11 @@ impl UnknownName {
             names.into_iter().filter(|(owner, _)| of_server(owner)).map(|(_, name)| name).collect();
         // Long names would take long, and their beginnings are enough. The sort is stable: names that are equally similar keep the order of the catalog.
         known.sort_by_cached_key(|other| {
-            let similarity = strsim::jaro_winkler(Excerpt::new(name).as_str(), Excerpt::new(other).as_str());
-            std::cmp::Reverse((similarity * 1000.0) as u32)
+            let similarity = |other| strsim::jaro_winkler(Excerpt::new(name).as_str(), Excerpt::new(other).as_str());
+            // The call can lack the prefix of the server.
+            let short =
+                other.split_once(':').or_else(|| other.split_once("__")).map_or(0.0, |(_, short)| similarity(short));
+            std::cmp::Reverse((similarity(other).max(short) * 1000.0) as u32)
         });
         Self { name: name.to_owned(), known, noun }
     }
@@ -127,6 +130,15 @@ mod tests {
             let known = catalog.tool(name).unwrap_err().known;
             assert!(known.join(" ").starts_with(expected), "{name}: {known:?}");
             assert_eq!(known.is_empty(), expected.is_empty(), "{name}: {known:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_without_its_server_is_the_nearest() {
+        let catalog =
+            catalog(&[("search", &["multi_input", "confirm_delete", "account"]), ("files", &["list", "count"])]);
+        for (name, expected) in [("count", "files:count"), ("cuont", "files:count"), ("lost", "files:list")] {
+            assert_eq!(catalog.tool(name).unwrap_err().known[0], expected, "{name}");
         }
     }
 

@@ -53,6 +53,8 @@ codes! {
     MissingKey = "missing-key";
     /// A value has another type than the format requires.
     WrongType = "wrong-type";
+    /// A member of `x-mcp` has almost the name of a known member.
+    MisspelledMember = "misspelled-member";
     /// The name of a server is not usable.
     InvalidName = "invalid-name";
     /// Two entries have the same name.

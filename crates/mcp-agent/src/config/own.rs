@@ -14,7 +14,28 @@ use crate::sharing::{Sharing, UnknownSharing};
 /// The largest number of connections that an entry can permit.
 const MAX_CONNECTIONS: u64 = 10_000;
 
-/// Reads the members of `x-mcp`. Unknown members stay in `extra`.
+/// The names of the members.
+const MEMBERS: &[&str] = &[
+    "allowTools",
+    "askTools",
+    "callTimeoutSeconds",
+    "denyTools",
+    "description",
+    "enabled",
+    "idleStopSeconds",
+    "maxConnections",
+    "oauthIssuer",
+    "pinTools",
+    "required",
+    "sharing",
+    "startTimeoutSeconds",
+    "toolTimeoutSeconds",
+    "trustTools",
+];
+/// Names with at least this similarity (Jaro-Winkler, between 0 and 1) are misspelled.
+const SIMILAR: f64 = 0.9;
+
+/// Reads the members of `x-mcp`. Unknown members stay in `extra`, unless they have almost the name of a known member.
 pub(super) fn read(entry: &Node<'_>, server: &mut ServerDefinition) -> Result<(), Fault> {
     let Some(own) = entry.get("x-mcp") else { return Ok(()) };
     let mut extra = JsonObject::new();
@@ -49,12 +70,26 @@ pub(super) fn read(entry: &Node<'_>, server: &mut ServerDefinition) -> Result<()
             "askTools" => server.asking_tools = node.patterns()?,
             "pinTools" => server.pinned_tools = node.patterns()?,
             _ => {
+                check_spelling(name, &node)?;
                 extra.0.insert(name.to_owned(), node.value.clone());
             }
         }
     }
     server.extra = extra;
     Ok(())
+}
+
+/// A misspelled `denyTools` would permit all tools.
+fn check_spelling(name: &str, node: &Node<'_>) -> Result<(), Fault> {
+    let lower = name.to_ascii_lowercase();
+    let similarity = |known: &str| strsim::jaro_winkler(&lower, &known.to_ascii_lowercase());
+    match MEMBERS.iter().find(|known| similarity(known) >= SIMILAR) {
+        Some(known) => {
+            let message = format!("the member is unknown, and `{known}` has a similar name");
+            Err(node.fault(Code::MisspelledMember, message, format!("write `{known}`, or remove the member")))
+        }
+        None => Ok(()),
+    }
 }
 
 fn sharing(node: &Node<'_>) -> Result<Sharing, Fault> {

@@ -41,8 +41,27 @@ const SHOWN: &[&str] = &[
     "uri",
     "url",
 ];
-/// The members of which only the names of their members are shown.
+/// The members with variables or headers. Their names and the variables of their values are shown.
 const NAMES: &[&str] = &["env", "env_http_headers", "environment", "envs", "headers", "http_headers"];
+/// The variables with which a value selects the code that a command runs.
+const LOADERS: &[&str] = &[
+    "BASH_ENV",
+    "DYLD_INSERT_LIBRARIES",
+    "DYLD_LIBRARY_PATH",
+    "ENV",
+    "JAVA_TOOL_OPTIONS",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    "PATH",
+    "PERL5LIB",
+    "PERL5OPT",
+    "PYTHONPATH",
+    "PYTHONSTARTUP",
+    "RUBYLIB",
+    "RUBYOPT",
+];
 /// The parts of names whose values are secrets.
 const SECRETS: &[&str] =
     &["auth", "cookie", "credential", "key", "passphrase", "passwd", "password", "pwd", "secret", "token"];
@@ -66,13 +85,28 @@ fn add(members: &Map<String, Value>, outer: &str, lines: &mut Vec<(String, Strin
         let path = if outer.is_empty() { name.clone() } else { format!("{outer}.{name}") };
         match value {
             Value::Object(inner) if NAMES.contains(&name.as_str()) => {
-                lines.push((path, inner.keys().map(String::as_str).collect::<Vec<_>>().join(", ")));
+                let named =
+                    inner.iter().map(|(name, value)| value.as_str().map_or(name.clone(), |value| entry(name, value)));
+                lines.push((path, named.collect::<Vec<_>>().join(", ")));
             }
             // The depth is that of the parser of the file.
             Value::Object(inner) => add(inner, &path, lines),
             value => lines.push((path, text(name, value))),
         }
     }
+}
+
+/// Returns the name of a variable or a header, with the variables that its value reads. The value itself is only shown if it selects
+/// code that the command runs.
+fn entry(name: &str, value: &str) -> String {
+    if LOADERS.contains(&name.to_ascii_uppercase().as_str()) {
+        return format!("{name}={value}");
+    }
+    // The text after `:-` is a default, which can be a secret.
+    let variables = value.split("${").skip(1).filter_map(|rest| rest.split_once('}'));
+    let variables: Vec<String> =
+        variables.map(|(name, _)| format!("${{{}}}", name.split_once(":-").map_or(name, |(name, _)| name))).collect();
+    if variables.is_empty() { name.to_owned() } else { format!("{name}={}", variables.join(" ")) }
 }
 
 /// Returns the text of a member that is not an object.
@@ -281,6 +315,10 @@ mod tests {
             (json!({"args": ["-H", "Authorization: Bearer abc"]}), "args: -H Authorization: … …"),
             (json!({"args": ["Bearer", "abc", "--verbose"]}), "args: Bearer … --verbose"),
             (json!({"args": ["sk-a1b2C3d4e5f6G7h8i9J0", "@scope/server-files"]}), "args: … @scope/server-files"),
+            (
+                json!({"env": {"PATH": "/evil", "B": "${AWS_SECRET:-x} ${C}"}, "headers": {"X-Trace": "a ${D}"}}),
+                "env: PATH=/evil, B=${AWS_SECRET} ${C}; headers: X-Trace=${D}",
+            ),
             (
                 json!({"command": "mcp-server-postgres-v16", "args": ["-y", "mcp-server-filesystem2"]}),
                 "command: mcp-server-postgres-v16; args: -y mcp-server-filesystem2",

@@ -79,7 +79,7 @@ pub struct ServerOptions {
     /// The server can send input requests during calls. The host also learns it from the first input request.
     pub asks: bool,
     /// The largest number of connections of one principal, at least 1. The connection that lists the items does not count. `None`:
-    /// half of `max_connections`. An application without principals has no such bound.
+    /// half of `max_connections`, rounded up. An application without principals has no such bound.
     pub connections_per_principal: Option<usize>,
     pub(crate) connectors: Option<Connectors>,
     /// The place and the fingerprint of the definition, for approvals.
@@ -169,7 +169,7 @@ impl ServerOptions {
     }
 
     pub(super) fn max_connections_of_principal(&self) -> usize {
-        self.connections_per_principal.unwrap_or(self.max_connections / 2).max(1)
+        self.connections_per_principal.unwrap_or(self.max_connections.div_ceil(2)).max(1)
     }
 
     /// Sets the connectors of principals with credentials of their own, such as an endpoint with the token of the user. Without

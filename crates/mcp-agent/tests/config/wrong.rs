@@ -59,6 +59,18 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
         "wrong-type",
         "$.mcpServers.s.x-mcp.oauthIssuer",
     ),
+    (
+        "p",
+        r#"{"mcpServers": {"s": {"command": "a", "x-mcp": {"denyTool": ["*"]}}}}"#,
+        "misspelled-member",
+        "$.mcpServers.s.x-mcp.denyTool",
+    ),
+    (
+        "p",
+        r#"{"mcpServers": {"s": {"command": "a", "x-mcp": {"requird": true}}}}"#,
+        "misspelled-member",
+        "$.mcpServers.s.x-mcp.requird",
+    ),
     ("p", r#"{"mcpServers": {"s": {"type": 1, "command": "a"}}}"#, "wrong-type", "$.mcpServers.s.type"),
     ("p", r#"{"mcpServers": {"s": {"command": ""}}}"#, "invalid-command", "$.mcpServers.s.command"),
     ("p", r#"{"mcpServers": {"s": {"command": ["npx", "-y"]}}}"#, "wrong-type", "$.mcpServers.s.command"),

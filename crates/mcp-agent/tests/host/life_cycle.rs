@@ -39,8 +39,8 @@ async fn a_slow_server_joins_when_it_is_ready() {
     let reason = host.status("slow").unwrap().reason.unwrap();
     assert!(reason.contains("has not answered"), "{reason}");
     // A call waits for the server.
-    let unknown = host.call("slow:late", ()).await.unwrap_err();
-    assert!(unknown.to_string().contains("there is no tool"), "{unknown}");
+    let waiting = host.call("slow:late", ()).timeout(Duration::from_millis(50)).await.unwrap_err();
+    assert!(waiting.to_string().contains("the server slow is not available (waiting)"), "{waiting}");
     gate.add_permits(1);
     until_tools(&host, &["slow:late", "fast:now"]).await;
     assert!(host.catalog().generation() > first);

@@ -3,15 +3,16 @@
 use std::{collections::HashSet, path::PathBuf};
 
 use mcp_agent::{
-    config::{Approvals, Code, ConfigError, ConfigFile, Endpoint, Format, Scope, ServerDefinition},
+    config::{Approval, Approvals, Code, ConfigError, ConfigFile, Endpoint, Format, Scope, ServerDefinition},
     install::{Edit, Installer},
 };
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use url::Url;
 
 use super::{environment, source, state_directory};
 use crate::{
-    args::Options, configuration, failure::Failure, output::Output, suggestion::nearest, target::is_url, text::line,
+    args::Options, configuration, failure::Failure, output::Output, screen::note, suggestion::nearest, target::is_url,
+    text::line,
 };
 
 /// Adds a server to the file of a client.
@@ -56,11 +57,17 @@ pub(super) fn decide(names: &[String], all: bool, is_approved: bool, options: &O
     let mut seen = HashSet::new();
     chosen.retain(|name| seen.insert(*name));
     let approvals = Approvals::open(state_directory()?);
-    let (mut decided, mut faults) = (Vec::new(), Vec::new());
+    let (mut decided, mut faults, mut denied) = (Vec::new(), Vec::new(), Vec::new());
     for name in chosen {
         let done = if is_approved {
             if let Some(fault) = config.errors.iter().find(|error| error.server.as_deref() == Some(name)) {
                 faults.push(fault);
+                continue;
+            }
+            let mut definitions = config.servers.iter().filter(|server| server.name == name);
+            if all && definitions.any(|server| approvals.of(server).is_ok_and(|decision| decision == Approval::Denied))
+            {
+                denied.push(name);
                 continue;
             }
             config.servers.iter().filter(|server| server.name == name).try_for_each(|server| approvals.approve(server))
@@ -71,6 +78,9 @@ pub(super) fn decide(names: &[String], all: bool, is_approved: bool, options: &O
         decided.push(name);
     }
     report_decisions(&config, &decided, &faults, is_approved, Output::new(options.json))?;
+    for name in denied.into_iter().map(line) {
+        note(format!("{name} stays denied; `mcp approve {name}` approves it"));
+    }
     if faults.is_empty() {
         return Ok(());
     }
@@ -90,7 +100,20 @@ fn report_decisions(
     let word = if is_approved { "approved" } else { "denied" };
     if out.json {
         let invalid: Vec<_> = faults.iter().filter_map(|fault| fault.server.as_deref()).collect();
-        return out.value(&json!({ "file": config.file.to_string_lossy(), word: names, "invalid": invalid }));
+        let entries: Vec<_> = names
+            .iter()
+            .map(|name| {
+                let members: Map<String, Value> = config
+                    .summary(name)
+                    .unwrap_or_default()
+                    .into_iter()
+                    .map(|(member, text)| (member, Value::String(text)))
+                    .collect();
+                json!({ "name": name, "members": members })
+            })
+            .collect();
+        let file = config.file.to_string_lossy();
+        return out.value(&json!({ "file": file, word: names, "entries": entries, "invalid": invalid }));
     }
     if config.scope == Scope::User {
         return out.text("the file belongs to the user, so its servers need no approval");
@@ -188,7 +211,7 @@ fn report(edit: &Edit, word: &str, name: &str, file: &std::path::Path, options: 
     }
     match manual {
         Some(text) => {
-            crate::screen::note(format!("mcp: change {} by hand:", line(&file.to_string_lossy())));
+            note(format!("mcp: change {} by hand:", line(&file.to_string_lossy())));
             out.text(text)
         }
         None => {
