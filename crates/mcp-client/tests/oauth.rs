@@ -4,7 +4,6 @@
 
 use std::{
     io,
-    net::SocketAddr,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -19,12 +18,8 @@ use mcp_client::{
     transport::BoxFuture,
 };
 use mcp_server::{auth::Jwt, prelude::*};
-use mcp_test::authorization_server::{AuthorizationServer, Endpoint, RunningAuthorizationServer};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
-    task::JoinHandle,
-};
+use mcp_test::authorization_server::{AuthorizationServer, Endpoint, RunningAuthorizationServer, open_page};
+use tokio::{net::TcpListener, task::JoinHandle};
 use tracing_subscriber::filter::LevelFilter;
 
 /// A user who approves each login, and whose browser is a TCP connection.
@@ -43,24 +38,11 @@ impl UserAgent for User {
             if self.declines {
                 return Err(mcp_client::oauth::Error::new(ErrorKind::Denied, "the user declined"));
             }
-            let location = open(login.url.as_str()).await.expect("the page redirects");
-            open(&location).await;
+            let location = open_page(login.url.as_str()).await.unwrap().expect("the page redirects");
+            open_page(&location).await.unwrap();
             Ok(Answer::Redirect)
         })
     }
-}
-
-/// Opens a page, and returns the target of its redirect.
-async fn open(url: &str) -> Option<String> {
-    let (authority, path) = url.strip_prefix("http://")?.split_once('/')?;
-    let address: SocketAddr = authority.parse().unwrap();
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET /{path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    let location = answer.lines().find(|line| line.to_ascii_lowercase().starts_with("location: "))?;
-    Some(location["location: ".len()..].trim().to_owned())
 }
 
 /// A server that requires tokens of an authorization server.

@@ -39,6 +39,7 @@ mod assertion;
 mod assertion_grant;
 mod authenticate;
 mod authorize;
+mod browser;
 mod builder;
 mod client_document;
 mod clients;
@@ -77,16 +78,17 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use mcp_protocol::auth::AuthorizationServerMetadata;
 use serde_json::Value;
 
-use self::{
-    builder::Config, fault::Fault, issue::Issue, journal::Journal, keys::Keys, metadata::path,
-    misbehavior::Misbehaviors, state::State,
-};
 pub use self::{
+    browser::open_page,
     builder::{AuthorizationServerBuilder, AuthorizationServerError},
     clients::RegisteredClient,
     journal::{Endpoint, RecordedRequest},
     misbehavior::{Misbehavior, ResponseFault},
     serve::RunningAuthorizationServer,
+};
+use self::{
+    builder::Config, fault::Fault, issue::Issue, journal::Journal, keys::Keys, metadata::path,
+    misbehavior::Misbehaviors, state::State,
 };
 
 /// An OAuth authorization server for tests. The [module](self) page has its abilities.

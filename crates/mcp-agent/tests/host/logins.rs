@@ -2,7 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{
-    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -14,13 +13,10 @@ use mcp_agent::{CallError, Host, ServerState};
 use mcp_client::{http::Http, transport::BoxFuture};
 use mcp_oauth::{Answer, Error, ErrorKind, Login, OAuth, UserAgent};
 use mcp_server::{auth::Jwt, prelude::*};
-use mcp_test::authorization_server::{AuthorizationServer, AuthorizationServerBuilder, RunningAuthorizationServer};
-use tokio::{
-    io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpListener, TcpStream},
-    sync::Semaphore,
-    time::timeout,
+use mcp_test::authorization_server::{
+    AuthorizationServer, AuthorizationServerBuilder, RunningAuthorizationServer, open_page,
 };
+use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
 
 use crate::common::{TEST_TIMEOUT, names, server, until_state};
 
@@ -46,24 +42,11 @@ impl UserAgent for User {
             if self.declines.load(Ordering::SeqCst) {
                 return Err(Error::new(ErrorKind::Denied, "the user declined"));
             }
-            let location = open(login.url.as_str()).await.expect("the page redirects");
-            open(&location).await;
+            let location = open_page(login.url.as_str()).await.unwrap().expect("the page redirects");
+            open_page(&location).await.unwrap();
             Ok(Answer::Redirect)
         })
     }
-}
-
-/// Opens a page, and returns the target of its redirect.
-async fn open(url: &str) -> Option<String> {
-    let (authority, path) = url.strip_prefix("http://")?.split_once('/')?;
-    let address: SocketAddr = authority.parse().unwrap();
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET /{path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    let location = answer.lines().find(|line| line.to_ascii_lowercase().starts_with("location: "))?;
-    Some(location["location: ".len()..].trim().to_owned())
 }
 
 /// Starts a server that requires tokens. Returns its URL.

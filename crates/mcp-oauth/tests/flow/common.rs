@@ -1,7 +1,6 @@
 //! An MCP server that requires tokens, a user, and the loop of the HTTP client.
 
 use std::{
-    net::SocketAddr,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -18,7 +17,9 @@ use mcp_protocol::{
     Challenge,
     auth::{ProtectedResourceMetadata, Secret},
 };
-use mcp_test::authorization_server::{AuthorizationServer, AuthorizationServerBuilder, RunningAuthorizationServer};
+use mcp_test::authorization_server::{
+    AuthorizationServer, AuthorizationServerBuilder, RunningAuthorizationServer, open_page,
+};
 use mcp_transport::BoxFuture;
 use serde_json::Value;
 use tokio::{
@@ -346,29 +347,15 @@ impl UserAgent for User {
                 *self.declined_at.lock().unwrap() = Some(Instant::now());
                 return Err(Error::new(ErrorKind::Denied, "the user declined"));
             }
-            let Some(location) = open(login.url.as_str()).await else { return Ok(Answer::Redirect) };
+            let Some(location) = open_page(login.url.as_str()).await.unwrap() else { return Ok(Answer::Redirect) };
             assert!(location.starts_with(&login.redirect_uri));
             if self.pastes {
                 return Ok(Answer::Pasted(location));
             }
-            open(&location).await;
+            open_page(&location).await.unwrap();
             Ok(Answer::Redirect)
         })
     }
-}
-
-/// Opens a page as a browser does, and returns the target of its redirect.
-async fn open(url: &str) -> Option<String> {
-    let url = Url::parse(url).unwrap();
-    let address: SocketAddr = format!("{}:{}", url.host_str()?, url.port()?).parse().unwrap();
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let path = &url[url::Position::BeforePath..];
-    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    let location = answer.lines().find(|line| line.to_ascii_lowercase().starts_with("location: "));
-    location.map(|line| line["location: ".len()..].trim().to_owned())
 }
 
 /// A server, its authorization server and a user.
@@ -396,4 +383,14 @@ impl World {
     pub(crate) fn auth(&self) -> OAuth {
         self.builder().build()
     }
+}
+
+/// Waits until a condition holds.
+pub(crate) async fn until(is_met: impl Fn() -> bool) {
+    let met = async {
+        while !is_met() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), met).await.expect("the condition holds within 30 seconds");
 }

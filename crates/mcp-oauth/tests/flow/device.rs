@@ -190,7 +190,7 @@ async fn slow_down_extends_the_interval() {
             }
             "POST /token" => {
                 let mut polls = recorded.lock().unwrap();
-                polls.push(Instant::now());
+                polls.push(tokio::time::Instant::now());
                 match polls.len() {
                     1 => json("400 Bad Request", r#"{"error":"authorization_pending"}"#),
                     2 => json("400 Bad Request", r#"{"error":"slow_down"}"#),
@@ -203,10 +203,21 @@ async fn slow_down_extends_the_interval() {
     });
     let site = Site::start(&issuer.await).await;
     let auth = OAuth::builder().user_agent(Shown).device_flow().client_id("app").build();
-    assert_eq!(site.token(&auth).await, "a.e30.a");
+    let expected = [1, 6, 6].map(Duration::from_secs);
+    let clock = async {
+        for (number, wait) in expected.into_iter().enumerate() {
+            common::until(|| polls.lock().unwrap().len() > number).await;
+            // The client receives the response and begins its wait.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            tokio::time::pause();
+            tokio::time::advance(wait - Duration::from_millis(100)).await;
+            tokio::time::resume();
+        }
+    };
+    let (token, ()) = tokio::join!(site.token(&auth), clock);
+    assert_eq!(token, "a.e30.a");
     let polls = polls.lock().unwrap();
     let waits: Vec<_> = polls.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    let expected = [1, 6, 6].map(Duration::from_secs);
     assert_eq!(waits.len(), expected.len());
     assert!(waits.iter().zip(expected).all(|(wait, least)| *wait >= least), "{waits:?}");
 }

@@ -2,12 +2,16 @@
 
 use std::{sync::Arc, time::Duration};
 
+use mcp_fetch::Fetch;
 use mcp_oauth::{ErrorKind, OAuth, SharedStore, TokenStore as _};
 use mcp_store::{KeyValue as _, MemoryStore};
 use mcp_test::authorization_server::{AuthorizationServer, Endpoint, Misbehavior, ResponseFault};
 use serde_json::Value;
 
-use crate::common::World;
+use crate::common::{World, until};
+
+/// The time of the response to the first process. The test moves the clock to its end.
+const RESPONSE_TIME: Duration = Duration::from_secs(60);
 
 /// Ends the leases of all locks, as the store does after the time of a lease.
 async fn end_leases(store: &MemoryStore) {
@@ -41,15 +45,14 @@ async fn a_process_that_lost_its_lease_keeps_the_newer_tokens() {
         world.site.token(&world.builder().store(store()).build()).await;
         world.site.expire(&store()).await;
 
-        let slow = ResponseFault::Slow(Duration::from_secs(2));
+        let slow = ResponseFault::Slow(RESPONSE_TIME);
         world.authorization.misbehave_times(Misbehavior::Response(Endpoint::Token, slow), 1);
         let first = tokio::spawn({
-            let (world, auth) = (Arc::clone(&world), world.builder().store(store()).build());
-            async move { world.site.token(&auth).await }
+            let fetch = Fetch::builder().for_server(world.site.endpoint.as_str()).timeout(2 * RESPONSE_TIME).build();
+            let (world, auth) = (Arc::clone(&world), world.builder().store(store()).fetch(fetch).build());
+            async move { world.site.call(&auth).await.unwrap().1 }
         });
-        while world.authorization.count(Endpoint::Token) < 2 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until(|| world.authorization.count(Endpoint::Token) == 2).await;
         end_leases(&records).await;
 
         let builder = if second == Second::IsRefused { OAuth::builder() } else { world.builder() };
@@ -63,6 +66,9 @@ async fn a_process_that_lost_its_lease_keeps_the_newer_tokens() {
             _ => Some(world.site.token(&auth).await),
         };
         assert!(!first.is_finished(), "{second:?}: the first process still waits");
+        tokio::time::pause();
+        tokio::time::advance(RESPONSE_TIME).await;
+        tokio::time::resume();
         let token = tokio::time::timeout(Duration::from_secs(30), first).await.unwrap().unwrap();
         let record = store().load(&world.site.key()).await.unwrap().unwrap();
         let record: Value = serde_json::from_str(record.expose()).unwrap();

@@ -14,8 +14,13 @@ use mcp_oauth::{
 use mcp_protocol::auth::{OAuthError, Secret};
 use mcp_test::authorization_server::{AuthorizationServer, Endpoint, Misbehavior};
 use mcp_transport::BoxFuture;
+use tokio::sync::Semaphore;
 
-use crate::{children::Child, common::World, stores::Dir};
+use crate::{
+    children::Child,
+    common::{World, until},
+    stores::Dir,
+};
 
 /// Returns processes with one store of files, and processes with one shared store.
 fn processes(world: &World, dir: &Dir, number: usize) -> [Vec<OAuth>; 2] {
@@ -70,18 +75,17 @@ impl UserAgent for Decliner {
     fn open<'a>(&'a self, _: &'a Login) -> BoxFuture<'a, Result<Answer, Error>> {
         Box::pin(async move {
             self.pages.fetch_add(1, Ordering::SeqCst);
-            while self.locks.load(Ordering::SeqCst) < WAITING {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            until(|| self.locks.load(Ordering::SeqCst) >= WAITING).await;
             Err(Error::with_source(ErrorKind::Denied, "the user declined", OAuthError::new("access_denied")))
         })
     }
 }
 
-/// A store that counts the waits for the lock of the tokens.
+/// A store that counts the waits for the lock of the tokens. With a gate, each lock also waits for a permit of the test.
 struct Counted {
     store: Arc<dyn TokenStore>,
     locks: Arc<AtomicUsize>,
+    gate: Option<Arc<Semaphore>>,
 }
 
 impl TokenStore for Counted {
@@ -98,10 +102,15 @@ impl TokenStore for Counted {
     }
 
     fn lock<'a>(&'a self, key: &'a str, limit: Duration) -> BoxFuture<'a, Result<StoreLock, Error>> {
-        if key.starts_with("tokens/") {
-            self.locks.fetch_add(1, Ordering::SeqCst);
-        }
-        self.store.lock(key, limit)
+        Box::pin(async move {
+            if key.starts_with("tokens/") {
+                self.locks.fetch_add(1, Ordering::SeqCst);
+                if let Some(gate) = &self.gate {
+                    gate.acquire().await.unwrap().forget();
+                }
+            }
+            self.store.lock(key, limit).await
+        })
     }
 }
 
@@ -117,7 +126,7 @@ async fn a_declined_login_is_the_result_of_all_waiting_processes() {
                 0 => Arc::new(FileStore::open(&dir.0).unwrap()),
                 _ => Arc::new(SharedStore::new(Arc::clone(&shared))),
             };
-            let store = Counted { store, locks: Arc::clone(&agent.locks) };
+            let store = Counted { store, locks: Arc::clone(&agent.locks), gate: None };
             world.builder().user_agent(agent.clone()).store(store).build()
         };
         let mut auths: Vec<_> = (0..WAITING).map(process).collect();
@@ -161,53 +170,21 @@ impl UserAgent for Absent {
     }
 }
 
-/// A store whose lock of the tokens waits for a permit of the test.
-struct Gated {
-    store: Arc<dyn TokenStore>,
-    locks: Arc<AtomicUsize>,
-    gate: Arc<tokio::sync::Semaphore>,
-}
-
-impl TokenStore for Gated {
-    fn load<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<Secret>, Error>> {
-        self.store.load(key)
-    }
-
-    fn save<'a>(&'a self, key: &'a str, record: &'a Secret) -> BoxFuture<'a, Result<(), Error>> {
-        self.store.save(key, record)
-    }
-
-    fn remove<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
-        self.store.remove(key)
-    }
-
-    fn lock<'a>(&'a self, key: &'a str, limit: Duration) -> BoxFuture<'a, Result<StoreLock, Error>> {
-        Box::pin(async move {
-            if key.starts_with("tokens/") {
-                self.locks.fetch_add(1, Ordering::SeqCst);
-                self.gate.acquire().await.unwrap().forget();
-            }
-            self.store.lock(key, limit).await
-        })
-    }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_login_that_times_out_is_the_result_of_all_waiting_processes() {
     let world = Arc::new(World::new().await);
     let (store, user) = (MemoryStore::new(), Absent::default());
-    let (locks, gate) = (Arc::default(), Arc::new(tokio::sync::Semaphore::new(0)));
+    let (locks, gate) = (Arc::<AtomicUsize>::default(), Arc::new(Semaphore::new(0)));
     let waiting: Vec<_> = (0..3)
         .map(|_| {
-            let store = Gated { store: Arc::new(store.clone()), locks: Arc::clone(&locks), gate: Arc::clone(&gate) };
+            let gate = Some(Arc::clone(&gate));
+            let store = Counted { store: Arc::new(store.clone()), locks: Arc::clone(&locks), gate };
             let auth = world.builder().user_agent(user.clone()).store(store).build();
             let world = Arc::clone(&world);
             tokio::spawn(async move { (world.site.error(&auth).await, auth) })
         })
         .collect();
-    while locks.load(Ordering::SeqCst) < 3 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(|| locks.load(Ordering::SeqCst) == 3).await;
     let first = world.builder().user_agent(user.clone()).store(store.clone()).login_limit(Duration::from_millis(100));
     let error = world.site.error(&first.build()).await;
     assert_eq!(error.kind(), ErrorKind::LoginRequired, "{error}");
