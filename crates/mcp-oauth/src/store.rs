@@ -60,8 +60,9 @@ pub trait TokenStore: Send + Sync + 'static {
     /// record was written.
     ///
     /// The client replaces tokens with this method, because a process can lose a lock without notice. For example, the lease
-    /// of a [`SharedStore`] ends while its process is stopped, and another process stores newer tokens. By default the method
-    /// compares and then writes, which suffices if no process can lose its lock.
+    /// of a [`SharedStore`] ends while its process is stopped, and another process stores newer tokens. A logout also calls
+    /// [`remove`](Self::remove) without the lock, if another client holds it for 3 seconds. By default the method compares and
+    /// then writes. That suffices if no process can lose its lock, and if `remove` waits for the end of the write.
     ///
     /// # Errors
     /// If the present record cannot be read, or the new one is not stored.

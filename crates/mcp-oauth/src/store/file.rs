@@ -5,7 +5,7 @@ use std::{
     io::{self, Write as _},
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use fs4::TryLockError;
@@ -20,6 +20,8 @@ use crate::error::{Error, ErrorKind};
 
 /// The delay between two attempts to take a lock.
 const PAUSE: Duration = Duration::from_millis(25);
+/// The longest wait for another process that compares and writes a record.
+const WRITE_LIMIT: Duration = Duration::from_secs(5);
 /// The extension of a file that is not complete yet.
 const TEMPORARY: &str = "tmp";
 /// The age after which a temporary file belongs to no write.
@@ -63,6 +65,12 @@ impl FileStore {
         self.dir.join(format!("{}.{extension}", digest(key)))
     }
 
+    /// Returns the path of the lock of the process that compares and writes a record, or removes it. A logout removes a record
+    /// without the lock of its key, if another process holds that lock.
+    fn changes(&self, key: &str) -> PathBuf {
+        self.path(&format!("changes {key}"), "lock")
+    }
+
     /// Runs a file operation on a thread for blocking work.
     async fn run<T: Send + 'static>(
         &self,
@@ -101,7 +109,9 @@ impl TokenStore for FileStore {
         record: &'a Secret,
     ) -> BoxFuture<'a, Result<bool, Error>> {
         let (path, expected, record) = (self.path(key, "json"), expected.cloned(), record.clone());
+        let changes = self.changes(key);
         Box::pin(self.run("written", move || {
+            let _changing = changing(&changes)?;
             if read(&path)? != expected {
                 return Ok(false);
             }
@@ -110,26 +120,25 @@ impl TokenStore for FileStore {
     }
 
     fn remove<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<(), Error>> {
-        let path = self.path(key, "json");
-        Box::pin(self.run("written", move || match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
+        let (path, changes) = (self.path(key, "json"), self.changes(key));
+        Box::pin(self.run("written", move || {
+            let _changing = changing(&changes)?;
+            match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            }
         }))
     }
 
     fn lock<'a>(&'a self, key: &'a str, limit: Duration) -> BoxFuture<'a, Result<StoreLock, Error>> {
         let path = self.path(key, "lock");
         Box::pin(async move {
-            let file =
-                self.run("locked", move || options().read(true).create(true).truncate(false).open(&path)).await?;
+            let file = self.run("locked", move || lock_file(&path)).await?;
             let taken = async {
-                loop {
-                    match fs4::FileExt::try_lock(&file) {
-                        Ok(()) => return Ok(()),
-                        Err(TryLockError::WouldBlock) => tokio::time::sleep(PAUSE).await,
-                        Err(TryLockError::Error(error)) => return Err(error),
-                    }
+                while !try_lock(&file)? {
+                    tokio::time::sleep(PAUSE).await;
                 }
+                Ok::<_, io::Error>(())
             };
             match tokio::time::timeout(limit, taken).await {
                 Ok(Ok(())) => Ok(StoreLock::new(file)),
@@ -150,16 +159,37 @@ impl TokenStore for FileStore {
 #[cfg(feature = "keyring")]
 pub(super) fn lock(dir: &Path, key: &str, limit: Duration) -> io::Result<Option<fs::File>> {
     create(dir)?;
-    let path = dir.join(format!("{}.lock", digest(key)));
-    let file = options().read(true).create(true).truncate(false).open(path)?;
-    let start = std::time::Instant::now();
-    loop {
-        match fs4::FileExt::try_lock(&file) {
-            Ok(()) => return Ok(Some(file)),
-            Err(TryLockError::WouldBlock) if start.elapsed() >= limit => return Ok(None),
-            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
-            Err(TryLockError::Error(error)) => return Err(error),
+    wait_for(lock_file(&dir.join(format!("{}.lock", digest(key))))?, limit)
+}
+
+/// Waits on this thread until no other process changes the same record.
+fn changing(path: &Path) -> io::Result<fs::File> {
+    let busy = || io::Error::new(io::ErrorKind::TimedOut, "another process still changes the record");
+    wait_for(lock_file(path)?, WRITE_LIMIT)?.ok_or_else(busy)
+}
+
+/// Waits on this thread for the lock of a file. Systems have no wait for a lock with a time limit, so this one tries again.
+fn wait_for(file: fs::File, limit: Duration) -> io::Result<Option<fs::File>> {
+    let start = Instant::now();
+    while !try_lock(&file)? {
+        if start.elapsed() >= limit {
+            return Ok(None);
         }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(Some(file))
+}
+
+fn lock_file(path: &Path) -> io::Result<fs::File> {
+    options().read(true).create(true).truncate(false).open(path)
+}
+
+/// Takes the lock of a file. Returns `false` if another process holds it.
+fn try_lock(file: &fs::File) -> io::Result<bool> {
+    match fs4::FileExt::try_lock(file) {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 

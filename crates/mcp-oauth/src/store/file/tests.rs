@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead as _, BufReader},
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 use super::*;
@@ -37,9 +37,44 @@ async fn a_process_replaces_a_record() {
     let dir = std::env::var_os(DIR).map_or_else(|| own.clone(), PathBuf::from);
     let store = FileStore::open(&dir).unwrap();
     let _lock = store.lock(KEY, Duration::from_secs(5)).await.unwrap();
-    store.save(KEY, &record("b")).await.unwrap();
+    let before = store.load(KEY).await.unwrap();
+    assert!(store.replace(KEY, before.as_ref(), &record("b")).await.unwrap());
     assert!(store.load(KEY).await.unwrap().unwrap() == record("b"));
     let _ = fs::remove_dir_all(own);
+}
+
+/// Starts a process that replaces the record, and stops at a step.
+fn stopped(dir: &Path, step: &str) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "store::file::tests::a_process_replaces_a_record", "--nocapture"]);
+    let mut child = command.env(DIR, dir).env(STEP, step).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let is_stopped = lines.map_while(Result::ok).any(|line| line.contains(STOPPED));
+    if !is_stopped {
+        child.kill().unwrap();
+        panic!("the process did not reach the step {step}");
+    }
+    child
+}
+
+#[tokio::test]
+async fn a_removal_waits_for_a_replacement_that_has_begun() {
+    let dir = std::env::temp_dir().join(format!("mcp-oauth-removed-{}", std::process::id()));
+    let store = FileStore::open(&dir).unwrap();
+    store.save(KEY, &record("a")).await.unwrap();
+    let mut child = stopped(&dir, "Synced");
+    let removal = tokio::spawn({
+        let store = store.clone();
+        async move { store.remove(KEY).await }
+    });
+    // Without the wait, the replacement would restore the removed record.
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert!(!removal.is_finished() && store.load(KEY).await.unwrap().is_some());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    tokio::time::timeout(Duration::from_secs(30), removal).await.unwrap().unwrap().unwrap();
+    assert!(store.load(KEY).await.unwrap().is_none());
+    fs::remove_dir_all(&dir).unwrap();
 }
 
 #[tokio::test]
@@ -50,14 +85,9 @@ async fn a_process_that_is_killed_during_a_write_leaves_the_old_or_the_new_recor
         let dir = std::env::temp_dir().join(format!("mcp-oauth-killed-{step}-{}", std::process::id()));
         let store = FileStore::open(&dir).unwrap();
         store.save(KEY, &record("a")).await.unwrap();
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "store::file::tests::a_process_replaces_a_record", "--nocapture"]);
-        let mut child = command.env(DIR, &dir).env(STEP, step).stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let is_stopped = lines.map_while(Result::ok).any(|line| line.contains(STOPPED));
+        let mut child = stopped(&dir, step);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(is_stopped, "{step}");
 
         assert!(store.load(KEY).await.unwrap().unwrap() == record(letter), "{step}");
         let entries = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path());
