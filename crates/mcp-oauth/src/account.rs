@@ -118,8 +118,9 @@ impl OAuth {
     /// Runs the discovery of a login, and returns each step: the documents, the rules that were checked, and the applied
     /// quirks.
     ///
-    /// It sends no credentials, registers no client and asks no user. The first request is `tools/list` without
-    /// authorization, for the challenge of the server.
+    /// It sends no credentials, registers no client and opens no page. The first request is `tools/list` without
+    /// authorization, for the challenge of the server. Without a configured client id, it reads the stored registration. A
+    /// [`SealedStore`](crate::SealedStore) then asks its keyring.
     ///
     /// # Errors
     /// If this value serves too many servers already. An error of the discovery is [`Explanation::error`].

@@ -20,7 +20,7 @@ pub(crate) use self::{
 use crate::{
     error::{Error, ErrorKind},
     quirks::Quirk,
-    trail::{DiscoveryRule, DiscoveryStep, Reader, StepKind, Trail},
+    trail::{DiscoveryRule, DiscoveryStep, Reader, StepKind, Trail, shown},
 };
 
 /// The metadata document of an MCP server.
@@ -54,16 +54,16 @@ pub(crate) async fn resource(
                 continue;
             }
             Answer::Missing(reason) => {
-                tracing::debug!(%url, reason, "the server has no protected resource metadata here");
+                tracing::debug!(url = shown(&url), reason, "the server has no protected resource metadata here");
                 continue;
             }
         };
         let metadata = serde_json::from_value::<ProtectedResourceMetadata>(document).map_err(|_| {
-            let text = format!("the protected resource metadata at {url} has no member `resource`");
+            let text = format!("the protected resource metadata at {} has no member `resource`", shown(&url));
             Error::new(ErrorKind::Discovery, text)
         });
         let metadata = reader.trail.check(DiscoveryRule::ResourceDocument, metadata)?;
-        return resource::judge(metadata, endpoint, &url, reader.trail).map(Some);
+        return resource::judge(metadata, endpoint, &shown(&url), reader.trail).map(Some);
     }
     // A document that the client must not read may exist.
     forbidden.map_or(Ok(None), Err)
@@ -89,8 +89,8 @@ pub(crate) async fn server(reader: Reader<'_>, issuer: &str, quirks: &[Quirk]) -
                 Err(reason) => reason,
             },
         };
-        tracing::debug!(%url, reason, "the authorization server has no valid metadata here");
-        reasons.push(format!("{url}: {reason}"));
+        tracing::debug!(url = shown(&url), reason, "the authorization server has no valid metadata here");
+        reasons.push(format!("{}: {reason}", shown(&url)));
     }
     let text = format!("the issuer {issuer} has no valid metadata ({})", reasons.join("; "));
     Err(Error::new(ErrorKind::Discovery, text))
@@ -156,10 +156,10 @@ async fn answer(fetch: &Fetch, url: &str, headers: HeaderMap, noted: &mut Option
     let response = match fetch.get_with(url, headers).await {
         Ok(response) => response,
         Err(error) if error.is_temporary() => {
-            return Err(Error::fetch(ErrorKind::Discovery, &format!("cannot read {url}"), error));
+            return Err(Error::fetch(ErrorKind::Discovery, &format!("cannot read {}", shown(url)), error));
         }
         Err(error) if matches!(error.kind(), FetchErrorKind::Blocked | FetchErrorKind::Url) => {
-            let error = Error::fetch(ErrorKind::Discovery, &format!("cannot read {url}"), error);
+            let error = Error::fetch(ErrorKind::Discovery, &format!("cannot read {}", shown(url)), error);
             return Ok(Answer::Forbidden(error));
         }
         Err(error) => return Ok(Answer::Missing(error.to_string())),
@@ -167,7 +167,7 @@ async fn answer(fetch: &Fetch, url: &str, headers: HeaderMap, noted: &mut Option
     let status = response.status();
     *noted = Some(status);
     if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS {
-        let text = format!("cannot read {url}: the status is {status}");
+        let text = format!("cannot read {}: the status is {status}", shown(url));
         return Err(Error::new(ErrorKind::Unavailable, text));
     }
     if !status.is_success() {

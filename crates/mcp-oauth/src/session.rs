@@ -3,6 +3,7 @@
 //! All work on tokens runs on tasks of its own, one at a time. A request that is cancelled stops its wait and not the work.
 
 mod declined;
+mod default_page;
 mod explanation;
 mod grant;
 mod limit;

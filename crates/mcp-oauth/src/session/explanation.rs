@@ -2,7 +2,6 @@
 
 mod challenge;
 
-use http::StatusCode;
 use serde_json::{Map, Value, json};
 
 use self::challenge::Asked;
@@ -40,7 +39,7 @@ impl Session {
         let is_open = status.is_some_and(|status| status.is_success());
         let opens_page = !self.settings.is_machine && !self.settings.uses_device_flow;
         if found.server.has_default_endpoints && opens_page && !is_open {
-            self.examine_default_page(&found, &refused, trail).await?;
+            self.check_default_page(&found, trail).await?;
         }
         self.prepare(&refused, &found, trail).await
     }
@@ -96,33 +95,6 @@ impl Session {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Requests the page at the default endpoint, which no document names. A login would open it.
-    async fn examine_default_page(&self, found: &Found, refused: &Refused, trail: &Trail) -> Result<(), Error> {
-        let Ok(page) = found.server.page_url() else { return Ok(()) };
-        let response = self.fetch().get(page.as_str()).await;
-        let mut step = DiscoveryStep::new(StepKind::DefaultPage, Some(page.as_str()));
-        let (exists, reason) = match &response {
-            Ok(response) => {
-                step.status = Some(response.status());
-                (!is_missing(response.status()), "no document names the page, which the server has nevertheless")
-            }
-            Err(error) => {
-                step.absence = Some(error.to_string());
-                (true, "no document names the page, and it cannot be checked")
-            }
-        };
-        let checked = exists.then_some(()).ok_or_else(|| {
-            let status = step.status.map(|status| status.to_string()).unwrap_or_default();
-            let text = format!(
-                "the server has no OAuth metadata, and the default page of a login has the status {status}: the server \
-                 expects other credentials than the tokens of a login"
-            );
-            Error::no_login(text, refused.credentials_header())
-        });
-        trail.add(|| step);
-        trail.check_or_assume(DiscoveryRule::OffersLogin, checked, Some(reason.to_owned()))
-    }
-
     /// Checks the rules of the login, in its order, and returns the first error.
     async fn prepare(&self, refused: &Refused, found: &Found, trail: &Trail) -> Result<(), Error> {
         let (settings, server) = (&self.settings, &*found.server);
@@ -148,9 +120,11 @@ impl Session {
                 note(DiscoveryRule::DeviceFlow, server.device_url().map(drop), None);
             }
             let planned = self.planned(found).await;
-            client = planned.as_ref().map(|(client, _)| client.clone()).unwrap_or_default();
-            let is_new = planned.as_ref().is_ok_and(|(_, is_new)| *is_new);
-            note(DiscoveryRule::Registration, planned.map(drop), of_default("/register").filter(|_| is_new));
+            client = planned.as_ref().map(|planned| planned.client.clone()).unwrap_or_default();
+            let is_new = planned.as_ref().is_ok_and(|planned| planned.is_new);
+            let unread = planned.as_ref().ok().and_then(|planned| planned.unread.clone());
+            let assumption = unread.or_else(|| of_default("/register").filter(|_| is_new));
+            note(DiscoveryRule::Registration, planned.map(drop), assumption);
         }
         note(DiscoveryRule::TokenEndpoint, server.token_url().map(drop), of_default("/token"));
         if asks_user && !settings.uses_device_flow {
@@ -180,13 +154,26 @@ impl Session {
         failure.map_or(Ok(()), |error| Err(error.with_quirks(&server.quirks)))
     }
 
-    /// Returns how the client becomes known to the authorization server, and whether it registers itself.
-    async fn planned(&self, found: &Found) -> Result<(String, bool), Error> {
-        let stored = self.registration(&found.server).await?;
+    /// Returns how the client becomes known to the authorization server.
+    async fn planned(&self, found: &Found) -> Result<Planned, Error> {
+        let is_configured = self.settings.client.registered.is_some();
+        let (stored, unread) = if is_configured {
+            (None, None)
+        } else {
+            match self.registration(&found.server).await {
+                // `OAuth::log_in` replaces such a record.
+                Err(error) if error.is_unreadable_record() => {
+                    let text =
+                        format!("a stored registration cannot be read ({error}), and a login can register again");
+                    (None, Some(text))
+                }
+                stored => (stored?, None),
+            }
+        };
         let uri = stored.as_ref().and_then(|stored| stored.redirect_uris.first()).cloned();
         let uri = uri.unwrap_or_else(|| REDIRECT.to_owned());
         let uri = (!self.settings.uses_device_flow).then_some(uri.as_str());
-        Ok(match registration::plan(&self.settings.client, &found.server, stored, uri, now())? {
+        let (client, is_new) = match registration::plan(&self.settings.client, &found.server, stored, uri, now())? {
             Plan::Register(_) => ("a dynamic registration".to_owned(), true),
             Plan::Use(client) => {
                 let source = match client.source {
@@ -196,16 +183,18 @@ impl Session {
                 };
                 (format!("{source} {}", client.client_id), false)
             }
-        })
+        };
+        Ok(Planned { client, is_new, unread: unread.filter(|_| is_new) })
     }
 }
 
-/// Whether a status shows that there is no such page.
-fn is_missing(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::GONE | StatusCode::NOT_IMPLEMENTED
-    )
+/// The client of a login.
+struct Planned {
+    client: String,
+    /// Whether the client registers itself.
+    is_new: bool,
+    /// The reason why a stored registration was not read.
+    unread: Option<String>,
 }
 
 /// Returns why it is not sure that the authorization server has the scopes. Servers may omit scopes in their lists (RFC 8414 §2).

@@ -22,6 +22,7 @@ use crate::{
     registration::{self, Plan, Registration, Source},
     token_endpoint::is_bound,
     tokens::{self, Grant, Tokens, now},
+    trail::Trail,
     user_agent::UserAgent,
 };
 
@@ -224,6 +225,9 @@ impl Session {
         let uses_device_flow = self.settings.uses_device_flow;
         if uses_device_flow {
             server.device_url()?;
+        } else if server.has_default_endpoints && self.settings.client.registered.is_some() {
+            // A server with another kind of credentials would show the user an error page.
+            self.check_default_page(found, &Trail::off()).await?;
         }
         let stored = self.registration(server).await?;
         let redirect = if uses_device_flow { None } else { Some(self.settings.redirect(stored.as_ref()).await?) };

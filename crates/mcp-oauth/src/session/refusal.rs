@@ -121,7 +121,7 @@ pub(super) struct Found {
     /// Whether the tokens are bound to a key of the client.
     pub(super) uses_dpop: bool,
     /// The header for the credentials of the server, if its challenge shows it.
-    credentials_header: Option<String>,
+    pub(super) credentials_header: Option<String>,
 }
 
 impl Found {

@@ -1,5 +1,7 @@
 //! The explanation of a discovery.
 
+use std::time::Duration;
+
 use mcp_client_http::{Authorizer as _, Refusal};
 use mcp_fetch::Fetch;
 use mcp_oauth::{
@@ -11,7 +13,7 @@ use mcp_test::authorization_server::{AuthorizationServer, Endpoint, Misbehavior,
 use tokio::net::TcpListener;
 use url::Url;
 
-use crate::common::{self, World};
+use crate::common::{self, User, World};
 
 fn failed(steps: &[DiscoveryStep]) -> Vec<DiscoveryRule> {
     let checks = steps.iter().flat_map(|step| &step.checks);
@@ -208,15 +210,37 @@ async fn servers_with_other_credentials_offer_no_login() {
         assert_eq!(failed(&explanation.steps), [DiscoveryRule::OffersLogin], "{challenge}");
         assert!(error.to_string().contains("no OAuth metadata"), "{error}");
         // A login fails for the same reason.
-        let auth = World::new().await.builder().build();
-        let mut refusal =
-            Refusal::new(mcp_client_http::Target::new(http::Method::POST, endpoint), 401.try_into().unwrap());
-        let value = challenge.split_once("authenticate: ").and_then(|(_, rest)| rest.lines().next());
-        refusal.challenges = Challenge::parse(value);
-        refusal.can_retry = true;
-        let failure = auth.refused(&refusal).await.unwrap_err();
-        let failure = std::error::Error::source(&failure).unwrap().downcast_ref::<Error>().unwrap().clone();
-        assert_eq!((failure.kind(), failure.credentials_header()), (ErrorKind::NoLogin, header), "{failure}");
+        let user = User::default();
+        for builder in [OAuth::builder(), OAuth::builder().client_id("app")] {
+            let failure = refused(&builder.user_agent(user.clone()).build(), &endpoint, challenge).await;
+            assert_eq!((failure.kind(), failure.credentials_header()), (ErrorKind::NoLogin, header), "{failure}");
+        }
+        assert_eq!(user.count(), 0, "{challenge}");
+    }
+}
+
+/// Returns the error of a login after a response with the status 401.
+async fn refused(auth: &OAuth, endpoint: &Url, challenge: &str) -> Error {
+    let target = mcp_client_http::Target::new(http::Method::POST, endpoint.clone());
+    let mut refusal = Refusal::new(target, 401.try_into().unwrap());
+    let value = challenge.split_once("authenticate: ").and_then(|(_, rest)| rest.lines().next());
+    refusal.challenges = Challenge::parse(value);
+    refusal.can_retry = true;
+    let failure = auth.refused(&refusal).await.unwrap_err();
+    std::error::Error::source(&failure).unwrap().downcast_ref::<Error>().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_registered_client_opens_the_default_page_of_a_server_without_metadata() {
+    // A page that needs parameters, one that is away for a moment, and one that redirects.
+    for page in
+        ["400 Bad Request\r\n\r\n", "503 Service Unavailable\r\n\r\n", "302 Found\r\nlocation: https://a.example/\r\n"]
+    {
+        let endpoint = pages(&[BEARER, ("GET /authorize", page)]).await;
+        let user = User::default();
+        let builder = OAuth::builder().client_id("app").user_agent(user.clone());
+        let error = refused(&builder.login_limit(Duration::from_millis(100)).build(), &endpoint, BEARER.1).await;
+        assert_eq!((error.kind(), user.count()), (ErrorKind::LoginRequired, 1), "{page}: {error}");
     }
 }
 
@@ -255,8 +279,8 @@ async fn redirects_of_the_first_request_are_those_of_the_client() {
     let endpoint = pages(&[
         ("POST /mcp", "308 Permanent Redirect\r\nlocation: /mcp/?key=hunter2\r\n"),
         ("POST /mcp/?key=hunter2", "307 Temporary Redirect\r\nlocation: ORIGIN/v1\r\n"),
-        ("POST /v1", "401 Unauthorized\r\nwww-authenticate: Bearer resource_metadata=\"ORIGIN/prm\"\r\n"),
-        ("GET /prm", "200 OK\r\n\r\n{\"resource\":\"ORIGIN/mcp\"}"),
+        ("POST /v1", "401 Unauthorized\r\nwww-authenticate: Bearer resource_metadata=\"ORIGIN/prm?key=hunter2\"\r\n"),
+        ("GET /prm?key=hunter2", "200 OK\r\n\r\n{\"resource\":\"ORIGIN/mcp\"}"),
     ])
     .await;
     let explanation = explain(&endpoint).await;

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use mcp_oauth::{Error, ErrorKind, FileStore, Keyring, MemoryStore, OAuth, SealedStore, TokenStore};
+use mcp_oauth::{DiscoveryRule, Error, ErrorKind, FileStore, Keyring, MemoryStore, OAuth, SealedStore, TokenStore};
 use mcp_protocol::auth::Secret;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -399,6 +399,14 @@ async fn a_record_that_cannot_be_opened_is_kept_until_a_login_replaces_it() {
             PlainStore => {}
         }
         let before = records(&dir.0);
+        // The registration is sealed too. An explanation is that of `OAuth::log_in`, which replaces the records.
+        let files = world.builder().store(FileStore::open(&dir.0).unwrap()).build();
+        let explanation = files.explain(&world.site.endpoint).await.unwrap();
+        assert!(explanation.error.is_none(), "{damage:?}: {explanation:?}");
+        let mut checks = explanation.steps.iter().flat_map(|step| &step.checks);
+        let registration = checks.find(|check| check.rule == DiscoveryRule::Registration).unwrap();
+        let assumption = registration.assumption.as_deref().unwrap_or_default();
+        assert!(assumption.contains("a stored registration cannot be read"), "{damage:?}: {registration:?}");
         let builder = || match damage {
             PlainStore => world.builder().store(FileStore::open(&dir.0).unwrap()),
             _ => world.builder().store(open(&dir, &after)),

@@ -107,7 +107,8 @@ impl Session {
         Ok(Asked { refused, status: Some(status), outage })
     }
 
-    /// Requests the stream of a server with HTTP+SSE (2024-11-05), which answers a POST with 404 or 405. `None` if there is none.
+    /// Requests the stream of a server with HTTP+SSE (2024-11-05), which answers a POST with 404 or 405. Returns
+    /// `None` if the server has no such stream.
     async fn stream(&self, url: &Url, status: StatusCode, trail: &Trail) -> Option<(Refused, StatusCode)> {
         if !matches!(status, StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED) {
             return None;
@@ -211,12 +212,14 @@ fn media_type(response: &Response) -> String {
 /// Returns the parts of a challenge that are not secret.
 fn shown(challenge: &Challenge) -> Value {
     let mut shown = json!({"scheme": challenge.scheme});
+    // A URL may contain a key.
+    let metadata = challenge.resource_metadata.as_deref().map(trail::shown);
     for (name, value) in [
         ("realm", &challenge.realm),
         ("error", &challenge.error),
         ("error_description", &challenge.error_description),
         ("scope", &challenge.scope),
-        ("resource_metadata", &challenge.resource_metadata),
+        ("resource_metadata", &metadata),
         ("algs", &challenge.algs),
     ] {
         if let Some(value) = value {
