@@ -206,7 +206,7 @@ impl SealedStore {
         }
     }
 
-    /// Returns the last question, or asks the keyring if there is none or if it is over.
+    /// Returns the last question. If the store has not asked the keyring yet, or the question is over, asks the keyring.
     fn question(&self) -> Question {
         let mut last = self.inner.question.lock();
         match &*last {

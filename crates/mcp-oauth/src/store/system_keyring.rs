@@ -156,7 +156,10 @@ impl fmt::Debug for SystemKeyring {
 
 #[cfg(all(test, unix, not(target_os = "macos")))]
 mod tests {
+    use std::sync::Mutex;
+
     use mcp_test::secret_service::SecretService;
+    use tracing_subscriber::filter::LevelFilter;
 
     use super::*;
     use crate::{FileStore, MemoryStore, SealedStore, TokenStore as _};
@@ -245,6 +248,43 @@ mod tests {
             assert!(store.is_sealing().await, "{kind:?}");
             assert_eq!((service.secrets(), service.prompts()), (vec![key], 4), "{kind:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_prompt_that_stays_open_leads_to_plain_records_and_one_warning_after_three_seconds() {
+        let (service, locks) = (SecretService::start().unwrap(), Locks::new("open-prompt"));
+        let app = locks.keyring(&service, "app");
+        let key = "A".repeat(43);
+        app.set(&key.as_str().into()).unwrap();
+        service.lock();
+        service.ignore_prompts(true);
+        std::fs::create_dir_all(&locks.0).unwrap();
+        let log = locks.0.join("log");
+        let file = Mutex::new(std::fs::File::create(&log).unwrap());
+        let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::WARN).with_writer(file);
+        let _guard = tracing::subscriber::set_default(subscriber.finish());
+        let records = MemoryStore::new();
+        let store = SealedStore::new(records.clone(), app);
+        // The clock of the test moves at once to the end of the wait. The keyring has a thread with another clock.
+        tokio::time::pause();
+        let start = tokio::time::Instant::now();
+        for (record, waited) in [("hunter1", 3), ("hunter2", 3)] {
+            store.save("key", &record.into()).await.unwrap();
+            assert_eq!(start.elapsed().as_secs(), waited, "only the first record waits for the keyring");
+            assert_eq!(records.load("key").await.unwrap().unwrap().expose(), record);
+        }
+        tokio::time::resume();
+        let prompted = async {
+            while service.prompts() == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), prompted).await.unwrap();
+        assert!(!store.is_sealing().await);
+        assert_eq!((service.secrets(), service.prompts()), (vec![key], 1));
+        let log = std::fs::read_to_string(log).unwrap();
+        assert_eq!(log.lines().count(), 1, "{log}");
+        assert!(log.contains("did not answer in 3s") && !log.contains("hunter"), "{log}");
     }
 
     #[tokio::test]
