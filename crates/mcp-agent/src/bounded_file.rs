@@ -6,27 +6,27 @@ use std::{
     path::Path,
 };
 
-/// Reads a regular file of at most `limit` bytes.
+/// Reads a regular file of at most `limit` bytes. The kind of the error is `FileTooLarge` for a larger file.
 pub(crate) fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidData, text);
+    let irregular = || io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
     // The check comes before the open, because the open of a pipe waits for a writer.
     if !fs::metadata(path)?.is_file() {
-        return Err(invalid("it is not a regular file".to_owned()));
+        return Err(irregular());
     }
     let file = fs::File::open(path)?;
     // Another program can replace the file between the check and the open.
     if !file.metadata()?.is_file() {
-        return Err(invalid("it is not a regular file".to_owned()));
+        return Err(irregular());
     }
     let mut bytes = Vec::new();
     file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
-        return Err(invalid(format!("it has more than {limit} bytes")));
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, format!("it has more than {limit} bytes")));
     }
     Ok(bytes)
 }
 
-/// Reads a regular file of at most `limit` bytes as UTF-8.
+/// Reads a regular file of at most `limit` bytes as UTF-8. The kind of the error is `InvalidData` for another encoding.
 pub(crate) fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     let bytes = read(path, limit)?;
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))

@@ -37,6 +37,7 @@ mod bounded_file;
 mod catalog;
 pub mod characters;
 pub mod config;
+mod file_lock;
 pub mod filter;
 #[cfg(feature = "gateway")]
 mod gateway;

@@ -2,8 +2,7 @@
 
 use std::{
     collections::HashSet,
-    fs,
-    io::{self, Read as _},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -23,6 +22,7 @@ use super::{
     origin::{Format, Origin, Scope},
     summary,
 };
+use crate::bounded_file;
 
 /// The largest configuration file, in bytes.
 pub const MAX_FILE: u64 = 16 << 20;
@@ -260,20 +260,15 @@ pub(super) fn absolute(file: &Path) -> PathBuf {
 
 /// Reads a text. The error has a code and a reason.
 pub(crate) fn read_text(file: &Path) -> Result<String, (Code, String)> {
-    let code = |error: io::Error| {
-        let code = if error.kind() == io::ErrorKind::NotFound { Code::FileMissing } else { Code::FileUnreadable };
+    bounded_file::read_text(file, MAX_FILE).map_err(|error| {
+        let code = match error.kind() {
+            io::ErrorKind::NotFound => Code::FileMissing,
+            io::ErrorKind::FileTooLarge => Code::FileTooLarge,
+            io::ErrorKind::InvalidData => Code::NotUtf8,
+            _ => Code::FileUnreadable,
+        };
         (code, error.to_string())
-    };
-    // A pipe or a device would block the reader.
-    if !fs::metadata(file).map_err(code)?.is_file() {
-        return Err((Code::FileUnreadable, "it is not a regular file".to_owned()));
-    }
-    let mut bytes = Vec::new();
-    fs::File::open(file).map_err(code)?.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(code)?;
-    if bytes.len() as u64 > MAX_FILE {
-        return Err((Code::FileTooLarge, "it is larger than 16 MiB".to_owned()));
-    }
-    String::from_utf8(bytes).map_err(|_| (Code::NotUtf8, "it is not UTF-8".to_owned()))
+    })
 }
 
 fn unknown_format(file: &Path) -> ConfigError {

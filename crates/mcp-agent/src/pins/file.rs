@@ -4,22 +4,15 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
     path::{Path, PathBuf},
-    thread,
-    time::{Duration, Instant},
 };
 
-use fs4::TryLockError;
 use serde::{Deserialize, Serialize};
 
 use super::Pins;
-use crate::bounded_file;
+use crate::{bounded_file, file_lock};
 
 /// The largest file, in bytes.
 const LARGEST: u64 = 64 << 20;
-/// The wait for the lock of another process.
-const LOCK: Duration = Duration::from_secs(5);
-/// The delay between two attempts to take the lock.
-const PAUSE: Duration = Duration::from_millis(20);
 /// The version of the format.
 const VERSION: u64 = 1;
 
@@ -132,18 +125,7 @@ impl PinFile {
         if let Some(dir) = self.path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
             fs::create_dir_all(dir)?;
         }
-        let file = options().read(true).create(true).truncate(false).open(self.beside("lock"))?;
-        let end = Instant::now() + LOCK;
-        loop {
-            match fs4::FileExt::try_lock(&file) {
-                Ok(()) => return Ok(file),
-                Err(TryLockError::WouldBlock) if Instant::now() < end => thread::sleep(PAUSE),
-                Err(TryLockError::WouldBlock) => {
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, "another process holds the lock"));
-                }
-                Err(TryLockError::Error(error)) => return Err(error),
-            }
-        }
+        file_lock::lock(options().read(true).create(true).truncate(false).open(self.beside("lock"))?)
     }
 
     fn write(&self, servers: Pins) -> io::Result<()> {
