@@ -1,6 +1,7 @@
 //! `mcp login`, `mcp logout`, `mcp whoami` and `mcp auth explain`, and the tokens of a login for all commands.
 
 mod authorizer;
+mod client;
 mod explain;
 mod logins;
 mod page;
@@ -24,6 +25,7 @@ use url::{Host, Url};
 
 use self::{
     authorizer::StoredTokens,
+    client::RegisteredClient,
     logins::{Chosen, Logins},
     page::{Page, Way},
 };
@@ -48,9 +50,10 @@ const CLIENT_NAME: &str = "mcp, on the command line";
 /// Only a command with a terminal may show the page of a login, if `can_ask` permits it.
 ///
 /// # Errors
-/// If the OAuth settings of the definition are incomplete.
-pub(crate) fn authorizer(
+/// If the OAuth settings of the definition are incomplete, or the stored client of the login cannot be read.
+pub(crate) async fn authorizer(
     options: &Options,
+    url: &str,
     definition: Option<&ServerDefinition>,
     can_ask: bool,
 ) -> Result<Option<Arc<dyn Authorizer>>, Failure> {
@@ -69,7 +72,11 @@ pub(crate) fn authorizer(
         return Ok(None);
     };
     let way = if can_ask { Way::Browser } else { Way::Refused };
-    let auth = kept(configured(builder(&logins, way), definition)?.store(logins.store).build());
+    let mut builder = configured(builder(&logins, way), definition)?;
+    if let Some(server) = logins::server_url(url).filter(|_| !logins::has_own_client(definition)) {
+        builder = logins.client(&server).await?.apply(builder);
+    }
+    let auth = kept(builder.store(logins.store).build());
     Ok(Some(Arc::new(StoredTokens { auth, can_ask })))
 }
 
@@ -112,17 +119,19 @@ pub(crate) async fn is_stored(server: &Url) -> bool {
 pub(crate) async fn run(account: &Account, options: &Options, opened: &OnceLock<Client>) -> Result<(), Failure> {
     let out = Output::new(options.json);
     match account {
-        Account::Login { server, no_browser, device, scope } => {
+        Account::Login { server, no_browser, device, scope, client } => {
             let way = match (no_browser, device) {
                 (_, true) => Way::Device,
                 (true, false) => Way::Url,
                 (false, false) => Way::Browser,
             };
-            let scopes = scope.iter().flat_map(|scope| scope.split_whitespace());
-            log_in(server.as_deref(), way, scopes.map(ToOwned::to_owned).collect(), options, opened).await
+            let client = RegisteredClient::of(client)?;
+            log_in(server.as_deref(), way, &words(scope), client, options, opened).await
         }
         Account::Logout { server } => log_out(server.as_deref(), options, out).await,
-        Account::Auth(Auth::Explain { server }) => explain(server.as_deref(), options, out).await,
+        Account::Auth(Auth::Explain { server, scope, client }) => {
+            explain(server.as_deref(), &words(scope), RegisteredClient::of(client)?, options, out).await
+        }
         Account::Whoami { server } => {
             let logins = Logins::open()?;
             let server = logins.server(server.as_deref(), options).await?;
@@ -135,10 +144,16 @@ pub(crate) async fn run(account: &Account, options: &Options, opened: &OnceLock<
     }
 }
 
+/// Returns the scopes of options, each of which may have several.
+fn words(scopes: &[String]) -> Vec<String> {
+    scopes.iter().flat_map(|scope| scope.split_whitespace()).map(ToOwned::to_owned).collect()
+}
+
 async fn log_in(
     server: Option<&str>,
     way: Way,
-    scopes: Vec<String>,
+    scopes: &[String],
+    given: RegisteredClient,
     options: &Options,
     opened: &OnceLock<Client>,
 ) -> Result<(), Failure> {
@@ -148,8 +163,10 @@ async fn log_in(
     let logins = Logins::open()?;
     let chosen = logins.server(server, options).await?.ok_or_else(no_server)?;
     let server = chosen.url.clone();
+    let stored = if given.id.is_some() { None } else { Some(chosen.client(&logins).await?) };
+    let registered = chosen.with_options(stored.unwrap_or_default(), given)?;
     logins.store.prepare_login().await?;
-    let builder = chosen.configure(builder(&logins, way))?;
+    let builder = registered.apply(chosen.configure(builder(&logins, way))?);
     let auth = kept(builder.store(logins.without_login(&server)).scopes(scopes).build());
     let client = connect(&chosen, options, Some(&auth)).await?.map_err(failed)?;
     opened.get_or_init(|| client);
@@ -158,6 +175,9 @@ async fn log_in(
         auth.log_in(&server).await.map_err(failed)?;
     }
     let login = auth.stored_login(&server).await?.ok_or_else(|| Failure::local("the tokens cannot be stored"))?;
+    if registered.id.is_some() {
+        logins.keep_client(&server, &registered).await?;
+    }
     print(&server, &login, Output::new(options.json))
 }
 
@@ -173,7 +193,7 @@ where
 async fn log_out(server: Option<&str>, options: &Options, out: Output) -> Result<(), Failure> {
     let logins = Logins::open()?;
     let auth = stored(&logins);
-    let chosen = match logins.server(server, options).await? {
+    let chosen = match logins.server_of_logout(server, options).await? {
         Some(chosen) => chosen,
         None => match &usable(&logins, &auth).await?[..] {
             [(server, _)] => Chosen { url: server.clone(), definition: None },
@@ -185,8 +205,12 @@ async fn log_out(server: Option<&str>, options: &Options, out: Output) -> Result
         },
     };
     let server = chosen.url.clone();
-    let revocation = chosen
-        .configure(builder(&logins, Way::Refused))?
+    let client = chosen.client(&logins).await.unwrap_or_else(|error| {
+        warn(&format!("the stored client of the login is not used: {error}"));
+        RegisteredClient::default()
+    });
+    let revocation = client
+        .apply(chosen.configure(builder(&logins, Way::Refused))?)
         .store(logins.store.clone())
         .fetch(fetch(&server, options)?)
         .build()
@@ -212,7 +236,15 @@ async fn log_out(server: Option<&str>, options: &Options, out: Output) -> Result
 }
 
 /// Explains the steps before a login at a server.
-async fn explain(server: Option<&str>, options: &Options, out: Output) -> Result<(), Failure> {
+///
+/// The command asks no keyring: it reads plain records only, and no secret.
+async fn explain(
+    server: Option<&str>,
+    scopes: &[String],
+    given: RegisteredClient,
+    options: &Options,
+    out: Output,
+) -> Result<(), Failure> {
     if !options.header.is_empty() {
         return Err(Failure::usage("`mcp auth explain` sends no credentials; omit --header"));
     }
@@ -227,9 +259,14 @@ async fn explain(server: Option<&str>, options: &Options, out: Output) -> Result
     let chosen = logins::server(server, &known, options)?.ok_or_else(no_server)?;
     let server = chosen.url.clone();
     let builder = OAuth::builder().client_name(CLIENT_NAME).fetch(fetch(&server, options)?);
-    let mut builder = chosen.configure(builder)?;
+    let stored = match &logins {
+        Some(logins) if !chosen.has_own_client() => logins.client_without_secret(&server).await?,
+        _ => RegisteredClient::default(),
+    };
+    let client = chosen.with_options(stored, given)?;
+    let mut builder = client.apply(chosen.configure(builder)?).scopes(scopes);
     if let Some(logins) = logins {
-        builder = builder.store(logins.store);
+        builder = builder.store(logins.index);
     }
     explain::print(&server, &builder.build().explain(&server).await?, out)
 }
@@ -295,7 +332,8 @@ async fn show_one(
         return show_headers(chosen, options, opened).await;
     }
     let missing = |reason: &str| Failure::local(format!("not logged in at {server}{reason}; run `mcp login {server}`"));
-    let builder = chosen.configure(builder(logins, Way::Refused))?;
+    let client = chosen.client(logins).await?;
+    let builder = client.apply(chosen.configure(builder(logins, Way::Refused))?);
     let auth = kept(builder.store(logins.store.clone()).build());
     if auth.stored_login(server).await?.is_none() {
         if !options.header.is_empty() {

@@ -177,7 +177,7 @@ async fn work(cli: Cli, opened: Arc<Opened>, signals: Signals) -> Result<(), Fai
             return Err(Failure::usage(message));
         }
         let authorizer = match &target {
-            Target::Url(_) => login::authorizer(&options, None, true)?,
+            Target::Url(url) => login::authorizer(&options, url, None, true).await?,
             Target::Command(_) | Target::Configuration => None,
         };
         let settings = ClientSettings::new(&options, &answers, &command)?;

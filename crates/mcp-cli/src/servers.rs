@@ -160,8 +160,8 @@ fn unusable(name: &str, server: &str) -> Failure {
 /// Returns the authorizer of a server. `None` for a command, and for a URL with its own credentials.
 ///
 /// # Errors
-/// If the OAuth settings of the entry are incomplete.
-pub(crate) fn authorizer(
+/// If the OAuth settings of the entry are incomplete, or the stored client of the login cannot be read.
+pub(crate) async fn authorizer(
     server: &ServerDefinition,
     options: &Options,
     can_ask: bool,
@@ -171,7 +171,7 @@ pub(crate) fn authorizer(
     if has_credentials {
         return Ok(None);
     }
-    login::authorizer(options, Some(server), can_ask)
+    login::authorizer(options, &http.url, Some(server), can_ask).await
 }
 
 /// Returns a server of the configuration file that the user permits. `None` if no file has the name.
@@ -194,6 +194,23 @@ pub(crate) fn configured(options: &Options) -> Result<Vec<ServerDefinition>, Fai
     let (servers, unusable) = Source::load(options)?.usable()?;
     unusable.warn();
     Ok(servers)
+}
+
+/// Returns a server of the configuration file for a logout, which starts nothing. Without an approval, the definition has its URL
+/// only: it must not choose the credentials of a revocation.
+pub(crate) fn declared(name: &str, options: &Options) -> Result<Option<ServerDefinition>, Failure> {
+    if configuration::path(options).is_none() {
+        return Ok(None);
+    }
+    let source = Source::load(options)?;
+    if let Some(error) = source.config.errors.iter().find(|error| error.server.as_deref() == Some(name)) {
+        return Err(source::refused(error));
+    }
+    let Some(server) = source.config.servers.iter().find(|server| server.name == name) else { return Ok(None) };
+    Ok(Some(match &server.endpoint {
+        Endpoint::Http(http) if Source::refusal(server)?.is_some() => ServerDefinition::http(name, &http.url),
+        _ => server.clone(),
+    }))
 }
 
 /// Returns the directory of approvals and installations.

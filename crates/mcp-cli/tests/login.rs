@@ -443,6 +443,8 @@ fn a_name_of_the_configuration_file_selects_the_server_of_a_login() {
     }));
     for (line, code, out, err) in [
         ("login team", 3, "", "is not approved"),
+        // A logout starts nothing, so it needs no approval.
+        ("logout team", 0, "there was no login at", ""),
         ("approve --all", 0, "", ""),
         ("auth explain team", 0, "a login is possible", ""),
         ("whoami team", 1, "", "not logged in at"),
@@ -488,4 +490,91 @@ fn a_login_uses_the_oauth_settings_of_the_entry() {
     let tokens = server.issuer.count(Endpoint::Token);
     server.check_in_project("call --server team admin", 0, "administered", "");
     assert_eq!(server.issuer.count(Endpoint::Token), tokens + 1);
+}
+
+#[test]
+fn a_logout_of_an_entry_without_an_approval_removes_the_tokens() {
+    let server = Protected::start("unapproved");
+    let entry = |name: &str| serde_json::json!({ "team": { "type": "http", "url": server.url, "description": name } });
+    server.write_project(&entry("first"));
+    server.check_in_project("approve --all", 0, "", "");
+    server.check_in_project("login team", 0, "renewed automatically", "in the browser");
+    server.write_project(&entry("changed"));
+    server.check_in_project("whoami team", 3, "", "is not approved");
+    server.check_in_project("logout team", 0, "logged out of", "");
+    assert_eq!(server.issuer.count(Endpoint::Revocation), 2);
+    server.check("whoami URL", 1, "", "not logged in at");
+}
+
+#[test]
+fn a_login_uses_the_client_of_the_command_line_until_the_logout() {
+    let client = RegisteredClient::with_secret("team-app", "hunter2").redirect_uri("http://127.0.0.1/callback");
+    let issuer = |builder: AuthorizationServerBuilder| builder.auto_approve().no_registration().client(client);
+    let server = Protected::with("client-options", issuer, |config| config);
+    fs::create_dir_all(&server.state).unwrap();
+    let file = server.state.join("secret");
+    fs::write(&file, "hunter2\n").unwrap();
+    let occupied = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = occupied.local_addr().unwrap().port();
+    let (secret, own) = (format!("--client-secret @{}", file.display()), server.issuer.issuer());
+    let options = format!("--client-id team-app {secret} --issuer {own}");
+    for (line, code, out, err) in [
+        ("login URL".to_owned(), 4, "", "no dynamic registration"),
+        (
+            "login URL --client-id team-app --client-secret hunter2".to_owned(),
+            2,
+            "",
+            "--client-secret requires `@FILE`",
+        ),
+        (format!("login URL {secret}"), 2, "", "--client-id"),
+        (format!("login URL --client-id team-app {secret}"), 2, "", "a client secret requires --issuer"),
+        (
+            format!("login URL --client-id team-app {secret} --issuer https://as.example"),
+            4,
+            "",
+            "the configured issuer",
+        ),
+        (format!("login URL {options} --redirect-port {port}"), 2, "", "the port"),
+        (format!("login URL {options} --redirect-port 0"), 2, "", "--redirect-port"),
+        ("auth explain URL".to_owned(), 4, "no dynamic registration", "no dynamic registration"),
+        (format!("auth explain URL {options} --scope admin"), 0, "the configured client team-app", ""),
+        (format!("auth explain URL {options} --redirect-port {port}"), 2, "the port", "the port"),
+        (
+            format!("auth explain URL {options} --scope a\"b"),
+            2,
+            "characters that no scope may have",
+            "no scope may have",
+        ),
+        (format!("login URL {options}"), 0, "team-app", "in the browser"),
+        ("call URL whoami".to_owned(), 0, "ann", ""),
+        ("auth explain URL".to_owned(), 0, "the configured client team-app", ""),
+    ] {
+        let output = server.run(&line);
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{line}\n{stdout}\n{stderr}");
+        assert!(stdout.contains(out) && stderr.contains(err), "{line}\n{stdout}\n{stderr}");
+        assert!(!format!("{stdout}{stderr}").contains("hunter2"), "{line}\n{stdout}\n{stderr}");
+    }
+    // The renewal of a token uses the secret too, and so does a login without options.
+    server.edit_tokens(|record| record["expires_at"] = 1.into());
+    let tokens = server.issuer.count(Endpoint::Token);
+    server.check("call URL whoami", 0, "ann", "");
+    assert_eq!(server.issuer.count(Endpoint::Token), tokens + 1);
+    server.check("login URL", 0, "team-app", "in the browser");
+    let revocations = server.issuer.count(Endpoint::Revocation);
+    server.check("logout URL", 0, "logged out of", "");
+    assert_eq!(server.issuer.count(Endpoint::Revocation), revocations + 2);
+    server.check("login URL", 4, "", "no dynamic registration");
+
+    // The secret of the variable, and an entry with a client of its own.
+    let mut command = mcp();
+    command
+        .args(["login", &server.url, "--client-id", "team-app", "--issuer", own])
+        .env("MCP_CLIENT_SECRET", "hunter2");
+    command.env("XDG_STATE_HOME", &server.state).env("BROWSER", example("browser"));
+    let output = command.bounded_output();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    server.write_project(&serde_json::json!({ "team": { "url": server.url, "oauth": { "clientId": "other" } } }));
+    server.check_in_project("approve --all", 0, "", "");
+    server.check_in_project("login team --client-id team-app", 2, "", "the entry of the server names a client");
 }

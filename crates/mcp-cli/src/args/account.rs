@@ -1,6 +1,23 @@
 //! The commands about logins.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+
+/// The registered client of a login.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ClientOptions {
+    /// Use this client, which the operator of the authorization server registered.
+    #[arg(long, value_name = "ID")]
+    pub(crate) client_id: Option<String>,
+    /// Read the secret of the client from this file. The variable MCP_CLIENT_SECRET has the same effect.
+    #[arg(long, value_name = "@FILE", requires = "client_id")]
+    pub(crate) client_secret: Option<String>,
+    /// Use only this authorization server. A client secret requires it.
+    #[arg(long, value_name = "URL")]
+    pub(crate) issuer: Option<String>,
+    /// Receive the response of the login at this port of 127.0.0.1. The default is any free port.
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) redirect_port: Option<u16>,
+}
 
 /// The commands about logins at servers over HTTP.
 #[derive(Debug, Clone, Subcommand)]
@@ -10,7 +27,8 @@ pub(crate) enum Account {
     /// A name is the host of an earlier login, an address without a scheme, or a server of the configuration file. The variable BROWSER selects the browser,
     /// also over SSH and in a container. Without a browser, `mcp` shows the URL of the page, and you can paste the URL at
     /// which the browser ends. With --device, you enter a code in the browser of any machine and paste nothing.
-    #[command(override_usage = "mcp login [URL|NAME] [--no-browser|--device] [--scope SCOPE]...")]
+    /// `mcp` stores the client of --client-id with the tokens, until `mcp logout`.
+    #[command(override_usage = "mcp login [URL|NAME] [--no-browser|--device] [--scope SCOPE]... [--client-id ID]")]
     Login {
         #[arg(hide = true)]
         server: Option<String>,
@@ -23,6 +41,8 @@ pub(crate) enum Account {
         /// Request this scope too.
         #[arg(long, value_name = "SCOPE")]
         scope: Vec<String>,
+        #[command(flatten)]
+        client: ClientOptions,
     },
     /// Remove the tokens of a server.
     #[command(override_usage = "mcp logout [URL|NAME]")]
@@ -51,9 +71,14 @@ pub(crate) enum Auth {
     ///
     /// The command reads the metadata of the server and of its authorization server. It neither logs in nor registers, and
     /// sends no stored token. The exit code is 0 if nothing prevents a login.
-    #[command(override_usage = "mcp auth explain [URL|NAME]")]
+    #[command(override_usage = "mcp auth explain [URL|NAME] [--scope SCOPE]... [--client-id ID]")]
     Explain {
         #[arg(hide = true)]
         server: Option<String>,
+        /// Explain a login with this scope too.
+        #[arg(long, value_name = "SCOPE")]
+        scope: Vec<String>,
+        #[command(flatten)]
+        client: ClientOptions,
     },
 }

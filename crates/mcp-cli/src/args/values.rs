@@ -24,7 +24,8 @@ fn header(text: &str) -> Result<(String, String), String> {
     Ok((name.trim().to_owned(), value))
 }
 
-fn read_secret(file: &str) -> Result<String, String> {
+/// Reads a file with a secret.
+pub(crate) fn read_secret(file: &str) -> Result<String, String> {
     fs::read_to_string(file).map_err(|error| format!("cannot read {file}: {error}"))
 }
 

@@ -11,7 +11,7 @@ use mcp_protocol::auth::Secret;
 use mcp_transport::BoxFuture;
 use url::{Position, Url};
 
-use super::store::Tokens;
+use super::{client::RegisteredClient, store::Tokens};
 use crate::{
     args::Options,
     failure::Failure,
@@ -30,8 +30,8 @@ const MAX_SERVERS: usize = 1_000;
 /// The stored logins.
 #[derive(Clone)]
 pub(super) struct Logins {
-    /// The index of the servers is not secret.
-    index: FileStore,
+    /// The records that are not secret: the index of the servers, and the clients of logins.
+    pub(super) index: FileStore,
     pub(super) store: Tokens,
 }
 
@@ -72,8 +72,37 @@ impl Logins {
         .await
     }
 
-    /// Removes a server from the index.
+    /// Returns the client of an earlier login, without its secret.
+    pub(super) async fn client_without_secret(&self, server: &Url) -> Result<RegisteredClient, Error> {
+        let Some(record) = self.index.load(&client_key(server)).await? else { return Ok(RegisteredClient::default()) };
+        serde_json::from_str(record.expose()).map_err(|error| {
+            Error::new(ErrorKind::Store, format!("the stored client of the login is invalid: {error}"))
+        })
+    }
+
+    /// Returns the client of an earlier login.
+    pub(super) async fn client(&self, server: &Url) -> Result<RegisteredClient, Error> {
+        let mut client = self.client_without_secret(server).await?;
+        if client.has_secret {
+            client.secret = self.store.load(&secret_key(server)).await?;
+        }
+        Ok(client)
+    }
+
+    /// Stores the client of a login. Later commands renew its tokens with it.
+    pub(super) async fn keep_client(&self, server: &Url, client: &RegisteredClient) -> Result<(), Error> {
+        match &client.secret {
+            Some(secret) => self.store.save(&secret_key(server), secret).await?,
+            None => self.store.remove(&secret_key(server)).await?,
+        }
+        let record = serde_json::json!(client).to_string();
+        self.index.save(&client_key(server), &Secret::new(record)).await
+    }
+
+    /// Removes a server from the index, with its client.
     pub(super) async fn forget(&self, server: &Url) -> Result<(), Error> {
+        self.store.remove(&secret_key(server)).await?;
+        self.index.remove(&client_key(server)).await?;
         self.edit(|servers| servers.retain(|known| known != server)).await
     }
 
@@ -94,6 +123,38 @@ impl Logins {
     pub(super) async fn server(&self, word: Option<&str>, options: &Options) -> Result<Option<Chosen>, Failure> {
         server(word, &self.servers().await?, options)
     }
+
+    /// Returns the server of a logout. The logout removes the tokens of the user, so an entry needs no approval.
+    pub(super) async fn server_of_logout(
+        &self,
+        word: Option<&str>,
+        options: &Options,
+    ) -> Result<Option<Chosen>, Failure> {
+        server_with(word, &self.servers().await?, options, |name| servers::declared(name, options))
+    }
+}
+
+/// Returns the key of the client of a login.
+fn client_key(server: &Url) -> String {
+    format!("login-client/{server}")
+}
+
+/// Returns the key of the secret of such a client.
+fn secret_key(server: &Url) -> String {
+    format!("login-secret/{server}")
+}
+
+/// Returns the URL under which the store has the login at a server.
+pub(super) fn server_url(text: &str) -> Option<Url> {
+    let mut url = Url::parse(text).ok()?;
+    url.set_fragment(None);
+    Some(url)
+}
+
+/// Returns whether an entry names a client. The client of an earlier login then has no effect.
+pub(super) fn has_own_client(definition: Option<&ServerDefinition>) -> bool {
+    let Some(Endpoint::Http(http)) = definition.map(|definition| &definition.endpoint) else { return false };
+    http.oauth_client_id.is_some()
 }
 
 /// The server of a command line.
@@ -108,12 +169,48 @@ impl Chosen {
     pub(super) fn configure(&self, builder: OAuthBuilder) -> Result<OAuthBuilder, Failure> {
         super::configured(builder, self.definition.as_ref())
     }
+
+    /// Returns whether the entry names a client.
+    pub(super) fn has_own_client(&self) -> bool {
+        has_own_client(self.definition.as_ref())
+    }
+
+    /// Returns the client of an earlier login, unless the entry names one.
+    pub(super) async fn client(&self, logins: &Logins) -> Result<RegisteredClient, Error> {
+        if self.has_own_client() { Ok(RegisteredClient::default()) } else { logins.client(&self.url).await }
+    }
+
+    /// Returns a client with the options of a command line.
+    ///
+    /// # Errors
+    /// If both the entry and the command line name a client.
+    pub(super) fn with_options(
+        &self,
+        client: RegisteredClient,
+        given: RegisteredClient,
+    ) -> Result<RegisteredClient, Failure> {
+        if given.id.is_some() && self.has_own_client() {
+            return Err(Failure::usage(
+                "the entry of the server names a client; change the entry, or omit --client-id",
+            ));
+        }
+        Ok(client.with(given))
+    }
 }
 
 /// Returns the server of a command line: a URL, the host of a stored login, an address without a scheme, or a server of the
 /// configuration file. Without a word this is the server of `--server`, and then the URL in the variable.
 pub(super) fn server(word: Option<&str>, known: &[Url], options: &Options) -> Result<Option<Chosen>, Failure> {
-    let configured = |name: &str| servers::definition(name, options);
+    server_with(word, known, options, |name| servers::definition(name, options))
+}
+
+/// Returns the server of a command line. `configured` returns the entry with a name.
+fn server_with(
+    word: Option<&str>,
+    known: &[Url],
+    options: &Options,
+    configured: impl FnOnce(&str) -> Result<Option<ServerDefinition>, Failure>,
+) -> Result<Option<Chosen>, Failure> {
     if let (None, Some(name)) = (word, &options.config_server) {
         return configured(name)?.map(of_definition).transpose();
     }

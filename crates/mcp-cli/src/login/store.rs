@@ -44,6 +44,18 @@ struct Keyring {
     is_required: bool,
 }
 
+#[cfg(feature = "keyring")]
+impl Keyring {
+    /// Seals a record that was written before the keyring answered.
+    async fn seal(&self, key: &str, record: &Secret) -> Result<(), Error> {
+        if self.files.load(key).await?.as_ref() != Some(record) {
+            return Ok(());
+        }
+        // A record that another process has written meanwhile stays.
+        self.sealed.replace(key, Some(record), record).await.map(drop)
+    }
+}
+
 impl Tokens {
     /// Returns the store over the files of a user, as the variable [`VARIABLE`] selects it.
     pub(super) fn over(files: FileStore) -> Result<Self, Failure> {
@@ -117,10 +129,16 @@ impl Tokens {
 
     /// Warns once of tokens that are not sealed: the next warning follows after the keyring worked.
     #[cfg(feature = "keyring")]
-    async fn note_write(&self, key: &str) {
+    async fn note_write(&self, key: &str, record: &Secret) {
         let Some(keyring) = self.keyring.as_ref().filter(|_| key.starts_with(TOKENS)) else { return };
         let was_warned = keyring.files.load(WARNED).await.is_ok_and(|record| record.is_some());
-        let noted = match keyring.sealed.check().await {
+        let sealing = keyring.sealed.check().await;
+        if sealing.is_ok()
+            && let Err(error) = keyring.seal(key, record).await
+        {
+            tracing::debug!(%error, "the tokens are sealed at their next write");
+        }
+        let noted = match sealing {
             Ok(()) if was_warned => keyring.files.remove(WARNED).await,
             Err(cause) if !was_warned => {
                 warn(&format!(
@@ -138,7 +156,7 @@ impl Tokens {
 
     #[cfg(not(feature = "keyring"))]
     #[expect(clippy::unused_async, reason = "the build with the keyring waits for it")]
-    async fn note_write(&self, _: &str) {}
+    async fn note_write(&self, _: &str, _: &Secret) {}
 }
 
 impl TokenStore for Tokens {
@@ -149,7 +167,7 @@ impl TokenStore for Tokens {
     fn save<'a>(&'a self, key: &'a str, record: &'a Secret) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             self.store.save(key, record).await?;
-            self.note_write(key).await;
+            self.note_write(key, record).await;
             Ok(())
         })
     }
@@ -163,7 +181,7 @@ impl TokenStore for Tokens {
         Box::pin(async move {
             let is_replaced = self.store.replace(key, expected, record).await?;
             if is_replaced {
-                self.note_write(key).await;
+                self.note_write(key, record).await;
             }
             Ok(is_replaced)
         })
@@ -175,5 +193,61 @@ impl TokenStore for Tokens {
 
     fn lock<'a>(&'a self, key: &'a str, limit: Duration) -> BoxFuture<'a, Result<StoreLock, Error>> {
         self.store.lock(key, limit)
+    }
+}
+
+#[cfg(all(test, feature = "keyring"))]
+mod tests {
+    use parking_lot::{Condvar, Mutex};
+
+    use super::*;
+
+    /// A keyring whose user unlocks it later.
+    #[derive(Default)]
+    struct Locked {
+        entry: Mutex<Option<Secret>>,
+        is_open: Mutex<bool>,
+        opened: Condvar,
+    }
+
+    struct Handle(Arc<Locked>);
+
+    impl mcp_client::oauth::Keyring for Handle {
+        fn get(&self) -> Result<Option<Secret>, Error> {
+            self.0.opened.wait_while(&mut self.0.is_open.lock(), |is_open| !*is_open);
+            Ok(self.0.entry.lock().clone())
+        }
+
+        fn set(&self, secret: &Secret) -> Result<(), Error> {
+            *self.0.entry.lock() = Some(secret.clone());
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_plain_record_is_sealed_if_the_keyring_answers_after_the_write() {
+        let directory = std::env::temp_dir().join(format!("mcp-login-store-{}", std::process::id()));
+        let files = FileStore::open(&directory).unwrap();
+        let locked = Arc::new(Locked::default());
+        let limit = Duration::from_millis(10);
+        let sealed = SealedStore::with_keyring_limit(files.clone(), Handle(Arc::clone(&locked)), limit);
+        let keyring = Keyring { sealed: sealed.clone(), files: files.clone(), is_required: false };
+        let tokens = Tokens { store: Arc::new(sealed.clone()), keyring: Some(keyring) };
+        let (key, record) = ("tokens/https://a.example/mcp", Secret::new("hunter2"));
+        sealed.save(key, &record).await.unwrap();
+        assert!(files.load(key).await.unwrap() == Some(record.clone()), "the record is plain");
+
+        *locked.is_open.lock() = true;
+        locked.opened.notify_all();
+        let opened = async {
+            while !sealed.is_sealing().await {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), opened).await.unwrap();
+        tokens.note_write(key, &record).await;
+        assert!(!files.load(key).await.unwrap().unwrap().expose().contains("hunter2"));
+        assert!(tokens.load(key).await.unwrap() == Some(record));
+        std::fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -85,7 +85,7 @@ impl Fleet {
             _ => Failure::local(error.to_string()),
         })?;
         opened.keep_host(&host);
-        let unusable = add_to(&host, &servers, &options, can_ask);
+        let unusable = add_to(&host, &servers, &options, can_ask).await;
         settle(&host).await;
         logs::keep_server_stderr();
         Ok(Self { host, needs_tools: lists == Lists::Tools, servers, unusable })
@@ -168,7 +168,7 @@ impl Fleet {
 }
 
 /// Adds servers to a host. Returns the failures of the servers with a definition that `mcp` cannot use.
-pub(crate) fn add_to(
+pub(crate) async fn add_to(
     host: &Host,
     servers: &[ServerDefinition],
     options: &Options,
@@ -176,7 +176,7 @@ pub(crate) fn add_to(
 ) -> HashMap<String, Failure> {
     let mut unusable = HashMap::new();
     for server in servers {
-        let authorizer = super::authorizer(server, options, can_ask);
+        let authorizer = super::authorizer(server, options, can_ask).await;
         let connector = authorizer.and_then(|authorizer| connection::to_server(server, options, authorizer));
         let added = connector.and_then(|connector| {
             let added = host.add_definition_with(server, connector);

@@ -69,7 +69,7 @@ pub(super) async fn start(
 /// # Errors
 /// If a required server or each server failed.
 pub(super) async fn ready(host: &Host, servers: &[ServerDefinition], options: &Options) -> Result<(), Failure> {
-    let unusable = servers::add_to(host, servers, options, false);
+    let unusable = servers::add_to(host, servers, options, false).await;
     // Servers that need longer join later.
     let _ = timeout(START_WAIT, servers::settle(host)).await;
     let mut failures = Vec::new();
