@@ -42,7 +42,7 @@ const EXIT_CODES: &str = "Exit codes:
   1    the tool failed, a policy refused the request, `mcp lint` found errors, `mcp whoami` found no login, `mcp doctor` found a failed server, or a local file or the store of the tokens cannot be used
   2    the command line, a name in it, the configuration file or a setting of a login is wrong
   3    the server or its authorization server is unreachable, overloaded, silent or closed early
-  4    the server answered with an error or invalid data, it is not an MCP server, or a login failed for another reason than an outage (3), a wrong setting (2) or the store of the tokens (1)
+  4    the server answered with an error or invalid data, it is not an MCP server, or a login failed for a reason that no other code has
   130  Ctrl-C (129 and 143: another signal)
 
 If stdin and stderr are a terminal, `mcp` shows the questions of the server there, one after the other. \

@@ -25,8 +25,8 @@ use crate::config::{HttpServer, ServerDefinition};
 #[cfg(feature = "oauth")]
 const RENEWAL_LIMIT: Duration = Duration::from_secs(30);
 
-/// Adds the OAuth settings of a definition to those of the application: the client id, the client secret, the issuer, the scopes,
-/// and the port for the response of a login. Only the issuer receives the secret.
+/// Adds the OAuth settings of a definition to those of the application. They are the client id, the client secret, the issuer, the
+/// scopes, and the port for the response of a login. Only the issuer receives the secret.
 ///
 /// It is for an application that builds the [`OAuth`] of a server itself. [`HostBuilder::oauth`](crate::HostBuilder::oauth) and
 /// [`connector_with_oauth`](crate::connector_with_oauth) call it.
