@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::{
     ContentOptions, DiagnosticKind as Kind, MediaRules, Provider,
     diagnostic::Log,
-    media::{Media, MediaKind, image_type},
+    media::{Media, MediaCount, MediaKind, image_type},
     name, text,
 };
 
@@ -27,15 +27,23 @@ pub(crate) struct Reader<'a> {
     /// The id of the call. Empty for prompts and resources.
     origin: &'a str,
     pub(crate) log: &'a mut Log,
+    /// The media of the whole conversion.
+    count: &'a mut MediaCount,
     pub(crate) parts: Vec<Part>,
     /// Whether a part is more than a note about content that was left out.
     pub(crate) useful: bool,
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(provider: Provider, origin: &'a str, options: &ContentOptions, log: &'a mut Log) -> Self {
+    pub(crate) fn new(
+        provider: Provider,
+        origin: &'a str,
+        options: &ContentOptions,
+        log: &'a mut Log,
+        count: &'a mut MediaCount,
+    ) -> Self {
         let media = MediaRules::of(provider);
-        Self { provider, media, with_media: options.media, origin, log, parts: Vec::new(), useful: false }
+        Self { provider, media, with_media: options.media, origin, log, count, parts: Vec::new(), useful: false }
     }
 
     pub(crate) fn block(&mut self, block: &ContentBlock, pointer: &str) {
@@ -100,7 +108,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns a medium that the provider accepts. The error is a reason.
-    fn accepted(&self, mime: &str, data: &str, pointer: &str) -> Result<Media, String> {
+    fn accepted(&mut self, mime: &str, data: &str, pointer: &str) -> Result<Media, String> {
         if !self.with_media {
             return Err("the model accepts text only".to_owned());
         }
@@ -133,6 +141,9 @@ impl<'a> Reader<'a> {
         };
         if max.is_some_and(|max| data.len() > max) {
             return Err(format!("{} bytes are too many for {}", bytes.len(), self.provider));
+        }
+        if let Err(max) = self.count.add(kind, &self.media) {
+            return Err(format!("{} accepts {max} of this kind in a message", self.provider));
         }
         let label = name::base32(&name::digest(&[self.origin, pointer, data]), 12);
         Ok(Media { kind, mime: mime.to_owned(), data: data.to_owned(), label })

@@ -26,6 +26,11 @@ pub struct MediaRules {
     pub pdf: bool,
     /// The largest document, in characters of base64.
     pub max_document: Option<usize>,
+    /// The largest number of images in the messages of one conversion: those of all results of a turn, of a prompt, or of a
+    /// resource. Images of earlier turns are not counted.
+    pub max_images: usize,
+    /// The largest number of documents and sounds in the messages of one conversion.
+    pub max_documents: usize,
     /// The accepted media types of sound.
     pub audio: &'static [&'static str],
     /// Whether the result of a tool can contain media. Otherwise a message of the user after the results contains them.
@@ -34,25 +39,33 @@ pub struct MediaRules {
 
 const IMAGES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 
+/// The limit where no source states a number. It bounds the work and the size of a request.
+const MAX_COUNT: usize = 100;
+
 /// anthropic-sdk-python, `types/tool_result_block_param.py` and `types/base64_image_source_param.py`. "image exceeds 5 MB
-/// maximum: … bytes > 5242880 bytes" (claude-code#19631). Requests have at most 32 MB. Sound is not accepted.
+/// maximum: … bytes > 5242880 bytes" (claude-code#19631). Requests have at most 32 MB, and at most 100 images (measured in
+/// earendil-works/pi#120). Sound is not accepted.
 const ANTHROPIC: MediaRules = MediaRules {
     images: IMAGES,
     max_image: Some(5_242_880),
     pdf: true,
     max_document: Some(30_000_000),
+    max_images: 100,
+    max_documents: MAX_COUNT,
     audio: &[],
     in_results: true,
 };
 
 /// Messages of the role `tool` contain text only (openai-python, `chat_completion_tool_message_param.py`). Messages of the
 /// user contain images and files. No source states one limit for all models: the limit of Gemini is used. Sound is accepted
-/// by a few models only.
+/// by a few models only. Requests have at most 500 images (measured in earendil-works/pi#120).
 const CHAT: MediaRules = MediaRules {
     images: IMAGES,
     max_image: Some(20_000_000),
     pdf: true,
     max_document: Some(20_000_000),
+    max_images: 500,
+    max_documents: MAX_COUNT,
     audio: &[],
     in_results: false,
 };
@@ -63,35 +76,42 @@ const RESPONSES: MediaRules = MediaRules { in_results: true, ..CHAT };
 
 /// Requests with inline data have at most 20 MB (ai.google.dev, image understanding). GIF is not in the list of images. The
 /// list of sounds is that of the page about audio. `functionResponse.parts` is accepted by Gemini 3 only, and a part beside
-/// the responses of a turn is refused (gemini-cli#16137, bifrost#4202).
+/// the responses of a turn is refused (gemini-cli#16137, bifrost#4202). Requests have at most 3,000 images (firebase.google.com,
+/// input file requirements). The same number is used for documents and sounds.
 const GEMINI: MediaRules = MediaRules {
     images: &["image/png", "image/jpeg", "image/webp"],
     max_image: Some(20_000_000),
     pdf: true,
     max_document: Some(20_000_000),
+    max_images: 3_000,
+    max_documents: 3_000,
     audio: &["audio/wav", "audio/mp3", "audio/aiff", "audio/aac", "audio/ogg", "audio/flac"],
     in_results: false,
 };
 
-/// Images have at most 3.75 MB, documents 4.5 MB (API reference of Converse, `Message`). Images and documents are accepted by
+/// A message has at most 20 images of 3.75 MB and 5 documents of 4.5 MB (API reference of Converse, `Message`). Images and documents are accepted by
 /// Claude and Nova.
 const BEDROCK: MediaRules = MediaRules {
     images: IMAGES,
     max_image: Some(5_242_880),
     pdf: true,
     max_document: Some(6_291_456),
+    max_images: 20,
+    max_documents: 5,
     audio: &[],
     in_results: true,
 };
 
 /// "Image content must be a URL (starting with 'https') or base64 encoded image" (neuron-ai#596). No source states that a
 /// message of the role `tool` accepts images, or that a chat accepts a document in base64. 10 MB for an image
-/// (docs.mistral.ai, vision).
+/// (docs.mistral.ai, vision). Requests have at most 8 images (measured in earendil-works/pi#120).
 const MISTRAL: MediaRules = MediaRules {
     images: IMAGES,
     max_image: Some(10_000_000),
     pdf: false,
     max_document: None,
+    max_images: 8,
+    max_documents: 0,
     audio: &[],
     in_results: false,
 };
@@ -102,6 +122,8 @@ const OLLAMA: MediaRules = MediaRules {
     max_image: None,
     pdf: false,
     max_document: None,
+    max_images: MAX_COUNT,
+    max_documents: 0,
     audio: &[],
     in_results: false,
 };
@@ -119,6 +141,28 @@ impl MediaRules {
             Provider::Mistral => MISTRAL,
             Provider::Ollama => OLLAMA,
         }
+    }
+}
+
+/// The media that a conversion has written.
+#[derive(Debug, Default)]
+pub(crate) struct MediaCount {
+    images: usize,
+    documents: usize,
+}
+
+impl MediaCount {
+    /// Counts another medium. The error is the largest number of media of this kind.
+    pub(crate) fn add(&mut self, kind: MediaKind, rules: &MediaRules) -> Result<(), usize> {
+        let (count, max) = match kind {
+            MediaKind::Image => (&mut self.images, rules.max_images),
+            MediaKind::Pdf | MediaKind::Audio => (&mut self.documents, rules.max_documents),
+        };
+        if *count >= max {
+            return Err(max);
+        }
+        *count += 1;
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@ use crate::{
     ContentOptions, Diagnostic, Provider, Rest, block,
     content::{Part, Reader, limit},
     diagnostic::Log,
+    media::MediaCount,
 };
 
 /// Messages for a request.
@@ -46,10 +47,10 @@ impl Messages {
     pub fn from_prompt(provider: Provider, prompt: &GetPromptResult, options: &ContentOptions) -> Self {
         let mut out = Self::default();
         let mut turns: Vec<(Role, Vec<Part>)> = Vec::new();
-        let mut log = Log::default();
+        let (mut log, mut count) = (Log::default(), MediaCount::default());
         for (index, message) in prompt.messages.iter().enumerate() {
             let pointer = format!("/messages/{index}/content");
-            let mut reader = Reader::new(provider, "", options, &mut log);
+            let mut reader = Reader::new(provider, "", options, &mut log, &mut count);
             reader.block(&message.content, &pointer);
             let mut parts = reader.parts;
             out.rest.extend(limit(&mut parts, options, &pointer, &mut log));
@@ -92,8 +93,8 @@ impl Messages {
     #[must_use]
     pub fn from_resource(provider: Provider, read: &ReadResourceResult, options: &ContentOptions) -> Self {
         let mut out = Self::default();
-        let mut log = Log::default();
-        let mut reader = Reader::new(provider, "", options, &mut log);
+        let (mut log, mut count) = (Log::default(), MediaCount::default());
+        let mut reader = Reader::new(provider, "", options, &mut log, &mut count);
         for (index, contents) in read.contents.iter().enumerate() {
             reader.resource(contents, &format!("/contents/{index}"));
         }

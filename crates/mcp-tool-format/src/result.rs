@@ -8,7 +8,7 @@ use crate::{
     content::{Part, Reader, limit},
     diagnostic::Log,
     history::{call_ids, gemini_id},
-    media::Media,
+    media::{Media, MediaCount},
 };
 
 impl Rendered {
@@ -21,6 +21,7 @@ impl Rendered {
     ///   [`ContentOptions::always_structured`].
     /// - A failed result has the flag of the provider, or begins with `Error: `.
     /// - Content that the provider does not accept is a note for the model and a diagnostic. Media are never text.
+    /// - The results of a turn have at most [`MediaRules::max_images`] images and [`MediaRules::max_documents`] documents and sounds.
     /// - The text of a result has at most 100,000 bytes. The rest is in [`Messages::rest`].
     ///
     /// ```
@@ -48,11 +49,11 @@ impl Rendered {
         let ids = call_ids(provider, results.iter().map(|(call, _)| *call));
         let nested = MediaRules::of(provider).in_results || (provider == Provider::Gemini && options.media_in_results);
         let mut out = Messages::default();
-        let (mut blocks, mut media) = (Vec::new(), Vec::new());
+        let (mut blocks, mut media, mut count) = (Vec::new(), Vec::new(), MediaCount::default());
         for ((call, result), id) in results.into_iter().zip(ids) {
             let name = self.history_name(call);
             let mut log = Log::default();
-            let mut parts = read(provider, &id, result, options, &mut log);
+            let mut parts = read(Reader::new(provider, &id, options, &mut log, &mut count), result, options);
             out.rest.extend(limit(&mut parts, options, "/content", &mut log));
             log.finish(&call.name, &mut out.diagnostics);
             if !nested {
@@ -86,8 +87,7 @@ impl Rendered {
 }
 
 /// Returns the parts of a result. The list is never empty.
-fn read(provider: Provider, id: &str, result: &CallToolResult, options: &ContentOptions, log: &mut Log) -> Vec<Part> {
-    let mut reader = Reader::new(provider, id, options, log);
+fn read(mut reader: Reader<'_>, result: &CallToolResult, options: &ContentOptions) -> Vec<Part> {
     for (index, block) in result.content.iter().enumerate() {
         reader.block(block, &format!("/content/{index}"));
     }

@@ -144,6 +144,8 @@ fn rules(provider: Provider) -> String {
         ("images", list(media.images)),
         ("PDF documents", yes(media.pdf)),
         ("sound", list(media.audio)),
+        ("most images of a turn", media.max_images.to_string()),
+        ("most documents and sounds of a turn", media.max_documents.to_string()),
         ("media inside of results", yes(media.in_results)),
     ]
     .iter()

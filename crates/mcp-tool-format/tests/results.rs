@@ -442,3 +442,51 @@ fn a_resource_is_a_message_of_the_user() {
         assert_eq!(Messages::from_resource(provider, &empty, &ContentOptions::new()), Messages::default());
     }
 }
+
+/// The limits hold for all results of a turn, for a prompt and for a resource.
+#[test]
+fn the_number_of_media_is_bounded() {
+    let rendered = |provider| render([], &Options::new(provider));
+    let pdf = || {
+        ContentBlock::Resource(mcp_protocol::EmbeddedResource::new(
+            ResourceContents::blob("file:///a.pdf", b"%PDF-1.7").with_mime_type("application/pdf"),
+        ))
+    };
+    let count =
+        |messages: &Messages, data: &str| Value::from(messages.messages.clone()).to_string().matches(data).count();
+    let pdf_data = mcp_protocol::ImageContent::from_bytes(b"%PDF-1.7", "application/pdf").data;
+    for (provider, images, documents) in [
+        (Provider::Anthropic, 100, 100),
+        (Provider::OpenAiChat, 500, 100),
+        (Provider::OpenAiResponses, 500, 100),
+        (Provider::Gemini, 3_000, 3_000),
+        (Provider::Bedrock, 20, 5),
+        (Provider::Mistral, 8, 0),
+        (Provider::Ollama, 100, 0),
+    ] {
+        let calls = [Call::new("c1", "t", JsonObject::new()), Call::new("c2", "t", JsonObject::new())];
+        let image = || ContentBlock::image(PNG, "image/png");
+        let first = CallToolResult::new((0..images - 1).map(|_| image()).collect());
+        let second = CallToolResult::new(vec![image(), image(), image()]);
+        let turn = [(&calls[0], &first), (&calls[1], &second)];
+        let found = rendered(provider).result_messages(turn, &ContentOptions::new());
+        assert_eq!(count(&found, "iVBORw0KGgo"), images, "{provider}");
+        let lost: Vec<&str> = found.diagnostics.iter().map(|lost| lost.pointer.as_str()).collect();
+        assert_eq!(lost, ["/content/1", "/content/2"], "{provider}");
+        assert!(found.diagnostics.iter().all(|lost| lost.kind == DiagnosticKind::MediaOmitted), "{provider}");
+        assert!(all_text(&found).contains(&format!("accepts {images} of this kind in a message")), "{provider}");
+
+        let content: Vec<ContentBlock> = (0..documents + 2).map(|_| pdf()).collect();
+        let result = CallToolResult::new(content.clone());
+        let found = rendered(provider).result_messages([(&calls[0], &result)], &ContentOptions::new());
+        assert_eq!(count(&found, &pdf_data), documents, "{provider}");
+        let prompt = GetPromptResult::new(content.into_iter().map(PromptMessage::user).collect());
+        let found = Messages::from_prompt(provider, &prompt, &ContentOptions::new());
+        assert_eq!(count(&found, &pdf_data), documents, "{provider}");
+        let contents =
+            (0..images + 2).map(|_| ResourceContents::blob("file:///a.png", PNG).with_mime_type("image/png"));
+        let read = ReadResourceResult::new(contents.collect());
+        let found = Messages::from_resource(provider, &read, &ContentOptions::new());
+        assert_eq!(count(&found, "iVBORw0KGgo"), images, "{provider}");
+    }
+}

@@ -19,8 +19,8 @@ const MAX_DECISIONS: usize = 10_000;
 
 /// The decisions of the user about servers of project files.
 ///
-/// A decision is for the hash of one definition: the entry without expanded variables, the path of its file, its name, and the
-/// inputs and files that the entry refers to. If one of them changes, the server needs a new decision. The values of
+/// A decision is for the hash of one definition. The hash covers the entry without expanded variables, its name and the path of
+/// its file. It also covers the inputs and files that the entry refers to. If a part changes, the server needs a new decision. The values of
 /// environment variables do not belong to the hash. The file of the decisions contains hashes, paths and names.
 ///
 /// ```no_run

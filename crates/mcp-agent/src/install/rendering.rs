@@ -21,7 +21,7 @@ pub(super) fn entry(format: Format, server: &ServerDefinition) -> Result<Value, 
     Ok(Value::Object(members))
 }
 
-/// Returns a message about the settings of a server that the entry of a client would lose. `None` if there are none.
+/// Returns a message about the settings of a server that the entry of a client would lose. `None` if the entry keeps all settings.
 fn lost(server: &ServerDefinition) -> Option<&'static str> {
     let has_times = server.start_timeout.is_some() || server.call_timeout.is_some() || !server.tool_timeouts.is_empty();
     let has_rules = !server.trusted_tools.is_empty() || !server.asking_tools.is_empty() || server.asks_by_default;

@@ -26,10 +26,12 @@ struct Content {
 impl Policy {
     /// Reads a policy from TOML text. Errors refer to it by `name`.
     ///
-    /// The members of the file are `default` (an effect for calls that no rule matches) and `[[rule]]`. The members of a rule
-    /// are `server`, `tool`, `resource`, `prompt`, `principal` (patterns with `*` and `?`), `annotation.read_only`, `annotation.destructive`,
-    /// `annotation.idempotent`, `annotation.open_world` (true or false), `effect` (`allow`, `ask` or `deny`; required) and
-    /// `reason` (a text).
+    /// The members of the file are `default` (an effect for calls that no rule matches) and `[[rule]]`. The members of a rule are:
+    ///
+    /// - `server`, `tool`, `resource`, `prompt`, `principal`: patterns with `*` and `?`;
+    /// - `annotation.read_only`, `annotation.destructive`, `annotation.idempotent`, `annotation.open_world`: true or false;
+    /// - `effect`: `allow`, `ask` or `deny`, which each rule needs;
+    /// - `reason`: a text.
     ///
     /// ```
     /// use mcp_agent::policy::Policy;

@@ -190,7 +190,10 @@ impl Recording {
         replayed.iter().flat_map(|(server, script)| list(&script.lock(), server)).collect()
     }
 
-    /// Returns the script of the next connection to a server, or the reason why there is none.
+    /// Returns the script of the next connection to a server.
+    ///
+    /// # Errors
+    /// The reason why the recording has no further connection.
     pub(super) fn next(&self, server: &str) -> Result<Arc<Mutex<Script>>, String> {
         let mut shared = self.shared.lock();
         match shared.waiting.get_mut(server).and_then(VecDeque::pop_front) {

@@ -132,11 +132,15 @@ impl Slot {
         let has_own_credentials = self.options.connectors.is_some();
         let principal = caller.principal.clone().filter(|_| sharing != Sharing::All || has_own_credentials);
         let session = caller.session.clone().filter(|_| sharing == Sharing::Session);
-        let of_host = || canonical(&HostHandler::new(&registry.settings, &self.name, None).capabilities());
+        // Without handlers, the capabilities of the host never change.
+        let of_host = || {
+            let handler = || HostHandler::new(&registry.settings, &self.name, None);
+            self.capabilities_of_host.get_or_init(|| canonical(&handler().capabilities()))
+        };
         // The handlers of the host must not answer a caller that declares capabilities of its own.
         let has_handlers = registry.settings.handler_of.is_some() || registry.settings.client_of.is_some();
         let capabilities = caller.capabilities.as_deref().map(canonical);
-        let capabilities = capabilities.filter(|declared| has_handlers || *declared != of_host());
+        let capabilities = capabilities.filter(|declared| has_handlers || declared != of_host());
         ConnectionKey { principal, session, capabilities }
     }
 

@@ -4,7 +4,7 @@ use std::{
     fmt,
     pin::pin,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -35,6 +35,8 @@ pub(crate) struct Slot {
     pub(crate) fingerprint: Arc<str>,
     pub(super) role: Role,
     pub(super) pool: Mutex<Pool>,
+    /// The capabilities of a host without handlers, in canonical form.
+    pub(super) capabilities_of_host: OnceLock<String>,
     /// A call of a caller has ended.
     pub(super) released: Notify,
     /// The server sends input requests that do not name their calls.
@@ -149,6 +151,7 @@ impl Slot {
             fingerprint,
             role,
             pool: Mutex::default(),
+            capabilities_of_host: OnceLock::new(),
             released: Notify::new(),
             asks: AtomicBool::new(options.asks),
             askable: AtomicUsize::new(0),

@@ -17,7 +17,7 @@ const NAME: f32 = 3.0;
 const PREFIX: f32 = 0.5;
 /// The shortest word of a query that may be the beginning of other words.
 const SHORTEST_PREFIX: usize = 3;
-/// The largest number of words that one beginning stands for.
+/// The largest number of words that match one beginning.
 const EXPANSIONS: usize = 16;
 /// The largest number of words of a query.
 const QUERY_WORDS: usize = 32;
@@ -27,8 +27,8 @@ const TEXT: usize = 16 << 10;
 /// An index of tools for a search in the words of a user or a model.
 ///
 /// The search reads the names, titles and descriptions of tools, and the names, descriptions and values of their
-/// arguments. Words split at `_`, `-`, `.`, `:` and in `camelCase`. A tool matches when it contains any word of the query,
-/// and the ranking is BM25 with `k1` 1.2 and `b` 0.75, in which a word of the name counts three times. A word that no tool
+/// arguments. Words split at `_`, `-`, `.`, `:` and in `camelCase`. A tool matches when it contains any word of the query.
+/// The ranking is BM25 with `k1` 1.2 and `b` 0.75, and a word of the name counts three times. A word that no tool
 /// contains matches the words that begin with it. So the result is empty only if no word of the query occurs.
 ///
 /// ```
