@@ -9,6 +9,7 @@ mod caller;
 mod definition;
 mod fault;
 mod hops;
+mod instructions;
 mod item;
 mod members;
 mod merged;
@@ -19,22 +20,26 @@ mod reach;
 mod relay;
 mod seal;
 mod source;
+mod subscriptions;
 mod uris;
+mod views;
 
 use std::{fmt, sync::Arc};
 
 use mcp_protocol::RpcError;
-use mcp_server_core::{Server, ServerBuilder, StateKeys, source::SourceCall};
+use mcp_server_core::{Server, ServerBuilder, StateKeys, extension::WeakServer, source::SourceCall};
 use parking_lot::Mutex;
 
 use self::{
     announce::Announcer,
     asked::ParkedResult,
     hops::HopId,
+    instructions::Instructions,
     merged::Merged,
     parked::{ParkedCalls, ParkedLimits},
     seal::Seals,
     source::Relays,
+    subscriptions::Subscriptions,
 };
 pub use self::{
     item::{DroppedItem, ItemKind},
@@ -78,6 +83,10 @@ struct Core {
     /// `None` if the system has no random numbers.
     seals: Option<Seals>,
     parked: ParkedCalls<ParkedResult, SourceCall>,
+    subscriptions: Subscriptions,
+    instructions: Instructions,
+    /// The server of the gateway, after its start.
+    server: Mutex<Option<WeakServer>>,
 }
 
 /// The builder of a [`Gateway`].
@@ -194,6 +203,9 @@ impl GatewayBuilder {
                 merged: Mutex::default(),
                 seals: self.keys.clone().or_else(|| StateKeys::random().ok()).map(Seals::new),
                 parked: ParkedCalls::new(ParkedLimits::default()),
+                subscriptions: Subscriptions::default(),
+                instructions: Instructions::default(),
+                server: Mutex::default(),
             })
         };
         Arc::clone(self.core.lock().get_or_insert_with(new))
@@ -250,6 +262,11 @@ impl Host {
 }
 
 impl Core {
+    /// Returns the server of the gateway, while it runs.
+    fn server(&self) -> Option<Server> {
+        self.server.lock().as_ref()?.upgrade()
+    }
+
     fn seals(&self) -> Result<&Seals, RpcError> {
         self.seals.as_ref().ok_or_else(|| RpcError::internal("the system has no random numbers"))
     }

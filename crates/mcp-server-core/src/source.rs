@@ -86,6 +86,12 @@ pub trait Source: Send + Sync + 'static {
         SourceFeatures::ALL
     }
 
+    /// Returns the instructions for the model, for a server without instructions of its own
+    /// ([`ServerBuilder::instructions`](crate::ServerBuilder::instructions)). The server sends them to each client that connects.
+    fn instructions(&self) -> Option<String> {
+        None
+    }
+
     /// Returns a known tool or prompt of a caller, without waiting. `None` if the source has not seen it.
     ///
     /// The server uses the definition before a call: it names spans and access events after the item, and compares the HTTP

@@ -27,6 +27,7 @@ impl ServerExtension for Announcer {
 
     fn start(&self, server: WeakServer) -> Option<BackgroundWork> {
         let core = Arc::clone(&self.core);
+        *core.server.lock() = Some(server.clone());
         // A change after this reading differs from it.
         let mut known = core.merged();
         let mut changes = core.host.catalog_changes();

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
+    ops::Deref,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -13,7 +14,7 @@ use mcp_server_core::{
 };
 use mcp_uri_template::UriTemplate;
 
-use super::{DroppedItem, ItemKind, Names, definition, item::Item};
+use super::{DroppedItem, ItemKind, Names, definition, item::Item, views::Views};
 use crate::{
     Catalog, CatalogItem,
     catalog::{ListHint, ListHints},
@@ -27,12 +28,19 @@ const PAGE_BYTES: usize = 1 << 20;
 #[derive(Default)]
 pub(super) struct Merged {
     catalog: Arc<Catalog>,
+    lists: Arc<Lists>,
+    pub(super) dropped: Vec<DroppedItem>,
+    matchers: OnceLock<Vec<(Arc<str>, UriTemplate)>>,
+    pub(super) views: Views,
+}
+
+/// The lists of all callers, or of one caller.
+#[derive(Default)]
+pub(super) struct Lists {
     pub(super) tools: Items,
     pub(super) resources: Items,
     pub(super) templates: Items,
     pub(super) prompts: Items,
-    pub(super) dropped: Vec<DroppedItem>,
-    matchers: OnceLock<Vec<(Arc<str>, UriTemplate)>>,
 }
 
 /// One list.
@@ -41,6 +49,7 @@ pub(super) struct Items {
     all: Vec<Arc<Item>>,
     by_key: HashMap<Box<str>, usize>,
     pages: Vec<Page>,
+    hint: CacheHint,
 }
 
 struct Page {
@@ -88,28 +97,21 @@ impl Merged {
             Candidate::new(item, name, names.name(item.server(), name).into())
         });
         let prompts = Items::new(ItemKind::Prompt, names, prompts, &former.prompts, &mut dropped);
-        let mut merged = Self {
-            catalog: Arc::clone(catalog),
-            tools,
-            resources,
-            templates,
-            prompts,
-            dropped,
-            matchers: OnceLock::new(),
+        let hints = catalog.hints();
+        let hint = |of: fn(&ListHints) -> ListHint| smallest(hints.iter().filter_map(of));
+        let lists = Lists {
+            tools: tools.with_pages(hint(|hints| hints.tools)),
+            resources: resources.with_pages(hint(|hints| hints.resources)),
+            templates: templates.with_pages(hint(|hints| hints.templates)),
+            prompts: prompts.with_pages(hint(|hints| hints.prompts)),
         };
-        merged.write_pages();
-        merged
+        let (catalog, lists) = (Arc::clone(catalog), Arc::new(lists));
+        Self { catalog, lists, dropped, matchers: OnceLock::new(), views: Views::default() }
     }
 
-    fn write_pages(&mut self) {
-        let hints = self.catalog.hints();
-        let hint = |of: fn(&ListHints) -> ListHint| smallest(hints.iter().filter_map(of));
-        let (tools, resources) = (hint(|hints| hints.tools), hint(|hints| hints.resources));
-        let (templates, prompts) = (hint(|hints| hints.templates), hint(|hints| hints.prompts));
-        self.tools.write_pages(tools);
-        self.resources.write_pages(resources);
-        self.templates.write_pages(templates);
-        self.prompts.write_pages(prompts);
+    /// Returns the lists with the items that no policy hides.
+    pub(super) fn lists(&self) -> &Arc<Lists> {
+        &self.lists
     }
 
     /// Whether these are the lists of a catalog.
@@ -133,6 +135,26 @@ impl Merged {
         let mut with_resources = hints.filter(|(_, hints)| hints.resources.is_some());
         let (only, _) = with_resources.next()?;
         with_resources.next().is_none().then(|| Arc::clone(only))
+    }
+}
+
+impl Deref for Merged {
+    type Target = Lists;
+
+    fn deref(&self) -> &Lists {
+        &self.lists
+    }
+}
+
+impl Lists {
+    /// Returns the items that fulfil a condition, for the caches of one caller.
+    pub(super) fn filtered(&self, keeps: impl Fn(ItemKind, &Item) -> bool) -> Self {
+        Self {
+            tools: self.tools.filtered(|item| keeps(ItemKind::Tool, item)),
+            resources: self.resources.filtered(|item| keeps(ItemKind::Resource, item)),
+            templates: self.templates.filtered(|item| keeps(ItemKind::ResourceTemplate, item)),
+            prompts: self.prompts.filtered(|item| keeps(ItemKind::Prompt, item)),
+        }
     }
 
     pub(super) fn list(&self, list: SourceList) -> Option<&Items> {
@@ -221,20 +243,28 @@ impl Items {
         items
     }
 
-    fn write_pages(&mut self, hint: CacheHint) {
+    /// Returns the list with its pages.
+    fn with_pages(mut self, hint: CacheHint) -> Self {
+        self.hint = hint;
         let mut start = 0;
         loop {
-            let (page, end) = self.page_from(start, hint);
+            let (page, end) = self.page_from(start);
             self.pages.push(Page { start, page });
             if end == self.all.len() {
-                return;
+                return self;
             }
             start = end;
         }
     }
 
+    fn filtered(&self, keeps: impl Fn(&Item) -> bool) -> Self {
+        let all: Vec<_> = self.all.iter().filter(|item| keeps(item)).cloned().collect();
+        let by_key = all.iter().enumerate().map(|(index, item)| (item.key.clone(), index)).collect();
+        Self { all, by_key, ..Self::default() }.with_pages(CacheHint::private(self.hint.ttl))
+    }
+
     /// Returns the page that begins with an item, and the index after its last item.
-    fn page_from(&self, start: usize, hint: CacheHint) -> (SourcePage, usize) {
+    fn page_from(&self, start: usize) -> (SourcePage, usize) {
         let mut bytes = 0;
         let fits = |(at, item): &(usize, &Arc<Item>)| {
             bytes += item.definition.json().len();
@@ -244,7 +274,7 @@ impl Items {
         let end = start + count;
         let next = (end < self.all.len()).then(|| self.all[end - 1].key.to_string());
         let definitions = self.all[start..end].iter().map(|item| item.definition.clone());
-        (SourcePage::new(definitions).next_cursor(next).cache(hint), end)
+        (SourcePage::new(definitions).next_cursor(next).cache(self.hint), end)
     }
 
     /// Returns the item with this name or URI for clients.
@@ -266,8 +296,7 @@ impl Items {
             return Some(self.pages[at].page.clone());
         }
         // The list changed after the cursor was written, so the page begins between the pages of this snapshot.
-        let hint = CacheHint::NONE;
-        Some(self.page_from(start, hint).0)
+        Some(self.page_from(start).0)
     }
 
     /// Whether both lists have the same items in the same order.

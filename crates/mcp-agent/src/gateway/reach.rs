@@ -94,6 +94,11 @@ impl Core {
         self.reach(&slot, downstream, slot.options.call_timeout).await
     }
 
+    /// Decides a request of a server by the policies.
+    pub(super) async fn permit(&self, server: &str, input: &PolicyInput) -> Result<(), CallError> {
+        self.host.shared().permit_item(&*self.slot(server)?, input).await
+    }
+
     fn slot(&self, server: &str) -> Result<Arc<Slot>, CallError> {
         let shared = self.host.shared();
         shared.registry.slot(server).ok_or_else(|| shared.unknown_server(server))
@@ -115,10 +120,11 @@ impl Core {
         let wait = limit.map_or(registry.settings.call_wait, |limit| limit.min(registry.settings.call_wait));
         let began = Instant::now();
         let unavailable = |cause| CallError::unavailable(&slot.name, cause);
-        if slot.version().is_none() {
+        let version = || slot.listing_client().map(|client| client.version());
+        if version().is_none() {
             slot.listed_within(wait).await.map_err(unavailable)?;
         }
-        let is_stateless = slot.version().is_some_and(mcp_protocol::ProtocolVersion::is_stateless);
+        let is_stateless = version().is_some_and(mcp_protocol::ProtocolVersion::is_stateless);
         let caller = downstream.caller(is_stateless);
         let reached = slot.reach(registry, &caller, wait.saturating_sub(began.elapsed())).await;
         let (lease, client) = reached.map_err(unavailable)?;

@@ -7,6 +7,7 @@ use mcp_protocol::{
 };
 use mcp_server_core::source::{
     Source, SourceCall, SourceDefinition, SourceFeatures, SourceList, SourceOutcome, SourcePage, SourceResult,
+    SourceSubscription,
 };
 use mcp_transport::BoxFuture;
 use serde::Serialize;
@@ -41,13 +42,18 @@ impl Source for Relays {
         SourceFeatures::ALL
     }
 
+    fn instructions(&self) -> Option<String> {
+        self.core.merged_instructions()
+    }
+
     fn find(&self, list: SourceList, name: &str, _caller: Option<&Principal>) -> Option<SourceDefinition> {
         Some(self.core.merged().list(list)?.get(name)?.definition.clone())
     }
 
     fn list(&self, list: SourceList, call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
-        let merged = self.core.merged();
-        let page = merged.list(list).and_then(|items: &Items| items.page(call.cursor()));
+        let principal = Downstream::of(call.context()).principal;
+        let lists = self.core.lists(&self.core.merged(), principal.as_ref());
+        let page = lists.list(list).and_then(|items: &Items| items.page(call.cursor()));
         let page = page.ok_or_else(|| RpcError::invalid_params("the cursor is not valid: list again"));
         Box::pin(std::future::ready(page))
     }
@@ -68,6 +74,13 @@ impl Source for Relays {
 
     fn get_prompt(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
         Box::pin(async move { Ok(self.core.get_prompt(&call).await?) })
+    }
+
+    fn subscribe(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceSubscription, RpcError>> {
+        Box::pin(async move {
+            let subscribed = self.core.subscribe(&call).await;
+            subscribed.map_err(|fault| fault::of_read(fault, call.context().version(), call.name()))
+        })
     }
 
     fn complete(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
@@ -152,7 +165,7 @@ impl Core {
     }
 
     /// Returns the server of a resource or a template, and its URI there.
-    fn find_resource(&self, uri: &str) -> Option<(Arc<str>, Box<str>)> {
+    pub(super) fn find_resource(&self, uri: &str) -> Option<(Arc<str>, Box<str>)> {
         let merged = self.merged();
         let listed = merged.resources.get(uri).or_else(|| merged.templates.get(uri));
         if let Some(item) = listed {

@@ -260,10 +260,29 @@ impl Gate {
             }
             None
         }
+        self.is_denied_by(|rules| by_rules(rules, input), rules)
+    }
+
+    /// Whether the policies deny a call of its caller for all arguments. Hooks count as undecided.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn denies(&self, input: &PolicyInput, rules: &[Rule]) -> bool {
+        let first =
+            |rules: &[Rule]| rules.iter().find(|rule| rule.matches(input)).map(|rule| rule.effect == Effect::Deny);
+        self.is_denied_by(first, rules)
+    }
+
+    /// Whether the gate has a policy, a hook or a default effect.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn decides(&self) -> bool {
+        !self.steps.is_empty()
+    }
+
+    /// Returns the first decision of the policies, or the default.
+    fn is_denied_by(&self, by_rules: impl Fn(&[Rule]) -> Option<bool>, rules: &[Rule]) -> bool {
         for step in &self.steps {
             let decided = match step {
-                Step::Policy(policy) => by_rules(policy.rules(), input),
-                Step::File(file) => by_rules(file.policy().rules(), input),
+                Step::Policy(policy) => by_rules(policy.rules()),
+                Step::File(file) => by_rules(file.policy().rules()),
                 Step::Hook(_) => Some(false),
                 Step::Default(_) => None,
             };
@@ -271,7 +290,7 @@ impl Gate {
                 return is_denied;
             }
         }
-        by_rules(rules, input).unwrap_or_else(|| self.default_of_steps() == Effect::Deny)
+        by_rules(rules).unwrap_or_else(|| self.default_of_steps() == Effect::Deny)
     }
 
     async fn decide(&self, input: &PolicyInput, check: Check<'_>) -> Decided {

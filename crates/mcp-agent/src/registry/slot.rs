@@ -245,10 +245,10 @@ impl Slot {
         self.link.borrow().state
     }
 
-    /// Returns the revision of the connection that lists the items; `None` if it is not open.
+    /// Returns the client of the connection that lists the items; `None` if it is not open.
     #[cfg(feature = "gateway")]
-    pub(crate) fn version(&self) -> Option<mcp_protocol::ProtocolVersion> {
-        self.link.borrow().client.as_ref().map(Client::version)
+    pub(crate) fn listing_client(&self) -> Option<Client> {
+        self.link.borrow().client.clone()
     }
 
     pub(crate) fn reason(&self) -> Option<String> {

@@ -1,7 +1,10 @@
 //! The gateway: clients of each revision in front of servers of each revision.
 
+mod changes;
 mod common;
+mod items;
 mod lists;
+mod policies;
 mod questions;
 mod relay;
 mod rounds;

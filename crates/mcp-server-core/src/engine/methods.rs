@@ -268,7 +268,7 @@ fn discover(p: &mut Preparation<'_>) -> Result<Work, Refusal> {
     let (server, version) = (p.server, p.scope.version);
     let names = server.versions().iter().map(|version| version.as_str().to_owned());
     let mut result = DiscoverResult::new(names.collect(), server.capabilities(version, false)?);
-    result.instructions.clone_from(&server.data.config.instructions);
+    result.instructions = server.instructions();
     let hint = server.data.config.discover_cache;
     result.ttl_ms = Some(hint.ttl_ms());
     result.cache_scope = Some(hint.scope);

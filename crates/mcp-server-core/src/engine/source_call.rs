@@ -20,7 +20,7 @@ use super::{
 use crate::{
     Server,
     context::Context,
-    error::{CALL_FAILED, Fault, contain_async},
+    error::{CALL_FAILED, Fault, contain, contain_async},
     request::{Output, RawOutput, Refusal, Scope, SourceResult},
     source::{
         CallClock, InstalledSource, Source, SourceCall, SourceDefinition, SourceList, SourceOutcome, answer_inputs,
@@ -58,6 +58,12 @@ impl Server {
     /// Returns the source of the server, if it has one.
     pub(crate) fn source(&self) -> Option<&InstalledSource> {
         self.data.config.source.as_ref()
+    }
+
+    /// Returns the instructions of the server, or those of its source.
+    pub(crate) fn instructions(&self) -> Option<String> {
+        let of_source = || contain(|| self.source()?.source.instructions()).ok().flatten();
+        self.data.config.instructions.clone().or_else(of_source)
     }
 
     /// Prepares a request for the source; `None` if registered handlers serve the server.

@@ -122,7 +122,7 @@ impl Server {
 
     fn welcome(&self, request: &Request<'_>, version: ProtocolVersion, capabilities: ServerCapabilities) -> Reply {
         let mut result = InitializeResult::new(version.as_str(), capabilities, self.info().clone());
-        result.instructions.clone_from(&self.data.config.instructions);
+        result.instructions = self.instructions();
         Reply::result(&self.data.identity, &request.id, version, shaped(result, version), 512)
     }
 

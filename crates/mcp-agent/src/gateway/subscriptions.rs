@@ -1,0 +1,140 @@
+//! The subscriptions to resources: subscribers of the same resource share one subscription at its server.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use mcp_client::{Subscription, Update};
+use mcp_protocol::{Excerpt, RpcError};
+use mcp_server_core::source::{SourceCall, SourceSubscription};
+use parking_lot::Mutex;
+use tokio::{sync::OnceCell, task::JoinHandle, time::sleep};
+
+use super::{Core, caller::Downstream, fault::Fault, reach::Reached};
+use crate::{CallError, policy::PolicyInput};
+
+/// The waits before a lost subscription is opened again.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
+
+/// The open subscriptions.
+#[derive(Default)]
+pub(super) struct Subscriptions {
+    open: Mutex<HashMap<Key, Weak<Shared>>>,
+}
+
+/// The resource and its subscriber. Principals have connections of their own.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    server: Arc<str>,
+    uri: Box<str>,
+    principal: Option<Arc<str>>,
+}
+
+/// A subscription at a server. It ends with the last subscriber.
+#[derive(Default)]
+struct Shared {
+    following: OnceCell<Following>,
+}
+
+/// The task that forwards the updates.
+struct Following(JoinHandle<()>);
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Core {
+    /// Subscribes a client to a resource. The first subscriber subscribes at the server.
+    pub(super) async fn subscribe(self: &Arc<Self>, call: &SourceCall) -> Result<SourceSubscription, Fault> {
+        let downstream = Downstream::of(call.context());
+        let not_found = || RpcError::resource_not_found(call.context().version(), call.name());
+        let (server, uri) = self.find_resource(call.name()).ok_or_else(not_found)?;
+        let mut input = PolicyInput::resource(&*server, &*uri);
+        input.principal = downstream.principal.as_deref().map(str::to_owned);
+        self.permit(&server, &input).await?;
+        let key = Key { server, uri, principal: downstream.principal.clone() };
+        let shared = self.subscriptions.shared(&key);
+        let opening = || async {
+            let (reached, subscription) = self.open_subscription(&key, &downstream).await?;
+            let (core, key, name) = (Arc::downgrade(self), key.clone(), call.name().into());
+            let follower = Follower { core, key, downstream: downstream.clone(), name };
+            Ok::<_, Fault>(Following(tokio::spawn(follower.follow(reached, subscription))))
+        };
+        shared.following.get_or_try_init(opening).await?;
+        Ok(SourceSubscription::new(shared))
+    }
+
+    async fn open_subscription(&self, key: &Key, downstream: &Downstream) -> Result<(Reached, Subscription), Fault> {
+        let reached = self.reach_server(&key.server, None, downstream).await?;
+        let failed = |error| CallError::Client { name: key.uri.to_string(), error };
+        let subscription = reached.client.subscribe([&*key.uri]).await.map_err(failed)?;
+        if !subscription.honoured().resource_subscriptions.iter().any(|uri| *uri == *key.uri) {
+            let text = format!("the server does not report changes of {}", Excerpt::new(&key.uri));
+            return Err(RpcError::invalid_params(text).into());
+        }
+        Ok((reached, subscription))
+    }
+}
+
+impl Subscriptions {
+    /// Returns the subscription of a resource, which may not be open yet.
+    fn shared(&self, key: &Key) -> Arc<Shared> {
+        let mut open = self.open.lock();
+        if let Some(shared) = open.get(key).and_then(Weak::upgrade) {
+            return shared;
+        }
+        open.retain(|_, shared| shared.strong_count() > 0);
+        let shared = Arc::<Shared>::default();
+        open.insert(key.clone(), Arc::downgrade(&shared));
+        shared
+    }
+}
+
+/// Forwards the updates of a resource to the clients of the gateway.
+struct Follower {
+    core: Weak<Core>,
+    key: Key,
+    downstream: Downstream,
+    /// The URI for clients.
+    name: Box<str>,
+}
+
+impl Follower {
+    async fn follow(self, reached: Reached, subscription: Subscription) {
+        let mut open = (reached, subscription);
+        loop {
+            while let Some(update) = open.1.next().await {
+                match update {
+                    Ok(Update::ResourceUpdated { .. } | Update::Missed) => self.announce(),
+                    Ok(_) => {}
+                    Err(error) => {
+                        tracing::debug!(%error, "a subscription to a resource ended");
+                        break;
+                    }
+                }
+            }
+            let mut wait = FIRST_RETRY;
+            open = loop {
+                sleep(wait).await;
+                wait = (wait * 2).min(LONGEST_RETRY);
+                let Some(core) = self.core.upgrade() else { return };
+                if let Ok(opened) = core.open_subscription(&self.key, &self.downstream).await {
+                    break opened;
+                }
+            };
+            // The resource can have changed in between.
+            self.announce();
+        }
+    }
+
+    fn announce(&self) {
+        if let Some(server) = self.core.upgrade().and_then(|core| core.server()) {
+            server.notify().resource_updated(&self.name);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The policies of a host, for each caller of its gateway.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
+
+use std::sync::Arc;
+
+use mcp_agent::{
+    Gateway, Host,
+    policy::{Effect, Policy, Rule},
+};
+use mcp_client::{Client, OpenTransport};
+use mcp_protocol::{CacheScope, Principal};
+use mcp_server::{Caller, Server, resource, tool};
+use mcp_transport::memory::duplex;
+
+use crate::common::{REVISIONS, client};
+
+async fn connect_as(server: &Server, user: &str) -> Client {
+    let (ours, theirs) = duplex(64);
+    let (server, caller) = (server.clone(), Caller::remote().principal(Some(Arc::new(Principal::new(user)))));
+    tokio::spawn(async move { server.serve_as(theirs, caller).await });
+    client().connect(OpenTransport::new(ours)).await.unwrap()
+}
+
+#[tokio::test]
+async fn each_caller_has_the_items_that_the_policies_allow() {
+    let files = Server::builder("files", "1")
+        .tool(tool("read", async || "read"))
+        .tool(tool("write", async || "written"))
+        .resource(resource("secret:a", async || "secret"))
+        .build();
+    let deny = |rule: Rule| rule.principal("guest-*".parse().unwrap()).reason("Guests only read.");
+    let policy = Policy::new()
+        .rule(deny(Rule::new(Effect::Deny).tool("write".parse().unwrap())))
+        .rule(deny(Rule::new(Effect::Deny).resource("secret:*".parse().unwrap())));
+    let host = Host::builder("gateway", "1").server("files", &files).policy(policy).start().await.unwrap();
+    for version in REVISIONS {
+        let server = Gateway::builder(host.clone()).build().unwrap().versions([version]).build();
+        let (ada, guest) = (connect_as(&server, "ada").await, connect_as(&server, "guest-7").await);
+        for (client, expected, resources) in
+            [(&ada, &["files__read", "files__write"][..], 1), (&guest, &["files__read"][..], 0)]
+        {
+            let page = client.list_tools().page().await.unwrap();
+            assert_eq!(page.items.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), expected, "{version}");
+            assert_ne!(page.cache_scope, Some(CacheScope::Public));
+            assert_eq!(client.list_resources().await.unwrap().len(), resources);
+        }
+        assert_eq!(ada.call_tool("files__write", ()).await.unwrap().text(), "written");
+        let refused = guest.call_tool("files__write", ()).await.unwrap();
+        assert!(refused.is_error() && refused.text().contains("Guests only read."), "{refused:?}");
+        assert!(ada.read_resource("mcp://files/secret:a").await.is_ok());
+        let error = guest.read_resource("mcp://files/secret:a").await.unwrap_err();
+        assert!(error.to_string().contains("Guests only read."), "{error}");
+    }
+}
