@@ -15,6 +15,7 @@ use std::{fmt, sync::Arc};
 
 use mcp_client::transport::Connect;
 use serde::Serialize;
+use tokio::task::spawn_blocking;
 use tokio_util::sync::DropGuard;
 
 pub use self::{
@@ -278,12 +279,32 @@ impl Host {
     }
 
     /// Adds the server of a definition after the others, and starts it. Does not wait for the start. A server of a discovered
-    /// project file waits for [`Host::approve`], unless the user has approved its definition ([`HostBuilder::approvals`]).
+    /// project file waits for [`Host::approve`], unless the user has approved its definition ([`HostBuilder::approvals`]). For
+    /// such a server, the function blocks the thread while it reads the approvals.
     ///
     /// # Errors
     /// [`ServerError`] if the definition is invalid or disabled, or another server has its name.
     pub fn add_definition(&self, definition: &ServerDefinition) -> Result<(), ServerError> {
-        self.insert_defined(definition, || self.defined(definition))
+        self.insert_defined(definition, || self.defined(definition, self.is_approved(definition)))
+    }
+
+    /// Adds the server of a definition as [`Host::add_definition`] does, without a read on this thread.
+    async fn add_watched(&self, definition: &ServerDefinition) -> Result<(), ServerError> {
+        let is_approved = self.read_approval(definition).await;
+        self.insert_defined(definition, || self.defined(definition, is_approved))
+    }
+
+    /// Returns whether the user has approved the definition. The function blocks the thread for the time of the read.
+    fn is_approved(&self, definition: &ServerDefinition) -> bool {
+        self.inner.approvals.as_ref().is_some_and(|approvals| definition::is_approved(approvals, definition))
+    }
+
+    /// Returns whether the user has approved the definition. A blocking thread reads the file.
+    async fn read_approval(&self, definition: &ServerDefinition) -> bool {
+        let Some(approvals) = self.inner.approvals.clone() else { return false };
+        let definition = definition.clone();
+        // A task without a result was cancelled by the end of the runtime.
+        spawn_blocking(move || definition::is_approved(&approvals, &definition)).await.unwrap_or(false)
     }
 
     /// Adds the server of a definition as [`Host::add_definition`] does, with a connector of the application, for example an
@@ -310,12 +331,12 @@ impl Host {
         definition: &ServerDefinition,
         connector: Arc<dyn Connect>,
     ) -> Result<(), ServerError> {
-        self.insert_defined(definition, || DefinedServer::with(definition, connector, self.inner.approvals.as_ref()))
+        self.insert_defined(definition, || DefinedServer::with(definition, connector, self.is_approved(definition)))
     }
 
     /// Returns the server of a definition, with the login of the host.
-    fn defined(&self, definition: &ServerDefinition) -> Result<DefinedServer, ServerError> {
-        DefinedServer::new(definition, &self.inner.logins, self.inner.approvals.as_ref())
+    fn defined(&self, definition: &ServerDefinition, is_approved: bool) -> Result<DefinedServer, ServerError> {
+        DefinedServer::new(definition, &self.inner.logins, is_approved)
     }
 
     fn insert_defined(
@@ -402,7 +423,8 @@ impl Host {
             let is_removed = self.remove(name).await;
             return if is_removed { Ok(()) } else { Err(ServerError::Unknown { name: name.clone() }) };
         }
-        let slot = self.slot(definition, self.defined(definition)?);
+        let is_approved = self.read_approval(definition).await;
+        let slot = self.slot(definition, self.defined(definition, is_approved)?);
         if !slot.options.needs_approval {
             return self.exchange(&slot).await;
         }

@@ -140,7 +140,9 @@ impl Rule {
         self
     }
 
-    /// Sets the URIs of resources.
+    /// Sets the URIs of resources. The rule compares the text of the URI in the request, and a server can accept several texts for one
+    /// resource: `file:///a/../b`, `file:///%62` and `FILE:///b`. Permit the known URIs and deny the others, because a rule that
+    /// denies single URIs has gaps.
     #[must_use]
     pub fn resource(mut self, uris: Glob) -> Self {
         self.resource = Some(uris);

@@ -355,7 +355,10 @@ impl HostBuilder {
                     let options = host.inner.wire.options(&name, *options);
                     Slot::new(&name, connector, options, None, &registry.closing)
                 }
-                Source::Definition(definition) => host.defined_slot(&definition)?,
+                Source::Definition(definition) => {
+                    let is_approved = host.read_approval(&definition).await;
+                    host.defined_slot(&definition, is_approved)?
+                }
                 Source::Faulty(error) => {
                     let fault = ServerError::from(DefinitionError { server: name.clone(), fault: error.to_string() });
                     Slot::new(&name, unusable(fault), ServerOptions::new(), None, &registry.closing)
@@ -398,8 +401,8 @@ impl HostBuilder {
 
 impl Host {
     /// Returns the server of a definition. If the definition is invalid and not required, its server fails.
-    fn defined_slot(&self, definition: &ServerDefinition) -> Result<Arc<Slot>, ServerError> {
-        match self.defined(definition) {
+    fn defined_slot(&self, definition: &ServerDefinition, is_approved: bool) -> Result<Arc<Slot>, ServerError> {
+        match self.defined(definition, is_approved) {
             Ok(server) => Ok(self.slot(definition, server)),
             Err(error) if definition.required => Err(error),
             Err(error) => {

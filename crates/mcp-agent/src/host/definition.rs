@@ -143,30 +143,27 @@ pub(super) struct DefinedServer {
 
 impl DefinedServer {
     /// Returns the server of a definition. A server of a project file needs an approval, unless the user has approved it.
-    pub(super) fn new(
-        definition: &ServerDefinition,
-        logins: &Logins,
-        approvals: Option<&Approvals>,
-    ) -> Result<Self, ServerError> {
+    pub(super) fn new(definition: &ServerDefinition, logins: &Logins, is_approved: bool) -> Result<Self, ServerError> {
         let connector = connector_with(definition, |http, endpoint| logins.authorize(definition, http, endpoint))?;
-        Self::with(definition, connector, approvals)
+        Self::with(definition, connector, is_approved)
     }
 
     /// Returns the server of a definition with a connector of the application.
     pub(super) fn with(
         definition: &ServerDefinition,
         connector: Arc<dyn Connect>,
-        approvals: Option<&Approvals>,
+        is_approved: bool,
     ) -> Result<Self, ServerError> {
         check_name(&definition.name)?;
         let mut options = options(definition)?;
-        options.needs_approval &= !approvals.is_some_and(|approvals| is_approved(approvals, definition));
+        options.needs_approval &= !is_approved;
         Ok(Self { connector, options, fingerprint: fingerprint(definition) })
     }
 }
 
-/// Returns true if the user has approved the definition. An approval that cannot be read does not count.
-fn is_approved(approvals: &Approvals, definition: &ServerDefinition) -> bool {
+/// Returns true if the user has approved the definition. An approval that cannot be read does not count. The function blocks the
+/// thread for the time of the read.
+pub(super) fn is_approved(approvals: &Approvals, definition: &ServerDefinition) -> bool {
     match approvals.of(definition) {
         Ok(approval) => approval.permits(),
         Err(error) => {

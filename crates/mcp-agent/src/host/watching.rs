@@ -122,7 +122,7 @@ async fn apply(host: &Host, source: &mut Source, file: ConfigFile) -> Vec<String
         let is_present = source.owns(name) && host.status(name).is_some();
         let applied = match definition.enabled {
             _ if is_present => host.replace_definition(definition).await,
-            true => host.add_definition(definition),
+            true => host.add_watched(definition).await,
             false => Ok(()),
         };
         match applied {

@@ -166,6 +166,9 @@ impl Recorder {
     }
 
     pub(super) fn received(&self, connection: u64, frame: &Frame) {
+        if self.is_over() {
+            return;
+        }
         self.shared.lock().add(message(connection, Event::Received, frame));
     }
 
@@ -176,6 +179,9 @@ impl Recorder {
         frame: &Frame,
         send: impl FnOnce() -> Result<(), E>,
     ) -> Result<(), E> {
+        if self.is_over() {
+            return send();
+        }
         let line = message(connection, Event::Sent, frame);
         let mut shared = self.shared.lock();
         send()?;
@@ -188,6 +194,11 @@ impl Recorder {
         line.text = Some(error.to_string());
         line.route = error.request().and_then(|id| serde_json::to_value(id).ok());
         self.shared.lock().add(line);
+    }
+
+    /// Whether no further message is recorded, so that the connectors need not read the messages.
+    fn is_over(&self) -> bool {
+        self.shared.lock().is_over
     }
 
     pub(super) fn ended(&self, connection: u64) {
