@@ -14,6 +14,7 @@ mod item;
 mod members;
 mod merged;
 mod names;
+mod pages;
 mod parked;
 mod questions;
 mod reach;
@@ -36,6 +37,7 @@ use self::{
     hops::HopId,
     instructions::Instructions,
     merged::Merged,
+    pages::Pages,
     parked::{ParkedCalls, ParkedLimits},
     seal::Seals,
     source::Relays,
@@ -87,6 +89,7 @@ struct Core {
     instructions: Instructions,
     /// The server of the gateway, after its start.
     server: Mutex<Option<WeakServer>>,
+    pages: Pages,
 }
 
 /// The builder of a [`Gateway`].
@@ -206,6 +209,7 @@ impl GatewayBuilder {
                 subscriptions: Subscriptions::default(),
                 instructions: Instructions::default(),
                 server: Mutex::default(),
+                pages: Pages::default(),
             })
         };
         Arc::clone(self.core.lock().get_or_insert_with(new))

@@ -263,6 +263,11 @@ impl Context {
         self.inner.client.session()
     }
 
+    /// Returns the session for a holder that outlives the request.
+    pub(crate) fn shared_session(&self) -> Option<&Arc<Session>> {
+        self.inner.client.shared_session()
+    }
+
     pub(crate) fn shows_faults(&self) -> bool {
         self.inner.shows_faults
     }

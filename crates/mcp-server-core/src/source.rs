@@ -4,6 +4,7 @@ mod ask;
 mod call;
 mod definition;
 mod page;
+mod page_notifier;
 mod subscription;
 
 use std::{fmt, sync::Arc};
@@ -12,7 +13,10 @@ use mcp_protocol::{Method as _, Principal, RpcError, method};
 use mcp_transport::BoxFuture;
 
 pub(crate) use self::{ask::answer_inputs, call::CallClock};
-pub use self::{call::SourceCall, definition::SourceDefinition, page::SourcePage, subscription::SourceSubscription};
+pub use self::{
+    call::SourceCall, definition::SourceDefinition, page::SourcePage, page_notifier::PageNotifier,
+    subscription::SourceSubscription,
+};
 pub use crate::request::SourceResult;
 
 /// The definitions and results of a server, for example of other servers behind a gateway.

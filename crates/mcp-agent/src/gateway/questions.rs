@@ -1,21 +1,28 @@
 //! The input requests of servers with sessions: the client of the call answers them, during the call or in a later round.
 
-use mcp_client::{Handler, InputContext, transport::BoxFuture};
+use std::sync::Arc;
+
+use mcp_client::{Client, Handler, InputContext, transport::BoxFuture};
 use mcp_protocol::{
-    ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitParams, ElicitResult, FormElicitParams,
-    InputRequest, ListRootsResult, ProtocolVersion, Root, RpcError, Shape as _, UrlElicitParams,
+    ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitAction, ElicitParams, ElicitResult,
+    FormElicitParams, InputRequest, ListRootsResult, ProtocolVersion, Root, RpcError, Shape as _, UrlElicitParams,
 };
 use mcp_server_core::source::SourceCall;
 use serde::de::DeserializeOwned;
 
 use super::{
     asked::{ParkedResult, park},
+    pages::Pages,
     parked::Questions,
 };
 
 /// Sends the input requests of a call to the client of the call.
 pub(super) struct Asker {
     pub(super) client: AskedClient,
+    pub(super) server: Arc<str>,
+    /// The client of the connection that asks.
+    pub(super) upstream: Client,
+    pub(super) pages: Pages,
     pub(super) capabilities: ClientCapabilities,
 }
 
@@ -63,12 +70,28 @@ impl Handler for Asker {
     }
 
     fn elicit_url(&self, page: InputContext<UrlElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
-        let mut params = ElicitParams::Url(page.into_params());
-        // A session keeps the id of the page, which the notification about its completion names.
-        if let AskedClient::LaterRound(_) = &self.client {
-            params.shape(ProtocolVersion::LATEST);
-        }
-        Box::pin(async move { self.ask(InputRequest::elicit(&params)).await })
+        let mut page = page.into_params();
+        let mut open = None;
+        let params = match &self.client {
+            // A notification about the completion names the id of the page.
+            AskedClient::Session(call) => {
+                let notices = self.upstream.notifications();
+                open = self.pages.forward(&self.server, &mut page, notices, call.page_notifier());
+                ElicitParams::Url(page)
+            }
+            AskedClient::LaterRound(_) => {
+                let mut params = ElicitParams::Url(page);
+                params.shape(ProtocolVersion::LATEST);
+                params
+            }
+        };
+        Box::pin(async move {
+            let result: ElicitResult = self.ask(InputRequest::elicit(&params)).await?;
+            if let Some(open) = open.filter(|_| result.action == ElicitAction::Accept) {
+                open.keep();
+            }
+            Ok(result)
+        })
     }
 
     fn sample(

@@ -14,6 +14,7 @@ use super::{
     asked::parks,
     fault::Fault,
     members::Members,
+    pages::Pages,
     questions::{AskedClient, Asker},
     reach::Reached,
     uris,
@@ -54,15 +55,15 @@ impl Core {
         reached: Reached,
         outgoing: Outgoing,
     ) -> Result<SourceOutcome, Fault> {
-        let (names, method) = (self.names, call.method());
+        let (names, pages, method) = (self.names, self.pages.clone(), call.method());
         if !parks(call, &answered, reached.client.version()) {
             let client = AskedClient::Session(call.clone());
-            let relayed = send(names, method, client, answered.0, reached, outgoing).await?;
+            let relayed = send(names, pages, method, client, answered.0, reached, outgoing).await?;
             return Ok(self.outcome(call, relayed)?);
         }
         // The task of a parked call does not keep the gateway.
         let started = self.parked.start(principal, call.clone(), |questions| {
-            send(names, method, AskedClient::LaterRound(questions), answered.0, reached, outgoing)
+            send(names, pages, method, AskedClient::LaterRound(questions), answered.0, reached, outgoing)
         });
         self.parked_outcome(call, started.await)
     }
@@ -80,6 +81,7 @@ pub(super) enum Relayed {
 /// Sends a request to a server. The connection is in use until the request ends.
 async fn send(
     names: Names,
+    pages: Pages,
     method: &'static str,
     client: AskedClient,
     capabilities: ClientCapabilities,
@@ -87,11 +89,18 @@ async fn send(
     outgoing: Outgoing,
 ) -> Result<Relayed, CallError> {
     let (sender, progress) = mpsc::channel(WAITING);
+    let asker = Asker {
+        client: client.clone(),
+        server: Arc::clone(&reached.server),
+        upstream: reached.client.clone(),
+        pages,
+        capabilities: capabilities.clone(),
+    };
     let mut request = reached
         .client
         .request_raw(method, &*outgoing.params)
         .raw_result()
-        .answers(Arc::new(Asker { client: client.clone(), capabilities: capabilities.clone() }))
+        .answers(Arc::new(asker))
         .capabilities(capabilities)
         .meta(outgoing.meta);
     if let Some(limit) = reached.limit {

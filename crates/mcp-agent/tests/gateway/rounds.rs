@@ -14,7 +14,7 @@ use mcp_client::{
 use mcp_protocol::{
     ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitResult, ElicitationCapability,
     FormElicitParams, JsonObject, Meta, ProtocolVersion, Role, Root, RootsCapability, RpcError, SamplingCapability,
-    SamplingMessage, UrlElicitParams,
+    SamplingMessage, UrlElicitParams, notification::ElicitationComplete,
 };
 use mcp_server::{inputs::StateKeys, prelude::*};
 use serde_json::{Value, json};
@@ -153,9 +153,9 @@ async fn host(version: ProtocolVersion, is_http: bool, turns: &Turns, options: S
     Host::builder("gateway", "1").server_with("s", connector, options).start().await.unwrap()
 }
 
-/// Connects a user to a gateway.
-async fn connect(gateway: &str, user: User) -> Client {
-    client().handler(user).connect(gateway).await.unwrap()
+/// Connects a user to a gateway in memory.
+async fn connect(gateway: &Server, name: &str) -> Client {
+    client().handler(User::new(name)).connect(gateway).await.unwrap()
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn each_kind_of_question_reaches_the_user_in_each_cell() {
         for is_http in [true, false] {
             let host = host(up, is_http, &Turns::default(), ServerOptions::new()).await;
             let gateway = Gateway::builder(host).build().unwrap().versions([down]).build();
-            let user = connect(&over_http(gateway).await, User::new("ada")).await;
+            let user = client().handler(User::new("ada")).connect(over_http(gateway).await).await.unwrap();
             assert_eq!(user.version(), down);
             for tool in TOOLS {
                 let call = user.call_tool(format!("s__{tool}"), ());
@@ -311,4 +311,36 @@ async fn progress_of_a_parked_call_reaches_the_round_that_waits() {
         messages.push(message);
     }
     assert_eq!(messages, ["before", "after"]);
+}
+
+#[tokio::test]
+async fn the_completion_of_a_page_reaches_the_session_of_its_call() {
+    let visit = async |inputs: Inputs| {
+        inputs.elicit_page("page", "Please log in", "https://login.example/start", "page-7").await?;
+        Ok::<_, ToolError>("agreed")
+    };
+    for is_http in [true, false] {
+        let server = Server::builder("s", "1").versions([REVISIONS[0]]).tool(tool("visit", visit)).build();
+        let connector: Arc<dyn Connect> = match is_http {
+            true => Arc::new(mcp_client::http::Http::new(over_http(server.clone()).await).unwrap()),
+            false => Arc::new(Pipe(server.clone())),
+        };
+        let host =
+            Host::builder("gateway", "1").server_with("s", connector, ServerOptions::new()).start().await.unwrap();
+        let gateway = Gateway::builder(host).build().unwrap().versions([REVISIONS[0]]).build();
+        let (ada, grace) = (connect(&gateway, "ada").await, connect(&gateway, "grace").await);
+        let (mut of_ada, mut of_grace) = (ada.notifications(), grace.notifications());
+        let visited = timeout(SOON, ada.call_tool("s__visit", ()).into_future()).await.unwrap().unwrap();
+        assert_eq!(visited.text(), "agreed");
+        // The user is done after the end of the call. Another server cannot complete the page, and another page has no effect.
+        gateway.notify().elicitation_complete("page-7");
+        server.notify().elicitation_complete("page-8");
+        server.notify().elicitation_complete("page-7");
+        let notice = timeout(SOON, of_ada.next()).await.unwrap().unwrap();
+        assert_eq!(notice.method(), "notifications/elicitation/complete");
+        assert_eq!(notice.params::<ElicitationComplete>().unwrap().unwrap().elicitation_id, "s/page-7");
+        gateway.notify().log(LoggingLevel::Error, "last");
+        assert_eq!(timeout(SOON, of_grace.next()).await.unwrap().unwrap().method(), "notifications/message");
+        assert_eq!(timeout(SOON, of_ada.next()).await.unwrap().unwrap().method(), "notifications/message");
+    }
 }

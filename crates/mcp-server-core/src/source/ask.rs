@@ -12,7 +12,7 @@ use serde_json::{
 };
 
 use super::{SourceCall, SourceResult};
-use crate::{context::Context, inputs::InputLimits, random};
+use crate::{Session, context::Context, inputs::InputLimits, random};
 
 /// The most input requests of one round.
 const REQUESTS: usize = 64;
@@ -59,17 +59,51 @@ pub(super) async fn ask(context: &Context, limits: &InputLimits, request: InputR
     if context.has_ended() {
         return Err(ended());
     }
+    // The user may be done before the client's response arrives.
+    let page = OpenPage::new(session, &request);
     let error = tokio::select! {
         biased;
         // A call that was cancelled asks no more, also if the source waits on another task.
         () = context.cancelled() => return Err(ended()),
         answered = tokio::time::timeout(limit, session.ask(&request, sink, id)) => match answered {
-            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Ok(answer)) => {
+                page.keep();
+                return Ok(answer);
+            }
             Ok(Err(error)) => error.rpc().cloned().unwrap_or_else(|| RpcError::internal(error.to_string())),
             Err(_) => RpcError::internal("the client did not answer in time"),
         },
     };
     Err(error)
+}
+
+/// The page of a URL, about whose completion the session can be notified. The session forgets it without an answer.
+struct OpenPage<'a> {
+    session: &'a Session,
+    id: Option<String>,
+}
+
+impl<'a> OpenPage<'a> {
+    fn new(session: &'a Session, request: &InputRequest) -> Self {
+        let id = request.params.as_ref().and_then(|params| params.get("elicitationId")?.as_str());
+        let id = id.filter(|_| request.method == method::Elicit::NAME).map(str::to_owned);
+        if let Some(id) = &id {
+            session.add_page(id);
+        }
+        Self { session, id }
+    }
+
+    fn keep(mut self) {
+        self.id = None;
+    }
+}
+
+impl Drop for OpenPage<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = &self.id {
+            self.session.remove_page(id);
+        }
+    }
 }
 
 /// Returns the time for the answer to an input request.

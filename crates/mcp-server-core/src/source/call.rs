@@ -7,7 +7,7 @@ use mcp_transport::PauseClock;
 use serde_json::{Value, value::RawValue};
 use tokio::time::{Instant, sleep};
 
-use super::ask;
+use super::{PageNotifier, ask};
 use crate::{
     context::Context,
     inputs::{InputLimits, InputRound},
@@ -118,6 +118,15 @@ impl SourceCall {
     pub async fn ask(&self, request: InputRequest) -> Result<Value, RpcError> {
         let _pause = self.clock.clock.pause();
         ask::ask(&self.context, &self.clock.limits, request).await
+    }
+
+    /// Returns the notifier of the session of the call, for the end of visits to pages ([`SourceCall::ask`] with a URL). It does
+    /// not keep the session.
+    ///
+    /// See the example of [`PageNotifier`].
+    #[must_use]
+    pub fn page_notifier(&self) -> PageNotifier {
+        PageNotifier::new(self.context.shared_session())
     }
 }
 

@@ -1,0 +1,58 @@
+//! The end of a visit to a page, which a source asked the user of a session to visit.
+
+use std::{
+    fmt,
+    sync::{Arc, Weak},
+};
+
+use mcp_protocol::{ElicitationCompleteParams, NotificationMethod as _, jsonrpc, notification};
+
+use crate::Session;
+
+/// Notifies the client of one session that the user is done on a page ([`SourceCall::page_notifier`](super::SourceCall::page_notifier)).
+///
+/// ```
+/// use mcp_server_core::source::SourceCall;
+///
+/// fn watch(call: &SourceCall, done: impl Future<Output = ()> + Send + 'static) {
+///     let notifier = call.page_notifier();
+///     tokio::spawn(async move {
+///         done.await;
+///         notifier.complete("page-7");
+///     });
+/// }
+/// # let _ = watch;
+/// ```
+#[derive(Clone)]
+pub struct PageNotifier {
+    session: Weak<Session>,
+}
+
+impl PageNotifier {
+    pub(super) fn new(session: Option<&Arc<Session>>) -> Self {
+        Self { session: session.map(Arc::downgrade).unwrap_or_default() }
+    }
+
+    /// Notifies the client once that the user is done on the page with this `elicitationId`, also after the end of the call.
+    ///
+    /// It has no effect without a session of 2025-11-25, and for a page to which the source has not sent the user. A client that
+    /// does not read misses the notification, so clients do not depend on it.
+    ///
+    /// See the example of the [type](Self).
+    pub fn complete(&self, page: &str) {
+        let Some(session) = self.session.upgrade() else { return };
+        if !session.remove_page(page) || !session.version().has_elicitation_complete() {
+            return;
+        }
+        let params = ElicitationCompleteParams::new(page);
+        if let Ok(message) = jsonrpc::notification(notification::ElicitationComplete::NAME, &params) {
+            session.send(message);
+        }
+    }
+}
+
+impl fmt::Debug for PageNotifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PageNotifier").finish_non_exhaustive()
+    }
+}
