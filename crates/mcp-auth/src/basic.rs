@@ -11,7 +11,7 @@ use crate::{
     error::ConfigError,
     limit::CheckLimit,
     password::{HashPool, PasswordDigest},
-    verified::Verified,
+    verified::{NO_PRINCIPAL, Verified, invalid},
 };
 
 type Checking = Pin<Box<dyn Future<Output = Result<Option<Principal>, Rejection>> + Send>>;
@@ -124,7 +124,7 @@ impl Basic {
         {
             let (check, limit) = (Arc::clone(check), self.limit.clone());
             return Box::pin(async move {
-                let principal = limit.run(|| check(user, password)).await?.ok_or(Rejection::Invalid)?;
+                let principal = limit.run(|| check(user, password)).await?.ok_or_else(|| invalid(NO_PRINCIPAL))?;
                 Ok(with_scheme(principal, "Basic"))
             });
         }
@@ -140,7 +140,7 @@ impl Basic {
                 digests.extend(PasswordDigest::parse(NO_PASSWORD).ok());
             }
             let is_valid = pool.verify((!was_valid).then_some(user), digests, own, password).await?;
-            principal.filter(|_| is_valid).ok_or(Rejection::Invalid)
+            principal.filter(|_| is_valid).ok_or_else(|| invalid("the user name or the password is wrong"))
         })
     }
 }

@@ -19,7 +19,7 @@ use crate::{
     issuer_request::{self, IssuerRequests},
     issuer_url::{check_issuer, check_url, fetch_for},
     token_verifier::{self, TokenVerifier},
-    verified::Verified,
+    verified::{Verified, invalid},
 };
 
 /// The authorization server of GitHub, whose metadata is at
@@ -151,12 +151,13 @@ impl Settings {
         match response.status() {
             StatusCode::OK => {}
             // 404 is the answer to a token that is unknown, revoked, or of another application.
-            StatusCode::NOT_FOUND => return Err(Rejection::Invalid),
+            StatusCode::NOT_FOUND => return Err(invalid("GitHub does not know the token for this application")),
             // 422 is also the answer to too many requests, so it shows nothing about the token.
             _ => return Err(issuer_request::unexpected(&self.issuer, &response)),
         }
         let checked: Checked = response.json().map_err(|_| issuer_request::malformed(&self.issuer))?;
-        let user = checked.user.filter(|_| checked.app.client_id == self.client_id).ok_or(Rejection::Invalid)?;
+        let user = checked.user.filter(|_| checked.app.client_id == self.client_id);
+        let user = user.ok_or_else(|| invalid("the token belongs to another application, or to no user"))?;
         let mut principal = Principal::new(user.id.to_string())
             .with_issuer(&*self.issuer)
             .with_client_id(&*self.client_id)

@@ -24,7 +24,7 @@ use crate::{
         remote,
     },
     token_verifier::{self, TokenVerifier},
-    verified::Verified,
+    verified::{Verified, invalid},
 };
 
 /// Authenticates clients by opaque tokens in `Authorization: Bearer …`, which the issuer checks (RFC 7662). Needs the
@@ -235,7 +235,7 @@ impl Settings {
         let claims = json::object(response.body()).ok_or_else(|| issuer_request::malformed(self.name()))?;
         match claims.get("active") {
             Some(Value::Bool(true)) => self.principal(claims, resource, verified),
-            Some(Value::Bool(false)) => Err(Rejection::Invalid),
+            Some(Value::Bool(false)) => Err(invalid("the issuer reports an inactive token")),
             _ => Err(issuer_request::malformed(self.name())),
         }
     }

@@ -25,6 +25,9 @@ pub(crate) type Outcome = Result<Arc<Principal>, Rejection>;
 pub(crate) const VALID_FOR: Duration = Duration::from_secs(60);
 /// The largest value of this setting.
 pub(crate) const LONGEST: Duration = Duration::from_secs(3600);
+/// The reasons for which a provider rejects credentials, for log records.
+const NO_ENTRY: &str = "no entry has the credentials";
+pub(crate) const NO_PRINCIPAL: &str = "the function of the application does not know the credentials";
 /// The largest number of checks that run at once on tasks of their own.
 const MAX_RUNNING: usize = 1_024;
 /// The longest time of such a check.
@@ -65,7 +68,8 @@ impl Verified {
 
     /// Returns the remembered result for credentials.
     pub(crate) fn known(&self, digest: &Digest) -> Option<Outcome> {
-        self.shared.cache.get(digest, self.clock.moment()).map(|known| known.ok_or(Rejection::Invalid))
+        let known = self.shared.cache.get(digest, self.clock.moment())?;
+        Some(known.ok_or_else(|| invalid("an earlier check rejected the credentials")))
     }
 
     /// Whether the last check of the credentials accepted them, also if the result is too old to be used.
@@ -130,6 +134,12 @@ impl Verified {
         let result = result.wait_for(Option::is_some).await.map(|outcome| outcome.clone());
         result.ok().flatten().unwrap_or(Err(unavailable))
     }
+}
+
+/// Logs the reason for which credentials are invalid. The client receives no reason.
+pub(crate) fn invalid(reason: &'static str) -> Rejection {
+    tracing::debug!(reason, "rejected credentials");
+    Rejection::Invalid
 }
 
 /// Removes a check from the map of running checks when it is dropped.
@@ -223,19 +233,19 @@ impl Table {
     /// Returns the result of the check of the application, if it is known without a wait.
     pub(crate) fn known_check(&self, credentials: &str) -> Option<Outcome> {
         if self.check.is_none() {
-            return Some(Err(Rejection::Invalid));
+            return Some(Err(invalid(NO_ENTRY)));
         }
         self.verified.known(&crypto::sha256(credentials.as_bytes()))
     }
 
     /// Runs the check of the application.
     pub(crate) async fn run_check(&self, credentials: &str) -> Outcome {
-        let Some(check) = &self.check else { return Err(Rejection::Invalid) };
+        let Some(check) = &self.check else { return Err(invalid(NO_ENTRY)) };
         let digest = crypto::sha256(credentials.as_bytes());
         let (check, limit, scheme) = (Arc::clone(check), self.limit.clone(), self.scheme);
         let secret = Secret::from(credentials);
         let checking = async move {
-            let principal = limit.run(|| check(secret)).await?.ok_or(Rejection::Invalid)?;
+            let principal = limit.run(|| check(secret)).await?.ok_or_else(|| invalid(NO_PRINCIPAL))?;
             Ok(with_scheme(principal, scheme))
         };
         self.verified.check(digest, || checking).await

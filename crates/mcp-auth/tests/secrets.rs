@@ -285,6 +285,14 @@ async fn secrets_are_in_no_log_record_and_no_text() {
         let record = format!(r#"rejected malformed credentials reason="{reason}""#);
         assert!(records.contains(&record), "{reason}: {records}");
     }
+    for reason in [
+        "no entry has the credentials",
+        "the user name or the password is wrong",
+        "the function of the application does not know the credentials",
+        "the issuer reports an inactive token",
+    ] {
+        assert!(records.contains(&format!(r#"rejected credentials reason="{reason}""#)), "{reason}: {records}");
+    }
     let shown = shown.text + &records;
     for secret in ["hunter2", &encoded, &valid, "eyJ", &digest, &pepper_hash] {
         assert!(!shown.contains(secret), "{secret}: {shown}");

@@ -69,6 +69,9 @@ pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Comma
         }
     }
     if let Some(issuer) = issuer {
+        if options.provider != Provider::OAuth {
+            return Err("--issuer needs the provider oauth: the others do not accept tokens of an issuer".to_owned());
+        }
         options.provider = Provider::Issuer(issuer);
     }
     Ok(Command::Run(options))

@@ -11,7 +11,12 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-use std::{error::Error, io, net::Ipv4Addr, process::ExitCode};
+use std::{
+    error::Error,
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    process::ExitCode,
+};
 
 use mcp_server::prelude::*;
 use tokio::net::TcpListener;
@@ -46,7 +51,8 @@ async fn main() -> ExitCode {
 }
 
 async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)).await?;
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port));
+    let listener = TcpListener::bind(address).await.map_err(|error| format!("cannot listen on {address}: {error}"))?;
     let url = format!("http://{}/mcp", listener.local_addr()?);
     let Authentication { config, credentials, authorization_server } = configured(options, &url).await?;
     let line = credentials.to_json(&url).to_string();

@@ -33,7 +33,11 @@ async fn slow(progress: Progress) -> &'static str {
 
 pub(crate) fn server() -> Server {
     Server::builder("protected", env!("CARGO_PKG_VERSION"))
-        .tool(tool("public", async || "Each caller can use this tool.").read_only())
+        .tool(
+            tool("public", async || "Each caller can use this tool.")
+                .description("Returns a text that each caller may read.")
+                .read_only(),
+        )
         .tool(
             tool("whoami", whoami)
                 .description("Returns the identity of the caller.")

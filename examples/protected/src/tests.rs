@@ -150,8 +150,12 @@ fn options_are_parsed() {
         ("--provider static", run(8080, Provider::Static, false)),
         ("--port 0 --provider api-key --anonymous", run(0, Provider::ApiKey, true)),
         (
-            "--provider basic --issuer https://as.example",
+            "--provider oauth --issuer https://as.example",
             run(8080, Provider::Issuer("https://as.example".into()), false),
+        ),
+        (
+            "--issuer https://as.example --provider basic",
+            Err("--issuer needs the provider oauth: the others do not accept tokens of an issuer".to_owned()),
         ),
         ("--help", Ok(Command::Help)),
         ("--port", Err("--port needs a value".to_owned())),
