@@ -8,3 +8,4 @@ mod policies;
 mod questions;
 mod relay;
 mod rounds;
+mod tasks;

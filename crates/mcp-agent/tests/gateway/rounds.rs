@@ -1,14 +1,17 @@
 //! Input requests through a gateway: each of them reaches the user of its call, and no other user.
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use mcp_agent::{Gateway, Host, ServerOptions};
 use mcp_client::{
-    Client, Handler, InputContext, Round,
+    Client, Handler, InputContext, Reconnect, Round,
     transport::{BoxFuture, Connect, Transport, TransportError, ndjson::Ndjson},
 };
 use mcp_protocol::{
@@ -18,7 +21,7 @@ use mcp_protocol::{
 };
 use mcp_server::{inputs::StateKeys, prelude::*};
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, time::timeout};
+use tokio::{net::TcpListener, sync::Notify, time::timeout};
 
 use crate::common::{REVISIONS, SOON, cells, client};
 
@@ -78,11 +81,13 @@ fn asking(version: ProtocolVersion, turns: &Turns) -> Server {
 struct User {
     name: String,
     turns: Turns,
+    /// Ends during the first question.
+    kills: Mutex<Option<Pipe>>,
 }
 
 impl User {
     fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), turns: Turns::default() }
+        Self { name: name.to_owned(), turns: Turns::default(), kills: Mutex::default() }
     }
 }
 
@@ -97,6 +102,9 @@ impl Handler for User {
     fn elicit(&self, _: InputContext<FormElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
         Box::pin(async {
             self.turns.pass().await;
+            if let Some(pipe) = self.kills.lock().unwrap().take() {
+                pipe.kill();
+            }
             Ok(ElicitResult::accept(JsonObject::new().with("name", &*self.name)))
         })
     }
@@ -117,15 +125,30 @@ impl Handler for User {
 }
 
 /// Connects to a server by a pipe, whose messages have no other relation than their ids, as over stdio.
-struct Pipe(Server);
+#[derive(Clone)]
+struct Pipe(Server, Arc<Notify>);
+
+impl Pipe {
+    fn new(server: Server) -> Self {
+        Self(server, Arc::default())
+    }
+
+    /// Ends all connections at once, as the end of a process does.
+    fn kill(&self) {
+        self.1.notify_waiters();
+    }
+}
 
 impl Connect for Pipe {
     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
-        let server = self.0.clone();
+        let Self(server, killed) = self.clone();
         tokio::spawn(async move {
             let (reader, writer) = tokio::io::split(theirs);
-            server.serve(Ndjson::new(reader, writer)).await
+            tokio::select! {
+                served = server.serve(Ndjson::new(reader, writer)) => drop(served),
+                () = killed.notified() => {}
+            }
         });
         let (reader, writer) = tokio::io::split(ours);
         Box::pin(async { Ok(Box::new(Ndjson::new(reader, writer)) as Box<dyn Transport>) })
@@ -148,7 +171,7 @@ async fn host(version: ProtocolVersion, is_http: bool, turns: &Turns, options: S
     let server = asking(version, turns);
     let connector: Arc<dyn Connect> = match is_http {
         true => Arc::new(mcp_client::http::Http::new(over_http(server).await).unwrap()),
-        false => Arc::new(Pipe(server)),
+        false => Arc::new(Pipe::new(server)),
     };
     Host::builder("gateway", "1").server_with("s", connector, options).start().await.unwrap()
 }
@@ -191,7 +214,7 @@ async fn two_users_at_once_never_see_the_question_of_the_other() {
         let host = host(up, false, &turns, ServerOptions::new().asks()).await;
         let gateway = Gateway::builder(host).build().unwrap().versions([down]).build();
         let names = ["ada", "grace"];
-        let users = names.map(|name| client().handler(User { name: name.to_owned(), turns: turns.clone() }));
+        let users = names.map(|name| client().handler(User { turns: turns.clone(), ..User::new(name) }));
         let [ada, grace] = users.map(|builder| builder.connect(&gateway).into_future());
         let users = [ada.await.unwrap(), grace.await.unwrap()];
         for interleaving in 0..250 {
@@ -323,7 +346,7 @@ async fn the_completion_of_a_page_reaches_the_session_of_its_call() {
         let server = Server::builder("s", "1").versions([REVISIONS[0]]).tool(tool("visit", visit)).build();
         let connector: Arc<dyn Connect> = match is_http {
             true => Arc::new(mcp_client::http::Http::new(over_http(server.clone()).await).unwrap()),
-            false => Arc::new(Pipe(server.clone())),
+            false => Arc::new(Pipe::new(server.clone())),
         };
         let host =
             Host::builder("gateway", "1").server_with("s", connector, ServerOptions::new()).start().await.unwrap();
@@ -342,5 +365,41 @@ async fn the_completion_of_a_page_reaches_the_session_of_its_call() {
         gateway.notify().log(LoggingLevel::Error, "last");
         assert_eq!(timeout(SOON, of_grace.next()).await.unwrap().unwrap().method(), "notifications/message");
         assert_eq!(timeout(SOON, of_ada.next()).await.unwrap().unwrap().method(), "notifications/message");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_dies_during_a_question_fails_this_call_alone() {
+    for (down, up) in cells() {
+        let (server, healthy) = (asking(up, &Turns::default()), asking(up, &Turns::default()));
+        let pipe = Pipe::new(server);
+        let connector: Arc<dyn Connect> = Arc::new(pipe.clone());
+        let host = Host::builder("gateway", "1")
+            .reconnect(Reconnect::default().first(Duration::from_millis(1)))
+            .server_with("s", connector, ServerOptions::new())
+            .server("healthy", &healthy)
+            .start()
+            .await
+            .unwrap();
+        let gateway = Gateway::builder(host).build().unwrap().versions([down]).build();
+        let user = client().handler(User { kills: Mutex::new(Some(pipe)), ..User::new("ada") });
+        let user = user.connect(&gateway).await.unwrap();
+        let call = |name: &str| timeout(SOON, user.call_tool(name, ()).into_future());
+        let (killed, other) = tokio::join!(call("s__form"), call("healthy__roots"));
+        assert_eq!(other.unwrap().unwrap().text(), "file:///ada", "{down} to {up}");
+        match killed.unwrap() {
+            // The next round of a stateless call needs no process that remembers the first one.
+            Ok(result) => assert_eq!((result.text(), up.is_stateless()), ("ada".to_owned(), true), "{down} to {up}"),
+            Err(error) => assert_eq!(error.rpc().map(|error| error.code.0), Some(-32603), "{down} to {up}"),
+        }
+        let next = timeout(SOON, async {
+            loop {
+                match call("s__form").await.unwrap() {
+                    Ok(result) => return result.text(),
+                    Err(_) => tokio::time::sleep(Duration::from_millis(5)).await,
+                }
+            }
+        });
+        assert_eq!(next.await.unwrap(), "ada", "{down} to {up}");
     }
 }
