@@ -64,6 +64,15 @@ fn the_tokens_of_a_login_are_sealed_with_a_key_in_the_keyring() {
         assert_eq!(user.check("call URL whoami", choice, 0), "", "{choice}");
     }
     assert!(user.check("call URL whoami", "file", 4).contains("the store has no key"));
+    // An explanation asks no keyring.
+    service.lock();
+    for choice in ["auto", "sealed", "file"] {
+        let output = user.run("auth explain URL", choice);
+        let stdout = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{choice}: {stdout}");
+        assert!(stdout.contains("a stored registration cannot be read"), "{choice}: {stdout}");
+    }
+    assert_eq!(service.prompts(), 0);
     user.check("logout URL", "auto", 0);
     user.check("whoami URL", "auto", 1);
 }
