@@ -7,7 +7,7 @@ use mcp_test::authorization_server::{AuthorizationServer, Endpoint, Misbehavior,
 
 use crate::{
     children::{Child, STOPPED},
-    common::World,
+    common::{World, until},
     stores::Dir,
 };
 
@@ -72,12 +72,7 @@ async fn run(work: &str, number: usize, kill: &Kill, has_grace: bool) {
     let mut child = Child::start(&world.site, &dir.0, (!is_in_flight).then_some(kill.point));
     child.call("");
     if is_in_flight {
-        let sent = async {
-            while world.authorization.count(Endpoint::Token) == requests {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(60), sent).await.unwrap();
+        until(|| world.authorization.count(Endpoint::Token) > requests).await;
     } else {
         assert_eq!(child.line().await, STOPPED, "{case}");
     }

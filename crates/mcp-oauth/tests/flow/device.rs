@@ -69,9 +69,7 @@ impl UserAgent for Reader {
             let complete = login.verification_uri_complete.as_ref().unwrap().as_str();
             assert_eq!(complete, format!("{page}?user_code={}", login.user_code));
             assert!(!format!("{login:?}").contains(&login.user_code));
-            while self.server.count(Endpoint::Token) < self.polls {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
+            common::until(|| self.server.count(Endpoint::Token) >= self.polls).await;
             match self.decision {
                 Decision::Approve => assert!(self.server.approve_device(&login.user_code).await.unwrap()),
                 Decision::ApproveAndShow => {

@@ -17,7 +17,10 @@ use mcp_transport::BoxFuture;
 use serde_json::Value;
 use tokio::time::timeout;
 
-use crate::{common::World, sealed::FakeKeyring};
+use crate::{
+    common::{World, until},
+    sealed::FakeKeyring,
+};
 
 fn requests(world: &World) -> Vec<[String; 2]> {
     let requests = world.authorization.requests();
@@ -173,12 +176,7 @@ async fn a_logout_does_not_wait_for_a_login() {
         let (world, asking) = (Arc::clone(&world), asking.clone());
         async move { world.site.error(&asking).await }
     });
-    let asked = async {
-        while user.0.load(Ordering::SeqCst) == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(Duration::from_secs(30), asked).await.unwrap();
+    until(|| user.0.load(Ordering::SeqCst) > 0).await;
     // Another process waits a short time for the lock, and its user stays logged out.
     let other = world.builder().store(store.clone()).build();
     let limit = Duration::from_secs(15);

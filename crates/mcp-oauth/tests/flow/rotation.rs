@@ -18,7 +18,11 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{common::World, sealed::FakeKeyring, stores::Dir};
+use crate::{
+    common::{World, until},
+    sealed::FakeKeyring,
+    stores::Dir,
+};
 
 /// A store whose saves of tokens wait.
 #[derive(Clone)]
@@ -230,19 +234,18 @@ async fn a_program_can_wait_for_its_renewals() {
     let token = world.site.token(&auth).await;
     assert!(auth.finish_renewals(Duration::ZERO).await, "no renewal runs");
     world.site.revoke(&token);
-    let slow = ResponseFault::Slow(Duration::from_millis(500));
+    let response_time = Duration::from_secs(5);
+    let slow = ResponseFault::Slow(response_time);
     world.authorization.misbehave_times(Misbehavior::Response(Endpoint::Token, slow), 1);
     // The request is cancelled as soon as its renewal is sent.
-    let renewal = async {
-        while world.authorization.count(Endpoint::Token) < 2 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
     tokio::select! {
         _ = world.site.call(&auth) => panic!("the renewal is slow"),
-        () = renewal => {}
+        () = until(|| world.authorization.count(Endpoint::Token) == 2) => {}
     }
     assert!(!auth.finish_renewals(Duration::ZERO).await, "a renewal runs");
+    tokio::time::pause();
+    tokio::time::advance(response_time).await;
+    tokio::time::resume();
     assert!(auth.finish_renewals(Duration::from_secs(30)).await);
     let record = store.load(&world.site.key()).await.unwrap().unwrap();
     assert!(!record.expose().contains(&token), "the new tokens are stored");
