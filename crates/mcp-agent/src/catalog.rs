@@ -14,7 +14,7 @@ use crate::characters::Characters;
 
 pub use self::{arguments::InvalidArguments, lookup::UnknownName, tool::CatalogTool};
 pub(crate) use self::{
-    entries::{ListHint, ListHints, ListedTool, ServerEntries, merge},
+    entries::{ListFacts, ListHint, ListedTool, ServerEntries, merge},
     lookup::names_server,
     tool::estimate,
 };
@@ -44,8 +44,8 @@ pub(crate) use self::{
 pub struct Catalog {
     generation: u64,
     servers: Vec<Arc<str>>,
-    /// How long the lists of each server stay fresh, in the order of the servers.
-    hints: Vec<ListHints>,
+    /// Facts about the lists of each server, in the order of the servers.
+    facts: Vec<ListFacts>,
     tools: Vec<Arc<CatalogTool>>,
     resources: Vec<CatalogItem<Resource>>,
     templates: Vec<CatalogItem<ResourceTemplate>>,
@@ -86,10 +86,10 @@ impl Catalog {
         &self.servers
     }
 
-    /// Returns how long the lists of each server stay fresh, in the order of the servers.
+    /// Returns facts about the lists of each server, in the order of the servers.
     #[cfg(feature = "gateway")]
-    pub(crate) fn hints(&self) -> &[ListHints] {
-        &self.hints
+    pub(crate) fn facts(&self) -> &[ListFacts] {
+        &self.facts
     }
 
     /// Returns the tools.
@@ -173,7 +173,7 @@ impl Catalog {
         let mut next =
             Self { generation, servers: servers.iter().map(|(name, _)| name.clone()).collect(), ..Self::default() };
         for (server, entries) in servers {
-            next.hints.push(entries.hints);
+            next.facts.push(entries.facts.clone());
             for listed in &entries.tools {
                 let tool = match former.get(&(&**server, &*listed.tool.name)) {
                     Some(former) if former.is(listed) => Arc::clone(former),
@@ -207,7 +207,7 @@ impl Catalog {
 
     fn equals(&self, other: &Self) -> bool {
         self.servers == other.servers
-            && self.hints == other.hints
+            && self.facts == other.facts
             && self.tools.len() == other.tools.len()
             && self.tools.iter().zip(&other.tools).all(|(a, b)| Arc::ptr_eq(a, b))
             && same(&self.resources, &other.resources)

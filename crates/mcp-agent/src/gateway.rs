@@ -145,6 +145,21 @@ impl Gateway {
         self.core.merged().dropped.clone()
     }
 
+    /// Returns the servers that the gateway does not serve, because they lead to the gateway itself.
+    ///
+    /// ```
+    /// fn show(gateway: &mcp_agent::Gateway) {
+    ///     for server in gateway.circular_servers() {
+    ///         println!("{server} leads to the gateway itself");
+    ///     }
+    /// }
+    /// # let _ = show;
+    /// ```
+    #[must_use]
+    pub fn circular_servers(&self) -> Vec<Arc<str>> {
+        self.core.merged().circular.clone()
+    }
+
     /// Returns the host with the servers of the gateway.
     #[must_use]
     pub fn host(&self) -> &Host {
@@ -280,7 +295,10 @@ impl Core {
         let catalog = self.host.catalog();
         let mut merged = self.merged.lock();
         if !merged.is_of(&catalog) {
-            let next = Merged::new(&catalog, self.names, &merged);
+            let next = Merged::new(&catalog, self.names, &self.hop, &merged);
+            for server in next.circular.iter().filter(|server| !merged.circular.contains(server)) {
+                tracing::warn!(%server, "the gateway does not serve a server that leads to the gateway itself");
+            }
             for dropped in next.dropped.iter().filter(|dropped| !merged.dropped.contains(dropped)) {
                 tracing::warn!(%dropped, "the gateway does not serve an item");
             }

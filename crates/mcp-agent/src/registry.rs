@@ -29,6 +29,8 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+#[cfg(feature = "gateway")]
+pub(crate) use self::listing::GATEWAYS;
 use self::{activity::ActiveCall, status::StatusTable, watched::Watched};
 pub use self::{
     caller::Caller,

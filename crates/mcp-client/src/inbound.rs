@@ -14,7 +14,7 @@ mod wake_on_change;
 pub(crate) use self::{
     callbacks::{Callbacks, send_root_changes},
     context::RequestSource,
-    handlers::{HandlerSet, answering, own_handler},
+    handlers::{HandlerSet, answering, log_of_call, own_handler},
     notifications::NotificationHub,
     server_request::ServerRequest,
     subscribers::SessionSubscribers,

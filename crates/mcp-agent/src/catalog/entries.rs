@@ -26,18 +26,20 @@ pub(crate) struct ServerEntries {
     pub(crate) resources: Vec<Arc<RawItem<Resource>>>,
     pub(crate) templates: Vec<Arc<RawItem<ResourceTemplate>>>,
     pub(crate) prompts: Vec<Arc<RawItem<Prompt>>>,
-    /// How long the lists stay fresh. Not on disk.
+    /// Not on disk.
     #[serde(skip)]
-    pub(crate) hints: ListHints,
+    pub(crate) facts: ListFacts,
 }
 
-/// How long the lists of a server stay fresh, and for which caches.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct ListHints {
+/// Facts about the lists of a server: how long they stay fresh, for which caches, and the gateways that they come through.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ListFacts {
     pub(crate) tools: ListHint,
     pub(crate) resources: ListHint,
     pub(crate) templates: ListHint,
     pub(crate) prompts: ListHint,
+    /// The ids of gateways, if the server is a gateway.
+    pub(crate) gateways: Arc<[Box<str>]>,
 }
 
 /// How long a list stays fresh. `None`: the server has no such list.

@@ -1,13 +1,17 @@
 //! The changes of the merged lists, as notifications for the clients of the gateway.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
+use mcp_protocol::{ProtocolVersion, ServerCapabilities};
 use mcp_server_core::{
     RegistrationError,
     extension::{BackgroundWork, Registrar, ServerExtension, WeakServer},
 };
 
+use serde_json::json;
+
 use super::{Core, merged::Merged};
+use crate::registry::GATEWAYS;
 
 /// Notifies the clients of the gateway of changed lists.
 pub(super) struct Announcer {
@@ -23,6 +27,16 @@ impl Announcer {
 impl ServerExtension for Announcer {
     fn register(&mut self, _registrar: &mut Registrar<'_>) -> Result<(), RegistrationError> {
         Ok(())
+    }
+
+    fn declare(&self, _version: ProtocolVersion, mut capabilities: ServerCapabilities) -> ServerCapabilities {
+        // A gateway that reaches itself, also through other gateways, finds its id.
+        let catalog = self.core.host.catalog();
+        let behind = catalog.facts().iter().flat_map(|facts| facts.gateways.iter().map(|id| &**id));
+        let ids: BTreeSet<&str> = behind.chain([self.core.hop.as_str()]).collect();
+        let experimental = capabilities.experimental.get_or_insert_default();
+        experimental.insert(GATEWAYS.to_owned(), json!({ "ids": ids }));
+        capabilities
     }
 
     fn start(&self, server: WeakServer) -> Option<BackgroundWork> {

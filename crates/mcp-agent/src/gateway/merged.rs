@@ -14,10 +14,10 @@ use mcp_server_core::{
 };
 use mcp_uri_template::UriTemplate;
 
-use super::{DroppedItem, ItemKind, Names, definition, item::Item, views::Views};
+use super::{DroppedItem, ItemKind, Names, definition, hops::HopId, item::Item, views::Views};
 use crate::{
     Catalog, CatalogItem,
-    catalog::{ListHint, ListHints},
+    catalog::{ListFacts, ListHint},
 };
 
 /// The largest number of items on a page, and of the bytes of their definitions. A page has at least one item.
@@ -30,6 +30,8 @@ pub(super) struct Merged {
     catalog: Arc<Catalog>,
     lists: Arc<Lists>,
     pub(super) dropped: Vec<DroppedItem>,
+    /// The servers that lead to this gateway.
+    pub(super) circular: Vec<Arc<str>>,
     matchers: OnceLock<Vec<(Arc<str>, UriTemplate)>>,
     pub(super) views: Views,
 }
@@ -69,10 +71,21 @@ struct Candidate<'a> {
 
 impl Merged {
     /// Merges the lists of a catalog. Unchanged items keep their definitions of the former lists.
-    pub(super) fn new(catalog: &Arc<Catalog>, names: Names, former: &Self) -> Self {
+    pub(super) fn new(catalog: &Arc<Catalog>, names: Names, own: &HopId, former: &Self) -> Self {
         let mut dropped = Vec::new();
         let servers: HashMap<&str, &Arc<str>> = catalog.shared_servers().iter().map(|name| (&**name, name)).collect();
-        let tools = catalog.tools().iter().filter(|tool| tool.verdict().is_usable()).filter_map(|tool| {
+        // The lists of a server that leads to this gateway contain the lists of this gateway.
+        let leads_back = |facts: &ListFacts| facts.gateways.iter().any(|id| **id == *own.as_str());
+        let circular: Vec<Arc<str>> = catalog
+            .shared_servers()
+            .iter()
+            .zip(catalog.facts())
+            .filter(|(_, facts)| leads_back(facts))
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
+        let serves = |server: &str| !circular.iter().any(|name| **name == *server);
+        let tools = catalog.tools().iter().filter(|tool| tool.verdict().is_usable() && serves(tool.server()));
+        let tools = tools.filter_map(|tool| {
             Some(Candidate {
                 server: servers.get(tool.server()).copied()?,
                 original: tool.original_name(),
@@ -82,23 +95,23 @@ impl Merged {
             })
         });
         let tools = Items::new(ItemKind::Tool, names, tools, &former.tools, &mut dropped);
-        let resources = catalog.resources().iter().map(|item| {
+        let resources = catalog.resources().iter().filter(|item| serves(item.server())).map(|item| {
             let uri = &item.item().uri;
             Candidate::new(item, uri, names.uri(item.server(), uri).into())
         });
         let resources = Items::new(ItemKind::Resource, names, resources, &former.resources, &mut dropped);
-        let templates = catalog.templates().iter().map(|item| {
+        let templates = catalog.templates().iter().filter(|item| serves(item.server())).map(|item| {
             let template = &item.item().uri_template;
             Candidate::new(item, template, names.uri(item.server(), template).into())
         });
         let templates = Items::new(ItemKind::ResourceTemplate, names, templates, &former.templates, &mut dropped);
-        let prompts = catalog.prompts().iter().map(|item| {
+        let prompts = catalog.prompts().iter().filter(|item| serves(item.server())).map(|item| {
             let name = &item.item().name;
             Candidate::new(item, name, names.name(item.server(), name).into())
         });
         let prompts = Items::new(ItemKind::Prompt, names, prompts, &former.prompts, &mut dropped);
-        let hints = catalog.hints();
-        let hint = |of: fn(&ListHints) -> ListHint| smallest(hints.iter().filter_map(of));
+        let hints = catalog.facts();
+        let hint = |of: fn(&ListFacts) -> ListHint| smallest(hints.iter().filter_map(of));
         let lists = Lists {
             tools: tools.with_pages(hint(|hints| hints.tools)),
             resources: resources.with_pages(hint(|hints| hints.resources)),
@@ -106,7 +119,7 @@ impl Merged {
             prompts: prompts.with_pages(hint(|hints| hints.prompts)),
         };
         let (catalog, lists) = (Arc::clone(catalog), Arc::new(lists));
-        Self { catalog, lists, dropped, matchers: OnceLock::new(), views: Views::default() }
+        Self { catalog, lists, dropped, circular, matchers: OnceLock::new(), views: Views::default() }
     }
 
     /// Returns the lists with the items that no policy hides.
@@ -131,7 +144,7 @@ impl Merged {
         if let [only] = self.catalog.shared_servers() {
             return Some(Arc::clone(only));
         }
-        let hints = self.catalog.shared_servers().iter().zip(self.catalog.hints());
+        let hints = self.catalog.shared_servers().iter().zip(self.catalog.facts());
         let mut with_resources = hints.filter(|(_, hints)| hints.resources.is_some());
         let (only, _) = with_resources.next()?;
         with_resources.next().is_none().then(|| Arc::clone(only))

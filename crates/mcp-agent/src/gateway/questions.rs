@@ -5,10 +5,12 @@ use std::sync::Arc;
 use mcp_client::{Client, Handler, InputContext, transport::BoxFuture};
 use mcp_protocol::{
     ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitAction, ElicitParams, ElicitResult,
-    FormElicitParams, InputRequest, ListRootsResult, ProtocolVersion, Root, RpcError, Shape as _, UrlElicitParams,
+    FormElicitParams, InputRequest, ListRootsResult, LoggingMessageParams, ProgressParams, ProtocolVersion, Root,
+    RpcError, Shape as _, UrlElicitParams,
 };
 use mcp_server_core::source::SourceCall;
 use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
 
 use super::{
     asked::{ParkedResult, park},
@@ -24,6 +26,13 @@ pub(super) struct Asker {
     pub(super) upstream: Client,
     pub(super) pages: Pages,
     pub(super) capabilities: ClientCapabilities,
+    pub(super) notices: mpsc::Sender<Notice>,
+}
+
+/// A notification of a server during a call.
+pub(super) enum Notice {
+    Progress(ProgressParams),
+    Log(LoggingMessageParams),
 }
 
 /// The client that answers.
@@ -99,6 +108,11 @@ impl Handler for Asker {
         message: InputContext<CreateMessageParams>,
     ) -> BoxFuture<'_, Result<CreateMessageResult, RpcError>> {
         Box::pin(async move { self.ask(InputRequest::create_message(&message.into_params())).await })
+    }
+
+    fn log(&self, record: LoggingMessageParams) {
+        // A slow client misses records.
+        let _ = self.notices.try_send(Notice::Log(record));
     }
 
     fn list_roots(&self) -> BoxFuture<'_, Result<Vec<Root>, RpcError>> {

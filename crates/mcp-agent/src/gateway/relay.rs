@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use mcp_client::{InputRequired, RawResult, Round as UpstreamRound};
-use mcp_protocol::{ClientCapabilities, JsonObject, Meta, ProgressParams};
+use mcp_protocol::{ClientCapabilities, JsonObject, LoggingLevel, Meta};
 use mcp_server_core::source::{SourceCall, SourceOutcome, SourceResult};
 use memchr::memmem;
 use serde_json::value::RawValue;
@@ -15,7 +15,7 @@ use super::{
     fault::Fault,
     members::Members,
     pages::Pages,
-    questions::{AskedClient, Asker},
+    questions::{AskedClient, Asker, Notice},
     reach::Reached,
     uris,
 };
@@ -88,13 +88,14 @@ async fn send(
     reached: Reached,
     outgoing: Outgoing,
 ) -> Result<Relayed, CallError> {
-    let (sender, progress) = mpsc::channel(WAITING);
+    let (sender, mut notices) = mpsc::channel(WAITING);
     let asker = Asker {
         client: client.clone(),
         server: Arc::clone(&reached.server),
         upstream: reached.client.clone(),
         pages,
         capabilities: capabilities.clone(),
+        notices: sender.clone(),
     };
     let mut request = reached
         .client
@@ -107,16 +108,28 @@ async fn send(
         let limit = limit.max(Duration::from_millis(1));
         request = request.total_timeout(limit).idle_timeout(limit);
     }
-    if client.waiting().is_some_and(|call| call.context().progress().is_wanted()) {
-        request = request.on_progress(move |notice| drop(sender.try_send(notice)));
-    } else {
-        drop(sender);
+    let waiting = client.waiting();
+    if waiting.as_ref().is_some_and(|call| call.context().progress().is_wanted()) {
+        request = request.on_progress(move |notice| drop(sender.try_send(Notice::Progress(notice))));
+    }
+    if let Some(level) = waiting.and_then(|call| wanted_level(&call)) {
+        request = request.log_level(level);
     }
     let mut request = request.raw_inputs();
     if let Some((responses, state)) = outgoing.responses {
         request = request.resume(responses, state);
     }
-    let (round, ()) = tokio::join!(request.into_future(), forward(&client, progress));
+    let mut running = request.into_future();
+    let round = loop {
+        tokio::select! {
+            Some(notice) = notices.recv() => forward(&client, notice).await,
+            round = &mut running => break round,
+        }
+    };
+    // The notifications before the result.
+    while let Ok(notice) = notices.try_recv() {
+        forward(&client, notice).await;
+    }
     let (server, name) = (Arc::clone(&reached.server), outgoing.name);
     match round {
         Ok(UpstreamRound::Complete(result)) => Ok(Relayed::Complete(of_client(names, method, &server, result))),
@@ -145,10 +158,18 @@ fn is_error(result: &[u8]) -> bool {
     members.and_then(|members| members.decode("isError")) == Some(true)
 }
 
-/// Forwards progress to the request of the client that waits, until the request of the server ends.
-async fn forward(client: &AskedClient, mut notices: mpsc::Receiver<ProgressParams>) {
-    while let Some(notice) = notices.recv().await {
-        let Some(call) = client.waiting() else { continue };
-        call.context().progress().report(notice.progress, notice.total, notice.message.as_deref()).await;
+/// Forwards a notification to the request of the client that waits.
+async fn forward(client: &AskedClient, notice: Notice) {
+    let Some(call) = client.waiting() else { return };
+    match notice {
+        Notice::Progress(notice) => {
+            call.context().progress().report(notice.progress, notice.total, notice.message.as_deref()).await;
+        }
+        Notice::Log(record) => call.context().log_as(record.level, record.logger.as_deref(), record.data).await,
     }
+}
+
+/// Returns the lowest level of the log records that the client receives.
+fn wanted_level(call: &SourceCall) -> Option<LoggingLevel> {
+    LoggingLevel::ALL.into_iter().find(|level| call.context().logs(*level))
 }

@@ -6,14 +6,22 @@ use std::{
 };
 
 use mcp_client::{Client, Error, Items, ListItem, RawItem};
+use mcp_protocol::ServerCapabilities;
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Lists, ServerOptions, Settings};
-use crate::catalog::{ListHint, ListHints, ListedTool, ServerEntries, merge};
+use crate::catalog::{ListFacts, ListHint, ListedTool, ServerEntries, merge};
 
 /// The largest number of items of one list, and of their bytes. Further items are left out.
 const ITEMS: usize = 10_000;
 const BYTES: usize = 32 << 20;
+
+/// The experimental capability of a gateway.
+pub(crate) const GATEWAYS: &str = "mcp-gateway";
+/// The longest id of a gateway, and the largest number of gateways behind a server.
+const GATEWAY_ID: usize = 64;
+const MAX_GATEWAYS: usize = 64;
 
 /// The items of a server, and the reasons why they may be incomplete.
 pub(super) struct Listed {
@@ -70,8 +78,13 @@ pub(super) async fn list(
     // A duplicate must not pass the filter when the first tool of its name does not.
     tools.items.retain(|tool| known.insert(tool.name.clone()));
     let duplicates = count - tools.items.len();
-    let hints =
-        ListHints { tools: tools.hint, resources: resources.hint, templates: templates.hint, prompts: prompts.hint };
+    let facts = ListFacts {
+        tools: tools.hint,
+        resources: resources.hint,
+        templates: templates.hint,
+        prompts: prompts.hint,
+        gateways: gateways(capabilities),
+    };
     let mut json = HashMap::new();
     let definitions = tools.items.into_iter().map(RawItem::into_parts).map(|(tool, text)| {
         json.insert(tool.name.clone(), text);
@@ -106,9 +119,16 @@ pub(super) async fn list(
         resources: keep(&former.resources, resources, |item| &item.uri, &mut problems),
         templates: keep(&former.templates, templates, |item| &item.uri_template, &mut problems),
         prompts: keep(&former.prompts, prompts, |item| &item.name, &mut problems),
-        hints,
+        facts,
     };
     Listed { entries, problems, notes, is_complete: !has_failed.contains(&true), error }
+}
+
+/// Returns the ids of the gateways that a server declares: its own, and those behind it.
+fn gateways(capabilities: &ServerCapabilities) -> Arc<[Box<str>]> {
+    let declared = capabilities.experimental.as_ref().and_then(|experimental| experimental.get(GATEWAYS)?.get("ids"));
+    let ids = declared.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+    ids.filter(|id| id.len() <= GATEWAY_ID).take(MAX_GATEWAYS).map(Into::into).collect()
 }
 
 /// Merges the items of a list with the former items.

@@ -2,6 +2,7 @@
 
 mod changes;
 mod common;
+mod faults;
 mod items;
 mod lists;
 mod policies;

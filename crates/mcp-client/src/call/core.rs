@@ -2,15 +2,15 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
-use mcp_protocol::RpcError;
+use mcp_protocol::{LoggingMessageParams, RpcError};
 use mcp_transport::{BoxFuture, Connect};
 use serde_json::{Value, value::RawValue};
 
 use super::{OwnedTasks, ResultCache, ToolCatalog};
 use crate::{
     config::Config,
-    connection::{Asker, Connection, ConnectionManager, Notification, Receiver},
-    inbound::{HandlerSet, NotificationHub, RequestSource, SessionSubscribers},
+    connection::{Asker, Connection, ConnectionManager, Notification, Receiver, RunningCall},
+    inbound::{HandlerSet, NotificationHub, RequestSource, SessionSubscribers, log_of_call},
 };
 
 /// The state that all handles, calls and subscriptions of a client share.
@@ -74,6 +74,10 @@ impl Receiver for InboundState {
         }
         self.cache.invalidate(notification);
         self.hub.publish(notification);
+    }
+
+    fn log(&self, call: &RunningCall, record: LoggingMessageParams) {
+        log_of_call(call, record);
     }
 
     fn connected(&self) {

@@ -281,6 +281,15 @@ impl Reader<'_> {
                     }
                 }
             }
+            notification::LoggingMessage::NAME => {
+                let has_streams = self.connection.sender.has_request_streams();
+                let asker = self.connection.pending.asker(&frame.route, &raw.method, has_streams);
+                if let Some(call) = asker.call()
+                    && let Ok(record) = jsonrpc::decode_params(&raw.method, raw.params)
+                {
+                    self.manager.receiver.log(call, record);
+                }
+            }
             _ => {}
         }
         let notification = Notification::new(raw);

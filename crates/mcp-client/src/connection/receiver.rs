@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use mcp_protocol::RpcError;
+use mcp_protocol::{LoggingMessageParams, RpcError};
 use mcp_transport::BoxFuture;
 use serde_json::{Value, value::RawValue};
 
-use super::{Asker, Connection, Notification};
+use super::{Asker, Connection, Notification, RunningCall};
 
 /// Receives requests and notifications of the server, and changes of the connection.
 pub(crate) trait Receiver: Send + Sync + 'static {
@@ -21,6 +21,9 @@ pub(crate) trait Receiver: Send + Sync + 'static {
 
     /// Handles a notification. `of_session` is true when it can belong to any subscription of the session.
     fn notification(&self, notification: &Notification, of_session: bool);
+
+    /// Receives a log record of a call.
+    fn log(&self, call: &RunningCall, record: LoggingMessageParams);
 
     /// Discards everything that was read over earlier connections: the new one may lead to another server.
     fn connected(&self);

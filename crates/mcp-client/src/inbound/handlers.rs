@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use mcp_protocol::{
     ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitResult, ElicitationCapability,
-    FormElicitParams, JsonObject, Root, RootsCapability, RpcError, SamplingCapability, UrlElicitParams,
+    FormElicitParams, JsonObject, LoggingMessageParams, Root, RootsCapability, RpcError, SamplingCapability,
+    UrlElicitParams,
 };
 use mcp_transport::BoxFuture;
 use serde_json::{Value, value::RawValue};
@@ -78,6 +79,19 @@ pub trait Handler: Send + Sync + 'static {
     /// Handles a request that the protocol does not define.
     fn request(&self, context: InputContext<RawRequest>) -> BoxFuture<'_, Result<Value, RpcError>> {
         Box::pin(std::future::ready(Err(refuse(context.method()))))
+    }
+
+    /// Receives a log record of the server during a call with this handler ([`Call::answers`](crate::Call::answers)). It must
+    /// not block. Other readers receive the record too ([`Client::notifications`](crate::Client::notifications)).
+    ///
+    /// Over Streamable HTTP, the record came on the stream of the call. Without such streams, the call was the only one that ran.
+    fn log(&self, _record: LoggingMessageParams) {}
+}
+
+/// Gives a log record to the handler of a call.
+pub(crate) fn log_of_call(call: &RunningCall, record: LoggingMessageParams) {
+    if let Some(own) = call.own().and_then(|own| own.handler.downcast_ref::<Arc<dyn Handler>>()) {
+        own.log(record);
     }
 }
 

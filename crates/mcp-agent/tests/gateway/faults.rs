@@ -1,0 +1,167 @@
+//! Faulty servers behind a gateway: errors within bounds, and no effect on the other servers.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
+
+use std::time::Duration;
+
+use mcp_agent::{Gateway, Host};
+use mcp_client::{Client, Reconnect};
+use mcp_protocol::{LoggingLevel, ProtocolVersion};
+use mcp_server::prelude::*;
+use mcp_test::peer::{Reply, ScriptedServer};
+use serde_json::json;
+use tokio::{net::TcpListener, time::timeout};
+
+use crate::common::{REVISIONS, SOON, cells, client, connect, gateway};
+
+/// A scripted server of the session era with one tool.
+fn scripted(tool: &str) -> ScriptedServer {
+    let tools = json!({ "tools": [{ "name": tool, "inputSchema": { "type": "object" } }] });
+    ScriptedServer::for_revision(ProtocolVersion::V2025_11_25)
+        .on("notifications/initialized", Reply::silence())
+        .on("resources/list", Reply::result(json!({ "resources": [] })))
+        .on("resources/templates/list", Reply::result(json!({ "resourceTemplates": [] })))
+        .on("prompts/list", Reply::result(json!({ "prompts": [] })))
+        .on("tools/list", Reply::result(tools))
+}
+
+fn text(text: &str) -> Reply {
+    Reply::result(json!({ "content": [{ "type": "text", "text": text }] }))
+}
+
+async fn call(client: &Client, name: &str) -> Result<String, (i64, String)> {
+    let called = timeout(SOON, client.call_tool(name, ()).into_future()).await.unwrap();
+    called.map(|result| result.text()).map_err(|error| {
+        let error = error.rpc().unwrap();
+        (error.code.0, error.message.clone())
+    })
+}
+
+// The clock is paused. It advances only while each task waits for a time.
+#[tokio::test(start_paused = true)]
+async fn faulty_servers_cause_errors_within_bounds_and_leave_the_others() {
+    let mut flood = text("end");
+    for n in 0..500 {
+        let log = json!({ "level": "info", "data": "x".repeat(100) });
+        flood = flood.notify("notifications/message", log);
+        flood = flood.notify("notifications/progress", json!({ "progressToken": 1, "progress": n }));
+    }
+    let question = json!({ "message": "?", "requestedSchema": { "type": "object", "properties": {} } });
+    for version in REVISIONS {
+        let healthy = Server::builder("healthy", "1").tool(tool("t", async || "t")).build();
+        let host = Host::builder("gateway", "1")
+            .reconnect(Reconnect::default().attempts(2).first(Duration::from_millis(10)))
+            .call_timeout(Duration::from_secs(2))
+            .server("killed", scripted("t").on("tools/call", Reply::close()))
+            .server("silent", scripted("t").on("tools/call", Reply::silence()))
+            .server("slow", scripted("t").on("tools/call", text("late").after(Duration::from_millis(400))))
+            .server("floods", scripted("t").on("tools/call", flood.clone()))
+            .server("garbage", scripted("t").on("tools/call", Reply::result(json!([1]))))
+            .server(
+                "asks",
+                scripted("t")
+                    .on("tools/call", text("asked").request(json!("q"), "elicitation/create", question.clone())),
+            )
+            .server("healthy", &healthy)
+            .start()
+            .await
+            .unwrap();
+        let server = Gateway::builder(host).build().unwrap().versions([version]).build();
+        let client = client().connect(&server).await.unwrap();
+        let healthy = {
+            let client = client.clone();
+            tokio::spawn(async move {
+                for _ in 0..50 {
+                    assert_eq!(call(&client, "healthy__t").await.unwrap(), "t");
+                }
+            })
+        };
+        for (name, expected) in [
+            ("killed__t", Err("the connection to the server failed")),
+            ("silent__t", Err("the server did not answer in time")),
+            ("slow__t", Ok("late")),
+            ("floods__t", Ok("end")),
+            ("garbage__t", Err("the answer of the server is not valid")),
+            // The client answers no questions, so the gateway rejects the question.
+            ("asks__t", Ok("asked")),
+        ] {
+            let called = call(&client, name).await;
+            match expected {
+                Ok(text) => assert_eq!(called.unwrap(), text, "{version} {name}"),
+                Err(text) => assert_eq!(called.unwrap_err(), (-32603, text.to_owned()), "{version} {name}"),
+            }
+        }
+        healthy.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_expired_session_of_a_server_is_opened_again() {
+    for version in REVISIONS {
+        let scripted = scripted("t").on("tools/call", text("one")).on("tools/call", text("two"));
+        let peer = scripted.listen().await.unwrap();
+        let host = Host::builder("gateway", "1").server("s", peer.url()).start().await.unwrap();
+        let server = Gateway::builder(host).build().unwrap().versions([version]).build();
+        let client = client().connect(&server).await.unwrap();
+        assert_eq!(call(&client, "s__t").await.unwrap(), "one");
+        let sessions = scripted.seen_of("initialize").len();
+        peer.forget_sessions();
+        assert_eq!(call(&client, "s__t").await.unwrap(), "two", "{version}");
+        assert!(scripted.seen_of("initialize").len() > sessions);
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_that_reaches_itself_does_not_serve_itself() {
+    for version in REVISIONS {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let local = Server::builder("local", "1").tool(tool("t", async || "t")).build();
+        let host = Host::builder("gateway", "1")
+            .start_limit(Duration::from_millis(100))
+            .server("local", &local)
+            .server("itself", url)
+            .start()
+            .await
+            .unwrap();
+        let builder = Gateway::builder(host.clone());
+        let observed = builder.gateway();
+        let server = builder.build().unwrap().versions([version]).build();
+        let served = server.clone();
+        tokio::spawn(async move { served.serve_http_on(listener, HttpConfig::new()).await });
+        host.restart("itself");
+        let mut changes = host.catalog_changes();
+        let reached = changes.wait_for(|catalog| catalog.tools().iter().any(|tool| tool.server() == "itself"));
+        timeout(SOON, reached).await.unwrap().unwrap();
+        assert_eq!(observed.circular_servers().iter().map(|name| &**name).collect::<Vec<_>>(), ["itself"]);
+        let client = client().connect(&server).await.unwrap();
+        let tools = client.list_tools().await.unwrap();
+        assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["local__t"], "{version}");
+        assert!(call(&client, "itself__local__t").await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn log_records_of_a_call_reach_its_client() {
+    for (down, up) in cells() {
+        let server = Server::builder("s", "1")
+            .versions([up])
+            .tool(tool("log", async |context: Context| {
+                context.log(LoggingLevel::Debug, "details").await;
+                context.log_as(LoggingLevel::Warning, Some("disk"), json!({ "free": 7 })).await;
+                "done"
+            }))
+            .build();
+        let client = connect(gateway(&[("s", &server)]).await, down).await;
+        let mut notifications = client.notifications();
+        let logged = client.call_tool("s__log", ()).log_level(LoggingLevel::Info);
+        assert_eq!(timeout(SOON, logged.into_future()).await.unwrap().unwrap().text(), "done");
+        let record = timeout(SOON, notifications.next()).await.unwrap().unwrap();
+        assert_eq!(record.method(), "notifications/message", "{down} {up}");
+        let params: serde_json::Value = record.decode().unwrap();
+        assert_eq!(
+            (&params["level"], &params["logger"], &params["data"]),
+            (&json!("warning"), &json!("disk"), &json!({ "free": 7 })),
+            "{down} {up}"
+        );
+    }
+}
