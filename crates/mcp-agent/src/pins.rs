@@ -366,6 +366,10 @@ impl Pins {
     /// Pins the definition of a tool, which a person accepted.
     pub fn accept(&mut self, server: &str, tool: &Tool, now: SystemTime) {
         let (definition, fingerprint) = canonical::definition(tool);
+        // The former definition makes room for the new one.
+        if let Some(pins) = self.servers.get_mut(server) {
+            pins.remove(&tool.name);
+        }
         let space = self.space(server);
         self.insert(server, &tool.name, definition, fingerprint, now, &mut 0, space);
     }

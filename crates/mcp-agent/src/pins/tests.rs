@@ -177,3 +177,23 @@ fn a_damaged_file_is_an_error_and_stays_unchanged() {
     }
     fs::remove_dir_all(directory).unwrap();
 }
+
+#[test]
+fn an_accepted_definition_takes_the_space_of_the_former_one() {
+    let named = |n: usize, letter: &str| {
+        let mut tool = base().with_description(letter.repeat(200 << 10));
+        tool.name = format!("t{n}");
+        tool
+    };
+    let now = SystemTime::now();
+    let mut pins = Pins::new();
+    let tools: Vec<Tool> = (0..50).map(|n| named(n, "a")).collect();
+    pins.review("s", &tools, PinRules::new(), now);
+    let stored = |pins: &Pins| pins.servers["s"].values().filter(|pin| pin.definition.is_some()).count();
+    let full = stored(&pins);
+    assert!(full < tools.len(), "the definitions have no space for another one");
+    pins.accept("s", &named(0, "b"), now);
+    assert_eq!(stored(&pins), full);
+    let review = pins.review("s", [&named(0, "c")], PinRules::new(), now);
+    assert!(matches!(&review.tools[0].state, PinState::Changed(changes) if !changes.is_empty()));
+}
