@@ -18,10 +18,9 @@ use super::{
     relay::{Answered, Relayed},
     seal::RelayState,
 };
-use crate::CallError;
 
 /// The result of a parked call.
-pub(super) type ParkedResult = Result<Relayed, CallError>;
+pub(super) type ParkedResult = Result<Relayed, Fault>;
 
 /// A round of a call.
 #[derive(Debug)]

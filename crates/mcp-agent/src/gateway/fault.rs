@@ -38,6 +38,11 @@ impl From<Fault> for RpcError {
 fn rpc_error(error: &CallError) -> RpcError {
     match error {
         CallError::Client { name, error: failed } => match failed.rpc() {
+            Some(error) if is_of_transport(error.code) => {
+                tracing::warn!(name, %error, "a server answered with an error of the protocol");
+                RpcError::internal(format!("the server rejected the request: {}", error.message))
+                    .with_data(json!({ "code": error.code, "data": error.data }))
+            }
             Some(error) => error.clone(),
             None => {
                 tracing::warn!(name, %error, "a request of a server failed");
@@ -64,6 +69,19 @@ fn rpc_error(error: &CallError) -> RpcError {
         CallError::UnknownServer { .. } => RpcError::invalid_params("the server does not exist any more"),
         other => RpcError::invalid_params(other.to_string()),
     }
+}
+
+/// Whether an error is about the messages between the gateway and the server. For the client, it would be about the gateway: a client
+/// negotiates again, or lists the tools again.
+fn is_of_transport(code: ErrorCode) -> bool {
+    [
+        ErrorCode::HEADER_MISMATCH,
+        ErrorCode::INVALID_REQUEST,
+        ErrorCode::METHOD_NOT_FOUND,
+        ErrorCode::PARSE_ERROR,
+        ErrorCode::UNSUPPORTED_PROTOCOL_VERSION,
+    ]
+    .contains(&code)
 }
 
 /// Returns the outcome of a call of a tool that failed. A model reads a refusal as the result of its call.

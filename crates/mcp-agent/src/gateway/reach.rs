@@ -3,9 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use mcp_client::Client;
+use mcp_protocol::{JsonObject, RpcError};
 use tokio::time::Instant;
 
-use super::{Core, caller::Downstream, item::Item, members::Members};
+use super::{Core, caller::Downstream, fault::Fault, item::Item, members::Members};
 use crate::{
     CallError, CatalogTool, ServerState,
     policy::PolicyInput,
@@ -24,6 +25,18 @@ pub(super) struct Reached {
     _lease: Lease,
 }
 
+/// Returns the arguments of a call or a prompt, for the policies.
+///
+/// # Errors
+/// `-32602` if the arguments cannot be decoded. The policies would decide about other arguments than the server receives.
+pub(super) fn arguments(params: &Members<'_>) -> Result<JsonObject, RpcError> {
+    let Some(arguments) = params.get("arguments").filter(|arguments| arguments.get() != "null") else {
+        return Ok(JsonObject::new());
+    };
+    serde_json::from_str(arguments.get())
+        .map_err(|error| RpcError::invalid_params(format!("the arguments cannot be read: {error}")))
+}
+
 impl Core {
     /// Returns the tool with a name, and a connection for its call.
     pub(super) async fn reach_tool(
@@ -31,7 +44,7 @@ impl Core {
         name: &str,
         params: &Members<'_>,
         downstream: &Downstream,
-    ) -> Result<(Arc<Item>, Reached), CallError> {
+    ) -> Result<(Arc<Item>, Reached), Fault> {
         let shared = self.host.shared();
         let mut since = 0;
         for _ in 0..CHECKS {
@@ -39,7 +52,7 @@ impl Core {
             since = tool.since();
             let slot = self.slot(&item.server)?;
             if shared.checks(&slot, &tool) {
-                let arguments = params.decode("arguments").unwrap_or_default();
+                let arguments = arguments(params)?;
                 shared.permit(&slot, &tool, downstream.principal.as_deref(), arguments).await?;
             }
             if self.is_current(&slot) {
@@ -51,7 +64,7 @@ impl Core {
             }
             // The wait for a person, and the start of a server, can change its tools. The policies decide again.
         }
-        Err(CallError::Changed { tool: name.to_owned(), generation: since.saturating_sub(1), since })
+        Err(CallError::Changed { tool: name.to_owned(), generation: since.saturating_sub(1), since }.into())
     }
 
     /// Returns a tool. Starts the server that the name names if the server has not listed its tools yet.

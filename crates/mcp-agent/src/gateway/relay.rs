@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use mcp_client::{InputRequired, RawResult, Round as UpstreamRound};
-use mcp_protocol::{ClientCapabilities, JsonObject, LoggingLevel, Meta};
+use mcp_protocol::{ClientCapabilities, JsonObject, LoggingLevel, Meta, RpcError};
 use mcp_server_core::source::{SourceCall, SourceOutcome, SourceResult};
 use memchr::memmem;
 use serde_json::value::RawValue;
@@ -87,7 +87,7 @@ async fn send(
     capabilities: ClientCapabilities,
     reached: Reached,
     outgoing: Outgoing,
-) -> Result<Relayed, CallError> {
+) -> Result<Relayed, Fault> {
     let (sender, mut notices) = mpsc::channel(WAITING);
     let asker = Asker {
         client: client.clone(),
@@ -132,24 +132,31 @@ async fn send(
     }
     let (server, name) = (Arc::clone(&reached.server), outgoing.name);
     match round {
-        Ok(UpstreamRound::Complete(result)) => Ok(Relayed::Complete(of_client(names, method, &server, result))),
+        Ok(UpstreamRound::Complete(result)) => Ok(Relayed::Complete(of_client(names, method, &server, result)?)),
         Ok(UpstreamRound::InputRequired(required)) => Ok(Relayed::InputRequired { server, name, required }),
-        Err(error) => Err(CallError::Client { name: name.into(), error }),
+        Err(error) => Err(CallError::Client { name: name.into(), error }.into()),
     }
 }
 
 /// Returns a result for the client.
-fn of_client(names: Names, method: &str, server: &str, result: RawResult) -> SourceResult {
+///
+/// # Errors
+/// `-32603` for a result in which the gateway and the client could read different URIs.
+fn of_client(names: Names, method: &str, server: &str, result: RawResult) -> Result<SourceResult, RpcError> {
     let version = result.version();
     let mut bytes = result.into_bytes();
     let is_error = memmem::find(&bytes, b"\"isError\"").is_some() && is_error(&bytes);
-    if names == Names::Provider
-        && let Some(renamed) = uris::rename(method, &bytes, |uri| names.uri(server, uri))
-    {
-        bytes = String::from(renamed).into();
+    if names == Names::Provider {
+        let renamed = uris::rename(method, &bytes, |uri| names.uri(server, uri)).map_err(|error| {
+            tracing::warn!(server, %error, "the URIs of a result cannot be replaced");
+            RpcError::internal("the result of the server is not valid")
+        })?;
+        if let Some(renamed) = renamed {
+            bytes = String::from(Box::<str>::from(renamed)).into();
+        }
     }
     let result = SourceResult::new(bytes, version);
-    if is_error { result.failed() } else { result }
+    Ok(if is_error { result.failed() } else { result })
 }
 
 /// Whether a result is that of a failed tool.

@@ -21,7 +21,7 @@ use super::{
     members::Members,
     merged::Items,
     names::split_uri,
-    reach::Reached,
+    reach::{Reached, arguments},
     relay::{Answered, Outgoing},
 };
 use crate::policy::PolicyInput;
@@ -124,8 +124,7 @@ impl Core {
             Begun::Resumed(outcome) => return Ok(outcome),
         };
         let item = self.find_prompt(call.name())?;
-        let arguments = request.params.decode("arguments").unwrap_or_default();
-        let input = PolicyInput::prompt(&*item.server, &*item.original).arguments(arguments);
+        let input = PolicyInput::prompt(&*item.server, &*item.original).arguments(arguments(&request.params)?);
         let reached = self.reach_server(&item.server, Some(input), &request.downstream).await?;
         request.send("name", &*item.original, &item.original, reached, None).await
     }

@@ -8,70 +8,88 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::members::Members;
 
+/// A changed value; `None` for an unchanged one. The error is that of an object with a member twice, of which a client could read the
+/// URI that stays.
+type Changed = serde_json::Result<Option<Box<RawValue>>>;
+
 /// Returns a result with other URIs; `None` if it contains no URI. Texts and structured content stay unchanged.
-pub(super) fn rename(method: &str, result: &[u8], rename: impl Fn(&str) -> Cow<'_, str> + Copy) -> Option<Box<str>> {
-    // A result without a URI is not parsed.
-    memmem::find(result, b"\"uri\"")?;
-    let mut members = Members::read(std::str::from_utf8(result).ok()?).ok()?;
+///
+/// # Errors
+/// If an object that can contain a URI has a member twice.
+pub(super) fn rename(method: &str, result: &[u8], rename: impl Fn(&str) -> Cow<'_, str> + Copy) -> Changed {
+    if !may_have_uri(result) {
+        return Ok(None);
+    }
+    let mut members: Members<'_> = serde_json::from_slice(result)?;
     let changed = match method {
         method::CallTool::NAME => change_list(&mut members, "content", |block| in_block(block, rename)),
         method::GetPrompt::NAME => change_list(&mut members, "messages", |message| in_message(message, rename)),
         method::ReadResource::NAME => change_list(&mut members, "contents", |contents| in_contents(contents, rename)),
-        _ => false,
+        _ => Ok(false),
     };
-    changed.then(|| Box::<RawValue>::into(members.write()))
+    Ok(changed?.then(|| members.write()))
+}
+
+/// Whether JSON can contain a member `uri`. Other JSON is not parsed. The name of a member can contain escaped characters.
+fn may_have_uri(json: &[u8]) -> bool {
+    memmem::find(json, b"\"uri\"").is_some() || memmem::find(json, b"\\u00").is_some()
 }
 
 /// Changes the entries of a list. Returns false if no entry changes.
 fn change_list(
     members: &mut Members<'_>,
     name: &'static str,
-    change: impl Fn(&RawValue) -> Option<Box<RawValue>>,
-) -> bool {
-    let Some(list) = members.get(name) else { return false };
-    let Ok(entries) = serde_json::from_str::<Vec<&RawValue>>(list.get()) else { return false };
-    let changed: Vec<Option<Box<RawValue>>> = entries.iter().map(|entry| change(entry)).collect();
+    change: impl Fn(&RawValue) -> Changed,
+) -> serde_json::Result<bool> {
+    let Some(list) = members.get(name) else { return Ok(false) };
+    let Ok(entries) = serde_json::from_str::<Vec<&RawValue>>(list.get()) else { return Ok(false) };
+    let changed: Vec<Option<Box<RawValue>>> = entries.iter().map(|entry| change(entry)).collect::<Result<_, _>>()?;
     if changed.iter().all(Option::is_none) {
-        return false;
+        return Ok(false);
     }
     let all: Vec<&RawValue> =
         entries.iter().zip(&changed).map(|(entry, changed)| changed.as_deref().unwrap_or(entry)).collect();
-    let Ok(list) = to_raw_value(&all) else { return false };
+    let list = to_raw_value(&all)?;
     members.set(name, &list);
-    true
+    Ok(true)
 }
 
-fn in_message(message: &RawValue, rename: impl Fn(&str) -> Cow<'_, str> + Copy) -> Option<Box<RawValue>> {
-    let mut members = read(message)?;
-    let content = in_block(members.get("content")?, rename)?;
-    members.set("content", &content);
-    Some(members.write())
+fn in_message(message: &RawValue, rename: impl Fn(&str) -> Cow<'_, str> + Copy) -> Changed {
+    change_member(message, "content", |content| in_block(content, rename))
 }
 
-fn in_block(block: &RawValue, rename: impl Fn(&str) -> Cow<'_, str> + Copy) -> Option<Box<RawValue>> {
-    let mut members = read(block)?;
-    match members.decode::<String>("type")?.as_str() {
-        "resource_link" => in_contents(block, rename),
-        "resource" => {
-            let resource = in_contents(members.get("resource")?, rename)?;
-            members.set("resource", &resource);
-            Some(members.write())
-        }
-        _ => None,
+fn in_block(block: &RawValue, rename: impl Fn(&str) -> Cow<'_, str> + Copy) -> Changed {
+    let Some(members) = read(block)? else { return Ok(None) };
+    match members.decode::<String>("type").as_deref() {
+        Some("resource_link") => in_contents(block, rename),
+        Some("resource") => change_member(block, "resource", |resource| in_contents(resource, rename)),
+        _ => Ok(None),
     }
 }
 
-fn in_contents(contents: &RawValue, rename: impl Fn(&str) -> Cow<'_, str>) -> Option<Box<RawValue>> {
-    let mut members = read(contents)?;
-    let uri: String = members.decode("uri")?;
-    members.set("uri", &*rename(&uri));
-    Some(members.write())
+fn in_contents(contents: &RawValue, rename: impl Fn(&str) -> Cow<'_, str>) -> Changed {
+    change_member(contents, "uri", |uri| match serde_json::from_str::<String>(uri.get()) {
+        Ok(uri) => to_raw_value(&*rename(&uri)).map(Some),
+        Err(_) => Ok(None),
+    })
 }
 
-/// Reads an object that contains a URI.
-fn read(json: &RawValue) -> Option<Members<'_>> {
-    memmem::find(json.get().as_bytes(), b"\"uri\"")?;
-    Members::read(json.get()).ok()
+/// Changes one member of an object.
+fn change_member(object: &RawValue, name: &'static str, change: impl Fn(&RawValue) -> Changed) -> Changed {
+    let Some(mut members) = read(object)? else { return Ok(None) };
+    let changed = members.get(name).map(change).transpose()?.flatten();
+    Ok(changed.map(|changed| {
+        members.set(name, &changed);
+        members.write()
+    }))
+}
+
+/// Reads an object that can contain a URI; `None` for other values.
+fn read(json: &RawValue) -> serde_json::Result<Option<Members<'_>>> {
+    if json.get().starts_with('{') && may_have_uri(json.get().as_bytes()) {
+        return Members::read(json.get()).map(Some);
+    }
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -81,7 +99,9 @@ mod tests {
     #[test]
     fn links_and_embedded_resources_have_the_uris_of_the_gateway() {
         let renamed = |method: &str, json: &str| {
-            rename(method, json.as_bytes(), |uri| format!("new:{uri}").into()).map(String::from)
+            rename(method, json.as_bytes(), |uri| format!("new:{uri}").into())
+                .unwrap()
+                .map(|json| json.get().to_owned())
         };
         let link = r#"{"type":"resource_link","uri":"a:1","size":1.50}"#;
         let embedded = r#"{"type":"resource","resource":{"uri":"a:2","text":"\"uri\":\"a:2\""},"x":[ ]}"#;
@@ -101,6 +121,16 @@ mod tests {
             [format!(r#"{{"content":[{text}]}}"#), r#"{"content":[]}"#.into(), r#"{"content":{"uri":1}}"#.into()]
         {
             assert_eq!(renamed("tools/call", &unchanged), None, "{unchanged}");
+        }
+        let escaped = r#"{"content":[{"type":"resource_link","\u0075ri":"a:1"}]}"#;
+        let expected = r#"{"content":[{"type":"resource_link","uri":"new:a:1"}]}"#;
+        assert_eq!(renamed("tools/call", escaped).unwrap(), expected);
+        for twice in [
+            r#"{"content":[{"type":"resource_link","uri":"a:1","uri":"a:2"}]}"#,
+            r#"{"content":[{"type":"resource","resource":{"uri":"a:1","\u0075ri":"a:2"}}]}"#,
+            r#"{"content":[],"content":[{"type":"resource_link","uri":"a:1"}]}"#,
+        ] {
+            assert!(rename("tools/call", twice.as_bytes(), |uri| Cow::Borrowed(uri)).is_err(), "{twice}");
         }
     }
 }

@@ -11,6 +11,7 @@ use mcp_client::{Client, OpenTransport};
 use mcp_protocol::{CacheScope, Principal};
 use mcp_server::{Caller, Server, resource, tool};
 use mcp_transport::memory::duplex;
+use serde_json::value::RawValue;
 
 use crate::common::{REVISIONS, client};
 
@@ -50,5 +51,26 @@ async fn each_caller_has_the_items_that_the_policies_allow() {
         assert!(ada.read_resource("mcp://files/secret:a").await.is_ok());
         let error = guest.read_resource("mcp://files/secret:a").await.unwrap_err();
         assert!(error.to_string().contains("Guests only read."), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_the_policies_cannot_read_do_not_reach_the_server() {
+    let files = Server::builder("files", "1").tool(tool("read", async || "read")).build();
+    let policy = Policy::new().rule(Rule::new(Effect::Allow).tool("read".parse().unwrap()));
+    let host = Host::builder("gateway", "1").server("files", &files).policy(policy).start().await.unwrap();
+    for version in REVISIONS {
+        let server = Gateway::builder(host.clone()).build().unwrap().versions([version]).build();
+        let ada = connect_as(&server, "ada").await;
+        let call = |arguments: &str| {
+            let params = format!(r#"{{"name":"files__read","arguments":{arguments}}}"#);
+            let params: Box<RawValue> = RawValue::from_string(params).unwrap();
+            ada.request_raw("tools/call", &*params).raw_result().into_future()
+        };
+        assert!(call("null").await.is_ok() && call(r#"{"x":1}"#).await.is_ok());
+        for invalid in [r#"{"path":"/etc/passwd","x":1e400}"#, r#"{"x":"\ud800"}"#, "[1]"] {
+            let error = call(invalid).await.unwrap_err();
+            assert_eq!(error.rpc().unwrap().code.0, -32602, "{invalid} {error}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{
 };
 
 use mcp_agent::Names;
-use mcp_protocol::{Meta, ProtocolVersion, RpcError};
+use mcp_protocol::{ErrorCode, Meta, ProtocolVersion, RpcError};
 use mcp_server::{
     prelude::*,
     source::{Source, SourceCall, SourceDefinition, SourceList, SourceOutcome, SourcePage, SourceResult},
@@ -80,6 +80,9 @@ async fn progress_failed_results_and_errors_pass() {
             .tool(tool("rejects", async || {
                 Err::<String, _>(ToolError::protocol(RpcError::invalid_params("no").with_data(7.into())))
             }))
+            .tool(tool("confuses", async || {
+                Err::<String, _>(ToolError::protocol(RpcError::new(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION, "old")))
+            }))
             .build();
         let client = connect(gateway(&[("s", &server)]).await, down).await;
         let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
@@ -95,6 +98,9 @@ async fn progress_failed_results_and_errors_pass() {
         let error = client.call_tool("s__rejects", ()).await.unwrap_err();
         let error = error.rpc().unwrap();
         assert_eq!((error.code.0, &*error.message, &error.data), (-32602, "no", &Some(7.into())), "{down} {up}");
+        let error = client.call_tool("s__confuses", ()).await.unwrap_err();
+        let error = error.rpc().unwrap();
+        assert_eq!((error.code.0, &error.data.as_ref().unwrap()["code"]), (-32603, &(-32022).into()), "{down} {up}");
         let error = client.call_tool("s__missing", ()).await.unwrap_err();
         assert_eq!(error.rpc().unwrap().code.0, -32602);
     }
