@@ -14,14 +14,18 @@ use crate::Session;
 /// ```
 /// use mcp_server_core::source::SourceCall;
 ///
-/// fn watch(call: &SourceCall, done: impl Future<Output = ()> + Send + 'static) {
+/// /// Returns a future that outlives the call, for a task of the application.
+/// fn watch<F: Future<Output = ()>>(call: &SourceCall, done: F) -> impl Future<Output = ()> + use<F> {
 ///     let notifier = call.page_notifier();
-///     tokio::spawn(async move {
+///     async move {
 ///         done.await;
 ///         notifier.complete("page-7");
-///     });
+///     }
 /// }
-/// # let _ = watch;
+/// # fn unused(call: &SourceCall) {
+/// #     drop(watch(call, std::future::ready(())));
+/// # }
+/// # let _ = unused;
 /// ```
 #[derive(Clone)]
 pub struct PageNotifier {
