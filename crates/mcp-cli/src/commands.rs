@@ -19,7 +19,7 @@ use mcp_client::Client;
 use mcp_protocol::{JsonObject, Tool};
 
 pub(crate) use self::{
-    format::print as print_definitions,
+    format::{check_strict, print as print_definitions},
     info::{describe as describe_server, to_json as server_to_json},
     list::{RESOURCE_COLUMNS, resource_row, show_prompt, show_prompts, show_tool, template_row},
     search::{print as print_found, query},

@@ -3,7 +3,7 @@
 use std::{error::Error, fmt, io, process::ExitCode};
 
 use mcp_client::oauth::ErrorKind;
-use mcp_protocol::{ErrorChain, ErrorCode, Excerpt, ProtocolVersion, RpcError};
+use mcp_protocol::{Challenge, ErrorCode, Excerpt, ProtocolVersion, RpcError};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -62,6 +62,9 @@ impl Question {
 /// How the user can log in or pass credentials.
 const CREDENTIALS: &str = "; log in with `mcp login URL`, or pass credentials with --header 'Authorization: @FILE', where FILE contains `Bearer …`. \
                            If the server requires another header, write its name: --header 'x-api-key: @FILE'";
+/// How the user can pass a name and a password.
+const BASIC: &str = "; pass the name and the password with --header 'Authorization: @FILE', where FILE contains `Basic ` and the Base64 form \
+                     of NAME:PASSWORD";
 /// How the user can pass credentials to a server without logins, if its challenge does not name a header.
 const OTHER_CREDENTIALS: &str = "; pass the credentials in the header that the server requires, for example with --header 'x-api-key: @FILE' or \
                                  --header 'Authorization: @FILE'";
@@ -151,6 +154,12 @@ impl Failure {
             )),
             None => {}
         }
+        self
+    }
+
+    /// Replaces the placeholder in the advice to log in by the server.
+    pub(crate) fn at(mut self, server: &str) -> Self {
+        self.message = self.message.replace("`mcp login URL`", &format!("`mcp login {server}`"));
         self
     }
 
@@ -259,17 +268,23 @@ impl From<mcp_client::Error> for Failure {
 
 /// Returns how the user can pass the credentials that the server requires.
 fn credentials(error: &mcp_client::Error) -> String {
-    let takes_keys_only = error.challenges().iter().all(|challenge| challenge.is_scheme(API_KEY));
+    let has_scheme = |scheme: &str| error.challenges().iter().any(|challenge| challenge.is_scheme(scheme));
     match key_headers(error).first() {
-        Some(header) if takes_keys_only => {
-            format!("; pass the key with --header '{header}: @FILE', where FILE contains the key")
-        }
-        _ => CREDENTIALS.to_owned(),
+        _ if accepts_login(error) => CREDENTIALS.to_owned(),
+        Some(header) => format!("; pass the key with --header '{header}: @FILE', where FILE contains the key"),
+        None if has_scheme("Basic") => BASIC.to_owned(),
+        None => OTHER_CREDENTIALS.to_owned(),
     }
 }
 
+/// Returns whether the server can accept the tokens of a login. A server without a challenge may accept them.
+pub(crate) fn accepts_login(error: &mcp_client::Error) -> bool {
+    let takes_tokens = |challenge: &Challenge| challenge.is_scheme("Bearer") || challenge.is_scheme("DPoP");
+    error.challenges().is_empty() || error.challenges().iter().any(takes_tokens)
+}
+
 /// The scheme of challenges that name the header of a key.
-pub(crate) const API_KEY: &str = "ApiKey";
+const API_KEY: &str = "ApiKey";
 
 /// Returns the headers in which the server requires a key.
 pub(crate) fn key_headers(error: &mcp_client::Error) -> Vec<&str> {
@@ -311,7 +326,18 @@ fn login_code(error: &mcp_client::oauth::Error) -> u8 {
 
 /// Returns the text of an error and its causes, without the texts of the HTTP layers.
 fn without_http_layers(error: &(dyn Error + 'static)) -> String {
-    ErrorChain::new(error).without(HTTP_LAYERS).to_string()
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        next = source.source();
+        let cause = source.to_string();
+        // Some errors have the text of their source in their own.
+        let is_known = text == cause || text.contains(&format!(": {cause}"));
+        if !is_known && (next.is_none() || !HTTP_LAYERS.contains(&&*cause)) {
+            text.push_str(&format!(": {cause}"));
+        }
+    }
+    text
 }
 
 /// The texts with which the HTTP layers wrap every error. They add nothing between the operation and its cause.
@@ -345,5 +371,42 @@ impl From<mcp_client::oauth::Error> for Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe { Self::stdout_closed() } else { Self::local(error.to_string()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Layer(&'static str, Option<Box<Layer>>);
+
+    impl fmt::Display for Layer {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+    }
+
+    impl Error for Layer {
+        fn source(&self) -> Option<&(dyn Error + 'static)> {
+            self.1.as_deref().map(|source| source as _)
+        }
+    }
+
+    #[test]
+    fn a_text_contains_each_cause_once() {
+        for (layers, expected) in [
+            (&["refused: invalid_target: unknown", "invalid_target: unknown"][..], "refused: invalid_target: unknown"),
+            (
+                &["cannot read: the request failed", "the request failed", "tcp connect error", "refused"],
+                "cannot read: the request failed: refused",
+            ),
+            (&["a", "a", "b"], "a: b"),
+            (&["a", "b", "tcp connect error"], "a: b: tcp connect error"),
+        ] {
+            let wrap = |source, text: &&'static str| Some(Box::new(Layer(text, source)));
+            let error = layers.iter().rev().fold(None, wrap).unwrap();
+            assert_eq!(without_http_layers(&*error), expected);
+        }
     }
 }

@@ -6,9 +6,9 @@ mod explain;
 mod logins;
 mod page;
 mod store;
+mod waiting;
 
 use std::{
-    error::Error,
     sync::{Arc, OnceLock},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -17,7 +17,7 @@ use mcp_agent::{config::ServerDefinition, oauth_settings};
 use mcp_client::{
     Client,
     http::{Authorizer, mcp_fetch::Fetch},
-    oauth::{ErrorKind, OAuth, OAuthBuilder, Revocation, StoredLogin},
+    oauth::{Error, ErrorKind, OAuth, OAuthBuilder, Revocation, StoredLogin},
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -167,12 +167,13 @@ async fn log_in(
     let registered = chosen.with_options(stored.unwrap_or_default(), given)?;
     logins.store.prepare_login().await?;
     let builder = registered.apply(chosen.configure(builder(&logins, way))?);
-    let auth = kept(builder.store(logins.without_login(&server)).scopes(scopes).build());
+    let scopes = with_scopes_of_login(scopes, &logins, &server).await;
+    let auth = kept(builder.store(logins.without_login(&server, registered.id.clone()).await?).scopes(scopes).build());
     let client = connect(&chosen, options, Some(&auth)).await?.map_err(failed)?;
     opened.get_or_init(|| client);
     if auth.stored_login(&server).await?.is_none() {
         // The server also serves callers without tokens.
-        auth.log_in(&server).await.map_err(failed)?;
+        auth.log_in(&server).await.map_err(|error| unneeded(&server, error))?;
     }
     let login = auth.stored_login(&server).await?.ok_or_else(|| Failure::local("the tokens cannot be stored"))?;
     if registered.id.is_some() {
@@ -181,8 +182,36 @@ async fn log_in(
     print(&server, &login, Output::new(options.json))
 }
 
+/// Adds the scopes of the stored login to those of the command line. Without the option `--scope`, a login has the scopes that
+/// the server requires.
+async fn with_scopes_of_login(scopes: &[String], logins: &Logins, server: &Url) -> Vec<String> {
+    let mut scopes = scopes.to_vec();
+    if scopes.is_empty() {
+        return scopes;
+    }
+    // A login replaces tokens that cannot be read.
+    let login = stored(logins).stored_login(server).await.ok().flatten();
+    for scope in login.map(|login| login.scopes).unwrap_or_default() {
+        if !scopes.contains(&scope) {
+            scopes.push(scope);
+        }
+    }
+    scopes
+}
+
+/// Returns the failure of a login at a server that answered without one.
+fn unneeded(server: &Url, error: Error) -> Failure {
+    if error.kind() == ErrorKind::NoLogin {
+        return Failure::unusable(format!(
+            "{server} answers without a login, and names no authorization server: there is nothing to log in to; \
+             `mcp auth explain {server}` shows the details"
+        ));
+    }
+    failed(error)
+}
+
 /// Returns the failure of a login, with another way to log in if the authorization server does not support the chosen one.
-fn failed<E: Error + 'static>(error: E) -> Failure
+fn failed<E: std::error::Error + 'static>(error: E) -> Failure
 where
     Failure: From<E>,
 {

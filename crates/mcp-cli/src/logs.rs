@@ -25,6 +25,9 @@ const SERVER_STDERR: &str = "mcp_transport::child";
 /// The tracing target of the list requests. The commands print the typed warnings of a list instead.
 const LISTS: &str = "mcp_client::call::list";
 
+/// The tracing target of the items of lists. The commands print the typed warnings instead.
+const ITEMS: &str = "mcp_client::call::page";
+
 /// The tracing target of the servers of a host. The commands print the typed errors of the servers instead.
 const SERVERS: &str = "mcp_agent::registry";
 
@@ -33,6 +36,9 @@ const AUDIT: &str = "mcp_agent::audit";
 
 /// The tracing target of the store of the tokens. The program itself warns once of tokens that are not sealed.
 const SEALS: &str = "mcp_oauth::store::sealed";
+
+/// The tracing target of logouts. The command prints the typed result instead.
+const LOGOUT: &str = "mcp_oauth::session::logout";
 
 /// The number of stderr lines that are kept at most.
 const MAX_LINES: usize = 20;
@@ -58,7 +64,7 @@ pub(crate) fn install(all: bool, stderr: bool) {
     let max_level = if all { LevelFilter::DEBUG } else { LevelFilter::WARN };
     let is_enabled = filter_fn(move |metadata| match metadata.target() {
         SERVER_STDERR => true,
-        LISTS | SEALS | AUDIT => all,
+        LISTS | ITEMS | SEALS | AUDIT | LOGOUT => all,
         target if target.starts_with(SERVERS) => all,
         _ => *metadata.level() <= max_level,
     });

@@ -45,7 +45,7 @@ use tokio::time::timeout;
 
 use self::{
     answers::Answers,
-    args::{Cli, Command},
+    args::{Cli, Command, Options},
     commands::Session,
     connection::ClientSettings,
     failure::Failure,
@@ -159,10 +159,29 @@ async fn work(cli: Cli, opened: Arc<Opened>, signals: Signals) -> Result<(), Fai
         return servers::configure(command, &options, &opened).await;
     }
     let (target, command) = Target::take_from(command, &options)?;
+    let server = match &target {
+        Target::Url(url) => Some(shell_words::quote(url).into_owned()).filter(|_| !target::has_credentials(url)),
+        _ => options.config_server.clone(),
+    };
+    let done = work_at(target, command, options, &opened, signals).await;
+    done.map_err(|failure| match &server {
+        Some(server) => failure.at(server),
+        None => failure,
+    })
+}
+
+/// Connects to the server, and runs the command.
+async fn work_at(
+    target: Target,
+    command: Command,
+    options: Options,
+    opened: &Arc<Opened>,
+    signals: Signals,
+) -> Result<(), Failure> {
     let input = if matches!(command, Command::Shell(_)) { Input::of_shell() } else { Input::default() };
     let answers = Arc::new(Answers::read(&options, &input).await?);
     let (session, command) = if target == Target::Configuration {
-        match servers::open(command, &options, &answers, &opened).await? {
+        match servers::open(command, &options, &answers, opened).await? {
             Work::One(server, command) => {
                 let mut session = Session::new(server.client, &options, answers, input);
                 (session.filter, session.requests) = (Some(server.filter), server.requests);

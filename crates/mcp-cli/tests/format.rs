@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-#[cfg(unix)]
-use super::process::script;
 use super::{Http, check, json_of, mcp, process::BoundedOutput as _, run, text};
+#[cfg(unix)]
+use super::{configuration::Project, process::script};
 
 #[test]
 fn tools_are_the_member_of_the_request_of_each_provider() {
@@ -80,6 +80,21 @@ while read -r line; do case "$line" in
 esac; done
 "#;
 
+/// A server with definitions that are not valid.
+#[cfg(unix)]
+const MALFORMED: &str = r#"
+while read -r line; do case "$line" in
+*'"server/discover"'*) answer 1 | sed 's/"result":1/"error":{"code":-32601,"message":"unknown"}/' ;;
+*'"initialize"'*) answer '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}' ;;
+*'"tools/list"'*) answer '{"tools":[
+{"name":"valid","inputSchema":{"type":"object"}},
+{"name":"none","inputSchema":null},
+{"name":7,"inputSchema":{}}
+]}' ;;
+*'"tools/call"'*) answer '{"content":[{"type":"text","text":"called"}]}' ;;
+esac; done
+"#;
+
 #[cfg(unix)]
 fn output_of(arguments: &[&str], server: &str) -> (Option<i32>, String, String) {
     // The answers of the script are lines.
@@ -97,12 +112,58 @@ fn losses_are_warnings_and_strict_fails_if_a_tool_was_left_out() {
         assert_eq!(code, Some(0), "{err}");
         let value: Value = serde_json::from_str(&out).unwrap();
         assert!(value.to_string().contains("find_it_0"), "{out}");
-        assert!(err.contains("warning: text.only: the root of the schema accepts no object"), "{err}");
+        assert!(err.contains("warning: text.only is left out: the root of the schema accepts no object"), "{err}");
         assert!(err.contains("warning: find.it: the name is find_it_0"), "{err}");
         let (code, strict, err) = output_of(&["tools", "--format", format, "--strict"], DIFFICULT);
         assert_eq!((code, strict), (Some(1), out), "{err}");
         assert!(err.contains("1 tool was left out"), "{err}");
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn an_invalid_definition_is_named_once_and_strict_fails() {
+    let faults = [
+        "warning: the server `x`: the tool `none` is left out: its member `inputSchema` is invalid: null instead of an object",
+        "warning: the server `x`: the tool at the position 3 of the list is left out: its member `name` is invalid: integer `7`",
+    ];
+    for (arguments, code) in [
+        (&["tools"][..], 0),
+        (&["tools", "--format", "gemini"], 0),
+        (&["tools", "--format", "gemini", "--strict"], 1),
+        (&["call", "--format", "gemini", "none", "{}"], 2),
+        (&["search", "valid"], 0),
+    ] {
+        let (found, out, err) = output_of(arguments, MALFORMED);
+        assert_eq!(found, Some(code), "{arguments:?}\n{out}\n{err}");
+        for fault in faults {
+            assert_eq!(err.matches(fault).count(), 1, "{arguments:?}\n{err}");
+        }
+        assert!(!err.contains("method="), "{err}");
+    }
+    let (code, _, err) = output_of(&["tools", "--format", "gemini", "--strict", "valid"], MALFORMED);
+    assert_eq!(code, Some(0), "{err}");
+}
+
+#[cfg(unix)]
+#[test]
+fn an_invalid_definition_of_a_configured_server_is_a_diagnostic() {
+    let project = Project::new("malformed");
+    let lines = MALFORMED.replace(",\n{", ",{").replace("[\n{", "[{").replace("}\n]", "}]");
+    let [command, flag, text] = script(&lines);
+    let servers = serde_json::json!({ "mcpServers": { "odd": { "command": command, "args": [flag, text] } } });
+    let file = project.write("servers.json", &servers);
+    let fault = "the tool `none` is left out: its member `inputSchema` is invalid";
+    let (code, report) = project.doctor(&["--config", &file]);
+    assert_eq!((code, &report["servers"][0]["state"]), (Some(1), &"degraded".into()), "{report}");
+    let diagnostic = &report["diagnostics"][0];
+    assert!(diagnostic["message"].as_str().is_some_and(|text| text.contains(fault)), "{report}");
+    // The remedy names the same file.
+    let remedy = diagnostic["remedy"].as_str().unwrap();
+    assert!(remedy.contains(&format!("`mcp info --config {file} --server odd --trace`")), "{remedy}");
+    let tools = ["tools", "--config", &file, "--format", "openai"];
+    project.check(&tools, 0, "odd__valid", fault);
+    project.check(&[&tools[..], &["--strict"]].concat(), 1, "odd__valid", "tools of the server `odd` were left out");
 }
 
 #[cfg(unix)]

@@ -167,7 +167,12 @@ fn a_login_with_the_browser_serves_all_later_commands() {
     server.check("logout", 2, "", "no login is stored");
     server.check("whoami URL", 1, "", &format!("not logged in at {0}; run `mcp login {0}`", server.url));
     server.check("whoami", 1, "", "no login is stored; run `mcp login URL`");
-    server.check("call URL whoami", 4, "", "log in with `mcp login URL`, or pass credentials with --header");
+    server.check(
+        "call URL whoami",
+        4,
+        "",
+        &format!("log in with `mcp login {}`, or pass credentials with --header", server.url),
+    );
 }
 
 #[test]
@@ -186,7 +191,7 @@ fn a_login_with_automatic_approval_takes_less_than_two_seconds() {
 #[test]
 fn commands_without_a_terminal_open_no_browser() {
     let server = Protected::start("no-terminal");
-    server.check("call URL whoami", 4, "", "log in with `mcp login URL`");
+    server.check("call URL whoami", 4, "", &format!("log in with `mcp login {}`", server.url));
     assert!(!server.state.exists());
     server.check("login URL", 0, "", "in the browser");
     server.spoil_tokens();

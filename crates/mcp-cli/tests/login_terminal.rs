@@ -73,14 +73,26 @@ fn only_the_response_of_the_same_login_counts() {
     let other = redirect(&first.page());
     first.interrupt();
     assert_eq!(first.wait().code(), Some(130));
-    for pasted in [other.as_str(), "http://127.0.0.1:1/callback?code=c&state=s", "c"] {
-        let mut terminal = server.terminal("login URL --no-browser", &[]);
-        terminal.page();
+    // After each wrong text the user can paste again, up to a limit.
+    let wrong = [other.as_str(), "http://127.0.0.1:1/callback?code=c&state=s", "c", "?state=s"];
+    let mut terminal = server.terminal("login URL --no-browser", &[]);
+    terminal.page();
+    for pasted in wrong {
         terminal.type_text(&format!("{pasted}\n"));
-        terminal.ends("the pasted URL does not belong to this login", 4);
+        terminal.expect("this is not the URL at which the browser ended after this login");
+        terminal.expect("Paste the URL of that page here: ");
     }
+    terminal.type_text("c\n");
+    terminal.ends("the pasted URL does not belong to this login", 4);
     assert!(server.secrets().is_empty());
     assert_eq!(server.issuer.count(Endpoint::Token), 0);
+
+    let mut terminal = server.terminal("login URL --no-browser", &[]);
+    let page = terminal.page();
+    terminal.type_text(&format!("{other}\n"));
+    terminal.expect("Paste the URL of that page here: ");
+    terminal.type_text(&format!("{}\n", redirect(&page)));
+    terminal.ends("renewed automatically", 0);
 }
 
 #[test]

@@ -16,6 +16,8 @@ mod listen;
 mod login;
 #[cfg(unix)]
 mod login_device;
+#[cfg(unix)]
+mod login_shared;
 #[cfg(all(target_os = "linux", feature = "keyring"))]
 mod login_store;
 #[cfg(unix)]

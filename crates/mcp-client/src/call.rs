@@ -7,6 +7,7 @@ mod catalog;
 mod core;
 mod execute;
 mod list;
+mod omitted;
 mod options;
 mod page;
 mod raw_inputs;
@@ -39,6 +40,7 @@ pub(crate) use self::{
 };
 pub use self::{
     list::{Items, List, ListWarning, Listing},
+    omitted::OmittedItem,
     page::{ListItem, Page},
     raw_inputs::{InputRequired, RawInputs, Round},
     raw_item::RawItem,

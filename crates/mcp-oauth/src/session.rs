@@ -242,7 +242,8 @@ impl Session {
             None => match self.refresh(work, &tokens).await {
                 Ok(fresh) => return Ok(Some(fresh)),
                 Err(error) => {
-                    tracing::warn!(%error, is_expired, "the token is not renewed");
+                    let effect = if is_expired { "has expired" } else { "is valid until its end" };
+                    tracing::warn!(%error, "the token {effect} and is not renewed");
                     work.pause = Some(Pause { start: Instant::now(), error: error.clone() });
                     error
                 }

@@ -6,7 +6,7 @@
 //!
 //! The program starts the servers of the configuration file. Without a file it starts two servers of its own as child processes.
 //! The model is a script, so the program needs no account of a provider. The requests and responses have the shapes of the
-//! provider: `anthropic`, `openai-chat`, `openai-responses`, `gemini`, `bedrock`, `mistral` or `ollama`.
+//! provider: `anthropic`, `openai` (also `openai-chat`), `openai-responses`, `gemini`, `bedrock`, `mistral` or `ollama`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the program has its output on the terminal")]
 
 mod conversation;
@@ -14,7 +14,7 @@ mod model;
 mod response;
 mod servers;
 
-use std::error::Error;
+use std::{error::Error, process::ExitCode};
 
 use mcp_agent::{
     Host,
@@ -27,8 +27,29 @@ use crate::model::ScriptedModel;
 
 const TASK: &str = "What does my shopping list cost?";
 
+const USAGE: &str = "\
+Usage: agent [FILE.json] [PROVIDER]
+
+Runs a scripted model with the tools of the servers of a configuration file. Without a file it starts two servers of its own.
+
+PROVIDER is anthropic (default), openai, openai-responses, gemini, bedrock, mistral or ollama.";
+
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    if std::env::args().any(|argument| argument == "--help" || argument == "-h") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1).peekable();
     if arguments.next_if(|argument| argument == "--serve").is_some() {
         return servers::serve(&arguments.next().unwrap_or_default()).await;
@@ -47,6 +68,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn provider(name: &str) -> Result<Provider, String> {
+    // `mcp` has the shorter name for the Chat Completions of OpenAI.
+    let name = if name == "openai" { "openai-chat" } else { name };
     let found = Provider::ALL.into_iter().find(|provider| provider.as_str() == name);
     found.ok_or_else(|| format!("{name} is not a provider: {}", Provider::ALL.map(Provider::as_str).join(", ")))
 }

@@ -21,7 +21,8 @@ async fn the_agent_answers_with_the_servers_of_a_file_for_each_provider() {
     let servers = json!({ "mcpServers": { "notes": server("notes"), "shop": server("shop") } });
     std::fs::write(&file, servers.to_string()).unwrap();
     let file = file.to_str().unwrap();
-    for provider in ["anthropic", "openai-chat", "openai-responses", "gemini", "bedrock", "mistral", "ollama"] {
+    for provider in ["anthropic", "openai", "openai-chat", "openai-responses", "gemini", "bedrock", "mistral", "ollama"]
+    {
         let output = run(&[file, provider]).await;
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.success(), "{provider}: {stderr}");
@@ -39,5 +40,8 @@ async fn the_agent_starts_its_own_servers_without_a_file() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "Lemons and flour cost 5 francs.\n");
     let unknown = run(&["copilot"]).await;
     assert!(!unknown.status.success());
-    assert!(String::from_utf8(unknown.stderr).unwrap().contains("openai-responses"));
+    let stderr = String::from_utf8(unknown.stderr).unwrap();
+    assert!(stderr.starts_with("error: copilot is not a provider") && stderr.contains("openai-responses"), "{stderr}");
+    let help = run(&["--help"]).await;
+    assert!(help.status.success() && help.stdout.starts_with(b"Usage: agent"));
 }

@@ -11,7 +11,7 @@
 mod model;
 mod notes;
 
-use std::{error::Error, sync::Arc};
+use std::{error::Error, process::ExitCode, sync::Arc};
 
 use mcp_agent::{
     Host,
@@ -21,8 +21,28 @@ use serde_json::Value;
 
 use crate::model::Model;
 
+const USAGE: &str = "\
+Usage: host [FILE.json] [NAME [ARGUMENTS]]
+
+Starts the servers of a configuration file and a server of its own. Without NAME it lists the tools. With the name of a tool
+and its arguments as JSON, it calls the tool.";
+
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    if std::env::args().any(|argument| argument == "--help" || argument == "-h") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    match serve().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1).peekable();
     let mut builder = Host::builder("host-example", "1.0")
         .server("notes", &notes::server())

@@ -23,5 +23,9 @@ async fn the_program_lists_the_tools_and_answers_sampling() {
 
     let unknown = run(&["notes:other"]).await;
     assert!(!unknown.status.success());
-    assert!(String::from_utf8(unknown.stderr).unwrap().contains("notes:summarize"));
+    let stderr = String::from_utf8(unknown.stderr).unwrap();
+    assert!(stderr.contains("error: ") && !stderr.contains("UnknownName"), "{stderr}");
+    assert!(stderr.contains("notes:summarize"), "{stderr}");
+    let help = run(&["--help"]).await;
+    assert!(help.status.success() && help.stdout.starts_with(b"Usage: host"));
 }

@@ -72,6 +72,11 @@ impl Refusal {
     }
 
     fn unset(name: &str) -> Self {
+        // Another format has the prefix.
+        if let Some(own) = name.strip_prefix("env:") {
+            let message = format!("the variables of this format have no prefix `env:`: `${{{name}}}`");
+            return Self::new(Code::UnsetVariable, message, format!("write `${{{own}}}`"));
+        }
         let message = format!("the variable `{name}` is not set and has no default");
         Self::new(Code::UnsetVariable, message, format!("set the environment variable `{name}`"))
     }

@@ -16,6 +16,8 @@ use crate::catalog::{ListFacts, ListHint, ListedTool, ServerEntries, merge};
 /// The largest number of items of one list, and of their bytes. Further items are left out.
 const ITEMS: usize = 10_000;
 const BYTES: usize = 32 << 20;
+/// The largest number of invalid items of a list that a status names.
+const MAX_NAMED: usize = 20;
 
 /// The experimental capability of a gateway.
 pub(crate) const GATEWAYS: &str = "mcp-gateway";
@@ -39,7 +41,8 @@ pub(super) struct Listed {
 struct Read<T> {
     items: Vec<RawItem<T>>,
     hint: ListHint,
-    problem: Option<String>,
+    /// Why the list is incomplete, and the invalid items.
+    problems: Vec<String>,
     error: Option<Error>,
     /// The list failed before its end. The missing items are unknown.
     has_failed: bool,
@@ -93,7 +96,7 @@ pub(super) async fn list(
     let filtered = options.filter.apply(definitions);
     // The tools of an incomplete list do not show which patterns are unused.
     let notes = filtered.notes.iter().filter(|_| !tools.has_failed).map(ToString::to_string).collect();
-    problems.extend(tools.problem);
+    problems.extend(tools.problems);
     let error = tools.error;
     if tools.has_failed && !keeps_tools && !former.tools.is_empty() {
         problems.push("the tools of the former server are left out, because its filter was different".to_owned());
@@ -138,13 +141,13 @@ fn keep<T>(
     key: impl Fn(&T) -> &str,
     problems: &mut Vec<String>,
 ) -> Vec<Arc<RawItem<T>>> {
-    problems.extend(read.problem);
+    problems.extend(read.problems);
     let items: Vec<Arc<RawItem<T>>> = read.items.into_iter().map(Arc::new).collect();
     merge(former, &items, read.has_failed, |item: &Arc<RawItem<T>>| key(item))
 }
 
 async fn read<T: ListItem>(noun: &str, stream: Option<Items<RawItem<T>>>, end: Instant) -> Read<T> {
-    let mut read = Read { items: Vec::new(), hint: None, problem: None, error: None, has_failed: false };
+    let mut read = Read { items: Vec::new(), hint: None, problems: Vec::new(), error: None, has_failed: false };
     let Some(mut stream) = stream else { return read };
     let mut bytes = 0;
     let mut has_failed = false;
@@ -176,7 +179,12 @@ async fn read<T: ListItem>(noun: &str, stream: Option<Items<RawItem<T>>>, end: I
     if let Some(reason) = reason {
         tracing::warn!(list = noun, reason, "a list is incomplete");
         read.has_failed = has_failed;
-        read.problem = Some(format!("the list of {noun} is incomplete: {reason}"));
+        read.problems.push(format!("the list of {noun} is incomplete: {reason}"));
+    }
+    let omitted = stream.omitted();
+    read.problems.extend(omitted.iter().take(MAX_NAMED).map(ToString::to_string));
+    if omitted.len() > MAX_NAMED {
+        read.problems.push(format!("more than {MAX_NAMED} {noun} are left out"));
     }
     read
 }

@@ -110,6 +110,7 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
         "$.mcpServers.s.args[0]",
     ),
     ("p", r#"{"mcpServers": {"s": {"command": "a", "args": ["${}"]}}}"#, "invalid-variable", "$.mcpServers.s.args[0]"),
+    ("p", r#"{"mcpServers": {"s": {"command": "${env:V1}"}}}"#, "unset-variable", "$.mcpServers.s.command"),
     ("p", r#"{"mcpServers": {"s": {"command": "a", "cwd": 1}}}"#, "wrong-type", "$.mcpServers.s.cwd"),
     ("p", r#"{"mcpServers": {"s": {"command": "a", "timeout": 0}}}"#, "invalid-timeout", "$.mcpServers.s.timeout"),
     ("p", r#"{"mcpServers": {"s": {"command": "a", "timeout": -5}}}"#, "invalid-timeout", "$.mcpServers.s.timeout"),
@@ -532,4 +533,11 @@ fn a_faulty_entry_of_a_project_replaces_the_entry_of_the_user() {
         let paths: Vec<&str> = config.errors.iter().map(|error| error.path.as_str()).collect();
         assert_eq!(paths, ["$.projects[\"/p\"].mcpServers.s.command"], "{user}");
     }
+}
+
+#[test]
+fn a_variable_in_the_form_of_another_format_names_its_own_form() {
+    let text = r#"{"mcpServers": {"s": {"command": "${env:V1}"}}}"#;
+    let error = parse("/p/.mcp.json", text, &Environment::default()).unwrap().errors.remove(0);
+    assert_eq!((error.code, error.remedy.as_str()), (Code::UnsetVariable, "write `${V1}`"));
 }

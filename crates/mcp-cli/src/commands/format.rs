@@ -4,7 +4,11 @@ use mcp_protocol::{JsonObject, Tool};
 use mcp_tool_format::{Call, Options, Provider, render, safe_name};
 use serde_json::{Value, json};
 
-use super::{Session, list::all_tools, names::find_tool};
+use super::{
+    Session,
+    list::{all_tools, listed_tools},
+    names::find_tool,
+};
 use crate::{failure::Failure, output::Output, screen::warn, text::line};
 
 /// Prints the tools as the member `tools` of a request to the provider, and the losses on stderr.
@@ -14,26 +18,34 @@ pub(crate) async fn tools(
     provider: Provider,
     strict: bool,
 ) -> Result<(), Failure> {
-    let tools = match name {
-        Some(name) => vec![find_tool(session, name).await??],
-        None => all_tools(session).await?,
+    let (tools, invalid) = match name {
+        Some(name) => (vec![find_tool(session, name).await??], 0),
+        None => listed_tools(session).await?,
     };
-    print(session.out, tools.iter().map(|tool| (tool.name.as_str(), tool)), provider, strict)
+    let left_out = print(session.out, tools.iter().map(|tool| (tool.name.as_str(), tool)), provider)?;
+    check_strict(strict, invalid + left_out)
 }
 
-/// Prints tools under their names for the provider.
+/// Prints tools under their names for the provider. Returns the number of tools that were left out.
 pub(crate) fn print<'a>(
     out: Output,
     tools: impl IntoIterator<Item = (&'a str, &'a Tool)>,
     provider: Provider,
-    strict: bool,
-) -> Result<(), Failure> {
+) -> Result<usize, Failure> {
     let rendered = render(tools, &Options::new(provider));
     for diagnostic in &rendered.diagnostics {
-        warn(&line(&diagnostic.to_string()));
+        if diagnostic.kind.is_left_out() {
+            warn(&line(&format!("{} is left out: {}", diagnostic.tool, diagnostic.message)));
+        } else {
+            warn(&line(&diagnostic.to_string()));
+        }
     }
     out.value(rendered.tools())?;
-    let left_out = rendered.diagnostics.iter().filter(|diagnostic| diagnostic.kind.is_left_out()).count();
+    Ok(rendered.diagnostics.iter().filter(|diagnostic| diagnostic.kind.is_left_out()).count())
+}
+
+/// Returns the failure of `--strict` if tools were left out.
+pub(crate) fn check_strict(strict: bool, left_out: usize) -> Result<(), Failure> {
     match left_out {
         0 => Ok(()),
         _ if !strict => Ok(()),

@@ -20,7 +20,7 @@ pub(crate) async fn tools(session: &Session, name: Option<&str>) -> Result<(), F
         return tool(session, name).await;
     }
     let tools = session.client.list_tools().await?;
-    warn_about("tools", tools.warning());
+    warn_about(session, "tools", tools.warning(), tools.omitted());
     let tools: Vec<Tool> = tools.into_iter().filter(|tool| session.offers(tool)).collect();
     if session.out.json {
         return session.out.value(&tools);
@@ -36,15 +36,21 @@ pub(crate) async fn tools(session: &Session, name: Option<&str>) -> Result<(), F
 
 /// Returns all tools; none if the server offers no tools.
 pub(crate) async fn all_tools(session: &Session) -> Result<Vec<Tool>, Failure> {
+    Ok(listed_tools(session).await?.0)
+}
+
+/// Returns all tools, and the number of invalid tools that are left out.
+pub(super) async fn listed_tools(session: &Session) -> Result<(Vec<Tool>, usize), Failure> {
     if let Some(tools) = session.requests.listed_tools() {
-        return Ok(tools);
+        return Ok((tools, 0));
     }
     match session.client.list_tools().await {
-        Err(error) if error.is_unsupported() => Ok(Vec::new()),
+        Err(error) if error.is_unsupported() => Ok((Vec::new(), 0)),
         tools => {
             let tools = tools?;
-            warn_about("tools", tools.warning());
-            Ok(tools.into_iter().filter(|tool| session.offers(tool)).collect())
+            warn_about(session, "tools", tools.warning(), tools.omitted());
+            let omitted = tools.omitted().len();
+            Ok((tools.into_iter().filter(|tool| session.offers(tool)).collect(), omitted))
         }
     }
 }
@@ -111,11 +117,11 @@ pub(crate) async fn resources(session: &Session) -> Result<(), Failure> {
         Err(error) if error.is_unsupported() => Vec::new(),
         templates => {
             let templates = templates?;
-            warn_about("resource templates", templates.warning());
+            warn_about(session, "resource templates", templates.warning(), templates.omitted());
             templates.into_vec()
         }
     };
-    warn_about("resources", resources.warning());
+    warn_about(session, "resources", resources.warning(), resources.omitted());
     if session.out.json {
         return session.out.value(&json!({"resources": resources, "resourceTemplates": templates}));
     }
@@ -145,7 +151,7 @@ fn row(uri: &str, mime_type: Option<&String>, name: &str, description: Option<&s
 
 pub(crate) async fn prompts(session: &Session, name: Option<&str>) -> Result<(), Failure> {
     let prompts = session.client.list_prompts().await?;
-    warn_about("prompts", prompts.warning());
+    warn_about(session, "prompts", prompts.warning(), prompts.omitted());
     if let Some(name) = name {
         if let Some(prompt) = prompts.iter().find(|prompt| prompt.name == name) {
             return show_prompt(session.out, prompt);

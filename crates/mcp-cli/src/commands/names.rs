@@ -1,7 +1,11 @@
 //! Finds tools, prompts and resources by their names, and suggests names for unknown ones.
 
-use mcp_client::{Error, ListWarning};
+use std::collections::BTreeSet;
+
+use mcp_client::{Error, ListWarning, OmittedItem};
 use mcp_protocol::{ErrorCode, Prompt, Resource, ResourceTemplate, Tool};
+
+use parking_lot::Mutex;
 
 use super::Session;
 use crate::{failure::Failure, screen::warn, suggestion::nearest, text::line};
@@ -9,10 +13,22 @@ use crate::{failure::Failure, screen::warn, suggestion::nearest, text::line};
 /// The number of names that an error text suggests at most.
 const MAX_SUGGESTIONS: usize = 5;
 
-/// Warns about a list that the server did not end.
-pub(super) fn warn_about(list: &str, warning: Option<ListWarning>) {
-    if let Some(warning) = warning {
-        warn(&format!("the list of {list} may be incomplete: {warning}"));
+/// The largest number of warnings about lists that the program keeps, so as not to repeat them.
+const MAX_WARNINGS: usize = 1_000;
+/// The warnings about lists so far. A command can read a list several times.
+static WARNINGS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// Warns about a list that the server did not end, and about each of its invalid items. A warning appears once.
+pub(super) fn warn_about(session: &Session, list: &str, warning: Option<ListWarning>, omitted: &[OmittedItem]) {
+    let early = warning.map(|warning| format!("the list of {list} may be incomplete: {warning}"));
+    let info = session.client.server_info();
+    let server = if info.name.is_empty() { "the server".to_owned() } else { format!("the server `{}`", info.name) };
+    let items = omitted.iter().map(|item| format!("{server}: {item}"));
+    for text in early.into_iter().chain(items) {
+        let mut known = WARNINGS.lock();
+        if known.len() < MAX_WARNINGS && known.insert(text.clone()) {
+            warn(&line(&text));
+        }
     }
 }
 
@@ -66,7 +82,7 @@ pub(super) async fn find_tool(session: &Session, name: &str) -> Result<Result<To
             others.push(tool.name);
         }
     }
-    warn_about("tools", tools.warning());
+    warn_about(session, "tools", tools.warning(), tools.omitted());
     Ok(Err(Unlisted { name: name.to_owned(), suggestion: did_you_mean(name, &others) }))
 }
 
@@ -79,7 +95,7 @@ pub(super) async fn find_prompt(session: &Session, name: &str) -> Result<Option<
             return Ok(Some(prompt));
         }
     }
-    warn_about("prompts", prompts.warning());
+    warn_about(session, "prompts", prompts.warning(), prompts.omitted());
     Ok(None)
 }
 

@@ -9,9 +9,10 @@ use mcp_agent::config::{Endpoint, ServerDefinition};
 use mcp_client::oauth::{Error, ErrorKind, FileStore, OAuthBuilder, StoreLock, TokenStore};
 use mcp_protocol::auth::Secret;
 use mcp_transport::BoxFuture;
+use serde_json::Value;
 use url::{Position, Url};
 
-use super::{client::RegisteredClient, store::Tokens};
+use super::{client::RegisteredClient, store::Tokens, waiting};
 use crate::{
     args::Options,
     failure::Failure,
@@ -30,7 +31,7 @@ const MAX_SERVERS: usize = 1_000;
 /// The stored logins.
 #[derive(Clone)]
 pub(super) struct Logins {
-    /// The records that are not secret: the index of the servers, and the clients of logins.
+    /// The records that are not secret: the index of the servers, the clients of logins, and the pages of logins.
     pub(super) index: FileStore,
     pub(super) store: Tokens,
 }
@@ -114,9 +115,14 @@ impl Logins {
         self.index.save(INDEX, &Secret::new(serde_json::json!(texts).to_string())).await
     }
 
-    /// Returns the store for a new login at a server.
-    pub(super) fn without_login(&self, server: &Url) -> NewLogin {
-        NewLogin { store: self.store.clone(), key: format!("tokens/{server}"), is_stored: AtomicBool::new(false) }
+    /// Returns the store for a new login at a server, with this client if it is given.
+    pub(super) async fn without_login(&self, server: &Url, client_id: Option<String>) -> Result<NewLogin, Error> {
+        let key = format!("{}{server}", waiting::TOKENS);
+        // The record may be sealed. Its bytes show whether another process replaced it.
+        let former = self.index.load(&key).await?;
+        let is_stored = AtomicBool::new(false);
+        let (store, files) = (self.store.clone(), self.index.clone());
+        Ok(NewLogin { store, files, key, client_id, former, start: waiting::unix_time(), is_stored })
     }
 
     /// Returns the server of a command line.
@@ -246,11 +252,12 @@ fn named(
     };
     let text = match &known.iter().filter(has_name).collect::<Vec<_>>()[..] {
         [] if is_url(word) => word.to_owned(),
-        [] => match with_scheme(word) {
-            Some(url) => url,
-            None => {
-                return configured(word)?.map_or_else(|| Err(unknown(word)), of_definition);
-            }
+        [] => match (with_scheme(word), configured) {
+            (Some(url), _) => url,
+            (None, configured) => match configured(word)? {
+                Some(definition) => return of_definition(definition),
+                None => bare_host(word).ok_or_else(|| unknown(word))?,
+            },
         },
         [url] => return Ok(of_url((*url).clone())),
         urls => {
@@ -259,6 +266,15 @@ fn named(
         }
     };
     parse(&text).map(of_url)
+}
+
+/// Returns the URL of a host name without a path and a port. Such a name has a dot.
+fn bare_host(word: &str) -> Option<String> {
+    if !word.contains('.') || word.contains('/') {
+        return None;
+    }
+    // With a path, the rules for addresses apply.
+    with_scheme(&format!("{word}/"))
 }
 
 fn unknown(word: &str) -> Failure {
@@ -280,11 +296,32 @@ fn parse(text: &str) -> Result<Url, Failure> {
     Ok(url)
 }
 
-/// A store that hides the tokens of one server until a new login replaces them. A failed login keeps the old tokens.
+/// A store that hides the tokens of one server until a new login replaces them: the login of this process, or a login that
+/// another process completes after the start of this one. A failed login keeps the old tokens.
 pub(super) struct NewLogin {
     store: Tokens,
+    files: FileStore,
     key: String,
+    /// The client of the login, if the user chose it.
+    client_id: Option<String>,
+    /// The record at the start.
+    former: Option<Secret>,
+    /// The time of the start, in seconds since 1970.
+    start: u64,
     is_stored: AtomicBool,
+}
+
+impl NewLogin {
+    /// Returns whether another process has logged in since the start. A renewal of the old tokens is not a login.
+    async fn has_other_login(&self) -> bool {
+        if self.files.load(&self.key).await.is_ok_and(|record| record == self.former) {
+            return false;
+        }
+        let Ok(Some(record)) = self.store.load(&self.key).await else { return false };
+        let record: Value = serde_json::from_str(record.expose()).unwrap_or_default();
+        let is_of_client = self.client_id.as_deref().is_none_or(|id| record["client_id"] == *id);
+        is_of_client && record["logged_in_at"].as_u64().is_some_and(|time| time >= self.start)
+    }
 }
 
 impl TokenStore for NewLogin {
@@ -310,7 +347,13 @@ impl TokenStore for NewLogin {
     }
 
     fn lock<'a>(&'a self, key: &'a str, limit: Duration) -> BoxFuture<'a, Result<StoreLock, Error>> {
-        self.store.lock(key, limit)
+        Box::pin(async move {
+            let lock = self.store.lock(key, limit).await?;
+            if key == self.key && !self.is_stored.load(Ordering::Acquire) && self.has_other_login().await {
+                self.is_stored.store(true, Ordering::Release);
+            }
+            Ok(lock)
+        })
     }
 }
 
@@ -330,6 +373,7 @@ mod tests {
             ("127.0.0.1", Ok("http://127.0.0.1:81/mcp")),
             ("c.example/mcp", Ok("https://c.example/mcp")),
             ("b.example", Err("several logins: https://b.example/1, https://b.example/2")),
+            ("c.example", Ok("https://c.example/")),
             ("c", Err("neither an http or https URL nor the host of a stored login")),
             ("http://[x/", Err("the URL of the server is invalid")),
             ("https://ann:hunter2@a.example/mcp", Err("a URL with a user has credentials of its own")),

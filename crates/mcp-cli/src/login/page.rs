@@ -5,8 +5,12 @@ use std::{error::Error as _, time::Duration};
 use mcp_client::oauth::{Answer, Browser, DeviceLogin, Error, ErrorKind, Login, UserAgent};
 use mcp_transport::BoxFuture;
 use tokio::time::{Instant, sleep};
+use url::{Url, form_urlencoded};
 
-use super::logins::Logins;
+use super::{
+    logins::Logins,
+    waiting::{self, ShownPage},
+};
 use crate::{
     progress::Progress,
     question,
@@ -40,6 +44,8 @@ impl UserAgent for Page {
                 return Err(refusal(&login.issuer, login.server.as_str(), &login.scopes));
             }
             self.logins.remember(&login.server).await?;
+            let page = ShownPage { url: login.url.as_str(), code: None, limit: login.limit };
+            waiting::store(&self.logins.index, &login.server, &page).await;
             if self.way == Way::Browser {
                 let is_available = Browser::is_available();
                 if is_available {
@@ -73,6 +79,9 @@ impl UserAgent for Page {
                 return Err(refusal(&login.issuer, login.server.as_str(), &login.scopes));
             }
             self.logins.remember(&login.server).await?;
+            let url = login.verification_uri_complete.as_ref().unwrap_or(&login.verification_uri);
+            let page = ShownPage { url: url.as_str(), code: Some(&login.user_code), limit: login.limit };
+            waiting::store(&self.logins.index, &login.server, &page).await;
             show_code(login).await;
             Ok(())
         })
@@ -110,7 +119,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// The time between two notes without a terminal.
 const NOTE_INTERVAL: Duration = Duration::from_secs(60);
 
-fn time_left(left: Duration) -> String {
+/// Returns a time in words.
+pub(super) fn time_left(left: Duration) -> String {
     match left.as_secs() {
         seconds @ ..60 => format!("{seconds} s"),
         seconds if seconds % 60 == 0 => format!("{} min", seconds / 60),
@@ -127,11 +137,35 @@ async fn show(login: &Login) -> Answer {
         return Answer::Redirect;
     }
     note("mcp: if the browser is on another machine, it ends at a page that it cannot open");
-    let typed = question::ask(async |turn| question::read(turn, "Paste the URL of that page here: ").await).await;
-    match typed.flatten() {
-        Some(text) if !text.trim().is_empty() => Answer::Pasted(text),
-        _ => Answer::Redirect,
+    for attempt in 1..=MAX_PASTES {
+        let typed = question::ask(async |turn| question::read(turn, "Paste the URL of that page here: ").await).await;
+        match typed.flatten() {
+            Some(text) if text.trim().is_empty() => return Answer::Redirect,
+            Some(text) if attempt == MAX_PASTES || is_response(login, &text) => return Answer::Pasted(text),
+            Some(_) => note(
+                "mcp: this is not the URL at which the browser ended after this login: its `state` is missing or different",
+            ),
+            None => return Answer::Redirect,
+        }
     }
+    Answer::Redirect
+}
+
+/// The number of texts that the user can paste. The last one ends the login if it is wrong too.
+const MAX_PASTES: usize = 5;
+
+/// Returns whether a pasted URL or its query has the state of a login. The login checks the response itself.
+fn is_response(login: &Login, pasted: &str) -> bool {
+    let state = |query: &str| {
+        let mut pairs = form_urlencoded::parse(query.as_bytes());
+        pairs.find(|(name, _)| name == "state").map(|(_, state)| state.into_owned())
+    };
+    let pasted = pasted.trim();
+    let found = match Url::parse(pasted) {
+        Ok(url) => state(url.query().unwrap_or_default()),
+        Err(_) => state(pasted.trim_start_matches('?')),
+    };
+    found.is_some() && found == state(login.url.query().unwrap_or_default())
 }
 
 /// Returns the error of a command that may not ask the user.

@@ -8,6 +8,7 @@ use mcp_client::oauth::{SealedStore, SystemKeyring};
 use mcp_protocol::auth::Secret;
 use mcp_transport::BoxFuture;
 
+use super::waiting;
 use crate::failure::Failure;
 #[cfg(feature = "keyring")]
 use crate::screen::warn;
@@ -31,6 +32,8 @@ const TOKENS: &str = "tokens/";
 #[derive(Clone)]
 pub(super) struct Tokens {
     store: Arc<dyn TokenStore>,
+    /// The records that are not secret.
+    files: FileStore,
     #[cfg(feature = "keyring")]
     keyring: Option<Keyring>,
 }
@@ -70,7 +73,8 @@ impl Tokens {
 
     fn plain(files: FileStore) -> Self {
         Self {
-            store: Arc::new(files),
+            store: Arc::new(files.clone()),
+            files,
             #[cfg(feature = "keyring")]
             keyring: None,
         }
@@ -79,7 +83,8 @@ impl Tokens {
     #[cfg(feature = "keyring")]
     fn sealed(files: FileStore) -> Self {
         let sealed = SealedStore::new(files.clone(), SystemKeyring::new(ENTRY));
-        Self { store: Arc::new(sealed.clone()), keyring: Some(Keyring { sealed, files, is_required: false }) }
+        let keyring = Keyring { sealed: sealed.clone(), files: files.clone(), is_required: false };
+        Self { store: Arc::new(sealed), files, keyring: Some(keyring) }
     }
 
     #[cfg(feature = "keyring")]
@@ -87,7 +92,8 @@ impl Tokens {
     fn sealed_only(files: FileStore) -> Result<Self, Failure> {
         let sealed = SealedStore::with_keyring_limit(files.clone(), SystemKeyring::new(ENTRY), STRICT_LIMIT);
         let sealed = sealed.without_fallback();
-        Ok(Self { store: Arc::new(sealed.clone()), keyring: Some(Keyring { sealed, files, is_required: true }) })
+        let keyring = Keyring { sealed: sealed.clone(), files: files.clone(), is_required: true };
+        Ok(Self { store: Arc::new(sealed), files, keyring: Some(keyring) })
     }
 
     #[cfg(not(feature = "keyring"))]
@@ -167,6 +173,7 @@ impl TokenStore for Tokens {
     fn save<'a>(&'a self, key: &'a str, record: &'a Secret) -> BoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             self.store.save(key, record).await?;
+            waiting::forget(&self.files, key).await;
             self.note_write(key, record).await;
             Ok(())
         })
@@ -181,6 +188,7 @@ impl TokenStore for Tokens {
         Box::pin(async move {
             let is_replaced = self.store.replace(key, expected, record).await?;
             if is_replaced {
+                waiting::forget(&self.files, key).await;
                 self.note_write(key, record).await;
             }
             Ok(is_replaced)
@@ -192,7 +200,7 @@ impl TokenStore for Tokens {
     }
 
     fn lock<'a>(&'a self, key: &'a str, limit: Duration) -> BoxFuture<'a, Result<StoreLock, Error>> {
-        self.store.lock(key, limit)
+        Box::pin(waiting::lock(&*self.store, &self.files, key, limit))
     }
 }
 
@@ -232,7 +240,7 @@ mod tests {
         let limit = Duration::from_millis(10);
         let sealed = SealedStore::with_keyring_limit(files.clone(), Handle(Arc::clone(&locked)), limit);
         let keyring = Keyring { sealed: sealed.clone(), files: files.clone(), is_required: false };
-        let tokens = Tokens { store: Arc::new(sealed.clone()), keyring: Some(keyring) };
+        let tokens = Tokens { store: Arc::new(sealed.clone()), files: files.clone(), keyring: Some(keyring) };
         let (key, record) = ("tokens/https://a.example/mcp", Secret::new("hunter2"));
         sealed.save(key, &record).await.unwrap();
         assert!(files.load(key).await.unwrap() == Some(record.clone()), "the record is plain");

@@ -55,11 +55,12 @@ pub(super) async fn run(options: &Options, opened: &Opened) -> Result<(), Failur
     if let Some(name) = &options.config_server
         && !config.names().contains(&name.as_str())
     {
-        print(out, Some(&file), &[], &[source::unknown(&config, name)])?;
+        print(out, Some(&file), &[], &[with_file(source::unknown(&config, name), options)])?;
         return Err(Failure::reported_refusal());
     }
     let (reports, errors, faults) = check(config, options, opened).await?;
-    let diagnostics: Vec<ConfigError> = errors.iter().chain(&faults).cloned().collect();
+    let diagnostics: Vec<ConfigError> =
+        errors.iter().chain(&faults).map(|error| with_file(error.clone(), options)).collect();
     print(out, Some(&file), &reports, &diagnostics)?;
     match (errors.is_empty(), faults.is_empty()) {
         (false, _) => Err(Failure::reported_refusal()),
@@ -67,6 +68,27 @@ pub(super) async fn run(options: &Options, opened: &Opened) -> Result<(), Failur
         (true, true) => Ok(()),
     }
 }
+
+/// Adds the option `--config` of this command line to the commands of a remedy.
+fn with_file(mut error: ConfigError, options: &Options) -> ConfigError {
+    let Some(file) = &options.config_file else { return error };
+    let file = shell_words::quote(&file.to_string_lossy()).into_owned();
+    let mut parts = error.remedy.split(COMMAND);
+    let mut remedy = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(part.len());
+        let (name, rest) = part.split_at(end);
+        let option = if COMMANDS.contains(&name) { format!(" --config {file}") } else { String::new() };
+        remedy.push_str(&format!("{COMMAND}{name}{option}{rest}"));
+    }
+    error.remedy = remedy;
+    error
+}
+
+/// The begin of a command in a remedy.
+const COMMAND: &str = "`mcp ";
+/// The commands of remedies that name a server of the file.
+const COMMANDS: [&str; 4] = ["approve", "deny", "info", "login"];
 
 /// Returns the states of the servers, the errors of the file and the faults of servers.
 async fn check(
@@ -155,6 +177,10 @@ fn fault(server: &ServerDefinition, failed: &Failed) -> ConfigError {
     let name = &server.name;
     let (code, remedy) = match failed {
         Failed::Client(error) if error.is_unauthorized() => (Code::NeedsLogin, credentials::remedy(server, error)),
+        Failed::Client(error) if error.is_not_a_server() => {
+            let remedy = "enter a program or a URL of an MCP server: it sends protocol messages only".to_owned();
+            (Code::ServerError, remedy)
+        }
         Failed::Client(error) if error.is_timeout() => {
             let remedy = "start the server by hand, or set `startTimeoutSeconds` in `x-mcp` of its entry".to_owned();
             (Code::StartTimeout, remedy)

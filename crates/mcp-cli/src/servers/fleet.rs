@@ -114,7 +114,7 @@ impl Fleet {
     /// Returns the connection to a server.
     pub(super) async fn client(&mut self, server: &str) -> Result<Client, Failure> {
         if let Some(failed) = self.take_failure(server) {
-            return Err(failed.into_failure());
+            return Err(failed.into_failure().at(server));
         }
         self.host.client(server).await.map_err(|error| Failure::no_server_ready(error.to_string()))
     }
@@ -152,7 +152,7 @@ impl Fleet {
                     }
                 }
                 Some(failed) => {
-                    let failure = format!("the server `{name}` failed: {}", failed.into_failure());
+                    let failure = format!("the server `{name}` failed: {}", failed.into_failure().at(&name));
                     if is_required && required.is_none() {
                         required = Some(failure);
                     } else {

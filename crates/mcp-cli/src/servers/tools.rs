@@ -16,7 +16,7 @@ use crate::{
     opened::Opened,
     output::Output,
     style::Style,
-    text::first_line,
+    text::{first_line, line},
 };
 
 /// Prints the tools of the servers, or one tool.
@@ -27,13 +27,18 @@ pub(super) async fn tools(
     options: &Options,
     opened: &Opened,
 ) -> Result<(), Failure> {
-    let toolset = toolset(servers, options, opened).await?;
+    let (toolset, gaps) = toolset(servers, options, opened).await?;
     let one = name.map(|name| fleet::find(toolset.catalog(), name)).transpose()?;
     let out = Output::new(options.json);
     if let Some((format, is_strict)) = format {
         let is_chosen = |name: &str| one.as_ref().is_none_or(|tool| tool.provider_name() == name);
         let definitions = toolset.definitions().filter(|(name, _)| is_chosen(name));
-        return commands::print_definitions(out, definitions, format.provider(), is_strict);
+        let left_out = commands::print_definitions(out, definitions, format.provider())?;
+        commands::check_strict(is_strict, left_out)?;
+        return match gaps.first().filter(|_| is_strict && one.is_none()) {
+            Some(server) => Err(Failure::local(format!("tools of the server `{}` were left out", line(server)))),
+            None => Ok(()),
+        };
     }
     if let Some(tool) = one {
         return commands::show_tool(out, &named(&tool));
@@ -57,17 +62,24 @@ pub(super) async fn search(
     options: &Options,
     opened: &Opened,
 ) -> Result<(), Failure> {
-    let toolset = toolset(servers, options, opened).await?;
+    let (toolset, _) = toolset(servers, options, opened).await?;
     let tools = toolset.loaded().map(|tool| (tool.display_name().to_owned(), tool.tool(), to_json(tool)));
     commands::print_found(Output::new(options.json), tools.collect(), query, limit)
 }
 
-/// Returns the tools of the servers that the policies do not deny. The host of a command defers no tool.
-async fn toolset(servers: Vec<ServerDefinition>, options: &Options, opened: &Opened) -> Result<Arc<Toolset>, Failure> {
+/// Returns the tools of the servers that the policies do not deny, and the servers with incomplete tools. The host of a command
+/// defers no tool.
+async fn toolset(
+    servers: Vec<ServerDefinition>,
+    options: &Options,
+    opened: &Opened,
+) -> Result<(Arc<Toolset>, Vec<String>), Failure> {
     let settings = ClientSettings::without_answers(options);
     let mut fleet = Fleet::start(servers, Lists::Tools, settings, true, opened).await?;
     fleet.check()?;
-    Ok(fleet.toolset())
+    let names = fleet.servers.iter().map(|server| server.name.clone());
+    let gaps = names.filter(|name| fleet.gap(name).is_some()).collect();
+    Ok((fleet.toolset(), gaps))
 }
 
 /// Returns the definition of a tool with its display name.

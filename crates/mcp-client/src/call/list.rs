@@ -17,7 +17,8 @@ use mcp_transport::BoxFuture;
 use serde::{Serialize, Serializer};
 
 use super::{
-    Call, ClientHandle,
+    Call, ClientHandle, OmittedItem,
+    omitted::MAX_OMITTED,
     page::{ListItem, Page, read_page},
 };
 use crate::{Error, connection::Request, error::Kind};
@@ -123,6 +124,8 @@ impl<T: ListItem> List<T> {
             pages_left: pages,
             pages,
             bytes: 0,
+            omitted: Vec::new(),
+            length: 0,
             hint: None,
         }
     }
@@ -157,7 +160,7 @@ impl<T: ListItem> IntoFuture for List<T> {
                     return Err(Kind::ListBytes(cap).into());
                 }
             }
-            Ok(Listing { items, warning: stream.warning })
+            Ok(Listing { items, warning: stream.warning, omitted: stream.omitted })
         })
     }
 }
@@ -192,6 +195,7 @@ impl<T> fmt::Debug for List<T> {
 pub struct Listing<T> {
     items: Vec<T>,
     warning: Option<ListWarning>,
+    omitted: Vec<OmittedItem>,
 }
 
 impl<T> Listing<T> {
@@ -201,6 +205,14 @@ impl<T> Listing<T> {
     #[must_use]
     pub fn warning(&self) -> Option<ListWarning> {
         self.warning
+    }
+
+    /// Returns the invalid items, which are left out. At most 100.
+    ///
+    /// See the example of [`OmittedItem`].
+    #[must_use]
+    pub fn omitted(&self) -> &[OmittedItem] {
+        &self.omitted
     }
 
     /// Returns the items as a vector.
@@ -222,7 +234,7 @@ impl<T> Deref for Listing<T> {
 
 impl<T> Default for Listing<T> {
     fn default() -> Self {
-        Self { items: Vec::new(), warning: None }
+        Self { items: Vec::new(), warning: None, omitted: Vec::new() }
     }
 }
 
@@ -307,6 +319,9 @@ pub struct Items<T> {
     pages: usize,
     /// The bytes of all pages so far.
     bytes: usize,
+    omitted: Vec<OmittedItem>,
+    /// The number of all items so far, with the invalid ones.
+    length: usize,
     /// The smallest time of the pages so far, and the scope that holds for all of them.
     hint: Option<(Duration, CacheScope)>,
 }
@@ -331,6 +346,14 @@ impl<T: ListItem> Items<T> {
     #[must_use]
     pub fn warning(&self) -> Option<ListWarning> {
         self.warning
+    }
+
+    /// Returns the invalid items so far, which are left out. At most 100.
+    ///
+    /// See the example of [`OmittedItem`].
+    #[must_use]
+    pub fn omitted(&self) -> &[OmittedItem] {
+        &self.omitted
     }
 
     /// Returns the shortest time for which a page so far stays fresh, and `public` if each of them is (2026-07-28). `None` before
@@ -389,6 +412,9 @@ impl<T: ListItem> Items<T> {
                     };
                     self.add_hint(page.ttl, page.cache_scope);
                     self.read = page.items.into();
+                    let (earlier, left) = (self.length, MAX_OMITTED.saturating_sub(self.omitted.len()));
+                    self.omitted.extend(page.omitted.into_iter().take(left).map(|item| item.after(earlier)));
+                    self.length = earlier.saturating_add(page.length);
                     self.bytes = self.bytes.saturating_add(page.bytes);
                     if let Some(next) = page.next_cursor {
                         if self.cursors.insert(&next) {

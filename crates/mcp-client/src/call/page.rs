@@ -6,7 +6,10 @@ use mcp_protocol::{CacheScope, Meta, Prompt, Resource, ResourceTemplate, Tool, t
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::{ClientCore, Reply};
+use super::{
+    ClientCore, Reply,
+    omitted::{MAX_OMITTED, OmittedItem},
+};
 use crate::Error;
 
 /// A type that servers list: a tool, a resource, a resource template, a prompt or a task; with the feature `skills` also a skill.
@@ -95,8 +98,10 @@ listed! {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Page<T> {
-    /// The valid items. Invalid ones are left out and logged.
+    /// The valid items.
     pub items: Vec<T>,
+    /// The invalid items, which are left out. At most 100.
+    pub omitted: Vec<OmittedItem>,
     /// The cursor of the next page; `None` on the last page.
     pub next_cursor: Option<String>,
     /// The time for which the page stays fresh (2026-07-28).
@@ -107,6 +112,8 @@ pub struct Page<T> {
     pub meta: Option<Meta>,
     /// The size of the page in bytes.
     pub(super) bytes: usize,
+    /// The number of all items, with the invalid ones.
+    pub(super) length: usize,
 }
 
 /// Reads a page from a raw result.
@@ -119,25 +126,32 @@ pub(super) fn read_page<T: ListItem>(core: &ClientCore, reply: &Reply) -> Result
         .map_err(|error| Error::invalid(format!("{:?} of {}: {error}", T::MEMBER, T::METHOD)))?;
     let entries = entries.unwrap_or_default();
     let mut items = Vec::with_capacity(entries.len());
-    for entry in entries {
+    let mut omitted = Vec::new();
+    for (index, entry) in entries.iter().enumerate() {
         match serde_json::from_str(entry.get()) {
             Ok(item) => items.push(item),
-            Err(error) => {
-                tracing::warn!(%error, method = T::METHOD, "an invalid item of a list was left out")
+            Err(error) if omitted.len() < MAX_OMITTED => {
+                let item = OmittedItem::new::<T>(index + 1, entry.get(), &error);
+                tracing::warn!(method = T::METHOD, %item, "an invalid item of a list is left out");
+                omitted.push(item);
             }
+            Err(_) => {}
         }
     }
+    let length = entries.len();
     core.inbound.catalog.learn(&mut items, T::as_tool, reply.is_mirrored);
     let next_cursor: Option<String> = optional(&members, "nextCursor")?;
     let ttl: Option<f64> = optional(&members, "ttlMs")?;
     Ok(Page {
         items,
+        omitted,
         // Older revisions do not define empty cursors, and servers send them on the last page.
         next_cursor: next_cursor.filter(|cursor| !cursor.is_empty() || reply.version.has_empty_cursors()),
         ttl: ttl.map(|millis| Duration::from_millis(millis.max(0.0) as u64)),
         cache_scope: optional(&members, "cacheScope")?,
         meta: optional(&members, "_meta")?,
         bytes: reply.bytes.len(),
+        length,
     })
 }
 
@@ -182,6 +196,8 @@ mod tests {
         .unwrap();
         let names: Vec<&str> = read.items.iter().map(|tool| &*tool.name).collect();
         assert_eq!(names, ["a", "b"]);
+        let [omitted] = &read.omitted[..] else { panic!("{:?}", read.omitted) };
+        assert_eq!((omitted.position, omitted.name.as_deref()), (2, None));
         assert_eq!((read.ttl, read.cache_scope), (Some(Duration::from_millis(5)), Some(CacheScope::Public)));
         assert!(page(ProtocolVersion::LATEST, r#"{"tools":null}"#).unwrap().items.is_empty());
         for bad in ["{}", "[]", r#"{"tools":{}}"#, r#"{"tools":[],"nextCursor":7}"#] {

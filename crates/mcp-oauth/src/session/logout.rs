@@ -72,8 +72,8 @@ impl Session {
             Err(Error::new(ErrorKind::Unavailable, text))
         });
         revoked.unwrap_or_else(|error| {
-            let issuer = all.first().map(|tokens| &tokens.issuer);
-            tracing::warn!(%error, ?issuer, "the tokens are removed and not revoked");
+            let issuer = all.first().map(|tokens| tokens.issuer.as_str());
+            tracing::warn!(%error, issuer, "the tokens are removed and not revoked");
             Revocation::Failed(error)
         })
     }

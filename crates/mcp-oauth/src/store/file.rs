@@ -223,6 +223,8 @@ fn read(path: &Path) -> io::Result<Option<Secret>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file?,
     };
+    #[cfg(unix)]
+    tighten(&file, path);
     let mut bytes = Vec::new();
     let read = io::Read::read_to_end(&mut io::Read::take(file, MAX_RECORD + 1), &mut bytes)?;
     if read as u64 > MAX_RECORD {
@@ -235,6 +237,21 @@ fn read(path: &Path) -> io::Result<Option<Secret>> {
             tracing::warn!("a record of the token store is not a text and is ignored");
             Ok(None)
         }
+    }
+}
+
+/// Removes the permissions of other users, which another program added.
+#[cfg(unix)]
+fn tighten(file: &fs::File, path: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    if file.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o077 == 0) {
+        return;
+    }
+    let file_name = path.display();
+    match file.set_permissions(fs::Permissions::from_mode(0o600)) {
+        Ok(()) => tracing::warn!("other users could read {file_name} of the token store: its mode is 0600 now"),
+        Err(error) => tracing::warn!(%error, "other users can read {file_name} of the token store"),
     }
 }
 

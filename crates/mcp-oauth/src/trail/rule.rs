@@ -131,14 +131,18 @@ impl DiscoveryRule {
                  (RFC 9728 §3.3)."
             }
             Self::NamesIssuer => "The metadata names an authorization server in `authorization_servers` (RFC 9728 §2).",
-            Self::IssuerUrl => "The issuer is an `https` URL without query and fragment (RFC 8414 §2).",
+            Self::IssuerUrl => {
+                "The issuer is an `https` URL, or an `http` URL of this machine, without query and fragment (RFC 8414 §2)."
+            }
             Self::IssuerEqual => "The `issuer` of the document equals the issuer that leads to it (RFC 8414 §3.3).",
             Self::OffersLogin => {
                 "The server has OAuth metadata, or it accepts bearer tokens and has the endpoints of 2025-03-26."
             }
             Self::IssuerConfigured => "The server names the issuer that the application configured.",
             Self::Scopes => "The authorization server offers the scopes of the login (RFC 8414 §2).",
-            Self::LoginPage => "The `authorization_endpoint` is an `https` URL (RFC 8414 §2).",
+            Self::LoginPage => {
+                "The `authorization_endpoint` is an `https` URL, or an `http` URL of this machine (RFC 8414 §2)."
+            }
             Self::Pkce => "The authorization server declares PKCE with the method `S256` (RFC 7636 §4.2).",
             Self::DeviceFlow => "The authorization server has a `device_authorization_endpoint` (RFC 8628 §4).",
             Self::TokenEndpoint => "The authorization server has a `token_endpoint` (RFC 8414 §2).",

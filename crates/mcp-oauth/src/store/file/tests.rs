@@ -101,3 +101,21 @@ async fn a_process_that_is_killed_during_a_write_leaves_the_old_or_the_new_recor
         fs::remove_dir_all(&dir).unwrap();
     }
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_record_that_other_users_can_read_gets_its_mode_back() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let dir = std::env::temp_dir().join(format!("mcp-oauth-mode-{}", std::process::id()));
+    let store = FileStore::open(&dir).unwrap();
+    store.save(KEY, &record("m")).await.unwrap();
+    let file = store.path(KEY, "json");
+    let mode = || fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+    for other in [0o644, 0o640, 0o666] {
+        fs::set_permissions(&file, fs::Permissions::from_mode(other)).unwrap();
+        assert_eq!(store.load(KEY).await.unwrap(), Some(record("m")));
+        assert_eq!(mode(), 0o600, "{other:o}");
+    }
+    fs::remove_dir_all(dir).unwrap();
+}
