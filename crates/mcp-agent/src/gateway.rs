@@ -11,6 +11,7 @@ mod fault;
 mod hops;
 mod instructions;
 mod item;
+mod links;
 mod members;
 mod merged;
 mod names;
@@ -36,6 +37,7 @@ use self::{
     asked::ParkedResult,
     hops::HopId,
     instructions::Instructions,
+    links::Links,
     merged::Merged,
     pages::Pages,
     parked::{ParkedCalls, ParkedLimits},
@@ -87,6 +89,7 @@ struct Core {
     parked: ParkedCalls<ParkedResult, SourceCall>,
     subscriptions: Subscriptions,
     instructions: Instructions,
+    links: Links,
     /// The server of the gateway, after its start.
     server: Mutex<Option<WeakServer>>,
     pages: Pages,
@@ -223,6 +226,7 @@ impl GatewayBuilder {
                 parked: ParkedCalls::new(ParkedLimits::default()),
                 subscriptions: Subscriptions::default(),
                 instructions: Instructions::default(),
+                links: Links::default(),
                 server: Mutex::default(),
                 pages: Pages::default(),
             })

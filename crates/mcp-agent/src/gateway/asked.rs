@@ -90,7 +90,10 @@ impl Core {
     /// Returns the outcome of a request at a server for the client.
     pub(super) fn outcome(&self, call: &SourceCall, relayed: Relayed) -> Result<SourceOutcome, RpcError> {
         match relayed {
-            Relayed::Complete(result) => Ok(SourceOutcome::Complete(result)),
+            Relayed::Complete { server, result } => {
+                self.learn_links(call.method(), &server, result.json());
+                Ok(SourceOutcome::Complete(result))
+            }
             Relayed::InputRequired { server, name, required } => self.required(call, &server, &name, &required),
         }
     }

@@ -132,15 +132,18 @@ impl Merged {
         Arc::ptr_eq(&self.catalog, catalog)
     }
 
-    /// Returns the server whose template matches a URI, or the only server with resources.
-    pub(super) fn server_of(&self, uri: &str) -> Option<Arc<str>> {
+    /// Returns the server whose template matches a URI.
+    pub(super) fn server_by_template(&self, uri: &str) -> Option<Arc<str>> {
         let matchers = self.matchers.get_or_init(|| {
             let parse = |item: &Arc<Item>| Some((Arc::clone(&item.server), UriTemplate::parse(&item.original).ok()?));
             self.templates.iter().filter_map(parse).collect()
         });
-        if let Some((server, _)) = matchers.iter().find(|(_, template)| template.matches(uri).is_some()) {
-            return Some(Arc::clone(server));
-        }
+        let found = matchers.iter().find(|(_, template)| template.matches(uri).is_some());
+        found.map(|(server, _)| Arc::clone(server))
+    }
+
+    /// Returns the only server with resources.
+    pub(super) fn only_server(&self) -> Option<Arc<str>> {
         if let [only] = self.catalog.shared_servers() {
             return Some(Arc::clone(only));
         }

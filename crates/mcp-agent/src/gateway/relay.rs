@@ -73,7 +73,7 @@ impl Core {
 #[derive(Clone)]
 pub(super) enum Relayed {
     /// The result for the client.
-    Complete(SourceResult),
+    Complete { server: Arc<str>, result: SourceResult },
     /// The input requests of the server, and the name of the item there.
     InputRequired { server: Arc<str>, name: Box<str>, required: InputRequired },
 }
@@ -132,7 +132,10 @@ async fn send(
     }
     let (server, name) = (Arc::clone(&reached.server), outgoing.name);
     match round {
-        Ok(UpstreamRound::Complete(result)) => Ok(Relayed::Complete(of_client(names, method, &server, result)?)),
+        Ok(UpstreamRound::Complete(result)) => {
+            let result = of_client(names, method, &server, result)?;
+            Ok(Relayed::Complete { server, result })
+        }
         Ok(UpstreamRound::InputRequired(required)) => Ok(Relayed::InputRequired { server, name, required }),
         Err(error) => Err(CallError::Client { name: name.into(), error }.into()),
     }

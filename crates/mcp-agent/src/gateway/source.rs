@@ -176,7 +176,10 @@ impl Core {
                 let slot = self.host.shared().registry.slot(&server)?;
                 Some((Arc::clone(&slot.name), original.into()))
             }
-            Names::Raw => Some((merged.server_of(uri)?, uri.into())),
+            Names::Raw => {
+                let server = merged.server_by_template(uri).or_else(|| self.links.server_of(uri));
+                Some((server.or_else(|| merged.only_server())?, uri.into()))
+            }
         }
     }
 }

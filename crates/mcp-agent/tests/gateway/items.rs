@@ -4,9 +4,13 @@
 use mcp_agent::Names;
 use mcp_client::Client;
 use mcp_protocol::{
-    CompletionReference, ContentBlock, EmbeddedResource, Meta, ProtocolVersion, Resource, ResourceContents,
+    CompletionReference, ContentBlock, EmbeddedResource, Meta, ProtocolVersion, Resource, ResourceContents, RpcError,
 };
-use mcp_server::prelude::*;
+use mcp_server::{
+    prelude::*,
+    source::{Source, SourceCall, SourceDefinition, SourceList, SourceOutcome, SourcePage, SourceResult},
+};
+use mcp_transport::BoxFuture;
 use serde_json::json;
 
 use crate::common::{cells, connect, gateway};
@@ -98,6 +102,29 @@ async fn uris_and_names_with_their_server_lead_to_it() {
     }
 }
 
+/// Serves a tool whose result links to a resource that no list contains.
+struct Later;
+
+impl Source for Later {
+    fn list(&self, list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        let json = r#"{"name":"linked","inputSchema":{"type":"object"}}"#;
+        let tools = (list == SourceList::Tools).then(|| SourceDefinition::new(json).unwrap());
+        Box::pin(std::future::ready(Ok(SourcePage::new(tools))))
+    }
+
+    fn call_tool(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        let json = r#"{"content":[{"type":"resource_link","uri":"later://a","name":"a"}]}"#;
+        let result = SourceResult::new(json, ProtocolVersion::V2025_11_25);
+        Box::pin(std::future::ready(Ok(SourceOutcome::Complete(result))))
+    }
+
+    fn read_resource(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        let json = json!({ "contents": [{ "uri": call.name(), "text": "of the link" }] }).to_string();
+        let result = SourceResult::new(json, ProtocolVersion::V2025_11_25);
+        Box::pin(std::future::ready(Ok(SourceOutcome::Complete(result))))
+    }
+}
+
 #[tokio::test]
 async fn raw_uris_lead_to_the_first_server_that_has_them() {
     for (down, up) in cells() {
@@ -107,7 +134,9 @@ async fn raw_uris_lead_to_the_first_server_that_has_them() {
             .resource(resource("plain://a", async || "plain"))
             .resource_template(template("plain://{number}", async || "plain template"))
             .build();
-        let builder = gateway(&[("one", &one), ("two", &two), ("plain", &plain)]).await.names(Names::Raw);
+        let later = Server::builder::<()>("later", "1").versions([up]).source(Later).build();
+        let builder =
+            gateway(&[("one", &one), ("two", &two), ("plain", &plain), ("later", &later)]).await.names(Names::Raw);
         let observed = builder.gateway();
         let client = connect(builder, down).await;
         for (uri, expected) in [
@@ -119,6 +148,10 @@ async fn raw_uris_lead_to_the_first_server_that_has_them() {
             assert_eq!(text(&client, uri).await, (uri.to_owned(), expected.to_owned()), "{down} {up}");
         }
         assert!(client.read_resource("other://x").await.unwrap_err().is_resource_not_found());
+        // A link leads to the server of its result.
+        assert!(client.read_resource("later://a").await.unwrap_err().is_resource_not_found());
+        client.call_tool("linked", ()).await.unwrap();
+        assert_eq!(text(&client, "later://a").await.1, "of the link", "{down} {up}");
         let links = client.call_tool("links", ()).await.unwrap();
         assert_eq!(serde_json::to_value(&links.content).unwrap()[0]["uri"], "issue://9");
         assert_eq!(observed.diagnostics().len(), 6, "{:?}", observed.diagnostics());
