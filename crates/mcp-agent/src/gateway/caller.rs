@@ -25,6 +25,11 @@ impl Downstream {
         }
     }
 
+    /// Returns the client for a request in which servers cannot ask.
+    pub(super) fn without_capabilities(&self) -> Self {
+        Self { capabilities: ClientCapabilities::new(), ..self.clone() }
+    }
+
     /// Returns the caller of the host. A connection of the stateless revision serves each client, because each request declares
     /// its capabilities there.
     pub(super) fn caller(&self, is_stateless: bool) -> Caller {

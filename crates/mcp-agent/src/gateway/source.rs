@@ -153,9 +153,38 @@ impl Core {
         request.send("ref", &reference, &original, reached, None).await
     }
 
-    /// Whether clients can call a tool of a server.
-    fn has_tool(&self, server: &str, name: &str) -> bool {
-        self.merged().tools.iter().any(|item| &*item.server == server && &*item.original == name)
+    /// Checks a later round of a call.
+    ///
+    /// # Errors
+    /// If the server does not have the tool any more, or if a policy denies the call meanwhile. An approval of the first round stays
+    /// valid.
+    fn check_round(
+        &self,
+        method: &str,
+        server: &str,
+        name: &str,
+        principal: Option<&Arc<str>>,
+    ) -> Result<(), RpcError> {
+        let mut input = match method {
+            method::CallTool::NAME => {
+                let merged = self.merged();
+                let is_named = |item: &&Arc<Item>| &*item.server == server && &*item.original == name;
+                let tool = merged.tools.iter().find(is_named).and_then(|item| item.tool.as_ref());
+                let gone = || RpcError::invalid_params("the server does not have the tool any more");
+                let annotations = tool.ok_or_else(gone)?.tool().annotations.clone();
+                PolicyInput::new(server, name).annotations(annotations)
+            }
+            method::ReadResource::NAME => PolicyInput::resource(server, name),
+            _ => PolicyInput::prompt(server, name),
+        };
+        input.principal = principal.map(|principal| principal.to_string());
+        let shared = self.host.shared();
+        let gone = || RpcError::invalid_params("the server does not exist any more");
+        let slot = shared.registry.slot(server).ok_or_else(gone)?;
+        if shared.gate.denies(&input, &slot.options.rules) {
+            return Err(RpcError::invalid_request("a policy denies the request meanwhile"));
+        }
+        Ok(())
     }
 
     fn find_prompt(&self, name: &str) -> Result<Arc<Item>, RpcError> {
@@ -207,7 +236,8 @@ impl<'a> Incoming<'a> {
 
     /// Continues a call that has asked, or returns the first round of another call.
     ///
-    /// The policies decided the first round. The seal of its state holds for the same principal, name and arguments only.
+    /// The policies decided the first round. The seal of its state is valid for the same principal, name and arguments only. A later
+    /// round needs no other approval, and fails if a policy denies the call meanwhile.
     async fn begin(self) -> Result<Begun<'a>, Fault> {
         let outcome = match self.core.round(self.call, &self.params)? {
             Round::First => return Ok(Begun::First(Box::new(self))),
@@ -215,9 +245,7 @@ impl<'a> Incoming<'a> {
                 self.core.resume_parked(self.call, call, number, responses).await?
             }
             Round::Upstream { server, name, responses, state } => {
-                if self.call.method() == method::CallTool::NAME && !self.core.has_tool(&server, &name) {
-                    return Err(RpcError::invalid_params("the server does not have the tool any more").into());
-                }
+                self.core.check_round(self.call.method(), &server, &name, self.downstream.principal.as_ref())?;
                 let reached = self.core.reach_server(&server, None, &self.downstream).await?;
                 let key = if self.call.method() == method::ReadResource::NAME { "uri" } else { "name" };
                 self.send(key, &*name, &name, reached, Some((responses, state))).await?

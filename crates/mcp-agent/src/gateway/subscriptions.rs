@@ -70,7 +70,9 @@ impl Core {
     }
 
     async fn open_subscription(&self, key: &Key, downstream: &Downstream) -> Result<(Reached, Subscription), Fault> {
-        let reached = self.reach_server(&key.server, None, downstream).await?;
+        // A connection that can ask its user would stay in use for the life of the subscription.
+        let downstream = downstream.without_capabilities();
+        let reached = self.reach_server(&key.server, None, &downstream).await?;
         let failed = |error| CallError::Client { name: key.uri.to_string(), error };
         let subscription = reached.client.subscribe([&*key.uri]).await.map_err(failed)?;
         if !subscription.honoured().resource_subscriptions.iter().any(|uri| *uri == *key.uri) {
@@ -106,11 +108,14 @@ struct Follower {
 
 impl Follower {
     async fn follow(self, reached: Reached, subscription: Subscription) {
-        let mut open = (reached, subscription);
+        let (mut open, mut wait) = ((reached, subscription), FIRST_RETRY);
         loop {
             while let Some(update) = open.1.next().await {
                 match update {
-                    Ok(Update::ResourceUpdated { .. } | Update::Missed) => self.announce(),
+                    Ok(Update::ResourceUpdated { .. } | Update::Missed) => {
+                        wait = FIRST_RETRY;
+                        self.announce();
+                    }
                     Ok(_) => {}
                     Err(error) => {
                         tracing::debug!(%error, "a subscription to a resource ended");
@@ -118,7 +123,8 @@ impl Follower {
                     }
                 }
             }
-            let mut wait = FIRST_RETRY;
+            // The connection must be free for the next one.
+            drop(open);
             open = loop {
                 sleep(wait).await;
                 wait = (wait * 2).min(LONGEST_RETRY);

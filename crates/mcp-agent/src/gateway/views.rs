@@ -39,14 +39,16 @@ impl Core {
         let servers = shared.registry.changes();
         let policies: Vec<Arc<Policy>> = shared.gate.files().map(|file| file.policy()).collect();
         let principal = principal.cloned();
+        let is_current = |kept: &Kept| {
+            let is_same = |(one, other): (&Arc<Policy>, &Arc<Policy>)| Arc::ptr_eq(one, other);
+            kept.servers == servers
+                && kept.policies.len() == policies.len()
+                && kept.policies.iter().zip(&policies).all(is_same)
+        };
         {
             let mut kept = merged.views.kept.lock();
-            let is_same = |(one, other): (&Arc<Policy>, &Arc<Policy>)| Arc::ptr_eq(one, other);
-            let is_current = kept.servers == servers
-                && kept.policies.len() == policies.len()
-                && kept.policies.iter().zip(&policies).all(is_same);
-            if !is_current || kept.views.len() > CALLERS {
-                *kept = Kept { policies, servers, views: HashMap::new() };
+            if !is_current(&kept) || kept.views.len() > CALLERS {
+                *kept = Kept { policies: policies.clone(), servers, views: HashMap::new() };
             }
             if let Some(view) = kept.views.get(&principal) {
                 return Arc::clone(view);
@@ -61,7 +63,11 @@ impl Core {
             input.principal = principal.as_deref().map(str::to_owned);
             !shared.gate.denies(&input, rules(&item.server))
         }));
-        merged.views.kept.lock().views.insert(principal, Arc::clone(&view));
+        let mut kept = merged.views.kept.lock();
+        // The policies can have changed meanwhile.
+        if is_current(&kept) {
+            kept.views.insert(principal, Arc::clone(&view));
+        }
         view
     }
 }

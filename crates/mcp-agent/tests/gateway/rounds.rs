@@ -301,6 +301,31 @@ async fn a_state_of_the_gateway_opens_on_each_node_but_a_parked_call_stays_on_it
 }
 
 #[tokio::test]
+async fn a_policy_that_denies_a_call_meanwhile_ends_its_rounds() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("policy.toml");
+    std::fs::write(&path, "").unwrap();
+    let server = asking(REVISIONS[1], &Turns::default());
+    let host = Host::builder("gateway", "1").server("s", &server).policy_file(&path).watch(Duration::from_millis(5));
+    let host = host.start().await.unwrap();
+    let gateway = Gateway::builder(host.clone()).build().unwrap().versions([REVISIONS[1]]).build();
+    let ada = connect(&gateway, "ada").await;
+    let (key, state) = first_round(&ada).await;
+    let answer = json!({ "action": "accept", "content": { "name": "ada" } });
+    let round = || next(&json!({}), &state, &key, &answer);
+    assert_eq!(send(&ada, round()).await.unwrap(), "ada");
+    std::fs::write(&path, "[[rule]]\ntool = \"form\"\neffect = \"deny\"\n").unwrap();
+    let is_denied = async {
+        while host.toolset().hidden().is_empty() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(SOON, is_denied).await.unwrap();
+    let denied = send(&ada, round()).await.unwrap_err();
+    assert_eq!((denied.code.0, &*denied.message), (-32600, "a policy denies the request meanwhile"));
+}
+
+#[tokio::test]
 async fn a_server_does_not_ask_a_client_without_capabilities() {
     for (down, up) in cells() {
         let host = host(up, false, &Turns::default(), ServerOptions::new()).await;

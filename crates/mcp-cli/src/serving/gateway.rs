@@ -66,12 +66,12 @@ async fn serve_host(
         NameForm::Provider => Names::Provider,
         NameForm::Raw => Names::Raw,
     };
-    let builder = Gateway::builder(host.clone()).names(names).strict(gateway.strict);
+    let mut builder = Gateway::builder(host.clone()).names(names).strict(gateway.strict);
+    if let Some(path) = &gateway.state_keys {
+        builder = builder.state_keys(keys::read(path)?);
+    }
     let failed = |error: &(dyn std::error::Error + 'static)| Failure::usage(line(&ErrorChain::new(error).to_string()));
     let mut server = builder.build().map_err(|error| failed(&error))?;
-    if let Some(path) = &gateway.state_keys {
-        server = server.state_keys(keys::read(path)?);
-    }
     let mut config = HttpConfig::new();
     let operators = auth.as_ref().map(Auth::operators);
     if let Some(auth) = auth {
