@@ -101,6 +101,8 @@ async fn send(
         .client
         .request_raw(method, &*outgoing.params)
         .raw_result()
+        // The cache of the connection does not distinguish clients by their metadata. Clients have caches of their own.
+        .fresh()
         .answers(Arc::new(asker))
         .capabilities(capabilities)
         .meta(outgoing.meta);

@@ -15,7 +15,7 @@ use mcp_server::{
 use mcp_transport::BoxFuture;
 use tokio::time::timeout;
 
-use crate::common::{SOON, cells, connect, gateway};
+use crate::common::{SOON, cells, client, connect, gateway};
 
 /// A definition with members that the library does not know.
 const TOOL: &str =
@@ -33,6 +33,13 @@ impl Source for Plain {
     fn call_tool(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
         let json = format!(r#"{{"content":[],"vendor":1.50,"params":{}}}"#, call.params());
         let result = SourceResult::new(json, ProtocolVersion::V2025_11_25);
+        Box::pin(std::future::ready(Ok(SourceOutcome::Complete(result))))
+    }
+
+    fn read_resource(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        let contents = serde_json::json!([{ "uri": call.name(), "text": call.params().get() }]);
+        let json = serde_json::json!({ "contents": contents, "ttlMs": 60_000, "cacheScope": "private" });
+        let result = SourceResult::new(json.to_string(), ProtocolVersion::LATEST);
         Box::pin(std::future::ready(Ok(SourceOutcome::Complete(result))))
     }
 }
@@ -61,6 +68,20 @@ async fn unknown_members_pass_with_raw_names_and_with_provider_names() {
             );
             assert_eq!(params["_meta"]["com.example/tenant"], "t");
             assert_eq!(params["_meta"]["mcp-gateway/hops"].as_array().map(Vec::len), Some(1), "{result}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_does_not_receive_the_cached_result_of_another_client() {
+    for (down, up) in cells() {
+        let server = gateway(&[("s", &plain(up))]).await.build().unwrap().versions([down]).build();
+        for tenant in ["a", "b"] {
+            let client = client().connect(&server).await.unwrap();
+            let read = client.request_raw("resources/read", serde_json::json!({ "uri": "mcp://s/x:1" })).raw_result();
+            let result = read.meta(Meta::new().with("com.example/tenant", tenant)).await.unwrap();
+            let result = std::str::from_utf8(result.bytes()).unwrap().to_owned();
+            assert!(result.contains(&format!(r#"com.example/tenant\":\"{tenant}\"#)), "{down} {up} {result}");
         }
     }
 }
