@@ -17,6 +17,7 @@ use crate::{
     inputs::{InputServices, StateKeys},
     layers::HandlerService,
     limits::Limits,
+    node::Node,
     publisher::Publisher,
     registry::{ListStyle, PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry},
     request::{Access, ServerIdentity},
@@ -86,6 +87,8 @@ pub(crate) struct ServerData {
     pub(crate) inputs: Arc<InputServices>,
     pub(crate) identity: ServerIdentity,
     pub(crate) tasks: Arc<TaskTable>,
+    /// This node, if the server shares its store with other nodes.
+    pub(crate) node: Option<Arc<Node>>,
     pub(crate) extensions: InstalledExtensions,
 }
 

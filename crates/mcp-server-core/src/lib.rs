@@ -25,6 +25,7 @@ mod limits;
 mod log_guard;
 #[cfg(feature = "log-layer")]
 mod log_layer;
+mod node;
 mod publisher;
 mod random;
 mod registry;
@@ -51,6 +52,7 @@ pub use self::{
     inputs::{InputLimits, InputRound, StateBinding, StateKeys},
     layers::{FromFn, FromFnService, HandlerService, Invocation, Next, Outcome, RateLimit, RateLimited, from_fn},
     limits::Limits,
+    node::NodeLimits,
     registry::{
         MessageTemplate, Parameter, ParameterType, PromptRoute, RegistrationError, ResourceRoute, TemplateRoute,
         ToolRoute, prompt, prompt_template, resource, template, tool,

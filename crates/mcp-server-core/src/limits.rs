@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mcp_protocol::jsonrpc;
 
-use crate::{inputs::InputLimits, tasks::TaskLimits};
+use crate::{inputs::InputLimits, node::NodeLimits, tasks::TaskLimits};
 
 /// The limits of a server.
 ///
@@ -58,6 +58,8 @@ pub struct Limits {
     pub inputs: InputLimits,
     /// The limits of tasks.
     pub tasks: TaskLimits,
+    /// The times of a node of a fleet.
+    pub node: NodeLimits,
 }
 
 impl Limits {
@@ -91,6 +93,7 @@ impl Default for Limits {
             subscribed_tasks: 256,
             inputs: InputLimits::default(),
             tasks: TaskLimits::default(),
+            node: NodeLimits::default(),
         }
     }
 }
@@ -101,7 +104,7 @@ impl Limits {
     /// # Errors
     /// Returns the name of the first such limit.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
-        let Self { inputs, tasks, .. } = self;
+        let Self { inputs, tasks, node, .. } = self;
         let bounds = [
             ("handlers_per_session", self.handlers_per_session == 0),
             ("handlers", self.handlers == 0),
@@ -117,6 +120,10 @@ impl Limits {
             ("tasks.ttl", tasks.ttl.is_zero()),
             ("tasks.max_ttl", tasks.max_ttl.is_zero()),
             ("tasks.poll_interval", tasks.poll_interval.is_zero()),
+            ("node.lease", node.lease.is_zero()),
+            ("node.renewal", node.renewal.is_zero()),
+            ("node.acknowledgement", node.acknowledgement.is_zero()),
+            ("node.reply", node.reply.is_zero()),
         ];
         bounds.into_iter().find(|(_, is_zero)| *is_zero).map_or(Ok(()), |(name, _)| Err(name))
     }

@@ -1,29 +1,47 @@
-//! Access to the records in the shared store, with a timeout for every operation.
+//! Access to the store of a server: names in the namespace of the server, with a timeout for every operation.
 
 use std::{sync::Arc, time::Duration};
 
-use mcp_store::{KeyPage, Store, StoreError, StoreFuture, Swap};
+use mcp_protocol::{ErrorCode, RpcError};
+use mcp_store::{KeyPage, Store, StoreError, StoreFuture, Subscription, Swap};
+use serde_json::json;
 
 /// The longest time that one operation of the store may take.
 pub(crate) const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The key-value part of a store. An operation fails as unavailable after [`STORE_TIMEOUT`].
+/// The most bytes of the server's name in a namespace.
+const NAME_BYTES: usize = 64;
+
+/// The store of a server. An operation fails as unavailable after [`STORE_TIMEOUT`].
+///
+/// Each name gets the prefix `mcp/{server}/`, so servers with different names can use one store.
 #[derive(Debug, Clone)]
-pub(crate) struct RecordStore {
+pub(crate) struct ServerStore {
     store: Arc<dyn Store>,
+    namespace: Arc<str>,
 }
 
-impl RecordStore {
-    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store }
+impl ServerStore {
+    pub(crate) fn new(store: Arc<dyn Store>, server: &str) -> Self {
+        Self { store, namespace: format!("mcp/{}/", segment(server)).into() }
+    }
+
+    /// Returns the store itself. Its names need [`ServerStore::full`], and its operations have no timeout.
+    pub(crate) fn raw(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Returns a name with the namespace.
+    pub(crate) fn full(&self, name: &str) -> String {
+        format!("{}{name}", self.namespace)
     }
 
     pub(crate) async fn get(&self, key: &str) -> Result<Option<Arc<[u8]>>, StoreError> {
-        in_time(self.store.get(key)).await
+        in_time(self.store.get(&self.full(key))).await
     }
 
     pub(crate) async fn put(&self, key: &str, value: Arc<[u8]>, ttl: Option<Duration>) -> Result<(), StoreError> {
-        in_time(self.store.put(key, value, ttl)).await
+        in_time(self.store.put(&self.full(key), value, ttl)).await
     }
 
     pub(crate) async fn compare_and_swap(
@@ -33,19 +51,88 @@ impl RecordStore {
         new: Option<Arc<[u8]>>,
         ttl: Option<Duration>,
     ) -> Result<Swap, StoreError> {
-        in_time(self.store.compare_and_swap(key, expected, new, ttl)).await
+        in_time(self.store.compare_and_swap(&self.full(key), expected, new, ttl)).await
     }
 
     pub(crate) async fn delete(&self, key: &str) -> Result<bool, StoreError> {
-        in_time(self.store.delete(key)).await
+        in_time(self.store.delete(&self.full(key))).await
     }
 
+    /// Lists records. The keys of the page have the namespace.
     pub(crate) async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<KeyPage, StoreError> {
-        in_time(self.store.list(prefix, after, limit)).await
+        let after = after.map(|after| self.full(after));
+        in_time(self.store.list(&self.full(prefix), after.as_deref(), limit)).await
+    }
+
+    pub(crate) async fn publish(&self, topic: &str, message: Arc<[u8]>) -> Result<(), StoreError> {
+        in_time(self.store.publish(&self.full(topic), message)).await
+    }
+
+    pub(crate) async fn subscribe(&self, topic: &str, capacity: usize) -> Result<Subscription, StoreError> {
+        in_time(self.store.subscribe(&self.full(topic), capacity)).await
     }
 }
 
 async fn in_time<T>(answer: StoreFuture<'_, T>) -> Result<T, StoreError> {
     let late = |_| Err(StoreError::unavailable("the store did not answer in time"));
     tokio::time::timeout(STORE_TIMEOUT, answer).await.unwrap_or_else(late)
+}
+
+/// Returns the name of a server as one segment of a key. Different names have different segments: bytes other than letters,
+/// digits, `.`, `-` and `_` are escaped, and a hash replaces the end of a long name.
+fn segment(server: &str) -> String {
+    let mut segment = String::with_capacity(server.len());
+    for byte in server.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' | b'_' => segment.push(char::from(byte)),
+            _ => segment.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    if segment.len() > NAME_BYTES {
+        segment.truncate(NAME_BYTES - 17);
+        segment.push_str(&format!("~{:016x}", hash(server.as_bytes())));
+    }
+    segment
+}
+
+/// Returns the FNV-1a hash of bytes. It is the same on all nodes and in all builds.
+pub(crate) fn hash(bytes: &[u8]) -> u64 {
+    let fnv = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, fnv)
+}
+
+/// The error of a request that needs the store while it is unavailable. Nothing has run, so the client can repeat the request.
+pub(crate) fn unavailable() -> RpcError {
+    let data = json!({ "reason": "busy", "unavailable": "store", "retryAfterMs": 1000 });
+    RpcError::internal("busy: the shared store is unavailable, try again later").with_data(data)
+}
+
+/// Whether an error is [`unavailable`].
+pub(crate) fn is_unavailable(error: &RpcError) -> bool {
+    error.code == ErrorCode::INTERNAL_ERROR && error.data.as_ref().is_some_and(|data| data["unavailable"] == "store")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_servers_are_one_segment() {
+        for (server, expected) in
+            [("jobs", "jobs"), ("a b/c", "a%20b%2Fc"), ("Zürich", "Z%C3%BCrich"), ("a%20b", "a%2520b")]
+        {
+            assert_eq!(segment(server), expected);
+        }
+        let (long, longer) = ("x".repeat(100), "x".repeat(101));
+        assert_eq!((segment(&long).len(), segment(&longer).len()), (NAME_BYTES, NAME_BYTES));
+        assert_ne!(segment(&long), segment(&longer));
+        assert_eq!(segment(&"x".repeat(NAME_BYTES)), "x".repeat(NAME_BYTES));
+    }
+
+    #[test]
+    fn only_the_error_of_the_store_is_unavailable() {
+        assert!(is_unavailable(&unavailable()));
+        assert!(!is_unavailable(&RpcError::internal("busy").with_data(json!({ "reason": "busy" }))));
+        assert!(!is_unavailable(&RpcError::internal("broken")));
+    }
 }

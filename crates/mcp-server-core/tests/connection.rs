@@ -219,7 +219,7 @@ async fn shutdown_closes_every_connection_after_quick_calls() {
 /// The call first waits for its state in the store, and then for its handler.
 #[tokio::test(start_paused = true)]
 async fn the_grace_period_covers_all_stages_of_a_call() {
-    let store = StallingStore::of("mcp/state/");
+    let store = StallingStore::of("/state/");
     let asks = async |inputs: Inputs| -> Result<(), InputError> {
         inputs.elicit::<Name>("name", "Name?").await?;
         std::future::pending().await

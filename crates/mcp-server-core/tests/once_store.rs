@@ -40,7 +40,7 @@ fn request(id: i64, method: &str, mut params: Value) -> Value {
 
 #[tokio::test(start_paused = true)]
 async fn waits_at_most_five_seconds_for_the_store() {
-    let store = StallingStore::of("mcp/");
+    let store = StallingStore::of("/");
     let server = server(&store);
     let task = server.tasks().create(NewTask::for_local()).await.unwrap();
     let id = task.id().to_owned();
@@ -99,7 +99,7 @@ async fn repeats_a_once_block_that_did_not_start() {
     // The mark was written but its response was lost, or it arrives after the timeout.
     type Make = fn() -> StallingStore;
     let cases: [Make; 2] =
-        [|| StallingStore::of("mcp/once/").losing_responses(), || StallingStore::of("mcp/once/").delaying_first_swap()];
+        [|| StallingStore::of("/once/").losing_responses(), || StallingStore::of("/once/").delaying_first_swap()];
     for (case, make) in cases.into_iter().enumerate() {
         for is_cancelled in [true, false] {
             let store = make();
@@ -126,7 +126,7 @@ async fn repeats_a_once_block_that_did_not_start() {
 
 #[tokio::test(start_paused = true)]
 async fn a_once_block_that_started_and_was_dropped_counts_as_failed() {
-    let store = StallingStore::of("mcp/once/");
+    let store = StallingStore::of("/once/");
     let (mut connection, again) = buying(&store, Duration::from_secs(30)).await;
     connection.send(request(2, "tools/call", again.clone())).await;
     connection.quiet().await;
@@ -140,7 +140,7 @@ async fn a_once_block_that_started_and_was_dropped_counts_as_failed() {
 
 #[tokio::test(start_paused = true)]
 async fn polls_for_a_once_block_with_increasing_intervals() {
-    let store = StallingStore::of("mcp/once/");
+    let store = StallingStore::of("/once/");
     let (mut connection, again) = buying(&store, Duration::from_secs(30)).await;
     for id in [2, 3] {
         connection.send(request(id, "tools/call", again.clone())).await;

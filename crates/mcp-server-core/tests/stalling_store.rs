@@ -24,21 +24,21 @@ pub(crate) struct StallingStore {
     /// Whether the next swap stays pending until the test releases the store.
     delays_next_swap: Arc<AtomicBool>,
     delays_first_swap: bool,
-    /// The prefix of the records' names.
-    prefix: &'static str,
+    /// The part of their names.
+    part: &'static str,
     /// How many of them were read.
     pub(crate) gets: Arc<AtomicUsize>,
 }
 
 impl StallingStore {
-    pub(crate) fn of(prefix: &'static str) -> Self {
+    pub(crate) fn of(part: &'static str) -> Self {
         Self {
             store: MemoryStore::new(),
             loses_responses: false,
             drops_cancellations: false,
             delays_next_swap: Arc::default(),
             delays_first_swap: false,
-            prefix,
+            part,
             is_stalled: watch::Sender::new(false),
             gets: Arc::default(),
         }
@@ -63,7 +63,7 @@ impl StallingStore {
     }
 
     async fn pass(&self, key: &str) {
-        if key.starts_with(self.prefix) {
+        if key.contains(self.part) {
             self.is_stalled.subscribe().wait_for(|is_stalled| !is_stalled).await.unwrap();
         }
     }
@@ -75,7 +75,7 @@ impl KeyValue for StallingStore {
             if !self.loses_responses {
                 self.pass(key).await;
             }
-            if key.starts_with(self.prefix) {
+            if key.contains(self.part) {
                 self.gets.fetch_add(1, Ordering::SeqCst);
             }
             self.store.get(key).await
@@ -101,7 +101,7 @@ impl KeyValue for StallingStore {
         ttl: Option<Duration>,
     ) -> StoreFuture<'a, Swap> {
         Box::pin(async move {
-            if key.starts_with(self.prefix) && self.delays_next_swap.swap(false, Ordering::SeqCst) {
+            if key.contains(self.part) && self.delays_next_swap.swap(false, Ordering::SeqCst) {
                 let (store, key, expected) = (self.clone(), key.to_owned(), expected.map(<[u8]>::to_vec));
                 let late = tokio::spawn(async move {
                     store.pass(&key).await;

@@ -30,7 +30,7 @@ fn drop_halfway(future: impl Future) {
 }
 
 fn node(store: &StallingStore) -> Server {
-    Server::builder("node", "1").store(Arc::new(store.clone())).standalone_tasks().build()
+    Server::builder("jobs", "1").store(Arc::new(store.clone())).standalone_tasks().build()
 }
 
 async fn client(server: &Server) -> Client {
@@ -39,7 +39,7 @@ async fn client(server: &Server) -> Client {
 
 #[tokio::test]
 async fn stores_the_end_of_a_task_although_its_caller_disconnects() {
-    let store = StallingStore::of("mcp/task/");
+    let store = StallingStore::of("/task/");
     let (here, there) = (node(&store), node(&store));
     let mut client = client(&there).await;
     for (end, status) in [("dropped", "failed"), ("finished halfway", "completed"), ("failed halfway", "failed")] {
@@ -59,7 +59,7 @@ async fn stores_the_end_of_a_task_although_its_caller_disconnects() {
 
 #[tokio::test]
 async fn stores_a_cancellation_although_its_request_is_dropped() {
-    let store = StallingStore::of("mcp/task/");
+    let store = StallingStore::of("/task/");
     let jobs = Jobs::with(|builder| builder.store(Arc::new(store.clone())));
     let (mut here, mut there) = (jobs.modern().await, client(&node(&store)).await);
     let id = made(&mut here, "hold").await;
@@ -81,7 +81,7 @@ async fn stops(jobs: &mut Jobs) {
 #[tokio::test(start_paused = true)]
 async fn a_handler_receives_a_remote_cancellation_whose_response_was_lost() {
     for gives_up in [true, false] {
-        let store = StallingStore::of("mcp/task/").losing_responses();
+        let store = StallingStore::of("/task/").losing_responses();
         let node = || Jobs::with(|builder| builder.store(Arc::new(store.clone())));
         let (mut first, second) = (node(), node());
         let (mut here, mut there) = (first.modern().await, second.modern().await);
@@ -113,14 +113,14 @@ async fn a_handler_receives_a_remote_cancellation_whose_event_was_lost() {
     let (mut here, mut there) = (first.modern().await, second.modern().await);
     let id = made(&mut here, "hold").await;
     there.result("tasks/cancel", of(&id)).await;
-    store.publish("mcp/notices/jobs", (*b"what no node can read").into()).await.unwrap();
+    store.publish("mcp/jobs/notices", (*b"what no node can read").into()).await.unwrap();
     stops(&mut first).await;
     wait_for(&mut here, &id, "cancelled").await;
 }
 
 #[tokio::test]
 async fn a_dropped_creation_of_a_task_leaves_nothing_behind() {
-    let store = StallingStore::of("mcp/task/");
+    let store = StallingStore::of("/task/");
     let shared = Arc::new(store.clone());
     let server = Server::builder("node", "1")
         .store(shared)
@@ -157,7 +157,7 @@ async fn ended(store: &StallingStore, count: usize) -> (Server, serde_json::Valu
 
 #[tokio::test]
 async fn a_stream_can_end_during_a_store_request() {
-    let store = StallingStore::of("mcp/task/");
+    let store = StallingStore::of("/task/");
     let (server, filter) = ended(&store, 1).await;
     let mut client = client(&server).await;
     store.is_stalled.send_replace(true);
@@ -169,7 +169,7 @@ async fn a_stream_can_end_during_a_store_request() {
 
 #[tokio::test]
 async fn reads_the_result_of_a_task_only_when_it_is_sent() {
-    let store = StallingStore::of("mcp/task/");
+    let store = StallingStore::of("/task/");
     let (server, mut filter) = ended(&store, 3).await;
     filter["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
     let (near, mut far) = mcp_transport::memory::duplex(1);
@@ -191,7 +191,7 @@ async fn reads_the_result_of_a_task_only_when_it_is_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn sends_the_status_later_when_the_store_is_unavailable() {
-    let store = StallingStore::of("mcp/task/");
+    let store = StallingStore::of("/task/");
     let (server, mut filter) = ended(&store, 2).await;
     filter["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
     let (near, mut far) = mcp_transport::memory::duplex(1);
@@ -218,7 +218,7 @@ async fn sends_the_status_later_when_the_store_is_unavailable() {
 
 #[tokio::test(start_paused = true)]
 async fn rejects_a_stream_whose_tasks_cannot_be_read_in_time() {
-    let store = StallingStore::of("mcp/task/");
+    let store = StallingStore::of("/task/");
     let (server, filter) = ended(&store, 3).await;
     let mut client = client(&server).await;
     store.is_stalled.send_replace(true);
@@ -304,7 +304,7 @@ async fn rejects_a_task_for_a_finished_call() {
 
 #[tokio::test]
 async fn input_requests_during_task_creation_belong_to_the_task() {
-    let store = StallingStore::of("mcp/task/");
+    let store = StallingStore::of("/task/");
     let input_allowed = Arc::new(Notify::new());
     let wait = input_allowed.clone();
     let server = Server::builder("helped", "1")

@@ -369,7 +369,7 @@ async fn the_span_of_a_stopped_call_records_its_end() {
         (Some(TaskPolicy::Immediately), false, End::Shutdown, internal),
     ];
     for (policy, is_held, end, (kind, status)) in cases {
-        let store = StallingStore::of("mcp/task/");
+        let store = StallingStore::of("/task/");
         store.is_stalled.send_replace(is_held);
         let route = hold().0;
         let route = match policy {

@@ -48,9 +48,9 @@ pub use mcp_schema as schema;
 #[cfg(any(feature = "fs", feature = "skills"))]
 pub use mcp_server_content as content;
 pub use mcp_server_core::{
-    CacheHint, Caller, ClientNotification, Context, Limits, MessageTemplate, Parameter, ParameterType, PromptRoute,
-    RegistrationError, ResourceRoute, ServeError, Server, ServerBuilder, TemplateRoute, ToolError, ToolRoute, Visible,
-    check, extension, prompt, prompt_template, resource, source, template, tool,
+    CacheHint, Caller, ClientNotification, Context, Limits, MessageTemplate, NodeLimits, Parameter, ParameterType,
+    PromptRoute, RegistrationError, ResourceRoute, ServeError, Server, ServerBuilder, TemplateRoute, ToolError,
+    ToolRoute, Visible, check, extension, prompt, prompt_template, resource, source, template, tool,
 };
 #[cfg(feature = "http")]
 pub use mcp_server_http as http;

@@ -120,6 +120,15 @@ fn questions() -> Defaults {
     from_source(defaults, "mcp-server-core/src/inputs/collector.rs", &[("request state of one call", "STATE_CAP")])
 }
 
+fn nodes() -> Defaults {
+    let defaults = fields(&mcp_server::Limits::default().node);
+    from_source(
+        defaults,
+        "mcp-server-core/src/node/message.rs",
+        &[("bytes of a message to another node", "BODY_BYTES")],
+    )
+}
+
 fn endpoint() -> Defaults {
     let names = [
         ("header_limit", "value of one header"),
@@ -161,10 +170,11 @@ fn client_over_http() -> Defaults {
 
 #[test]
 fn the_tables_of_limits_contain_each_default_of_the_code() {
-    let tables: [(&str, Defaults); 9] = [
+    let tables: [(&str, Defaults); 10] = [
         ("Server", server()),
         ("Questions", questions()),
         ("Tasks", fields(&mcp_server::Limits::default().tasks)),
+        ("Nodes of a fleet", nodes()),
         ("HTTP endpoint", endpoint()),
         ("Listener", listener()),
         ("Stdio", fields(&mcp_server::transport::ndjson::Options::default())),

@@ -9,12 +9,13 @@ use crate::{
     data::{Config, InstalledExtensions, ServerData},
     error,
     inputs::{InputServices, StateKeys},
+    node::Node,
     publisher::{Fleet, Publisher, Readers},
     registry::{Entry, ListStyle, PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry},
     request::ServerIdentity,
     session::Gate,
     shutdown::Shutdown,
-    store::RecordStore,
+    store::ServerStore,
     tasks::TaskTable,
 };
 
@@ -41,11 +42,13 @@ pub(super) fn assemble(
         Ok(keys) => keys,
         Err(error) => panic!("the system has no random numbers: {error}"),
     };
-    let records = RecordStore::new(config.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new())));
+    let is_shared = config.store.is_some();
+    let store = config.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new()));
+    let records = ServerStore::new(store, &config.info.name);
+    let node = is_shared.then(|| Arc::new(Node::new(records.clone(), &config.limits.node)));
     let tasks = Arc::new(TaskTable::new(records.clone(), config.limits.tasks.clone()));
     let readers: Arc<Readers> = Arc::default();
-    let fleet = config.store.clone();
-    let fleet = fleet.map(|store| Fleet::new(store, &config.info.name, readers.clone(), tasks.clone()));
+    let fleet = is_shared.then(|| Fleet::new(records.clone(), readers.clone(), tasks.clone()));
     let inputs = InputServices {
         limits: config.limits.inputs.clone(),
         keys,
@@ -58,6 +61,7 @@ pub(super) fn assemble(
         inputs,
         identity,
         tasks,
+        node,
         gate: Gate::new(config.limits.handlers),
         extensions,
         config,

@@ -12,6 +12,7 @@ use mcp_transport::Transport;
 use super::{Accepted, Arrival, Batch, Prepared, Rejected};
 use crate::{
     Caller, Peer, ServeError, Server, Session,
+    node::Node,
     request::{Refusal, Reply, Scope},
     trace::{self, Ending},
 };
@@ -118,6 +119,9 @@ pub trait Engine: sealed::Sealed {
 
     /// Whether the server supports a revision of the session era.
     fn has_legacy_versions(&self) -> bool;
+
+    /// Returns this node of a fleet, if the server has a shared store.
+    fn node(&self) -> Option<&Arc<Node>>;
 }
 
 /// Calls the methods of the same name that `Server` has for its own crate.
@@ -180,6 +184,10 @@ impl Engine for Server {
 
     fn has_legacy_versions(&self) -> bool {
         self.versions().iter().any(|version| version.has_handshake())
+    }
+
+    fn node(&self) -> Option<&Arc<Node>> {
+        self.data.node.as_ref()
     }
 }
 

@@ -29,7 +29,7 @@ use super::{
     seal::{Effects, Flow, StoredFlow},
 };
 use crate::{
-    Session, error::ToolError, random, session::Client, store::RecordStore, tasks::RunningTask, trace::Bridge,
+    Session, error::ToolError, random, session::Client, store::ServerStore, tasks::RunningTask, trace::Bridge,
 };
 
 /// The most bytes of one flow, also in the store.
@@ -39,7 +39,7 @@ const STATE_CAP: usize = 256 << 10;
 pub(crate) struct InputServices {
     pub(crate) limits: InputLimits,
     pub(crate) keys: StateKeys,
-    pub(crate) records: RecordStore,
+    pub(crate) records: ServerStore,
     pub(crate) bridge: Option<Bridge>,
     /// Answers count without a proof that the question was asked.
     pub(crate) accepts_unsolicited: bool,
@@ -222,7 +222,7 @@ impl InputCollector {
         } else {
             // A round that is stored twice uses the same key.
             let round = flow.answers.len() + flow.remembered.len() + flow.done.len() + flow.failures.len();
-            let name = format!("mcp/state/{}/{round}", flow.id);
+            let name = format!("state/{}/{round}", flow.id);
             self.services.records.put(&name, written.get().as_bytes().into(), Some(limits.state)).await.map_err(
                 |error| {
                     tracing::error!(%error, "the state of a call cannot be kept");

@@ -85,7 +85,7 @@ where
             let _running = collector.effect();
             effect.await?
         }
-        Some(flow) => guarded(collector, format!("mcp/once/{flow}/{key}"), effect).await?,
+        Some(flow) => guarded(collector, format!("once/{flow}/{key}"), effect).await?,
     };
     attempt.done(serde_json::to_value(&value)?);
     Ok(value)

@@ -2,24 +2,25 @@
 
 use std::{
     collections::VecDeque,
-    fmt,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
-use mcp_store::{Delivery, Store, Subscription};
+use mcp_store::{Delivery, Subscription};
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
-use tokio::{runtime::Handle, sync::Notify, task::AbortHandle, time::timeout};
+use tokio::{runtime::Handle, sync::Notify, task::AbortHandle};
 
 use super::Readers;
 use crate::{
     change::{Change, PendingChanges},
     random,
-    store::STORE_TIMEOUT,
+    store::ServerStore,
     tasks::TaskTable,
 };
 
+/// The topic of the notices.
+const TOPIC: &str = "notices";
 /// The most changes that wait to be published or received. Beyond it, all changes are merged into one.
 const QUEUE: usize = 256;
 /// The longest URI in bytes that is published. A change with a longer URI is published as a change of everything.
@@ -34,8 +35,7 @@ pub(crate) struct Fleet {
 }
 
 struct Shared {
-    store: Arc<dyn Store>,
-    topic: String,
+    store: ServerStore,
     /// The random name of this node, by which it ignores its own messages. The first start sets it.
     node: OnceLock<String>,
     readers: Arc<Readers>,
@@ -76,12 +76,9 @@ enum Changed {
 
 impl Fleet {
     /// Creates the connection. Servers with the same name and store are one fleet.
-    pub(crate) fn new(store: Arc<dyn Store>, server: &str, readers: Arc<Readers>, tasks: Arc<TaskTable>) -> Self {
-        let name: String = server.chars().take(100).collect();
-        let topic = format!("mcp/notices/{name}");
+    pub(crate) fn new(store: ServerStore, readers: Arc<Readers>, tasks: Arc<TaskTable>) -> Self {
         let shared = Shared {
             store,
-            topic,
             node: OnceLock::new(),
             readers,
             tasks,
@@ -193,10 +190,8 @@ impl Shared {
             let Ok(message) = serde_json::to_vec(&message) else { continue };
             let message: Arc<[u8]> = message.into();
             let mut pause = PAUSES.0;
-            while let Some(problem) =
-                problem(timeout(STORE_TIMEOUT, self.store.publish(&self.topic, message.clone())).await)
-            {
-                tracing::warn!(problem, "the change cannot be published to the other nodes yet");
+            while let Err(error) = self.store.publish(TOPIC, message.clone()).await {
+                tracing::warn!(%error, "the change cannot be published to the other nodes yet");
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSES.1);
             }
@@ -207,8 +202,8 @@ impl Shared {
         let mut pause = PAUSES.0;
         let mut is_first = true;
         loop {
-            match timeout(STORE_TIMEOUT, self.store.subscribe(&self.topic, QUEUE)).await {
-                Ok(Ok(subscription)) => {
+            match self.store.subscribe(TOPIC, QUEUE).await {
+                Ok(subscription) => {
                     pause = PAUSES.0;
                     if !std::mem::take(&mut is_first) {
                         self.readers.deliver_all();
@@ -217,9 +212,8 @@ impl Shared {
                     self.missed.notify_one();
                     self.receive(subscription).await;
                 }
-                failed => {
-                    let problem = problem(failed.map(|outcome| outcome.map(drop)));
-                    tracing::warn!(problem, "changes on other nodes cannot be received yet");
+                Err(error) => {
+                    tracing::warn!(%error, "changes on other nodes cannot be received yet");
                     is_first = false;
                 }
             }
@@ -280,14 +274,5 @@ impl Shared {
                 }
             }
         }
-    }
-}
-
-/// Returns the error as text.
-fn problem<E: fmt::Display>(outcome: Result<Result<(), E>, tokio::time::error::Elapsed>) -> Option<String> {
-    match outcome {
-        Ok(Ok(())) => None,
-        Ok(Err(error)) => Some(error.to_string()),
-        Err(_) => Some("the store did not answer in time".to_owned()),
     }
 }

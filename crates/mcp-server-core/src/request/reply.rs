@@ -9,7 +9,7 @@ use mcp_protocol::{
 use serde_json::json;
 
 use super::Denied;
-use crate::{error::Fault, trace::Ending};
+use crate::{error::Fault, store::is_unavailable, trace::Ending};
 
 /// The identity of a server, written once for the results of the stateless era.
 pub(crate) struct ServerIdentity {
@@ -47,7 +47,7 @@ pub enum Verdict {
     Error(ErrorCode),
     /// The caller lacks access.
     Denied,
-    /// A limit is reached. The client can try again later.
+    /// A limit is reached, or the shared store is unavailable. The client can try again later.
     Busy,
 }
 
@@ -130,7 +130,8 @@ impl Reply {
     /// Creates an error response. `id` is `None` when the id of the message could not be read.
     #[must_use]
     pub fn error(id: Option<&RequestId>, error: &RpcError) -> Self {
-        Self::new(Payload::whole(jsonrpc::error_response(id, error)), Verdict::Error(error.code))
+        let verdict = if is_unavailable(error) { Verdict::Busy } else { Verdict::Error(error.code) };
+        Self::new(Payload::whole(jsonrpc::error_response(id, error)), verdict)
     }
 
     pub(crate) fn busy(id: &RequestId) -> Self {

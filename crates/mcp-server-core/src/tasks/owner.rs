@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use mcp_protocol::Principal;
 
+use crate::store::hash;
+
 /// The caller that owns a task.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Owner(Arc<str>);
 
 const ANYONE: &str = "anyone";
 const LOCAL: &str = "local";
-const PREFIX: &str = "mcp/task/";
+const PREFIX: &str = "task/";
 
 impl Owner {
     /// Returns the principal; without one, the local caller; otherwise any caller that knows the id of the task.
@@ -41,9 +43,7 @@ impl Owner {
     ///
     /// Keys are short and owners are not, so the prefix has a hash. The record itself resolves a collision.
     pub(crate) fn prefix(&self) -> String {
-        let fnv = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        let hash = self.0.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, fnv);
-        format!("{PREFIX}{hash:016x}/")
+        format!("{PREFIX}{:016x}/", hash(self.0.as_bytes()))
     }
 
     /// Returns the key of a task's record.

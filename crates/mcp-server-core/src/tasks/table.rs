@@ -15,7 +15,7 @@ use super::{
     running::RunningTask,
     timestamp,
 };
-use crate::{session::Session, store::RecordStore};
+use crate::{session::Session, store::ServerStore};
 
 /// The interval between sweeps for expired tasks, while the table is not full.
 const SWEEP: Duration = Duration::from_secs(10);
@@ -25,7 +25,7 @@ pub(crate) const SMALL: usize = 512;
 
 /// The tasks of a server.
 pub(crate) struct TaskTable {
-    records: RecordStore,
+    records: ServerStore,
     limits: TaskLimits,
     entries: Mutex<Entries>,
 }
@@ -95,7 +95,7 @@ pub(crate) struct TaskSpec<'a> {
 }
 
 impl TaskTable {
-    pub(crate) fn new(records: RecordStore, limits: TaskLimits) -> Self {
+    pub(crate) fn new(records: ServerStore, limits: TaskLimits) -> Self {
         let entries = Entries { tasks: HashMap::new(), counts: HashMap::new(), bytes: 0, swept: Instant::now() };
         Self { records, limits, entries: Mutex::new(entries) }
     }
@@ -458,7 +458,7 @@ mod tests {
     fn table(change: impl FnOnce(&mut TaskLimits)) -> TaskTable {
         let mut limits = TaskLimits::default();
         change(&mut limits);
-        TaskTable::new(RecordStore::new(Arc::new(MemoryStore::new())), limits)
+        TaskTable::new(ServerStore::new(Arc::new(MemoryStore::new()), "t"), limits)
     }
 
     async fn create(table: &TaskTable) -> Result<Arc<RunningTask>, RpcError> {

@@ -1,0 +1,280 @@
+//! One node of a fleet: its identity, its lease in the shared store, and its messages to other nodes.
+//!
+//! A node is one server process. Its random id is valid while its lease is: a record in the store that the node renews. Records
+//! of running work name the node. When the lease of the named node is gone, another node ends the record by compare-and-swap.
+
+mod error;
+mod keeper;
+mod lease;
+mod message;
+mod requests;
+
+use std::{collections::HashMap, fmt, future::Future, sync::Arc, time::Duration};
+
+use mcp_store::Store;
+use mcp_transport::BoxFuture;
+use parking_lot::Mutex;
+use tokio::{
+    runtime::Handle,
+    sync::watch,
+    task::AbortHandle,
+    time::{Instant, timeout},
+};
+
+pub use self::{error::NodeError, lease::Lease};
+use self::{keeper::Keeper, requests::Pending};
+use crate::store::{STORE_TIMEOUT, ServerStore};
+
+/// The most nodes whose life is remembered.
+const REMEMBERED: usize = 1024;
+/// The longest time, which keeps deadlines within the range of the clock.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The times of a node of a fleet. They have no effect without a shared store.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use mcp_server_core::Server;
+///
+/// let server = Server::builder("jobs", "1.0").limits(|limits| limits.node.lease = Duration::from_secs(20)).build();
+/// assert_eq!(server.limits().node.lease, Duration::from_secs(20));
+/// ```
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct NodeLimits {
+    /// The lifetime of a lease. When a node stops, the other nodes end its work after this time. Default 10 seconds.
+    pub lease: Duration,
+    /// The interval at which a node renews its lease. It must be shorter than the lease. Default 3 seconds.
+    pub renewal: Duration,
+    /// The time until another node acknowledges a message. Default 2 seconds.
+    pub acknowledgement: Duration,
+    /// The time until another node replies to an acknowledged message. Default 30 seconds.
+    pub reply: Duration,
+}
+
+impl Default for NodeLimits {
+    fn default() -> Self {
+        Self {
+            lease: Duration::from_secs(10),
+            renewal: Duration::from_secs(3),
+            acknowledgement: Duration::from_secs(2),
+            reply: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A handler of requests of one kind: from the bytes of the request to the bytes of the reply.
+type NodeHandler = Arc<dyn Fn(Vec<u8>) -> BoxFuture<'static, Vec<u8>> + Send + Sync>;
+
+/// This node of a fleet. It exists if the server has a shared store, and starts when its lease is needed first.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use mcp_server_core::{Server, engine::Engine as _};
+/// use mcp_store::MemoryStore;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), mcp_server_core::engine::NodeError> {
+/// let store = Arc::new(MemoryStore::new());
+/// let [one, two] = [0, 1].map(|_| Server::builder("fleet", "1.0").store(store.clone()).build());
+/// let (one, two) = (one.node().expect("a shared store"), two.node().expect("a shared store"));
+/// two.handle("upper", |text| async move { text.to_ascii_uppercase() });
+///
+/// let lease = two.lease().await?;
+/// assert!(one.is_alive(lease.id()).await?);
+/// assert_eq!(one.request(lease.id(), "upper", b"hello".to_vec()).await?, b"HELLO");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Node {
+    shared: Arc<Shared>,
+    task: Mutex<Option<AbortHandle>>,
+}
+
+/// The parts of a node that its background task uses.
+struct Shared {
+    store: ServerStore,
+    limits: NodeLimits,
+    lease: watch::Sender<Option<Lease>>,
+    handlers: Mutex<HashMap<&'static str, NodeHandler>>,
+    pending: Pending,
+    /// The nodes that were alive a short time ago.
+    alive: Mutex<HashMap<String, Instant>>,
+}
+
+impl Node {
+    pub(crate) fn new(store: ServerStore, limits: &NodeLimits) -> Self {
+        let limits = NodeLimits {
+            lease: limits.lease.min(LONGEST),
+            renewal: limits.renewal.min(LONGEST),
+            acknowledgement: limits.acknowledgement.min(LONGEST),
+            reply: limits.reply.min(LONGEST),
+        };
+        let shared = Shared {
+            store,
+            limits,
+            lease: watch::Sender::new(None),
+            handlers: Mutex::default(),
+            pending: Pending::default(),
+            alive: Mutex::default(),
+        };
+        Self { shared: Arc::new(shared), task: Mutex::default() }
+    }
+
+    /// Returns the current lease. Starts the node if it does not run, and waits until it has a lease, at most 5 seconds.
+    ///
+    /// See the [example](Self#example).
+    ///
+    /// # Errors
+    /// [`NodeError::is_unavailable`] when the store does not grant a lease in time.
+    pub async fn lease(&self) -> Result<Lease, NodeError> {
+        if let Some(lease) = self.current() {
+            return Ok(lease);
+        }
+        self.start();
+        let mut leases = self.shared.lease.subscribe();
+        let held = leases.wait_for(|lease| lease.as_ref().is_some_and(Lease::is_held));
+        match timeout(STORE_TIMEOUT, held).await {
+            Ok(Ok(lease)) => lease.clone().ok_or_else(NodeError::unavailable),
+            _ => Err(NodeError::unavailable()),
+        }
+    }
+
+    /// Returns the lease if this node has one now.
+    #[must_use]
+    pub fn current(&self) -> Option<Lease> {
+        self.shared.current()
+    }
+
+    /// Whether a node has a lease. A node counts as alive for a third of the renewal interval after it was seen.
+    ///
+    /// # Errors
+    /// [`NodeError::is_unavailable`] when the store fails.
+    pub async fn is_alive(&self, node: &str) -> Result<bool, NodeError> {
+        self.shared.is_alive(node).await
+    }
+
+    /// Sends a request to a node and returns its reply. A request to this node runs its handler here.
+    ///
+    /// The request may have run although this fails. Dropping the future cancels the handler, if the node has acknowledged the
+    /// request.
+    ///
+    /// # Errors
+    /// [`NodeError`]: the node did not acknowledge the request in time, it stopped, it does not know the kind, or the store
+    /// fails.
+    pub async fn request(&self, node: &str, kind: &'static str, body: Vec<u8>) -> Result<Vec<u8>, NodeError> {
+        let lease = self.lease().await?;
+        self.shared.request(&lease, node, kind, body).await
+    }
+
+    /// Registers the handler of a kind of requests, and replaces an earlier one. The handler must not keep the server alive.
+    ///
+    /// See the [example](Self#example).
+    pub fn handle<F, Fut>(&self, kind: &'static str, handler: F)
+    where
+        F: Fn(Vec<u8>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Vec<u8>> + Send + 'static,
+    {
+        let handler: NodeHandler = Arc::new(move |body| Box::pin(handler(body)));
+        self.shared.handlers.lock().insert(kind, handler);
+    }
+
+    /// Returns the shared store. Names in it need [`Node::name`].
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn Store> {
+        self.shared.store.raw()
+    }
+
+    /// Returns a name in the namespace of the server: `session/1` becomes `mcp/{server}/session/1`.
+    #[must_use]
+    pub fn name(&self, name: &str) -> String {
+        self.shared.store.full(name)
+    }
+
+    /// Returns the times of the node.
+    #[must_use]
+    pub fn limits(&self) -> &NodeLimits {
+        &self.shared.limits
+    }
+
+    /// Starts the background task, if a Tokio runtime is present and the task does not run.
+    fn start(&self) {
+        let mut task = self.task.lock();
+        // The runtime of an earlier start may have ended.
+        if task.as_ref().is_some_and(|task| !task.is_finished()) {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else { return };
+        let keeper = Keeper::new(self.shared.clone());
+        *task = Some(runtime.spawn(keeper.run()).abort_handle());
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.lock().take() {
+            task.abort();
+        }
+        let (Some(lease), Ok(runtime)) = (self.current(), Handle::try_current()) else { return };
+        let store = self.shared.store.clone();
+        // The other nodes need not wait until the lease expires.
+        runtime.spawn(async move {
+            if let Err(error) = store.delete(&key(lease.id())).await {
+                tracing::debug!(%error, "the lease of this node is not deleted and expires later");
+            }
+        });
+    }
+}
+
+impl Shared {
+    fn current(&self) -> Option<Lease> {
+        self.lease.borrow().clone().filter(Lease::is_held)
+    }
+
+    async fn is_alive(&self, node: &str) -> Result<bool, NodeError> {
+        if self.current().is_some_and(|lease| lease.id() == node) {
+            return Ok(true);
+        }
+        let now = Instant::now();
+        if self.alive.lock().get(node).is_some_and(|until| now < *until) {
+            return Ok(true);
+        }
+        let is_alive = match self.store.get(&key(node)).await {
+            Ok(lease) => lease.is_some(),
+            Err(error) => {
+                tracing::warn!(%error, "the lease of another node cannot be read");
+                return Err(NodeError::unavailable());
+            }
+        };
+        let mut alive = self.alive.lock();
+        if is_alive {
+            if alive.len() >= REMEMBERED {
+                alive.retain(|_, until| now < *until);
+            }
+            if alive.len() < REMEMBERED {
+                alive.insert(node.to_owned(), now + self.limits.renewal / 3);
+            }
+        } else {
+            alive.remove(node);
+        }
+        Ok(is_alive)
+    }
+}
+
+/// Returns the key of a node's lease.
+fn key(node: &str) -> String {
+    format!("node/{node}")
+}
+
+/// Returns the topic of the messages to a node.
+fn topic(node: &str) -> String {
+    format!("node/{node}/messages")
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("lease", &self.current()).finish_non_exhaustive()
+    }
+}

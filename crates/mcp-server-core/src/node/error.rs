@@ -1,0 +1,117 @@
+//! The error of a message between nodes.
+
+use std::{error::Error, fmt};
+
+use mcp_protocol::RpcError;
+use serde_json::json;
+
+use crate::store;
+
+/// The error of a request to another node, or of a node without a lease.
+///
+/// ```
+/// use mcp_server_core::engine::NodeError;
+///
+/// fn describe(error: &NodeError) -> &'static str {
+///     match error {
+///         error if error.is_unavailable() => "the shared store does not respond",
+///         error if error.is_gone() => "the node has stopped",
+///         error if error.is_unacknowledged() => "the node does not respond",
+///         _ => "the node rejected the request",
+///     }
+/// }
+/// # let _ = describe;
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeError(Kind);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Unavailable,
+    Gone,
+    Unacknowledged,
+    NoReply,
+    Unsupported,
+    Busy,
+    Failed,
+    TooLarge,
+}
+
+impl NodeError {
+    pub(super) fn unavailable() -> Self {
+        Self(Kind::Unavailable)
+    }
+
+    pub(super) fn gone() -> Self {
+        Self(Kind::Gone)
+    }
+
+    pub(super) fn unacknowledged() -> Self {
+        Self(Kind::Unacknowledged)
+    }
+
+    pub(super) fn no_reply() -> Self {
+        Self(Kind::NoReply)
+    }
+
+    pub(super) fn unsupported() -> Self {
+        Self(Kind::Unsupported)
+    }
+
+    pub(super) fn busy() -> Self {
+        Self(Kind::Busy)
+    }
+
+    pub(super) fn failed() -> Self {
+        Self(Kind::Failed)
+    }
+
+    pub(super) fn too_large() -> Self {
+        Self(Kind::TooLarge)
+    }
+
+    /// Whether the shared store failed, or this node has no lease. The node did not receive the request.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        self.0 == Kind::Unavailable
+    }
+
+    /// Whether the node has no lease. Its work has ended, or ends with its lease.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.0 == Kind::Gone
+    }
+
+    /// Whether the node did not acknowledge the request in time. It may still receive the request.
+    #[must_use]
+    pub fn is_unacknowledged(&self) -> bool {
+        self.0 == Kind::Unacknowledged
+    }
+
+    /// Returns the error of the request of a client that needs the other node: `-32603`. The client can repeat the request.
+    #[must_use]
+    pub fn to_rpc(&self) -> RpcError {
+        if self.is_unavailable() {
+            return store::unavailable();
+        }
+        let data = json!({ "reason": "node_unavailable", "retryable": true });
+        RpcError::internal(self.to_string()).with_data(data)
+    }
+}
+
+impl fmt::Display for NodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Kind::Unavailable => "the shared store is unavailable",
+            Kind::Gone => "the node of this work has stopped",
+            Kind::Unacknowledged => "the node of this work did not acknowledge the request in time",
+            Kind::NoReply => "the node of this work did not reply in time",
+            Kind::Unsupported => "the node of this work does not support the request",
+            Kind::Busy => "the node of this work has too many requests",
+            Kind::Failed => "the node of this work failed to process the request",
+            Kind::TooLarge => "the message is too large for another node",
+        })
+    }
+}
+
+impl Error for NodeError {}

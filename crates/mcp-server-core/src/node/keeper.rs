@@ -1,0 +1,167 @@
+//! The background task of a node: it acquires a lease, renews it, receives messages, and starts again when the lease is lost.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use mcp_store::{Delivery, Subscription, Swap};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep, sleep_until, timeout, timeout_at},
+};
+
+use super::{Lease, Shared, key, message, requests::Running, topic};
+use crate::random;
+
+/// The most messages that wait to be received.
+const QUEUE: usize = 4096;
+/// The pause after a failed operation of the store.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// The background task of a node. Dropping it ends the lease on this node.
+pub(super) struct Keeper {
+    shared: Arc<Shared>,
+}
+
+impl Keeper {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    pub(super) async fn run(self) {
+        loop {
+            let (lease, released, subscription) = self.acquire().await;
+            let lost = {
+                let id = lease.id().to_owned();
+                self.shared.lease.send_replace(Some(lease.clone()));
+                tokio::select! {
+                    biased;
+                    () = self.renew(&lease) => {}
+                    () = self.receive(&lease, subscription) => {}
+                }
+                id
+            };
+            tracing::warn!(node = lost, "this node lost its lease, and its running work ends");
+            self.lose();
+            drop(lease);
+            self.release(&lost, released).await;
+        }
+    }
+
+    /// Ends the work of the lease.
+    fn lose(&self) {
+        if let Some(lease) = self.shared.lease.send_replace(None) {
+            lease.lose();
+        }
+        self.shared.pending.clear();
+    }
+
+    /// Waits until the work of a lost lease has ended, and deletes the lease.
+    async fn release(&self, id: &str, mut released: mpsc::Receiver<Infallible>) {
+        if timeout(self.shared.limits.lease, released.recv()).await.is_err() {
+            tracing::warn!("work of an earlier identity of this node still runs");
+        }
+        // A late renewal may have extended the lease. Otherwise it expires.
+        if let Err(error) = self.shared.store.delete(&key(id)).await {
+            tracing::debug!(%error, "the lost lease is not deleted");
+        }
+    }
+
+    /// Acquires a lease under a new id. The node receives messages before other nodes can see its lease.
+    async fn acquire(&self) -> (Lease, mpsc::Receiver<Infallible>, Subscription) {
+        loop {
+            match self.try_acquire().await {
+                Ok(acquired) => return acquired,
+                Err(error) => tracing::warn!(error, "this node cannot acquire a lease yet"),
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn try_acquire(&self) -> Result<(Lease, mpsc::Receiver<Infallible>, Subscription), String> {
+        let Shared { store, limits, .. } = &*self.shared;
+        let id = random::id().map_err(|error| error.to_string())?;
+        let subscription = store.subscribe(&topic(&id), QUEUE).await.map_err(|error| error.to_string())?;
+        let asked = Instant::now();
+        let swap = store.compare_and_swap(&key(&id), None, Some(value(&id)), Some(limits.lease)).await;
+        match swap.map_err(|error| error.to_string())? {
+            Swap::Done => {}
+            _ => return Err("the id of this node is taken".to_owned()),
+        }
+        let (lease, released) = Lease::new(id, asked + limits.lease);
+        Ok((lease, released, subscription))
+    }
+
+    /// Renews the lease until it is lost: the record is gone, or the store did not accept a renewal in time.
+    async fn renew(&self, lease: &Lease) {
+        let Shared { store, limits, .. } = &*self.shared;
+        let (key, value) = (key(lease.id()), value(lease.id()));
+        let mut next = Instant::now() + limits.renewal;
+        loop {
+            sleep_until(next.min(lease.until())).await;
+            let asked = Instant::now();
+            // A process that was stopped must not renew an expired lease.
+            if asked >= lease.until() {
+                return;
+            }
+            let end = lease.until().min(asked + limits.renewal);
+            let swap = store.compare_and_swap(&key, Some(&value), Some(value.clone()), Some(limits.lease));
+            match timeout_at(end, swap).await {
+                Ok(Ok(Swap::Done)) => {
+                    lease.renewed(asked, limits.lease);
+                    next = asked + limits.renewal;
+                }
+                Ok(Ok(_)) => return,
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "the lease of this node is not renewed yet");
+                    next = Instant::now() + PAUSE;
+                }
+                Err(_) => {
+                    tracing::warn!("the store did not renew the lease of this node in time");
+                    next = Instant::now();
+                }
+            }
+        }
+    }
+
+    /// Receives messages while the lease is valid.
+    async fn receive(&self, lease: &Lease, mut subscription: Subscription) {
+        let mut running = Running::default();
+        loop {
+            let delivery = tokio::select! {
+                delivery = subscription.recv() => delivery,
+                () = running.ended() => continue,
+            };
+            match delivery {
+                Some(Delivery::Message(message)) => match message::parse(&message) {
+                    Some((head, inline)) => running.receive(&self.shared, lease, head, inline),
+                    // A newer version of this library may send other messages.
+                    None => tracing::debug!("a message of another node cannot be read"),
+                },
+                // The senders time out.
+                Some(_) => tracing::warn!("messages of other nodes were lost"),
+                None => subscription = self.subscribe(lease).await,
+            }
+        }
+    }
+
+    async fn subscribe(&self, lease: &Lease) -> Subscription {
+        loop {
+            sleep(PAUSE).await;
+            match self.shared.store.subscribe(&topic(lease.id()), QUEUE).await {
+                Ok(subscription) => return subscription,
+                Err(error) => tracing::warn!(%error, "messages of other nodes cannot be received yet"),
+            }
+        }
+    }
+}
+
+impl Drop for Keeper {
+    /// The node or the runtime ended.
+    fn drop(&mut self) {
+        self.lose();
+    }
+}
+
+/// Returns the value of a lease.
+fn value(id: &str) -> Arc<[u8]> {
+    id.as_bytes().into()
+}

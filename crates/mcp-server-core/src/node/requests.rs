@@ -1,0 +1,240 @@
+//! The requests that this node sent, and the requests of other nodes that it runs.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use mcp_transport::BoxFuture;
+use parking_lot::Mutex;
+use tokio::{
+    sync::mpsc,
+    task::{AbortHandle, JoinSet},
+    time::{Instant, timeout, timeout_at},
+};
+
+use super::{
+    Lease, NodeError, Shared,
+    message::{self, Head, Part, Rejection},
+};
+use crate::error::contain_async;
+
+/// The most requests of other nodes that run at the same time.
+const RUNNING: usize = 4096;
+/// A handler that takes longer than this is acknowledged before its reply.
+const QUICK: Duration = Duration::from_millis(100);
+
+/// The requests that wait for other nodes.
+#[derive(Default)]
+pub(super) struct Pending {
+    last: AtomicU64,
+    waiting: Mutex<HashMap<u64, mpsc::Sender<Answer>>>,
+}
+
+/// A message that belongs to a waiting request.
+enum Answer {
+    Acknowledged,
+    Reply(Vec<u8>),
+    Rejected(Rejection),
+}
+
+impl Pending {
+    /// Ends all requests, because their replies cannot arrive.
+    pub(super) fn clear(&self) {
+        self.waiting.lock().clear();
+    }
+}
+
+impl Shared {
+    pub(super) async fn request(
+        self: &Arc<Self>,
+        lease: &Lease,
+        node: &str,
+        kind: &'static str,
+        body: Vec<u8>,
+    ) -> Result<Vec<u8>, NodeError> {
+        let limits = &self.limits;
+        if node == lease.id() {
+            let handled = timeout(limits.reply, self.run_handler(kind, body)).await;
+            return handled.map_err(|_| NodeError::no_reply())?.map_err(NodeError::from);
+        }
+        let number = self.pending.last.fetch_add(1, Ordering::Relaxed) + 1;
+        // An acknowledgement and a reply.
+        let (sender, mut answers) = mpsc::channel(2);
+        self.pending.waiting.lock().insert(number, sender);
+        let mut guard = WaitGuard { shared: self, lease, node, number, is_acknowledged: false };
+        let deadline = Instant::now() + limits.acknowledgement;
+        let sent = message::send(&self.store, node, lease.id(), number, Part::Request(kind.to_owned()), body);
+        timeout_at(deadline, sent).await.map_err(|_| NodeError::unavailable())??;
+        let first = match timeout_at(deadline, answers.recv()).await {
+            Ok(answer) => answer,
+            Err(_) if self.is_alive_now(node).await => return Err(NodeError::unacknowledged()),
+            Err(_) => return Err(NodeError::gone()),
+        };
+        match first.ok_or_else(NodeError::unavailable)? {
+            Answer::Reply(body) => return Ok(body),
+            Answer::Rejected(rejection) => return Err(rejection.into()),
+            Answer::Acknowledged => guard.is_acknowledged = true,
+        }
+        let end = Instant::now() + limits.reply;
+        loop {
+            let next = (Instant::now() + limits.renewal).min(end);
+            match timeout_at(next, answers.recv()).await {
+                Ok(Some(Answer::Reply(body))) => return Ok(body),
+                Ok(Some(Answer::Rejected(rejection))) => return Err(rejection.into()),
+                Ok(Some(Answer::Acknowledged)) => {}
+                // This node lost its lease.
+                Ok(None) => return Err(NodeError::unavailable()),
+                Err(_) if Instant::now() >= end => return Err(NodeError::no_reply()),
+                Err(_) if !self.is_alive_now(node).await => {
+                    guard.is_acknowledged = false;
+                    return Err(NodeError::gone());
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Whether a node has a lease. An unavailable store counts as yes, because the node may work.
+    async fn is_alive_now(&self, node: &str) -> bool {
+        self.alive.lock().remove(node);
+        !matches!(timeout(self.limits.acknowledgement, self.is_alive(node)).await, Ok(Ok(false)))
+    }
+
+    /// Runs the handler of a kind.
+    async fn run_handler(&self, kind: &str, body: Vec<u8>) -> Result<Vec<u8>, Rejection> {
+        let Some(handler) = self.handlers.lock().get(kind).cloned() else { return Err(Rejection::Unsupported) };
+        let run = || -> BoxFuture<'static, Vec<u8>> { handler(body) };
+        contain_async(run).await.map_err(|panic| {
+            tracing::error!(%panic, kind, "a request of another node panicked");
+            Rejection::Failed
+        })
+    }
+}
+
+/// Removes a request that no longer waits, and cancels its handler.
+struct WaitGuard<'a> {
+    shared: &'a Arc<Shared>,
+    lease: &'a Lease,
+    node: &'a str,
+    number: u64,
+    is_acknowledged: bool,
+}
+
+impl Drop for WaitGuard<'_> {
+    fn drop(&mut self) {
+        // The receiver removes the entry of an answered request.
+        let is_waiting = self.shared.pending.waiting.lock().remove(&self.number).is_some();
+        if !is_waiting || !self.is_acknowledged {
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (store, to, from, number) =
+            (self.shared.store.clone(), self.node.to_owned(), self.lease.id().to_owned(), self.number);
+        runtime.spawn(async move {
+            let _ = message::send(&store, &to, &from, number, Part::Cancel, Vec::new()).await;
+        });
+    }
+}
+
+/// The requests of other nodes that run here. Dropping it cancels them.
+#[derive(Default)]
+pub(super) struct Running {
+    tasks: JoinSet<(String, u64)>,
+    handles: HashMap<(String, u64), AbortHandle>,
+}
+
+impl Running {
+    /// Waits until a request ends. Pending while none runs.
+    pub(super) async fn ended(&mut self) {
+        match self.tasks.join_next().await {
+            Some(Ok(key)) => {
+                self.handles.remove(&key);
+            }
+            // A cancelled request is removed already.
+            Some(Err(_)) => {}
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Receives a message to this node.
+    pub(super) fn receive(&mut self, shared: &Arc<Shared>, lease: &Lease, head: Head, inline: Vec<u8>) {
+        let key = (head.from.clone(), head.number);
+        match &head.part {
+            Part::Request(kind) => {
+                let (shared, me, kind) = (shared.clone(), lease.id().to_owned(), kind.clone());
+                let is_full = self.tasks.len() >= RUNNING;
+                let number = key.clone();
+                let handle = self.tasks.spawn(async move {
+                    shared.serve(&me, head, &kind, inline, is_full).await;
+                    number
+                });
+                self.handles.insert(key, handle);
+            }
+            Part::Cancel => {
+                if let Some(handle) = self.handles.remove(&key) {
+                    handle.abort();
+                }
+            }
+            Part::Acknowledged => shared.answered(head.number, Answer::Acknowledged, false),
+            Part::Rejected(rejection) => shared.answered(head.number, Answer::Rejected(*rejection), true),
+            Part::Reply => {
+                let shared = shared.clone();
+                // A large reply is a record, and reading it takes time.
+                self.tasks.spawn(async move {
+                    if let Some(body) = message::body(&shared.store, &head, inline).await {
+                        shared.answered(head.number, Answer::Reply(body), true);
+                    }
+                    (String::new(), 0)
+                });
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Passes an answer to its request.
+    fn answered(&self, number: u64, answer: Answer, is_last: bool) {
+        let sender = {
+            let mut waiting = self.pending.waiting.lock();
+            if is_last { waiting.remove(&number) } else { waiting.get(&number).cloned() }
+        };
+        if let Some(sender) = sender {
+            // The queue has a place for each answer. A node that sends more is ignored.
+            let _ = sender.try_send(answer);
+        }
+    }
+
+    /// Runs a request of another node and sends its reply.
+    async fn serve(&self, me: &str, head: Head, kind: &str, inline: Vec<u8>, is_full: bool) {
+        let send = |part: Part, body: Vec<u8>| message::send(&self.store, &head.from, me, head.number, part, body);
+        let handled = async {
+            if is_full {
+                return Err(Rejection::Busy);
+            }
+            let body = message::body(&self.store, &head, inline).await.ok_or(Rejection::Failed)?;
+            let handled = timeout(self.limits.reply, self.run_handler(kind, body)).await;
+            handled.unwrap_or(Err(Rejection::Failed))
+        };
+        let mut handled = std::pin::pin!(handled);
+        let reply = match timeout(QUICK, handled.as_mut()).await {
+            Ok(reply) => reply,
+            Err(_) => {
+                // A lost acknowledgement ends the request at its sender.
+                let (_, reply) = tokio::join!(send(Part::Acknowledged, Vec::new()), handled);
+                reply
+            }
+        };
+        let sent = match reply {
+            Ok(body) => send(Part::Reply, body).await,
+            Err(rejection) => send(Part::Rejected(rejection), Vec::new()).await,
+        };
+        if let Err(error) = sent {
+            tracing::warn!(%error, kind, "the reply to another node is lost");
+        }
+    }
+}

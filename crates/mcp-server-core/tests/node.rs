@@ -1,0 +1,272 @@
+//! Nodes of a fleet: leases, their loss, and requests between nodes.
+#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
+
+use std::{sync::Arc, time::Duration};
+
+use mcp_server_core::{
+    Server,
+    engine::{Engine as _, Node},
+};
+use mcp_store::{KeyValue as _, MemoryStore};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::cut_store::{CutStore, Link};
+
+/// A node of the server `fleet` with its connection to the store.
+fn node(store: &MemoryStore) -> (Server, Arc<Node>, CutStore) {
+    let cut = CutStore::to(store);
+    let server = Server::builder("fleet", "1").store(Arc::new(cut.clone())).build();
+    let node = server.node().unwrap().clone();
+    (server, node, cut)
+}
+
+/// Handles the requests `echo` and `never`.
+fn handle(node: &Node) {
+    node.handle("echo", |body| async move { body });
+    node.handle("never", |_| std::future::pending());
+}
+
+#[tokio::test]
+async fn a_server_without_a_shared_store_is_no_node() {
+    assert!(Server::builder("alone", "1").build().node().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_not_needed_does_not_use_the_store() {
+    let (_server, node, cut) = node(&MemoryStore::new());
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(cut.operations(), 0);
+    assert!(node.current().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_renewed_while_the_node_runs() {
+    let store = MemoryStore::new();
+    let ((_a, one, _), (_b, two, _)) = (node(&store), node(&store));
+    let lease = one.lease().await.unwrap();
+    assert_eq!(
+        store.get(&one.name(&format!("node/{}", lease.id()))).await.unwrap().unwrap(),
+        lease.id().as_bytes().into()
+    );
+    for _ in 0..100 {
+        sleep(Duration::from_secs(7)).await;
+        assert!(lease.is_held() && two.is_alive(lease.id()).await.unwrap());
+    }
+    assert_eq!(one.lease().await.unwrap().id(), lease.id());
+    assert!(!two.is_alive("another").await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_server_deletes_its_lease() {
+    let store = MemoryStore::new();
+    let ((server, one, _), (_b, two, _)) = (node(&store), node(&store));
+    let id = one.lease().await.unwrap().id().to_owned();
+    drop((server, one));
+    sleep(Duration::from_millis(10)).await;
+    assert!(!two.is_alive(&id).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_killed_node_is_dead_within_fifteen_seconds() {
+    let store = MemoryStore::new();
+    let ((_a, one, cut), (_b, two, _)) = (node(&store), node(&store));
+    let lease = one.lease().await.unwrap();
+    sleep(Duration::from_secs(5)).await;
+    cut.set(Link::Stalled);
+    let start = Instant::now();
+    while two.is_alive(lease.id()).await.unwrap() {
+        sleep(Duration::from_millis(100)).await;
+    }
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+    // The node has noticed it before.
+    assert!(!lease.is_held());
+    assert!(one.lease().await.unwrap_err().is_unavailable());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_gets_its_next_identity_after_its_work_has_ended() {
+    for link in [Link::Stalled, Link::Down] {
+        let store = MemoryStore::new();
+        let (_server, node, cut) = node(&store);
+        let lease = node.lease().await.unwrap();
+        cut.set(link);
+        timeout(Duration::from_secs(11), lease.lost()).await.unwrap();
+        assert!(node.current().is_none());
+        cut.set(Link::Up);
+        // The work of the lost lease still runs.
+        sleep(Duration::from_secs(2)).await;
+        assert!(node.current().is_none());
+        let former = lease.id().to_owned();
+        drop(lease);
+        let next = node.lease().await.unwrap();
+        assert_ne!(next.id(), former, "{link:?}");
+        assert_eq!(store.get(&node.name(&format!("node/{former}"))).await.unwrap(), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_lease_is_lost_at_the_next_renewal() {
+    let store = MemoryStore::new();
+    let (_server, node, _) = node(&store);
+    let lease = node.lease().await.unwrap();
+    store.delete(&node.name(&format!("node/{}", lease.id()))).await.unwrap();
+    timeout(Duration::from_secs(4), lease.lost()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_short_outage_keeps_the_lease() {
+    for link in [Link::Stalled, Link::Down] {
+        let (_server, node, cut) = node(&MemoryStore::new());
+        let lease = node.lease().await.unwrap();
+        for _ in 0..10 {
+            cut.set(link);
+            sleep(Duration::from_secs(5)).await;
+            cut.set(Link::Up);
+            sleep(Duration::from_secs(5)).await;
+            assert!(lease.is_held(), "{link:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn requests_reach_the_handler_of_the_named_node() {
+    let store = MemoryStore::new();
+    let nodes = [(); 3].map(|()| node(&store));
+    for (number, (_, node, _)) in nodes.iter().enumerate() {
+        node.handle("number", move |_| async move { vec![u8::try_from(number).unwrap()] });
+        handle(node);
+    }
+    for (_, from, _) in &nodes {
+        for (number, (_, to, _)) in nodes.iter().enumerate() {
+            let lease = to.lease().await.unwrap();
+            assert_eq!(from.request(lease.id(), "number", Vec::new()).await.unwrap(), [u8::try_from(number).unwrap()]);
+            // A large body is a record, which the receiver deletes.
+            for size in [0, 60 << 10, 64 << 10, 300 << 10] {
+                let body = vec![b'\n'; size];
+                assert_eq!(from.request(lease.id(), "echo", body.clone()).await.unwrap(), body);
+            }
+            let unknown = from.request(lease.id(), "unknown", Vec::new()).await.unwrap_err();
+            assert_eq!(unknown.to_string(), "the node of this work does not support the request");
+        }
+    }
+    assert_eq!(store.usage().entries, 3, "the leases remain");
+}
+
+#[tokio::test]
+async fn many_requests_at_the_same_time_receive_their_own_replies() {
+    let store = MemoryStore::new();
+    let ((_a, one, _), (_b, two, _)) = (node(&store), node(&store));
+    handle(&two);
+    let id = two.lease().await.unwrap().id().to_owned();
+    let requests = (0..1000_u32).map(|number| {
+        let (one, id) = (one.clone(), id.clone());
+        tokio::spawn(async move {
+            let reply = one.request(&id, "echo", number.to_le_bytes().to_vec()).await;
+            assert_eq!(reply.unwrap(), number.to_le_bytes());
+        })
+    });
+    for request in requests.collect::<Vec<_>>() {
+        request.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_handler_is_acknowledged_and_replies_later() {
+    let store = MemoryStore::new();
+    let ((_a, one, _), (_b, two, _)) = (node(&store), node(&store));
+    two.handle("slow", |body| async move {
+        sleep(Duration::from_secs(20)).await;
+        body
+    });
+    handle(&two);
+    let id = two.lease().await.unwrap().id().to_owned();
+    assert_eq!(one.request(&id, "slow", vec![1]).await.unwrap(), [1]);
+    let start = Instant::now();
+    let error = one.request(&id, "never", Vec::new()).await.unwrap_err();
+    assert_eq!(error.to_string(), "the node of this work failed to process the request");
+    assert_eq!(start.elapsed().as_secs(), 30);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_to_a_node_that_does_not_respond_fails_within_the_time_limits() {
+    let store = MemoryStore::new();
+    let ((_a, one, cut_one), (_b, two, cut)) = (node(&store), node(&store));
+    handle(&two);
+    let id = two.lease().await.unwrap().id().to_owned();
+    one.lease().await.unwrap();
+    cut.set(Link::Stalled);
+    let start = Instant::now();
+    let error = one.request(&id, "echo", Vec::new()).await.unwrap_err();
+    assert!(error.is_unacknowledged(), "{error}");
+    assert_eq!(start.elapsed(), Duration::from_secs(2));
+    sleep(Duration::from_secs(12)).await;
+    let error = one.request(&id, "echo", Vec::new()).await.unwrap_err();
+    assert!(error.is_gone(), "{error}");
+    cut_one.set(Link::Stalled);
+    let start = Instant::now();
+    let error = one.request(&id, "echo", Vec::new()).await.unwrap_err();
+    assert!(error.is_unavailable() && start.elapsed() <= Duration::from_secs(5), "{error} {:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_ends_when_the_node_stops_while_it_runs() {
+    let store = MemoryStore::new();
+    let ((_a, one, _), (_b, two, cut)) = (node(&store), node(&store));
+    handle(&two);
+    let id = two.lease().await.unwrap().id().to_owned();
+    let (start, request) = (Instant::now(), one.request(&id, "never", Vec::new()));
+    let killing = async {
+        sleep(Duration::from_secs(1)).await;
+        cut.set(Link::Stalled);
+    };
+    let (outcome, ()) = tokio::join!(request, killing);
+    assert!(outcome.unwrap_err().is_gone());
+    assert!(start.elapsed() < Duration::from_secs(16), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_request_cancels_its_handler() {
+    let store = MemoryStore::new();
+    let ((_a, one, _), (_b, two, _)) = (node(&store), node(&store));
+    let running = tokio::sync::watch::Sender::new(false);
+    let seen = running.subscribe();
+    two.handle("hold", move |_| {
+        let running = running.clone();
+        async move {
+            struct Stop(tokio::sync::watch::Sender<bool>);
+            impl Drop for Stop {
+                fn drop(&mut self) {
+                    self.0.send_replace(false);
+                }
+            }
+            running.send_replace(true);
+            let _stop = Stop(running);
+            std::future::pending().await
+        }
+    });
+    let id = two.lease().await.unwrap().id().to_owned();
+    let limited = timeout(Duration::from_secs(1), one.request(&id, "hold", Vec::new())).await;
+    assert!(limited.is_err() && *seen.borrow());
+    sleep(Duration::from_millis(10)).await;
+    assert!(!*seen.borrow());
+}
+
+#[tokio::test]
+async fn a_handler_that_panics_fails_its_request_only() {
+    let store = MemoryStore::new();
+    let ((_a, one, _), (_b, two, _)) = (node(&store), node(&store));
+    two.handle("panics", |_| async { panic!("broken") });
+    handle(&two);
+    let id = two.lease().await.unwrap().id().to_owned();
+    let error = one.request(&id, "panics", Vec::new()).await.unwrap_err();
+    assert_eq!(error.to_string(), "the node of this work failed to process the request");
+    assert_eq!(one.request(&id, "echo", vec![1]).await.unwrap(), [1]);
+}
+
+#[tokio::test]
+async fn servers_with_different_names_do_not_share_nodes() {
+    let store = Arc::new(MemoryStore::new());
+    let [one, two] = ["one", "two"].map(|name| Server::builder(name, "1").store(store.clone()).build());
+    let lease = one.node().unwrap().lease().await.unwrap();
+    assert!(!two.node().unwrap().is_alive(lease.id()).await.unwrap());
+}
