@@ -4,6 +4,9 @@
 //! prefix. It runs all rules, each for at most [`RULE_TIME`], and returns the broken rules. Rules about time use
 //! tokio's clock and short times to live, so they take no time under a paused clock.
 //!
+//! [`all`] has the rules of one handle. A store that several processes share also keeps the rules of [`handles`]. A store
+//! behind a network also keeps those of [`lost_connections`] and [`away`].
+//!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
 //! use mcp_store::{MemoryStore, suite};
@@ -18,12 +21,17 @@ use tokio::time::{sleep, timeout};
 
 use crate::{KeyValue, Log, PubSub, Store, StoreError};
 
+mod faults;
+mod handles;
 mod key_value;
 mod log;
 mod pub_sub;
 
 /// The maximum time of one rule.
 pub const RULE_TIME: Duration = Duration::from_secs(20);
+
+/// The maximum time of a call of a store whose server is [away](self::away).
+pub const AWAY_TIME: Duration = Duration::from_secs(5);
 
 /// Runs the rules of all three traits.
 ///
@@ -104,6 +112,83 @@ pub async fn log<S: Log>(factory: impl AsyncFn() -> S) -> Result<(), BrokenRules
 pub async fn pub_sub<S: PubSub>(factory: impl AsyncFn() -> S) -> Result<(), BrokenRules> {
     let mut broken = Vec::new();
     run("pub/sub", pub_sub::RULES, async || Arc::new(factory().await) as Arc<dyn PubSub>, &mut broken).await;
+    BrokenRules::check(broken)
+}
+
+/// Runs the rules of two handles on one store. The factory returns both handles of an empty store.
+///
+/// ```
+/// use mcp_store::{MemoryStore, suite};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let factory = async || {
+///     let store = MemoryStore::new();
+///     (store.clone(), store)
+/// };
+/// assert!(suite::handles(factory).await.is_ok());
+/// // Two stores are not two handles on one store.
+/// assert!(suite::handles(async || (MemoryStore::new(), MemoryStore::new())).await.is_err());
+/// # }
+/// ```
+///
+/// # Errors
+/// The broken rules.
+pub async fn handles<S: Store>(factory: impl AsyncFn() -> (S, S)) -> Result<(), BrokenRules> {
+    let mut broken = Vec::new();
+    let factory = async || {
+        let (a, b) = factory().await;
+        Arc::new(handles::Handles { a: Arc::new(a), b: Arc::new(b) })
+    };
+    run("two handles", handles::RULES, factory, &mut broken).await;
+    BrokenRules::check(broken)
+}
+
+/// Runs the rules of lost connections. The factory returns an empty store, and a function that cuts its connections once.
+///
+/// ```
+/// use mcp_store::{MemoryStore, suite};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// // A store in memory has no connections, so its readers never learn of a loss.
+/// let broken = suite::lost_connections(async || (MemoryStore::new(), || ())).await.unwrap_err();
+/// assert!(broken.iter().all(|(rule, _)| rule.starts_with("lost connections: ")));
+/// # }
+/// ```
+///
+/// # Errors
+/// The broken rules.
+pub async fn lost_connections<S: Store, F: Fn() + Send + Sync + 'static>(
+    factory: impl AsyncFn() -> (S, F),
+) -> Result<(), BrokenRules> {
+    let mut broken = Vec::new();
+    let factory = async || {
+        let (store, cut) = factory().await;
+        Arc::new(faults::Cuttable { store: Arc::new(store), cut: Box::new(cut) })
+    };
+    run("lost connections", faults::LOST, factory, &mut broken).await;
+    BrokenRules::check(broken)
+}
+
+/// Runs the rules of a store whose server is away: each call is [unavailable](StoreError::is_unavailable) within
+/// [`AWAY_TIME`]. The factory returns a store that was connected before.
+///
+/// ```
+/// use mcp_store::{MemoryStore, suite};
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// // A store in memory is never away.
+/// assert!(suite::away(async || MemoryStore::new()).await.is_err());
+/// # }
+/// ```
+///
+/// # Errors
+/// The broken rules.
+pub async fn away<S: Store>(factory: impl AsyncFn() -> S) -> Result<(), BrokenRules> {
+    let mut broken = Vec::new();
+    run("away", faults::AWAY, async || Arc::new(factory().await) as Arc<dyn Store>, &mut broken).await;
     BrokenRules::check(broken)
 }
 

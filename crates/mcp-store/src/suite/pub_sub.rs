@@ -29,7 +29,7 @@ async fn next(reader: &mut Subscription) -> Result<Delivery, Seen> {
     }
 }
 
-async fn expect(reader: &mut Subscription, messages: &[&str]) -> Result<(), Seen> {
+pub(super) async fn expect(reader: &mut Subscription, messages: &[&str]) -> Result<(), Seen> {
     for message in messages {
         same(&format!("message {message}"), next(reader).await?, Delivery::Message(bytes(message)))?;
     }

@@ -2,12 +2,24 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{all, key_value};
+use super::{all, handles, key_value};
 use crate::{KeyPage, KeyValue, MemoryStore, StoreFuture, Swap};
 
 #[tokio::test(start_paused = true)]
 async fn the_memory_store_passes_the_suite() {
     all(async || MemoryStore::new()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn clones_of_a_memory_store_are_handles_on_one_store() {
+    let factory = async || {
+        let store = MemoryStore::new();
+        (store.clone(), store)
+    };
+    handles(factory).await.unwrap();
+    let broken = handles(async || (MemoryStore::new(), MemoryStore::new())).await.unwrap_err();
+    // A store that is not shared breaks each rule about the effects of the other handle.
+    assert_eq!(broken.iter().count(), 8, "{broken}");
 }
 
 /// Ignores the time to live, and writes in compare-and-swap without comparing.
