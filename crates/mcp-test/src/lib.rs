@@ -7,6 +7,7 @@
 //! | a client against faulty servers | [`peer::ScriptedServer`]: follows a script over pipes or HTTP |
 //! | authorization, against an authorization server | `authorization_server`, with the feature of that name |
 //! | a program that uses the keyring of Linux | `secret_service`, with the feature of that name |
+//! | a store on Redis | `redis_server`, with the feature of that name: a server, and a proxy with faults |
 //! | messages against the specification | [`schemas`]: the JSON schemas of each revision |
 //!
 //! A client of the crate `mcp-client` connects to a server in memory by `connect(&server)`, without this crate.
@@ -93,6 +94,8 @@
 #[cfg(feature = "authorization-server")]
 pub mod authorization_server;
 pub mod peer;
+#[cfg(feature = "redis-server")]
+pub mod redis_server;
 pub mod schemas;
 #[cfg(all(unix, feature = "secret-service"))]
 pub mod secret_service;

@@ -1,0 +1,297 @@
+//! The connection for commands: shared by all calls, supervised, and replaced in the background when it fails.
+
+use std::{fmt, io, pin::Pin, sync::Arc, time::Duration};
+
+use mcp_store::StoreError;
+use redis::{AsyncConnectionConfig, ErrorKind, RedisError, ServerErrorKind, aio::MultiplexedConnection, cmd};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinHandle,
+    time::{Instant, sleep, timeout, timeout_at},
+};
+
+use crate::{
+    dial::Dialer,
+    error::{Verdict, store_error, verdict},
+    script::{Reply, Request},
+    settings::Settings,
+};
+
+/// The time limit of one attempt to connect, with the handshake and the check of the settings.
+pub(crate) const CONNECT_TIME: Duration = Duration::from_secs(2);
+/// The interval between two checks of an idle connection.
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(2);
+/// The shortest and the longest delay between two attempts to connect.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// Whether a call may run twice when the first response was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Read,
+    Write,
+}
+
+/// The supervised connection. Its drop closes the connection.
+pub(crate) struct Link {
+    state: watch::Receiver<State>,
+    call_time: Duration,
+    supervisor: JoinHandle<()>,
+}
+
+#[derive(Clone)]
+enum State {
+    /// The connection was lost, and the first attempt to replace it is under way. Calls wait.
+    Connecting,
+    Up(Live),
+    /// The last attempt failed. Calls fail at once until an attempt succeeds.
+    Down(Arc<str>),
+}
+
+/// A connection in use.
+#[derive(Clone)]
+struct Live {
+    connection: MultiplexedConnection,
+    number: u64,
+    broken: Arc<Notify>,
+}
+
+/// A connection with the task that moves its bytes.
+struct Connected {
+    connection: MultiplexedConnection,
+    driver: Pin<Box<dyn Future<Output = ()> + Send>>,
+    settings: Settings,
+}
+
+impl Link {
+    /// Connects, checks the settings of the server, and supervises the connection from then on.
+    ///
+    /// # Errors
+    /// [Invalid](StoreError::is_invalid) for settings or credentials that cannot work, and
+    /// [unavailable](StoreError::is_unavailable) for a server that is not reachable.
+    pub(crate) async fn open(dialer: Arc<Dialer>, call_time: Duration) -> Result<Self, StoreError> {
+        let first = connect(&dialer).await?;
+        report(&first.settings);
+        let (sender, state) = watch::channel(State::Connecting);
+        let supervisor = tokio::spawn(supervise(dialer, sender, first, call_time));
+        Ok(Self { state, call_time, supervisor })
+    }
+
+    /// The longest time for the acknowledgement of replicas, in milliseconds: half of the time limit of a call.
+    pub(crate) fn longest_wait(&self) -> u64 {
+        u64::try_from(self.call_time.as_millis() / 2).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// Runs `request` on the current connection, within the time limit of a call.
+    pub(crate) async fn call(&self, effect: Effect, request: &Request<'_>) -> Result<Reply, StoreError> {
+        let mut used = None;
+        let deadline = Instant::now() + self.call_time;
+        match timeout_at(deadline, self.attempts(effect, request, &mut used)).await {
+            Ok(result) => result,
+            Err(_) => {
+                // The connection may lead to a peer that does not exist any more.
+                if let Some(live) = used {
+                    live.broken.notify_one();
+                }
+                let limit = self.call_time.as_millis();
+                Err(StoreError::unavailable(format!("redis did not respond within {limit} ms")))
+            }
+        }
+    }
+
+    async fn attempts(
+        &self,
+        effect: Effect,
+        request: &Request<'_>,
+        used: &mut Option<Live>,
+    ) -> Result<Reply, StoreError> {
+        let mut replaced = 0;
+        loop {
+            let mut live = self.live(replaced).await?;
+            *used = Some(live.clone());
+            let error = match request.run(&mut live.connection).await {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            *used = None;
+            if verdict(&error) == Verdict::Replace {
+                live.broken.notify_one();
+                if effect == Effect::Read && replaced == 0 {
+                    replaced = live.number;
+                    continue;
+                }
+            }
+            return Err(store_error(error));
+        }
+    }
+
+    /// Returns a connection that is newer than number `replaced`.
+    async fn live(&self, replaced: u64) -> Result<Live, StoreError> {
+        let mut state = self.state.clone();
+        loop {
+            match &*state.borrow_and_update() {
+                State::Up(live) if live.number > replaced => return Ok(live.clone()),
+                State::Up(_) | State::Connecting => {}
+                State::Down(reason) => return Err(StoreError::unavailable(reason.to_string())),
+            }
+            if state.changed().await.is_err() {
+                return Err(StoreError::unavailable("the store is closed"));
+            }
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.supervisor.abort();
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match &*self.state.borrow() {
+            State::Connecting => "connecting",
+            State::Up(_) => "connected",
+            State::Down(_) => "not connected",
+        };
+        f.debug_struct("Link").field("state", &state).field("call_time", &self.call_time).finish_non_exhaustive()
+    }
+}
+
+/// The delays between attempts to connect.
+#[derive(Debug)]
+pub(crate) struct Backoff(Duration);
+
+impl Backoff {
+    pub(crate) fn new() -> Self {
+        Self(BACKOFF.0)
+    }
+
+    /// Waits, and doubles the next delay up to the longest.
+    pub(crate) async fn wait(&mut self) {
+        sleep(self.0).await;
+        self.0 = (self.0 * 2).min(BACKOFF.1);
+    }
+
+    /// Waits for the shortest delay if a connection that began at `start` was short-lived.
+    pub(crate) async fn wait_after(start: Instant) {
+        if start.elapsed() < BACKOFF.1 {
+            sleep(BACKOFF.0).await;
+        }
+    }
+}
+
+/// Returns the error of an attempt to connect. Credentials and settings that cannot work are
+/// [invalid](StoreError::is_invalid).
+pub(crate) fn connect_error(error: RedisError) -> StoreError {
+    match error.kind() {
+        _ if error.code() == Some("NOAUTH") => {
+            StoreError::invalid("redis requires credentials, and the options have none").with_source(error)
+        }
+        _ if error.code() == Some("WRONGPASS") => {
+            StoreError::invalid("redis rejected the credentials").with_source(error)
+        }
+        ErrorKind::AuthenticationFailed | ErrorKind::Server(ServerErrorKind::NoPerm) => {
+            StoreError::invalid("redis rejected the credentials").with_source(error)
+        }
+        ErrorKind::InvalidClientConfig | ErrorKind::RESP3NotSupported => {
+            StoreError::invalid("redis does not support the options of the connection").with_source(error)
+        }
+        _ => store_error(error),
+    }
+}
+
+/// Returns the error of a connection that could not be opened.
+pub(crate) fn open_error(error: io::Error) -> StoreError {
+    StoreError::unavailable("redis is not reachable").with_source(error)
+}
+
+async fn supervise(dialer: Arc<Dialer>, state: watch::Sender<State>, first: Connected, call_time: Duration) {
+    let mut settings = first.settings.clone();
+    let mut next = Some(first);
+    let mut number = 0;
+    loop {
+        let connected = match next.take() {
+            Some(connected) => connected,
+            None => reconnect(&dialer, &state).await,
+        };
+        if connected.settings != settings {
+            report(&connected.settings);
+            settings = connected.settings;
+        }
+        let (start, broken) = (Instant::now(), Arc::new(Notify::new()));
+        number += 1;
+        let live = Live { connection: connected.connection.clone(), number, broken: broken.clone() };
+        state.send_replace(State::Up(live));
+        let reason = tokio::select! {
+            () = connected.driver => "closed",
+            () = broken.notified() => "failed",
+            () = heartbeat(connected.connection, call_time) => "silent",
+        };
+        state.send_replace(State::Connecting);
+        tracing::warn!(reason, "the connection to redis is lost");
+        Backoff::wait_after(start).await;
+    }
+}
+
+/// Returns when the server does not respond in time.
+async fn heartbeat(mut connection: MultiplexedConnection, limit: Duration) {
+    loop {
+        sleep(HEARTBEAT).await;
+        match timeout(limit, cmd("PING").query_async::<()>(&mut connection)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) if verdict(&error) == Verdict::Keep => {}
+            _ => return,
+        }
+    }
+}
+
+async fn reconnect(dialer: &Dialer, state: &watch::Sender<State>) -> Connected {
+    let mut backoff = Backoff::new();
+    loop {
+        match connect(dialer).await {
+            Ok(connected) => {
+                tracing::info!("redis is connected again");
+                return connected;
+            }
+            Err(error) => {
+                tracing::debug!(?error, "redis is not connected");
+                state.send_replace(State::Down(error.to_string().into()));
+            }
+        }
+        backoff.wait().await;
+    }
+}
+
+async fn connect(dialer: &Dialer) -> Result<Connected, StoreError> {
+    let attempt = async {
+        let stream = dialer.open().await.map_err(open_error)?;
+        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let (mut connection, driver) =
+            MultiplexedConnection::new_with_config(&dialer.info, stream, config).await.map_err(connect_error)?;
+        let mut driver: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(driver);
+        let check = async {
+            // A handshake without credentials also succeeds at a server that requires them.
+            cmd("PING").query_async::<()>(&mut connection).await.map_err(connect_error)?;
+            let settings = Settings::read(&mut connection).await;
+            settings.check().map(|()| settings)
+        };
+        let settings = tokio::select! {
+            settings = check => settings?,
+            () = &mut driver => return Err(StoreError::unavailable("redis closed the connection")),
+        };
+        Ok(Connected { connection, driver, settings })
+    };
+    match timeout(CONNECT_TIME, attempt).await {
+        Ok(result) => result,
+        Err(_) => Err(StoreError::unavailable(format!("redis did not accept a connection in {CONNECT_TIME:?}"))),
+    }
+}
+
+fn report(settings: &Settings) {
+    for warning in settings.warnings() {
+        tracing::warn!("{warning}");
+    }
+    if let Some(note) = settings.note() {
+        tracing::info!("{note}");
+    }
+}

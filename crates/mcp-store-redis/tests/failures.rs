@@ -1,0 +1,155 @@
+//! Recovery after restarts, forgotten scripts, full memory and missing replicas.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use mcp_store::{KeyValue, Log, PubSub, StoreError, Swap};
+use mcp_store_redis::{Protocol, RedisOptions, RedisStore};
+use mcp_test::redis_server::RedisServer;
+use tokio::time::sleep;
+
+use crate::common::{connect, options};
+
+/// The time in which a store recovers after its server is back.
+const RECOVERY: Duration = Duration::from_secs(5);
+
+fn bytes(text: &str) -> Arc<[u8]> {
+    Arc::from(text.as_bytes())
+}
+
+/// Repeats a call until it succeeds. Returns the result and the time of the attempts.
+async fn recovered<T>(call: impl AsyncFn() -> Result<T, StoreError>) -> (T, Duration) {
+    let start = Instant::now();
+    loop {
+        match call().await {
+            Ok(value) => return (value, start.elapsed()),
+            Err(error) => assert!(error.is_unavailable() && start.elapsed() < RECOVERY * 2, "{error:?}"),
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_killed_server_with_appendfsync_always_keeps_each_acknowledged_write() {
+    let name = "a_killed_server_with_appendfsync_always_keeps_each_acknowledged_write";
+    let arguments = ["--appendonly yes", "--appendfsync always"];
+    let Some(mut server) = RedisServer::start_with_or_skip(name, &arguments) else { return };
+    let store = connect(server.address(), Protocol::Resp3).await;
+    let mut reader = store.subscribe("t", 10).await.unwrap();
+    for n in 0..100_u64 {
+        store.put(&format!("k/{n:03}"), bytes(&n.to_string()), None).await.unwrap();
+        assert_eq!(store.append("l", bytes("x"), None).await.unwrap(), n + 1);
+    }
+    server.kill().unwrap();
+    assert!(store.get("k/000").await.unwrap_err().is_unavailable());
+    server.restart().unwrap();
+    let (page, time) = recovered(async || store.list("k/", None, 1_000).await).await;
+    assert!(time < RECOVERY, "{time:?}");
+    assert_eq!(page.entries.len(), 100);
+    assert!(page.entries.iter().enumerate().all(|(n, (_, value))| **value == *n.to_string().as_bytes()));
+    assert_eq!(store.read_after("l", 0, 1_000).await.unwrap().records.len(), 100);
+    assert_eq!(store.append("l", bytes("x"), None).await.unwrap(), 101);
+    // The reader learned of the gap.
+    let delivery = tokio::time::timeout(RECOVERY, reader.recv()).await.unwrap().unwrap();
+    assert!(matches!(delivery, mcp_store::Delivery::Lagged(_)), "{delivery:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_forgot_the_scripts_receives_them_again() {
+    let Some(server) = RedisServer::start_or_skip("a_server_that_forgot_the_scripts_receives_them_again") else {
+        return;
+    };
+    let store = connect(server.address(), Protocol::Resp3).await;
+    for n in 1..=3 {
+        store.put("k", bytes("v"), None).await.unwrap();
+        assert_eq!(store.append("l", bytes("x"), None).await.unwrap(), n);
+        assert_eq!(server.send("SCRIPT FLUSH").unwrap(), "+OK\r\n");
+    }
+}
+
+#[tokio::test]
+async fn a_full_server_rejects_writes_and_serves_reads() {
+    let Some(server) = RedisServer::start_or_skip("a_full_server_rejects_writes_and_serves_reads") else { return };
+    let store = connect(server.address(), Protocol::Resp3).await;
+    store.put("k", bytes("v"), None).await.unwrap();
+    store.append("l", bytes("x"), None).await.unwrap();
+    assert_eq!(server.send("CONFIG SET maxmemory 1").unwrap(), "+OK\r\n");
+    for error in [
+        store.put("other", bytes("v"), None).await.unwrap_err(),
+        store.append("l", bytes("y"), None).await.unwrap_err(),
+        store.compare_and_swap("k", Some(b"v"), Some(bytes("w")), None).await.unwrap_err(),
+    ] {
+        assert!(error.is_full(), "{error:?}");
+    }
+    // The rejected writes changed nothing.
+    assert_eq!(store.get("k").await.unwrap(), Some(bytes("v")));
+    assert_eq!(store.list("", None, 10).await.unwrap().entries.len(), 1);
+    assert_eq!(store.read_after("l", 0, 10).await.unwrap().records.len(), 1);
+    assert!(store.delete("k").await.unwrap());
+    assert_eq!(server.send("CONFIG SET maxmemory 0").unwrap(), "+OK\r\n");
+    assert_eq!(store.append("l", bytes("y"), None).await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_write_without_its_replicas_is_unavailable_and_with_them_acknowledged() {
+    let name = "a_write_without_its_replicas_is_unavailable_and_with_them_acknowledged";
+    let Some(server) = RedisServer::start_or_skip(name) else { return };
+    let store = connect(server.address(), Protocol::Resp3).await;
+    let durable = store.acknowledged_by(1, Duration::from_millis(50));
+    let error = durable.compare_and_swap("k", None, Some(bytes("v")), None).await.unwrap_err();
+    assert_eq!(error.to_string(), "0 of 1 replicas acknowledged the write within 50 ms");
+    assert!(error.is_unavailable());
+    assert!(durable.append("l", bytes("x"), None).await.unwrap_err().is_unavailable());
+    // The writes took effect on the primary. A lost swap has nothing to acknowledge.
+    let lost = durable.compare_and_swap("k", None, Some(bytes("w")), None).await.unwrap();
+    assert_eq!(lost, Swap::Lost { current: Some(bytes("v")) });
+
+    let primary = format!("--replicaof 127.0.0.1 {}", server.address().port());
+    let replica = RedisServer::start(&[&primary]).unwrap();
+    let durable = store.acknowledged_by(1, Duration::from_secs(2));
+    let (swapped, _) =
+        recovered(async || durable.compare_and_swap("k", Some(b"v"), Some(bytes("v")), None).await).await;
+    assert_eq!(swapped, Swap::Done);
+
+    // A replica does not accept writes, and serves reads of the same namespace.
+    let on_replica = connect(replica.address(), Protocol::Resp3).await;
+    let error = on_replica.put("k", bytes("v"), None).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error:?}");
+}
+
+#[tokio::test]
+async fn expired_keys_leave_the_index_without_a_listing() {
+    let Some(server) = RedisServer::start_or_skip("expired_keys_leave_the_index_without_a_listing") else { return };
+    let options = options(server.address()).namespace("sweep");
+    let store = RedisStore::connect(options).await.unwrap();
+    for n in 0..40 {
+        store.put(&format!("k/{n}"), bytes("v"), Some(Duration::from_millis(50))).await.unwrap();
+    }
+    assert_eq!(server.send("ZCARD {sweep}:index").unwrap(), ":40\r\n");
+    // The sweep waits a second longer than the expiry.
+    sleep(Duration::from_millis(1_200)).await;
+    for _ in 0..3 {
+        store.put("other", bytes("v"), None).await.unwrap();
+    }
+    assert_eq!(server.send("ZCARD {sweep}:index").unwrap(), ":1\r\n");
+    assert_eq!(server.send("ZCARD {sweep}:expiries").unwrap(), ":0\r\n");
+}
+
+#[tokio::test]
+async fn a_dropped_store_closes_its_connections() {
+    let Some(server) = RedisServer::start_or_skip("a_dropped_store_closes_its_connections") else { return };
+    let options = RedisOptions::from_url(&server.url()).unwrap();
+    let store = RedisStore::connect(options).await.unwrap();
+    let mut reader = store.subscribe("t", 1).await.unwrap();
+    let clients = || server.send("INFO clients").unwrap();
+    assert!(clients().contains("connected_clients:3"), "{}", clients());
+    drop(store);
+    assert_eq!(reader.recv().await, None);
+    let deadline = Instant::now() + RECOVERY;
+    while !clients().contains("connected_clients:1") {
+        assert!(Instant::now() < deadline, "{}", clients());
+        sleep(Duration::from_millis(10)).await;
+    }
+}
