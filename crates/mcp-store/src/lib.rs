@@ -8,6 +8,8 @@
 //!
 //! [`Store`] combines them. [`MemoryStore`] implements them inside one process and is the default.
 //!
+//! `SealedStore` (feature `sealed`) encrypts the values of another store, for example tokens.
+//!
 //! Another implementation must keep the rules of the `suite` module (feature `suite`): call its functions from a
 //! test.
 //!
@@ -30,6 +32,8 @@ pub mod limits;
 mod log;
 mod memory;
 mod pub_sub;
+#[cfg(feature = "sealed")]
+mod sealed;
 #[cfg(any(test, feature = "suite"))]
 pub mod suite;
 
@@ -40,6 +44,9 @@ pub use crate::{
     memory::{MemoryLimits, MemoryStore},
     pub_sub::{Delivery, PubSub, Subscription, SubscriptionSender, subscription},
 };
+
+#[cfg(feature = "sealed")]
+pub use crate::sealed::{SealKeys, SealedStore};
 
 use std::pin::Pin;
 

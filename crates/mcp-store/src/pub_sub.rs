@@ -68,7 +68,11 @@ pub trait PubSub: Send + Sync + fmt::Debug + 'static {
 pub struct Subscription {
     shared: Arc<Shared>,
     on_drop: Option<Box<dyn FnOnce() + Send + Sync>>,
+    open: Option<Open>,
 }
+
+/// Opens a sealed message.
+type Open = Box<dyn Fn(Arc<[u8]>) -> Option<Arc<[u8]>> + Send + Sync>;
 
 /// The end of a [`Subscription`] that an implementation of [`PubSub`] feeds. Dropping it ends the subscription after
 /// the queued messages.
@@ -142,7 +146,7 @@ pub fn subscription(capacity: usize) -> Result<(SubscriptionSender, Subscription
     let capacity = limits::capacity(capacity)?;
     let queue = Queue { messages: VecDeque::new(), capacity, lagged: 0, reader: None, closed: false, reading: true };
     let shared = Arc::new(Shared(Mutex::new(queue)));
-    Ok((SubscriptionSender { shared: shared.clone() }, Subscription { shared, on_drop: None }))
+    Ok((SubscriptionSender { shared: shared.clone() }, Subscription { shared, on_drop: None, open: None }))
 }
 
 impl Subscription {
@@ -169,7 +173,10 @@ impl Subscription {
     pub fn poll_recv(&mut self, context: &mut Context<'_>) -> Poll<Option<Delivery>> {
         let mut queue = self.shared.lock();
         match queue.take() {
-            Some(delivery) => Poll::Ready(Some(delivery)),
+            Some(delivery) => {
+                drop(queue);
+                Poll::Ready(Some(self.opened(delivery)))
+            }
             None if queue.closed => Poll::Ready(None),
             None => {
                 queue.reader = Some(context.waker().clone());
@@ -180,7 +187,22 @@ impl Subscription {
 
     /// Returns the next queued item without waiting.
     pub fn try_recv(&mut self) -> Option<Delivery> {
-        self.shared.lock().take()
+        let delivery = self.shared.lock().take();
+        delivery.map(|delivery| self.opened(delivery))
+    }
+
+    /// Opens each message for the reader. A message that `open` rejects is lost for the reader.
+    #[cfg(feature = "sealed")]
+    pub(crate) fn opened_by(mut self, open: impl Fn(Arc<[u8]>) -> Option<Arc<[u8]>> + Send + Sync + 'static) -> Self {
+        self.open = Some(Box::new(open));
+        self
+    }
+
+    fn opened(&self, delivery: Delivery) -> Delivery {
+        match (delivery, &self.open) {
+            (Delivery::Message(message), Some(open)) => open(message).map_or(Delivery::Lagged(1), Delivery::Message),
+            (delivery, _) => delivery,
+        }
     }
 
     /// Runs `f` when the subscription is dropped, for example to unsubscribe.
