@@ -3,5 +3,6 @@
 
 mod common;
 mod failures;
+mod linearizable;
 mod server;
 mod suite;
