@@ -12,6 +12,7 @@
 //! | `toolTimeoutSeconds` | an object with the time limit of single tools |
 //! | `allowTools`, `denyTools` | globs for the offered tools |
 //! | `trustTools`, `askTools` | globs for the tools without and with an approval of each call |
+//! | `tokenExchange` | the exchange of the tokens of callers ([`TokenExchange`]) |
 //! | `pinTools` | globs for the tools that a host never defers |
 //!
 //! A host applies `trustTools`, `askTools` and the approval modes of Codex as [rules](crate::ServerOptions::rules) of the server.
@@ -24,6 +25,7 @@ mod endpoint;
 mod entry;
 mod environment;
 mod error;
+mod exchange;
 mod expand;
 mod file;
 mod fingerprint;
@@ -44,6 +46,7 @@ pub use self::{
     endpoint::{Endpoint, HttpServer, HttpTransport, StdioServer},
     environment::Environment,
     error::ConfigError,
+    exchange::TokenExchange,
     file::{ConfigFile, MAX_FILE},
     location::discover,
     origin::{Format, Origin, Scope},

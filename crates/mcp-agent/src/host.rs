@@ -27,7 +27,10 @@ pub use self::{
 };
 use self::{definition::DefinedServer, logins::Logins, toolset::LastToolset, watching::FileFaults, wire::Wire};
 #[cfg(feature = "oauth")]
-pub use self::{definition::connector_with_oauth, logins::oauth_settings};
+pub use self::{
+    definition::connector_with_oauth,
+    logins::{oauth_settings, token_exchange_authorizer},
+};
 use crate::{
     CallError, Caller, HostCall, ServerOptions, ServerState, ServerStatus, StatusEvents,
     catalog::Catalog,

@@ -55,7 +55,9 @@ mod sharing;
 #[cfg(feature = "gateway")]
 pub use self::gateway::{DroppedItem, Gateway, GatewayBuilder, GatewayError, ItemKind, Names, UnknownNames};
 #[cfg(feature = "oauth")]
-pub use self::host::{connector_with_oauth, oauth_settings};
+pub use self::host::{connector_with_oauth, oauth_settings, token_exchange_authorizer};
+#[cfg(feature = "oauth")]
+pub use self::registry::CallerToken;
 pub use self::{
     catalog::{Catalog, CatalogItem, CatalogTool, InvalidArguments, UnknownName},
     glob::{Glob, GlobError},
@@ -63,7 +65,7 @@ pub use self::{
         AcceptError, CatalogChanges, DefinitionError, FoundTool, Host, HostBuilder, ServerError, StartError, Toolset,
         connector,
     },
-    registry::{Caller, Lists, ServerOptions, ServerState, ServerStatus, StatusEvents},
+    registry::{Caller, Lists, ServerOptions, ServerState, ServerStatus, StatusEvents, TokenFault},
     routing::{CallError, HostCall, HostRequest, HostResult},
     sharing::{Sharing, UnknownSharing},
 };

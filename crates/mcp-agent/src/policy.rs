@@ -36,7 +36,7 @@ pub use self::{
     error::{PolicyError, Refusal, RefusalKind},
     file::PolicyFile,
     gate::{Approver, Gate},
-    input::{Action, PolicyInput},
+    input::{Action, PolicyInput, identity},
     pending::PendingApproval,
 };
 use crate::{filter::AnnotationMatch, glob::Glob};

@@ -15,6 +15,9 @@ mod runner;
 mod settings;
 mod slot;
 mod status;
+mod token_fault;
+#[cfg(feature = "oauth")]
+mod tokens;
 mod watched;
 
 use std::{
@@ -31,12 +34,17 @@ use tokio_util::sync::CancellationToken;
 
 #[cfg(feature = "gateway")]
 pub(crate) use self::listing::GATEWAYS;
+#[cfg(feature = "oauth")]
+pub use self::tokens::CallerToken;
+#[cfg(feature = "oauth")]
+pub(crate) use self::tokens::{Exchanges, OfHost};
 use self::{activity::ActiveCall, status::StatusTable, watched::Watched};
 pub use self::{
     caller::Caller,
     options::ServerOptions,
     settings::Lists,
     status::{ServerState, ServerStatus, StatusEvents},
+    token_fault::TokenFault,
 };
 pub(crate) use self::{
     manifest::Manifest,

@@ -171,6 +171,10 @@ pub(crate) async fn authorizer(
     if has_credentials {
         return Ok(None);
     }
+    let own = mcp_agent::token_exchange_authorizer(server).map_err(|error| Failure::usage(error.to_string()))?;
+    if own.is_some() {
+        return Ok(own);
+    }
     login::authorizer(options, &http.url, Some(server), can_ask).await
 }
 

@@ -146,6 +146,11 @@ fn the_gateway_authenticates_clients_and_denies_calls_without_a_rule() {
     let first: Value = serde_json::from_str(events.lines().next().unwrap()).unwrap();
     let of_event = ["principal", "server", "name", "outcome"].map(|member| first[member].as_str().unwrap());
     assert_eq!(of_event, ["ci", "one", "add", "Allowed"], "{events}");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        assert_eq!(fs::metadata(&audit).unwrap().permissions().mode() & 0o777, 0o600);
+    }
     serving.child.kill().unwrap();
     let rest: Vec<String> = serving.stderr.by_ref().collect();
     assert!(!format!("{rest:?}{events}").contains("token-of"), "{rest:?}");

@@ -9,7 +9,7 @@ use mcp_transport::BoxFuture;
 
 use crate::{
     error::{Error, ErrorKind},
-    registration::{AuthMethod, Registration, Source},
+    registration::Registration,
     token_endpoint::{TOKEN_ENDPOINT, TokenEndpoint},
 };
 
@@ -118,22 +118,14 @@ impl IdentityProvider {
         kind: SubjectTokenType,
         token: impl Into<Secret>,
     ) -> Self {
-        let client = Registration {
-            client_id: client_id.into(),
-            client_secret: None,
-            secret_expires_at: None,
-            method: AuthMethod::None,
-            redirect_uris: Vec::new(),
-            source: Source::Application,
-        };
+        let client = Registration::of_application(client_id);
         Self { url: token_endpoint.into(), client, kind, token: token.into(), fetch: Fetch::new() }
     }
 
     /// Sets the secret of the client at the provider. It is sent with `client_secret_basic`.
     #[must_use]
     pub fn client_secret(mut self, secret: impl Into<Secret>) -> Self {
-        self.client.client_secret = Some(secret.into());
-        self.client.method = AuthMethod::ClientSecretBasic;
+        self.client = self.client.with_secret(secret);
         self
     }
 

@@ -5,6 +5,7 @@
 //! | discovery | the metadata of the server and of its authorization server, in the order of the specification |
 //! | registration | a registration of the application, a client id metadata document, a dynamic registration |
 //! | login | the authorization code grant with PKCE and a listener on this machine, or the device flow, and a [`UserAgent`] |
+//! | exchanges | the token of a caller for a token of another server ([`TokenExchange`]) |
 //! | machines | the client credentials grant with a secret or a [`ClientKey`], or the [`Assertion`] of another issuer |
 //! | tokens | renewed before their end, once at a time in all processes, in a [`TokenStore`] |
 //! | differences | a [`Quirk`] for each known authorization server that differs from the specification |
@@ -25,6 +26,7 @@ mod device;
 mod discovery;
 mod dpop;
 mod error;
+mod exchange;
 mod login;
 mod oauth;
 mod quirks;
@@ -52,6 +54,7 @@ pub use self::{
     assertion::{Assertion, AssertionRequest, IdentityProvider, SubjectTokenType},
     client_key::ClientKey,
     error::{Error, ErrorKind},
+    exchange::{ExchangedToken, TokenExchange},
     oauth::{OAuth, OAuthBuilder},
     quirks::{Quirk, QuirkKind},
     revocation::Revocation,

@@ -66,14 +66,25 @@ pub(crate) struct Registration {
 impl Registration {
     /// Returns the registration of a workload, which has no client id.
     pub(crate) fn none() -> Self {
+        Self::of_application("")
+    }
+
+    /// Returns the registration of a public client that the application names.
+    pub(crate) fn of_application(client_id: impl Into<String>) -> Self {
         Self {
-            client_id: String::new(),
+            client_id: client_id.into(),
             client_secret: None,
             secret_expires_at: None,
             method: AuthMethod::None,
             redirect_uris: Vec::new(),
             source: Source::Application,
         }
+    }
+
+    /// Sets the secret of the client, for `client_secret_basic`.
+    pub(crate) fn with_secret(mut self, secret: impl Into<Secret>) -> Self {
+        (self.client_secret, self.method) = (Some(secret.into()), AuthMethod::ClientSecretBasic);
+        self
     }
 
     /// Whether a login with this redirect URI can use the registration. The device flow has no redirect URI.

@@ -223,7 +223,7 @@ impl TokenEndpoint<'_> {
     }
 
     /// Checks that the client can use a token of this type.
-    fn check_type(&self, answer: TokenResponse) -> Result<TokenResponse, Error> {
+    pub(crate) fn check_type(&self, answer: TokenResponse) -> Result<TokenResponse, Error> {
         if !is_valid(answer.access_token.expose()) {
             return Err(Error::new(ErrorKind::Token, "the token has characters that no token may have"));
         }

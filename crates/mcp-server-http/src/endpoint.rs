@@ -7,7 +7,7 @@ use std::{future::Future, mem::take, pin::Pin, sync::Arc, task::Poll, time::Dura
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header, request::Parts};
 use http_body::Body as HttpBody;
-use mcp_auth::ConfigError;
+use mcp_auth::{ConfigError, SubjectToken};
 use mcp_protocol::{Principal, RpcError};
 use mcp_server_core::{Caller, Extensions, Server, engine::Engine as _};
 use tokio::time::Instant;
@@ -78,6 +78,10 @@ impl RequestParts {
     /// Returns the extensions for the `Extension` extractor.
     pub(crate) fn into_extensions(self) -> Extensions {
         let mut extensions = Extensions::default();
+        // A source over other servers knows no HTTP.
+        if let Some(token) = self.extensions.get::<SubjectToken>() {
+            extensions.insert(token.clone());
+        }
         extensions.insert(self);
         extensions
     }

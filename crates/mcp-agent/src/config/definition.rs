@@ -56,6 +56,10 @@ pub struct ServerDefinition {
     pub sharing: Option<Sharing>,
     /// The largest number of connections of a host to the server. `None` is the default of the host.
     pub max_connections: Option<usize>,
+    /// The largest number of connections of one principal to the server. `None` is the default of the host.
+    pub connections_per_principal: Option<usize>,
+    /// Whether the server can send input requests during calls. `false` lets the host learn it from the first input request.
+    pub asks: bool,
     /// Globs (`*`, `?`) for the tools that a host offers. `None` offers all tools.
     pub allowed_tools: Option<Vec<String>>,
     /// Globs for the tools that a host never offers. They override [`ServerDefinition::allowed_tools`].
@@ -91,6 +95,8 @@ impl ServerDefinition {
             idle_stop: None,
             sharing: None,
             max_connections: None,
+            connections_per_principal: None,
+            asks: false,
             allowed_tools: None,
             denied_tools: Vec::new(),
             trusted_tools: Vec::new(),

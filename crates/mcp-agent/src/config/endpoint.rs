@@ -9,6 +9,8 @@ use std::{
 use mcp_protocol::auth::Secret;
 use url::Url;
 
+use super::exchange::TokenExchange;
+
 /// The command or the URL of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -55,6 +57,8 @@ pub struct HttpServer {
     pub oauth_scopes: Vec<String>,
     /// The port on 127.0.0.1 that receives the response of a login. `None` selects any port.
     pub oauth_redirect_port: Option<u16>,
+    /// The exchange of the tokens of callers for tokens of the server.
+    pub token_exchange: Option<Box<TokenExchange>>,
 }
 
 /// The HTTP transports of a server.
@@ -95,6 +99,7 @@ impl HttpServer {
             oauth_issuer: None,
             oauth_scopes: Vec::new(),
             oauth_redirect_port: None,
+            token_exchange: None,
         }
     }
 
@@ -146,6 +151,7 @@ impl fmt::Debug for HttpServer {
             .field("oauth_issuer", &self.oauth_issuer)
             .field("oauth_scopes", &self.oauth_scopes)
             .field("oauth_redirect_port", &self.oauth_redirect_port)
+            .field("token_exchange", &self.token_exchange)
             .finish()
     }
 }

@@ -63,7 +63,7 @@ pub(super) fn read(name: &str, entry: &Node<'_>, context: &Context<'_>) -> Resul
         Format::Codex => codex::read(entry, context, is_enabled, &mut server)?,
         format => extras::read(entry, format, context, &mut server)?,
     }
-    own::read(entry, &mut server)?;
+    own::read(entry, &context.expander, &mut server)?;
     server.enabled = is_enabled;
     Ok(Some(server))
 }

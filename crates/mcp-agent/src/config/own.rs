@@ -7,6 +7,8 @@ use super::{
     definition::ServerDefinition,
     endpoint::Endpoint,
     error::Fault,
+    exchange,
+    expand::Expander,
     node::{Node, Unit},
 };
 use crate::sharing::{Sharing, UnknownSharing};
@@ -18,7 +20,9 @@ const MAX_CONNECTIONS: u64 = 10_000;
 const MEMBERS: &[&str] = &[
     "allowTools",
     "askTools",
+    "asks",
     "callTimeoutSeconds",
+    "connectionsPerPrincipal",
     "denyTools",
     "description",
     "enabled",
@@ -29,6 +33,7 @@ const MEMBERS: &[&str] = &[
     "required",
     "sharing",
     "startTimeoutSeconds",
+    "tokenExchange",
     "toolTimeoutSeconds",
     "trustTools",
 ];
@@ -36,7 +41,7 @@ const MEMBERS: &[&str] = &[
 const SIMILAR: f64 = 0.9;
 
 /// Reads the members of `x-mcp`. Unknown members stay in `extra`, unless they have almost the name of a known member.
-pub(super) fn read(entry: &Node<'_>, server: &mut ServerDefinition) -> Result<(), Fault> {
+pub(super) fn read(entry: &Node<'_>, expander: &Expander<'_>, server: &mut ServerDefinition) -> Result<(), Fault> {
     let Some(own) = entry.get("x-mcp") else { return Ok(()) };
     let mut extra = JsonObject::new();
     for (name, node) in own.members()? {
@@ -53,6 +58,14 @@ pub(super) fn read(entry: &Node<'_>, server: &mut ServerDefinition) -> Result<()
                     http.oauth_issuer = Some(issuer);
                 }
             }
+            "tokenExchange" => {
+                let exchange = exchange::read(&node, expander, server.enabled)?;
+                let Endpoint::Http(http) = &mut server.endpoint else {
+                    let message = "a command receives no token";
+                    return Err(node.fault(Code::Unsupported, message, "remove the member"));
+                };
+                http.token_exchange = Some(Box::new(exchange));
+            }
             "description" => server.description = Some(node.text()?.to_owned()),
             "startTimeoutSeconds" => server.start_timeout = Some(node.time(Unit::Seconds)?),
             "callTimeoutSeconds" => server.call_timeout = Some(node.time(Unit::Seconds)?),
@@ -63,7 +76,9 @@ pub(super) fn read(entry: &Node<'_>, server: &mut ServerDefinition) -> Result<()
             }
             "idleStopSeconds" => server.idle_stop = Some(node.time(Unit::Seconds)?),
             "sharing" => server.sharing = Some(sharing(&node)?),
-            "maxConnections" => server.max_connections = Some(connections(&node)?),
+            "maxConnections" => server.max_connections = Some(connections(&node, 2)?),
+            "connectionsPerPrincipal" => server.connections_per_principal = Some(connections(&node, 1)?),
+            "asks" => server.asks = node.flag()?,
             "allowTools" => server.allowed_tools = Some(node.patterns()?),
             "denyTools" => server.denied_tools = node.patterns()?,
             "trustTools" => server.trusted_tools = node.patterns()?,
@@ -99,10 +114,10 @@ fn sharing(node: &Node<'_>) -> Result<Sharing, Fault> {
     node.text()?.parse().map_err(unknown)
 }
 
-fn connections(node: &Node<'_>) -> Result<usize, Fault> {
-    let number = node.value.as_u64().filter(|number| (2..=MAX_CONNECTIONS).contains(number));
+fn connections(node: &Node<'_>, least: u64) -> Result<usize, Fault> {
+    let number = node.value.as_u64().filter(|number| (least..=MAX_CONNECTIONS).contains(number));
     number.and_then(|number| usize::try_from(number).ok()).ok_or_else(|| {
         let message = "the value is not a number of connections";
-        node.fault(Code::WrongType, message, format!("write a number between 2 and {MAX_CONNECTIONS}"))
+        node.fault(Code::WrongType, message, format!("write a number between {least} and {MAX_CONNECTIONS}"))
     })
 }

@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
-use mcp_protocol::{ClientCapabilities, Principal, RootsCapability};
+use mcp_protocol::{ClientCapabilities, RootsCapability};
 use mcp_server_core::Context;
 
-use crate::Caller;
+use crate::{Caller, policy};
 
 /// The client of a request: its principal, its session and its capabilities.
 #[derive(Debug, Clone)]
 pub(super) struct Downstream {
     pub(super) principal: Option<Arc<str>>,
     session: Option<Arc<str>>,
+    /// The token of the client, if its authentication keeps it for token exchanges.
+    #[cfg(feature = "oauth")]
+    token: Option<crate::CallerToken>,
     /// The capabilities that input requests need.
     pub(super) capabilities: ClientCapabilities,
 }
@@ -19,8 +22,10 @@ pub(super) struct Downstream {
 impl Downstream {
     pub(super) fn of(context: &Context) -> Self {
         Self {
-            principal: context.principal().map(identity),
+            principal: context.principal().map(|principal| policy::identity(principal).into()),
             session: context.session_id().map(Into::into),
+            #[cfg(feature = "oauth")]
+            token: token(context),
             capabilities: of_input_requests(context.client_capabilities()),
         }
     }
@@ -40,16 +45,22 @@ impl Downstream {
         if let Some(session) = &self.session {
             caller = caller.session(Arc::clone(session));
         }
+        #[cfg(feature = "oauth")]
+        if let Some(token) = &self.token {
+            caller = caller.token(token.clone());
+        }
         if is_stateless { caller } else { caller.capabilities(self.capabilities.clone()) }
     }
 }
 
-/// Returns the identity of a principal for connections and policies: its subject, and its issuer if it has one.
-fn identity(principal: &Principal) -> Arc<str> {
-    match &principal.issuer {
-        Some(issuer) => format!("{}@{issuer}", principal.subject).into(),
-        None => principal.subject.as_str().into(),
-    }
+/// Returns the token of an authenticated client.
+#[cfg(feature = "oauth")]
+fn token(context: &Context) -> Option<crate::CallerToken> {
+    let (principal, token) = (context.principal()?, context.extension::<mcp_auth::SubjectToken>()?);
+    // The value has no other access to the token, so that it reaches token endpoints alone.
+    let form = token.clone().into_exchange("");
+    let (_, token) = form.into_iter().find(|(name, _)| *name == "subject_token")?;
+    Some(crate::CallerToken::new(principal, token))
 }
 
 /// Returns the capabilities that servers need for input requests. Clients that differ in other capabilities share a connection.

@@ -62,6 +62,15 @@ fn rpc_error(error: &CallError) -> RpcError {
             }
             RpcError::internal(format!("the server {server:?} is not available ({state})")).with_data(data)
         }
+        CallError::Token { server, fault, retry_in } => {
+            let mut data = json!({ "server": server, "reason": fault.as_str(), "retryable": fault.is_temporary() });
+            if let Some(wait) = retry_in {
+                data["retryAfterMs"] = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).into();
+            }
+            let text = fault.to_string();
+            let error = if fault.is_temporary() { RpcError::internal(text) } else { RpcError::invalid_request(text) };
+            error.with_data(data)
+        }
         CallError::Refused(refusal) => RpcError::invalid_request(refusal.to_string()),
         CallError::Changed { tool, .. } => RpcError::invalid_params(format!(
             "the definition of {tool:?} changed during the call: list the tools again"

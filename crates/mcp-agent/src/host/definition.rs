@@ -9,7 +9,11 @@ use mcp_client::{
 };
 use sha2::{Digest, Sha256};
 
-use super::{ServerError, error::check_name, logins::Logins};
+use super::{
+    ServerError,
+    error::check_name,
+    logins::{Logins, with_exchange},
+};
 use crate::{
     GlobError, ServerOptions,
     config::{Approvals, Endpoint, HttpServer, HttpTransport, ServerDefinition, StdioServer},
@@ -115,6 +119,13 @@ fn endpoint(server: &str, http: &HttpServer) -> Result<Http, DefinitionError> {
     Ok(endpoint)
 }
 
+/// Returns an endpoint without the credentials of the entry, for the connections of callers with tokens of their own.
+fn without_authorization(http: &HttpServer) -> HttpServer {
+    let mut http = http.clone();
+    http.headers.retain(|(name, _)| !name.eq_ignore_ascii_case("authorization"));
+    http
+}
+
 /// The connector of a definition that a host cannot use.
 struct Unusable(ServerError);
 
@@ -157,6 +168,10 @@ impl DefinedServer {
         check_name(&definition.name)?;
         let mut options = options(definition)?;
         options.needs_approval &= !is_approved;
+        if let Endpoint::Http(http) = &definition.endpoint {
+            let endpoint = || endpoint(&definition.name, &without_authorization(http));
+            options = with_exchange(definition, http, endpoint, options)?;
+        }
         Ok(Self { connector, options, fingerprint: fingerprint(definition) })
     }
 }
@@ -196,6 +211,8 @@ fn options(definition: &ServerDefinition) -> Result<ServerOptions, DefinitionErr
     options.idle_stop = definition.idle_stop;
     options.sharing = definition.sharing.unwrap_or_default();
     options.max_connections = definition.max_connections.unwrap_or(options.max_connections);
+    options.connections_per_principal = definition.connections_per_principal;
+    options.asks = definition.asks;
     if options.needs_approval {
         options.drift = Some(Drift::Block);
     }
@@ -252,6 +269,16 @@ mod tests {
 
     use super::*;
     use crate::config::{ConfigFile, Environment, Scope};
+
+    #[test]
+    fn the_settings_of_connections_are_options() {
+        let text = r#"{ "mcpServers": { "s": { "command": "a", "x-mcp": { "maxConnections": 64, "connectionsPerPrincipal": 4, "asks": true } } } }"#;
+        let path = Path::new("/p/.mcp.json");
+        let config = ConfigFile::parse(path, text, Scope::Named, &Environment::default()).unwrap();
+        let options = options(&config.servers[0]).unwrap();
+        let of_principal = options.connections_per_principal;
+        assert_eq!((options.max_connections, of_principal, options.asks), (64, Some(4), true));
+    }
 
     #[test]
     fn servers_of_project_files_block_changed_definitions() {

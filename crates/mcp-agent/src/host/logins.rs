@@ -10,16 +10,26 @@ use std::{
 
 use mcp_client::http::Http;
 #[cfg(feature = "oauth")]
-use mcp_client::oauth::{OAuth, OAuthBuilder};
+use mcp_client::{
+    http::Authorizer,
+    oauth::{OAuth, OAuthBuilder},
+    transport::Connect,
+};
 #[cfg(feature = "oauth")]
 use parking_lot::Mutex;
 #[cfg(feature = "oauth")]
 use url::Url;
 
 use super::DefinitionError;
+use crate::{
+    ServerOptions,
+    config::{HttpServer, ServerDefinition},
+};
 #[cfg(feature = "oauth")]
-use crate::config::Endpoint;
-use crate::config::{HttpServer, ServerDefinition};
+use crate::{
+    config::Endpoint,
+    registry::{Exchanges, OfHost},
+};
 
 /// The longest wait of a shutdown for renewals of tokens. A lost renewal requires a new login.
 #[cfg(feature = "oauth")]
@@ -94,6 +104,77 @@ pub(super) fn authorizer(
     Ok(Some(Arc::new(oauth_settings(definition, builder())?.build())))
 }
 
+/// Returns the authorizer of a server with a token exchange ([`TokenExchange`](crate::config::TokenExchange)), for the connection
+/// that lists the items. It requests a token for the host itself (the client credentials grant). `None` without an exchange, or if
+/// the definition has credentials of its own.
+///
+/// It is for an application that builds the connector of a server itself ([`Host::add_definition_with`](crate::Host::add_definition_with)).
+///
+/// ```
+/// use mcp_agent::{config::ServerDefinition, token_exchange_authorizer};
+///
+/// let definition = ServerDefinition::http("search", "https://search.example/mcp");
+/// assert!(token_exchange_authorizer(&definition)?.is_none());
+/// # Ok::<_, mcp_agent::DefinitionError>(())
+/// ```
+///
+/// # Errors
+/// [`DefinitionError`] if a permitted host of the exchange is invalid.
+#[cfg(feature = "oauth")]
+pub fn token_exchange_authorizer(
+    definition: &ServerDefinition,
+) -> Result<Option<Arc<dyn Authorizer>>, DefinitionError> {
+    let Endpoint::Http(http) = &definition.endpoint else { return Ok(None) };
+    Ok(exchange_authorizer(definition, http)?.map(|own| Arc::new(own) as Arc<dyn Authorizer>))
+}
+
+#[cfg(feature = "oauth")]
+fn exchange_authorizer(definition: &ServerDefinition, http: &HttpServer) -> Result<Option<OfHost>, DefinitionError> {
+    let Some(settings) = http.token_exchange.as_ref().filter(|_| !has_credentials(http)) else { return Ok(None) };
+    OfHost::new(&http.url, settings).map(Some).map_err(|error| exchange_fault(definition, &error))
+}
+
+#[cfg(feature = "oauth")]
+fn exchange_fault(definition: &ServerDefinition, error: &dyn std::error::Error) -> DefinitionError {
+    DefinitionError { server: definition.name.clone(), fault: format!("its token exchange is invalid: {error}") }
+}
+
+/// Adds the token exchange of a definition to the options of its server. The connections of callers then have the tokens of the
+/// callers, and no other credentials. `endpoint` is the endpoint without the header `Authorization`.
+///
+/// # Errors
+/// If a permitted host of the exchange is invalid, or the host has no token exchanges.
+#[cfg(feature = "oauth")]
+pub(super) fn with_exchange(
+    definition: &ServerDefinition,
+    http: &HttpServer,
+    endpoint: impl FnOnce() -> Result<Http, DefinitionError>,
+    mut options: ServerOptions,
+) -> Result<ServerOptions, DefinitionError> {
+    let Some(settings) = &http.token_exchange else { return Ok(options) };
+    let exchanges = Exchanges::new(&definition.name, &http.url, settings);
+    let exchanges = exchanges.map_err(|error| exchange_fault(definition, &error))?;
+    options.exchanges = Some(Arc::clone(&exchanges));
+    let endpoint = endpoint()?;
+    Ok(options.connector_of(move |authority| {
+        Some(Arc::new(endpoint.clone().authorizer(exchanges.of_caller(authority))) as Arc<dyn Connect>)
+    }))
+}
+
+#[cfg(not(feature = "oauth"))]
+pub(super) fn with_exchange(
+    definition: &ServerDefinition,
+    http: &HttpServer,
+    _: impl FnOnce() -> Result<Http, DefinitionError>,
+    options: ServerOptions,
+) -> Result<ServerOptions, DefinitionError> {
+    if http.token_exchange.is_none() {
+        return Ok(options);
+    }
+    let fault = "it has a token exchange, and this host has none (feature `oauth` of `mcp-agent`)".to_owned();
+    Err(DefinitionError { server: definition.name.clone(), fault })
+}
+
 /// The logins of a host.
 #[derive(Clone, Default)]
 pub(super) struct Logins {
@@ -129,6 +210,9 @@ impl Logins {
         http: &HttpServer,
         endpoint: Http,
     ) -> Result<Http, DefinitionError> {
+        if let Some(own) = exchange_authorizer(definition, http)? {
+            return Ok(endpoint.authorizer(own));
+        }
         let Some(application) = &self.application else {
             warn_about_settings(definition, http);
             return Ok(endpoint);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use mcp_protocol::{JsonObject, ToolAnnotations};
+use mcp_protocol::{JsonObject, Principal, ToolAnnotations};
 
 /// The kind of a call.
 ///
@@ -22,6 +22,25 @@ pub enum Action {
     ReadResource,
     /// The request of a prompt.
     GetPrompt,
+}
+
+/// Returns the identity of an authenticated caller in policies, events and keys: its subject, and its issuer if it has one.
+///
+/// ```
+/// use mcp_agent::policy::identity;
+/// use mcp_client::protocol::Principal;
+///
+/// let mut caller = Principal::new("ada");
+/// assert_eq!(identity(&caller), "ada");
+/// caller.issuer = Some("https://idp.example.com".to_owned());
+/// assert_eq!(identity(&caller), "ada@https://idp.example.com");
+/// ```
+#[must_use]
+pub fn identity(principal: &Principal) -> String {
+    match &principal.issuer {
+        Some(issuer) => format!("{}@{issuer}", principal.subject),
+        None => principal.subject.clone(),
+    }
 }
 
 /// A call before it runs: the input of policies and hooks.

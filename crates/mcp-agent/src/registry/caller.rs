@@ -5,6 +5,9 @@ use std::{fmt, sync::Arc};
 use mcp_client::Handler;
 use mcp_protocol::ClientCapabilities;
 
+#[cfg(feature = "oauth")]
+use super::CallerToken;
+
 /// The caller of a host with several users, such as a gateway ([`Host::for_caller`](crate::Host::for_caller)).
 ///
 /// Callers share the connection to a server if their principals and their declared capabilities are equal. See
@@ -24,6 +27,8 @@ pub struct Caller {
     pub(super) session: Option<Arc<str>>,
     pub(super) capabilities: Option<Arc<ClientCapabilities>>,
     pub(crate) handler: Option<Arc<dyn Handler>>,
+    #[cfg(feature = "oauth")]
+    pub(super) token: Option<CallerToken>,
 }
 
 impl Caller {
@@ -50,6 +55,17 @@ impl Caller {
     #[must_use]
     pub fn session(mut self, session: impl Into<Arc<str>>) -> Self {
         self.session = Some(session.into());
+        self
+    }
+
+    /// Sets the access token of the user, for servers with a token exchange
+    /// ([`TokenExchange`](crate::config::TokenExchange)).
+    ///
+    /// See the example of [`CallerToken`].
+    #[cfg(feature = "oauth")]
+    #[must_use]
+    pub fn token(mut self, token: CallerToken) -> Self {
+        self.token = Some(token);
         self
     }
 

@@ -82,6 +82,9 @@ pub struct ServerOptions {
     /// half of `max_connections`, rounded up. An application without principals has no such bound.
     pub connections_per_principal: Option<usize>,
     pub(crate) connectors: Option<Connectors>,
+    /// The token exchange of the callers. The connectors then belong to the tokens of callers.
+    #[cfg(feature = "oauth")]
+    pub(crate) exchanges: Option<Arc<super::Exchanges>>,
     /// The place and the fingerprint of the definition, for approvals.
     pub(crate) origin: Option<Arc<Origin>>,
 }
@@ -104,6 +107,8 @@ impl Default for ServerOptions {
             asks: false,
             connections_per_principal: None,
             connectors: None,
+            #[cfg(feature = "oauth")]
+            exchanges: None,
             origin: None,
         }
     }

@@ -11,6 +11,8 @@ use mcp_protocol::ClientCapabilities;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+#[cfg(feature = "oauth")]
+use super::TokenFault;
 use super::{ActiveCall, Caller, Registry, ServerState, Slot, Unavailable, questions::HostHandler, slot::Role};
 use crate::sharing::Sharing;
 
@@ -27,6 +29,8 @@ pub(super) struct Pool {
 struct ConnectionKey {
     principal: Option<Arc<str>>,
     session: Option<Arc<str>>,
+    /// The part of the caller on which its token at the server depends.
+    authority: Option<Arc<str>>,
     /// The declared capabilities, in canonical form. `None`: those of the host.
     capabilities: Option<String>,
 }
@@ -97,7 +101,8 @@ impl Slot {
         limit: Duration,
     ) -> Result<(Lease, Client), Unavailable> {
         let began = Instant::now();
-        let leased = timeout(limit, self.lease(registry, caller)).await;
+        self.admit(caller, limit).await?;
+        let leased = timeout(limit.saturating_sub(began.elapsed()), self.lease(registry, caller)).await;
         let lease = leased.unwrap_or_else(|_| {
             let (all, of_principal) = (self.max_connections(), self.options.max_connections_of_principal());
             let bounds = format!("at most {all}, and {of_principal} of a principal");
@@ -127,6 +132,36 @@ impl Slot {
         }
     }
 
+    /// Gets the token of a caller for the server, within a time limit.
+    #[cfg(feature = "oauth")]
+    async fn admit(&self, caller: &Caller, limit: Duration) -> Result<(), Unavailable> {
+        let Some(exchanges) = &self.options.exchanges else { return Ok(()) };
+        let admitted = timeout(limit, exchanges.admit(caller.token.as_ref())).await;
+        admitted.unwrap_or(Err((TokenFault::Unavailable, None))).map_err(|(fault, retry_in)| Unavailable {
+            token_fault: Some(fault),
+            retry_in,
+            ..self.unavailable()
+        })
+    }
+
+    #[cfg(feature = "oauth")]
+    fn authority(&self, caller: &Caller) -> Option<Arc<str>> {
+        self.options.exchanges.as_ref()?;
+        caller.token.as_ref().map(|token| Arc::clone(token.authority()))
+    }
+
+    #[cfg(not(feature = "oauth"))]
+    #[expect(clippy::unused_async, clippy::unused_self, reason = "the feature `oauth` has token exchanges")]
+    async fn admit(&self, _: &Caller, _: Duration) -> Result<(), Unavailable> {
+        Ok(())
+    }
+
+    #[cfg(not(feature = "oauth"))]
+    #[expect(clippy::unused_self, reason = "the feature `oauth` has token exchanges")]
+    fn authority(&self, _: &Caller) -> Option<Arc<str>> {
+        None
+    }
+
     fn key(&self, registry: &Registry, caller: &Caller) -> ConnectionKey {
         let sharing = self.options.sharing;
         let has_own_credentials = self.options.connectors.is_some();
@@ -141,7 +176,7 @@ impl Slot {
         let has_handlers = registry.settings.handler_of.is_some() || registry.settings.client_of.is_some();
         let capabilities = caller.capabilities.as_deref().map(canonical);
         let capabilities = capabilities.filter(|declared| has_handlers || declared != of_host());
-        ConnectionKey { principal, session, capabilities }
+        ConnectionKey { principal, session, authority: self.authority(caller), capabilities }
     }
 
     fn find_connection(
@@ -247,7 +282,8 @@ impl Slot {
 
     /// Returns true if these callers use the connection that lists the items. The first callers without special needs do.
     fn shares_listing(&self, owner: &mut Option<ConnectionKey>, key: &ConnectionKey) -> bool {
-        let has_own_credentials = key.principal.is_some() && self.options.connectors.is_some();
+        let has_own_credentials =
+            key.authority.is_some() || key.principal.is_some() && self.options.connectors.is_some();
         if key.capabilities.is_some() || key.session.is_some() || has_own_credentials {
             return false;
         }
@@ -256,7 +292,11 @@ impl Slot {
 
     /// Returns the connector with the credentials of a caller, or that of the server.
     fn connector_for(&self, key: &ConnectionKey) -> Arc<dyn Connect> {
-        let own = key.principal.as_deref().and_then(|principal| self.options.connectors.as_ref()?.of(principal));
+        let own = key
+            .authority
+            .as_deref()
+            .or(key.principal.as_deref())
+            .and_then(|principal| self.options.connectors.as_ref()?.of(principal));
         own.unwrap_or_else(|| self.connector.inner())
     }
 

@@ -21,7 +21,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Registry, ServerOptions, ServerState, Watched,
+    Registry, ServerOptions, ServerState, TokenFault, Watched,
     activity::{ActiveCall, Activity},
     pool::Pool,
 };
@@ -97,13 +97,15 @@ pub(crate) struct Unavailable {
     pub(crate) reason: Option<String>,
     /// The time until the next attempt, if the server failed before.
     pub(crate) retry_in: Option<Duration>,
+    /// The caller has no token for the server.
+    pub(crate) token_fault: Option<TokenFault>,
 }
 
 impl Link {
     fn unavailable(&self) -> Unavailable {
         let retry_in = self.next_attempt.map(|at| at.saturating_duration_since(Instant::now()));
         let retry_in = retry_in.filter(|wait| !wait.is_zero());
-        Unavailable { state: self.state, reason: self.reason.clone(), retry_in }
+        Unavailable { state: self.state, reason: self.reason.clone(), retry_in, token_fault: None }
     }
 }
 
@@ -323,7 +325,12 @@ impl Slot {
                 self.wanted.notify_one();
             }
             if link.changed().await.is_err() {
-                return Err(Unavailable { state: ServerState::Stopped, reason: None, retry_in: None });
+                return Err(Unavailable {
+                    state: ServerState::Stopped,
+                    reason: None,
+                    retry_in: None,
+                    token_fault: None,
+                });
             }
         }
     }

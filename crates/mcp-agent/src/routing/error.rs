@@ -7,7 +7,7 @@ use mcp_protocol::CallToolResult;
 use crate::{
     catalog::{InvalidArguments, UnknownName},
     policy::Refusal,
-    registry::{ServerState, Unavailable},
+    registry::{ServerState, TokenFault, Unavailable},
 };
 
 /// The error of a call of a host. [`CallError::result`] returns it in the form of a result, for a model.
@@ -69,6 +69,17 @@ pub enum CallError {
         /// The time until the next attempt. Calls before that time fail at once, because the server failed before.
         retry_in: Option<Duration>,
     },
+    /// The caller has no token for the server. The call was not sent.
+    #[error("the server {server:?} has no token of the caller: {fault}")]
+    Token {
+        /// The name of the server.
+        server: String,
+        /// The fault.
+        #[source]
+        fault: TokenFault,
+        /// The time after which the call can succeed, if the token endpoint named it.
+        retry_in: Option<Duration>,
+    },
     /// The application cancelled the call before the server started.
     #[error("the call of {tool} was cancelled")]
     Cancelled {
@@ -96,6 +107,9 @@ pub enum CallError {
 
 impl CallError {
     pub(crate) fn unavailable(server: &str, cause: Unavailable) -> Self {
+        if let Some(fault) = cause.token_fault {
+            return Self::Token { server: server.to_owned(), fault, retry_in: cause.retry_in };
+        }
         Self::Unavailable {
             server: server.to_owned(),
             state: cause.state,

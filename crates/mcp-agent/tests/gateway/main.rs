@@ -2,6 +2,7 @@
 
 mod changes;
 mod common;
+mod exchange;
 mod faults;
 mod items;
 mod lists;

@@ -6,7 +6,7 @@ mod secret;
 
 use std::{path::Path, time::Duration};
 
-use mcp_agent::Glob;
+use mcp_agent::{Glob, policy};
 use mcp_protocol::{Principal, ProtectedResourceMetadata};
 use mcp_server::{auth::Chain, http::HttpConfig};
 
@@ -44,17 +44,19 @@ impl Fault {
 
 impl Auth {
     /// Reads a file, and the secrets that it names.
-    pub(super) fn load(path: &Path) -> Result<Self, Failure> {
-        Self::read(path).map_err(|fault| {
+    ///
+    /// `keeps_tokens`: the tokens of clients are kept for token exchanges.
+    pub(super) fn load(path: &Path, keeps_tokens: bool) -> Result<Self, Failure> {
+        Self::read(path, keeps_tokens).map_err(|fault| {
             let place = if fault.place.is_empty() { String::new() } else { format!("{}: ", fault.place) };
             Failure::usage(line(&format!("{}: {place}{}", path.display(), fault.text)))
         })
     }
 
-    fn read(path: &Path) -> Result<Self, Fault> {
+    fn read(path: &Path, keeps_tokens: bool) -> Result<Self, Fault> {
         let file = AuthFile::read(path)?;
         let directory = path.parent().unwrap_or(Path::new("."));
-        let chain = providers::chain(&file, directory)?;
+        let chain = providers::chain(&file, directory, keeps_tokens)?;
         let mut operators = Vec::new();
         for pattern in &file.operators {
             let invalid = |error| Fault::new("operators", format!("the pattern `{pattern}` is invalid: {error}"));
@@ -109,12 +111,7 @@ impl Operators {
 
     /// Returns whether a caller may read the status.
     pub(super) fn include(&self, caller: Option<&Principal>) -> bool {
-        // The form of the identity is that of policies.
-        let identity = |caller: &Principal| match &caller.issuer {
-            Some(issuer) => format!("{}@{issuer}", caller.subject),
-            None => caller.subject.clone(),
-        };
-        caller.map(identity).is_some_and(|name| self.0.iter().any(|pattern| pattern.matches(&name)))
+        caller.map(policy::identity).is_some_and(|name| self.0.iter().any(|pattern| pattern.matches(&name)))
     }
 }
 

@@ -7,7 +7,10 @@ mod status;
 
 use std::time::Duration;
 
-use mcp_agent::{Gateway, Host, Names};
+use mcp_agent::{
+    Gateway, Host, Names,
+    config::{Endpoint, ServerDefinition},
+};
 use mcp_protocol::ErrorChain;
 use mcp_server::{Server, http::HttpConfig};
 use tokio::{net::lookup_host, time::timeout};
@@ -16,7 +19,7 @@ use super::{auth::Auth, listener::Listener};
 use crate::{
     args::{GatewayOptions, NameForm, Options},
     failure::Failure,
-    logs,
+    login, logs,
     screen::warn,
     servers,
     signals::Signals,
@@ -25,17 +28,26 @@ use crate::{
 
 /// The longest time for the end of the servers.
 const END: Duration = Duration::from_secs(10);
+/// The longest time for the renewals of tokens that still run at the end. A lost renewal requires a new login.
+const RENEWAL_LIMIT: Duration = Duration::from_secs(30);
 
 /// Serves the servers of a configuration file, and ends them after a signal.
 pub(super) async fn serve(gateway: &GatewayOptions, options: &Options, mut signals: Signals) -> Result<(), Failure> {
-    let auth = gateway.auth.as_deref().map(Auth::load).transpose()?;
+    let servers = servers::configured(options)?;
+    let exchanging: Vec<&str> =
+        servers.iter().filter(|server| exchanges_tokens(server)).map(|server| &*server.name).collect();
+    let auth = gateway.auth.as_deref().map(|file| Auth::load(file, !exchanging.is_empty())).transpose()?;
     let listener = Listener::at(&gateway.host, &gateway.listen);
     if auth.is_none() {
         check_loopback(&listener).await?;
     } else if options.policy.is_empty() {
         warn("without --policy, a gateway with --auth denies each call: write rules, or `default = \"allow\"`");
     }
-    let servers = servers::configured(options)?;
+    if let (None, Some(server)) = (&auth, exchanging.first()) {
+        warn(&line(&format!(
+            "without --auth, the clients have no tokens for the token exchange of the server `{server}`: each of its calls fails"
+        )));
+    }
     let host = host::start(gateway, options, auth.is_some(), &servers).await?;
     let served = async {
         tokio::select! {
@@ -46,9 +58,13 @@ pub(super) async fn serve(gateway: &GatewayOptions, options: &Options, mut signa
         serve_host(&host, auth, &listener, gateway, options, signals.clone()).await
     };
     let served = served.await;
-    tokio::select! {
+    let end = async {
         // If the time is not enough, the shutdown of the runtime kills the processes of the servers.
-        _ = timeout(END, host.shutdown()) => served,
+        let _ = timeout(END, host.shutdown()).await;
+        login::finish_renewals(RENEWAL_LIMIT).await;
+    };
+    tokio::select! {
+        () = end => served,
         code = signals.next_again() => Err(Failure::interrupted(code)),
     }
 }
@@ -91,6 +107,11 @@ async fn serve_host(
         if count == 1 { "the gateway of 1 server".to_owned() } else { format!("the gateway of {count} servers") };
     let _watching = host::watch(host);
     listener.serve(&server, config, &name, options.json, signals).await
+}
+
+/// Whether a server receives tokens of the callers by a token exchange.
+fn exchanges_tokens(server: &ServerDefinition) -> bool {
+    matches!(&server.endpoint, Endpoint::Http(http) if http.token_exchange.is_some())
 }
 
 /// Rejects an address that other machines reach, because each of them could call the tools.

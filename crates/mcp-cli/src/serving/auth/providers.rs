@@ -15,7 +15,9 @@ use super::{
 const REALM: &str = "mcp gateway";
 
 /// Returns the providers of the file as one authenticator.
-pub(super) fn chain(file: &AuthFile, directory: &Path) -> Result<Chain, Fault> {
+///
+/// `keeps_tokens`: the tokens of clients are kept for token exchanges.
+pub(super) fn chain(file: &AuthFile, directory: &Path, keeps_tokens: bool) -> Result<Chain, Fault> {
     let mut chain = Chain::new();
     let mut is_empty = true;
     if let Some(keys) = api_keys(file, directory)? {
@@ -41,11 +43,12 @@ pub(super) fn chain(file: &AuthFile, directory: &Path) -> Result<Chain, Fault> {
         (chain, is_empty) = (chain.with(basic), false);
     }
     for (at, table) in file.jwt.iter().enumerate() {
-        (chain, is_empty) = (chain.with(jwt(table, directory, &format!("jwt[{at}]"))?), false);
+        let provider = jwt(table, directory, &format!("jwt[{at}]"))?;
+        (chain, is_empty) = (chain.with(if keeps_tokens { provider.keep_subject_token() } else { provider }), false);
     }
     for (at, table) in file.introspection.iter().enumerate() {
         let provider = introspection(table, directory, &format!("introspection[{at}]"))?;
-        (chain, is_empty) = (chain.with(provider), false);
+        (chain, is_empty) = (chain.with(if keeps_tokens { provider.keep_subject_token() } else { provider }), false);
     }
     for (at, table) in file.github.iter().enumerate() {
         let place = format!("github[{at}]");

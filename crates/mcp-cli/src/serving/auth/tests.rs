@@ -24,7 +24,7 @@ impl Directory {
 
     fn load(&self, text: &str) -> Result<Auth, String> {
         self.write("auth.toml", text);
-        Auth::load(&self.0.join("auth.toml")).map_err(|failure| failure.to_string())
+        Auth::load(&self.0.join("auth.toml"), false).map_err(|failure| failure.to_string())
     }
 }
 
@@ -146,7 +146,7 @@ fn an_error_names_the_place_and_the_remedy() {
         let error = directory.load(text).err().unwrap_or_else(|| panic!("{text} is valid"));
         assert!(error.contains(expected), "{text}\n{error}");
     }
-    let error = Auth::load(&directory.0.join("none.toml")).err().unwrap().to_string();
+    let error = Auth::load(&directory.0.join("none.toml"), false).err().unwrap().to_string();
     assert!(error.contains("none.toml: the file cannot be read: No such file"), "{error}");
 }
 

@@ -22,7 +22,12 @@ pub(super) struct AuditFile {
 impl AuditFile {
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         let name = line(&path.display().to_string());
-        let file = OpenOptions::new().create(true).append(true).open(path);
+        let mut options = OpenOptions::new();
+        options.create(true).append(true);
+        // The events name users and resources.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(path);
         let file = file.map_err(|error| Failure::usage(format!("{name}: the file cannot be opened: {error}")))?;
         Ok(Self { file: Mutex::new(file), name })
     }

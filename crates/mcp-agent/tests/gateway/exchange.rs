@@ -1,0 +1,241 @@
+//! The credentials of a gateway at its servers: each caller has a token of its own there, and its own token reaches no server.
+#![cfg(feature = "oauth")]
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
+
+use std::{
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use mcp_agent::{
+    Gateway, Host,
+    config::{ConfigFile, Environment, Scope},
+};
+use mcp_client::{Client, http::Http};
+use mcp_protocol::{Challenge, ProtocolVersion, RpcError, auth::grant_type};
+use mcp_server::{
+    auth::{ApiKeys, AuthRequest, Authenticated, Authenticator, BoxFuture, Chain, Jwt, Rejection},
+    prelude::*,
+};
+use mcp_test::authorization_server::{
+    AuthorizationServer, Endpoint, Misbehavior, RegisteredClient, ResponseFault, RunningAuthorizationServer,
+};
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, time::timeout};
+
+use crate::common::{REVISIONS, SOON, client};
+
+const SECRET: &str = "secret-of-the-gateway";
+
+/// The authentication of an upstream server, which keeps the tokens that it receives.
+#[derive(Clone)]
+struct Seen {
+    tokens: Arc<Mutex<Vec<String>>>,
+    rejects: Arc<AtomicBool>,
+    jwt: Arc<Jwt>,
+}
+
+impl Authenticator for Seen {
+    fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
+        let token = request.headers.get("authorization").map(|value| value.to_str().unwrap().to_owned());
+        self.tokens.lock().unwrap().extend(token.iter().map(|token| token.trim_start_matches("Bearer ").to_owned()));
+        if self.rejects.swap(false, Ordering::SeqCst) {
+            return Box::pin(std::future::ready(Err(Rejection::Invalid)));
+        }
+        self.jwt.authenticate(request)
+    }
+
+    fn challenges(&self) -> Vec<Challenge> {
+        self.jwt.challenges()
+    }
+}
+
+impl Seen {
+    /// Returns the distinct tokens.
+    fn distinct(&self) -> Vec<String> {
+        let mut tokens = self.tokens.lock().unwrap().clone();
+        tokens.sort();
+        tokens.dedup();
+        tokens
+    }
+}
+
+/// A server at a URL whose tool returns the identity in the token of the request.
+async fn upstream(version: ProtocolVersion, issuer: &str) -> (String, Seen) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let jwt = Arc::new(Jwt::issuer(issuer).unwrap().audience(&url));
+    let seen = Seen { tokens: Arc::default(), rejects: Arc::default(), jwt };
+    let who = async |caller: Principal| {
+        let scopes: Vec<String> = caller.scopes.into_iter().collect();
+        format!("{} {} {}", caller.subject, caller.client_id.unwrap_or_default(), scopes.join(","))
+    };
+    let server = Server::builder("upstream", "1").versions([version]).tool(tool("who", who)).build();
+    let config = HttpConfig::new().public_url(&url).authenticate(seen.clone());
+    tokio::spawn(async move { server.serve_http_on(listener, config).await });
+    (url, seen)
+}
+
+/// A gateway over HTTP in front of two servers, with an authorization server for all of them.
+struct World {
+    issuer: RunningAuthorizationServer,
+    host: Host,
+    url: String,
+    upstreams: [Seen; 2],
+}
+
+impl World {
+    async fn new(version: ProtocolVersion, scope: Option<&str>) -> Self {
+        let client = RegisteredClient::with_secret("gateway", SECRET);
+        let issuer = AuthorizationServer::builder().client(client).start().await.unwrap();
+        let (first, one) = upstream(version, issuer.issuer()).await;
+        let (second, two) = upstream(version, issuer.issuer()).await;
+        let entry = |url: &str, scope: Option<&str>| {
+            let endpoint = format!("{}/token", issuer.issuer());
+            let exchange = json!({
+                "issuer": issuer.issuer(), "tokenEndpoint": endpoint, "clientId": "gateway", "clientSecret": "${SECRET}",
+                "scope": scope,
+            });
+            json!({ "url": url, "x-mcp": { "tokenExchange": exchange } })
+        };
+        let text = json!({ "mcpServers": { "one": entry(&first, scope), "two": entry(&second, None) } }).to_string();
+        let environment = Environment::default().variable("SECRET", SECRET);
+        let config = ConfigFile::parse(Path::new("/p/.mcp.json"), &text, Scope::Named, &environment).unwrap();
+        assert!(config.errors.is_empty() && !format!("{config:?}").contains(SECRET), "{config:?}");
+        let host = timeout(SOON, Host::builder("gateway", "1").config_file(&config).start()).await.unwrap().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let jwt = Jwt::issuer(issuer.issuer()).unwrap().audience(&url).keep_subject_token();
+        let keys = ApiKeys::new().key("key-of-ci", Principal::new("ci")).unwrap();
+        let config = HttpConfig::new().public_url(&url).authenticate(Chain::new().with(keys).with(jwt));
+        let server = Gateway::builder(host.clone()).build().unwrap().build();
+        tokio::spawn(async move { server.serve_http_on(listener, config).await });
+        Self { issuer, host, url, upstreams: [one, two] }
+    }
+
+    async fn token(&self, name: &str, scopes: &[&str]) -> String {
+        self.issuer.issue_token(name, scopes.iter().copied(), &self.url).await.unwrap()
+    }
+
+    async fn user(&self, version: ProtocolVersion, token: &str) -> Client {
+        let http = Http::new(&self.url).unwrap().bearer(token).unwrap();
+        timeout(SOON, client().versions([version]).connect(http)).await.unwrap().unwrap()
+    }
+
+    /// Returns the number of exchanges.
+    fn exchanges(&self) -> usize {
+        let requests = self.issuer.requests();
+        requests.iter().filter(|request| request.parameter("grant_type") == Some(grant_type::TOKEN_EXCHANGE)).count()
+    }
+}
+
+async fn who(client: &Client, server: &str) -> Result<String, RpcError> {
+    let called = timeout(SOON, client.call_tool(format!("{server}__who"), json!({}))).await.unwrap();
+    called.map(|result| result.text()).map_err(|error| error.rpc().cloned().unwrap())
+}
+
+fn reason(error: &RpcError) -> &Value {
+    &error.data.as_ref().unwrap()["reason"]
+}
+
+#[tokio::test]
+async fn each_server_receives_only_the_exchanged_token_of_the_caller() {
+    for version in REVISIONS {
+        let world = World::new(version, None).await;
+        let tokens = [world.token("ada", &["read"]).await, world.token("grace", &["read"]).await];
+        for (name, token) in ["ada", "grace"].iter().zip(&tokens) {
+            let user = world.user(version, token).await;
+            for _ in 0..3 {
+                for server in ["one", "two"] {
+                    assert_eq!(who(&user, server).await.unwrap(), format!("{name} gateway read"));
+                }
+            }
+        }
+        assert_eq!(world.exchanges(), 4, "one exchange for each caller and server");
+        let exchanged = world.upstreams.each_ref().map(Seen::distinct);
+        for seen in &exchanged {
+            // One token of each caller, and one of the gateway for the lists.
+            assert_eq!(seen.len(), 3, "{version}");
+            assert!(seen.iter().all(|token| !tokens.contains(token)), "a server received the token of a caller");
+        }
+        assert!(exchanged[0].iter().all(|token| !exchanged[1].contains(token)), "two servers received one token");
+        let shown = format!("{:?} {:?}", world.host, world.host.statuses());
+        assert!(!shown.contains(SECRET) && tokens.iter().all(|token| !shown.contains(token.as_str())), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn a_token_with_fewer_scopes_does_not_use_the_token_of_another_one() {
+    let world = World::new(ProtocolVersion::LATEST, None).await;
+    for (scopes, expected) in [(&["read", "write"][..], "read,write"), (&["read"], "read")] {
+        let user = world.user(ProtocolVersion::LATEST, &world.token("ada", scopes).await).await;
+        assert_eq!(who(&user, "one").await.unwrap(), format!("ada gateway {expected}"));
+    }
+    assert_eq!(world.exchanges(), 2);
+}
+
+#[tokio::test]
+async fn a_fault_of_an_exchange_is_an_error_of_its_caller_alone() {
+    let version = ProtocolVersion::LATEST;
+    let world = World::new(version, Some("read")).await;
+    let ada = world.user(version, &world.token("ada", &["read"]).await).await;
+    assert_eq!(who(&ada, "one").await.unwrap(), "ada gateway read");
+
+    // The token endpoint grants no scope that the caller lacks.
+    let grace = world.user(version, &world.token("grace", &["write"]).await).await;
+    for _ in 0..3 {
+        assert_eq!(reason(&who(&grace, "one").await.unwrap_err()), "token_refused");
+    }
+    assert_eq!(world.exchanges(), 2, "a refused token is not sent again at once");
+    assert_eq!(who(&grace, "two").await.unwrap(), "grace gateway write");
+
+    // A caller with another kind of credentials has no token.
+    let http = Http::new(&world.url).unwrap().header("x-api-key", "key-of-ci").unwrap();
+    let ci = timeout(SOON, client().connect(http)).await.unwrap().unwrap();
+    let error = who(&ci, "one").await.unwrap_err();
+    assert_eq!((reason(&error), &error.data.as_ref().unwrap()["retryable"]), (&json!("token_missing"), &json!(false)));
+
+    let outage = ResponseFault::Unavailable { retry_after: Duration::from_secs(7) };
+    world.issuer.misbehave(Misbehavior::Response(Endpoint::Token, outage));
+    let alan = world.user(version, &world.token("alan", &["read"]).await).await;
+    let error = who(&alan, "one").await.unwrap_err();
+    let data = error.data.as_ref().unwrap();
+    assert_eq!((reason(&error), &data["retryable"]), (&json!("token_endpoint_unavailable"), &json!(true)));
+    assert_eq!(data["retryAfterMs"], 7000);
+    assert_eq!(who(&ada, "one").await.unwrap(), "ada gateway read");
+    world.issuer.behave();
+    assert_eq!(who(&alan, "one").await.unwrap(), "alan gateway read");
+}
+
+#[tokio::test]
+async fn a_rejected_token_is_exchanged_again_once() {
+    let version = ProtocolVersion::LATEST;
+    let world = World::new(version, None).await;
+    let ada = world.user(version, &world.token("ada", &["read"]).await).await;
+    assert_eq!(who(&ada, "one").await.unwrap(), "ada gateway read");
+    world.upstreams[0].rejects.store(true, Ordering::SeqCst);
+    assert_eq!(who(&ada, "one").await.unwrap(), "ada gateway read");
+    assert_eq!(world.exchanges(), 2);
+}
+
+#[tokio::test]
+async fn the_token_of_another_issuer_is_not_sent_to_the_token_endpoint() {
+    let version = ProtocolVersion::LATEST;
+    let world = World::new(version, None).await;
+    let other = AuthorizationServer::builder().start().await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let jwt = Jwt::issuer(other.issuer()).unwrap().audience(&url).keep_subject_token();
+    let config = HttpConfig::new().public_url(&url).authenticate(jwt);
+    let server = Gateway::builder(world.host.clone()).build().unwrap().build();
+    tokio::spawn(async move { server.serve_http_on(listener, config).await });
+    let token = other.issue_token("ada", ["read"], &url).await.unwrap();
+    let http = Http::new(&url).unwrap().bearer(&token).unwrap();
+    let ada = timeout(SOON, client().connect(http)).await.unwrap().unwrap();
+    assert_eq!(reason(&who(&ada, "one").await.unwrap_err()), "token_of_other_issuer");
+    assert_eq!(world.exchanges(), 0);
+}
