@@ -11,7 +11,6 @@ mod wait_until;
 
 use std::{
     fmt::Write as _,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
@@ -21,6 +20,7 @@ use bytes::Bytes;
 use mcp_protocol::RequestId;
 use mcp_transport::{BoxFuture, Frame, FrameSender, TransportError, TrySendError, sse};
 use parking_lot::{Mutex, MutexGuard};
+use sha2::{Digest as _, Sha256};
 use tokio::{sync::Notify, time::Instant};
 
 pub(crate) use self::budget::Budget;
@@ -64,11 +64,10 @@ pub(crate) struct EventLog {
 impl EventLog {
     /// Returns the log of the session with this id.
     pub(crate) fn new(session_id: &str, budget: Arc<Budget>) -> Self {
-        // The session id is a secret, and event ids are not. The tag does not reveal the session id.
-        let mut hasher = DefaultHasher::new();
-        session_id.hash(&mut hasher);
-        let bytes = hasher.finish().to_le_bytes();
-        let tag = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        // The session id is a secret, and event ids are not. The tag does not reveal the session id. Each build of the library
+        // computes the same tag, so a client can resume a stream at another node.
+        let digest = Sha256::digest(session_id);
+        let tag = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
         Self { tag, state: Mutex::new(State::new(budget.clone())), room: Notify::new(), budget }
     }
 
@@ -380,6 +379,12 @@ mod tests {
     /// Returns the id of the last of some events.
     fn last_id(events: &str) -> &str {
         events.lines().filter_map(|line| line.strip_prefix("id: ")).next_back().unwrap()
+    }
+
+    #[test]
+    fn an_event_id_is_the_same_in_each_build() {
+        // The first bytes of the SHA-256 of `session`.
+        assert_eq!(log().id(Place { stream: 1, seq: 2 }), "3f3af1ec-1-2");
     }
 
     #[test]
