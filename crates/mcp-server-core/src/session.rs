@@ -7,12 +7,13 @@ mod incoming;
 mod outbox;
 mod pages;
 mod pending;
+mod state;
 
 use std::{
     fmt,
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -25,7 +26,10 @@ use mcp_transport::FrameSender;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-pub use self::incoming::ClientNotification;
+pub use self::{
+    incoming::ClientNotification,
+    state::{SessionChange, SessionState},
+};
 pub(crate) use self::{
     client::{Client, RequestClient},
     gate::{Gate, Pass},
@@ -37,6 +41,7 @@ use self::{
     outbox::Outbox,
     pages::Pages,
     pending::{Answer, PendingRequests},
+    state::Unstored,
 };
 use crate::error::InputError;
 
@@ -54,6 +59,8 @@ pub struct Session {
     pending: PendingRequests,
     outbox: Outbox,
     pages: Pages,
+    /// The changes that the shared store lacks. Empty if the session is not shared.
+    unstored: OnceLock<Box<Unstored>>,
 }
 
 impl Session {
@@ -79,6 +86,7 @@ impl Session {
             pending: PendingRequests::default(),
             outbox: Outbox::new(declared),
             pages: Pages::default(),
+            unstored: OnceLock::new(),
         }
     }
 
@@ -118,6 +126,11 @@ impl Session {
     }
 
     pub(crate) fn mark_initialized(&self) {
+        self.mark_open();
+        self.changed(|| SessionChange::Initialized);
+    }
+
+    fn mark_open(&self) {
         self.initialized.store(true, Ordering::Release);
     }
 
@@ -141,6 +154,7 @@ impl Session {
 
     pub(crate) fn set_log_level(&self, level: LoggingLevel) {
         *self.log_level.lock() = level;
+        self.changed(|| SessionChange::LogLevel(level));
     }
 
     /// Sends a request to the client and waits for the response. `about` is the client's request that it belongs to.
@@ -226,6 +240,17 @@ impl Peer {
         Self { inner: Arc::new(PeerData { sender, in_flight, gate: Gate::new(handlers), notifications }) }
     }
 
+    /// Cancels a running request. An unknown id is ignored, because the request may have ended already.
+    pub fn cancel(&self, id: &RequestId) {
+        self.inner.in_flight.cancel(id);
+    }
+
+    /// Whether a request runs.
+    #[must_use]
+    pub fn is_running(&self, id: &RequestId) -> bool {
+        self.inner.in_flight.contains(id)
+    }
+
     pub(crate) fn in_flight(&self) -> &Arc<InFlight> {
         &self.inner.in_flight
     }
@@ -242,5 +267,36 @@ impl Peer {
 impl fmt::Debug for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Peer").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp_transport::{BoxFuture, Frame, TransportError, TrySendError};
+
+    use super::*;
+
+    /// A connection that takes no messages.
+    #[derive(Debug)]
+    pub(super) struct NoSender;
+
+    impl FrameSender for NoSender {
+        fn send(&self, _frame: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
+            Box::pin(std::future::ready(Err(TransportError::closed())))
+        }
+
+        fn try_send(&self, frame: Frame) -> Result<(), TrySendError> {
+            Err(TrySendError::Closed(frame))
+        }
+
+        fn ready(&self, _len: usize) -> BoxFuture<'_, Result<(), TransportError>> {
+            Box::pin(std::future::ready(Err(TransportError::closed())))
+        }
+
+        fn close(&self, _id: &RequestId) {}
+
+        fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>> {
+            Box::pin(std::future::ready(Ok(())))
+        }
     }
 }

@@ -4,6 +4,7 @@ mod call;
 mod event_log;
 mod listen;
 mod owner;
+mod shared;
 pub(crate) mod sessionless;
 pub(crate) mod sessions;
 pub(crate) mod sse;
@@ -13,8 +14,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use mcp_protocol::{
-    ErrorCode, ProtocolVersion, RequestId, RpcError,
+    CancelledParams, ErrorCode, NotificationMethod as _, Principal, ProtocolVersion, RequestId, RpcError,
     jsonrpc::{self, Notification, Request},
+    notification,
 };
 use mcp_server_core::{
     Caller,
@@ -29,6 +31,7 @@ use self::{
     listen::Listening,
     owner::Owner,
     sessions::{HttpSession, Open, SessionLimits, Sessions, Unusable},
+    shared::SharedSessions,
     sse::Streams,
 };
 use crate::{
@@ -43,7 +46,9 @@ use crate::{
 /// The open sessions of an endpoint, and its streams of HTTP+SSE.
 pub(crate) struct Legacy {
     endpoint: Arc<Endpoint>,
-    pub(crate) sessions: Sessions,
+    pub(crate) sessions: Arc<Sessions>,
+    /// The sessions in the shared store. `None` if the server runs alone.
+    shared: Option<Arc<SharedSessions>>,
     streams: Arc<Streams>,
 }
 
@@ -60,7 +65,28 @@ impl Legacy {
             per_principal: config.sessions_per_principal,
             adopts,
         };
-        Self { sessions: Sessions::new(limits), streams: Arc::default(), endpoint }
+        let sessions = Arc::new(Sessions::new(limits));
+        let store = endpoint.server.shared_store().filter(|_| config.has_sessions);
+        let (idle, opening) = (config.session_idle_timeout, config.session_opening);
+        let shared = store.and_then(|store| SharedSessions::new(store, &endpoint.server, &sessions, idle, opening));
+        Self { sessions, shared, streams: Arc::default(), endpoint }
+    }
+
+    /// Does the periodic work if it is due. Each request calls this, so it is cheap.
+    pub(crate) fn tick(&self) {
+        if self.sessions.tick()
+            && let Some(shared) = &self.shared
+        {
+            shared.touch_open();
+        }
+    }
+
+    /// Stores the changes of a session. Returns false if the store fails.
+    async fn saved(&self, http: &HttpSession) -> bool {
+        match &self.shared {
+            Some(shared) => Box::pin(shared.save(http)).await.is_ok(),
+            None => true,
+        }
     }
 
     pub(crate) fn open_sessions(&self) -> usize {
@@ -77,11 +103,14 @@ impl Legacy {
 impl Drop for Legacy {
     fn drop(&mut self) {
         self.end();
+        if let Some(shared) = &self.shared {
+            shared.stop();
+        }
     }
 }
 
 /// Answers `initialize` and opens a session.
-pub(crate) fn initialize(legacy: &Legacy, request: &Request<'_>, head: &Head) -> Response<Body> {
+pub(crate) async fn initialize(legacy: &Legacy, request: &Request<'_>, head: &Head) -> Response<Body> {
     let refuse = |status, error: &RpcError| respond::error_with_id(status, Some(&request.id), error);
     let caller = Caller::remote().principal(head.principal.clone());
     let server = &legacy.endpoint.server;
@@ -96,7 +125,7 @@ pub(crate) fn initialize(legacy: &Legacy, request: &Request<'_>, head: &Head) ->
         record_rejection(ErrorCode::INVALID_REQUEST);
         // Also for the id of an expired session: the client learns that it has to initialize without an id.
         return match session_id(legacy, head, Some(&request.id)) {
-            Ok(id) if legacy.sessions.is_usable(id, head.principal.as_deref()) => {
+            Ok(id) if is_usable(legacy, id, head.principal.as_deref()).await => {
                 let error = RpcError::invalid_request(
                     "this session is open already: `initialize` starts a new one without Mcp-Session-Id",
                 );
@@ -123,13 +152,19 @@ pub(crate) fn initialize(legacy: &Legacy, request: &Request<'_>, head: &Head) ->
     };
     let log = Arc::new(EventLog::new(&id, legacy.sessions.budget().clone()));
     let peer = Peer::new(log.clone(), server.limits().handlers_per_session);
-    let caller = caller.session_id(id);
-    let (session, reply) = match server.initialize(request, &caller, &peer) {
+    let opener = caller.clone().session_id(id.clone());
+    let (session, reply) = match server.initialize(request, &opener, &peer) {
         Ok(opened) => opened,
         Err(refusal) => return not_opened(request, refusal),
     };
     let version = session.version();
-    reserved.insert(session, peer, log);
+    let http = reserved.insert(session, peer, log);
+    if let Some(shared) = &legacy.shared
+        && Box::pin(shared.create(&http, &id)).await.is_err()
+    {
+        record_rejection(ErrorCode::INTERNAL_ERROR);
+        return respond::store_unavailable(Some(&request.id));
+    }
     let response = respond::with_version(respond::legacy(reply), version);
     respond::with_header(response, headers::SESSION_ID, value)
 }
@@ -152,7 +187,7 @@ pub(crate) async fn request(
     head: &Head,
 ) -> Response<Body> {
     let id = request.id().clone();
-    let http = match open(legacy, head, Some(&id)) {
+    let http = match open(legacy, head, Some(&id)).await {
         Ok(http) => http,
         Err(response) => {
             let is_full = response.status() == StatusCode::SERVICE_UNAVAILABLE;
@@ -173,6 +208,9 @@ pub(crate) async fn request(
     // A response that exists already needs no work, unless the stream has to carry it.
     let prepared = if call.stream.is_open() { Err(prepared) } else { prepared.into_reply() };
     match prepared {
+        Ok(_) if call.http.session.has_changes() && !legacy.saved(&call.http).await => {
+            respond::store_unavailable(Some(&id))
+        }
         Ok(reply) => respond::with_version(respond::legacy(reply), call.version),
         Err(prepared) => {
             call.answer(|| prepared.run(), |reply: Reply| reply.payload.into_bytes(), respond::legacy).await
@@ -213,8 +251,15 @@ impl<'a> Call<'a> {
     ) -> impl Future<Output = Response<Body>> {
         let Self { legacy, http, version, stream, open, valid_until } = self;
         let answered = stream.clone();
+        let (shared, session) = (legacy.shared.clone(), http.clone());
         let running = Box::pin(async move {
             let answer = work().await;
+            if let Some(shared) = &shared
+                && session.session.has_changes()
+                && shared.save(&session).await.is_err()
+            {
+                tracing::warn!("the changes of a request reach the other nodes late");
+            }
             let answer = answered.finish(answer, message).await;
             drop(open);
             answer
@@ -240,11 +285,11 @@ pub(crate) fn refused(id: &RequestId, refusal: Refusal, version: ProtocolVersion
 }
 
 /// Returns the session of a batch, or `None` if its revision has no batches. Fails if the session is unknown.
-pub(crate) fn batch_session(legacy: &Legacy, head: &Head) -> Result<Option<Arc<HttpSession>>, Response<Body>> {
+pub(crate) async fn batch_session(legacy: &Legacy, head: &Head) -> Result<Option<Arc<HttpSession>>, Response<Body>> {
     if !head.headers.contains_key(headers::SESSION_ID) {
         return Ok(None);
     }
-    open(legacy, head, None).map(|http| Some(http).filter(|http| http.session.version().has_batches()))
+    open(legacy, head, None).await.map(|http| Some(http).filter(|http| http.session.version().has_batches()))
 }
 
 /// Serves a batch as one call. The notifications of its requests share one stream, and one message has all responses.
@@ -270,6 +315,9 @@ pub(crate) async fn batch(
         Ok(batch) => batch,
         Err(refusal) => return respond::refused(StatusCode::BAD_REQUEST, None, refusal),
     };
+    if call.http.session.has_changes() && !legacy.saved(&call.http).await {
+        return respond::store_unavailable(None);
+    }
     if batch.is_empty() {
         return respond::empty(StatusCode::ACCEPTED);
     }
@@ -284,20 +332,40 @@ fn bounds(legacy: &Legacy, http: &Arc<HttpSession>) -> Bounds {
     }
 }
 
-pub(crate) fn notification(legacy: &Legacy, notification: &Notification<'_>, head: &Head) -> Response<Body> {
-    match open(legacy, head, None) {
+pub(crate) async fn notification(legacy: &Legacy, notification: &Notification<'_>, head: &Head) -> Response<Body> {
+    match open(legacy, head, None).await {
         Ok(http) => {
             let _open = http.open();
+            if let Some(shared) = &legacy.shared
+                && let Some(request) = cancelled_elsewhere(&http, notification)
+            {
+                return match Box::pin(shared.cancel(&http, request)).await {
+                    Ok(()) => respond::empty(StatusCode::ACCEPTED),
+                    Err(_) => respond::store_unavailable(None),
+                };
+            }
             legacy.endpoint.server.notified(Some(&http.session), &http.peer, notification);
+            if http.session.has_changes() && !legacy.saved(&http).await {
+                return respond::store_unavailable(None);
+            }
             respond::empty(StatusCode::ACCEPTED)
         }
         Err(response) => response,
     }
 }
 
+/// Returns the request that a cancellation names, if this node does not run it.
+fn cancelled_elsewhere(http: &HttpSession, notification: &Notification<'_>) -> Option<RequestId> {
+    if notification.method != notification::Cancelled::NAME {
+        return None;
+    }
+    let params: CancelledParams = jsonrpc::decode_params(&notification.method, notification.params).ok()?;
+    params.request_id.filter(|id| !http.peer.is_running(id))
+}
+
 /// Delivers a response of the client to the input request that waits for it. Also accepts a response that is too late.
-pub(crate) fn response(legacy: &Legacy, response: &jsonrpc::Response<'_>, head: &Head) -> Response<Body> {
-    match open(legacy, head, None) {
+pub(crate) async fn response(legacy: &Legacy, response: &jsonrpc::Response<'_>, head: &Head) -> Response<Body> {
+    match open(legacy, head, None).await {
         Ok(http) => {
             let _open = http.open();
             http.session.answered(response);
@@ -309,12 +377,12 @@ pub(crate) fn response(legacy: &Legacy, response: &jsonrpc::Response<'_>, head: 
 
 /// Opens the standalone stream of a session, or resumes the stream that `Last-Event-ID` names. A newer connection replaces
 /// an older connection of the same stream.
-pub(crate) fn get(legacy: &Legacy, head: &Head) -> Response<Body> {
+pub(crate) async fn get(legacy: &Legacy, head: &Head) -> Response<Body> {
     if !Accepted::of(&head.headers).sse {
         let error = RpcError::invalid_request("Accept must list text/event-stream");
         return respond::refusal(StatusCode::NOT_ACCEPTABLE, &error);
     }
-    match open(legacy, head, None) {
+    match open(legacy, head, None).await {
         Ok(http) => {
             let version = http.session.version();
             let session = http.clone();
@@ -343,9 +411,14 @@ fn last_seen(http: &HttpSession, head: &HeaderMap) -> Result<Option<Place>, RpcE
 }
 
 /// Ends a session.
-pub(crate) fn delete(legacy: &Legacy, head: &Head) -> Response<Body> {
-    match open(legacy, head, None) {
+pub(crate) async fn delete(legacy: &Legacy, head: &Head) -> Response<Body> {
+    match open(legacy, head, None).await {
         Ok(http) => {
+            if let Some(shared) = &legacy.shared
+                && Box::pin(shared.delete(&http)).await.is_err()
+            {
+                return respond::store_unavailable(None);
+            }
             if let Some(id) = http.session.id() {
                 legacy.sessions.remove(id);
             }
@@ -356,9 +429,14 @@ pub(crate) fn delete(legacy: &Legacy, head: &Head) -> Response<Body> {
 }
 
 /// Checks the version header, and returns the session of a request. An error carries the id of the request.
-fn open(legacy: &Legacy, head: &Head, id: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
+async fn open(legacy: &Legacy, head: &Head, id: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
     check_version(&legacy.endpoint, head, id)?;
-    find(legacy, head, id)
+    let session = session_id(legacy, head, id)?;
+    find(legacy, session, head.principal.as_deref()).await.map_err(|reason| match reason {
+        Unusable::Unknown => unknown_session(id),
+        Unusable::TooMany => respond::too_many_sessions(id),
+        Unusable::StoreFailed => respond::store_unavailable(id),
+    })
 }
 
 /// Returns the revision that the header names. Fails if the server does not support it.
@@ -385,12 +463,23 @@ pub(crate) fn check_version(
     Err(respond::head_error(StatusCode::BAD_REQUEST, id, &error))
 }
 
-fn find(legacy: &Legacy, head: &Head, request: Option<&RequestId>) -> Result<Arc<HttpSession>, Response<Body>> {
-    let id = session_id(legacy, head, request)?;
-    legacy.sessions.find(id, head.principal.as_deref()).map_err(|reason| match reason {
-        Unusable::Unknown => unknown_session(request),
-        Unusable::TooMany => respond::too_many_sessions(request),
-    })
+/// Returns the session with an id. If nodes share a store, this node adopts a session of another node.
+async fn find(legacy: &Legacy, id: &str, caller: Option<&Principal>) -> Result<Arc<HttpSession>, Unusable> {
+    let found = legacy.sessions.find(id, caller);
+    match (&legacy.shared, found) {
+        (None, found) => found,
+        (Some(shared), Ok(http)) if !shared.needs_store(&http) => Ok(http),
+        // Boxed, because few requests need the store.
+        (Some(shared), found) => Box::pin(shared.open(id, caller, found)).await,
+    }
+}
+
+/// Whether the caller can use the session with an id.
+async fn is_usable(legacy: &Legacy, id: &str, caller: Option<&Principal>) -> bool {
+    match &legacy.shared {
+        Some(shared) if !legacy.sessions.contains(id) => Box::pin(shared.exists(id, caller)).await,
+        _ => legacy.sessions.is_usable(id, caller),
+    }
 }
 
 /// Returns the id of the session that the header names.

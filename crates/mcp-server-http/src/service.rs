@@ -113,7 +113,7 @@ impl McpService {
             access.finish(&mut refused);
             return refused;
         }
-        legacy.sessions.tick();
+        legacy.tick();
         let (mut parts, body) = request.into_parts();
         let (parts, body) = (&mut parts, pin!(body));
         let origin = guard::origin_of(&parts.headers).cloned();
@@ -164,8 +164,12 @@ impl Inner {
                     Err(refused) => return refused,
                 };
                 let head = Head::of(&RequestParts::take(parts), &authentication);
-                let answer = if parts.method == Method::GET { legacy::get } else { legacy::delete };
-                self.endpoint.auth.complete(answer(&self.legacy, &head), authentication)
+                let answer = if parts.method == Method::GET {
+                    legacy::get(&self.legacy, &head).await
+                } else {
+                    legacy::delete(&self.legacy, &head).await
+                };
+                self.endpoint.auth.complete(answer, authentication)
             }
             _ => respond::wrong_method(self.methods()),
         }
@@ -300,7 +304,7 @@ impl Inner {
                 stateless::run(endpoint, prepared, queue, respond::stateless).await
             }
             Ok(engine::Accepted::Initialize(request)) if config.has_sessions => {
-                legacy::initialize(legacy, &request, &head)
+                legacy::initialize(legacy, &request, &head).await
             }
             Ok(engine::Accepted::Initialize(request)) => sessionless::initialize(endpoint, &request, &caller),
             Ok(engine::Accepted::InSession(request)) if config.has_sessions => {
@@ -313,13 +317,13 @@ impl Inner {
                 &RpcError::invalid_request("a client of this revision sends no responses"),
             ),
             Ok(engine::Accepted::Notification(notification)) if config.has_sessions => {
-                legacy::notification(legacy, &notification, &head)
+                legacy::notification(legacy, &notification, &head).await
             }
             Ok(engine::Accepted::Response(response)) if config.has_sessions => {
-                legacy::response(legacy, &response, &head)
+                legacy::response(legacy, &response, &head).await
             }
             Ok(_) => sessionless::accepted(endpoint, &head),
-            Err(rejected) if rejected.is_batch && self.has_sessions() => match legacy::batch_session(legacy, &head) {
+            Err(rejected) if rejected.is_batch && self.has_sessions() => match legacy::batch_session(legacy, &head).await {
                 // Boxed, because few requests are batches, and all requests would have the larger future.
                 Ok(Some(http)) => {
                     Box::pin(legacy::batch(legacy, http, bytes, accepted, &caller, head.valid_until)).await

@@ -13,6 +13,7 @@ mod concurrent_calls;
 mod concurrent_streams;
 mod disconnect;
 mod failed_authentications;
+mod fleet;
 mod headers;
 mod health;
 mod http1;

@@ -4,7 +4,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use mcp_protocol::{
-    ErrorCode, ProtocolVersion,
+    ErrorCode, ProtocolVersion, RpcError,
     jsonrpc::{Notification, Request},
 };
 use mcp_transport::Transport;
@@ -14,6 +14,7 @@ use crate::{
     Caller, Peer, ServeError, Server, Session,
     node::Node,
     request::{Refusal, Reply, Scope},
+    session::SessionState,
     trace::{self, Ending},
 };
 
@@ -78,6 +79,12 @@ pub trait Engine: sealed::Sealed {
         request: &Request<'_>,
         caller: &Caller,
     ) -> Result<(ProtocolVersion, Reply), Refusal>;
+
+    /// Opens a session that another node of the fleet has stored. The id of the caller is that of the session.
+    ///
+    /// # Errors
+    /// `-32603` when this server does not support the revision of the session, or when an extension panics.
+    fn restore_session(&self, state: &SessionState, caller: &Caller, peer: &Peer) -> Result<Arc<Session>, RpcError>;
 
     /// Checks the access rule of the server, for a message that is not a request. A transport ignores the message of a caller
     /// that lacks access, and opens no stream for the caller. The other methods check the access to requests.
@@ -159,6 +166,10 @@ impl Engine for Server {
         caller: &Caller,
     ) -> Result<(ProtocolVersion, Reply), Refusal> {
         self.initialize_sessionless(request, caller)
+    }
+
+    fn restore_session(&self, state: &SessionState, caller: &Caller, peer: &Peer) -> Result<Arc<Session>, RpcError> {
+        self.restore_session(state, caller, peer)
     }
 
     fn admit(&self, caller: &Caller) -> Result<(), Refusal> {

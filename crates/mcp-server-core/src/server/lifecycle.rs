@@ -12,6 +12,7 @@ use mcp_protocol::{
 use crate::{
     Caller, Peer, Server, Session,
     request::{Refusal, Reply},
+    session::SessionState,
     trace::{self, AccessRecord, Ending, Target},
 };
 
@@ -82,6 +83,23 @@ impl Server {
         self.data.extensions.start(self);
         self.data.publisher.join(&session);
         Ok((session, self.welcome(request, version, capabilities)))
+    }
+
+    pub(crate) fn restore_session(
+        &self,
+        state: &SessionState,
+        caller: &Caller,
+        peer: &Peer,
+    ) -> Result<Arc<Session>, RpcError> {
+        let known = state.version().filter(|version| version.has_handshake() && self.versions().contains(version));
+        let version = known.ok_or_else(|| RpcError::internal("the session has a revision that this node does not serve"))?;
+        let capabilities = self.capabilities(version, caller.is_one())?;
+        let (client_info, of_client) = state.client();
+        let session = Arc::new(Session::new(caller.id(), version, client_info, of_client, &capabilities, peer));
+        session.replace(state);
+        self.data.extensions.start(self);
+        self.data.publisher.join(&session);
+        Ok(session)
     }
 
     pub(crate) fn initialize_sessionless(

@@ -75,6 +75,10 @@ impl InFlight {
         }
     }
 
+    pub(crate) fn contains(&self, id: &RequestId) -> bool {
+        self.lock().requests.contains_key(id)
+    }
+
     /// Cancels all requests and rejects new ones.
     pub(crate) fn close(&self) {
         let requests = {

@@ -1,7 +1,12 @@
 //! The change notifications of a session. They are sent while the client reads and the transport has capacity.
 //! Otherwise they wait as a set.
 
-use std::{any::Any, collections::HashSet, fmt, sync::Arc};
+use std::{
+    any::Any,
+    collections::{BTreeSet, HashSet},
+    fmt,
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use mcp_protocol::{LoggingLevel, RpcError, ServerCapabilities};
@@ -9,7 +14,7 @@ use mcp_transport::{Frame, TrySendError};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{runtime::Handle, task::AbortHandle};
 
-use super::Session;
+use super::{Session, SessionChange};
 use crate::{
     change::{Change, LISTS, PendingChanges, add_uri, can_add_uri},
     log_guard::hold_records,
@@ -95,7 +100,22 @@ impl Session {
     /// # Errors
     /// `-32602` when the session has the most subscriptions that the limits allow.
     pub(crate) fn subscribe(&self, uri: &str, cap: usize) -> Result<(), RpcError> {
-        add_uri(&mut self.outbox.state().uris, uri, cap).map(drop)
+        if add_uri(&mut self.outbox.state().uris, uri, cap)? {
+            self.changed(|| SessionChange::Subscribed(uri.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Adds a subscription that another node accepted.
+    pub(super) fn add_subscription(&self, uri: &str) {
+        let mut state = self.outbox.state();
+        if !state.uris.contains(uri) {
+            state.uris.insert(uri.into());
+        }
+    }
+
+    pub(super) fn subscriptions(&self) -> BTreeSet<String> {
+        self.outbox.state().uris.iter().map(|uri| (**uri).to_owned()).collect()
     }
 
     /// Returns false if the session subscribes to this resource.
@@ -129,8 +149,16 @@ impl Session {
 
     /// Ends a subscription. An unknown URI is ignored.
     pub(crate) fn unsubscribe(&self, uri: &str) {
+        if self.remove_subscription(uri) {
+            self.changed(|| SessionChange::Unsubscribed(uri.to_owned()));
+        }
+    }
+
+    /// Removes a subscription. Returns false if the session does not have it.
+    pub(super) fn remove_subscription(&self, uri: &str) -> bool {
         let mut state = self.outbox.state();
-        if state.uris.remove(uri) {
+        let is_removed = state.uris.remove(uri);
+        if is_removed {
             state.pending.forget(uri);
         }
         let guards = &mut state.guards;
@@ -138,6 +166,18 @@ impl Session {
         // The value runs code of the application when it is dropped.
         drop(state);
         drop(ended);
+        is_removed
+    }
+
+    /// Sends the waiting changes, because another node has a reader for them. A change without capacity keeps waiting.
+    pub fn send_waiting_changes(&self) {
+        let mut state = self.outbox.state();
+        while let Some(change) = state.pending.first() {
+            if !self.is_initialized() || self.sender.try_send(Frame::new(change.message(None))).is_err() {
+                return;
+            }
+            state.pending.pop();
+        }
     }
 
     /// Sends a change to the client, now or when the transport has capacity.

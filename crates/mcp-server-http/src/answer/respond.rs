@@ -36,6 +36,13 @@ pub(crate) fn too_many_sessions(id: Option<&RequestId>) -> Response<Body> {
     with_header(response, header::RETRY_AFTER, HeaderValue::from_static("10"))
 }
 
+/// The answer to a request that needs the shared store while the store fails.
+pub(crate) fn store_unavailable(id: Option<&RequestId>) -> Response<Body> {
+    let error = RpcError::internal("the shared store is unavailable, try again later");
+    let response = head_error(StatusCode::SERVICE_UNAVAILABLE, id, &error);
+    with_header(response, header::RETRY_AFTER, HeaderValue::from_static("2"))
+}
+
 /// The answer to a method that the path does not support.
 pub(crate) fn wrong_method(methods: &'static str) -> Response<Body> {
     let error = RpcError::invalid_request(format!("this endpoint answers {methods}"));

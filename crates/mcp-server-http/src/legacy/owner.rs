@@ -1,9 +1,11 @@
 //! The owner of a session.
 
 use mcp_protocol::Principal;
+use serde::{Deserialize, Serialize};
 
 /// The principal that owns a session, by the parts of its key. Scopes, claims and time change within a session and do not count.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Owner {
     issuer: Option<String>,
     client_id: Option<String>,

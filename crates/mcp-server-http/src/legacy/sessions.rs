@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::{
     event_log::{Budget, EventLog, STANDALONE},
     owner::Owner,
+    shared::SharedSession,
 };
 
 /// A session with its state of HTTP.
@@ -29,6 +30,8 @@ pub(crate) struct HttpSession {
     /// principal may use it.
     owner: OnceLock<Owner>,
     activity: Mutex<Activity>,
+    /// The part that belongs to the record in the shared store. Empty if nodes share no store.
+    shared: OnceLock<Box<SharedSession>>,
 }
 
 #[derive(Debug)]
@@ -48,6 +51,50 @@ impl HttpSession {
     /// Whether the session belongs to this caller: a principal, or an anonymous caller.
     pub(crate) fn has_owner(&self, caller: Option<&Principal>) -> bool {
         Owner::is_same(self.owner.get(), caller)
+    }
+
+    pub(crate) fn owner(&self) -> Option<&Owner> {
+        self.owner.get()
+    }
+
+    /// Sets the owner that another node stored. Returns false if the session has another owner here.
+    pub(crate) fn set_owner(&self, owner: Option<&Owner>) -> bool {
+        let Some(owner) = owner else { return true };
+        let is_new = self.owner.get().is_none();
+        let is_same = self.owner.get_or_init(|| owner.clone()) == owner;
+        if is_new && is_same {
+            // The anonymous caller must not read the messages for the principal.
+            self.log.remove_reader(STANDALONE);
+        }
+        is_same
+    }
+
+    pub(crate) fn shared(&self) -> Option<&SharedSession> {
+        self.shared.get().map(|shared| &**shared)
+    }
+
+    /// Sets the part that belongs to the record in the shared store.
+    pub(super) fn share(&self, shared: Box<SharedSession>) {
+        // Each session is shared once, when it is opened or adopted.
+        drop(self.shared.set(shared));
+    }
+
+    /// Whether a principal has become the owner, and the shared store does not have it yet.
+    pub(crate) fn owner_is_new(&self) -> bool {
+        self.owner.get().is_some() && self.shared().is_some_and(|shared| !shared.has_stored_owner())
+    }
+
+    /// Whether a request or a stream is open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.activity().open > 0
+    }
+
+    /// The client reads a stream at another node. An older reader here ends.
+    pub(crate) fn read_elsewhere(&self, stream: u32) {
+        self.log.remove_reader(stream);
+        if stream == STANDALONE {
+            self.session.send_waiting_changes();
+        }
     }
 
     /// Counts a request or stream as open until the caller drops the guard.
@@ -150,12 +197,13 @@ pub(crate) struct Reservation {
 
 impl Reservation {
     /// Inserts the session in its reserved place.
-    pub(crate) fn insert(self, session: Arc<Session>, peer: Peer, log: Arc<EventLog>) {
+    pub(crate) fn insert(self, session: Arc<Session>, peer: Peer, log: Arc<EventLog>) -> Arc<HttpSession> {
         let activity = Mutex::new(Activity { last: Instant::now(), opened: false, open: 0 });
         let mut table = self.table.lock();
         let owner = table.reserved.remove(&self.id).flatten().map(OnceLock::from).unwrap_or_default();
-        let session = Arc::new(HttpSession { session, peer, log, owner, activity });
-        table.sessions.insert(self.id.clone(), session);
+        let session = Arc::new(HttpSession { session, peer, log, owner, activity, shared: OnceLock::new() });
+        table.sessions.insert(self.id.clone(), session.clone());
+        session
     }
 }
 
@@ -172,6 +220,8 @@ pub(crate) enum Unusable {
     Unknown,
     /// The session is anonymous, and the caller already owns as many sessions as the limit allows.
     TooMany,
+    /// The shared store failed.
+    StoreFailed,
 }
 
 /// The interval between two sweeps of a table that is not full.
@@ -237,6 +287,11 @@ impl Sessions {
         if found.has_owner(caller) { Ok(found) } else { Err(Unusable::Unknown) }
     }
 
+    /// Whether this node has a session with an id.
+    pub(crate) fn contains(&self, id: &str) -> bool {
+        self.table().sessions.contains_key(id)
+    }
+
     /// Whether the caller can use the session with an id. The session of an anonymous caller keeps its owner.
     pub(crate) fn is_usable(&self, id: &str, caller: Option<&Principal>) -> bool {
         let is_usable = |session: &Arc<HttpSession>| {
@@ -268,14 +323,16 @@ impl Sessions {
         }
     }
 
-    /// Sweeps the table if the sweep interval is over. Each request calls this, so it is cheap.
-    pub(crate) fn tick(&self) {
+    /// Sweeps the table if the sweep interval is over, and returns whether it is. Each request calls this, so it is cheap.
+    pub(crate) fn tick(&self) -> bool {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let now = millis(self.created.elapsed());
-        if now >= self.due.load(Ordering::Relaxed) {
+        let is_due = now >= self.due.load(Ordering::Relaxed);
+        if is_due {
             self.due.store(now.saturating_add(millis(SWEEP)), Ordering::Relaxed);
             self.sweep();
         }
+        is_due
     }
 
     /// Returns the number of sessions, with expired ones.

@@ -231,7 +231,7 @@ async fn sweep_sessions(service: &McpService) -> Infallible {
     sweeping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         sweeping.tick().await;
-        service.inner.legacy.sessions.tick();
+        service.inner.legacy.tick();
     }
 }
 

@@ -1,0 +1,58 @@
+//! The record of a session in the shared store, and the messages between the nodes that serve it.
+
+use mcp_protocol::RequestId;
+use mcp_server_core::engine::{SessionChange, SessionState};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::legacy::owner::Owner;
+
+/// The record of a session.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) owner: Option<Owner>,
+    pub(super) state: SessionState,
+}
+
+impl Record {
+    /// Reads a record. `None` if a newer version of the library wrote it.
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        serde_json::from_slice(bytes).ok()
+    }
+
+    pub(super) fn write(&self) -> Vec<u8> {
+        // Strings, flags and JSON values always serialize.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
+/// A message to all nodes about one session.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Message {
+    /// The node that sent it.
+    pub(super) node: String,
+    /// The digest of the session id.
+    pub(super) session: String,
+    pub(super) event: Event,
+}
+
+/// The event of a session.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Event {
+    Changed(Vec<SessionChange>),
+    /// The anonymous session has an owner.
+    Owned(Owner),
+    /// The record has changed. The changes do not fit into a message.
+    Reload,
+    Ended,
+    /// The client reads a stream at the node that sent the message.
+    Reads(u32),
+    /// The client cancelled a request.
+    Cancelled(RequestId),
+}
+
+/// Returns the SHA-256 of a session id. The id is a secret, so names in the store have its digest.
+pub(super) fn digest(id: &str) -> Box<str> {
+    Sha256::digest(id).iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
+}

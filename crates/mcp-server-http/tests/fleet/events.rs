@@ -1,0 +1,1 @@
+//! The streams of a session at any node.

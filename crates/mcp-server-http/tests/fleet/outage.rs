@@ -1,0 +1,116 @@
+//! A store that fails: what needs the store is answered with 503, and all other requests continue.
+
+use mcp_server_core::tool;
+use mcp_store::{KeyPage, KeyValue, Log, LogPage, PubSub, Retain, StoreError, StoreFuture, Subscription, Swap};
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+use crate::common::{legacy, settle, stateless};
+
+/// A store that can fail.
+#[derive(Debug, Default)]
+pub(crate) struct Fragile {
+    memory: MemoryStore,
+    fails: AtomicBool,
+}
+
+impl Fragile {
+    fn then<'a, T: 'a>(&'a self, answer: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
+        if self.fails.load(Ordering::SeqCst) {
+            return Box::pin(async { Err(StoreError::unavailable("the store is away")) });
+        }
+        answer
+    }
+}
+
+impl KeyValue for Fragile {
+    fn get<'a>(&'a self, key: &'a str) -> StoreFuture<'a, Option<Arc<[u8]>>> {
+        self.then(self.memory.get(key))
+    }
+
+    fn put<'a>(&'a self, key: &'a str, value: Arc<[u8]>, ttl: Option<Duration>) -> StoreFuture<'a, ()> {
+        self.then(self.memory.put(key, value, ttl))
+    }
+
+    fn compare_and_swap<'a>(
+        &'a self,
+        key: &'a str,
+        expected: Option<&'a [u8]>,
+        new: Option<Arc<[u8]>>,
+        ttl: Option<Duration>,
+    ) -> StoreFuture<'a, Swap> {
+        self.then(self.memory.compare_and_swap(key, expected, new, ttl))
+    }
+
+    fn delete<'a>(&'a self, key: &'a str) -> StoreFuture<'a, bool> {
+        self.then(self.memory.delete(key))
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, after: Option<&'a str>, limit: usize) -> StoreFuture<'a, KeyPage> {
+        self.then(self.memory.list(prefix, after, limit))
+    }
+}
+
+impl Log for Fragile {
+    fn append<'a>(&'a self, log: &'a str, data: Arc<[u8]>, ttl: Option<Duration>) -> StoreFuture<'a, u64> {
+        self.then(self.memory.append(log, data, ttl))
+    }
+
+    fn read_after<'a>(&'a self, log: &'a str, after: u64, limit: usize) -> StoreFuture<'a, LogPage> {
+        self.then(self.memory.read_after(log, after, limit))
+    }
+
+    fn trim<'a>(&'a self, log: &'a str, retain: Retain) -> StoreFuture<'a, u64> {
+        self.then(self.memory.trim(log, retain))
+    }
+
+    fn delete_log<'a>(&'a self, log: &'a str) -> StoreFuture<'a, bool> {
+        self.then(self.memory.delete_log(log))
+    }
+}
+
+impl PubSub for Fragile {
+    fn publish<'a>(&'a self, topic: &'a str, message: Arc<[u8]>) -> StoreFuture<'a, ()> {
+        self.then(self.memory.publish(topic, message))
+    }
+
+    fn subscribe<'a>(&'a self, topic: &'a str, capacity: usize) -> StoreFuture<'a, Subscription> {
+        self.then(self.memory.subscribe(topic, capacity))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_need_the_store_are_unavailable_while_it_fails() {
+    let store = Arc::new(Fragile::default());
+    let fleet = Fleet::with(2, store.clone(), HttpConfig::new(), |builder| builder.tool(tool("hi", async || "hi")));
+    let session = fleet.open(json!({})).await;
+    let call = || legacy(Some(&session), "tools/call", json!({ "name": "hi" }));
+    let level = || legacy(Some(&session), "logging/setLevel", json!({ "level": "error" }));
+    assert_eq!(send(&fleet.nodes[0], call()).await.status, StatusCode::OK);
+    settle().await;
+    store.fails.store(true, Ordering::SeqCst);
+    let stateless_call = || stateless("tools/call", json!({ "name": "hi" }), &[]);
+    let unknown = || legacy(Some("mcp_00000000000000000000000000000000"), "ping", json!({}));
+    for (name, node, request, expected) in [
+        ("a stateless call", 0, stateless_call(), StatusCode::OK),
+        ("a stateless list", 1, stateless("tools/list", json!({}), &[]), StatusCode::OK),
+        ("a call of a known session", 0, call(), StatusCode::OK),
+        ("a change of a session", 0, level(), StatusCode::SERVICE_UNAVAILABLE),
+        ("an unknown session", 1, unknown(), StatusCode::SERVICE_UNAVAILABLE),
+        ("a new session", 1, initialize(), StatusCode::SERVICE_UNAVAILABLE),
+        ("a deletion", 0, request(Method::DELETE, &[("mcp-session-id", &session)], ""), StatusCode::SERVICE_UNAVAILABLE),
+    ] {
+        let answer = common::within(name, send(&fleet.nodes[node], request)).await;
+        assert_eq!(answer.status, expected, "{name}: {answer:?}");
+        if expected == StatusCode::SERVICE_UNAVAILABLE {
+            assert_eq!((answer.header("retry-after"), answer.error_code()), (Some("2"), Some(-32603)), "{name}");
+        }
+    }
+    store.fails.store(false, Ordering::SeqCst);
+    tokio::time::advance(Duration::from_secs(10)).await;
+    settle().await;
+    for node in &fleet.nodes {
+        assert_eq!(send(node, level()).await.status, StatusCode::OK);
+        assert_eq!(send(node, initialize()).await.status, StatusCode::OK);
+    }
+}

@@ -1,0 +1,143 @@
+//! Any node serves a session: its state, its owner, its deletion and its expiry.
+
+use mcp_protocol::Principal;
+use mcp_server_core::{Context, resource, tool};
+
+use super::*;
+use crate::common::{Echo, legacy, legacy_as, settle};
+
+fn echo(builder: ServerBuilder) -> ServerBuilder {
+    builder
+        .tool(tool("echo", async |mcp_server_core::Args(Echo { text }): mcp_server_core::Args<Echo>| text))
+        .tool(tool("client", async |context: Context| context.client_info().map(|info| info.name.clone()).unwrap_or_default()))
+        .resource(resource("note://1", async || "one"))
+}
+
+fn ping(session: &str) -> Request<Full<Bytes>> {
+    legacy(Some(session), "ping", json!({}))
+}
+
+fn delete(session: &str) -> Request<Full<Bytes>> {
+    request(Method::DELETE, &[("mcp-session-id", session)], "")
+}
+
+fn of(mut request: Request<Full<Bytes>>, subject: &str) -> Request<Full<Bytes>> {
+    request.extensions_mut().insert(Principal::new(subject));
+    request
+}
+
+#[tokio::test]
+async fn each_request_of_a_session_can_use_another_node() {
+    let fleet = Fleet::new(3, echo);
+    let session = fleet.open(json!({ "roots": {} })).await;
+    for id in 1..10 {
+        let params = json!({ "name": "echo", "arguments": { "text": format!("{id}") } });
+        let answer = fleet.send(legacy_as(id, Some(&session), "tools/call", params)).await;
+        assert_eq!(answer.json()["result"]["content"][0]["text"], format!("{id}"), "{answer:?}");
+    }
+    for node in &fleet.nodes {
+        let answer = send(node, legacy(Some(&session), "tools/call", json!({ "name": "client" }))).await;
+        assert_eq!(answer.json()["result"]["content"][0]["text"], "t", "{answer:?}");
+        assert_eq!(node.open_sessions(), 1);
+    }
+    let answer = fleet.send(ping("mcp_00000000000000000000000000000000")).await;
+    assert_eq!(answer.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_session_that_is_deleted_at_one_node_ends_at_all() {
+    let fleet = Fleet::new(3, echo);
+    let session = fleet.open(json!({})).await;
+    for node in &fleet.nodes {
+        assert_eq!(send(node, ping(&session)).await.status, StatusCode::OK);
+    }
+    assert_eq!(fleet.send(delete(&session)).await.status, StatusCode::NO_CONTENT);
+    settle().await;
+    for node in &fleet.nodes {
+        assert_eq!(send(node, ping(&session)).await.status, StatusCode::NOT_FOUND);
+        assert_eq!(node.open_sessions(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_expires_only_when_no_node_uses_it() {
+    let idle = Duration::from_secs(100);
+    let store = Arc::new(MemoryStore::new());
+    let fleet = Fleet::with(2, store.clone(), HttpConfig::new().session_idle_timeout(idle), echo);
+    let session = fleet.open(json!({})).await;
+    // Only the first node receives requests. The replica of the second node expires.
+    for _ in 0..5 {
+        tokio::time::advance(idle / 2).await;
+        assert_eq!(send(&fleet.nodes[0], ping(&session)).await.status, StatusCode::OK);
+        settle().await;
+    }
+    assert_eq!(send(&fleet.nodes[1], ping(&session)).await.status, StatusCode::OK);
+    settle().await;
+    tokio::time::advance(idle + idle / 5).await;
+    for node in &fleet.nodes {
+        assert_eq!(send(node, ping(&session)).await.status, StatusCode::NOT_FOUND);
+    }
+}
+
+#[tokio::test]
+async fn each_node_checks_the_owner_of_a_session() {
+    let fleet = Fleet::new(3, echo);
+    let opened = fleet.send(of(initialize(), "alice")).await;
+    let session = opened.header("mcp-session-id").unwrap().to_owned();
+    for node in &fleet.nodes {
+        for (request, expected) in [
+            (of(ping(&session), "bob"), StatusCode::NOT_FOUND),
+            (ping(&session), StatusCode::NOT_FOUND),
+            (of(ping(&session), "alice"), StatusCode::OK),
+            (of(delete(&session), "bob"), StatusCode::NOT_FOUND),
+        ] {
+            assert_eq!(send(node, request).await.status, expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn state_that_a_client_sets_at_one_node_holds_at_all() {
+    let fleet = Fleet::new(3, echo);
+    let session = fleet.open(json!({})).await;
+    // Each node has a replica before the changes.
+    for node in &fleet.nodes {
+        assert_eq!(send(node, ping(&session)).await.status, StatusCode::OK);
+    }
+    fleet.send(legacy(Some(&session), "resources/subscribe", json!({ "uri": "note://1" }))).await;
+    fleet.send(legacy(Some(&session), "logging/setLevel", json!({ "level": "error" }))).await;
+    settle().await;
+    for reader in 0..3 {
+        let mut stream = common::opened(&fleet.nodes[reader], &session).await;
+        let notices = fleet.servers[(reader + 1) % 3].notify();
+        notices.resource_updated("note://2");
+        notices.resource_updated("note://1");
+        let update = next_message(&mut stream).await;
+        assert_eq!(update["params"]["uri"], "note://1", "{update}");
+        fleet.servers[reader].notify().log(mcp_protocol::LoggingLevel::Warning, "low");
+        fleet.servers[reader].notify().log(mcp_protocol::LoggingLevel::Error, "high");
+        let record = next_message(&mut stream).await;
+        assert_eq!(record["params"]["data"], "high", "{record}");
+    }
+}
+
+#[tokio::test]
+async fn a_cancellation_reaches_the_node_of_the_request() {
+    let build = |builder: ServerBuilder| {
+        builder.tool(tool("forever", async |context: Context| {
+            context.cancelled().await;
+            "never"
+        }))
+    };
+    let fleet = Fleet::new(2, build);
+    let session = fleet.open(json!({})).await;
+    let (node, call) = (fleet.nodes[0].clone(), legacy_as(7, Some(&session), "tools/call", json!({ "name": "forever" })));
+    let running = tokio::spawn(async move { send(&node, call).await });
+    settle().await;
+    assert!(!running.is_finished());
+    let cancel = notification(&session, "notifications/cancelled", json!({ "requestId": 7 }));
+    assert_eq!(send(&fleet.nodes[1], cancel).await.status, StatusCode::ACCEPTED);
+    // A cancelled request has no response: its stream ends.
+    let answer = common::within("the end of the call", running).await.unwrap();
+    assert!(answer.events().is_empty(), "{answer:?}");
+}
