@@ -2,8 +2,10 @@
 
 mod call;
 mod event_log;
+mod follow;
 mod listen;
 mod owner;
+mod session_store;
 mod shared;
 pub(crate) mod sessionless;
 pub(crate) mod sessions;
@@ -28,6 +30,7 @@ use tokio::time::Instant;
 use self::{
     call::{Answer, Bounds, CallStream},
     event_log::{EventLog, Place, STANDALONE},
+    follow::Following,
     listen::Listening,
     owner::Owner,
     sessions::{HttpSession, Open, SessionLimits, Sessions, Unusable},
@@ -35,7 +38,11 @@ use self::{
     sse::Streams,
 };
 use crate::{
-    answer::{body::Body, respond, stream::Answering},
+    answer::{
+        body::Body,
+        respond,
+        stream::{Answering, StreamEnd},
+    },
     endpoint::{Endpoint, FLUSH, Head},
     request::{
         accept::Accepted,
@@ -67,8 +74,7 @@ impl Legacy {
         };
         let sessions = Arc::new(Sessions::new(limits));
         let store = endpoint.server.shared_store().filter(|_| config.has_sessions);
-        let (idle, opening) = (config.session_idle_timeout, config.session_opening);
-        let shared = store.and_then(|store| SharedSessions::new(store, &endpoint.server, &sessions, idle, opening));
+        let shared = store.and_then(|store| SharedSessions::new(store, &endpoint.server, &sessions, config));
         Self { sessions, shared, streams: Arc::default(), endpoint }
     }
 
@@ -150,7 +156,13 @@ pub(crate) async fn initialize(legacy: &Legacy, request: &Request<'_>, head: &He
         record_rejection(ErrorCode::INTERNAL_ERROR);
         return respond::too_many_sessions(Some(&request.id));
     };
-    let log = Arc::new(EventLog::new(&id, legacy.sessions.budget().clone()));
+    let log = match &legacy.shared {
+        Some(shared) => match shared.log(&id) {
+            Ok(log) => log,
+            Err(_) => return cannot_open(),
+        },
+        None => Arc::new(EventLog::new(&id, legacy.sessions.budget().clone())),
+    };
     let peer = Peer::new(log.clone(), server.limits().handlers_per_session);
     let opener = caller.clone().session_id(id.clone());
     let (session, reply) = match server.initialize(request, &opener, &peer) {
@@ -195,7 +207,7 @@ pub(crate) async fn request(
             return response;
         }
     };
-    let call = Call::new(legacy, http, head.valid_until);
+    let call = Call::new(legacy, http, head.valid_until, Some(id.clone()));
     let (session, peer) = (call.http.session.clone(), call.http.peer.clone());
     let prepared = match request.in_session(&legacy.endpoint.server, session, call.sink(accepted), peer) {
         Ok(prepared) => prepared,
@@ -229,9 +241,14 @@ struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    fn new(legacy: &'a Legacy, http: Arc<HttpSession>, valid_until: Option<Instant>) -> Self {
+    fn new(
+        legacy: &'a Legacy,
+        http: Arc<HttpSession>,
+        valid_until: Option<Instant>,
+        request: Option<RequestId>,
+    ) -> Self {
         let version = http.session.version();
-        let stream = Arc::new(CallStream::new(http.log.clone(), version.has_sse_polling()));
+        let stream = Arc::new(CallStream::new(http.log.clone(), version.has_sse_polling(), request));
         Self { legacy, version, stream, open: http.open(), http, valid_until }
     }
 
@@ -301,7 +318,7 @@ pub(crate) async fn batch(
     caller: &Caller,
     valid_until: Option<Instant>,
 ) -> Response<Body> {
-    let call = Call::new(legacy, http, valid_until);
+    let call = Call::new(legacy, http, valid_until, None);
     let sink = call.sink(accepted);
     let scope = || {
         let scope = caller.scope(Scope::session(call.http.session.clone())).peer(call.http.peer.clone());
@@ -385,6 +402,9 @@ pub(crate) async fn get(legacy: &Legacy, head: &Head) -> Response<Body> {
     match open(legacy, head, None).await {
         Ok(http) => {
             let version = http.session.version();
+            if let Some(shared) = &legacy.shared {
+                return Box::pin(follow(legacy, shared, &http, head)).await;
+            }
             let session = http.clone();
             let listening = match last_seen(&http, &head.headers) {
                 Ok(None) => Listening::new(http, STANDALONE, &legacy.endpoint.config),
@@ -400,6 +420,27 @@ pub(crate) async fn get(legacy: &Legacy, head: &Head) -> Response<Body> {
             respond::with_version(respond::events(Body::stream(listening)), version)
         }
         Err(response) => response,
+    }
+}
+
+/// Reads a stream from the shared store.
+async fn follow(legacy: &Legacy, shared: &Arc<SharedSessions>, http: &Arc<HttpSession>, head: &Head) -> Response<Body> {
+    let config = &legacy.endpoint.config;
+    let place = match last_seen(http, &head.headers) {
+        Ok(place) => place,
+        Err(error) => return respond::refusal(StatusCode::BAD_REQUEST, &error),
+    };
+    let version = http.session.version();
+    if place.is_some_and(|place| place.seq == Place::END) {
+        return respond::with_version(respond::stream(Answering::ended(config.keep_alive)), version);
+    }
+    let (shutdown, end) = (legacy.endpoint.server.shutting_down(), StreamEnd::at(head.valid_until));
+    match Following::start(shared, http, place, config, shutdown, end).await {
+        // A principal may have taken over the anonymous session before the stream had its reader.
+        Ok(_) if !http.has_owner(head.principal.as_deref()) => unknown_session(None),
+        Ok(following) => respond::with_version(respond::events(Body::stream(following)), version),
+        Err(Unusable::StoreFailed) => respond::store_unavailable(None),
+        Err(_) => unknown_session(None),
     }
 }
 

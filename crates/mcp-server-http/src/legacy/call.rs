@@ -30,6 +30,8 @@ pub(crate) struct CallStream {
     log: Arc<EventLog>,
     /// Whether the server may close the connection before the response.
     polls: bool,
+    /// The request, if the call is one request.
+    request: Option<RequestId>,
     stage: Mutex<Stage>,
 }
 
@@ -38,14 +40,14 @@ enum Stage {
     /// The call has sent no notification. The waker belongs to the task that waits for the first one.
     Quiet(Option<Waker>),
     /// The call has this stream.
-    Open(u32),
+    Open(u64),
     /// The call has ended, on this stream if it had one. Or the client left before it knew the stream.
-    Over(Option<u32>),
+    Over(Option<u64>),
 }
 
 impl CallStream {
-    pub(crate) fn new(log: Arc<EventLog>, polls: bool) -> Self {
-        Self { log, polls, stage: Mutex::new(Stage::Quiet(None)) }
+    pub(crate) fn new(log: Arc<EventLog>, polls: bool, request: Option<RequestId>) -> Self {
+        Self { log, polls, request, stage: Mutex::new(Stage::Quiet(None)) }
     }
 
     fn stage(&self) -> MutexGuard<'_, Stage> {
@@ -53,14 +55,14 @@ impl CallStream {
     }
 
     /// Returns the number of the stream, and opens the stream if necessary. `None` after the end of the call.
-    pub(crate) fn open(&self) -> Option<u32> {
+    pub(crate) fn open(&self) -> Option<u64> {
         let (number, waker) = {
             let mut stage = self.stage();
             match &mut *stage {
                 Stage::Open(number) => return Some(*number),
                 Stage::Over(_) => return None,
                 Stage::Quiet(waker) => {
-                    let (number, waker) = (self.log.open()?, waker.take());
+                    let (number, waker) = (self.log.open(self.request.as_ref())?, waker.take());
                     *stage = Stage::Open(number);
                     (number, waker)
                 }
@@ -72,7 +74,7 @@ impl CallStream {
         Some(number)
     }
 
-    fn poll_open(&self, cx: &Context<'_>) -> Poll<u32> {
+    fn poll_open(&self, cx: &Context<'_>) -> Poll<u64> {
         match &mut *self.stage() {
             Stage::Open(number) => Poll::Ready(*number),
             Stage::Quiet(waker) => {
@@ -89,7 +91,7 @@ impl CallStream {
         self.opened().is_some()
     }
 
-    fn opened(&self) -> Option<u32> {
+    fn opened(&self) -> Option<u64> {
         match &*self.stage() {
             Stage::Open(number) => Some(*number),
             Stage::Quiet(_) | Stage::Over(_) => None,
@@ -97,7 +99,7 @@ impl CallStream {
     }
 
     /// Returns the stream that has the response, if the call did not return the response.
-    fn answered_on(&self) -> Option<u32> {
+    fn answered_on(&self) -> Option<u64> {
         match &*self.stage() {
             Stage::Open(number) => Some(*number),
             Stage::Over(number) => *number,
@@ -203,7 +205,7 @@ pub(crate) enum Answer<T> {
     /// The call sent no notification. `None` if it was cancelled.
     Quiet(Option<T>),
     /// The call sends notifications. They are in this stream of the log.
-    Streaming(u32),
+    Streaming(u64),
 }
 
 /// The bounds of a call that runs without a connection.
@@ -286,7 +288,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_reader_without_progress_delays_a_writer_for_five_seconds() {
-        type Happens = fn(&EventLog, u32, u32, u64);
+        type Happens = fn(&EventLog, u64, u64, u64);
         let cases: [(&str, u64, Happens); 4] = [
             ("no progress", 5, |_, _, _, _| {}),
             ("another reader connects", 9, |log, full, _, _| {
@@ -301,8 +303,8 @@ mod tests {
         ];
         for (name, expected, happens) in cases {
             let log = Arc::new(EventLog::new("session", Arc::new(Budget::new(1 << 30, Vec::new))));
-            let call = CallStream::new(log.clone(), false);
-            let (full, idle) = (call.open().unwrap(), log.open().unwrap());
+            let call = CallStream::new(log.clone(), false, None);
+            let (full, idle) = (call.open().unwrap(), log.open(None).unwrap());
             let (number, _) = log.attach(full, None);
             log.attach(idle, None);
             sleep(Duration::from_secs(60)).await;

@@ -4,6 +4,8 @@
 //! A session has one log with one limit for all its streams. A stream is a number and a cursor. Events behind the cursor
 //! wait for a reader. The eviction order is: delivered events, events without a reader, then the others.
 
+mod appender;
+pub(crate) mod batch;
 mod budget;
 mod state;
 mod streams;
@@ -11,7 +13,10 @@ mod wait_until;
 
 use std::{
     fmt::Write as _,
-    sync::Arc,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -23,11 +28,13 @@ use parking_lot::{Mutex, MutexGuard};
 use sha2::{Digest as _, Sha256};
 use tokio::{sync::Notify, time::Instant};
 
-pub(crate) use self::budget::Budget;
+pub(crate) use self::{budget::Budget, wait_until::wait_until};
 use self::{
-    state::{Priority, State},
-    wait_until::wait_until,
+    appender::Appender,
+    batch::Kind,
+    state::{Event, NextBatch, Priority, State, Stored},
 };
+use super::session_store::SessionStore;
 
 /// The most events of a session.
 pub(crate) const EVENTS: usize = 256;
@@ -36,19 +43,24 @@ pub(crate) const BYTES: usize = 1 << 20;
 /// The bytes after which a read returns the events so far, so that a slow reader holds little memory.
 const PIECE: usize = 64 << 10;
 /// The stream for messages that belong to no request.
-pub(crate) const STANDALONE: u32 = 0;
+pub(crate) const STANDALONE: u64 = 0;
 /// The reader number of a new stream: the request that opened the stream is about to read it.
 pub(crate) const EXPECTED: u64 = 0;
 /// The sequence number behind the last event of a finished stream.
 const END: u64 = u64::MAX;
 
-const TRUNCATED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/replay_truncated","params":{}}"#;
+pub(crate) const TRUNCATED: &[u8] = br#"{"jsonrpc":"2.0","method":"notifications/replay_truncated","params":{}}"#;
 
 /// A position in a stream: the last event that a client has received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
-    pub(crate) stream: u32,
+    pub(crate) stream: u64,
     pub(crate) seq: u64,
+}
+
+impl Place {
+    /// The sequence number behind the last event of a finished stream.
+    pub(crate) const END: u64 = END;
 }
 
 /// The events of one session.
@@ -59,6 +71,10 @@ pub(crate) struct EventLog {
     state: Mutex<State>,
     room: Notify,
     budget: Arc<Budget>,
+    /// The shared store, which receives each event before its reader.
+    appender: Option<Appender>,
+    /// Whether a connection of this node reads the standalone stream from the shared store.
+    is_followed: AtomicBool,
 }
 
 impl EventLog {
@@ -68,7 +84,104 @@ impl EventLog {
         // computes the same tag, so a client can resume a stream at another node.
         let digest = Sha256::digest(session_id);
         let tag = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
-        Self { tag, state: Mutex::new(State::new(budget.clone())), room: Notify::new(), budget }
+        Self {
+            tag,
+            state: Mutex::new(State::new(budget.clone())),
+            room: Notify::new(),
+            budget,
+            appender: None,
+            is_followed: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the log of a session whose events are in a shared store. `ttl` is the life of the events there.
+    ///
+    /// # Panics
+    /// Panics outside of a Tokio runtime.
+    pub(crate) fn shared(
+        session_id: &str,
+        budget: Arc<Budget>,
+        store: SessionStore,
+        session: Box<str>,
+        node: Box<str>,
+        ttl: Duration,
+    ) -> Result<Arc<Self>, getrandom::Error> {
+        let writer = getrandom::u32()?;
+        Ok(Arc::new_cyclic(|log| {
+            let runtime = tokio::runtime::Handle::current();
+            let appender =
+                Appender { log: log.clone(), store, session, node, ttl, runtime, retry: OnceLock::new() };
+            let mut state = State::new(budget.clone());
+            // The streams of two nodes have different numbers.
+            state.last_stream = u64::from(writer) << 32;
+            state.stored = Some(Stored::new(writer));
+            Self { state: Mutex::new(state), appender: Some(appender), ..Self::new(session_id, budget) }
+        }))
+    }
+
+    /// Whether the events are in a shared store.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.appender.is_some()
+    }
+
+    /// Sets the delay in the first event of each stream, if the revision of the session has this event.
+    pub(crate) fn set_retry(&self, retry: Option<Duration>) {
+        if let (Some(appender), Some(retry)) = (&self.appender, retry) {
+            // The revision of a session does not change.
+            let _ = appender.retry.set(retry);
+        }
+    }
+
+    /// Sets whether a connection of this node reads the standalone stream from the shared store.
+    pub(crate) fn set_followed(&self, is_followed: bool) {
+        self.is_followed.store(is_followed, Ordering::Release);
+        self.room.notify_waiters();
+    }
+
+    /// Whether this node has appended events of the session to the shared store, or reads them.
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_followed.load(Ordering::Acquire) || self.last_sequence() > 0
+    }
+
+    /// Waits until the session ends.
+    pub(crate) async fn closed(&self) {
+        wait_until(&self.room, || self.is_closed().then_some(())).await;
+    }
+
+    fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    fn next_batch(&self, node: &str) -> Option<NextBatch> {
+        self.lock().next_batch(node)
+    }
+
+    /// Returns the sequence of the last batch of this log in the shared store.
+    fn last_sequence(&self) -> u64 {
+        self.lock().stored.as_ref().map_or(0, |stored| stored.sequence)
+    }
+
+    /// Shows events to their readers. Returns whether the log in the store has to be trimmed.
+    fn batch_stored(&self, places: &[Place], sequence: u64, bytes: usize) -> bool {
+        let (wakers, trims) = self.lock().batch_stored(places, sequence, bytes);
+        wakers.into_iter().for_each(Waker::wake);
+        self.room.notify_waiters();
+        trims
+    }
+
+    fn store_failed(&self) {
+        let wakers = self.lock().store_failed();
+        wakers.into_iter().for_each(Waker::wake);
+        self.room.notify_waiters();
+    }
+
+    /// Starts to append the events that wait for the shared store.
+    fn append(&self) {
+        if let Some(appender) = &self.appender
+            && self.lock().begins_appending()
+        {
+            appender.start();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -90,9 +203,13 @@ impl EventLog {
         if parts.next().is_some() || u32::from_str_radix(tag, 16) != Ok(self.tag) {
             return None;
         }
-        let stream = u32::from_str_radix(stream, 16).ok()?;
+        let stream = u64::from_str_radix(stream, 16).ok()?;
         let seq = if seq == "end" { END } else { u64::from_str_radix(seq, 16).ok()? };
         let place = Place { stream, seq };
+        if self.is_shared() {
+            // The store has the events of all nodes. Only the canonical spelling is valid.
+            return (self.id(place) == id).then_some(place);
+        }
         let state = self.lock();
         // A client can only have received an event that was sent.
         let was_sent = match state.streams.get(stream) {
@@ -105,20 +222,28 @@ impl EventLog {
         (stream <= state.last_stream && was_sent && self.id(place) == id).then_some(place)
     }
 
-    /// Opens a stream for a reader that connects soon. `None` if the session has ended.
-    pub(crate) fn open(&self) -> Option<u32> {
-        let mut state = self.lock();
-        if state.closed {
-            return None;
-        }
-        state.last_stream = state.last_stream.checked_add(1)?;
-        let number = state.last_stream;
-        state.streams.make(number).reader = Some(EXPECTED);
+    /// Opens a stream for a reader that connects soon. `None` if the session has ended. `request` is the id of its request.
+    pub(crate) fn open(&self, request: Option<&RequestId>) -> Option<u64> {
+        let number = {
+            let mut state = self.lock();
+            if state.closed {
+                return None;
+            }
+            state.last_stream = state.last_stream.checked_add(1)?;
+            let number = state.last_stream;
+            state.streams.make(number).reader = Some(EXPECTED);
+            if self.is_shared() {
+                let request = request.and_then(|id| serde_json::to_vec(id).ok()).unwrap_or_default();
+                state.push(Kind::Opened, number, request.into());
+            }
+            number
+        };
+        self.append();
         Some(number)
     }
 
     /// Records a message, and evicts other events if necessary.
-    fn record(&self, stream: u32, message: Bytes) -> Result<(), TransportError> {
+    fn record(&self, stream: u64, message: Bytes) -> Result<(), TransportError> {
         let waker = {
             let mut state = self.lock();
             if state.closed {
@@ -127,12 +252,13 @@ impl EventLog {
             state.record(stream, message)
         };
         wake(waker);
+        self.append();
         self.budget.evict();
         Ok(())
     }
 
     /// Records a message, unless a reader would lose an event for it or the stream has ended.
-    pub(crate) fn try_record(&self, stream: u32, frame: Frame) -> Result<(), TrySendError> {
+    pub(crate) fn try_record(&self, stream: u64, frame: Frame) -> Result<(), TrySendError> {
         let waker = {
             let mut state = self.lock();
             if state.closed {
@@ -148,17 +274,18 @@ impl EventLog {
             state.record(stream, frame.message)
         };
         wake(waker);
+        self.append();
         self.budget.evict();
         Ok(())
     }
 
     /// Waits until the log has capacity for a message of this length.
-    pub(crate) async fn room(&self, stream: u32, len: usize) -> Result<(), TransportError> {
+    pub(crate) async fn room(&self, stream: u64, len: usize) -> Result<(), TransportError> {
         self.wait_until(|state| !state.would_lose(stream, len)).await
     }
 
     /// Waits until the log has capacity for a response. A response whose stream has a reader does not wait.
-    pub(crate) async fn room_for_answer(&self, stream: u32, len: usize) -> Result<(), TransportError> {
+    pub(crate) async fn room_for_answer(&self, stream: u64, len: usize) -> Result<(), TransportError> {
         self.wait_until(|state| !state.answer_would_lose(stream, len)).await
     }
 
@@ -180,14 +307,15 @@ impl EventLog {
     }
 
     /// Records the last event of a stream, and ends the stream.
-    pub(crate) fn end(&self, stream: u32, message: Option<Bytes>) {
+    pub(crate) fn end(&self, stream: u64, message: Option<Bytes>) {
         let waker = self.lock().end(stream, message);
         wake(waker);
+        self.append();
         self.budget.evict();
     }
 
     /// Disconnects the reader of a stream after it has the recorded events. The stream continues.
-    pub(crate) fn disconnect_reader(&self, stream: u32) {
+    pub(crate) fn disconnect_reader(&self, stream: u64) {
         let waker = self.lock().streams.get_mut(stream).and_then(|of| {
             of.disconnects = true;
             of.waker.take()
@@ -196,11 +324,16 @@ impl EventLog {
     }
 
     /// Disconnects the reader of a stream at once. It receives no more events, also if some wait for it.
-    pub(crate) fn remove_reader(&self, stream: u32) {
-        let waker = self.lock().streams.get_mut(stream).and_then(|of| {
-            of.reader = None;
-            of.waker.take()
-        });
+    pub(crate) fn remove_reader(&self, stream: u64) {
+        let waker = {
+            let mut state = self.lock();
+            let waker = state.streams.get_mut(stream).and_then(|of| {
+                of.reader = None;
+                of.waker.take()
+            });
+            state.drop_stored();
+            waker
+        };
         wake(waker);
         self.room.notify_waiters();
     }
@@ -216,7 +349,7 @@ impl EventLog {
 
     /// Registers the reader of a stream and replaces an older reader. The reader starts after the event `after`, or where
     /// the last reader stopped. Returns the number of the reader and its start position.
-    pub(crate) fn attach(&self, stream: u32, after: Option<u64>) -> (u64, Place) {
+    pub(crate) fn attach(&self, stream: u64, after: Option<u64>) -> (u64, Place) {
         let (number, place, waker) = {
             let mut state = self.lock();
             state.last_reader += 1;
@@ -239,11 +372,12 @@ impl EventLog {
     }
 
     /// Removes a reader.
-    pub(crate) fn detach(&self, stream: u32, number: u64) {
+    pub(crate) fn detach(&self, stream: u64, number: u64) {
         {
             let mut state = self.lock();
             let Some(of) = state.streams.get_mut(stream).filter(|of| of.reader == Some(number)) else { return };
             (of.reader, of.waker) = (None, None);
+            state.drop_stored();
             state.remove_if_ended(stream);
             state.shrink_unread();
         }
@@ -251,39 +385,47 @@ impl EventLog {
     }
 
     /// Returns the next events of a stream, encoded. `None` at its end, or if this reader was replaced or disconnected.
-    pub(crate) fn poll_take(&self, stream: u32, number: u64, cx: &Context<'_>) -> Poll<Option<Bytes>> {
+    pub(crate) fn poll_take(&self, stream: u64, number: u64, cx: &Context<'_>) -> Poll<Option<Bytes>> {
         let mut state = self.lock();
         let state = &mut *state;
-        let Some(of) = state.streams.get_mut(stream).filter(|of| of.reader == Some(number)) else {
-            return Poll::Ready(None);
-        };
-        if !of.has_unread() {
-            if of.ended || of.disconnects {
-                of.disconnects = false;
-                return Poll::Ready(None);
-            }
-            of.waker = Some(cx.waker().clone());
-            return Poll::Pending;
-        }
         let mut out = Vec::new();
-        let oldest = of.last - of.held;
-        if of.cursor < oldest {
-            of.cursor = oldest;
-            self.put(&mut out, Place { stream, seq: of.name(oldest) }, TRUNCATED);
-        }
-        let is_taken = |place: Place| place.stream == stream && place.seq <= of.cursor;
-        let start = state.events.iter().rposition(|event| is_taken(event.place)).map_or(0, |at| at + 1);
-        for event in state.events.range(start..).filter(|event| event.place.stream == stream) {
-            let seq = event.place.seq;
-            self.put(&mut out, Place { stream, seq: of.name(seq) }, &event.message);
-            of.cursor = seq;
-            if out.len() >= PIECE {
-                break;
+        while out.is_empty() {
+            let Some(of) = state.streams.get_mut(stream).filter(|of| of.reader == Some(number)) else {
+                return Poll::Ready(None);
+            };
+            if !of.has_unread() {
+                if of.cursor == of.last && (of.ended || of.disconnects) {
+                    of.disconnects = false;
+                    return Poll::Ready(None);
+                }
+                of.waker = Some(cx.waker().clone());
+                return Poll::Pending;
             }
+            let oldest = of.last - of.held;
+            if of.cursor < oldest {
+                of.cursor = oldest;
+                match self.is_shared() {
+                    // Its number is not a position in the store.
+                    true => out.extend_from_slice(&sse::Event::new(TRUNCATED).with_event("message").encode()),
+                    false => self.put(&mut out, Place { stream, seq: of.name(oldest) }, TRUNCATED),
+                }
+            }
+            let is_taken = |place: Place| place.stream == stream && place.seq <= of.cursor;
+            let start = state.events.iter().rposition(|event| is_taken(event.place)).map_or(0, |at| at + 1);
+            for event in state.events.range(start..).filter(|event| event.place.stream == stream) {
+                let Some(id) = event.id else { break };
+                let is_end = of.name(event.place.seq) == END;
+                self.put_event(&mut out, event, Place { stream, seq: if is_end { END } else { id } });
+                of.cursor = event.place.seq;
+                if out.len() >= PIECE {
+                    break;
+                }
+            }
+            (of.is_slow, of.still_since) = (false, Some(Instant::now()));
+            // Delivered events above the limit are dropped at once, and all of them if the shared store has them.
+            state.shrink();
+            state.drop_stored();
         }
-        (of.is_slow, of.still_since) = (false, Some(Instant::now()));
-        // Delivered events above the limit are dropped at once.
-        state.shrink();
         self.room.notify_waiters();
         Poll::Ready(Some(out.into()))
     }
@@ -311,13 +453,29 @@ impl EventLog {
 
     /// Whether the standalone stream has no reader.
     fn is_unread(&self) -> bool {
+        if self.is_followed.load(Ordering::Acquire) {
+            return false;
+        }
         let state = self.lock();
         !state.closed && state.streams.get(STANDALONE).is_none_or(|of| of.reader.is_none())
     }
 
     /// Whether the log still has a stream.
-    pub(crate) fn knows(&self, stream: u32) -> bool {
+    pub(crate) fn knows(&self, stream: u64) -> bool {
         stream == STANDALONE || self.lock().streams.get(stream).is_some()
+    }
+
+    fn put_event(&self, out: &mut Vec<u8>, event: &Event, place: Place) {
+        match event.kind {
+            Kind::Message | Kind::Answer => self.put(out, place, &event.message),
+            Kind::Opened => {
+                let retry = self.appender.as_ref().and_then(|appender| appender.retry.get());
+                if let Some(retry) = retry {
+                    out.extend_from_slice(&sse::Event::priming(&self.id(place)).with_retry(*retry).encode());
+                }
+            }
+            Kind::End => {}
+        }
     }
 
     fn put(&self, out: &mut Vec<u8>, place: Place, message: &[u8]) {
@@ -368,7 +526,7 @@ mod tests {
         EventLog::new("session", Arc::new(Budget::new(1 << 30, Vec::new)))
     }
 
-    fn take(log: &EventLog, stream: u32, number: u64) -> String {
+    fn take(log: &EventLog, stream: u64, number: u64) -> String {
         match log.poll_take(stream, number, &Context::from_waker(Waker::noop())) {
             Poll::Ready(Some(events)) => String::from_utf8(events.to_vec()).unwrap(),
             Poll::Ready(None) => "the end".into(),
@@ -390,7 +548,7 @@ mod tests {
     #[test]
     fn an_ended_or_unknown_stream_rejects_messages() {
         let log = log();
-        let ended = log.open().unwrap();
+        let ended = log.open(None).unwrap();
         let (number, _) = log.attach(ended, None);
         log.end(ended, Some("answer".into()));
         for stream in [ended, ended + 1] {
@@ -404,7 +562,7 @@ mod tests {
     #[test]
     fn a_client_with_the_response_receives_no_notice_of_a_removed_stream() {
         let log = log();
-        let (answered, unanswered) = (log.open().unwrap(), log.open().unwrap());
+        let (answered, unanswered) = (log.open(None).unwrap(), log.open(None).unwrap());
         let mut seen = Vec::new();
         for stream in [answered, unanswered] {
             log.try_record(stream, Frame::new("word")).unwrap();
@@ -430,7 +588,7 @@ mod tests {
     #[test]
     fn the_loss_of_a_response_is_reported_once() {
         let log = log();
-        let stream = log.open().unwrap();
+        let stream = log.open(None).unwrap();
         let (first, place) = log.attach(stream, None);
         log.end(stream, Some(vec![b'x'; 2 * BYTES].into()));
         assert!(take(&log, stream, first).len() > 2 * BYTES);
@@ -446,7 +604,7 @@ mod tests {
     #[test]
     fn an_open_stream_has_no_end_position() {
         let log = log();
-        let stream = log.open().unwrap();
+        let stream = log.open(None).unwrap();
         log.try_record(stream, Frame::new("word")).unwrap();
         let end = log.id(Place { stream, seq: END });
         assert_eq!(log.place(&end), None);
@@ -458,7 +616,7 @@ mod tests {
     async fn only_readers_without_progress_become_slow() {
         let limit = Duration::from_secs(5);
         let log = log();
-        let streams = [log.open().unwrap(), log.open().unwrap()];
+        let streams = [log.open(None).unwrap(), log.open(None).unwrap()];
         let numbers = streams.map(|stream| log.attach(stream, None).0);
         let say = |at: usize| log.try_record(streams[at], Frame::new("word")).unwrap();
         let take = |at: usize| take(&log, streams[at], numbers[at]);
@@ -482,7 +640,7 @@ mod tests {
     fn a_response_for_a_connected_client_does_not_count_towards_the_capacity() {
         let log = log();
         let large = || Bytes::from(vec![b'x'; 600 << 10]);
-        let streams = [log.open().unwrap(), log.open().unwrap(), log.open().unwrap()];
+        let streams = [log.open(None).unwrap(), log.open(None).unwrap(), log.open(None).unwrap()];
         log.try_record(streams[2], Frame::new("word")).unwrap();
         let numbers = streams.map(|stream| log.attach(stream, None).0);
         log.end(streams[0], Some(large()));

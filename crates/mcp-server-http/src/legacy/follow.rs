@@ -91,9 +91,10 @@ impl Following {
         };
         let open = http.open();
         // The client has one connection for each stream. Older connections end, here and at the other nodes.
-        let number = http.attach_follower(stream);
-        let guard = Attached { http: http.clone(), stream, number };
-        shared.announce_reader(http, stream).await?;
+        let order = shared.append_mark(of.digest()).await.map_err(failed)?;
+        http.attach_follower(stream, order);
+        let guard = Attached { http: http.clone(), stream, order };
+        shared.announce_reader(http, stream, order).await?;
         let page = shared.store.events_after(of.digest(), batch::batch_before(after), PAGE).await.map_err(failed)?;
         let taken = Arc::new(AtomicU64::new(after));
         let (sender, parts) = mpsc::channel(1);
@@ -141,12 +142,12 @@ impl EventStream for Following {
 struct Attached {
     http: Arc<HttpSession>,
     stream: u64,
-    number: u64,
+    order: u64,
 }
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        self.http.detach_follower(self.stream, self.number);
+        self.http.detach_follower(self.stream, self.order);
     }
 }
 
@@ -163,10 +164,10 @@ struct Follower {
 impl Follower {
     async fn run(mut self, topic: Subscription, page: LogPage) {
         let http = self.guard.http.clone();
-        let (stream, number, sender) = (self.guard.stream, self.guard.number, self.sender.clone());
+        let (stream, order, sender) = (self.guard.stream, self.guard.order, self.sender.clone());
         let is_over = tokio::select! {
             biased;
-            () = http.follower_ends(stream, number) => true,
+            () = http.follower_ends(stream, order) => true,
             () = http.log.closed() => true,
             () = sender.closed() => false,
             () = self.follow(topic, page) => false,

@@ -28,7 +28,7 @@ use crate::{
 /// A reader of a stream.
 pub(crate) struct Listening {
     session: Arc<HttpSession>,
-    stream: u32,
+    stream: u64,
     number: u64,
     /// The first event of the connection.
     opening: Option<Bytes>,
@@ -42,7 +42,7 @@ pub(crate) struct Listening {
 
 impl Listening {
     /// Reads a stream from the position where its last reader stopped.
-    pub(crate) fn new(session: Arc<HttpSession>, stream: u32, config: &HttpConfig) -> Self {
+    pub(crate) fn new(session: Arc<HttpSession>, stream: u64, config: &HttpConfig) -> Self {
         Self::open(session, stream, None, config)
     }
 
@@ -65,11 +65,12 @@ impl Listening {
         self
     }
 
-    fn open(session: Arc<HttpSession>, stream: u32, after: Option<u64>, config: &HttpConfig) -> Self {
+    fn open(session: Arc<HttpSession>, stream: u64, after: Option<u64>, config: &HttpConfig) -> Self {
         let log = &session.log;
         let is_removed = !log.knows(stream);
         let (number, place) = log.attach(stream, after);
-        let mut opening = session.session.version().has_sse_polling().then(|| {
+        // The first event of a shared stream is in the log, because its position is known when the store has it.
+        let mut opening = (session.session.version().has_sse_polling() && !log.is_shared()).then(|| {
             let retry = Duration::max(config.retry_delay, Duration::from_millis(1));
             sse::Event::priming(&log.id(place)).with_retry(retry).encode()
         });

@@ -12,10 +12,10 @@ use std::{
 use mcp_protocol::Principal;
 use mcp_server_core::engine::{Peer, Session};
 use parking_lot::{Mutex, MutexGuard};
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    event_log::{Budget, EventLog, STANDALONE},
+    event_log::{Budget, EventLog, STANDALONE, wait_until},
     owner::Owner,
     shared::SharedSession,
 };
@@ -32,6 +32,14 @@ pub(crate) struct HttpSession {
     activity: Mutex<Activity>,
     /// The part that belongs to the record in the shared store. Empty if nodes share no store.
     shared: OnceLock<Box<SharedSession>>,
+}
+
+/// The connections of this node that read streams of a session from the shared store.
+#[derive(Debug, Default)]
+pub(crate) struct Followers {
+    /// The streams, each with the order of its reader among all nodes.
+    readers: Mutex<Vec<(u64, u64)>>,
+    changed: Notify,
 }
 
 #[derive(Debug)]
@@ -64,7 +72,7 @@ impl HttpSession {
         let is_same = self.owner.get_or_init(|| owner.clone()) == owner;
         if is_new && is_same {
             // The anonymous caller must not read the messages for the principal.
-            self.log.remove_reader(STANDALONE);
+            self.remove_readers(STANDALONE, u64::MAX);
         }
         is_same
     }
@@ -89,9 +97,48 @@ impl HttpSession {
         self.activity().open > 0
     }
 
-    /// The client reads a stream at another node. An older reader here ends.
-    pub(crate) fn read_elsewhere(&self, stream: u32) {
+    /// Registers a reader of a stream, and ends older readers here. The order of readers is that of all nodes.
+    pub(crate) fn attach_follower(&self, stream: u64, order: u64) {
+        let Some(followers) = self.shared().map(SharedSession::followers) else { return };
+        self.remove_readers(stream, order);
+        followers.readers.lock().push((stream, order));
+        if stream == STANDALONE {
+            self.log.set_followed(true);
+        }
+    }
+
+    /// Removes a reader of a stream.
+    pub(crate) fn detach_follower(&self, stream: u64, order: u64) {
+        let Some(followers) = self.shared().map(SharedSession::followers) else { return };
+        let mut readers = followers.readers.lock();
+        readers.retain(|reader| *reader != (stream, order));
+        if stream == STANDALONE {
+            self.log.set_followed(readers.iter().any(|(of, _)| *of == STANDALONE));
+        }
+    }
+
+    /// Waits until a reader is replaced.
+    pub(crate) async fn follower_ends(&self, stream: u64, order: u64) {
+        let Some(followers) = self.shared().map(SharedSession::followers) else { return };
+        wait_until(&followers.changed, || {
+            let is_attached = followers.readers.lock().contains(&(stream, order));
+            (!is_attached).then_some(())
+        })
+        .await;
+    }
+
+    /// Ends the readers of a stream here that have a lower order.
+    fn remove_readers(&self, stream: u64, order: u64) {
         self.log.remove_reader(stream);
+        if let Some(followers) = self.shared().map(SharedSession::followers) {
+            followers.readers.lock().retain(|(of, older)| *of != stream || *older >= order);
+            followers.changed.notify_waiters();
+        }
+    }
+
+    /// The client reads a stream at another node. An older reader here ends.
+    pub(crate) fn read_elsewhere(&self, stream: u64, order: u64) {
+        self.remove_readers(stream, order);
         if stream == STANDALONE {
             self.session.send_waiting_changes();
         }
@@ -282,7 +329,7 @@ impl Sessions {
             found.owner.get_or_init(|| caller);
             drop(table);
             // The anonymous caller must not read the messages for the principal.
-            found.log.remove_reader(STANDALONE);
+            found.remove_readers(STANDALONE, u64::MAX);
         }
         if found.has_owner(caller) { Ok(found) } else { Err(Unusable::Unknown) }
     }

@@ -1,7 +1,6 @@
 //! The sessions that the nodes of a fleet share. Each node can adopt each session from its record in the store.
 
 mod record;
-mod store;
 
 use std::{
     collections::HashMap,
@@ -26,13 +25,17 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-pub(crate) use self::store::SessionStore;
 use self::record::{Event, Message, Record, digest};
 use super::{
-    event_log::EventLog,
+    event_log::{
+        EventLog,
+        batch::{BatchId, BatchWriter},
+    },
     owner::Owner,
-    sessions::{self, HttpSession, Sessions, Unusable},
+    session_store::SessionStore,
+    sessions::{self, Followers, HttpSession, Sessions, Unusable},
 };
+use crate::config::HttpConfig;
 
 /// The most attempts to change a record that other nodes change too.
 const ATTEMPTS: usize = 8;
@@ -52,6 +55,7 @@ pub(crate) struct SharedSession {
     /// The epoch in which this node last compared the record.
     verified: AtomicU64,
     has_stored_owner: AtomicBool,
+    followers: Followers,
 }
 
 impl SharedSession {
@@ -63,7 +67,18 @@ impl SharedSession {
             touched: Mutex::new(None),
             verified,
             has_stored_owner: AtomicBool::new(false),
+            followers: Followers::default(),
         })
+    }
+
+    /// Returns the digest of the session id, which is its name in the store.
+    pub(crate) fn digest(&self) -> &str {
+        &self.digest
+    }
+
+    /// Returns the connections of this node that read from the store.
+    pub(super) fn followers(&self) -> &Followers {
+        &self.followers
     }
 
     /// Whether the store has the owner of the session.
@@ -85,6 +100,8 @@ pub(crate) struct SharedSessions {
     node: Box<str>,
     idle: Duration,
     opening: Duration,
+    /// The delay in the first event of a stream.
+    retry: Option<Duration>,
     /// The sessions of this node by their digests.
     known: Mutex<HashMap<Box<str>, Weak<HttpSession>>>,
     /// Increases when messages of other nodes may have been lost. Records are then compared again.
@@ -100,8 +117,7 @@ impl SharedSessions {
         store: &Arc<dyn Store>,
         server: &Server,
         sessions: &Arc<Sessions>,
-        idle: Duration,
-        opening: Duration,
+        config: &HttpConfig,
     ) -> Option<Arc<Self>> {
         let Ok(node) = sessions::new_id() else {
             tracing::error!("the system has no random numbers, so other nodes cannot adopt the sessions of this node");
@@ -112,8 +128,9 @@ impl SharedSessions {
             server: server.clone(),
             sessions: sessions.clone(),
             node,
-            idle,
-            opening,
+            idle: config.session_idle_timeout,
+            opening: config.session_opening,
+            retry: Some(config.retry_delay.max(Duration::from_millis(1))),
             known: Mutex::default(),
             epoch: AtomicU64::new(1),
             adopting: Mutex::new(()),
@@ -143,6 +160,7 @@ impl SharedSessions {
     /// # Errors
     /// If the store fails. The session is then removed.
     pub(crate) async fn create(self: &Arc<Self>, http: &Arc<HttpSession>, id: &str) -> Result<(), Unusable> {
+        http.log.set_retry(self.retry.filter(|_| http.session.version().has_sse_polling()));
         let record = Record { owner: http.owner().cloned(), state: http.session.state() };
         let (digest, bytes) = (digest(id), Arc::<[u8]>::from(record.write()));
         let ttl = self.opening.saturating_add(Duration::from_secs(1));
@@ -177,6 +195,39 @@ impl SharedSessions {
             shared.owner_is_stored();
         }
         http.share(shared);
+    }
+
+    /// Returns the event log of a session.
+    ///
+    /// # Errors
+    /// If the system has no random numbers.
+    pub(crate) fn log(&self, id: &str) -> Result<Arc<EventLog>, getrandom::Error> {
+        let budget = self.sessions.budget().clone();
+        EventLog::shared(id, budget, self.store.clone(), digest(id), self.node.clone(), self.ttl())
+    }
+
+    /// Extends the life of a session that has an open stream.
+    pub(crate) fn touch_open_session(self: &Arc<Self>, http: &Arc<HttpSession>) {
+        if let Some(shared) = http.shared() {
+            self.touch(http, shared);
+        }
+    }
+
+    /// Ends the readers of a stream at the other nodes, and lets them send the changes that waited for a reader.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub(crate) async fn announce_reader(&self, http: &HttpSession, stream: u64, order: u64) -> Result<(), Unusable> {
+        let Some(shared) = http.shared() else { return Ok(()) };
+        let is_sent = self.announce(&shared.digest, Event::Reads { stream, order }).await;
+        if is_sent { Ok(()) } else { Err(Unusable::StoreFailed) }
+    }
+
+    /// Appends a batch without events, and returns its sequence. It extends the life of the events.
+    pub(crate) async fn append_mark(&self, session: &str) -> Result<u64, StoreError> {
+        let id = BatchId { writer: 0, number: 0 };
+        let mark = BatchWriter::new(id, &self.node).into_bytes();
+        self.store.append(session, mark.into(), self.ttl()).await
     }
 
     /// Whether a request of a session has to wait for the store. Otherwise the life of its record is extended in the background.
@@ -267,13 +318,14 @@ impl SharedSessions {
             return Ok(());
         }
         let reserved = self.sessions.reserve(id.into(), record.owner).ok_or(Unusable::TooMany)?;
-        let log = Arc::new(EventLog::new(id, self.sessions.budget().clone()));
+        let log = self.log(id).map_err(|_| Unusable::Unknown)?;
         let peer = Peer::new(log.clone(), self.server.limits().handlers_per_session);
         let caller = Caller::remote().session_id(id);
         let session = self.server.restore_session(&record.state, &caller, &peer).map_err(|error| {
             tracing::warn!(%error, "a session of another node cannot be adopted");
             Unusable::Unknown
         })?;
+        log.set_retry(self.retry.filter(|_| session.version().has_sse_polling()));
         let http = reserved.insert(session, peer, log);
         self.know(&http, SharedSession::new(digest, bytes, epoch));
         Ok(())
@@ -288,6 +340,10 @@ impl SharedSessions {
         let mut stored = shared.stored.lock().await;
         let changes = http.session.take_changes();
         let saved = self.write(http, shared, &mut stored, &changes).await;
+        // The events live as long as the session, so that their numbers keep growing.
+        if saved.is_ok() && changes.is_empty() && http.log.is_used() {
+            self.append_mark(&shared.digest).await.map_err(failed)?;
+        }
         if let Err(Unusable::StoreFailed) = saved {
             http.session.return_changes(changes);
         }
@@ -471,7 +527,7 @@ impl SharedSessions {
                 }
             }
             Event::Ended => drop(self.gone(&http)),
-            Event::Reads(stream) => http.read_elsewhere(stream),
+            Event::Reads { stream, order } => http.read_elsewhere(stream, order),
             Event::Cancelled(request) => http.peer.cancel(&request),
         }
     }

@@ -1,8 +1,9 @@
 //! A store that fails: what needs the store is answered with 503, and all other requests continue.
 
+use std::sync::atomic::AtomicBool;
+
 use mcp_server_core::tool;
 use mcp_store::{KeyPage, KeyValue, Log, LogPage, PubSub, Retain, StoreError, StoreFuture, Subscription, Swap};
-use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::common::{legacy, settle, stateless};
@@ -15,6 +16,10 @@ pub(crate) struct Fragile {
 }
 
 impl Fragile {
+    pub(crate) fn set_failing(&self, fails: bool) {
+        self.fails.store(fails, Ordering::SeqCst);
+    }
+
     fn then<'a, T: 'a>(&'a self, answer: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
         if self.fails.load(Ordering::SeqCst) {
             return Box::pin(async { Err(StoreError::unavailable("the store is away")) });
@@ -88,7 +93,7 @@ async fn requests_that_need_the_store_are_unavailable_while_it_fails() {
     let level = || legacy(Some(&session), "logging/setLevel", json!({ "level": "error" }));
     assert_eq!(send(&fleet.nodes[0], call()).await.status, StatusCode::OK);
     settle().await;
-    store.fails.store(true, Ordering::SeqCst);
+    store.set_failing(true);
     let stateless_call = || stateless("tools/call", json!({ "name": "hi" }), &[]);
     let unknown = || legacy(Some("mcp_00000000000000000000000000000000"), "ping", json!({}));
     for (name, node, request, expected) in [
@@ -100,13 +105,13 @@ async fn requests_that_need_the_store_are_unavailable_while_it_fails() {
         ("a new session", 1, initialize(), StatusCode::SERVICE_UNAVAILABLE),
         ("a deletion", 0, request(Method::DELETE, &[("mcp-session-id", &session)], ""), StatusCode::SERVICE_UNAVAILABLE),
     ] {
-        let answer = common::within(name, send(&fleet.nodes[node], request)).await;
+        let answer = within(name, send(&fleet.nodes[node], request)).await;
         assert_eq!(answer.status, expected, "{name}: {answer:?}");
         if expected == StatusCode::SERVICE_UNAVAILABLE {
             assert_eq!((answer.header("retry-after"), answer.error_code()), (Some("2"), Some(-32603)), "{name}");
         }
     }
-    store.fails.store(false, Ordering::SeqCst);
+    store.set_failing(false);
     tokio::time::advance(Duration::from_secs(10)).await;
     settle().await;
     for node in &fleet.nodes {

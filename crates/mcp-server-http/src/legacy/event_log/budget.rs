@@ -119,7 +119,7 @@ mod tests {
         (logs, budget)
     }
 
-    fn record(log: &EventLog, stream: u32) -> Result<(), TrySendError> {
+    fn record(log: &EventLog, stream: u64) -> Result<(), TrySendError> {
         log.try_record(stream, Frame::new(Bytes::from(vec![b'x'; EVENT])))
     }
 
@@ -132,16 +132,16 @@ mod tests {
         let (logs, budget) = logs(4, 32 * (EVENT + COST));
         let [read, unread, awaited, busy] = &logs[..] else { panic!("four") };
         // Each log has eight events: awaited, without a reader, and delivered. The delivered events are the newest.
-        let stream = awaited.open().unwrap();
+        let stream = awaited.open(None).unwrap();
         (0..8).for_each(|_| record(awaited, stream).unwrap());
-        let gone = unread.open().unwrap();
+        let gone = unread.open(None).unwrap();
         unread.detach(gone, EXPECTED);
         (0..8).for_each(|_| record(unread, gone).unwrap());
-        let stream = read.open().unwrap();
+        let stream = read.open(None).unwrap();
         let (number, _) = read.attach(stream, None);
         (0..8).for_each(|_| record(read, stream).unwrap());
         assert!(read.poll_take(stream, number, &Context::from_waker(Waker::noop())).is_ready());
-        let busy_stream = busy.open().unwrap();
+        let busy_stream = busy.open(None).unwrap();
         busy.detach(busy_stream, EXPECTED);
         (0..8).for_each(|_| record(busy, busy_stream).unwrap());
         assert_eq!(logs.iter().map(|log| held(log)).collect::<Vec<_>>(), [8, 8, 8, 8]);
@@ -160,7 +160,7 @@ mod tests {
     fn writers_above_the_budget_wait_for_their_readers() {
         let (logs, budget) = logs(2, 100 * (EVENT + COST));
         let [one, other] = &logs[..] else { panic!("two") };
-        let (stream, beside) = (one.open().unwrap(), other.open().unwrap());
+        let (stream, beside) = (one.open(None).unwrap(), other.open(None).unwrap());
         let count = (0..1000).take_while(|_| record(one, stream).is_ok()).count();
         // A log with a reader becomes slower, and loses nothing.
         assert!((100..=102).contains(&count), "{count}");

@@ -6,7 +6,9 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{
+    appender::needs_trim,
     BYTES, EVENTS, PIECE, Place, STANDALONE,
+    batch::{self, BatchId, BatchWriter, Kind},
     budget::Budget,
     streams::{Stream, Streams},
 };
@@ -16,19 +18,57 @@ pub(super) struct State {
     pub(super) events: VecDeque<Event>,
     bytes: usize,
     pub(super) streams: Streams,
-    pub(super) last_stream: u32,
+    pub(super) last_stream: u64,
     pub(super) last_reader: u64,
     /// The time of the latest event, on the clock of the budget.
     pub(super) recorded: u64,
     pub(super) closed: bool,
+    /// The progress of the shared store. `None` if the log is the only place of its events.
+    pub(super) stored: Option<Stored>,
     budget: Arc<Budget>,
+}
+
+/// The progress of the shared store with the events of a log.
+#[derive(Debug, Default)]
+pub(super) struct Stored {
+    /// The random number of this log. It distinguishes the streams and batches of the nodes of a session.
+    pub(super) writer: u32,
+    /// The number of the last batch.
+    batch: u64,
+    /// The sequence of the last batch in the store.
+    pub(super) sequence: u64,
+    pub(super) is_appending: bool,
+    /// Whether the store has failed for a while.
+    pub(super) is_failing: bool,
+    /// The batches and bytes since the log in the store was trimmed.
+    untrimmed: (u64, usize),
 }
 
 #[derive(Debug)]
 pub(super) struct Event {
     pub(super) place: Place,
     pub(super) message: Bytes,
+    pub(super) kind: Kind,
+    /// The sequence number in the id of the event. `None` until the shared store has the event.
+    pub(super) id: Option<u64>,
 }
+
+impl Stored {
+    /// Returns the progress of a new log with a random number.
+    pub(super) fn new(writer: u32) -> Self {
+        Self { writer, ..Self::default() }
+    }
+}
+
+/// Some events that are appended to the shared store as one record.
+pub(super) struct NextBatch {
+    pub(super) id: BatchId,
+    pub(super) bytes: Vec<u8>,
+    pub(super) places: Vec<Place>,
+}
+
+/// The most events and bytes of a batch. A larger event is a batch of its own.
+const BATCH: (usize, usize) = (256, 256 << 10);
 
 /// The eviction priority of an event. Events with a lower priority are evicted first.
 ///
@@ -59,6 +99,7 @@ impl State {
             last_reader: 0,
             recorded: 0,
             closed: false,
+            stored: None,
             budget,
         }
     }
@@ -66,6 +107,14 @@ impl State {
     fn priority(&self, event: &Event) -> Priority {
         let Some(of) = self.streams.get(event.place.stream) else { return Priority::Delivered };
         let is_answer = of.answer.is_some() && event.place.seq == of.last;
+        if event.id.is_none() {
+            let is_failing = self.stored.as_ref().is_some_and(|stored| stored.is_failing);
+            return match is_answer {
+                _ if is_failing => Priority::Slow,
+                true => Priority::AwaitedResponse,
+                false => Priority::Awaited,
+            };
+        }
         match of.reader {
             _ if event.place.seq <= of.cursor => Priority::Delivered,
             None if is_answer => Priority::UnreadResponse,
@@ -78,7 +127,7 @@ impl State {
 
     /// Whether an event of this length would evict an event that a reader is about to take. A message of the standalone
     /// stream also waits for a reader that is not connected yet, because no handler waits for it.
-    pub(super) fn would_lose(&self, stream: u32, len: usize) -> bool {
+    pub(super) fn would_lose(&self, stream: u64, len: usize) -> bool {
         let cap = if self.budget.is_over() { PIECE } else { BYTES };
         let (mut count, mut bytes) = (self.events.len(), self.bytes);
         for event in &self.events {
@@ -102,7 +151,7 @@ impl State {
     }
 
     /// Whether a response without a reader would evict an event that a reader is about to take.
-    pub(super) fn answer_would_lose(&self, stream: u32, len: usize) -> bool {
+    pub(super) fn answer_would_lose(&self, stream: u64, len: usize) -> bool {
         self.streams.get(stream).is_some_and(|of| of.reader.is_none()) && self.would_lose(stream, len)
     }
 
@@ -114,7 +163,11 @@ impl State {
     }
 
     /// Records an event, and evicts other events if necessary.
-    pub(super) fn record(&mut self, stream: u32, message: Bytes) -> Option<Waker> {
+    pub(super) fn record(&mut self, stream: u64, message: Bytes) -> Option<Waker> {
+        self.record_as(Kind::Message, stream, message)
+    }
+
+    fn record_as(&mut self, kind: Kind, stream: u64, message: Bytes) -> Option<Waker> {
         let len = message.len();
         while self.events.len() >= EVENTS || self.bytes + len > BYTES {
             let (count, bytes) = self.counted();
@@ -122,31 +175,32 @@ impl State {
                 break;
             }
         }
-        self.push(stream, message)
+        self.push(kind, stream, message)
     }
 
-    fn push(&mut self, stream: u32, message: Bytes) -> Option<Waker> {
+    pub(super) fn push(&mut self, kind: Kind, stream: u64, message: Bytes) -> Option<Waker> {
+        let is_visible = self.stored.is_none();
         let of = self.streams.make(stream);
-        if !of.has_unread() {
-            of.still_since = Some(Instant::now());
-        }
         of.last += 1;
         of.held += 1;
-        let waker = of.waker.take();
         let seq = of.last;
+        let waker = if is_visible { of.show(seq) } else { None };
         self.bytes += message.len();
         self.recorded = self.budget.take(message.len());
-        self.events.push_back(Event { place: Place { stream, seq }, message });
+        let id = is_visible.then_some(seq);
+        self.events.push_back(Event { place: Place { stream, seq }, message, kind, id });
         waker
     }
 
     /// Ends a stream, and records its last event if there is one. A response whose stream has a reader evicts nothing.
-    pub(super) fn end(&mut self, stream: u32, message: Option<Bytes>) -> Option<Waker> {
+    pub(super) fn end(&mut self, stream: u64, message: Option<Bytes>) -> Option<Waker> {
         let is_read = self.streams.get(stream)?.reader.is_some();
         let answer = message.as_ref().map(Bytes::len);
         let first = match message {
-            Some(message) if is_read => self.push(stream, message),
-            Some(message) => self.record(stream, message),
+            Some(message) if is_read => self.push(Kind::Answer, stream, message),
+            Some(message) => self.record_as(Kind::Answer, stream, message),
+            // The readers at other nodes have to learn the end.
+            None if self.stored.is_some() => self.push(Kind::End, stream, Bytes::new()),
             None => None,
         };
         let of = self.streams.get_mut(stream)?;
@@ -197,6 +251,90 @@ impl State {
         }
     }
 
+    /// Whether events wait for the shared store, and no task appends them. The caller then starts the task.
+    pub(super) fn begins_appending(&mut self) -> bool {
+        let Some(stored) = &mut self.stored else { return false };
+        let begins = !stored.is_appending && self.events.back().is_some_and(|event| event.id.is_none());
+        stored.is_appending |= begins;
+        begins
+    }
+
+    /// Returns the next events for the shared store. `None` if none wait, or the session has ended.
+    pub(super) fn next_batch(&mut self, node: &str) -> Option<NextBatch> {
+        let stored = self.stored.as_mut()?;
+        let first = self.events.iter().position(|event| event.id.is_none());
+        let Some(first) = first.filter(|_| !self.closed) else {
+            stored.is_appending = false;
+            return None;
+        };
+        stored.batch += 1;
+        let id = BatchId { writer: stored.writer, number: stored.batch };
+        let mut writer = BatchWriter::new(id, node);
+        let mut places = Vec::new();
+        for event in self.events.range(first..).take(BATCH.0) {
+            if !places.is_empty() && writer.len() + event.message.len() > BATCH.1 {
+                break;
+            }
+            writer.push(event.kind, event.place.stream, &event.message);
+            places.push(event.place);
+        }
+        Some(NextBatch { id, bytes: writer.into_bytes(), places })
+    }
+
+    /// Shows events to their readers, because the shared store has them. Returns the readers, and whether the log in the store
+    /// has to be trimmed.
+    pub(super) fn batch_stored(&mut self, places: &[Place], sequence: u64, bytes: usize) -> (Vec<Waker>, bool) {
+        let mut wakers = Vec::new();
+        let mut stored = places.iter().enumerate().peekable();
+        for event in &mut self.events {
+            // An event may have been evicted while the store failed.
+            while stored.next_if(|(_, place)| event.id.is_none() && **place != event.place).is_some() {}
+            let Some((index, place)) = stored.next_if(|(_, place)| **place == event.place) else { continue };
+            event.id = Some(batch::seq(sequence, index, places.len()));
+            wakers.extend(self.streams.get_mut(place.stream).and_then(|of| of.show(place.seq)));
+        }
+        let Some(progress) = &mut self.stored else { return (wakers, false) };
+        (progress.sequence, progress.is_failing) = (sequence, false);
+        progress.untrimmed.0 += 1;
+        progress.untrimmed.1 += bytes;
+        let trims = needs_trim(progress.untrimmed.0, progress.untrimmed.1);
+        if trims {
+            progress.untrimmed = (0, 0);
+        }
+        self.drop_stored();
+        (wakers, trims)
+    }
+
+    /// Drops the events that the shared store has, and no connection of this node is about to read.
+    pub(super) fn drop_stored(&mut self) {
+        if self.stored.is_none() {
+            return;
+        }
+        for event in mem::take(&mut self.events) {
+            let of = self.streams.get(event.place.stream);
+            let is_awaited = of.is_some_and(|of| of.reader.is_some() && event.place.seq > of.cursor);
+            if event.id.is_none() || is_awaited {
+                self.events.push_back(event);
+            } else {
+                self.evicted(&event);
+            }
+        }
+    }
+
+    /// Disconnects the readers that wait for the shared store. Their clients resume when it works again.
+    pub(super) fn store_failed(&mut self) -> Vec<Waker> {
+        if let Some(stored) = &mut self.stored {
+            stored.is_failing = true;
+        }
+        let mut wakers = Vec::new();
+        for event in self.events.iter().filter(|event| event.id.is_none()) {
+            let Some(of) = self.streams.get_mut(event.place.stream) else { continue };
+            of.reader = None;
+            wakers.extend(of.waker.take());
+        }
+        wakers
+    }
+
     /// Drops the events with at most this priority.
     pub(super) fn drop_up_to(&mut self, most: Priority) {
         for event in mem::take(&mut self.events) {
@@ -222,7 +360,7 @@ impl State {
     }
 
     /// Removes a stream that has ended and has no events.
-    pub(super) fn remove_if_ended(&mut self, stream: u32) {
+    pub(super) fn remove_if_ended(&mut self, stream: u64) {
         if self.streams.get(stream).is_some_and(|of| of.ended && of.held == 0 && of.reader.is_none()) {
             self.streams.remove(stream);
         }

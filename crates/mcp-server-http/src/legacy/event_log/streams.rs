@@ -8,23 +8,23 @@ use super::END;
 
 /// The streams of a session, by number.
 #[derive(Debug, Default)]
-pub(super) struct Streams(Vec<(u32, Stream)>);
+pub(super) struct Streams(Vec<(u64, Stream)>);
 
 impl Streams {
-    fn find(&self, number: u32) -> Result<usize, usize> {
+    fn find(&self, number: u64) -> Result<usize, usize> {
         self.0.binary_search_by_key(&number, |(number, _)| *number)
     }
 
-    pub(super) fn get(&self, number: u32) -> Option<&Stream> {
+    pub(super) fn get(&self, number: u64) -> Option<&Stream> {
         self.find(number).ok().map(|at| &self.0[at].1)
     }
 
-    pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut Stream> {
+    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Stream> {
         self.find(number).ok().map(|at| &mut self.0[at].1)
     }
 
     /// Returns the stream with a number. Creates the stream if it does not exist.
-    pub(super) fn make(&mut self, number: u32) -> &mut Stream {
+    pub(super) fn make(&mut self, number: u64) -> &mut Stream {
         let at = self.find(number).unwrap_or_else(|at| {
             if self.0.is_empty() {
                 // Most sessions with streams have one stream.
@@ -44,7 +44,7 @@ impl Streams {
         self.0.iter_mut().map(|(_, stream)| stream)
     }
 
-    pub(super) fn remove(&mut self, number: u32) {
+    pub(super) fn remove(&mut self, number: u64) {
         if let Ok(at) = self.find(number) {
             self.0.remove(at);
         }
@@ -66,6 +66,8 @@ pub(super) struct Stream {
     pub(super) last: u64,
     /// How many of its events the log holds. These are the latest events.
     pub(super) held: u64,
+    /// The sequence number of the latest event that a reader may receive. Later events wait for the shared store.
+    pub(super) visible: u64,
     /// The sequence number of the latest event that a reader received.
     pub(super) cursor: u64,
     /// The number of the reader, and its waker.
@@ -84,13 +86,22 @@ pub(super) struct Stream {
 }
 
 impl Stream {
+    /// Lets the reader receive the events up to this one. Returns the reader.
+    pub(super) fn show(&mut self, seq: u64) -> Option<Waker> {
+        if !self.has_unread() {
+            self.still_since = Some(Instant::now());
+        }
+        self.visible = self.visible.max(seq);
+        self.waker.take()
+    }
+
     pub(super) fn has_unread(&self) -> bool {
-        self.cursor < self.last
+        self.cursor < self.visible
     }
 
     /// The length of the response that the reader is about to take.
     pub(super) fn awaited_answer(&self) -> Option<usize> {
-        self.answer.filter(|_| self.reader.is_some() && self.has_unread() && self.held > 0)
+        self.answer.filter(|_| self.reader.is_some() && self.cursor < self.last && self.held > 0)
     }
 
     /// Returns the sequence number for the position behind an event. Behind the response it is the end.

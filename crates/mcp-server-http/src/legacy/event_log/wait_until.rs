@@ -5,7 +5,7 @@ use std::pin::pin;
 use tokio::sync::Notify;
 
 /// Runs `check` now and after each notification, until it returns a value.
-pub(super) async fn wait_until<T>(changed: &Notify, mut check: impl FnMut() -> Option<T>) -> T {
+pub(crate) async fn wait_until<T>(changed: &Notify, mut check: impl FnMut() -> Option<T>) -> T {
     loop {
         let mut changed = pin!(changed.notified());
         // Registered before the check, so that a change in between is noticed.

@@ -46,8 +46,8 @@ pub(super) enum Event {
     /// The record has changed. The changes do not fit into a message.
     Reload,
     Ended,
-    /// The client reads a stream at the node that sent the message.
-    Reads(u32),
+    /// The client reads a stream at the node that sent the message. Readers with a lower order end.
+    Reads { stream: u64, order: u64 },
     /// The client cancelled a request.
     Cancelled(RequestId),
 }
