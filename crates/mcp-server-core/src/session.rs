@@ -26,15 +26,15 @@ use mcp_transport::FrameSender;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-pub use self::{
-    incoming::ClientNotification,
-    state::{SessionChange, SessionState},
-};
 pub(crate) use self::{
     client::{Client, RequestClient},
     gate::{Gate, Pass},
     in_flight::{InFlight, InFlightGuard, NotEntered},
     incoming::NotificationHook,
+};
+pub use self::{
+    incoming::ClientNotification,
+    state::{SessionChange, SessionState},
 };
 use self::{
     incoming::NotificationQueue,

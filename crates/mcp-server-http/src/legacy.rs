@@ -6,9 +6,9 @@ mod follow;
 mod listen;
 mod owner;
 mod session_store;
-mod shared;
 pub(crate) mod sessionless;
 pub(crate) mod sessions;
+mod shared;
 pub(crate) mod sse;
 
 use std::sync::Arc;
@@ -73,8 +73,8 @@ impl Legacy {
             adopts,
         };
         let sessions = Arc::new(Sessions::new(limits));
-        let store = endpoint.server.shared_store().filter(|_| config.has_sessions);
-        let shared = store.and_then(|store| SharedSessions::new(store, &endpoint.server, &sessions, config));
+        let node = endpoint.server.node().filter(|_| config.has_sessions);
+        let shared = node.and_then(|node| SharedSessions::new(node, &endpoint.server, &sessions, config));
         Self { sessions, shared, streams: Arc::default(), endpoint }
     }
 

@@ -323,14 +323,16 @@ impl Inner {
                 legacy::response(legacy, &response, &head).await
             }
             Ok(_) => sessionless::accepted(endpoint, &head),
-            Err(rejected) if rejected.is_batch && self.has_sessions() => match legacy::batch_session(legacy, &head).await {
-                // Boxed, because few requests are batches, and all requests would have the larger future.
-                Ok(Some(http)) => {
-                    Box::pin(legacy::batch(legacy, http, bytes, accepted, &caller, head.valid_until)).await
+            Err(rejected) if rejected.is_batch && self.has_sessions() => {
+                match legacy::batch_session(legacy, &head).await {
+                    // Boxed, because few requests are batches, and all requests would have the larger future.
+                    Ok(Some(http)) => {
+                        Box::pin(legacy::batch(legacy, http, bytes, accepted, &caller, head.valid_until)).await
+                    }
+                    Ok(None) => respond::rejected(rejected),
+                    Err(response) => response,
                 }
-                Ok(None) => respond::rejected(rejected),
-                Err(response) => response,
-            },
+            }
             Err(rejected) => respond::rejected(rejected),
         }
     }

@@ -1,5 +1,5 @@
 //! Several nodes with one store behind a balancer that sends each request to the next node.
-#![allow(clippy::unwrap_used, reason = "a failed step ends the test")]
+#![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 mod events;
 mod outage;

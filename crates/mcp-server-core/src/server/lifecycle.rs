@@ -92,7 +92,8 @@ impl Server {
         peer: &Peer,
     ) -> Result<Arc<Session>, RpcError> {
         let known = state.version().filter(|version| version.has_handshake() && self.versions().contains(version));
-        let version = known.ok_or_else(|| RpcError::internal("the session has a revision that this node does not serve"))?;
+        let version =
+            known.ok_or_else(|| RpcError::internal("the session has a revision that this node does not serve"))?;
         let capabilities = self.capabilities(version, caller.is_one())?;
         let (client_info, of_client) = state.client();
         let session = Arc::new(Session::new(caller.id(), version, client_info, of_client, &capabilities, peer));

@@ -173,7 +173,8 @@ impl Follower {
             () = self.follow(topic, page) => false,
         };
         // The next reader without a position continues after the events that this connection took.
-        if stream == STANDALONE && !is_over
+        if stream == STANDALONE
+            && !is_over
             && let Some(of) = http.shared()
         {
             let taken = self.taken.load(Ordering::Acquire);

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use mcp_server_core::engine::Node;
 use mcp_store::{LogPage, Retain, Store, StoreError, StoreFuture, Subscription, Swap, limits::MAX_MESSAGE_BYTES};
 
 /// The longest time of one operation. A client waits for it.
@@ -12,14 +13,15 @@ const QUEUE: usize = 1024;
 /// The shared store of the sessions of one server.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionStore {
+    pub(crate) node: Arc<Node>,
     store: Arc<dyn Store>,
+    /// The beginning of all names, with the name of the server.
     namespace: Arc<str>,
 }
 
 impl SessionStore {
-    pub(crate) fn new(store: Arc<dyn Store>, server: &str) -> Self {
-        let server: String = server.chars().take(100).collect();
-        Self { store, namespace: format!("mcp/{server}/session").into() }
+    pub(crate) fn new(node: &Arc<Node>) -> Self {
+        Self { store: node.store().clone(), namespace: node.name("session").into(), node: node.clone() }
     }
 
     fn record(&self, session: &str) -> String {

@@ -14,9 +14,9 @@ use std::{
 use mcp_protocol::{Principal, RequestId};
 use mcp_server_core::{
     Caller, Server,
-    engine::{Engine as _, Peer, SessionChange},
+    engine::{Engine as _, Node, Peer, SessionChange},
 };
-use mcp_store::{Delivery, Store, StoreError, Swap};
+use mcp_store::{Delivery, StoreError, Swap};
 use parking_lot::Mutex;
 use tokio::{
     runtime::Handle,
@@ -96,8 +96,8 @@ pub(crate) struct SharedSessions {
     pub(crate) store: SessionStore,
     server: Server,
     sessions: Arc<Sessions>,
-    /// The random name of this node, by which it ignores its own messages.
-    node: Box<str>,
+    /// A random name, by which this node ignores its own messages.
+    name: Box<str>,
     idle: Duration,
     opening: Duration,
     /// The delay in the first event of a stream.
@@ -114,20 +114,20 @@ pub(crate) struct SharedSessions {
 impl SharedSessions {
     /// Returns `None` if the system has no random numbers for the name of the node.
     pub(crate) fn new(
-        store: &Arc<dyn Store>,
+        node: &Arc<Node>,
         server: &Server,
         sessions: &Arc<Sessions>,
         config: &HttpConfig,
     ) -> Option<Arc<Self>> {
-        let Ok(node) = sessions::new_id() else {
+        let Ok(name) = sessions::new_id() else {
             tracing::error!("the system has no random numbers, so other nodes cannot adopt the sessions of this node");
             return None;
         };
         Some(Arc::new(Self {
-            store: SessionStore::new(store.clone(), &server.info().name),
+            store: SessionStore::new(node),
             server: server.clone(),
             sessions: sessions.clone(),
-            node,
+            name,
             idle: config.session_idle_timeout,
             opening: config.session_opening,
             retry: Some(config.retry_delay.max(Duration::from_millis(1))),
@@ -203,7 +203,7 @@ impl SharedSessions {
     /// If the system has no random numbers.
     pub(crate) fn log(&self, id: &str) -> Result<Arc<EventLog>, getrandom::Error> {
         let budget = self.sessions.budget().clone();
-        EventLog::shared(id, budget, self.store.clone(), digest(id), self.node.clone(), self.ttl())
+        EventLog::shared(id, budget, self.store.clone(), digest(id), self.ttl())
     }
 
     /// Extends the life of a session that has an open stream.
@@ -226,7 +226,7 @@ impl SharedSessions {
     /// Appends a batch without events, and returns its sequence. It extends the life of the events.
     pub(crate) async fn append_mark(&self, session: &str) -> Result<u64, StoreError> {
         let id = BatchId { writer: 0, number: 0 };
-        let mark = BatchWriter::new(id, &self.node).into_bytes();
+        let mark = BatchWriter::new(id, "").into_bytes();
         self.store.append(session, mark.into(), self.ttl()).await
     }
 
@@ -437,7 +437,7 @@ impl SharedSessions {
     /// Sends an event of a session to all nodes. Returns false if the store fails.
     async fn announce(&self, session: &str, event: Event) -> bool {
         let message = |event| {
-            let message = Message { node: self.node.to_string(), session: session.to_owned(), event };
+            let message = Message { sender: self.name.to_string(), session: session.to_owned(), event };
             // Strings, flags and numbers always serialize.
             serde_json::to_vec(&message).unwrap_or_default()
         };
@@ -503,7 +503,7 @@ impl SharedSessions {
 
     fn received(&self, message: &[u8]) {
         let message = match serde_json::from_slice::<Message>(message) {
-            Ok(message) if *message.node == *self.node => return,
+            Ok(message) if *message.sender == *self.name => return,
             Ok(message) => message,
             Err(error) => {
                 // A newer version of this library may send other messages.

@@ -103,7 +103,12 @@ async fn requests_that_need_the_store_are_unavailable_while_it_fails() {
         ("a change of a session", 0, level(), StatusCode::SERVICE_UNAVAILABLE),
         ("an unknown session", 1, unknown(), StatusCode::SERVICE_UNAVAILABLE),
         ("a new session", 1, initialize(), StatusCode::SERVICE_UNAVAILABLE),
-        ("a deletion", 0, request(Method::DELETE, &[("mcp-session-id", &session)], ""), StatusCode::SERVICE_UNAVAILABLE),
+        (
+            "a deletion",
+            0,
+            request(Method::DELETE, &[("mcp-session-id", &session)], ""),
+            StatusCode::SERVICE_UNAVAILABLE,
+        ),
     ] {
         let answer = within(name, send(&fleet.nodes[node], request)).await;
         assert_eq!(answer.status, expected, "{name}: {answer:?}");

@@ -9,7 +9,9 @@ use crate::common::{Echo, legacy, legacy_as, settle};
 fn echo(builder: ServerBuilder) -> ServerBuilder {
     builder
         .tool(tool("echo", async |mcp_server_core::Args(Echo { text }): mcp_server_core::Args<Echo>| text))
-        .tool(tool("client", async |context: Context| context.client_info().map(|info| info.name.clone()).unwrap_or_default()))
+        .tool(tool("client", async |context: Context| {
+            context.client_info().map(|info| info.name.clone()).unwrap_or_default()
+        }))
         .resource(resource("note://1", async || "one"))
 }
 
@@ -138,7 +140,8 @@ async fn a_cancellation_reaches_the_node_of_the_request() {
     };
     let fleet = Fleet::new(2, build);
     let session = fleet.open(json!({})).await;
-    let (node, call) = (fleet.nodes[0].clone(), legacy_as(7, Some(&session), "tools/call", json!({ "name": "forever" })));
+    let (node, call) =
+        (fleet.nodes[0].clone(), legacy_as(7, Some(&session), "tools/call", json!({ "name": "forever" })));
     let running = tokio::spawn(async move { send(&node, call).await });
     settle().await;
     assert!(!running.is_finished());

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use mcp_server_core::engine::Lease;
 use mcp_store::{Retain, StoreError};
 use tokio::{
     runtime::Handle,
@@ -33,8 +34,6 @@ pub(crate) struct Appender {
     pub(super) store: SessionStore,
     /// The digest of the session id.
     pub(super) session: Box<str>,
-    /// The name of this node.
-    pub(super) node: Box<str>,
     pub(super) ttl: Duration,
     pub(super) runtime: Handle,
     /// The delay of the first event of a stream, if the revision has that event.
@@ -55,7 +54,10 @@ impl Appender {
 
     async fn run(&self, log: &EventLog) {
         let (mut pause, mut failing_since) = (PAUSES.0, None);
-        while let Some(batch) = log.next_batch(&self.node) {
+        // A batch names its node. When the lease of that node ends, another node ends its streams.
+        let lease = self.store.node.lease().await.ok();
+        let node = lease.as_ref().map_or("", Lease::id);
+        while let Some(batch) = log.next_batch(node) {
             let bytes: Arc<[u8]> = batch.bytes.into();
             let sequence = loop {
                 match self.append(log, batch.id, &bytes, failing_since.is_some()).await {
@@ -85,13 +87,7 @@ impl Appender {
     }
 
     /// Appends a batch. After a failure the batch may be in the log already.
-    async fn append(
-        &self,
-        log: &EventLog,
-        id: BatchId,
-        bytes: &Arc<[u8]>,
-        may_exist: bool,
-    ) -> Result<u64, StoreError> {
+    async fn append(&self, log: &EventLog, id: BatchId, bytes: &Arc<[u8]>, may_exist: bool) -> Result<u64, StoreError> {
         if may_exist && let Some(sequence) = self.find(log.last_sequence(), id).await? {
             return Ok(sequence);
         }

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{
-    appender::needs_trim,
     BYTES, EVENTS, PIECE, Place, STANDALONE,
+    appender::needs_trim,
     batch::{self, BatchId, BatchWriter, Kind},
     budget::Budget,
     streams::{Stream, Streams},

@@ -29,8 +29,8 @@ impl Record {
 /// A message to all nodes about one session.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Message {
-    /// The node that sent it.
-    pub(super) node: String,
+    /// The name of the node that sent it.
+    pub(super) sender: String,
     /// The digest of the session id.
     pub(super) session: String,
     pub(super) event: Event,
@@ -47,7 +47,10 @@ pub(super) enum Event {
     Reload,
     Ended,
     /// The client reads a stream at the node that sent the message. Readers with a lower order end.
-    Reads { stream: u64, order: u64 },
+    Reads {
+        stream: u64,
+        order: u64,
+    },
     /// The client cancelled a request.
     Cancelled(RequestId),
 }
