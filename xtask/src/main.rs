@@ -16,6 +16,7 @@ mod interop;
 mod ledger;
 mod package;
 mod process;
+mod release;
 mod test;
 mod tidy;
 mod tools;
@@ -70,6 +71,11 @@ const COMMANDS: &[Command] = &[
         name: "bench",
         usage: "[--case NAME]... [--rounds N] [--seconds S] [--quick] [--no-build] [--no-load]  speed, size, build time",
         run: bench::run,
+    },
+    Command {
+        name: "release",
+        usage: "--dry-run [--prefix NAME] [--no-check]  packages each crate, and prints the open points and the commands",
+        run: release::run,
     },
     Command { name: "ci", usage: "[--after-test] [--step NAME]...  runs each check", run: ci::run },
 ];

@@ -12,7 +12,11 @@ use crate::{process, workspace::Metadata};
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
 pub(crate) fn run(root: &Path) -> Result<(), Error> {
-    let metadata = Metadata::load(root)?;
+    check(root, &Metadata::load(root)?, true)
+}
+
+/// Packages the published crates of a workspace. If `compiles` is set, it compiles the packaged sources.
+pub(crate) fn check(root: &Path, metadata: &Metadata, compiles: bool) -> Result<(), Error> {
     let folder = metadata.target().join("package-check");
     if folder.exists() {
         std::fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -25,6 +29,9 @@ pub(crate) fn run(root: &Path) -> Result<(), Error> {
         command.args(["--package", package.name.as_str()]);
     }
     process::run(&mut command, LIMIT)?;
+    if !compiles {
+        return Ok(());
+    }
     let mut members = Vec::new();
     let mut patches = String::new();
     for package in metadata.published() {
