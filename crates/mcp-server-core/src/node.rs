@@ -21,6 +21,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
+pub(crate) use self::lease::LeaseEnd;
 pub use self::{error::NodeError, lease::Lease};
 use self::{keeper::Keeper, requests::Pending};
 use crate::store::{STORE_TIMEOUT, ServerStore};

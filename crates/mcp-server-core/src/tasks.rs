@@ -4,6 +4,7 @@
 //! 2026-07-28.
 
 mod drive;
+mod elsewhere;
 mod id;
 mod owner;
 mod policy;
@@ -19,12 +20,13 @@ use std::time::Duration;
 pub use self::policy::TaskPolicy;
 pub(crate) use self::{
     drive::Driver,
+    elsewhere::CancelOutcome,
     id::is_id,
     owner::Owner,
     policy::{Plan, ToolTasks, required, undeclared},
     record::{Record, TaskOutcome},
     running::{RunningTask, TaskListener},
-    table::{CancelOutcome, Found, TaskSpec, TaskTable},
+    table::{Found, TaskSpec, TaskTable, not_created},
     upgrade::{Decided, TaskUpgrade},
 };
 

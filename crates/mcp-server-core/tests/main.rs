@@ -18,6 +18,8 @@ mod error_codes;
 mod error_locations;
 mod extensions;
 mod faults_on_stderr;
+mod fleet_once;
+mod fleet_tasks;
 mod input_client;
 mod input_requests;
 mod json_client;

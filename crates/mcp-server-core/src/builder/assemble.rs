@@ -46,13 +46,15 @@ pub(super) fn assemble(
     let store = config.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new()));
     let records = ServerStore::new(store, &config.info.name);
     let node = is_shared.then(|| Arc::new(Node::new(records.clone(), &config.limits.node)));
-    let tasks = Arc::new(TaskTable::new(records.clone(), config.limits.tasks.clone()));
+    let tasks = Arc::new(TaskTable::new(records.clone(), config.limits.tasks.clone(), node.clone()));
+    tasks.serve_nodes();
     let readers: Arc<Readers> = Arc::default();
     let fleet = is_shared.then(|| Fleet::new(records.clone(), readers.clone(), tasks.clone()));
     let inputs = InputServices {
         limits: config.limits.inputs.clone(),
         keys,
         records,
+        node: node.clone(),
         bridge: config.bridge.clone(),
         accepts_unsolicited: config.accepts_unsolicited_answers,
     };

@@ -6,7 +6,10 @@ use mcp_protocol::{ListenParams, Method, RpcError, SubscriptionFilter, jsonrpc::
 use mcp_transport::TransportError;
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout_at},
+};
 
 use super::{
     Prepared,
@@ -19,7 +22,7 @@ use crate::{
     context::Context,
     publisher::{Filter, ListenStream, Listening, Offered},
     request::{Refusal, Reply, Scope},
-    store::STORE_TIMEOUT,
+    store::{STORE_TIMEOUT, unavailable},
     trace::Ending,
 };
 
@@ -117,17 +120,24 @@ pub(super) async fn run(prepared: Box<Prepared>, work: Box<ListenWork>) -> Optio
     let fetch = async |task: Box<str>| {
         Ok::<_, RpcError>(find_for_listener(&server, &scope, &id, &task).await?.map(|found| match found {
             ListenTarget::Running(running_task) => running_task.detailed(),
+            ListenTarget::Elsewhere(record) => record.into_detailed(),
             ListenTarget::Ended(task) => *task,
         }))
     };
     let run = async {
+        // The tasks that run on other nodes. Dropping it ends the subscriptions to them.
+        let mut elsewhere = JoinSet::new();
         let find = async {
             let mut found = Vec::new();
             for task in tasks {
                 match find_for_listener(&server, &scope, &id, &task).await? {
                     Some(ListenTarget::Running(running_task)) => listening.add_task(&running_task),
+                    Some(ListenTarget::Elsewhere(record)) => {
+                        let (table, changes) = (server.data.tasks.clone(), listening.add_stored(&task));
+                        elsewhere.spawn(async move { table.watch_elsewhere(&record, || changes.notify()).await });
+                    }
                     // The outcome may be large, so the stream fetches it when it sends it.
-                    Some(ListenTarget::Ended(_)) => listening.add_ended(&task),
+                    Some(ListenTarget::Ended(_)) => drop(listening.add_stored(&task)),
                     // An unknown or foreign task is not acknowledged.
                     None => continue,
                 }
@@ -137,7 +147,7 @@ pub(super) async fn run(prepared: Box<Prepared>, work: Box<ListenWork>) -> Optio
         };
         let deliver = async {
             // One timeout covers all lookups, because the store may be failing.
-            let late = |_| Err(RpcError::internal("the tasks cannot be read in time"));
+            let late = |_| Err(unavailable());
             accepted.task_ids = tokio::time::timeout(STORE_TIMEOUT, find).await.unwrap_or_else(late)?;
             let _subscriptions = subscribe(&server, &context, &listening, &mut accepted).await;
             let broken: Result<Infallible, TransportError> = async {

@@ -12,7 +12,8 @@ use crate::{
     Server,
     context::{Context, EndGuard},
     request::{Output, Scope, Stop, ending},
-    tasks::{Decided, Owner, RunningTask, TaskOutcome, TaskPolicy, TaskSpec},
+    store::is_unavailable,
+    tasks::{Decided, Owner, RunningTask, TaskOutcome, TaskPolicy, TaskSpec, not_created},
     trace::Ending,
 };
 
@@ -94,6 +95,9 @@ impl Candidate<'_> {
 
     /// Ends the call with an error, before its guard ends it as cancelled.
     fn failed(&self, error: RpcError) -> Stop {
+        // The handler may have begun, so the error must not ask the client to repeat the call.
+        let has_begun = matches!(self.policy, TaskPolicy::After(_));
+        let error = if has_begun && is_unavailable(&error) { not_created() } else { error };
         let stop = Stop::from(error);
         self.context.end(stop.ending());
         stop

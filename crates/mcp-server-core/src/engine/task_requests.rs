@@ -34,11 +34,13 @@ pub(crate) enum TaskWork {
 pub(crate) enum ListenTarget {
     /// The task runs on this node.
     Running(Arc<RunningTask>),
+    /// The task runs on another node. This is its current state.
+    Elsewhere(Box<Record>),
     /// The task has ended. This is its final state.
     Ended(Box<DetailedTask>),
 }
 
-/// Returns a task that a stream subscribes to. Returns `None` when the task is unknown, foreign, or runs on another
+/// Returns a task that a stream subscribes to. Returns `None` when the task is unknown or foreign, or when its record names no
 /// node.
 ///
 /// # Errors
@@ -52,9 +54,10 @@ pub(crate) async fn find_for_listener(
     let query = TaskQuery { server, scope, request, owner: owner_of(scope) };
     match query.find(id).await {
         Ok(Found::Running(running_task)) => Ok(Some(ListenTarget::Running(running_task))),
-        Ok(Found::Stored(record, _)) => {
-            Ok(record.outcome.is_some().then(|| ListenTarget::Ended(Box::new(record.into_detailed()))))
+        Ok(Found::Stored(record, _)) if record.outcome.is_some() => {
+            Ok(Some(ListenTarget::Ended(Box::new(record.into_detailed()))))
         }
+        Ok(Found::Stored(record, _)) => Ok(record.node.is_some().then_some(ListenTarget::Elsewhere(record))),
         Err(Refusal::Error(error)) if error.code == ErrorCode::INTERNAL_ERROR => Err(error),
         Err(_) => Ok(None),
     }
@@ -116,7 +119,7 @@ impl TaskWork {
             Self::Result { id } => legacy::result(&query, &id).await,
             Self::List { after } => legacy::list(&query, after.as_deref()).await,
             Self::Cancel { id } => {
-                let found = query.find(&id).await?;
+                let found = query.locate(&id).await?;
                 let was_running = query.cancel(&found).await?;
                 // In the extension a cancellation is a request that may arrive twice or too late.
                 if is_extension {
@@ -126,8 +129,9 @@ impl TaskWork {
                 }
             }
             Self::Update { id, answers } => {
-                if let Found::Running(running_task) = query.find(&id).await? {
-                    running_task.answer(answers);
+                match query.locate(&id).await? {
+                    Found::Running(running_task) => running_task.answer(answers),
+                    Found::Stored(record, _) => server.data.tasks.answer_elsewhere(&record, answers).await?,
                 }
                 Ok(query.reply(EmptyResult::default()))
             }
@@ -147,6 +151,13 @@ impl TaskQuery<'_> {
         Ok(found)
     }
 
+    /// Returns the task like [`TaskQuery::find`]. A task of another node has the state of its record.
+    async fn locate(&self, id: &str) -> Result<Found, Refusal> {
+        let found = self.server.data.tasks.locate(&self.owner, id).await?;
+        found.inspect(|record| self.may_use(record))?;
+        Ok(found)
+    }
+
     pub(super) fn may_use(&self, record: &Record) -> Result<(), Refusal> {
         let Some(tool) = &record.tool else { return Ok(()) };
         match self.server.data.tools.load().find(tool) {
@@ -161,13 +172,13 @@ impl TaskQuery<'_> {
         match found {
             Found::Running(running_task) => Ok(table.settle(running_task, TaskOutcome::Cancelled).await),
             Found::Stored(record, bytes) => {
-                let (server, owner, record, bytes) =
-                    (self.server.clone(), self.owner.clone(), record.clone(), bytes.clone());
+                let (server, record, bytes) = (self.server.clone(), record.clone(), bytes.clone());
                 // The record is marked first. The other node must then be notified, also when this request is dropped.
                 let cancelling = tokio::spawn(async move {
-                    let id = record.id.clone();
-                    let cancelled = server.data.tasks.cancel_stored(&owner, *record, &bytes).await?;
+                    let (id, node) = (record.id.clone(), record.node.clone());
+                    let cancelled = server.data.tasks.cancel_stored(*record, &bytes).await?;
                     if cancelled != CancelOutcome::Ended
+                        && !server.data.tasks.cancel_elsewhere(&id, node.as_deref()).await
                         && let Some(fleet) = server.data.publisher.fleet()
                     {
                         fleet.publish_cancellation(&id);

@@ -29,7 +29,14 @@ use super::{
     seal::{Effects, Flow, StoredFlow},
 };
 use crate::{
-    Session, error::ToolError, random, session::Client, store::ServerStore, tasks::RunningTask, trace::Bridge,
+    Session,
+    error::ToolError,
+    node::Node,
+    random,
+    session::Client,
+    store::{ServerStore, unavailable},
+    tasks::RunningTask,
+    trace::Bridge,
 };
 
 /// The most bytes of one flow, also in the store.
@@ -40,6 +47,8 @@ pub(crate) struct InputServices {
     pub(crate) limits: InputLimits,
     pub(crate) keys: StateKeys,
     pub(crate) records: ServerStore,
+    /// This node of a fleet.
+    pub(crate) node: Option<Arc<Node>>,
     pub(crate) bridge: Option<Bridge>,
     /// Answers count without a proof that the question was asked.
     pub(crate) accepts_unsolicited: bool,
@@ -162,6 +171,9 @@ impl InputCollector {
         let Some((name, effects)) = self.state().kept.take() else { return Ok(()) };
         let kept = self.services.records.get(&name).await.map_err(|error| {
             tracing::error!(%error, "the state of a call cannot be fetched");
+            if error.is_unavailable() {
+                return unavailable();
+            }
             RpcError::internal("the state of the call cannot be fetched")
         })?;
         let flow = kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()).ok_or_else(|| round::expired(effects))?;

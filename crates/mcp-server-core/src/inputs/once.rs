@@ -18,6 +18,8 @@ use crate::{
 enum Guard {
     /// An attempt is running. The random id identifies it.
     Running(String),
+    /// An attempt is running on a node of a fleet.
+    RunningOn { attempt: String, node: String },
     /// The side effect succeeded with this value.
     Done(Value),
     /// The side effect failed, or its node stopped. It may have had an effect.
@@ -99,7 +101,15 @@ async fn guarded<T: Serialize + DeserializeOwned>(
 ) -> Result<T, ToolError> {
     let records = &collector.services().records;
     let me = random::id()?;
-    let mark = written(&Guard::Running(me.clone()))?;
+    let lease = match &collector.services().node {
+        Some(node) => Some(node.lease().await.map_err(|_| away())?),
+        None => None,
+    };
+    let running = match &lease {
+        Some(lease) => Guard::RunningOn { attempt: me.clone(), node: lease.id().to_owned() },
+        None => Guard::Running(me.clone()),
+    };
+    let mark = written(&running)?;
     let mut expected = None;
     let (mut guard_on_drop, _running) = loop {
         // This run of the handler continues until the state of the side effect is known.
@@ -116,7 +126,7 @@ async fn guarded<T: Serialize + DeserializeOwned>(
         };
         let swap =
             records.compare_and_swap(&name, expected.as_deref(), Some(mark.clone()), ttl(&collector.services().limits));
-        match swap.await? {
+        match swap.await.map_err(|error| if error.is_unavailable() { away() } else { error.into() })? {
             Swap::Done => break (guard_on_drop, running),
             Swap::Lost { current } => {
                 guard_on_drop.name = None;
@@ -129,13 +139,34 @@ async fn guarded<T: Serialize + DeserializeOwned>(
             _ => return Err(unfinished()),
         }
     };
+    // A process that was stopped after the mark may have lost its lease, and another node has ended this attempt.
+    if lease.as_ref().is_some_and(|lease| !lease.is_held()) {
+        return Err(away());
+    }
     guard_on_drop.has_begun = true;
-    let outcome = effect.await;
+    let outcome = match &lease {
+        None => effect.await,
+        Some(lease) => tokio::select! {
+            biased;
+            () = lease.lost() => return Err(unfinished()),
+            outcome = effect => outcome,
+        },
+    };
     let guard = match &outcome {
         Ok(value) => Guard::Done(serde_json::to_value(value)?),
         Err(_) => Guard::Failed,
     };
-    records.put(&name, written(&guard)?, ttl(&collector.services().limits)).await?;
+    let (guard, ttl) = (written(&guard)?, ttl(&collector.services().limits));
+    match records.compare_and_swap(&name, Some(&mark), Some(guard.clone()), ttl).await? {
+        Swap::Done => {}
+        // The record expired while the side effect ran.
+        Swap::Lost { current: None } => records.put(&name, guard, ttl).await?,
+        // Another node ended this attempt, because this node lost its lease.
+        _ => {
+            guard_on_drop.name = None;
+            return Err(unfinished());
+        }
+    }
     guard_on_drop.name = None;
     outcome
 }
@@ -162,11 +193,36 @@ async fn wait_for(collector: &InputCollector, name: &str, mut current: Option<Ar
             Ok(Guard::Done(value)) => return Ok(Ended::Done(value)),
             Ok(Guard::Free(_)) => return Ok(Ended::Free(record)),
             Ok(Guard::Running(_)) => {}
+            Ok(Guard::RunningOn { node, .. }) => {
+                if !is_alive(collector, &node).await? {
+                    current = end_abandoned(collector, name, &record).await?;
+                    continue;
+                }
+            }
             Ok(Guard::Failed) | Err(_) => return Err(unfinished()),
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
         current = collector.services().records.get(name).await?;
+    }
+}
+
+/// Whether the node of an attempt runs.
+async fn is_alive(collector: &InputCollector, node: &str) -> Result<bool, ToolError> {
+    match &collector.services().node {
+        Some(me) => me.is_alive(node).await.map_err(|_| away()),
+        None => Ok(true),
+    }
+}
+
+/// Ends the attempt of a node that stopped as failed, unless the record has changed. Returns the current record.
+async fn end_abandoned(collector: &InputCollector, name: &str, record: &[u8]) -> Result<Option<Arc<[u8]>>, ToolError> {
+    let services = collector.services();
+    let failed = written(&Guard::Failed)?;
+    let swap = services.records.compare_and_swap(name, Some(record), Some(failed.clone()), ttl(&services.limits));
+    match swap.await? {
+        Swap::Lost { current } => Ok(current),
+        _ => Ok(Some(failed)),
     }
 }
 
@@ -215,6 +271,11 @@ impl Drop for AbandonGuard<'_> {
 
 fn written(guard: &Guard) -> Result<Arc<[u8]>, ToolError> {
     Ok(serde_json::to_vec(guard)?.into())
+}
+
+/// The error of a side effect that has not begun.
+fn away() -> ToolError {
+    ToolError::server_text("the shared store is unavailable, and this step did not begin; try again later")
 }
 
 fn unfinished() -> ToolError {

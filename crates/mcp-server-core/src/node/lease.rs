@@ -23,6 +23,17 @@ struct State {
     lost: CancellationToken,
 }
 
+/// The end of a lease, for the work that runs under it. It does not hold the lease.
+#[derive(Debug, Clone)]
+pub(crate) struct LeaseEnd(CancellationToken);
+
+impl LeaseEnd {
+    /// Waits until the lease is lost.
+    pub(crate) async fn wait(&self) {
+        self.0.cancelled().await;
+    }
+}
+
 impl Lease {
     /// Creates a lease that is valid until a time. The receiver ends when all clones are dropped.
     pub(super) fn new(id: String, until: Instant) -> (Self, mpsc::Receiver<Infallible>) {
@@ -46,6 +57,10 @@ impl Lease {
     /// Waits until the lease is lost.
     pub async fn lost(&self) {
         self.state.lost.cancelled().await;
+    }
+
+    pub(crate) fn end(&self) -> LeaseEnd {
+        LeaseEnd(self.state.lost.clone())
     }
 
     pub(super) fn until(&self) -> Instant {

@@ -66,9 +66,15 @@ impl Listener {
         }
     }
 
-    /// Queues a task that ended before the stream opened.
-    fn task_ended(&self, id: &str) {
-        self.state().tasks.push_back(TaskUpdate { id: id.into(), running_task: None });
+    /// Queues a task whose state is fetched when the stream sends it.
+    fn stored_task_changed(&self, id: &str) {
+        {
+            let mut state = self.state();
+            if state.tasks.iter().any(|waiting| *waiting.id == *id) {
+                return;
+            }
+            state.tasks.push_back(TaskUpdate { id: id.into(), running_task: None });
+        }
         self.more.notify_one();
     }
 
@@ -137,6 +143,18 @@ impl TaskListener for Listener {
     }
 }
 
+/// Notifies a stream of the changes of a task that runs on another node.
+pub(crate) struct StoredTaskChanges {
+    listener: Arc<Listener>,
+    id: Box<str>,
+}
+
+impl StoredTaskChanges {
+    pub(crate) fn notify(&self) {
+        self.listener.stored_task_changed(&self.id);
+    }
+}
+
 /// The registration of a stream with the publisher. Dropping it removes the stream.
 pub(crate) struct Listening {
     readers: Arc<Readers>,
@@ -160,9 +178,11 @@ impl Listening {
         task.listen(&listener);
     }
 
-    /// Adds a task that has ended. The stream receives its state once.
-    pub(crate) fn add_ended(&self, id: &str) {
-        self.listener.task_ended(id);
+    /// Adds a task that has ended or runs on another node. The stream receives its current state, and again after each
+    /// notification.
+    pub(crate) fn add_stored(&self, id: &str) -> StoredTaskChanges {
+        self.listener.stored_task_changed(id);
+        StoredTaskChanges { listener: self.listener.clone(), id: id.into() }
     }
 
     /// Sends changes until the stream breaks.

@@ -5,11 +5,15 @@ use std::{future::Future, sync::Arc, time::Duration};
 use mcp_protocol::RpcError;
 
 use super::{
+    elsewhere::stopped,
     record::TaskOutcome,
     running::RunningTask,
     table::{self, TaskTable},
 };
 use crate::shutdown::Shutdown;
+
+/// The first and the longest pause between two attempts to store the end of a task.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
 /// The parts of a server that a task needs until its end.
 #[derive(Clone)]
@@ -37,7 +41,7 @@ impl Driver {
         let outcome = tokio::select! {
             biased;
             // The request that cancelled the task marked it already. Its client may be gone by now.
-            () = task.cancel.cancelled() => return self.table.persist(&task).await,
+            () = task.cancel.cancelled() => return self.store_end(&task).await,
             outcome = work => outcome,
             outcome = interrupted => outcome,
         };
@@ -49,25 +53,41 @@ impl Driver {
         let outcome = tokio::select! {
             biased;
             // The caller that ended the task marked it already, and may be gone by now.
-            () = task.ended() => return self.table.persist(&task).await,
+            () = task.ended() => return self.store_end(&task).await,
             error = self.interrupted(&task) => TaskOutcome::Error(error),
         };
         self.end(&task, outcome).await;
         task.cancel.cancel();
     }
 
-    /// Waits until the task expires or the server has shut down. Returns the error of the task.
+    /// Waits until the task expires, the server has shut down, or this node lost its lease. Returns the error of the task.
     async fn interrupted(&self, task: &RunningTask) -> RpcError {
         tokio::select! {
             () = tokio::time::sleep_until(task.expires()) => table::unknown(),
             cause = self.shutdown.is_over(self.drain) => cause.error(),
+            () = task.lease_lost() => stopped("the node of this task lost its lease"),
         }
     }
 
     async fn end(&self, task: &Arc<RunningTask>, outcome: TaskOutcome) {
-        self.table.settle(task, outcome).await;
+        self.table.mark(task, outcome);
+        self.store_end(task).await;
         if task.expires() <= tokio::time::Instant::now() {
             self.table.forget(task.id());
+        }
+    }
+
+    /// Stores the end of a task, and repeats this while the store is unavailable and the task has not expired.
+    async fn store_end(&self, task: &Arc<RunningTask>) {
+        let mut pause = PAUSES.0;
+        while let Err(error) = self.table.persist(task).await {
+            if !error.is_retryable() {
+                tracing::error!(%error, "the end of a task cannot be stored");
+                return;
+            }
+            tracing::warn!(%error, "the end of a task is not stored yet");
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSES.1);
         }
     }
 }

@@ -72,6 +72,12 @@ pub(crate) struct Record {
     pub(crate) poll: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) message: Option<String>,
+    /// The node that runs the task, in a fleet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<String>,
+    /// The number of changes of the task on its node.
+    #[serde(skip)]
+    pub(crate) version: u64,
     /// The open input requests. Only the node that runs the handler knows them.
     #[serde(skip)]
     pub(crate) questions: InputRequests,
@@ -167,6 +173,8 @@ mod tests {
             ttl: 5,
             poll: 1,
             message: None,
+            node: Some("n".into()),
+            version: 0,
             questions: InputRequests::new(),
             awaits_input: false,
             outcome: None,

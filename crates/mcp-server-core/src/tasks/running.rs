@@ -24,7 +24,11 @@ use super::{
     table::SMALL,
     timestamp,
 };
-use crate::{error::InputError, session::Session};
+use crate::{
+    error::InputError,
+    node::{Lease, LeaseEnd},
+    session::Session,
+};
 
 /// The most open input requests of one task.
 const QUESTIONS: usize = 256;
@@ -46,12 +50,16 @@ pub(crate) struct RunningTask {
     changes: watch::Sender<u64>,
     /// The session that receives status notifications (2025-11-25).
     session: Option<Weak<Session>>,
+    /// The end of the lease under which the task runs, in a fleet.
+    lease_end: Option<LeaseEnd>,
 }
 
 struct State {
     record: Record,
     /// The record as the store has it.
     written: Arc<[u8]>,
+    /// The lease of this node, until the task ends.
+    lease: Option<Lease>,
     /// Open input requests by key (the extension).
     open: BTreeMap<String, oneshot::Sender<Value>>,
     used: HashSet<String>,
@@ -64,9 +72,17 @@ struct State {
 }
 
 impl RunningTask {
-    pub(crate) fn new(record: Record, written: Arc<[u8]>, ttl: Duration, session: Option<&Arc<Session>>) -> Self {
+    pub(crate) fn new(
+        record: Record,
+        written: Arc<[u8]>,
+        ttl: Duration,
+        session: Option<&Arc<Session>>,
+        lease: Option<Lease>,
+    ) -> Self {
+        let lease_end = lease.as_ref().map(Lease::end);
         let state = State {
             written,
+            lease,
             open: BTreeMap::new(),
             used: HashSet::new(),
             waiting: 0,
@@ -81,6 +97,7 @@ impl RunningTask {
             state: Mutex::new(state),
             changes: watch::Sender::new(0),
             session: session.map(Arc::downgrade),
+            lease_end,
         }
     }
 
@@ -98,7 +115,23 @@ impl RunningTask {
 
     /// Returns a copy of the current state.
     pub(crate) fn record(&self) -> Record {
-        self.state().record.clone()
+        // Read first, so that the number is never newer than the state.
+        let version = *self.changes.borrow();
+        Record { version, ..self.state().record.clone() }
+    }
+
+    /// Waits until the number of changes differs from `version`. Returns it.
+    pub(crate) async fn changed_since(&self, version: u64) -> u64 {
+        // The sender lives as long as the task, so the wait cannot fail.
+        self.changes.subscribe().wait_for(|count| *count != version).await.map_or(version, |count| *count)
+    }
+
+    /// Waits until this node loses the lease under which the task runs.
+    pub(crate) async fn lease_lost(&self) {
+        match &self.lease_end {
+            Some(end) => end.wait().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Passes the current state to a closure.
@@ -155,8 +188,9 @@ impl RunningTask {
         listener.task_changed(self);
     }
 
-    /// Notifies all streams of a change. They read the state later.
+    /// Notifies all waiters and streams of a change. They read the state later.
     fn notify_listeners(self: &Arc<Self>) {
+        self.wake();
         let listeners: Vec<_> = self.state().listeners.iter().filter_map(Weak::upgrade).collect();
         for listener in listeners {
             listener.task_changed(self);
@@ -176,9 +210,9 @@ impl RunningTask {
             state.record.updated = timestamp::now();
             // The handlers that wait for these answers are dropped next.
             state.open.clear();
+            state.lease = None;
             self.notify_session(&state);
         }
-        self.wake();
         self.notify_listeners();
         true
     }
@@ -222,7 +256,7 @@ impl RunningTask {
     /// Changes the open input requests. Notifies waiters when the status changes, and streams when a request is added
     /// or removed.
     fn update<T>(self: &Arc<Self>, change: impl FnOnce(&mut State) -> T) -> T {
-        let (value, status_changed, has_changed) = {
+        let (value, has_changed) = {
             let mut state = self.state();
             // One change adds or removes one input request.
             let questions = state.record.questions.len();
@@ -237,11 +271,8 @@ impl RunningTask {
                 state.record.awaits_input = awaits_input;
                 self.notify_session(&state);
             }
-            (value, status_changed, has_changed)
+            (value, has_changed)
         };
-        if status_changed {
-            self.wake();
-        }
         if has_changed {
             self.notify_listeners();
         }
@@ -389,11 +420,14 @@ mod tests {
             ttl: 1,
             poll: 1,
             message: None,
+            node: None,
+            version: 0,
             questions: InputRequests::new(),
             awaits_input: false,
             outcome: None,
         };
-        let running_task = Arc::new(RunningTask::new(record, Arc::default(), Duration::from_secs(1), Some(&session)));
+        let running_task =
+            Arc::new(RunningTask::new(record, Arc::default(), Duration::from_secs(1), Some(&session), None));
         let waiting_task = running_task.clone();
         let waiting_thread = std::thread::spawn(move || drop(waiting_task.wait_for_answer()));
         delay_begun.recv_timeout(Duration::from_secs(10)).unwrap();

@@ -9,13 +9,18 @@ use tokio::time::Instant;
 
 use super::{
     TaskLimits,
+    elsewhere::StoredTask,
     id::{is_id, new_id},
     owner::Owner,
     record::{Record, TaskOutcome},
     running::RunningTask,
     timestamp,
 };
-use crate::{session::Session, store::ServerStore};
+use crate::{
+    node::Node,
+    session::Session,
+    store::{ServerStore, unavailable},
+};
 
 /// The interval between sweeps for expired tasks, while the table is not full.
 const SWEEP: Duration = Duration::from_secs(10);
@@ -25,7 +30,9 @@ pub(crate) const SMALL: usize = 512;
 
 /// The tasks of a server.
 pub(crate) struct TaskTable {
-    records: ServerStore,
+    pub(super) records: ServerStore,
+    /// This node of a fleet.
+    pub(super) node: Option<Arc<Node>>,
     limits: TaskLimits,
     entries: Mutex<Entries>,
 }
@@ -74,17 +81,6 @@ impl Found {
     }
 }
 
-/// The result of cancelling a task that does not run on this node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CancelOutcome {
-    /// The task is cancelled now.
-    Cancelled,
-    /// The task was cancelled before. Its node may not know yet.
-    AlreadyCancelled,
-    /// The task ended in another way.
-    Ended,
-}
-
 /// The data of a new task.
 pub(crate) struct TaskSpec<'a> {
     pub(crate) owner: Owner,
@@ -95,9 +91,9 @@ pub(crate) struct TaskSpec<'a> {
 }
 
 impl TaskTable {
-    pub(crate) fn new(records: ServerStore, limits: TaskLimits) -> Self {
+    pub(crate) fn new(records: ServerStore, limits: TaskLimits, node: Option<Arc<Node>>) -> Self {
         let entries = Entries { tasks: HashMap::new(), counts: HashMap::new(), bytes: 0, swept: Instant::now() };
-        Self { records, limits, entries: Mutex::new(entries) }
+        Self { records, node, limits, entries: Mutex::new(entries) }
     }
 
     pub(crate) fn limits(&self) -> &TaskLimits {
@@ -111,9 +107,14 @@ impl TaskTable {
     /// Creates a task. The store has the record when this returns.
     ///
     /// # Errors
-    /// `-32603` when the owner has too many tasks, when the store fails, or when the system has no random numbers.
+    /// `-32603` when the owner has too many tasks, when the store fails, or when the system has no random numbers. The error
+    /// of an unavailable store has data by which [`is_unavailable`](crate::store::is_unavailable) recognizes it.
     pub(crate) async fn create(&self, wanted: TaskSpec<'_>) -> Result<Arc<RunningTask>, RpcError> {
         let id = new_id()?;
+        let lease = match &self.node {
+            Some(node) => Some(node.lease().await.map_err(|error| error.to_rpc())?),
+            None => None,
+        };
         let created = timestamp::now();
         let record = Record {
             id: id.clone(),
@@ -124,13 +125,15 @@ impl TaskTable {
             ttl: millis(wanted.ttl),
             poll: millis(self.limits.poll_interval),
             message: wanted.message,
+            node: lease.as_ref().map(|lease| lease.id().to_owned()),
+            version: 0,
             questions: InputRequests::new(),
             awaits_input: false,
             outcome: None,
         };
         let written = bytes_of(&record)?;
         let key = wanted.owner.key(&id);
-        let running_task = Arc::new(RunningTask::new(record, written.clone(), wanted.ttl, wanted.session));
+        let running_task = Arc::new(RunningTask::new(record, written.clone(), wanted.ttl, wanted.session, lease));
         let entry = Entry {
             owner: wanted.owner,
             expires: running_task.expires(),
@@ -143,7 +146,7 @@ impl TaskTable {
         let mut entering = InsertGuard { table: self, id: &id, key: Some(key.clone()) };
         if let Err(error) = self.records.put(&key, written, Some(wanted.ttl)).await {
             tracing::error!(%error, "a task cannot be kept");
-            return Err(RpcError::internal("no task can be created"));
+            return Err(if error.is_unavailable() { unavailable() } else { not_created() });
         }
         entering.key = None;
         Ok(running_task)
@@ -191,11 +194,27 @@ impl TaskTable {
         }
     }
 
-    /// Returns a task of an owner. Tasks of other owners and expired tasks are unknown.
+    /// Returns a task of an owner, with its current state if it runs on another node. Tasks of other owners and expired tasks
+    /// are unknown.
     ///
     /// # Errors
     /// `-32602` when the task is unknown. `-32603` when the store fails.
     pub(crate) async fn find(&self, owner: &Owner, id: &str) -> Result<Found, RpcError> {
+        match self.locate(owner, id).await? {
+            Found::Stored(record, bytes) => {
+                let mut found = StoredTask::new(*record, bytes);
+                self.follow(std::slice::from_mut(&mut found)).await?;
+                Ok(found.into())
+            }
+            found @ Found::Running(_) => Ok(found),
+        }
+    }
+
+    /// Returns a task of an owner. A task of another node has the state of its record.
+    ///
+    /// # Errors
+    /// `-32602` when the task is unknown. `-32603` when the store fails.
+    pub(crate) async fn locate(&self, owner: &Owner, id: &str) -> Result<Found, RpcError> {
         if !is_id(id) {
             return Err(unknown());
         }
@@ -213,11 +232,9 @@ impl TaskTable {
             }
         }
         let bytes = self.records.get(&owner.key(id)).await.map_err(|error| cannot_read(&error))?;
-        let found = bytes.and_then(|bytes| Some((Record::read(&bytes)?, bytes)));
-        match found {
-            Some((record, bytes)) if record.owner == owner.as_str() => Ok(Found::Stored(Box::new(record), bytes)),
-            _ => Err(unknown()),
-        }
+        let found = bytes.and_then(|bytes| StoredTask::read(&bytes));
+        let found = found.filter(|found| found.record.owner == owner.as_str());
+        found.map(Found::from).ok_or_else(unknown)
     }
 
     /// Returns at most `count` tasks of an owner after the id `after`, oldest first, and the cursor of the next page.
@@ -238,19 +255,21 @@ impl TaskTable {
             let ids = page.entries.iter().map(|(key, _)| key.rsplit('/').next().unwrap_or_default());
             ids.map(|id| entries.tasks.get(id).and_then(|entry| entry.running_task.clone())).collect()
         };
-        let found = page.entries.into_iter().zip(here).filter_map(|((_, bytes), running_task)| match running_task {
-            Some(running_task) => Some(Found::Running(running_task)),
-            None => Some(Found::Stored(Box::new(Record::read(&bytes)?), bytes)),
-        });
-        let found = found.filter(|found| found.inspect(|record| record.owner == owner.as_str())).collect();
+        let is_owned = |record: &Record| record.owner == owner.as_str();
+        let stored = page.entries.into_iter().zip(here);
+        let stored = stored.filter_map(|((_, bytes), here)| Some((StoredTask::read(&bytes)?, here)));
+        let (mut stored, here): (Vec<_>, Vec<_>) = stored.filter(|(stored, _)| is_owned(&stored.record)).unzip();
+        self.follow(&mut stored).await?;
+        let found = stored.into_iter().zip(here);
+        let found = found.map(|(stored, here)| here.map_or_else(|| stored.into(), Found::Running)).collect();
         Ok((found, next))
     }
 
     /// Ends a running task and stores its outcome. Returns false when it has ended already.
     pub(crate) async fn settle(&self, running_task: &Arc<RunningTask>, outcome: TaskOutcome) -> bool {
         let is_first = self.mark(running_task, outcome);
-        if is_first {
-            self.persist(running_task).await;
+        if is_first && let Err(error) = self.persist(running_task).await {
+            tracing::warn!(%error, "the end of a task is not stored yet");
         }
         is_first
     }
@@ -277,12 +296,9 @@ impl TaskTable {
         true
     }
 
-    /// Cancels a running task, because another node cancelled it.
-    pub(crate) fn cancelled_elsewhere(&self, id: &str) {
-        let running_task = self.entries().tasks.get(id).and_then(|entry| entry.running_task.clone());
-        if let Some(running_task) = running_task {
-            self.mark(&running_task, TaskOutcome::Cancelled);
-        }
+    /// Returns a task that runs on this node.
+    pub(super) fn here(&self, id: &str) -> Option<(Owner, Arc<RunningTask>)> {
+        self.entries().tasks.get(id).and_then(|entry| Some((entry.owner.clone(), entry.running_task.clone()?)))
     }
 
     /// Returns the ids of the tasks that run on this node.
@@ -292,69 +308,27 @@ impl TaskTable {
         running.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Cancels a running task if another node marked its record as cancelled.
+    /// Stores the outcome of a task once. A record that another node ended first stays.
     ///
     /// # Errors
-    /// Fails when the store fails.
-    pub(crate) async fn check(&self, id: &str) -> Result<(), StoreError> {
-        let found =
-            self.entries().tasks.get(id).and_then(|entry| Some((entry.owner.key(id), entry.running_task.clone()?)));
-        let Some((key, running_task)) = found else { return Ok(()) };
-        let Some(bytes) = self.records.get(&key).await? else { return Ok(()) };
-        if bytes != running_task.stored_bytes() && is_cancelled(&bytes) {
-            self.mark(&running_task, TaskOutcome::Cancelled);
-        }
-        Ok(())
-    }
-
-    /// Stores the outcome of a task once.
-    pub(crate) async fn persist(&self, running_task: &Arc<RunningTask>) {
+    /// Fails when the store fails. The task stays in memory until it expires.
+    pub(crate) async fn persist(&self, running_task: &Arc<RunningTask>) -> Result<(), StoreError> {
         let is_kept = self.entries().tasks.get(running_task.id()).is_none_or(|entry| entry.running_task.is_none());
         let left = running_task.expires().saturating_duration_since(Instant::now());
         if is_kept || left.is_zero() {
-            return;
+            return Ok(());
         }
         let record = running_task.record();
         let key = format!("{}{}", Owner::named(&record.owner).prefix(), running_task.id());
-        let Ok(bytes) = bytes_of(&record) else { return };
-        match self.records.compare_and_swap(&key, Some(&running_task.stored_bytes()), Some(bytes), Some(left)).await {
-            // Another node cancelled the task first, and its record stays.
-            Ok(Swap::Done | Swap::Lost { .. }) => {
-                if let Some(entry) = self.entries().tasks.get_mut(running_task.id()) {
-                    entry.running_task = None;
-                }
-            }
-            Ok(_) => {}
-            // The task stays in memory until it expires.
-            Err(error) => tracing::error!(%error, "the end of a task cannot be kept"),
+        let Ok(bytes) = bytes_of(&record) else { return Ok(()) };
+        let stored = running_task.stored_bytes();
+        let swap = self.records.compare_and_swap(&key, Some(&stored), Some(bytes), Some(left));
+        if let Swap::Done | Swap::Lost { .. } = swap.await?
+            && let Some(entry) = self.entries().tasks.get_mut(running_task.id())
+        {
+            entry.running_task = None;
         }
-    }
-
-    /// Cancels a task that runs on another node, also when that node has stopped.
-    pub(crate) async fn cancel_stored(
-        &self,
-        owner: &Owner,
-        mut record: Record,
-        bytes: &[u8],
-    ) -> Result<CancelOutcome, RpcError> {
-        match &record.outcome {
-            Some(TaskOutcome::Cancelled) => return Ok(CancelOutcome::AlreadyCancelled),
-            Some(_) => return Ok(CancelOutcome::Ended),
-            None => {}
-        }
-        record.outcome = Some(TaskOutcome::Cancelled);
-        record.updated = timestamp::now();
-        // Only the store knows the remaining time, so the record may live a little longer.
-        let ttl = Duration::from_millis(record.ttl.max(1));
-        let swapped = self
-            .records
-            .compare_and_swap(&owner.key(&record.id), Some(bytes), Some(bytes_of(&record)?), Some(ttl))
-            .await;
-        Ok(match swapped.map_err(|error| cannot_read(&error))? {
-            Swap::Done => CancelOutcome::Cancelled,
-            Swap::Lost { current: Some(bytes) } if is_cancelled(&bytes) => CancelOutcome::AlreadyCancelled,
-            _ => CancelOutcome::Ended,
-        })
+        Ok(())
     }
 
     /// Removes an expired task.
@@ -423,11 +397,7 @@ fn decrement(counts: &mut HashMap<Owner, usize>, owner: &Owner) {
     }
 }
 
-fn is_cancelled(bytes: &[u8]) -> bool {
-    Record::read(bytes).is_some_and(|record| record.outcome == Some(TaskOutcome::Cancelled))
-}
-
-fn bytes_of(record: &Record) -> Result<Arc<[u8]>, RpcError> {
+pub(super) fn bytes_of(record: &Record) -> Result<Arc<[u8]>, RpcError> {
     let bytes = serde_json::to_vec(record).map_err(|error| {
         tracing::error!(%error, "a task cannot be written as JSON");
         RpcError::internal("the task cannot be written as JSON")
@@ -439,13 +409,21 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// The error of a call that cannot become a task.
+pub(crate) fn not_created() -> RpcError {
+    RpcError::internal("no task can be created")
+}
+
 /// Returns the same error for unknown, foreign and expired tasks.
 pub(crate) fn unknown() -> RpcError {
     RpcError::invalid_params("Task not found")
 }
 
-fn cannot_read(error: &StoreError) -> RpcError {
+pub(super) fn cannot_read(error: &StoreError) -> RpcError {
     tracing::error!(%error, "tasks cannot be read from the store");
+    if error.is_unavailable() {
+        return unavailable();
+    }
     RpcError::internal("the tasks cannot be read")
 }
 
@@ -458,7 +436,7 @@ mod tests {
     fn table(change: impl FnOnce(&mut TaskLimits)) -> TaskTable {
         let mut limits = TaskLimits::default();
         change(&mut limits);
-        TaskTable::new(ServerStore::new(Arc::new(MemoryStore::new()), "t"), limits)
+        TaskTable::new(ServerStore::new(Arc::new(MemoryStore::new()), "t"), limits, None)
     }
 
     async fn create(table: &TaskTable) -> Result<Arc<RunningTask>, RpcError> {

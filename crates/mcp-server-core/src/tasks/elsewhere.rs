@@ -1,0 +1,315 @@
+//! Tasks of other nodes: their state, their answers, their cancellation, and the end of tasks whose node stopped.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use mcp_protocol::{InputRequests, JsonObject, RpcError};
+use mcp_store::{StoreError, Swap};
+use mcp_transport::BoxFuture;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::{
+    owner::Owner,
+    record::{Record, TaskOutcome},
+    table::{Found, TaskTable, bytes_of, cannot_read, unknown},
+    timestamp,
+};
+use crate::node::{Node, NodeError};
+
+/// The kinds of requests between nodes.
+const STATES: &str = "task/states";
+const ANSWER: &str = "task/answer";
+const CANCEL: &str = "task/cancel";
+const NEXT: &str = "task/next";
+
+/// The pause after a request to another node failed.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The result of cancelling a task that does not run on this node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CancelOutcome {
+    /// The task is cancelled now.
+    Cancelled,
+    /// The task was cancelled before. Its node may not know yet.
+    AlreadyCancelled,
+    /// The task ended in another way.
+    Ended,
+}
+
+/// A record and its bytes in the store.
+pub(super) struct StoredTask {
+    pub(super) record: Record,
+    bytes: Arc<[u8]>,
+}
+
+impl StoredTask {
+    pub(super) fn new(record: Record, bytes: Arc<[u8]>) -> Self {
+        Self { record, bytes }
+    }
+
+    pub(super) fn read(bytes: &Arc<[u8]>) -> Option<Self> {
+        Some(Self::new(Record::read(bytes)?, bytes.clone()))
+    }
+
+    /// Replaces the record by the current state on the node of the task.
+    fn update(&mut self, view: View) {
+        let View { record, questions, awaits_input, version } = view;
+        self.record = Record { questions, awaits_input, version, ..record };
+    }
+}
+
+impl From<StoredTask> for Found {
+    fn from(StoredTask { record, bytes }: StoredTask) -> Self {
+        Self::Stored(Box::new(record), bytes)
+    }
+}
+
+/// The state of a running task, with the members that its record in the store lacks.
+#[derive(Serialize, Deserialize)]
+struct View {
+    record: Record,
+    questions: InputRequests,
+    awaits_input: bool,
+    version: u64,
+}
+
+/// Answers to the input requests of a task.
+#[derive(Serialize, Deserialize)]
+struct Answers {
+    id: String,
+    answers: JsonObject,
+}
+
+/// A request for the next change of a task, and its reply.
+#[derive(Serialize, Deserialize)]
+struct Next {
+    id: String,
+    version: u64,
+}
+
+impl TaskTable {
+    /// Lets other nodes use the tasks of this node.
+    pub(crate) fn serve_nodes(self: &Arc<Self>) {
+        self.serve(STATES, |table, ids: Vec<String>| Box::pin(async move { table.states(&ids) }));
+        self.serve(ANSWER, |table, Answers { id, answers }| {
+            Box::pin(async move {
+                let (_, running_task) = table.here(&id)?;
+                running_task.answer(answers);
+                Some(())
+            })
+        });
+        self.serve(CANCEL, |table, id: String| Box::pin(async move { table.cancelled_elsewhere(&id) }));
+        self.serve(NEXT, |table, Next { id, version }| {
+            Box::pin(async move {
+                let (_, running_task) = table.here(&id)?;
+                let limit = table.node.as_ref()?.limits().reply / 2;
+                let version = timeout(limit, running_task.changed_since(version)).await.unwrap_or(version);
+                Some(Next { id, version })
+            })
+        });
+    }
+
+    /// Registers the handler of a kind. The reply to a request that cannot be read is `null`.
+    fn serve<A, R, F>(self: &Arc<Self>, kind: &'static str, handler: F)
+    where
+        A: DeserializeOwned,
+        R: Serialize + 'static,
+        F: Fn(Arc<Self>, A) -> BoxFuture<'static, R> + Send + Sync + 'static,
+    {
+        let Some(node) = &self.node else { return };
+        let table = Arc::downgrade(self);
+        node.handle(kind, move |body| {
+            let (table, arguments) = (table.upgrade(), serde_json::from_slice::<A>(&body).ok());
+            let replying = table.zip(arguments).map(|(table, arguments)| handler(table, arguments));
+            async move {
+                let reply = match replying {
+                    Some(replying) => Some(replying.await),
+                    None => None,
+                };
+                serde_json::to_vec(&reply).unwrap_or_default()
+            }
+        });
+    }
+
+    fn states(&self, ids: &[String]) -> Vec<View> {
+        let records = ids.iter().filter_map(|id| self.here(id)).map(|(_, running_task)| running_task.record());
+        let view = |mut record: Record| {
+            let questions = std::mem::take(&mut record.questions);
+            View { questions, awaits_input: record.awaits_input, version: record.version, record }
+        };
+        records.map(view).collect()
+    }
+
+    /// Completes the records of running tasks: by their state on their nodes, or by their end if their node stopped.
+    ///
+    /// # Errors
+    /// Fails when the store fails. A task whose node does not reply keeps the state of its record.
+    pub(super) async fn follow(&self, tasks: &mut [StoredTask]) -> Result<(), RpcError> {
+        let Some(me) = &self.node else { return Ok(()) };
+        let mut nodes: BTreeMap<String, Vec<&mut StoredTask>> = BTreeMap::new();
+        for task in tasks {
+            if task.record.outcome.is_none()
+                && let Some(node) = task.record.node.clone()
+                && self.here(&task.record.id).is_none()
+            {
+                nodes.entry(node).or_default().push(task);
+            }
+        }
+        for (node, mut tasks) in nodes {
+            let mut is_alive = me.is_alive(&node).await.map_err(|error| error.to_rpc())?;
+            if is_alive {
+                let ids: Vec<_> = tasks.iter().map(|task| &task.record.id).collect();
+                match ask::<Vec<View>>(me, &node, STATES, &ids).await {
+                    Ok(views) => {
+                        for view in views.unwrap_or_default() {
+                            if let Some(task) = tasks.iter_mut().find(|task| task.record.id == view.record.id) {
+                                task.update(view);
+                            }
+                        }
+                    }
+                    Err(error) if error.is_gone() => is_alive = false,
+                    Err(error) => tracing::debug!(%error, "the state of a task on another node is not known"),
+                }
+            }
+            if !is_alive {
+                for task in tasks {
+                    self.end_abandoned(task).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the record of a task whose node stopped, unless another node ended it first.
+    async fn end_abandoned(&self, task: &mut StoredTask) -> Result<(), RpcError> {
+        let mut ended = task.record.clone();
+        ended.outcome = Some(TaskOutcome::Error(stopped("the node of this task stopped before the task ended")));
+        let swapped = self.replace(&mut ended, &task.bytes).await.map_err(|error| cannot_read(&error))?;
+        *task = match swapped {
+            (Swap::Done, bytes) => StoredTask { record: ended, bytes },
+            (Swap::Lost { current: Some(current) }, _) => StoredTask::read(&current).ok_or_else(unknown)?,
+            _ => return Err(unknown()),
+        };
+        Ok(())
+    }
+
+    /// Replaces a record if it still has these bytes. Returns the new bytes.
+    async fn replace(&self, record: &mut Record, bytes: &[u8]) -> Result<(Swap, Arc<[u8]>), StoreError> {
+        record.updated = timestamp::now();
+        // Only the store knows the remaining time, so the record may live a little longer.
+        let ttl = Duration::from_millis(record.ttl.max(1));
+        let new = bytes_of(record).map_err(|error| StoreError::invalid(error.message))?;
+        let key = Owner::named(&record.owner).key(&record.id);
+        Ok((self.records.compare_and_swap(&key, Some(bytes), Some(new.clone()), Some(ttl)).await?, new))
+    }
+
+    /// Cancels a task that runs on another node, also when that node has stopped.
+    pub(crate) async fn cancel_stored(&self, mut record: Record, bytes: &[u8]) -> Result<CancelOutcome, RpcError> {
+        match &record.outcome {
+            Some(TaskOutcome::Cancelled) => return Ok(CancelOutcome::AlreadyCancelled),
+            Some(_) => return Ok(CancelOutcome::Ended),
+            None => record.outcome = Some(TaskOutcome::Cancelled),
+        }
+        let swapped = self.replace(&mut record, bytes).await.map_err(|error| cannot_read(&error))?;
+        Ok(match swapped {
+            (Swap::Done, _) => CancelOutcome::Cancelled,
+            (Swap::Lost { current: Some(bytes) }, _) if is_cancelled(&bytes) => CancelOutcome::AlreadyCancelled,
+            _ => CancelOutcome::Ended,
+        })
+    }
+
+    /// Notifies the node of a task that the task is cancelled. Returns whether the node acknowledged it or has stopped.
+    pub(crate) async fn cancel_elsewhere(&self, id: &str, node: Option<&str>) -> bool {
+        let (Some(me), Some(node)) = (&self.node, node) else { return false };
+        if me.is_alive(node).await == Ok(false) {
+            return true;
+        }
+        match ask::<()>(me, node, CANCEL, &id).await {
+            Ok(_) => true,
+            Err(error) => {
+                tracing::debug!(%error, "the node of a task did not acknowledge its cancellation");
+                false
+            }
+        }
+    }
+
+    /// Passes answers to the node of a task. A task that has ended ignores them.
+    ///
+    /// # Errors
+    /// `-32603` when the node does not acknowledge the answers.
+    pub(crate) async fn answer_elsewhere(&self, record: &Record, answers: JsonObject) -> Result<(), RpcError> {
+        let (Some(me), Some(node), None) = (&self.node, &record.node, &record.outcome) else { return Ok(()) };
+        if !me.is_alive(node).await.map_err(|error| error.to_rpc())? {
+            return Ok(());
+        }
+        let body = Answers { id: record.id.clone(), answers };
+        ask::<()>(me, node, ANSWER, &body).await.map(drop).map_err(|error| error.to_rpc())
+    }
+
+    /// Calls `changed` after each change of a task on another node, until the task or its node ends.
+    pub(crate) async fn watch_elsewhere(&self, record: &Record, changed: impl Fn()) {
+        let (Some(me), Some(node)) = (&self.node, &record.node) else { return };
+        let mut known = Next { id: record.id.clone(), version: record.version };
+        loop {
+            match ask::<Option<Next>>(me, node, NEXT, &known).await {
+                Ok(Some(Some(next))) => {
+                    let has_changed = next.version != known.version;
+                    known = next;
+                    if has_changed {
+                        changed();
+                    }
+                }
+                // The task is stored, or its node stopped.
+                Ok(_) => return changed(),
+                Err(error) if error.is_gone() => return changed(),
+                Err(error) => {
+                    tracing::debug!(%error, "the changes of a task on another node are late");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// Cancels a running task, because another node cancelled it.
+    pub(crate) fn cancelled_elsewhere(&self, id: &str) {
+        if let Some((_, running_task)) = self.here(id) {
+            self.mark(&running_task, TaskOutcome::Cancelled);
+        }
+    }
+
+    /// Ends a running task if another node ended its record.
+    ///
+    /// # Errors
+    /// Fails when the store fails.
+    pub(crate) async fn check(&self, id: &str) -> Result<(), StoreError> {
+        let Some((owner, running_task)) = self.here(id) else { return Ok(()) };
+        let Some(bytes) = self.records.get(&owner.key(id)).await? else { return Ok(()) };
+        if bytes != running_task.stored_bytes() && is_cancelled(&bytes) {
+            self.mark(&running_task, TaskOutcome::Cancelled);
+        }
+        Ok(())
+    }
+}
+
+/// Sends a request to a node. Returns `None` if the node has another version and cannot read the request.
+async fn ask<R: DeserializeOwned>(
+    me: &Node,
+    node: &str,
+    kind: &'static str,
+    body: &(impl Serialize + Sync),
+) -> Result<Option<R>, NodeError> {
+    let Ok(body) = serde_json::to_vec(body) else { return Ok(None) };
+    let reply = me.request(node, kind, body).await?;
+    Ok(serde_json::from_slice(&reply).unwrap_or(None))
+}
+
+/// The error of a task that did not end because of its node. The client can call the tool again.
+pub(super) fn stopped(reason: &str) -> RpcError {
+    let data = json!({ "reason": "node_stopped", "retryable": true });
+    RpcError::internal(format!("{reason}; the call can be sent again")).with_data(data)
+}
+
+fn is_cancelled(bytes: &[u8]) -> bool {
+    Record::read(bytes).is_some_and(|record| record.outcome == Some(TaskOutcome::Cancelled))
+}
