@@ -43,7 +43,10 @@ use self::{
     pending::{Answer, PendingRequests},
     state::Unstored,
 };
-use crate::error::InputError;
+use crate::{
+    error::InputError,
+    node::{Lease, Node},
+};
 
 /// A session: one stdio connection after `initialize`, or one HTTP session.
 pub struct Session {
@@ -59,6 +62,8 @@ pub struct Session {
     pending: PendingRequests,
     outbox: Outbox,
     pages: Pages,
+    /// The node whose name is in the ids of questions. Empty if the session is not shared.
+    asks_as: OnceLock<Arc<Node>>,
     /// The changes that the shared store lacks. Empty if the session is not shared.
     unstored: OnceLock<Box<Unstored>>,
 }
@@ -86,6 +91,7 @@ impl Session {
             pending: PendingRequests::default(),
             outbox: Outbox::new(declared),
             pages: Pages::default(),
+            asks_as: OnceLock::new(),
             unstored: OnceLock::new(),
         }
     }
@@ -164,7 +170,24 @@ impl Session {
         sink: Option<&dyn FrameSender>,
         about: &RequestId,
     ) -> Result<Value, InputError> {
-        self.pending.ask(request, sink, &*self.sender, about).await
+        let lease = match self.asks_as.get() {
+            // Without a lease, only this node receives the answer.
+            Some(node) => node.lease().await.ok(),
+            None => None,
+        };
+        let id = pending::new_id(lease.as_ref().map(Lease::id));
+        self.pending.ask(id, request, sink, &*self.sender, about).await
+    }
+
+    /// Puts the name of a node in the ids of questions, so that the other nodes pass the answers to it.
+    pub fn ask_as(&self, node: &Arc<Node>) {
+        self.asks_as.get_or_init(|| node.clone());
+    }
+
+    /// Returns the node that asked a question, by the id of the question.
+    #[must_use]
+    pub fn node_of_question(id: &RequestId) -> Option<&str> {
+        pending::node_of(id)
     }
 
     /// Remembers that the server sent the user to the page with this id.
@@ -184,18 +207,21 @@ impl Session {
         }
     }
 
-    /// Completes the request of the server that a response answers. A response to no pending request is ignored.
-    pub fn answered(&self, response: &jsonrpc::Response<'_>) {
-        let Some(id) = &response.id else { return };
+    /// Completes the request of the server that a response answers. Returns false for a response to no pending request of this
+    /// node.
+    pub fn answered(&self, response: &jsonrpc::Response<'_>) -> bool {
+        let Some(id) = &response.id else { return false };
         let answer: Answer = match &response.outcome {
             Ok(result) => {
                 serde_json::from_str(result.get()).map_err(|_| RpcError::invalid_request("the result cannot be read"))
             }
             Err(error) => Err(error.clone()),
         };
-        if !self.pending.answer(id, answer) {
+        let is_taken = self.pending.answer(id, answer);
+        if !is_taken {
             tracing::debug!(?id, "a response without a pending request");
         }
+        is_taken
     }
 
     /// Ends the session: cancels all running requests and rejects new ones.

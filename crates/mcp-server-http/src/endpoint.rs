@@ -18,6 +18,7 @@ use crate::{
         access::{self, AccessRecord},
         body::Body,
         cors::{self, AllowedHeaders},
+        health::StoreHealth,
         respond,
     },
     config::HttpConfig,
@@ -118,6 +119,7 @@ pub(crate) struct Endpoint {
     guard: Guard,
     /// The request headers that a web page may send.
     pub(crate) cors: AllowedHeaders,
+    pub(crate) store_health: StoreHealth,
 }
 
 impl Endpoint {
@@ -128,7 +130,7 @@ impl Endpoint {
         let auth = Auth::new(&config, server.required_scopes())?;
         let guard = guard_of(&config);
         let cors = AllowedHeaders::new(auth.credential_headers());
-        Ok(Self { server, config, auth, guard, cors })
+        Ok(Self { server, config, auth, guard, cors, store_health: StoreHealth::default() })
     }
 
     /// Answers a request for the metadata document.

@@ -22,7 +22,7 @@ use mcp_protocol::{
 };
 use mcp_server_core::{
     Caller,
-    engine::{Engine as _, Peer, Refusal, Reply, Scope, SessionRequest},
+    engine::{Engine as _, Peer, Refusal, Reply, Scope, Session, SessionRequest},
 };
 use mcp_transport::FrameSender;
 use tokio::time::Instant;
@@ -385,10 +385,32 @@ pub(crate) async fn response(legacy: &Legacy, response: &jsonrpc::Response<'_>, 
     match open(legacy, head, None).await {
         Ok(http) => {
             let _open = http.open();
-            http.session.answered(response);
-            respond::empty(StatusCode::ACCEPTED)
+            if http.session.answered(response) {
+                return respond::empty(StatusCode::ACCEPTED);
+            }
+            match (&legacy.shared, response.id.as_ref().and_then(Session::node_of_question)) {
+                // Boxed, because few answers arrive at another node.
+                (Some(shared), Some(node)) => Box::pin(pass_answer(shared, &http, node, response)).await,
+                _ => respond::empty(StatusCode::ACCEPTED),
+            }
         }
         Err(response) => response,
+    }
+}
+
+/// Passes a response of the client to the node that asked. Also accepts a response that is too late.
+async fn pass_answer(
+    shared: &SharedSessions,
+    http: &HttpSession,
+    node: &str,
+    response: &jsonrpc::Response<'_>,
+) -> Response<Body> {
+    match shared.pass_answer(http, node, response).await {
+        Ok(()) => respond::empty(StatusCode::ACCEPTED),
+        Err(error) => {
+            tracing::warn!(%error, "the answer of a client does not reach the node that asked");
+            respond::unavailable(None, &error.to_rpc())
+        }
     }
 }
 

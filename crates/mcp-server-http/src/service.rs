@@ -120,7 +120,12 @@ impl McpService {
         let path = parts.uri.path();
         let is_shutting_down = endpoint.server.is_shutting_down();
         let mut response = if endpoint.config.health.as_deref() == Some(path) {
-            health::answer(is_shutting_down, &parts.method, &parts.headers, &endpoint.cors)
+            let store = match endpoint.server.node() {
+                // Boxed, because few requests are for the health.
+                Some(node) if !is_shutting_down => Some(Box::pin(endpoint.store_health.is_available(node)).await),
+                _ => None,
+            };
+            health::answer(is_shutting_down, store, &parts.method, &parts.headers, &endpoint.cors)
         } else if is_shutting_down {
             endpoint::shutting_down()
         } else if let Some(route) = endpoint.config.status.as_ref().filter(|route| route.path == path) {

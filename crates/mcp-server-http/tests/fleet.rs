@@ -3,6 +3,7 @@
 
 mod events;
 mod outage;
+mod questions;
 mod sessions;
 
 use std::{
@@ -45,8 +46,17 @@ impl Fleet {
         config: HttpConfig,
         build: impl Fn(ServerBuilder) -> ServerBuilder,
     ) -> Self {
-        let node = |_| build(Server::builder("fleet", "1.0").store(store.clone())).build();
-        let servers: Vec<Server> = (0..count).map(node).collect();
+        Self::of_stores(vec![store; count], config, build)
+    }
+
+    /// Starts one node for each handle of a store.
+    pub(crate) fn of_stores(
+        stores: Vec<Arc<dyn Store>>,
+        config: HttpConfig,
+        build: impl Fn(ServerBuilder) -> ServerBuilder,
+    ) -> Self {
+        let node = |store| build(Server::builder("fleet", "1.0").store(store)).build();
+        let servers: Vec<Server> = stores.into_iter().map(node).collect();
         let nodes = servers.iter().map(|server| server.clone().into_service(config.clone())).collect();
         Self { nodes, servers, next: AtomicUsize::new(0) }
     }

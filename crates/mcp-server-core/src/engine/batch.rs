@@ -75,7 +75,7 @@ impl Server {
                     });
                 }
                 Ok(Message::Notification(notification)) => self.notified(Some(session), peer, &notification),
-                Ok(Message::Response(response)) => session.answered(&response),
+                Ok(Message::Response(response)) => drop(session.answered(&response)),
                 Err(error) => {
                     let reason = rejected(None, &scope(), error.error);
                     requests.push(Member::Answered(Reply::error(error.id.as_ref(), &reason)));

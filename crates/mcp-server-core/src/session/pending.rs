@@ -47,14 +47,12 @@ impl PendingRequests {
     /// Dropping the future cancels the request.
     pub(crate) async fn ask(
         &self,
+        id: RequestId,
         request: &InputRequest,
         sink: Option<&dyn FrameSender>,
         outbox: &dyn FrameSender,
         about: &RequestId,
     ) -> Result<Value, InputError> {
-        // The counter is shared by all sessions, so a response never matches a request of a later session.
-        static NEXT: AtomicI64 = AtomicI64::new(1);
-        let id = RequestId::from(format!("server-{}", NEXT.fetch_add(1, Ordering::Relaxed)));
         let params = request.params.clone().unwrap_or_else(|| json!({}));
         let message = jsonrpc::request(&id, &request.method, &params).map_err(|e| InputError::misuse(e.to_string()))?;
         let (sender, receiver) = oneshot::channel();
@@ -95,6 +93,23 @@ impl PendingRequests {
         waiting.is_closed = true;
         waiting.questions.clear();
     }
+}
+
+/// Returns the id of a new request. It has the name of the node that asks, if the nodes of a fleet share the session.
+pub(crate) fn new_id(node: Option<&str>) -> RequestId {
+    // The counter is shared by all sessions, so a response never matches a request of a later session.
+    static NEXT: AtomicI64 = AtomicI64::new(1);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    RequestId::from(match node {
+        Some(node) => format!("server-{number}@{node}"),
+        None => format!("server-{number}"),
+    })
+}
+
+/// Returns the name of the node in the id of a request.
+pub(crate) fn node_of(id: &RequestId) -> Option<&str> {
+    let RequestId::String(id) = id else { return None };
+    id.strip_prefix("server-")?.split_once('@').map(|(_, node)| node)
 }
 
 /// Forgets a request when its future is dropped, and sends the client a cancellation.

@@ -38,8 +38,12 @@ pub(crate) fn too_many_sessions(id: Option<&RequestId>) -> Response<Body> {
 
 /// The answer to a request that needs the shared store while the store fails.
 pub(crate) fn store_unavailable(id: Option<&RequestId>) -> Response<Body> {
-    let error = RpcError::internal("the shared store is unavailable, try again later");
-    let response = head_error(StatusCode::SERVICE_UNAVAILABLE, id, &error);
+    unavailable(id, &RpcError::internal("the shared store is unavailable, try again later"))
+}
+
+/// The answer to a request that can succeed later.
+pub(crate) fn unavailable(id: Option<&RequestId>, error: &RpcError) -> Response<Body> {
+    let response = head_error(StatusCode::SERVICE_UNAVAILABLE, id, error);
     with_header(response, header::RETRY_AFTER, HeaderValue::from_static("2"))
 }
 

@@ -41,6 +41,8 @@ const PAGE: usize = 64;
 const PIECE: usize = 64 << 10;
 /// The time after which a reader reads again although no message arrived.
 const POLL: Duration = Duration::from_secs(10);
+/// The time after which a reader checks that the node of its call has not stopped.
+const CHECK: Duration = Duration::from_secs(3);
 /// How long a reader waits for a store that fails. Its client then resumes at another node.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The pause between retries of a failing store.
@@ -110,6 +112,8 @@ impl Following {
             reports_loss: place.is_some(),
             sender,
             taken: taken.clone(),
+            writer: None,
+            request: None,
         };
         tokio::spawn(follower.run(topic, page));
         let keep_alive = KeepAlive::new(config.keep_alive);
@@ -159,6 +163,9 @@ struct Follower {
     reports_loss: bool,
     sender: mpsc::Sender<Part>,
     taken: Arc<AtomicU64>,
+    /// The node that writes the stream, and the id of the request as JSON, as far as they are known.
+    writer: Option<String>,
+    request: Option<Vec<u8>>,
 }
 
 impl Follower {
@@ -191,19 +198,64 @@ impl Follower {
                 return;
             }
             if !page.more {
-                match timeout(POLL, topic.recv()).await {
+                // The node of a call may stop.
+                let wait = if self.guard.stream == STANDALONE { POLL } else { CHECK };
+                match timeout(wait, topic.recv()).await {
                     Ok(Some(_)) => {}
                     // The store ended the subscription.
                     Ok(None) => match self.retry(async |this| this.subscribe().await).await {
                         Some(subscribed) => topic = subscribed,
                         None => return,
                     },
-                    Err(_) => self.shared.touch_open_session(&self.guard.http),
+                    Err(_) => {
+                        self.shared.touch_open_session(&self.guard.http);
+                        if let Err(error) = self.check_writer().await {
+                            tracing::debug!(%error, "the node of a stream is not known yet");
+                        }
+                    }
                 }
             }
             match self.retry(async |this| this.read().await).await {
                 Some(read) => page = read,
                 None => return,
+            }
+        }
+    }
+
+    /// Ends the stream if the node of its call has stopped. The next read then returns the end.
+    async fn check_writer(&mut self) -> Result<(), StoreError> {
+        let stream = self.guard.stream;
+        if stream == STANDALONE {
+            return Ok(());
+        }
+        let mut after = 0;
+        while self.writer.is_none() || self.request.is_none() {
+            let page = self.shared.store.events_after(self.digest(), after, PAGE).await?;
+            for record in &page.records {
+                after = record.sequence;
+                if let Some(batch) = Batch::read(&record.data) {
+                    self.learn(&batch);
+                }
+            }
+            if !page.more {
+                break;
+            }
+        }
+        let Some(writer) = &self.writer else { return Ok(()) };
+        match self.shared.store.node.is_alive(writer).await {
+            Ok(false) => self.shared.end_stream(self.digest(), stream, self.request.as_deref()).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Remembers the node of the stream and the id of the request.
+    fn learn(&mut self, batch: &Batch<'_>) {
+        for event in batch.events.iter().filter(|event| event.stream == self.guard.stream) {
+            if !batch.node.is_empty() && self.writer.as_deref() != Some(batch.node) {
+                self.writer = Some(batch.node.to_owned());
+            }
+            if event.kind == Kind::Opened {
+                self.request = Some(event.message.to_vec());
             }
         }
     }
@@ -248,6 +300,7 @@ impl Follower {
                 tracing::warn!("a node with another version of the library wrote events that cannot be read");
                 continue;
             };
+            self.learn(&batch);
             let count = batch.events.len();
             for (index, event) in batch.events.iter().enumerate() {
                 let seq = batch::seq(record.sequence, index, count);

@@ -7,6 +7,8 @@ use mcp_store::{LogPage, Retain, Store, StoreError, StoreFuture, Subscription, S
 
 /// The longest time of one operation. A client waits for it.
 const TIMEOUT: Duration = Duration::from_secs(3);
+/// The life of a claim. A node that stops after its claim is replaced then.
+const CLAIM: Duration = Duration::from_secs(30);
 /// The most messages of a topic that wait.
 const QUEUE: usize = 1024;
 
@@ -86,6 +88,13 @@ impl SessionStore {
 
     pub(crate) async fn set_read_position(&self, session: &str, at: u64, ttl: Duration) -> Result<(), StoreError> {
         in_time(self.store.put(&self.cursor(session), Arc::from(at.to_be_bytes()), Some(ttl))).await
+    }
+
+    /// Claims the end of a stream for this node. Returns false if another node has claimed it.
+    pub(crate) async fn claim_end(&self, session: &str, stream: u64) -> Result<bool, StoreError> {
+        let key = format!("{}/{session}/ended/{stream:x}", self.namespace);
+        let claim = self.store.compare_and_swap(&key, None, Some(Arc::from(*b"ended")), Some(CLAIM));
+        Ok(in_time(claim).await?.is_done())
     }
 
     /// Appends a batch of events, and returns its sequence.

@@ -11,10 +11,10 @@ use std::{
     time::Duration,
 };
 
-use mcp_protocol::{Principal, RequestId};
+use mcp_protocol::{Principal, RequestId, RpcError, jsonrpc};
 use mcp_server_core::{
     Caller, Server,
-    engine::{Engine as _, Node, Peer, SessionChange},
+    engine::{Engine as _, Node, NodeError, Peer, Reply, SessionChange},
 };
 use mcp_store::{Delivery, StoreError, Swap};
 use parking_lot::Mutex;
@@ -25,11 +25,11 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use self::record::{Event, Message, Record, digest};
+use self::record::{Event, Message, Record, digest, passed_answer, read_answer};
 use super::{
     event_log::{
         EventLog,
-        batch::{BatchId, BatchWriter},
+        batch::{BatchId, BatchWriter, Kind},
     },
     owner::Owner,
     session_store::SessionStore,
@@ -43,6 +43,9 @@ const ATTEMPTS: usize = 8;
 const CONNECT: Duration = Duration::from_secs(3);
 /// The first and the longest pause between retries of a failing store.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+
+/// The kind of the requests between nodes that pass an answer of a client.
+const ANSWERS: &str = "session-answer";
 
 /// The part of a session that belongs to its record.
 #[derive(Debug)]
@@ -191,6 +194,7 @@ impl SharedSessions {
         known.insert(shared.digest.clone(), Arc::downgrade(http));
         drop(known);
         http.session.record_changes();
+        http.session.ask_as(&self.store.node);
         if http.owner().is_some() {
             shared.owner_is_stored();
         }
@@ -228,6 +232,29 @@ impl SharedSessions {
         let id = BatchId { writer: 0, number: 0 };
         let mark = BatchWriter::new(id, "").into_bytes();
         self.store.append(session, mark.into(), self.ttl()).await
+    }
+
+    /// Ends the stream of a call whose node has stopped, with an error as the response. One node does it.
+    pub(crate) async fn end_stream(
+        &self,
+        session: &str,
+        stream: u64,
+        request: Option<&[u8]>,
+    ) -> Result<(), StoreError> {
+        if !self.store.claim_end(session, stream).await? {
+            return Ok(());
+        }
+        let mut batch = BatchWriter::new(BatchId { writer: 0, number: 0 }, "");
+        match request.and_then(|id| serde_json::from_slice::<RequestId>(id).ok()) {
+            Some(id) => {
+                let data = serde_json::json!({ "reason": "node_unavailable", "retryable": true });
+                let error = RpcError::internal("the node of this call has stopped").with_data(data);
+                batch.push(Kind::Answer, stream, &Reply::error(Some(&id), &error).payload.into_bytes());
+            }
+            None => batch.push(Kind::End, stream, b""),
+        }
+        self.store.append(session, batch.into_bytes().into(), self.ttl()).await?;
+        self.store.announce_events(session).await
     }
 
     /// Whether a request of a session has to wait for the store. Otherwise the life of its record is extended in the background.
@@ -452,11 +479,47 @@ impl SharedSessions {
         }
     }
 
+    /// Passes the answer of a client to the node that asked.
+    ///
+    /// # Errors
+    /// If the node does not acknowledge the answer, or the store fails.
+    pub(crate) async fn pass_answer(
+        &self,
+        http: &HttpSession,
+        node: &str,
+        response: &jsonrpc::Response<'_>,
+    ) -> Result<(), NodeError> {
+        let Some(shared) = http.shared() else { return Ok(()) };
+        let Some(body) = passed_answer(&shared.digest, response) else { return Ok(()) };
+        self.store.node.request(node, ANSWERS, body).await.map(drop)
+    }
+
+    /// Receives the answers that other nodes pass to this node.
+    fn receive_answers(self: &Arc<Self>) {
+        // The node outlives the endpoint.
+        let sessions = Arc::downgrade(self);
+        self.store.node.handle(ANSWERS, move |body| {
+            let sessions = sessions.upgrade();
+            async move {
+                let is_taken = sessions.is_some_and(|sessions| sessions.answer_arrived(&body));
+                vec![u8::from(is_taken)]
+            }
+        });
+    }
+
+    /// Completes the question of an answer. Returns false if nothing waits for it.
+    fn answer_arrived(&self, body: &[u8]) -> bool {
+        let Some((session, message)) = read_answer(body) else { return false };
+        let Some(http) = self.known.lock().get(session).and_then(Weak::upgrade) else { return false };
+        matches!(jsonrpc::Message::parse(message), Ok(jsonrpc::Message::Response(answer)) if http.session.answered(&answer))
+    }
+
     /// Waits until this node receives the messages of the other nodes. Starts the task that receives them.
     async fn connect(self: &Arc<Self>) -> Result<(), StoreError> {
         if *self.connected.borrow() {
             return Ok(());
         }
+        self.receive_answers();
         self.start();
         let mut connected = self.connected.subscribe();
         match timeout(CONNECT, connected.wait_for(|connected| *connected)).await {

@@ -198,7 +198,19 @@ pub(crate) fn addressed(
     }
     let caller = authentication.caller.as_deref();
     let inbox = legacy.streams.table().get(id).filter(|inbox| Owner::is_same(inbox.owner.as_ref(), caller)).cloned();
-    inbox.map_or_else(|| refuse(StatusCode::NOT_FOUND, "unknown sessionId: its stream is closed"), Ok)
+    inbox.map_or_else(
+        || {
+            let text = match legacy.endpoint.server.node() {
+                None => "unknown sessionId: its stream is closed",
+                Some(_) => {
+                    "unknown sessionId: its stream is closed or at another node, and the balancer has to send all requests with a \
+                     sessionId to the node of its stream"
+                }
+            };
+            refuse(StatusCode::NOT_FOUND, text)
+        },
+        Ok,
+    )
 }
 
 fn session_id(query: &str) -> Option<&str> {

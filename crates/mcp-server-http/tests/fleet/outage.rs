@@ -16,6 +16,10 @@ pub(crate) struct Fragile {
 }
 
 impl Fragile {
+    pub(crate) fn of(memory: MemoryStore) -> Self {
+        Self { memory, ..Self::default() }
+    }
+
     pub(crate) fn set_failing(&self, fails: bool) {
         self.fails.store(fails, Ordering::SeqCst);
     }
@@ -87,7 +91,16 @@ impl PubSub for Fragile {
 #[tokio::test(start_paused = true)]
 async fn requests_that_need_the_store_are_unavailable_while_it_fails() {
     let store = Arc::new(Fragile::default());
-    let fleet = Fleet::with(2, store.clone(), HttpConfig::new(), |builder| builder.tool(tool("hi", async || "hi")));
+    let config = HttpConfig::new().health("/health");
+    let fleet = Fleet::with(2, store.clone(), config, |builder| builder.tool(tool("hi", async || "hi")));
+    let health = async || {
+        let mut request = request(Method::GET, &[], "");
+        *request.uri_mut() = "/health".parse().unwrap();
+        let answer = fleet.send(request).await;
+        assert_eq!(answer.status, StatusCode::OK);
+        answer.json()["store"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(health().await, "ok");
     let session = fleet.open(json!({})).await;
     let call = || legacy(Some(&session), "tools/call", json!({ "name": "hi" }));
     let level = || legacy(Some(&session), "logging/setLevel", json!({ "level": "error" }));
@@ -116,6 +129,8 @@ async fn requests_that_need_the_store_are_unavailable_while_it_fails() {
             assert_eq!((answer.header("retry-after"), answer.error_code()), (Some("2"), Some(-32603)), "{name}");
         }
     }
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert_eq!(health().await, "unavailable");
     store.set_failing(false);
     tokio::time::advance(Duration::from_secs(10)).await;
     settle().await;

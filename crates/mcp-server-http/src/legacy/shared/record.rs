@@ -1,8 +1,9 @@
 //! The record of a session in the shared store, and the messages between the nodes that serve it.
 
-use mcp_protocol::RequestId;
+use mcp_protocol::{RequestId, RpcError, jsonrpc};
 use mcp_server_core::engine::{SessionChange, SessionState};
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
 
 use crate::legacy::owner::Owner;
@@ -53,6 +54,36 @@ pub(super) enum Event {
     },
     /// The client cancelled a request.
     Cancelled(RequestId),
+}
+
+/// The answer of a client to a question of another node, as that node reads it again.
+#[derive(Serialize)]
+struct WireResponse<'a> {
+    jsonrpc: &'a str,
+    id: &'a RequestId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a RpcError>,
+}
+
+/// Returns the bytes that pass an answer: the digest of the session id, and the response.
+pub(super) fn passed_answer(session: &str, response: &jsonrpc::Response<'_>) -> Option<Vec<u8>> {
+    let (result, error) = match &response.outcome {
+        Ok(result) => (Some(*result), None),
+        Err(error) => (None, Some(error)),
+    };
+    let mut bytes = session.as_bytes().to_vec();
+    bytes.push(b'\n');
+    let response = WireResponse { jsonrpc: "2.0", id: response.id.as_ref()?, result, error };
+    serde_json::to_writer(&mut bytes, &response).ok()?;
+    Some(bytes)
+}
+
+/// Returns the digest of the session id, and the message of a passed answer.
+pub(super) fn read_answer(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    Some((std::str::from_utf8(&bytes[..end]).ok()?, &bytes[end + 1..]))
 }
 
 /// Returns the SHA-256 of a session id. The id is a secret, so names in the store have its digest.

@@ -1,0 +1,100 @@
+//! Questions of the server: the answer of a client arrives at any node, and dead nodes end their work.
+
+use mcp_server_core::{Inputs, Progress, ToolError, tool};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{outage::Fragile, *};
+use crate::{
+    common::{legacy_as, settle},
+    resume::resume,
+};
+
+#[derive(Deserialize, JsonSchema)]
+struct Name {
+    name: String,
+}
+
+fn build(builder: ServerBuilder) -> ServerBuilder {
+    builder
+        .tool(tool("ask", async |inputs: Inputs| -> Result<String, ToolError> {
+            let Name { name } = inputs.elicit("name", "Name?").await?;
+            Ok(name)
+        }))
+        .tool(tool("hang", async |progress: Progress| {
+            progress.report(1.0, None, "").await;
+            std::future::pending::<()>().await;
+        }))
+}
+
+fn ask(id: u64, session: &str) -> Request<Full<Bytes>> {
+    legacy_as(id, Some(session), "tools/call", json!({ "name": "ask", "arguments": {} }))
+}
+
+fn answer(session: &str, id: &Value, name: &str) -> Request<Full<Bytes>> {
+    let result = json!({ "action": "accept", "content": { "name": name } });
+    let mut headers = common::BASE.to_vec();
+    headers.push(("mcp-session-id", session));
+    request(Method::POST, &headers, json!({ "jsonrpc": "2.0", "id": id, "result": result }).to_string())
+}
+
+#[tokio::test]
+async fn an_answer_at_any_node_reaches_the_node_that_asked() {
+    let fleet = Fleet::new(3, build);
+    let (session, other) = (fleet.open(json!({ "elicitation": {} })).await, fleet.open(json!({})).await);
+    for id in 1..=30 {
+        let mut stream = fleet.next().handle(ask(id, &session)).await.into_body();
+        let question = loop {
+            let events = next_events(&mut stream).await;
+            if let Some(question) = events.into_iter().find_map(|event| event.message) {
+                break question;
+            }
+        };
+        assert_eq!(question["method"], "elicitation/create", "{question}");
+        // The answer in another session has no effect.
+        assert_eq!(fleet.send(answer(&other, &question["id"], "foreign")).await.status, StatusCode::ACCEPTED);
+        let name = format!("name {id}");
+        assert_eq!(fleet.send(answer(&session, &question["id"], &name)).await.status, StatusCode::ACCEPTED);
+        let response = next_message(&mut stream).await;
+        assert_eq!((&response["id"], &response["result"]["content"][0]["text"]), (&json!(id), &json!(name)));
+        // A second answer is too late, and accepted.
+        assert_eq!(fleet.send(answer(&session, &question["id"], "late")).await.status, StatusCode::ACCEPTED);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_work_of_a_node_that_stops_ends_with_typed_errors() {
+    let memory = MemoryStore::new();
+    let first = Arc::new(Fragile::of(memory.clone()));
+    let fleet = Fleet::of_stores(vec![first.clone(), Arc::new(memory)], HttpConfig::new(), build);
+    let session = fleet.open(json!({ "elicitation": {} })).await;
+    let mut asking = fleet.nodes[0].handle(ask(1, &session)).await.into_body();
+    let question = loop {
+        let events = next_events(&mut asking).await;
+        if let Some(question) = events.into_iter().find_map(|event| event.message) {
+            break question;
+        }
+    };
+    let params = json!({ "name": "hang", "arguments": {}, "_meta": { "progressToken": 1 } });
+    let call = legacy_as(2, Some(&session), "tools/call", params);
+    let mut hanging = fleet.nodes[0].handle(call).await.into_body();
+    let mut last = String::new();
+    while !next_events(&mut hanging).await.into_iter().any(|event| {
+        last = event.id;
+        event.message.is_some()
+    }) {}
+    drop((asking, hanging));
+    settle().await;
+    // The node loses its connection to the store, so its lease ends.
+    first.set_failing(true);
+    let mut resumed = fleet.nodes[1].handle(resume(&session, &last)).await.into_body();
+    next_events(&mut resumed).await;
+    let ended = next_message(&mut resumed).await;
+    assert_eq!((&ended["id"], &ended["error"]["code"]), (&json!(2), &json!(-32603)), "{ended}");
+    assert!(next_events(&mut resumed).await.is_empty());
+    // A second reader receives the same end.
+    let again = send(&fleet.nodes[1], resume(&session, &last)).await;
+    assert_eq!(again.events(), [ended]);
+    let refused = send(&fleet.nodes[1], answer(&session, &question["id"], "late")).await;
+    assert_eq!((refused.status, refused.error_code()), (StatusCode::SERVICE_UNAVAILABLE, Some(-32603)));
+}
