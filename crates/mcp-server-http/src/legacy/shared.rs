@@ -1,5 +1,6 @@
 //! The sessions that the nodes of a fleet share. Each node can adopt each session from its record in the store.
 
+mod other_nodes;
 mod record;
 
 use std::{
@@ -11,10 +12,10 @@ use std::{
     time::Duration,
 };
 
-use mcp_protocol::{Principal, RequestId, RpcError, jsonrpc};
+use mcp_protocol::{Principal, RequestId};
 use mcp_server_core::{
     Caller, Server,
-    engine::{Engine as _, Node, NodeError, Peer, Reply, SessionChange},
+    engine::{Engine as _, Node, Peer, SessionChange},
 };
 use mcp_store::{Delivery, StoreError, Swap};
 use parking_lot::Mutex;
@@ -25,11 +26,11 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use self::record::{Event, Message, Record, digest, passed_answer, read_answer};
+use self::record::{Event, Message, Record, digest};
 use super::{
     event_log::{
         EventLog,
-        batch::{BatchId, BatchWriter, Kind},
+        batch::{BatchId, BatchWriter},
     },
     owner::Owner,
     session_store::SessionStore,
@@ -43,9 +44,6 @@ const ATTEMPTS: usize = 8;
 const CONNECT: Duration = Duration::from_secs(3);
 /// The first and the longest pause between retries of a failing store.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
-
-/// The kind of the requests between nodes that pass an answer of a client.
-const ANSWERS: &str = "session-answer";
 
 /// The part of a session that belongs to its record.
 #[derive(Debug)]
@@ -109,6 +107,8 @@ pub(crate) struct SharedSessions {
     known: Mutex<HashMap<Box<str>, Weak<HttpSession>>>,
     /// Increases when messages of other nodes may have been lost. Records are then compared again.
     epoch: AtomicU64,
+    /// The number of messages about sessions that this node has not adopted.
+    unknown: AtomicU64,
     adopting: Mutex<()>,
     connected: watch::Sender<bool>,
     task: Mutex<Option<AbortHandle>>,
@@ -136,6 +136,7 @@ impl SharedSessions {
             retry: Some(config.retry_delay.max(Duration::from_millis(1))),
             known: Mutex::default(),
             epoch: AtomicU64::new(1),
+            unknown: AtomicU64::new(0),
             adopting: Mutex::new(()),
             connected: watch::Sender::new(false),
             task: Mutex::new(None),
@@ -234,29 +235,6 @@ impl SharedSessions {
         self.store.append(session, mark.into(), self.ttl()).await
     }
 
-    /// Ends the stream of a call whose node has stopped, with an error as the response. One node does it.
-    pub(crate) async fn end_stream(
-        &self,
-        session: &str,
-        stream: u64,
-        request: Option<&[u8]>,
-    ) -> Result<(), StoreError> {
-        if !self.store.claim_end(session, stream).await? {
-            return Ok(());
-        }
-        let mut batch = BatchWriter::new(BatchId { writer: 0, number: 0 }, "");
-        match request.and_then(|id| serde_json::from_slice::<RequestId>(id).ok()) {
-            Some(id) => {
-                let data = serde_json::json!({ "reason": "node_unavailable", "retryable": true });
-                let error = RpcError::internal("the node of this call has stopped").with_data(data);
-                batch.push(Kind::Answer, stream, &Reply::error(Some(&id), &error).payload.into_bytes());
-            }
-            None => batch.push(Kind::End, stream, b""),
-        }
-        self.store.append(session, batch.into_bytes().into(), self.ttl()).await?;
-        self.store.announce_events(session).await
-    }
-
     /// Whether a request of a session has to wait for the store. Otherwise the life of its record is extended in the background.
     pub(crate) fn needs_store(self: &Arc<Self>, http: &Arc<HttpSession>) -> bool {
         let Some(shared) = http.shared() else { return false };
@@ -334,7 +312,7 @@ impl SharedSessions {
 
     /// Opens a session with the state of its record.
     async fn adopt(self: &Arc<Self>, id: &str) -> Result<(), Unusable> {
-        let (digest, epoch) = (digest(id), self.epoch());
+        let (digest, epoch, unknown) = (digest(id), self.epoch(), self.unknown.load(Ordering::Acquire));
         let bytes = self.store.get(&digest).await.map_err(failed)?.ok_or(Unusable::Unknown)?;
         let Some(record) = Record::read(&bytes) else {
             tracing::warn!("the record of a session cannot be read");
@@ -355,6 +333,12 @@ impl SharedSessions {
         log.set_retry(self.retry.filter(|_| session.version().has_sse_polling()));
         let http = reserved.insert(session, peer, log);
         self.know(&http, SharedSession::new(digest, bytes, epoch));
+        // A message about the session may have arrived after the record was read. The record is then compared again.
+        if self.unknown.load(Ordering::Acquire) != unknown
+            && let Some(shared) = http.shared()
+        {
+            shared.verified.store(0, Ordering::Release);
+        }
         Ok(())
     }
 
@@ -479,41 +463,6 @@ impl SharedSessions {
         }
     }
 
-    /// Passes the answer of a client to the node that asked.
-    ///
-    /// # Errors
-    /// If the node does not acknowledge the answer, or the store fails.
-    pub(crate) async fn pass_answer(
-        &self,
-        http: &HttpSession,
-        node: &str,
-        response: &jsonrpc::Response<'_>,
-    ) -> Result<(), NodeError> {
-        let Some(shared) = http.shared() else { return Ok(()) };
-        let Some(body) = passed_answer(&shared.digest, response) else { return Ok(()) };
-        self.store.node.request(node, ANSWERS, body).await.map(drop)
-    }
-
-    /// Receives the answers that other nodes pass to this node.
-    fn receive_answers(self: &Arc<Self>) {
-        // The node outlives the endpoint.
-        let sessions = Arc::downgrade(self);
-        self.store.node.handle(ANSWERS, move |body| {
-            let sessions = sessions.upgrade();
-            async move {
-                let is_taken = sessions.is_some_and(|sessions| sessions.answer_arrived(&body));
-                vec![u8::from(is_taken)]
-            }
-        });
-    }
-
-    /// Completes the question of an answer. Returns false if nothing waits for it.
-    fn answer_arrived(&self, body: &[u8]) -> bool {
-        let Some((session, message)) = read_answer(body) else { return false };
-        let Some(http) = self.known.lock().get(session).and_then(Weak::upgrade) else { return false };
-        matches!(jsonrpc::Message::parse(message), Ok(jsonrpc::Message::Response(answer)) if http.session.answered(&answer))
-    }
-
     /// Waits until this node receives the messages of the other nodes. Starts the task that receives them.
     async fn connect(self: &Arc<Self>) -> Result<(), StoreError> {
         if *self.connected.borrow() {
@@ -576,7 +525,10 @@ impl SharedSessions {
             }
         };
         let known = self.known.lock().get(&*message.session).and_then(Weak::upgrade);
-        let Some(http) = known else { return };
+        let Some(http) = known else {
+            self.unknown.fetch_add(1, Ordering::AcqRel);
+            return;
+        };
         match message.event {
             Event::Changed(changes) => changes.iter().for_each(|change| http.session.apply(change)),
             Event::Owned(owner) => {
