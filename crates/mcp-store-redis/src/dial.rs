@@ -3,6 +3,7 @@
 use std::{fmt, io, sync::Arc};
 
 use mcp_store::StoreError;
+use parking_lot::Mutex;
 use redis::{ProtocolVersion, RedisConnectionInfo};
 use rustls::{
     ClientConfig,
@@ -23,30 +24,34 @@ pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
-/// Opens connections to one server.
+/// Opens connections to one server, or to the node of its cluster that has the namespace.
 pub(crate) struct Dialer {
     address: Address,
-    tls: Option<(TlsConnector, ServerName<'static>)>,
+    /// The node to which the server has redirected the commands of the namespace.
+    redirect: Mutex<Option<(String, u16)>>,
+    tls: Option<TlsConnector>,
+    /// A key of the namespace. Its node of a cluster is the node of all keys of the namespace.
+    pub(crate) key: String,
     /// The credentials, the database and the protocol of each connection.
     pub(crate) info: RedisConnectionInfo,
 }
 
 impl Dialer {
-    /// Returns a dialer.
+    /// Returns a dialer for the namespace of `key`.
     ///
     /// # Errors
     /// [Invalid](StoreError::is_invalid) if the options exclude each other, or TLS cannot be set up.
-    pub(crate) fn new(options: &RedisOptions) -> Result<Self, StoreError> {
+    pub(crate) fn new(options: &RedisOptions, key: String) -> Result<Self, StoreError> {
         let tls = match &options.address {
             _ if !options.tls => None,
             Address::Unix(_) => return Err(StoreError::invalid("a Unix socket of redis has no TLS")),
             Address::Tcp(host, _) => {
-                let name = ServerName::try_from(host.clone()).map_err(|error| {
+                ServerName::try_from(host.as_str()).map_err(|error| {
                     StoreError::invalid(format!("the host {host:?} is not a name for TLS")).with_source(error)
                 })?;
                 let config = tls(options)
                     .map_err(|error| StoreError::invalid("TLS to redis cannot be set up").with_source(error))?;
-                Some((TlsConnector::from(Arc::new(config)), name))
+                Some(TlsConnector::from(Arc::new(config)))
             }
         };
         // Each command of the handshake needs a permission, so the connection does not name its library.
@@ -61,21 +66,44 @@ impl Dialer {
         if let Some(password) = &options.password {
             info = info.set_password(password);
         }
-        Ok(Self { address: options.address.clone(), tls, info })
+        Ok(Self { address: options.address.clone(), redirect: Mutex::new(None), tls, key, info })
+    }
+
+    /// Opens the next connections to another node of the cluster, at the address `host:port` of a redirection. Returns
+    /// false if the text is not such an address, or the options name a Unix socket.
+    pub(crate) fn redirect(&self, address: &str) -> bool {
+        let Address::Tcp(own, _) = &self.address else { return false };
+        let Some((host, port)) = address.rsplit_once(':') else { return false };
+        let Ok(port) = port.parse() else { return false };
+        // An empty host is the host of the server that redirects.
+        let host = if host.is_empty() { own } else { host };
+        *self.redirect.lock() = Some((host.to_owned(), port));
+        true
+    }
+
+    /// Forgets a redirection, because its node cannot be used.
+    pub(crate) fn reset(&self) {
+        *self.redirect.lock() = None;
     }
 
     /// Opens a connection. The caller bounds the time.
     pub(crate) async fn open(&self) -> io::Result<Box<dyn Io>> {
-        let stream = match &self.address {
-            Address::Tcp(host, port) => TcpStream::connect((host.as_str(), *port)).await?,
+        let redirect = self.redirect.lock().clone();
+        let (host, port) = match (redirect, &self.address) {
+            (Some(node), _) => node,
+            (None, Address::Tcp(host, port)) => (host.clone(), *port),
             #[cfg(unix)]
-            Address::Unix(path) => return Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
+            (None, Address::Unix(path)) => return Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
             #[cfg(not(unix))]
-            Address::Unix(_) => return Err(io::Error::from(io::ErrorKind::Unsupported)),
+            (None, Address::Unix(_)) => return Err(io::Error::from(io::ErrorKind::Unsupported)),
         };
+        let stream = TcpStream::connect((host.as_str(), port)).await?;
         stream.set_nodelay(true)?;
         Ok(match &self.tls {
-            Some((connector, name)) => Box::new(connector.connect(name.clone(), stream).await?),
+            Some(connector) => {
+                let name = ServerName::try_from(host).map_err(io::Error::other)?;
+                Box::new(connector.connect(name, stream).await?)
+            }
             None => Box::new(stream),
         })
     }

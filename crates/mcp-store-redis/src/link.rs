@@ -3,7 +3,7 @@
 use std::{fmt, io, pin::Pin, sync::Arc, time::Duration};
 
 use mcp_store::StoreError;
-use redis::{AsyncConnectionConfig, ErrorKind, RedisError, ServerErrorKind, aio::MultiplexedConnection, cmd};
+use redis::{AsyncConnectionConfig, ErrorKind, RedisError, ServerErrorKind, Value, aio::MultiplexedConnection, cmd};
 use tokio::{
     sync::{Notify, watch},
     task::JoinHandle,
@@ -24,6 +24,9 @@ pub(crate) const HEARTBEAT: Duration = Duration::from_secs(2);
 /// The shortest and the longest delay between two attempts to connect.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
+/// The number of redirections that a call follows.
+const REDIRECTIONS: usize = 3;
+
 /// Whether a call may run twice when the first response was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
@@ -33,6 +36,7 @@ pub(crate) enum Effect {
 
 /// The supervised connection. Its drop closes the connection.
 pub(crate) struct Link {
+    dialer: Arc<Dialer>,
     state: watch::Receiver<State>,
     call_time: Duration,
     supervisor: JoinHandle<()>,
@@ -72,8 +76,8 @@ impl Link {
         let first = connect(&dialer).await?;
         report(&first.settings);
         let (sender, state) = watch::channel(State::Connecting);
-        let supervisor = tokio::spawn(supervise(dialer, sender, first, call_time));
-        Ok(Self { state, call_time, supervisor })
+        let supervisor = tokio::spawn(supervise(dialer.clone(), sender, first, call_time));
+        Ok(Self { dialer, state, call_time, supervisor })
     }
 
     /// The longest time for the acknowledgement of replicas, in milliseconds: half of the time limit of a call.
@@ -104,7 +108,7 @@ impl Link {
         request: &Request<'_>,
         used: &mut Option<Live>,
     ) -> Result<Reply, StoreError> {
-        let mut replaced = 0;
+        let (mut replaced, mut redirections) = (0, 0);
         loop {
             let mut live = self.live(replaced).await?;
             *used = Some(live.clone());
@@ -114,9 +118,13 @@ impl Link {
             };
             *used = None;
             if verdict(&error) == Verdict::Replace {
+                // A redirected command had no effect.
+                let is_redirected = redirections < REDIRECTIONS
+                    && error.redirect_node().is_some_and(|(address, _)| self.dialer.redirect(address));
                 live.broken.notify_one();
-                if effect == Effect::Read && replaced == 0 {
+                if is_redirected || (effect == Effect::Read && replaced == 0) {
                     replaced = live.number;
+                    redirections += usize::from(is_redirected);
                     continue;
                 }
             }
@@ -255,6 +263,7 @@ async fn reconnect(dialer: &Dialer, state: &watch::Sender<State>) -> Connected {
             }
             Err(error) => {
                 tracing::debug!(?error, "redis is not connected");
+                dialer.reset();
                 state.send_replace(State::Down(error.to_string().into()));
             }
         }
@@ -262,29 +271,45 @@ async fn reconnect(dialer: &Dialer, state: &watch::Sender<State>) -> Connected {
     }
 }
 
+/// Connects to the node that has the namespace, within the time limit.
 async fn connect(dialer: &Dialer) -> Result<Connected, StoreError> {
-    let attempt = async {
-        let stream = dialer.open().await.map_err(open_error)?;
-        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
-        let (mut connection, driver) =
-            MultiplexedConnection::new_with_config(&dialer.info, stream, config).await.map_err(connect_error)?;
-        let mut driver: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(driver);
-        let check = async {
-            // A handshake without credentials also succeeds at a server that requires them.
-            cmd("PING").query_async::<()>(&mut connection).await.map_err(connect_error)?;
-            let settings = Settings::read(&mut connection).await;
-            settings.check().map(|()| settings)
-        };
-        let settings = tokio::select! {
-            settings = check => settings?,
-            () = &mut driver => return Err(StoreError::unavailable("redis closed the connection")),
-        };
-        Ok(Connected { connection, driver, settings })
+    let attempts = async {
+        for _ in 0..REDIRECTIONS {
+            if let Some(connected) = attempt(dialer).await? {
+                return Ok(connected);
+            }
+        }
+        Err(StoreError::unavailable(format!("redis redirects the namespace {REDIRECTIONS} times")))
     };
-    match timeout(CONNECT_TIME, attempt).await {
+    match timeout(CONNECT_TIME, attempts).await {
         Ok(result) => result,
         Err(_) => Err(StoreError::unavailable(format!("redis did not accept a connection in {CONNECT_TIME:?}"))),
     }
+}
+
+/// Connects to a node, and checks it. Returns `None` if the node redirects the namespace to another node.
+async fn attempt(dialer: &Dialer) -> Result<Option<Connected>, StoreError> {
+    let stream = dialer.open().await.map_err(open_error)?;
+    let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+    let (mut connection, driver) =
+        MultiplexedConnection::new_with_config(&dialer.info, stream, config).await.map_err(connect_error)?;
+    let mut driver: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(driver);
+    let check = async {
+        // A handshake without credentials also succeeds at a server that requires them.
+        cmd("PING").query_async::<()>(&mut connection).await.map_err(connect_error)?;
+        let probe = cmd("EXISTS").arg(&dialer.key).query_async::<Value>(&mut connection).await;
+        let redirection = probe.as_ref().err().and_then(RedisError::redirect_node);
+        if redirection.is_some_and(|(address, _)| dialer.redirect(address)) {
+            return Ok(None);
+        }
+        let settings = Settings::read(&mut connection).await;
+        settings.check().map(|()| Some(settings))
+    };
+    let settings = tokio::select! {
+        settings = check => settings?,
+        () = &mut driver => return Err(StoreError::unavailable("redis closed the connection")),
+    };
+    Ok(settings.map(|settings| Connected { connection, driver, settings }))
 }
 
 fn report(settings: &Settings) {

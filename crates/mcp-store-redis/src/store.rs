@@ -67,7 +67,7 @@ impl RedisStore {
     /// [unavailable](StoreError::is_unavailable) if the server is not reachable within 2 seconds.
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
         let names = Names::new(&options.namespace)?;
-        let dialer = Arc::new(Dialer::new(&options)?);
+        let dialer = Arc::new(Dialer::new(&options, names.index())?);
         let link = Link::open(dialer.clone(), options.call_time).await?;
         let topics = Topics::start(dialer, names.clone(), options.call_time);
         let shared = Shared { link, topics, names, address: options.to_string() };

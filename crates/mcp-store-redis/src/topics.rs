@@ -158,6 +158,7 @@ impl Actor {
                 }
                 Some(Err(error)) => {
                     tracing::debug!(?error, "the topics of redis are not connected");
+                    self.dialer.reset();
                     self.fail(&error);
                     if !self.pause(&error, &mut backoff).await {
                         return;

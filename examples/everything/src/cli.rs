@@ -6,7 +6,8 @@ use mcp_server::protocol::ProtocolVersion;
 
 /// The output of `--help`.
 pub(crate) const USAGE: &str = "\
-usage: everything [--stdio | --port N [--tls CERT KEY]] [--tools N] [--page-size N] [--only WHICH]
+usage: everything [--stdio | --port N [--tls CERT KEY]] [--tools N] [--page-size N] [--only WHICH] \
+       [--redis URL [--state-key HEX]]
 
   --stdio         serve stdin and stdout
   --port N        serve http://127.0.0.1:N/mcp, 0 for any free port (default 8080)
@@ -14,6 +15,8 @@ usage: everything [--stdio | --port N [--tls CERT KEY]] [--tools N] [--page-size
   --tools N       add N generated tools, generated_0001 and so on
   --page-size N   entries on a page of each list (default 10000)
   --only WHICH    serve only `legacy` revisions, only `modern` ones, or one revision such as 2025-11-25
+  --redis URL     share the state with other nodes in this Redis or Valkey
+  --state-key HEX the key of request states, 64 hexadecimal digits, which all nodes share
   --help          print this";
 
 /// The largest number of generated tools. It bounds the size of `tools/list`.
@@ -41,12 +44,16 @@ pub(crate) struct Options {
     pub(crate) page_size: usize,
     /// The served revisions. `None` serves all of them.
     pub(crate) only: Option<Vec<ProtocolVersion>>,
+    /// The URL of the shared store. `None` is the memory of the process.
+    pub(crate) redis: Option<String>,
+    /// The key that seals request states. `None` is a random key of the process.
+    pub(crate) state_key: Option<[u8; 32]>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         let transport = Transport::Http { port: 8080 };
-        Self { transport, tls: None, tools: 0, page_size: DEFAULT_PAGE_SIZE, only: None }
+        Self { transport, tls: None, tools: 0, page_size: DEFAULT_PAGE_SIZE, only: None, redis: None, state_key: None }
     }
 }
 
@@ -74,6 +81,8 @@ pub(crate) fn parse(args: impl IntoIterator<Item = String>) -> Result<Command, S
             "--tools" => options.tools = number(&flag, args.next(), 0, MAX_TOOLS)?,
             "--page-size" => options.page_size = number(&flag, args.next(), 1, usize::MAX)?,
             "--only" => options.only = Some(revisions(args.next().as_deref())?),
+            "--redis" => options.redis = Some(args.next().ok_or("--redis takes the URL of a server")?),
+            "--state-key" => options.state_key = Some(key(args.next().as_deref())?),
             _ => return Err(format!("unknown argument `{flag}`")),
         }
     }
@@ -101,6 +110,18 @@ fn revisions(value: Option<&str>) -> Result<Vec<ProtocolVersion>, String> {
         (_, Some(version)) => Ok(vec![version]),
         (_, None) => Err(format!("--only takes `legacy`, `modern` or a revision, not {text}")),
     }
+}
+
+fn key(value: Option<&str>) -> Result<[u8; 32], String> {
+    let invalid = || "--state-key takes 64 hexadecimal digits".to_owned();
+    let digits = value.filter(|digits| digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()));
+    let digits = digits.ok_or_else(invalid)?.as_bytes();
+    let mut key = [0; 32];
+    for (byte, digits) in key.iter_mut().zip(digits.chunks(2)) {
+        let digits = std::str::from_utf8(digits).map_err(|_| invalid())?;
+        *byte = u8::from_str_radix(digits, 16).map_err(|_| invalid())?;
+    }
+    Ok(key)
 }
 
 fn number<N: FromStr + PartialOrd + Display + Copy>(
@@ -147,6 +168,15 @@ mod tests {
         check("--only modern", only(&["2026-07-28"]));
         check("--only 2025-06-18", only(&["2025-06-18"]));
         check("--only legacy", only(&["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"]));
+        let redis = Some("redis://localhost".to_owned());
+        check("--redis redis://localhost", Ok(Command::Run(Options { redis, ..Options::default() })));
+        check("--redis", Err("takes the URL"));
+        let state_key = Some([0x5e; 32]);
+        let line = format!("--state-key {}", "5e".repeat(32));
+        check(&line, Ok(Command::Run(Options { state_key, ..Options::default() })));
+        for wrong in ["--state-key", "--state-key 5e", &format!("--state-key {}", "+e".repeat(32))] {
+            check(wrong, Err("64 hexadecimal digits"));
+        }
         check("--only newest", Err("not newest"));
         check("--only", Err("not nothing"));
         check("--nonsense", Err("unknown argument `--nonsense`"));

@@ -4,9 +4,10 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program prints to its streams")]
 
-use std::{error::Error, io, net::Ipv4Addr, process::ExitCode};
+use std::{error::Error, io, net::Ipv4Addr, process::ExitCode, sync::Arc};
 
-use mcp_server::prelude::*;
+use mcp_server::{inputs::StateKeys, prelude::*, store::Store};
+use mcp_store_redis::{RedisOptions, RedisStore};
 
 use self::{
     app::App,
@@ -52,7 +53,14 @@ async fn main() -> ExitCode {
 
 async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let app = App::default();
-    let server = server(options, &app);
+    let store = match &options.redis {
+        Some(url) => {
+            let options = RedisOptions::from_url(url)?.namespace("everything");
+            Some(Arc::new(RedisStore::connect(options).await?) as Arc<dyn Store>)
+        }
+        None => None,
+    };
+    let server = server(options, &app, store);
     tokio::select! {
         result = serve_over(options, &server) => result,
         () = app.change_periodically(&server) => Ok(()),
@@ -82,7 +90,7 @@ async fn serve_over(options: &Options, server: &Server) -> Result<(), Box<dyn Er
 }
 
 /// Builds the server.
-fn server(options: &Options, app: &App) -> Server {
+fn server(options: &Options, app: &App, store: Option<Arc<dyn Store>>) -> Server {
     let mut builder = Server::builder("everything", env!("CARGO_PKG_VERSION"))
         .title("Everything")
         .description("A demo of every feature, and the fixtures of the conformance suites.")
@@ -90,6 +98,12 @@ fn server(options: &Options, app: &App) -> Server {
         .page_size(options.page_size);
     if let Some(versions) = &options.only {
         builder = builder.versions(versions.iter().copied());
+    }
+    if let Some(store) = store {
+        builder = builder.store(store);
+    }
+    if let Some(key) = options.state_key {
+        builder = builder.state_keys(StateKeys::new([key]));
     }
     // The fixtures come first, because some scenarios of the suites call the first tool of the list.
     builder = conformance::register(builder);

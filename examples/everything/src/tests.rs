@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::{app::App, cli::Options};
 
 fn server(options: &Options) -> Server {
-    crate::server(options, &App::default())
+    crate::server(options, &App::default(), None)
 }
 
 #[test]
@@ -104,7 +104,7 @@ async fn a_review_has_only_the_given_focus() {
 #[tokio::test(start_paused = true)]
 async fn the_watched_resource_changes_every_three_seconds() {
     let app = App::default();
-    let server = crate::server(&Options::default(), &app);
+    let server = crate::server(&Options::default(), &app, None);
     let (mut client, far) = duplex(16);
     let serving = async {
         tokio::select! {
