@@ -1,0 +1,18 @@
+//! Serves the application at `http://127.0.0.1:8080`.
+
+use axum_app::{app, logins::Logins, notes};
+use mcp_server::{http::listener, prelude::HttpConfig};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    tracing_subscriber::fmt().init();
+    let all = notes::Notes::default();
+    let server = notes::server(all.clone());
+    let logins = Logins::new(&[("ada", "lovelace"), ("grace", "hopper")])?;
+    // The URL at which clients reach the endpoint. Tokens are checked for this URL.
+    let config = HttpConfig::new().public_url("http://127.0.0.1:8080/mcp");
+    let app = app(server.clone(), logins, all, config);
+    let tcp = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+    listener::serve(tcp, app).with_graceful_shutdown(server.shutting_down()).await;
+    Ok(())
+}
