@@ -6,6 +6,7 @@
 mod drive;
 mod elsewhere;
 mod id;
+mod offers;
 mod owner;
 mod policy;
 mod record;
@@ -22,6 +23,7 @@ pub(crate) use self::{
     drive::Driver,
     elsewhere::CancelOutcome,
     id::is_id,
+    offers::OfferAnswer,
     owner::Owner,
     policy::{Plan, ToolTasks, required, undeclared},
     record::{Record, TaskOutcome},

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    common::{Connection, modern, text_of},
+    common::{Connection, cancel, modern, text_of},
     cut_store::{CutStore, Link},
     input_client::Name,
 };
@@ -111,6 +111,42 @@ async fn an_effect_does_not_begin_while_the_store_is_unavailable() {
     assert_eq!(count(&effects, "Ada"), 1);
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_result_of_an_effect_waits_for_the_end_of_a_short_outage() {
+    for link in [Link::Stalled, Link::Down] {
+        let (store, effects) = (MemoryStore::new(), Effects::default());
+        let time = Duration::from_secs(2);
+        let ((mut here, cut), (mut there, _b)) = (node(&store, &effects, time), node(&store, &effects, time));
+        let round = last_round(&mut here, "Ada").await;
+        here.send(request(2, round.clone())).await;
+        here.quiet().await;
+        cut.set(link);
+        sleep(Duration::from_secs(6)).await;
+        cut.set(Link::Up);
+        assert_eq!(text_of(&here.recv().await), "bought for Ada", "{link:?}");
+        assert_eq!(text_of(&there.exchange(request(2, round)).await), "bought for Ada", "{link:?}");
+        assert_eq!(count(&effects, "Ada"), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_effect_is_marked_after_a_short_outage() {
+    let (store, effects) = (MemoryStore::new(), Effects::default());
+    let time = Duration::from_secs(40);
+    let ((mut here, cut), (mut there, _b)) = (node(&store, &effects, time), node(&store, &effects, time));
+    let round = last_round(&mut here, "Ada").await;
+    here.send(request(2, round.clone())).await;
+    here.quiet().await;
+    cut.set(Link::Down);
+    here.send(cancel(2)).await;
+    sleep(Duration::from_secs(4)).await;
+    cut.set(Link::Up);
+    // The node keeps its lease, and ends the record itself.
+    let start = Instant::now();
+    assert_eq!(text_of(&there.exchange(request(2, round)).await), UNFINISHED);
+    assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
+}
+
 /// A generator of numbers with a fixed seed (SplitMix64).
 struct Numbers(u64);
 
@@ -127,7 +163,7 @@ async fn no_effect_occurs_twice_while_nodes_stop_at_random_times() {
     let (store, effects) = (MemoryStore::new(), Effects::default());
     let mut numbers = Numbers(15);
     let mut completed = 0;
-    for flow in 0..400 {
+    for flow in 0..150 {
         let name = format!("flow {flow}");
         let time = Duration::from_millis(numbers.below(30_000));
         let mut nodes: Vec<_> = (0..3).map(|_| node(&store, &effects, time)).collect();
@@ -165,5 +201,5 @@ async fn no_effect_occurs_twice_while_nodes_stop_at_random_times() {
         assert!(done == 0 || count == 1, "{name}: a result without an effect, {answers:?}");
         completed += usize::from(done > 0);
     }
-    assert!(completed > 100, "{completed}");
+    assert!(completed > 40, "{completed}");
 }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use crate::{
     cut_store::{CutStore, Link},
     json_client::{Client, code_and_text},
-    tasks_fixture::{Jobs, made, of, wait_for},
+    tasks_fixture::{Jobs, made, make, of, wait_for},
 };
 
 /// A node, a client of it, and its connection to the store.
@@ -347,6 +347,49 @@ async fn an_unavailable_store_has_the_verdict_of_a_server_that_is_busy() {
     let accepted = there.jobs.server.accept(text.as_bytes(), mcp_server_core::engine::Arrival::new(&caller)).unwrap();
     let mcp_server_core::engine::Accepted::Request(prepared) = accepted else { panic!("not a request") };
     assert_eq!(prepared.run().await.unwrap().verdict, mcp_server_core::engine::Verdict::Busy);
+}
+
+/// A client of 2025-11-25 on another node, and a task whose own client has disconnected while the task has a question.
+async fn asked_at_another_node() -> (Place, Place, Client, Value) {
+    let (_store, here, there) = two().await;
+    let mut own = here.jobs.legacy().await;
+    let id = make(&mut own, "asks").await;
+    drop(own);
+    let client = there.jobs.legacy().await;
+    (here, there, client, id)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_of_a_task_uses_the_stream_of_a_result_request_on_another_node() {
+    let (_here, _there, mut client, id) = asked_at_another_node().await;
+    // A request that ends without an answer returns the question to the task.
+    let first = client.start("tasks/result", of(&id)).await;
+    client.notification("elicitation/create").await;
+    client
+        .send(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": first } }))
+        .await;
+    let waiting = client.start("tasks/result", of(&id)).await;
+    let question = client.notification("elicitation/create").await;
+    assert_eq!(question["params"]["message"], "Name?");
+    assert_eq!(question["params"]["_meta"]["io.modelcontextprotocol/related-task"]["taskId"], id);
+    let answer = json!({ "action": "accept", "content": { "name": "Ada" } });
+    client.send(json!({ "jsonrpc": "2.0", "id": question["id"], "result": answer })).await;
+    assert_eq!(client.response(waiting).await["result"]["content"][0]["text"], "Hello, Ada!");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_returns_to_the_task_when_the_asking_node_is_killed() {
+    let (here, there, mut client, id) = asked_at_another_node().await;
+    client.start("tasks/result", of(&id)).await;
+    client.notification("elicitation/create").await;
+    there.kill();
+    let mut client = here.jobs.legacy().await;
+    sleep(Duration::from_secs(20)).await;
+    let waiting = client.start("tasks/result", of(&id)).await;
+    let question = client.notification("elicitation/create").await;
+    let answer = json!({ "action": "accept", "content": { "name": "Ada" } });
+    client.send(json!({ "jsonrpc": "2.0", "id": question["id"], "result": answer })).await;
+    assert_eq!(client.response(waiting).await["result"]["content"][0]["text"], "Hello, Ada!");
 }
 
 #[tokio::test(start_paused = true)]

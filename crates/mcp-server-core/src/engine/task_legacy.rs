@@ -45,8 +45,30 @@ pub(super) async fn result(query: &TaskQuery<'_>, id: &str) -> Result<Reply, Ref
             Some(TaskOutcome::Result(members)) => return Ok(query.reply(payload(id, members))),
             Some(TaskOutcome::Error(error)) => return Err(error.into()),
             Some(TaskOutcome::Cancelled) => return Err(RpcError::invalid_params("Task cancelled").into()),
-            // The task runs on another node. The store learns its end, or drops the record when it expires.
-            None => tokio::time::sleep(Duration::from_millis(record.poll.max(10))).await,
+            None => {
+                let ended = ends_elsewhere(query, id, &record);
+                // The client of this request answers input requests of the task meanwhile.
+                match (&query.scope.client, query.scope.surroundings.sink()) {
+                    (Client::Session(session), Some(sink)) => {
+                        let table = &query.server.data.tasks;
+                        tokio::select! {
+                            ended = ended => ended?,
+                            never = table.ask_for_elsewhere(&record, session, &**sink, query.request) => match never {},
+                        }
+                    }
+                    _ => ended.await?,
+                }
+            }
+        }
+    }
+}
+
+/// Waits until a task on another node ends. The store has its end, or drops the record when it expires.
+async fn ends_elsewhere(query: &TaskQuery<'_>, id: &str, record: &Record) -> Result<(), Refusal> {
+    loop {
+        tokio::time::sleep(Duration::from_millis(record.poll.max(10))).await;
+        if query.find(id).await?.inspect(|record| record.outcome.is_some()) {
+            return Ok(());
         }
     }
 }

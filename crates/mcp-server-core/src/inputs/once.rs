@@ -3,13 +3,15 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use mcp_store::Swap;
+use mcp_store::{StoreError, Swap};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{InputCollector, InputLimits, collector::Claim};
 use crate::{
     error::{InputError, ToolError},
+    node::Lease,
     random,
 };
 
@@ -31,6 +33,11 @@ enum Guard {
 
 /// The first and the longest pause between two reads of another round's record.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// The pause between two writes of the end of an attempt while the store is unavailable.
+const RETRY: Duration = Duration::from_millis(250);
+/// The longest such pause.
+const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
 /// The side effects that contain the running code.
 #[derive(Clone)]
@@ -157,8 +164,20 @@ async fn guarded<T: Serialize + DeserializeOwned>(
         Err(_) => Guard::Failed,
     };
     let (guard, ttl) = (written(&guard)?, ttl(&collector.services().limits));
-    match records.compare_and_swap(&name, Some(&mark), Some(guard.clone()), ttl).await? {
+    let swap = loop {
+        match records.compare_and_swap(&name, Some(&mark), Some(guard.clone()), ttl).await {
+            // The side effect is over, so its result waits for the store while this node has its lease.
+            Err(error) if error.is_unavailable() && lease.as_ref().is_some_and(Lease::is_held) => {
+                tracing::warn!(%error, "the result of an effect is not stored yet");
+                tokio::time::sleep(RETRY).await;
+            }
+            swap => break swap?,
+        }
+    };
+    match swap {
         Swap::Done => {}
+        // An earlier write took effect, and its response was lost.
+        Swap::Lost { current: Some(current) } if current == guard => {}
         // The record expired while the side effect ran.
         Swap::Lost { current: None } => records.put(&name, guard, ttl).await?,
         // Another node ended this attempt, because this node lost its lease.
@@ -203,14 +222,14 @@ async fn wait_for(collector: &InputCollector, name: &str, mut current: Option<Ar
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSES.1);
-        current = collector.services().records.get(name).await?;
+        current = collector.services().records.get(name).await.map_err(unreadable)?;
     }
 }
 
 /// Whether the node of an attempt runs.
 async fn is_alive(collector: &InputCollector, node: &str) -> Result<bool, ToolError> {
     match &collector.services().node {
-        Some(me) => me.is_alive(node).await.map_err(|_| away()),
+        Some(me) => me.is_alive(node).await.map_err(|_| unavailable()),
         None => Ok(true),
     }
 }
@@ -220,7 +239,7 @@ async fn end_abandoned(collector: &InputCollector, name: &str, record: &[u8]) ->
     let services = collector.services();
     let failed = written(&Guard::Failed)?;
     let swap = services.records.compare_and_swap(name, Some(record), Some(failed.clone()), ttl(&services.limits));
-    match swap.await? {
+    match swap.await.map_err(unreadable)? {
         Swap::Lost { current } => Ok(current),
         _ => Ok(Some(failed)),
     }
@@ -248,7 +267,8 @@ impl Drop for AbandonGuard<'_> {
             // Before the side effect begins, the store may or may not have the mark. The update replaces either record,
             // so a mark that arrives late is rejected. The mark arrives before the first swap, between two, or never.
             let mut expected = Some(mark.clone());
-            for _ in 0..3 {
+            let (start, mut pause, mut lost) = (Instant::now(), RETRY, 0);
+            while lost < 3 {
                 let records = &services.records;
                 let swap =
                     records.compare_and_swap(&name, expected.as_deref(), Some(guard.clone()), ttl(&services.limits));
@@ -257,8 +277,17 @@ impl Drop for AbandonGuard<'_> {
                         if !has_begun && (current == before || current.as_ref() == Some(&mark)) =>
                     {
                         expected = current;
+                        lost += 1;
                     }
                     Ok(_) => break,
+                    // The node still runs, so only this task can end the record before it expires.
+                    Err(error)
+                        if error.is_unavailable() && start.elapsed() < services.limits.state.saturating_mul(2) =>
+                    {
+                        tracing::warn!(%error, "an effect that did not finish is not marked yet");
+                        tokio::time::sleep(pause).await;
+                        pause = (pause * 2).min(LONGEST_RETRY);
+                    }
                     Err(error) => {
                         tracing::error!(%error, "an effect that did not finish cannot be marked");
                         break;
@@ -276,6 +305,15 @@ fn written(guard: &Guard) -> Result<Arc<[u8]>, ToolError> {
 /// The error of a side effect that has not begun.
 fn away() -> ToolError {
     ToolError::server_text("the shared store is unavailable, and this step did not begin; try again later")
+}
+
+/// The error of a round that waits for the side effect of another round.
+fn unavailable() -> ToolError {
+    ToolError::server_text("the shared store is unavailable; try again later")
+}
+
+fn unreadable(error: StoreError) -> ToolError {
+    if error.is_unavailable() { unavailable() } else { error.into() }
 }
 
 fn unfinished() -> ToolError {

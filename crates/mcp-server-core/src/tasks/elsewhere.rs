@@ -1,27 +1,35 @@
 //! Tasks of other nodes: their state, their answers, their cancellation, and the end of tasks whose node stopped.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, convert::Infallible, future::pending, sync::Arc, time::Duration};
 
-use mcp_protocol::{InputRequests, JsonObject, RpcError};
+use mcp_protocol::{ClientCapabilities, InputRequest, InputRequests, JsonObject, RequestId, RpcError};
 use mcp_store::{StoreError, Swap};
-use mcp_transport::BoxFuture;
+use mcp_transport::{BoxFuture, FrameSender};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{
+    offers::{OfferAnswer, Waiter},
     owner::Owner,
     record::{Record, TaskOutcome},
     table::{Found, TaskTable, bytes_of, cannot_read, unknown},
     timestamp,
 };
-use crate::node::{Node, NodeError};
+use crate::{
+    node::{Node, NodeError},
+    random,
+    session::Session,
+};
 
 /// The kinds of requests between nodes.
 const STATES: &str = "task/states";
 const ANSWER: &str = "task/answer";
 const CANCEL: &str = "task/cancel";
 const NEXT: &str = "task/next";
+const TAKE_OFFER: &str = "task/takeOffer";
+const ANSWER_OFFER: &str = "task/answerOffer";
+const LEAVE: &str = "task/leave";
 
 /// The pause after a request to another node failed.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -81,6 +89,22 @@ struct Answers {
     answers: JsonObject,
 }
 
+/// A request for an input request of a task, for a client with these capabilities.
+#[derive(Serialize, Deserialize)]
+struct TakeOffer {
+    id: String,
+    client: ClientCapabilities,
+    waiter: Waiter,
+}
+
+/// The answer to an input request of a task.
+#[derive(Serialize, Deserialize)]
+struct AnswerOffer {
+    id: String,
+    number: u64,
+    answer: OfferAnswer,
+}
+
 /// A request for the next change of a task, and its reply.
 #[derive(Serialize, Deserialize)]
 struct Next {
@@ -106,6 +130,27 @@ impl TaskTable {
                 let limit = table.node.as_ref()?.limits().reply / 2;
                 let version = timeout(limit, running_task.changed_since(version)).await.unwrap_or(version);
                 Some(Next { id, version })
+            })
+        });
+        self.serve(TAKE_OFFER, |table, TakeOffer { id, client, waiter }| {
+            Box::pin(async move {
+                let (_, running_task) = table.here(&id)?;
+                let limit = table.node.as_ref()?.limits().reply / 2;
+                timeout(limit, running_task.take_offer(&client, &waiter)).await.ok().flatten()
+            })
+        });
+        self.serve(ANSWER_OFFER, |table, AnswerOffer { id, number, answer }| {
+            Box::pin(async move {
+                if let Some((_, running_task)) = table.here(&id) {
+                    running_task.answer_offer(number, answer);
+                }
+            })
+        });
+        self.serve(LEAVE, |table, (id, waiter): (String, Waiter)| {
+            Box::pin(async move {
+                if let Some((_, running_task)) = table.here(&id) {
+                    running_task.waiter_left(&waiter);
+                }
             })
         });
     }
@@ -271,6 +316,47 @@ impl TaskTable {
         }
     }
 
+    /// Sends the input requests of a task on another node to the client of a `tasks/result` request. Never returns.
+    pub(crate) async fn ask_for_elsewhere(
+        self: &Arc<Self>,
+        record: &Record,
+        session: &Session,
+        sink: &dyn FrameSender,
+        request: &RequestId,
+    ) -> Infallible {
+        let (Some(me), Some(node)) = (&self.node, &record.node) else { return pending().await };
+        let (Ok(lease), Ok(waiter)) = (me.lease().await, random::id()) else { return pending().await };
+        let waiter = Waiter { node: lease.id().to_owned(), id: waiter };
+        drop(lease);
+        let id = record.id.clone();
+        let _leaving = LeaveGuard { table: self, node, id: &id, waiter: &waiter };
+        let client = session.client_capabilities().clone();
+        let wanted = TakeOffer { id: id.clone(), client, waiter: waiter.clone() };
+        loop {
+            let start = Instant::now();
+            match ask::<Option<(u64, InputRequest)>>(me, node, TAKE_OFFER, &wanted).await {
+                Ok(Some(Some((number, question)))) => {
+                    let answer = match session.ask(&question, Some(sink), request).await {
+                        Ok(answer) => OfferAnswer::Answer(answer),
+                        Err(error) => {
+                            error.rpc().map_or(OfferAnswer::Gone, |error| OfferAnswer::Refused(error.clone()))
+                        }
+                    };
+                    let body = AnswerOffer { id: id.clone(), number, answer };
+                    if let Err(error) = ask::<()>(me, node, ANSWER_OFFER, &body).await {
+                        tracing::warn!(%error, "an answer did not reach the node of its task");
+                    }
+                }
+                // The time of the request is over, or the task has ended.
+                Ok(_) => tokio::time::sleep_until(start + PAUSE).await,
+                Err(error) => {
+                    tracing::debug!(%error, "the input requests of a task on another node are late");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
     /// Cancels a running task, because another node cancelled it.
     pub(crate) fn cancelled_elsewhere(&self, id: &str) {
         if let Some((_, running_task)) = self.here(id) {
@@ -289,6 +375,25 @@ impl TaskTable {
             self.mark(&running_task, TaskOutcome::Cancelled);
         }
         Ok(())
+    }
+}
+
+/// Notifies the node of a task that a `tasks/result` request no longer waits.
+struct LeaveGuard<'a> {
+    table: &'a Arc<TaskTable>,
+    node: &'a str,
+    id: &'a str,
+    waiter: &'a Waiter,
+}
+
+impl Drop for LeaveGuard<'_> {
+    fn drop(&mut self) {
+        let (Some(me), Ok(runtime)) = (self.table.node.clone(), tokio::runtime::Handle::try_current()) else { return };
+        let (node, body) = (self.node.to_owned(), (self.id.to_owned(), self.waiter.clone()));
+        runtime.spawn(async move {
+            // Without this message, the input request ends at its time limit.
+            let _ = ask::<()>(&me, &node, LEAVE, &body).await;
+        });
     }
 }
 

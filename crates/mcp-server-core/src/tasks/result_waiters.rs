@@ -6,7 +6,7 @@ use mcp_protocol::{ClientCapabilities, RequestId};
 use mcp_transport::FrameSender;
 use tokio_util::sync::CancellationToken;
 
-use super::running::RunningTask;
+use super::{offers::Offers, running::RunningTask};
 use crate::session::Session;
 
 /// The waiting `tasks/result` requests of a task.
@@ -14,6 +14,8 @@ use crate::session::Session;
 pub(crate) struct ResultWaiters {
     list: Vec<ResultStream>,
     next: u64,
+    /// The input requests for requests that wait on other nodes.
+    pub(super) offers: Offers,
 }
 
 /// A waiting `tasks/result` request.

@@ -55,7 +55,15 @@ impl InputCollector {
                 Some(task) => {
                     let request = task::related(&request, task.id());
                     let ask = |request| {
-                        task::ask_about(task.clone(), session.clone(), request_id.clone(), needed.clone(), request)
+                        let node = self.services.node.clone();
+                        task::ask_about(
+                            task.clone(),
+                            session.clone(),
+                            request_id.clone(),
+                            needed.clone(),
+                            request,
+                            node,
+                        )
                     };
                     self.attempts(request, limit, check, ask).await
                 }
