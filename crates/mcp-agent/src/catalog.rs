@@ -14,7 +14,7 @@ use crate::characters::Characters;
 
 pub use self::{arguments::InvalidArguments, lookup::UnknownName, tool::CatalogTool};
 pub(crate) use self::{
-    entries::{ListFacts, ListHint, ListedTool, ServerEntries, merge},
+    entries::{ListFacts, ListHint, ListedTool, ServerEntries, ServerTasks, merge},
     lookup::names_server,
     tool::estimate,
 };

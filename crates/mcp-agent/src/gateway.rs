@@ -23,6 +23,10 @@ mod relay;
 mod seal;
 mod source;
 mod subscriptions;
+mod task_form;
+mod task_list;
+mod task_questions;
+mod tasks;
 mod uris;
 mod views;
 
@@ -44,6 +48,7 @@ use self::{
     seal::Seals,
     source::Relays,
     subscriptions::Subscriptions,
+    task_questions::TaskQuestions,
 };
 pub use self::{
     item::{DroppedItem, ItemKind},
@@ -88,6 +93,7 @@ struct Core {
     seals: Option<Seals>,
     parked: ParkedCalls<ParkedResult, SourceCall>,
     subscriptions: Subscriptions,
+    task_questions: TaskQuestions,
     instructions: Instructions,
     links: Links,
     /// The server of the gateway, after its start.
@@ -225,6 +231,7 @@ impl GatewayBuilder {
                 seals: self.keys.clone().or_else(|| StateKeys::random().ok()).map(Seals::new),
                 parked: ParkedCalls::new(ParkedLimits::default()),
                 subscriptions: Subscriptions::default(),
+                task_questions: TaskQuestions::default(),
                 instructions: Instructions::default(),
                 links: Links::default(),
                 server: Mutex::default(),

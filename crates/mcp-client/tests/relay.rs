@@ -75,6 +75,7 @@ impl Source for Relay {
                     let latest = ProtocolVersion::LATEST;
                     SourceOutcome::InputRequired(SourceResult::new(asked.bytes().clone(), latest))
                 }
+                Round::Task(_) => return Err(RpcError::internal("the call did not accept a task")),
             })
         })
     }

@@ -78,6 +78,6 @@ impl Server {
     }
 
     pub(crate) fn has_tasks(&self) -> bool {
-        self.data.config.standalone_tasks || self.data.tools.load().has_more()
+        self.data.config.standalone_tasks || self.data.tools.load().has_more() || self.offers(|source| source.tasks)
     }
 }

@@ -17,6 +17,7 @@ mod mirrored_headers;
 mod prepare;
 mod run;
 mod source_call;
+mod source_task;
 mod task_call;
 mod task_legacy;
 mod task_requests;

@@ -4,6 +4,7 @@ mod collector;
 mod once;
 mod round;
 mod seal;
+mod sealed_id;
 mod sealed_text;
 mod task;
 

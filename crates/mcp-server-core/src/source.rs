@@ -37,6 +37,12 @@ pub use crate::request::SourceResult;
 /// session, the server sends the input requests to the client, and calls the source again with the responses. A source that
 /// asks while it waits uses [`SourceCall::ask`].
 ///
+/// # Tasks
+/// A source with the feature [`SourceFeatures::with_tasks`] can answer a call with a task ([`SourceOutcome::Task`]), if the caller
+/// accepts one ([`SourceCall::accepts_task`]). The server checks the capability of the caller and the task support of the
+/// definition (`execution`) as it does for registered tools. It then passes all requests about tasks to the source. Their
+/// results have the dialect of the caller: 2025-11-25, or the extension of 2026-07-28.
+///
 /// # Calls
 /// Each function receives a [`SourceCall`] with the context of the caller: its principal, revision and capabilities, progress
 /// and log records. The server drops the future when the client cancels the request, or when the time limit is over
@@ -144,6 +150,50 @@ pub trait Source: Send + Sync + 'static {
         unsupported(method::Complete::NAME)
     }
 
+    /// Returns the state of a task (`tasks/get`). [`SourceCall::name`] is the id of the task.
+    ///
+    /// # Errors
+    /// The error for the client: `-32602` for an unknown task, and for a task of another caller.
+    fn get_task(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        unsupported(method::GetTask::NAME)
+    }
+
+    /// Waits for the end of a task, and returns the result of its call (`tasks/result`, 2025-11-25). The server sets no time
+    /// limit, so the source bounds the wait.
+    ///
+    /// The source adds the metadata of the related task. It can ask the client meanwhile ([`SourceCall::ask`]).
+    ///
+    /// # Errors
+    /// The error of the call, or that of [`Source::get_task`].
+    fn task_result(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        unsupported(method::GetTaskPayload::NAME)
+    }
+
+    /// Returns a page of the tasks of the caller (`tasks/list`, 2025-11-25). The server rejects callers that it cannot
+    /// distinguish.
+    ///
+    /// # Errors
+    /// The error for the client: `-32602` for an invalid cursor.
+    fn list_tasks(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        unsupported(method::ListTasks::NAME)
+    }
+
+    /// Cancels a task (`tasks/cancel`).
+    ///
+    /// # Errors
+    /// As for [`Source::get_task`]. In 2025-11-25 also `-32602` for a task that has ended.
+    fn cancel_task(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        unsupported(method::CancelTask::NAME)
+    }
+
+    /// Answers the input requests of a task (`tasks/update`, 2026-07-28). The responses are in [`SourceCall::params`].
+    ///
+    /// # Errors
+    /// As for [`Source::get_task`].
+    fn update_task(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        unsupported(method::UpdateTask::NAME)
+    }
+
     /// Begins a subscription of a caller to a resource. The subscription ends when the server drops the returned value.
     ///
     /// The server sends an update to each client that subscribed to the URI
@@ -219,6 +269,10 @@ pub enum SourceOutcome {
     /// The result of 2026-07-28 with `inputRequests` or `requestState`. It must have the form of 2026-07-28, with its
     /// `resultType`.
     InputRequired(SourceResult),
+    /// The call became a task. The result has the dialect and the revision of the caller: `{"task": …}` in 2025-11-25, and a
+    /// flat task with its `resultType` in 2026-07-28. Only tools can become tasks, and only if the caller accepts a task
+    /// ([`SourceCall::accepts_task`]).
+    Task(SourceResult),
 }
 
 /// The lists and methods that a source serves.
@@ -228,6 +282,7 @@ pub enum SourceOutcome {
 ///
 /// let features = SourceFeatures::NONE.with_tools().with_resources().with_prompts().with_completions();
 /// assert_eq!(features, SourceFeatures::ALL);
+/// assert_ne!(features.with_tasks(), SourceFeatures::ALL);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each list is there or not")]
@@ -236,13 +291,14 @@ pub struct SourceFeatures {
     pub(crate) resources: bool,
     pub(crate) prompts: bool,
     pub(crate) completions: bool,
+    pub(crate) tasks: bool,
 }
 
 impl SourceFeatures {
     /// No list and no method.
-    pub const NONE: Self = Self { tools: false, resources: false, prompts: false, completions: false };
-    /// All lists and methods.
-    pub const ALL: Self = Self { tools: true, resources: true, prompts: true, completions: true };
+    pub const NONE: Self = Self { tools: false, resources: false, prompts: false, completions: false, tasks: false };
+    /// All lists, and the methods of their items. Tasks are a feature of their own.
+    pub const ALL: Self = Self { tools: true, resources: true, prompts: true, completions: true, tasks: false };
 
     /// Adds tools.
     ///
@@ -277,6 +333,15 @@ impl SourceFeatures {
     #[must_use]
     pub const fn with_completions(mut self) -> Self {
         self.completions = true;
+        self
+    }
+
+    /// Adds tasks: calls of tools that become tasks, and the requests about them.
+    ///
+    /// See the example of the [type](Self).
+    #[must_use]
+    pub const fn with_tasks(mut self) -> Self {
+        self.tasks = true;
         self
     }
 }

@@ -6,8 +6,8 @@ use std::{
     time::Duration,
 };
 
-use mcp_client::RawItem;
-use mcp_protocol::{CacheScope, Prompt, Resource, ResourceTemplate, Tool};
+use mcp_client::{Negotiated, RawItem};
+use mcp_protocol::{CacheScope, Prompt, Resource, ResourceTemplate, Tool, tasks::ext};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -40,6 +40,31 @@ pub(crate) struct ListFacts {
     pub(crate) prompts: ListHint,
     /// The ids of gateways, if the server is a gateway.
     pub(crate) gateways: Arc<[Box<str>]>,
+    pub(crate) tasks: ServerTasks,
+}
+
+/// How the calls of tools become tasks at a server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum ServerTasks {
+    /// No call becomes a task.
+    #[default]
+    None,
+    /// The client requests a task (2025-11-25).
+    Requested,
+    /// The server decides (the extension of 2026-07-28).
+    Directed,
+}
+
+impl ServerTasks {
+    pub(crate) fn of(server: &Negotiated) -> Self {
+        let capabilities = &server.capabilities;
+        let is_requested = || capabilities.tasks.as_ref().is_some_and(|tasks| tasks.supports_request("tools", "call"));
+        if server.version.has_core_tasks() && is_requested() {
+            return Self::Requested;
+        }
+        let is_directed = server.version.has_extensions() && capabilities.supports_extension(ext::IDENTIFIER);
+        if is_directed { Self::Directed } else { Self::None }
+    }
 }
 
 /// How long a list stays fresh. `None`: the server has no such list.

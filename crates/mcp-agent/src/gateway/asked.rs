@@ -95,6 +95,7 @@ impl Core {
                 Ok(SourceOutcome::Complete(result))
             }
             Relayed::InputRequired { server, name, required } => self.required(call, &server, &name, &required),
+            Relayed::Task { server, created } => self.created_task(call, &server, &created),
         }
     }
 

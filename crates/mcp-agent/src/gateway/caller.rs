@@ -17,6 +17,8 @@ pub(super) struct Downstream {
     token: Option<crate::CallerToken>,
     /// The capabilities that input requests need.
     pub(super) capabilities: ClientCapabilities,
+    /// The request is about a task, so it uses the connection of the task, also while another call of the client runs there.
+    is_about_task: bool,
 }
 
 impl Downstream {
@@ -27,7 +29,13 @@ impl Downstream {
             #[cfg(feature = "oauth")]
             token: token(context),
             capabilities: of_input_requests(context.client_capabilities()),
+            is_about_task: false,
         }
+    }
+
+    /// Returns the client for a request about a task.
+    pub(super) fn of_task(self) -> Self {
+        Self { is_about_task: true, ..self }
     }
 
     /// Returns the client for a request in which servers cannot ask.
@@ -49,7 +57,11 @@ impl Downstream {
         if let Some(token) = &self.token {
             caller = caller.token(token.clone());
         }
-        if is_stateless { caller } else { caller.capabilities(self.capabilities.clone()) }
+        if is_stateless {
+            return caller;
+        }
+        let caller = caller.capabilities(self.capabilities.clone());
+        if self.is_about_task { caller.beside_calls() } else { caller }
     }
 }
 

@@ -1,30 +1,46 @@
 //! Definitions for the clients of a gateway: the JSON of the server with the names and URIs of the gateway.
 
-use mcp_protocol::Meta;
+use mcp_protocol::{Meta, TaskSupport, ToolExecution};
 use mcp_server_core::source::SourceDefinition;
 use serde_json::Value;
 
 use super::{ItemKind, members::Members, names::Names};
-use crate::CatalogTool;
+use crate::{CatalogTool, catalog::ServerTasks};
 
 /// The metadata of tools that contains the URI of a user interface.
 const UI_KEYS: [&str; 2] = ["ui/resourceUri", "openai/outputTemplate"];
 
 /// Returns the definition of a tool for clients.
-pub(super) fn of_tool(tool: &CatalogTool, key: &str, names: Names) -> Option<SourceDefinition> {
+pub(super) fn of_tool(tool: &CatalogTool, key: &str, names: Names, tasks: ServerTasks) -> Option<SourceDefinition> {
     let (listed, source) = (tool.tool(), &**tool.source());
     if !std::ptr::eq(tool.definition(), listed) {
         // Invisible characters were removed from the texts, so the JSON of the server does not apply.
         let mut shown = tool.definition().clone();
         key.clone_into(&mut shown.name);
+        match tasks {
+            ServerTasks::Requested => {}
+            ServerTasks::Directed => shown.execution = Some(ToolExecution::new(TaskSupport::Optional)),
+            ServerTasks::None => shown.execution = None,
+        }
         return SourceDefinition::of(&shown).ok();
     }
     let has_ui = names == Names::Provider && listed.meta.is_some();
-    if key == tool.original_name() && listed == source && !has_ui {
+    let keeps_execution = match tasks {
+        ServerTasks::Requested => true,
+        ServerTasks::Directed => false,
+        ServerTasks::None => listed.execution.is_none(),
+    };
+    if key == tool.original_name() && listed == source && !has_ui && keeps_execution {
         return SourceDefinition::new(tool.json().to_owned()).ok();
     }
     let mut members = Members::read(tool.json()).ok()?;
     members.set("name", key);
+    match tasks {
+        ServerTasks::Requested => {}
+        // The server decides about each call. A client of 2025-11-25 may request a task.
+        ServerTasks::Directed => members.set("execution", &ToolExecution::new(TaskSupport::Optional)),
+        ServerTasks::None => drop(members.remove("execution")),
+    }
     if listed.title != source.title {
         members.set("title", &listed.title);
     }

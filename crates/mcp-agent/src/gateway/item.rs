@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use mcp_server_core::source::SourceDefinition;
 
-use crate::CatalogTool;
+use crate::{CatalogTool, catalog::ServerTasks};
 
 /// A tool, a resource, a template or a prompt of a merged list.
 pub(super) struct Item {
@@ -18,6 +18,8 @@ pub(super) struct Item {
     /// The JSON of the server.
     pub(super) json: Box<str>,
     pub(super) tool: Option<Arc<CatalogTool>>,
+    /// How the calls of the tool become tasks.
+    pub(super) tasks: ServerTasks,
 }
 
 /// The kind of an item.

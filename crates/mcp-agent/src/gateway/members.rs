@@ -40,6 +40,24 @@ impl<'a> Members<'a> {
         }
     }
 
+    /// Changes the name of a member. A member with the new name stays instead.
+    pub(super) fn rename(&mut self, from: &str, to: &'static str) {
+        if self.get(to).is_some() {
+            self.remove(from);
+        } else if let Some((name, _)) = self.0.iter_mut().find(|(known, _)| known == from) {
+            *name = to.into();
+        }
+    }
+
+    /// Adds the members of another object whose names are missing here.
+    pub(super) fn add_missing(&mut self, other: Members<'a>) {
+        for (name, value) in other.0 {
+            if self.get(&name).is_none() {
+                self.0.push((name, value));
+            }
+        }
+    }
+
     pub(super) fn remove(&mut self, name: &str) -> Option<Cow<'a, RawValue>> {
         let at = self.0.iter().position(|(known, _)| known == name)?;
         Some(self.0.remove(at).1)

@@ -17,7 +17,7 @@ use mcp_uri_template::UriTemplate;
 use super::{DroppedItem, ItemKind, Names, definition, hops::HopId, item::Item, views::Views};
 use crate::{
     Catalog, CatalogItem,
-    catalog::{ListFacts, ListHint},
+    catalog::{ListFacts, ListHint, ServerTasks},
 };
 
 /// The largest number of items on a page, and of the bytes of their definitions. A page has at least one item.
@@ -67,6 +67,7 @@ struct Candidate<'a> {
     json: &'a str,
     key: Box<str>,
     tool: Option<&'a Arc<crate::CatalogTool>>,
+    tasks: ServerTasks,
 }
 
 impl Merged {
@@ -84,6 +85,8 @@ impl Merged {
             .map(|(name, _)| Arc::clone(name))
             .collect();
         let serves = |server: &str| !circular.iter().any(|name| **name == *server);
+        let tasks = catalog.shared_servers().iter().zip(catalog.facts()).map(|(name, facts)| (&**name, facts.tasks));
+        let tasks: HashMap<&str, ServerTasks> = tasks.collect();
         let tools = catalog.tools().iter().filter(|tool| tool.verdict().is_usable() && serves(tool.server()));
         let tools = tools.filter_map(|tool| {
             Some(Candidate {
@@ -92,6 +95,7 @@ impl Merged {
                 json: tool.json(),
                 key: names.name(tool.server(), tool.name()).into(),
                 tool: Some(tool),
+                tasks: tasks.get(tool.server()).copied().unwrap_or_default(),
             })
         });
         let tools = Items::new(ItemKind::Tool, names, tools, &former.tools, &mut dropped);
@@ -198,7 +202,7 @@ fn smallest(hints: impl Iterator<Item = (Duration, CacheScope)>) -> CacheHint {
 
 impl<'a> Candidate<'a> {
     fn new<T>(item: &'a CatalogItem<T>, original: &'a str, key: Box<str>) -> Self {
-        Self { server: item.shared_server(), original, json: item.json(), key, tool: None }
+        Self { server: item.shared_server(), original, json: item.json(), key, tool: None, tasks: ServerTasks::None }
     }
 
     /// Whether a former item is the same. Its definition then has the same JSON.
@@ -208,6 +212,7 @@ impl<'a> Candidate<'a> {
             (tool, former) => tool.is_none() && former.is_none(),
         };
         is_same_tool
+            && self.tasks == former.tasks
             && *self.server == former.server
             && *self.original == *former.original
             && *self.json == *former.json
@@ -215,7 +220,7 @@ impl<'a> Candidate<'a> {
 
     fn item(self, kind: ItemKind, names: Names) -> Option<Item> {
         let definition = match self.tool {
-            Some(tool) => definition::of_tool(tool, &self.key, names),
+            Some(tool) => definition::of_tool(tool, &self.key, names, self.tasks),
             None => definition::of_item(kind, self.json, self.original, &self.key),
         };
         let Some(definition) = definition else {
@@ -227,6 +232,7 @@ impl<'a> Candidate<'a> {
             original: self.original.into(),
             json: self.json.into(),
             tool: self.tool.cloned(),
+            tasks: self.tasks,
             key: self.key,
             definition,
         })

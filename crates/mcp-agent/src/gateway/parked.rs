@@ -155,6 +155,23 @@ impl<R: Clone + Send + Sync + 'static, C: Clone + Send + Sync + 'static> ParkedC
         self.round(&call).await
     }
 
+    /// Sends responses to the questions of a call, without waiting.
+    ///
+    /// # Errors
+    /// [`ParkedError`]. No question has a response then.
+    pub(crate) fn answer(&self, call: u64, responses: JsonObject) -> Result<(), ParkedError> {
+        let call = {
+            let table = self.shared.table.lock();
+            table.calls.get(&call).map(|entry| Arc::clone(&entry.call)).ok_or(ParkedError::Gone)?
+        };
+        call.answer(u32::MAX, responses)
+    }
+
+    /// Whether the call has not ended.
+    pub(crate) fn contains(&self, call: u64) -> bool {
+        self.shared.table.lock().calls.contains_key(&call)
+    }
+
     async fn round(&self, call: &ParkedCall<R, C>) -> Result<ParkedRound<R>, ParkedError> {
         match call.next().await {
             Next::Complete(result) => {

@@ -6,10 +6,11 @@ use mcp_client::{Client, Handler, InputContext, transport::BoxFuture};
 use mcp_protocol::{
     ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitAction, ElicitParams, ElicitResult,
     FormElicitParams, InputRequest, ListRootsResult, LoggingMessageParams, ProgressParams, ProtocolVersion, Root,
-    RpcError, Shape as _, UrlElicitParams,
+    RpcError, Shape as _, UrlElicitParams, meta::keys,
 };
 use mcp_server_core::source::SourceCall;
 use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::{
@@ -27,6 +28,8 @@ pub(super) struct Asker {
     pub(super) pages: Pages,
     pub(super) capabilities: ClientCapabilities,
     pub(super) notices: mpsc::Sender<Notice>,
+    /// The id of the task that asks, for the client.
+    pub(super) task: Option<Arc<str>>,
 }
 
 /// A notification of a server during a call.
@@ -62,11 +65,40 @@ impl Asker {
         };
         let request = request.map_err(invalid)?;
         let answer = match &self.client {
-            AskedClient::Session(call) => call.ask(request).await?,
-            AskedClient::LaterRound(questions) => park(questions, request).await?,
+            AskedClient::Session(call) => {
+                let request = match &self.task {
+                    Some(task) => related_to(request, task),
+                    None => request,
+                };
+                call.ask(request).await?
+            }
+            AskedClient::LaterRound(questions) => park(questions, unrelated(request)).await?,
         };
         serde_json::from_value(answer).map_err(invalid)
     }
+}
+
+/// Returns a question with the task that asks it (2025-11-25).
+pub(super) fn related_to(mut request: InputRequest, task: &str) -> InputRequest {
+    if let Value::Object(params) = request.params.get_or_insert_with(|| json!({})) {
+        let meta = params.entry("_meta").or_insert_with(|| json!({}));
+        if let Value::Object(meta) = meta {
+            meta.insert(keys::RELATED_TASK.to_owned(), json!({ "taskId": task }));
+        }
+    }
+    request
+}
+
+/// Returns a question without its task, which 2026-07-28 does not name.
+fn unrelated(mut request: InputRequest) -> InputRequest {
+    if let Some(Value::Object(params)) = &mut request.params
+        && let Some(Value::Object(meta)) = params.get_mut("_meta")
+        && meta.shift_remove(keys::RELATED_TASK).is_some()
+        && meta.is_empty()
+    {
+        params.shift_remove("_meta");
+    }
+    request
 }
 
 impl Handler for Asker {

@@ -2,8 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use mcp_client::{InputRequired, RawResult, Round as UpstreamRound};
-use mcp_protocol::{ClientCapabilities, JsonObject, LoggingLevel, Meta, RpcError};
+use mcp_protocol::{ClientCapabilities, JsonObject, LoggingLevel, Meta, ProtocolVersion, RpcError};
 use mcp_server_core::source::{SourceCall, SourceOutcome, SourceResult};
 use memchr::memmem;
 use serde_json::value::RawValue;
@@ -32,6 +33,8 @@ pub(super) struct Outgoing {
     pub(super) meta: Meta,
     /// The responses to the input requests of the former round, and the state of the server.
     pub(super) responses: Option<(JsonObject, Option<String>)>,
+    /// Whether the call may become a task for the client. `None`: the gateway waits for the result of a task.
+    pub(super) task: Option<bool>,
 }
 
 /// The capabilities of a client for input requests.
@@ -76,6 +79,8 @@ pub(super) enum Relayed {
     Complete { server: Arc<str>, result: SourceResult },
     /// The input requests of the server, and the name of the item there.
     InputRequired { server: Arc<str>, name: Box<str>, required: InputRequired },
+    /// The task that the call became.
+    Task { server: Arc<str>, created: RawResult },
 }
 
 /// Sends a request to a server. The connection is in use until the request ends.
@@ -96,6 +101,7 @@ async fn send(
         pages,
         capabilities: capabilities.clone(),
         notices: sender.clone(),
+        task: None,
     };
     let mut request = reached
         .client
@@ -121,6 +127,9 @@ async fn send(
     if let Some((responses, state)) = outgoing.responses {
         request = request.resume(responses, state);
     }
+    if let Some(accepts) = outgoing.task {
+        request = request.raw_task(accepts);
+    }
     let mut running = request.into_future();
     let round = loop {
         tokio::select! {
@@ -135,9 +144,11 @@ async fn send(
     let (server, name) = (Arc::clone(&reached.server), outgoing.name);
     match round {
         Ok(UpstreamRound::Complete(result)) => {
-            let result = of_client(names, method, &server, result)?;
+            let version = result.version();
+            let result = of_client(names, method, &server, result.into_bytes(), version)?;
             Ok(Relayed::Complete { server, result })
         }
+        Ok(UpstreamRound::Task(created)) => Ok(Relayed::Task { server, created }),
         Ok(UpstreamRound::InputRequired(required)) => Ok(Relayed::InputRequired { server, name, required }),
         Err(error) => Err(CallError::Client { name: name.into(), error }.into()),
     }
@@ -147,9 +158,13 @@ async fn send(
 ///
 /// # Errors
 /// `-32603` for a result in which the gateway and the client could read different URIs.
-fn of_client(names: Names, method: &str, server: &str, result: RawResult) -> Result<SourceResult, RpcError> {
-    let version = result.version();
-    let mut bytes = result.into_bytes();
+pub(super) fn of_client(
+    names: Names,
+    method: &str,
+    server: &str,
+    mut bytes: Bytes,
+    version: ProtocolVersion,
+) -> Result<SourceResult, RpcError> {
     let is_error = memmem::find(&bytes, b"\"isError\"").is_some() && is_error(&bytes);
     if names == Names::Provider {
         let renamed = uris::rename(method, &bytes, |uri| names.uri(server, uri)).map_err(|error| {

@@ -50,6 +50,10 @@ impl Seals {
         Self { keys }
     }
 
+    pub(super) fn keys(&self) -> &StateKeys {
+        &self.keys
+    }
+
     /// Seals the state of a call. It opens only for the same principal, method, name and arguments.
     pub(super) fn seal(&self, state: &RelayState, binding: &StateBinding) -> Result<String, RpcError> {
         let text = serde_json::to_string(state).map_err(|_| RpcError::internal("the state cannot be written"))?;

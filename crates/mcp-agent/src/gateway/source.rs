@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use mcp_client::Negotiated;
 use mcp_protocol::{
     CompleteParams, CompletionReference, Excerpt, JsonObject, Meta, Method as _, Principal, RpcError, method,
 };
@@ -24,7 +25,7 @@ use super::{
     reach::{Reached, arguments},
     relay::{Answered, Outgoing},
 };
-use crate::policy::PolicyInput;
+use crate::{catalog::ServerTasks, policy::PolicyInput};
 
 /// Serves the items of all servers.
 pub(super) struct Relays {
@@ -39,7 +40,7 @@ impl Relays {
 
 impl Source for Relays {
     fn features(&self) -> SourceFeatures {
-        SourceFeatures::ALL
+        SourceFeatures::ALL.with_tasks()
     }
 
     fn instructions(&self) -> Option<String> {
@@ -81,6 +82,26 @@ impl Source for Relays {
             let subscribed = self.core.subscribe(&call).await;
             subscribed.map_err(|fault| fault::of_read(fault, call.context().version(), call.name()))
         })
+    }
+
+    fn get_task(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        Box::pin(async move { Ok(self.core.get_task(&call).await?) })
+    }
+
+    fn task_result(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        Box::pin(async move { Ok(self.core.task_result(&call).await?) })
+    }
+
+    fn list_tasks(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        Box::pin(async move { Ok(self.core.list_tasks(&call).await?) })
+    }
+
+    fn cancel_task(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        Box::pin(async move { Ok(self.core.cancel_task(&call).await?) })
+    }
+
+    fn update_task(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        Box::pin(async move { Ok(self.core.update_task(&call).await?) })
     }
 
     fn complete(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
@@ -269,9 +290,31 @@ impl<'a> Incoming<'a> {
         for member in ["_meta", "inputResponses", "requestState"] {
             params.remove(member);
         }
-        let outgoing = Outgoing { name: name.into(), params: params.write(), meta, responses };
+        let task = ask_for_task(call, &mut params, &reached.client.negotiated());
+        let outgoing = Outgoing { name: name.into(), params: params.write(), meta, responses, task };
         core.relay(call, downstream.principal, Answered(downstream.capabilities), reached, outgoing).await
     }
+}
+
+/// Sets the parameter `task` of a call. Returns whether the call may become a task for the client; `None` if the gateway waits for
+/// the result of a task.
+fn ask_for_task(call: &SourceCall, params: &mut Members<'_>, server: &Negotiated) -> Option<bool> {
+    let requested = params.remove("task");
+    if call.method() != method::CallTool::NAME {
+        return None;
+    }
+    let tasks = ServerTasks::of(server);
+    if !call.accepts_task() || tasks == ServerTasks::None {
+        // A client of 2026-07-28 without the extension receives the error of a server that requires a task.
+        return (call.context().version().has_extensions()).then_some(false);
+    }
+    if tasks == ServerTasks::Requested {
+        match requested {
+            Some(task) => params.set("task", &task),
+            None => params.set("task", &JsonObject::new()),
+        }
+    }
+    Some(true)
 }
 
 /// A request that is the first round of its call, or the outcome of a later round.

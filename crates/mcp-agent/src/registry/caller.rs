@@ -29,6 +29,8 @@ pub struct Caller {
     pub(crate) handler: Option<Arc<dyn Handler>>,
     #[cfg(feature = "oauth")]
     pub(super) token: Option<CallerToken>,
+    /// The request uses a connection also while another call with questions runs there.
+    is_beside_calls: bool,
 }
 
 impl Caller {
@@ -93,7 +95,13 @@ impl Caller {
         let can = |declared: &ClientCapabilities| {
             declared.elicitation.is_some() || declared.sampling.is_some() || declared.roots.is_some()
         };
-        self.capabilities.as_deref().is_some_and(can)
+        !self.is_beside_calls && self.capabilities.as_deref().is_some_and(can)
+    }
+
+    /// Lets the request use a connection on which another call with questions runs.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn beside_calls(self) -> Self {
+        Self { is_beside_calls: true, ..self }
     }
 
     /// Returns the identity of the user.

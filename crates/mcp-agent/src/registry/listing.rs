@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Lists, ServerOptions, Settings};
-use crate::catalog::{ListFacts, ListHint, ListedTool, ServerEntries, merge};
+use crate::catalog::{ListFacts, ListHint, ListedTool, ServerEntries, ServerTasks, merge};
 
 /// The largest number of items of one list, and of their bytes. Further items are left out.
 const ITEMS: usize = 10_000;
@@ -87,6 +87,7 @@ pub(super) async fn list(
         templates: templates.hint,
         prompts: prompts.hint,
         gateways: gateways(capabilities),
+        tasks: ServerTasks::of(&declared),
     };
     let mut json = HashMap::new();
     let definitions = tools.items.into_iter().map(RawItem::into_parts).map(|(tool, text)| {

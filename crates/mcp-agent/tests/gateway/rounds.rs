@@ -252,6 +252,7 @@ async fn send(user: &Client, params: Value) -> Result<String, RpcError> {
             Ok(result["content"][0]["text"].as_str().unwrap().to_owned())
         }
         Ok(Round::InputRequired(_)) => Ok("asks again".to_owned()),
+        Ok(Round::Task(_)) => panic!("the call accepted no task"),
         Err(error) => Err(error.rpc().unwrap().clone()),
     }
 }

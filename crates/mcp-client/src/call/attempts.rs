@@ -60,8 +60,9 @@ pub(crate) async fn send_until_answered(
         if let (Some(Duration::ZERO), Some(whole)) = (options.total_timeout, whole) {
             return Err(Error::timeout(&*request.method, whole));
         }
-        let task = task_metadata(request, known.as_deref(), agreed);
-        let declares_tasks = is_declared || request.declares_tasks();
+        // A caller that relays tasks has its own parameter `task`, and receives the error of a server that requires a task.
+        let task = task_metadata(request, known.as_deref(), agreed).filter(|_| options.relayed_task.is_none());
+        let declares_tasks = options.relayed_task.unwrap_or_else(|| is_declared || request.declares_tasks());
         if options.raw_inputs && inputs.is_some() && !agreed.negotiated.version.has_input_required() {
             let version = agreed.negotiated.version;
             return Err(Error::unsupported(format!("revision {version} has no input responses")));
@@ -69,6 +70,9 @@ pub(crate) async fn send_until_answered(
         // Input responses belong to the era whose server asked for them. In the other era the call starts anew.
         let inputs = inputs.filter(|_| agreed.negotiated.version.has_input_required());
         let sending = Sending { request, inputs, known: known.as_deref(), task, declares_tasks };
+        if options.relayed_task == Some(true) {
+            connection.pending.relay_tasks();
+        }
         let may_be_task = sending.task.is_some() || (declares_tasks && request.method == method::CallTool::NAME);
         let (outcome, guard) = match send_once(core, &connection, agreed, &sending, options).await {
             Ok(waited) => waited,
@@ -100,9 +104,12 @@ pub(crate) async fn send_until_answered(
             is_closing: core.connections.closing.is_cancelled(),
             reconnects: core.config.reconnect.attempts > 0,
             era: connection.era_trust(),
-            declared_tasks: declares_tasks,
+            declared_tasks: declares_tasks || options.relayed_task.is_some(),
             calls_tool,
-            may_need_task: calls_tool && known.is_none() && runs_tools_as_tasks(agreed),
+            may_need_task: calls_tool
+                && known.is_none()
+                && options.relayed_task.is_none()
+                && runs_tools_as_tasks(agreed),
         };
         let mut next = retry::next(&failure, &attempt);
         if let Next::Reprobe { can_resend } = next {

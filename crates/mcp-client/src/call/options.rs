@@ -31,6 +31,8 @@ pub(crate) struct CallOptions {
     pub(crate) questions: Option<Arc<RunningCall>>,
     /// The caller answers the input requests in results.
     pub(crate) raw_inputs: bool,
+    /// The caller receives a created task as the outcome: whether the call may become one. `None`: the client follows tasks.
+    pub(crate) relayed_task: Option<bool>,
     /// The input responses of the caller for the first request.
     pub(crate) resume: Option<Box<InputResponses>>,
     /// The capabilities that the call declares, instead of those of the client.

@@ -6,7 +6,10 @@ use bytes::Bytes;
 use mcp_protocol::{InputRequiredResult, JsonObject};
 use mcp_transport::BoxFuture;
 
-use super::{Call, Reply, execute};
+use super::{
+    Call, RawResult, Reply, execute, execute_or_start_task,
+    tasks::{TaskOptions, cancel_if_closing},
+};
 use crate::{Error, connection::InputResponses};
 
 /// A call that ends with the input requests of the server, instead of answering them ([`Call::raw_inputs`]).
@@ -31,6 +34,8 @@ pub enum Round<T> {
     Complete(T),
     /// The server needs answers before it has a result.
     InputRequired(InputRequired),
+    /// The call became a task ([`RawInputs::raw_task`]). The result is the created task in the dialect of the revision.
+    Task(RawResult),
 }
 
 /// The input requests of a round, and the state that the next round returns to the server.
@@ -104,6 +109,39 @@ impl<T> RawInputs<T> {
         self.call.options.resume = Some(Box::new(InputResponses { responses, state }));
         self
     }
+
+    /// Ends the call with the task that it became ([`Round::Task`]), instead of waiting for the result of the task. `accepts` is
+    /// whether the call may become a task.
+    ///
+    /// In 2025-11-25, the caller adds the parameter `task` to a [raw request](crate::Client::request_raw). In 2026-07-28, a call
+    /// that may become a task declares the extension, and the server decides. If the server requires a task that the call does
+    /// not accept, the error of the server is the outcome.
+    ///
+    /// The caller sends the requests about the task: `tasks/get` and others. If the future is dropped before the server answers,
+    /// the client cancels the task.
+    ///
+    /// ```
+    /// # use mcp_server::{Server, prelude::*, tasks::{TaskPolicy, TaskSupport}};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mcp_client::{Client, Round};
+    /// use serde_json::{Value, json};
+    ///
+    /// # let build = tool("build", async || "built").task(TaskSupport::Optional);
+    /// # let server = Server::builder("s", "1").task_policy(TaskPolicy::Immediately).tool(build).build();
+    /// let client = Client::connect(&server).await?;
+    /// let call = client.request_raw("tools/call", json!({ "name": "build" })).raw_inputs().raw_task(true);
+    /// let Round::Task(created) = call.await? else { panic!("the tool runs as a task") };
+    /// let created: Value = serde_json::from_slice(created.bytes())?;
+    /// let task = client.request_raw("tasks/get", json!({ "taskId": created["taskId"] })).await?;
+    /// println!("{}", task["status"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn raw_task(mut self, accepts: bool) -> Self {
+        self.call.options.relayed_task = Some(accepts);
+        self
+    }
 }
 
 impl InputRequired {
@@ -152,9 +190,18 @@ impl<T: 'static> IntoFuture for RawInputs<T> {
     type IntoFuture = BoxFuture<'static, Result<Round<T>, Error>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Call { handle, request, options, read } = self.call;
+        let Call { handle, request, mut options, read } = self.call;
         Box::pin(async move {
-            let reply = execute(&handle.core, request?, options).await?;
+            let reply = if options.relayed_task.is_some() {
+                let (reply, _) = execute_or_start_task(&handle.core, request?, &mut options).await?;
+                if let Some(task) = &reply.task {
+                    cancel_if_closing(&handle.core, &task.task_id, &TaskOptions::of(options))?;
+                    return RawResult::read(&handle.core, &reply).map(Round::Task);
+                }
+                reply
+            } else {
+                execute(&handle.core, request?, options).await?
+            };
             if reply.requires_input {
                 return InputRequired::read(&reply).map(Round::InputRequired);
             }

@@ -42,7 +42,7 @@ impl<T> Call<T> {
 }
 
 impl RawResult {
-    fn read(_core: &ClientCore, reply: &Reply) -> Result<Self, Error> {
+    pub(super) fn read(_core: &ClientCore, reply: &Reply) -> Result<Self, Error> {
         reply.check_object()?;
         Ok(Self { bytes: reply.bytes.clone(), version: reply.version })
     }

@@ -108,8 +108,9 @@ pub(super) async fn send_once(
             biased;
             sent = &mut request_sending, if guard.is_none() => match sent {
                 Ok(mut sent) => {
-                    if sending.can_become_task(agreed) {
-                        cancel_task_on_drop(core, &mut sent, agreed, options, request.task.is_some());
+                    let relays_task = options.relayed_task == Some(true);
+                    if sending.can_become_task(agreed) || (relays_task && agreed.negotiated.version.has_core_tasks()) {
+                        cancel_task_on_drop(core, &mut sent, agreed, options, request.task.is_some() || relays_task);
                     }
                     guard = Some(sent);
                 }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    pin::pin,
     sync::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -31,6 +32,10 @@ pub(crate) struct PendingRequests {
     table: Mutex<Table>,
     permits: Arc<Semaphore>,
     answered: AtomicU64,
+    /// The caller relays tasks, so it sends the requests for their results when its own client does.
+    relays_tasks: AtomicBool,
+    /// A call that the server can ask for input has begun.
+    begun: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -50,7 +55,13 @@ struct Table {
 impl PendingRequests {
     pub(crate) fn new(cap: usize) -> Self {
         let permits = Arc::new(Semaphore::new(cap.clamp(1, Semaphore::MAX_PERMITS)));
-        Self { table: Mutex::default(), permits, answered: AtomicU64::new(0) }
+        Self {
+            table: Mutex::default(),
+            permits,
+            answered: AtomicU64::new(0),
+            relays_tasks: AtomicBool::new(false),
+            begun: Notify::new(),
+        }
     }
 
     /// Waits for capacity.
@@ -65,11 +76,44 @@ impl PendingRequests {
         if let Some(fault) = &table.end {
             return Err(RequestFailure::Lost { was_sent: false, fault: fault.clone() });
         }
+        let can_ask = slot.questions.is_some();
         if let Some(call) = &slot.questions {
             table.run(id, call);
         }
         table.waiting.insert(id, slot);
+        drop(table);
+        if can_ask {
+            self.begun.notify_waiters();
+        }
         Ok(())
+    }
+
+    /// Lets the questions of tasks wait for the requests for their results.
+    pub(crate) fn relay_tasks(&self) {
+        self.relays_tasks.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the questions of tasks wait for the requests for their results.
+    pub(crate) fn relays_tasks(&self) -> bool {
+        self.relays_tasks.load(Ordering::Relaxed)
+    }
+
+    /// Returns the running request for the result of a task.
+    pub(crate) fn call_of_task(&self, task: &str) -> Option<Arc<RunningCall>> {
+        self.table().running().find(|call| call.waits_for_task(task))
+    }
+
+    /// Waits for a request for the result of a task.
+    pub(crate) async fn next_call_of_task(&self, task: &str) -> Arc<RunningCall> {
+        loop {
+            // A request that begins after the search wakes this future.
+            let mut begun = pin!(self.begun.notified());
+            begun.as_mut().enable();
+            if let Some(call) = self.call_of_task(task) {
+                return call;
+            }
+            begun.await;
+        }
     }
 
     /// Removes a request whose caller does not wait any more. Returns true if it was waiting. The server can already have

@@ -6,13 +6,17 @@ use mcp_protocol::{
     CancelledParams, EmptyParams, EmptyResult, ErrorCode, Excerpt, Message, Method, NotificationMethod, ProgressParams,
     ProgressToken, ProtocolVersion, RequestId, RpcError,
     jsonrpc::{self, Beginning, EnvelopeError, Notification as RawNotification, Request, Response},
+    meta::keys,
     method, notification,
 };
 use mcp_transport::{BoxFuture, Frame, Route, Transport, TransportError, TrySendError, recv};
 use serde_json::{Value, value::RawValue};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::{
+    task::{AbortHandle, JoinSet},
+    time::timeout,
+};
 
-use super::{Connection, ConnectionManager, ECHO, Notification, RequestOutcome, StreamReceiver};
+use super::{Asker, Connection, ConnectionManager, ECHO, Notification, RequestOutcome, StreamReceiver};
 use crate::retry::RequestFailure;
 
 /// The bytes of an invalid message that are examined to show it.
@@ -40,7 +44,7 @@ pub(crate) async fn read(
     connection.end(fault);
     // Calls can still hold the sender, so the transport must be closed explicitly.
     let limit = connection.sender.shutdown_within().unwrap_or_default().max(manager.config.limits.close);
-    if tokio::time::timeout(limit, connection.sender.shutdown()).await.is_err() {
+    if timeout(limit, connection.sender.shutdown()).await.is_err() {
         tracing::debug!("the transport did not close in time");
     }
 }
@@ -50,9 +54,7 @@ async fn ended_for_good(connection: &Connection, manager: &ConnectionManager) {
     connection.ended().await;
     // A server that accepts no new connections may still process earlier requests.
     let may_answer = || connection.fault().is_some_and(TransportError::is_unreachable) && connection.pending.len() > 0;
-    while tokio::time::timeout(manager.config.limits.close, manager.closing.cancelled()).await.is_err() && may_answer()
-    {
-    }
+    while timeout(manager.config.limits.close, manager.closing.cancelled()).await.is_err() && may_answer() {}
 }
 
 /// Returns limits without a depth. The parser does not recurse.
@@ -340,14 +342,7 @@ impl Reader<'_> {
         } else if self.running.contains_key(&id) {
             Err(RpcError::invalid_request("a request with this id is being answered"))
         } else {
-            let asker = {
-                let has_streams = self.connection.sender.has_request_streams();
-                self.connection.pending.asker(&frame.route, &request.method, has_streams)
-            };
-            match asker.refusal() {
-                Some(error) => Err(error),
-                None => Ok(self.manager.receiver.request(self.connection, &request.method, request.params, &asker)),
-            }
+            self.answer(frame, request)
         };
         let answer = match answer {
             Ok(answer) => answer,
@@ -365,6 +360,42 @@ impl Reader<'_> {
         });
         self.running.insert(key, task);
     }
+}
+
+impl Reader<'_> {
+    /// Returns the answer to a request of the server, which is made when the future is polled.
+    fn answer(&self, frame: &Frame, request: &Request<'_>) -> Result<Answer, RpcError> {
+        let (connection, receiver) = (self.connection, &self.manager.receiver);
+        let has_streams = connection.sender.has_request_streams();
+        let task = related_task(request);
+        let call = task.as_deref().and_then(|task| connection.pending.call_of_task(task));
+        let asker = match (call, task) {
+            (Some(call), _) => Asker::Call(call),
+            (None, Some(task)) if connection.pending.relays_tasks() => {
+                let limit = self.manager.config.limits.server_request_timeout;
+                let (connection, receiver) = (Arc::clone(connection), Arc::clone(receiver));
+                let (method, params) = (request.method.to_string(), request.params.map(ToOwned::to_owned));
+                return Ok(Box::pin(async move {
+                    let late = |_| RpcError::internal("the result of the task was not requested in time");
+                    let waiting = timeout(limit, connection.pending.next_call_of_task(&task));
+                    let asker = Asker::Call(waiting.await.map_err(late)?);
+                    receiver.request(&connection, &method, params.as_deref(), &asker).await
+                }));
+            }
+            (None, _) => connection.pending.asker(&frame.route, &request.method, has_streams),
+        };
+        match asker.refusal() {
+            Some(error) => Err(error),
+            None => Ok(receiver.request(connection, &request.method, request.params, &asker)),
+        }
+    }
+}
+
+/// Returns the task that a request of the server names (2025-11-25).
+fn related_task(request: &Request<'_>) -> Option<String> {
+    let params = request.params.filter(|params| params.get().contains(keys::RELATED_TASK))?;
+    let params: EmptyParams = serde_json::from_str(params.get()).ok()?;
+    params.meta?.related_task().map(str::to_owned)
 }
 
 type Answer = BoxFuture<'static, Result<Value, RpcError>>;

@@ -52,7 +52,9 @@ impl Request {
 
     /// Finds the value that HTTP mirrors in raw parameters.
     pub(crate) fn find_name(self) -> Self {
-        let param = method::mirrored_name_param(&self.method);
+        // The questions of a task name it, and belong to the request for its result.
+        let of_task = (self.method == method::GetTaskPayload::NAME).then_some("taskId");
+        let param = method::mirrored_name_param(&self.method).or(of_task);
         self.named_by(param)
     }
 

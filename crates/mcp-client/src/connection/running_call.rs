@@ -80,6 +80,11 @@ impl RunningCall {
         self.requests.lock().contains(&id)
     }
 
+    /// Whether this is a request for the result of a task (2025-11-25).
+    pub(crate) fn waits_for_task(&self, id: &str) -> bool {
+        self.info.method() == method::GetTaskPayload::NAME && self.info.name() == Some(id)
+    }
+
     /// Returns the handler of the call.
     pub(crate) fn own(&self) -> Option<&Arc<OwnHandler>> {
         self.own.as_ref()

@@ -92,8 +92,8 @@ pub fn shape_raw_result(
 /// Returns a raw definition of a list in the form of a revision; `None` if it already has this form. `method` is the method
 /// of the list.
 ///
-/// Definitions have the newest form, so a peer of the newest revision receives them unchanged. A definition that the library
-/// cannot decode stays unchanged too.
+/// Definitions have the newest form, so a peer of the newest revision receives them unchanged, except for the task support of
+/// tools (`execution`), which only 2025-11-25 has. A definition that the library cannot decode stays unchanged too.
 ///
 /// ```
 /// use mcp_protocol::{ProtocolVersion, shape_raw_definition};
@@ -106,7 +106,8 @@ pub fn shape_raw_result(
 #[must_use]
 pub fn shape_raw_definition(method: &str, definition: &str, to: ProtocolVersion) -> Option<String> {
     if to == ProtocolVersion::LATEST {
-        return None;
+        // The newest form of a tool can contain the task support of a server of 2025-11-25.
+        return (method == ListTools::NAME).then(|| without(definition, "execution")).flatten();
     }
     match method {
         ListTools::NAME => shaped::<Tool>(definition, to),
@@ -115,6 +116,20 @@ pub fn shape_raw_definition(method: &str, definition: &str, to: ProtocolVersion)
         ListPrompts::NAME => shaped::<Prompt>(definition, to),
         _ => None,
     }
+}
+
+/// Returns an object without a member; `None` if it lacks the member.
+fn without(json: &str, member: &str) -> Option<String> {
+    if !json.contains(member) {
+        return None;
+    }
+    let Members(mut members) = serde_json::from_str(json).ok()?;
+    let count = members.len();
+    members.retain(|(name, _)| name != member);
+    if members.len() == count {
+        return None;
+    }
+    write(&members, &[]).ok()
 }
 
 fn is_list(method: &str) -> bool {
@@ -376,7 +391,10 @@ mod tests {
             assert_eq!(shape_raw_definition("tools/list", plain, *to), None);
             let shaped = shape_raw_definition("tools/list", full, *to);
             match *to {
-                LATEST | V25 => assert_eq!(shaped, None),
+                V25 => assert_eq!(shaped, None),
+                LATEST => {
+                    assert_eq!(shaped.unwrap(), r#"{"icons":[{"src":"data:,"}],"name":"t","inputSchema":{},"z":1}"#)
+                }
                 _ => assert_eq!(shaped.unwrap(), r#"{"name":"t","inputSchema":{},"z":1}"#),
             }
         }

@@ -302,6 +302,9 @@ fn subscribe(p: &mut Preparation<'_>) -> Result<Work, Refusal> {
 }
 
 fn task(p: &mut Preparation<'_>) -> Result<Work, Refusal> {
+    if let Some(work) = p.server.source_task(p.request, p.scope) {
+        return work;
+    }
     Ok(Work::Task(TaskWork::read(&p.request.method, p.request.params, p.scope)?))
 }
 

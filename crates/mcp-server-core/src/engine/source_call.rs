@@ -1,6 +1,6 @@
 //! Requests that the source of a server serves instead of a registered handler.
 
-use std::{pin::pin, sync::Arc};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use mcp_protocol::{
     CompleteParams, Method as _, PaginatedParams, ProtocolVersion, ResultType, RpcError,
@@ -16,6 +16,7 @@ use serde_json::{
 use super::{
     MirroredHeaders,
     prepare::{HandlerWork, Work},
+    source_task::{TaskMethod, is_task, not_a_task},
 };
 use crate::{
     Server,
@@ -40,6 +41,7 @@ pub(super) enum SourceMethod {
     GetPrompt,
     Complete,
     Subscribe,
+    Task(TaskMethod),
 }
 
 /// A request for a source.
@@ -52,6 +54,8 @@ pub(crate) struct SourceWork {
     cursor: Option<Box<str>>,
     /// The definition of the tool or the prompt, if the source knows it.
     definition: Option<SourceDefinition>,
+    /// The call may become a task.
+    accepts_task: bool,
 }
 
 impl Server {
@@ -74,7 +78,12 @@ impl Server {
         scope: &Scope,
     ) -> Option<Result<Work, Refusal>> {
         let installed = self.source()?;
-        let work = SourceWork::read(&installed.source, kind, request, scope);
+        let work = SourceWork::read(&installed.source, kind, request, scope).and_then(|mut work| {
+            if kind == SourceMethod::CallTool {
+                work.accepts_task = self.source_call_accepts_task(&work.params, work.definition.as_ref(), scope)?;
+            }
+            Ok(work)
+        });
         Some(work.map(|work| Work::Handler(HandlerWork::Source(Box::new(work)))).map_err(Refusal::from))
     }
 }
@@ -105,6 +114,7 @@ impl SourceWork {
             SourceMethod::ReadResource | SourceMethod::Subscribe => {
                 name = decode_params::<Located>(method, params)?.uri;
             }
+            SourceMethod::Task(task) => (name, cursor) = task.read(params)?,
         }
         let list = match kind {
             SourceMethod::CallTool => Some(SourceList::Tools),
@@ -130,6 +140,7 @@ impl SourceWork {
             params: params.into(),
             cursor,
             definition,
+            accepts_task: false,
         })
     }
 
@@ -146,6 +157,7 @@ impl SourceWork {
             params: params.into(),
             cursor: None,
             definition: None,
+            accepts_task: false,
         })
     }
 
@@ -163,7 +175,7 @@ impl SourceWork {
 
     /// Whether layers wrap the request. They wrap the methods that have handlers.
     pub(super) fn has_layers(&self) -> bool {
-        !matches!(self.kind, SourceMethod::List(_) | SourceMethod::Subscribe)
+        !matches!(self.kind, SourceMethod::List(_) | SourceMethod::Subscribe | SourceMethod::Task(_))
     }
 
     /// Returns the subject of the request's span. A tool or a prompt that the source does not know has none.
@@ -198,6 +210,7 @@ impl SourceWork {
             name: self.name.clone(),
             params: Arc::clone(&self.params),
             cursor: self.cursor.clone(),
+            accepts_task: self.accepts_task,
             context: context.clone(),
             clock: clock.clone(),
         }
@@ -251,7 +264,12 @@ impl SourceWork {
             return self.subscribe_session(server, version, context).await;
         }
         let limits = server.limits();
-        let limit = if self.is_tool_call() { limits.tool_timeout } else { limits.read_timeout };
+        let limit = match self.kind {
+            SourceMethod::CallTool => limits.tool_timeout,
+            // The lifetime of the task limits the wait for its result.
+            SourceMethod::Task(TaskMethod::Result) => Duration::MAX,
+            _ => limits.read_timeout,
+        };
         let clock = CallClock::new(&limits.inputs);
         let mut call = self.call(context, &clock);
         for _ in 0..ROUNDS {
@@ -260,10 +278,17 @@ impl SourceWork {
                 clock.within(limit, run).await.unwrap_or_else(|| Err(self.late(context, limit)))?
             };
             let raw = |result, requires_input| {
-                Output::Raw(Box::new(RawOutput { method: self.method, result, requires_input }))
+                Output::Raw(Box::new(RawOutput { method: self.kind.result_method(), result, requires_input }))
             };
             match outcome {
                 SourceOutcome::Complete(result) => return Ok(raw(result, false)),
+                SourceOutcome::Task(result) => {
+                    if !self.accepts_task || !is_task(&result, version) {
+                        return Err(not_a_task(context));
+                    }
+                    context.record_task();
+                    return Ok(raw(result, false));
+                }
                 SourceOutcome::InputRequired(result) if !requires_input(&result) => return Err(invalid(context)),
                 SourceOutcome::InputRequired(result) if version.has_input_required() => return Ok(raw(result, true)),
                 SourceOutcome::InputRequired(result) => {
@@ -294,13 +319,16 @@ impl SourceWork {
             SourceMethod::Complete => {
                 contain_async(|| source.complete(call)).await.map(|result| result.map(SourceOutcome::Complete))
             }
+            SourceMethod::Task(task) => {
+                contain_async(|| task.run(&**source, call)).await.map(|result| result.map(SourceOutcome::Complete))
+            }
             // Subscriptions do not run as handlers.
             SourceMethod::Subscribe => Ok(Err(RpcError::method_not_found(self.method))),
         };
         outcome.map_err(|panic| panicked(&panic, context))?
     }
 
-    fn late(&self, context: &Context, limit: std::time::Duration) -> RpcError {
+    fn late(&self, context: &Context, limit: Duration) -> RpcError {
         context.expire();
         tracing::warn!(method = self.method, ?limit, "a source exceeded the time limit");
         RpcError::internal(format!("{} took longer than {limit:?}", self.method))
@@ -333,6 +361,15 @@ impl SourceMethod {
             Self::GetPrompt => method::GetPrompt::NAME,
             Self::Complete => method::Complete::NAME,
             Self::Subscribe => method::Subscribe::NAME,
+            Self::Task(task) => task.name(),
+        }
+    }
+
+    /// Returns the method whose result the source returns.
+    fn result_method(self) -> &'static str {
+        match self {
+            Self::Task(TaskMethod::Result) => method::CallTool::NAME,
+            other => other.method(),
         }
     }
 }

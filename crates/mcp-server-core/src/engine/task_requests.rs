@@ -78,9 +78,7 @@ impl TaskWork {
     /// `-32021` for a client that did not declare the extension. `-32601` for a list when callers cannot be
     /// distinguished. `-32602` for invalid parameters.
     pub(crate) fn read(name: &str, params: Option<&RawValue>, scope: &Scope) -> Result<Self, RpcError> {
-        if scope.version.has_extensions() && tasks::required().missing_from(scope.client.capabilities()).is_some() {
-            return Err(tasks::undeclared());
-        }
+        check_caller(name, scope)?;
         let task = || decode_params::<TaskParams>(name, params).map(|params| params.task_id);
         Ok(match name {
             method::GetTask::NAME => Self::Get { id: task()? },
@@ -90,7 +88,7 @@ impl TaskWork {
                 let params: UpdateTaskParams = decode_params(name, params)?;
                 Self::Update { id: params.task_id, answers: params.input_responses }
             }
-            method::ListTasks::NAME if owner_of(scope).is_one() => {
+            method::ListTasks::NAME => {
                 let params: PaginatedParams = decode_params(name, params)?;
                 Self::List { after: params.cursor.as_deref().map(legacy::after).transpose()? }
             }
@@ -137,6 +135,20 @@ impl TaskWork {
             }
         }
     }
+}
+
+/// Checks that a caller may send a request about tasks.
+///
+/// # Errors
+/// `-32021` for a client that did not declare the extension. `-32601` for a list when callers cannot be distinguished.
+pub(super) fn check_caller(name: &str, scope: &Scope) -> Result<(), RpcError> {
+    if scope.version.has_extensions() && tasks::required().missing_from(scope.client.capabilities()).is_some() {
+        return Err(tasks::undeclared());
+    }
+    if name == method::ListTasks::NAME && !owner_of(scope).is_one() {
+        return Err(RpcError::method_not_found(name));
+    }
+    Ok(())
 }
 
 impl TaskQuery<'_> {

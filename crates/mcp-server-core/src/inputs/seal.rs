@@ -15,6 +15,7 @@ use chacha20poly1305::{
 use mcp_protocol::RpcError;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 
 use crate::random;
 
@@ -87,7 +88,15 @@ pub(crate) enum StoredFlow<F = Flow> {
 /// ```
 #[derive(Clone)]
 pub struct StateKeys {
-    keys: Vec<XChaCha20Poly1305>,
+    pub(super) keys: Vec<Key>,
+}
+
+/// One key.
+#[derive(Clone)]
+pub(super) struct Key {
+    pub(super) cipher: XChaCha20Poly1305,
+    /// The secret of the nonces of sealed ids.
+    pub(super) nonces: [u8; 32],
 }
 
 impl StateKeys {
@@ -100,7 +109,7 @@ impl StateKeys {
     #[track_caller]
     #[must_use]
     pub fn new(keys: impl IntoIterator<Item = [u8; 32]>) -> Self {
-        let keys: Vec<_> = keys.into_iter().map(|key| XChaCha20Poly1305::new(&key.into())).collect();
+        let keys: Vec<_> = keys.into_iter().map(Key::new).collect();
         assert!(!keys.is_empty(), "there must be a key to seal with");
         Self { keys }
     }
@@ -142,7 +151,7 @@ impl StateKeys {
         let nonce: [u8; NONCE] = random::bytes()?;
         let payload = Payload { msg: &plain, aad: binding };
         let key = self.keys.first().ok_or_else(|| not_sealed(&"there is no key"))?;
-        let sealed = key.encrypt(&nonce.into(), payload).map_err(|error| not_sealed(&error))?;
+        let sealed = key.cipher.encrypt(&nonce.into(), payload).map_err(|error| not_sealed(&error))?;
         let mut out = Vec::with_capacity(1 + NONCE + sealed.len());
         out.push(match effects {
             Effects::None => FORM,
@@ -174,8 +183,8 @@ impl StateKeys {
         if !matches!(*form, FORM | FORM_WITH_EFFECTS | FORM_WITHOUT_RECORD) {
             return None;
         }
-        let plain =
-            self.keys.iter().find_map(|key| key.decrypt(nonce.into(), Payload { msg: sealed, aad: binding }).ok())?;
+        let open = |key: &Key| key.cipher.decrypt(nonce.into(), Payload { msg: sealed, aad: binding }).ok();
+        let plain = self.keys.iter().find_map(open)?;
         let (expires, state): (u64, T) = serde_json::from_slice(&plain).ok()?;
         (expires > now).then_some(state)
     }
@@ -187,6 +196,13 @@ impl StateKeys {
     pub(crate) fn effects(text: &str) -> Effects {
         let form = text.get(..4).and_then(|start| BASE64_URL_SAFE_NO_PAD.decode(start).ok());
         if form.is_some_and(|form| form.first() == Some(&FORM)) { Effects::None } else { Effects::Possible }
+    }
+}
+
+impl Key {
+    fn new(key: [u8; 32]) -> Self {
+        let nonces = Sha256::new().chain_update(b"mcp nonces of ids").chain_update(key).finalize().into();
+        Self { cipher: XChaCha20Poly1305::new(&key.into()), nonces }
     }
 }
 
@@ -202,7 +218,7 @@ const FORM: u8 = 3;
 const FORM_WITH_EFFECTS: u8 = 4;
 /// The same form of an earlier version, which did not record side effects.
 const FORM_WITHOUT_RECORD: u8 = 2;
-const NONCE: usize = 24;
+pub(super) const NONCE: usize = 24;
 
 /// The error of a state that cannot be sealed. The client does not receive the reason.
 fn not_sealed(reason: &dyn fmt::Display) -> RpcError {

@@ -22,6 +22,7 @@ pub struct SourceCall {
     pub(crate) name: Box<str>,
     pub(crate) params: Arc<RawValue>,
     pub(crate) cursor: Option<Box<str>>,
+    pub(crate) accepts_task: bool,
     pub(crate) context: Context,
     pub(crate) clock: CallClock,
 }
@@ -42,8 +43,8 @@ impl SourceCall {
         self.method
     }
 
-    /// Returns the name of the tool or the prompt, the URI of the resource, or the name of the argument to complete. It is
-    /// empty for a list.
+    /// Returns the name of the tool or the prompt, the URI of the resource, the id of the task, or the name of the argument to
+    /// complete. It is empty for a list.
     ///
     /// See the example of [`SourceCall::method`].
     #[must_use]
@@ -65,6 +66,24 @@ impl SourceCall {
     #[must_use]
     pub fn cursor(&self) -> Option<&str> {
         self.cursor.as_deref()
+    }
+
+    /// Returns true if the call of the tool may become a task ([`SourceOutcome::Task`](super::SourceOutcome::Task)).
+    ///
+    /// In 2025-11-25 the client has requested the task, and its parameters are the member `task` of [`SourceCall::params`]. In
+    /// 2026-07-28 the client has declared the extension, and the source decides.
+    ///
+    /// ```
+    /// use mcp_server_core::source::SourceCall;
+    ///
+    /// fn runs_in_background(call: &SourceCall, seconds: u64) -> bool {
+    ///     call.accepts_task() && seconds > 10
+    /// }
+    /// # let _ = runs_in_background;
+    /// ```
+    #[must_use]
+    pub fn accepts_task(&self) -> bool {
+        self.accepts_task
     }
 
     /// Returns the context: the caller, its revision and capabilities, progress, log records and cancellation.

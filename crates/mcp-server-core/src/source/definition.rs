@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use mcp_protocol::{ProtocolVersion, shape_raw_definition};
+use mcp_protocol::{ProtocolVersion, TaskSupport, ToolExecution, shape_raw_definition};
 use mcp_schema::header::{HeaderParam, header_params};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
@@ -40,6 +40,7 @@ struct Data {
     /// The form of each revision.
     forms: [OnceLock<Bytes>; ProtocolVersion::ALL.len()],
     headers: OnceLock<Box<[HeaderParam]>>,
+    task_support: OnceLock<TaskSupport>,
 }
 
 impl SourceDefinition {
@@ -55,7 +56,8 @@ impl SourceDefinition {
             Ok(_) => return Err(RegistrationError::new("the definition is not a JSON object")),
             Err(error) => return Err(RegistrationError::new(format!("the definition is not valid JSON: {error}"))),
         }
-        Ok(Self { data: Arc::new(Data { json, forms: Default::default(), headers: OnceLock::new() }) })
+        let (forms, headers, task_support) = (Default::default(), OnceLock::new(), OnceLock::new());
+        Ok(Self { data: Arc::new(Data { json, forms, headers, task_support }) })
     }
 
     /// Creates a definition from a value that serializes as a JSON object.
@@ -84,6 +86,18 @@ impl SourceDefinition {
         self.data.forms[slot].get_or_init(|| {
             let json = std::str::from_utf8(&self.data.json).unwrap_or_default();
             shape_raw_definition(list.method(), json, version).map_or_else(|| self.data.json.clone(), Bytes::from)
+        })
+    }
+
+    /// Returns whether a tool can run as a task. A tool without a valid value cannot.
+    pub(crate) fn task_support(&self) -> TaskSupport {
+        #[derive(Deserialize)]
+        struct Tool {
+            execution: ToolExecution,
+        }
+        *self.data.task_support.get_or_init(|| {
+            let tool = serde_json::from_slice::<Tool>(&self.data.json).ok();
+            tool.and_then(|tool| tool.execution.task_support).unwrap_or_default()
         })
     }
 

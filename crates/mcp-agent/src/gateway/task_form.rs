@@ -1,0 +1,184 @@
+//! The two dialects of tasks: results of 2025-11-25 and of the extension, with the ids of the gateway.
+
+use std::borrow::Cow;
+
+use mcp_protocol::{Meta, ProtocolVersion, meta::keys, tasks::TaskStatus};
+use serde_json::value::RawValue;
+
+use super::members::Members;
+
+/// A dialect of tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// 2025-11-25.
+    Core,
+    /// The extension of 2026-07-28.
+    Extension,
+}
+
+/// The members of a task with different names in the dialects: those of 2025-11-25, and those of the extension.
+const RENAMED: [(&str, &str); 2] = [("ttl", "ttlMs"), ("pollInterval", "pollIntervalMs")];
+/// The members that only the extension has.
+const OF_EXTENSION: [&str; 4] = ["resultType", "inputRequests", "result", "error"];
+
+impl Dialect {
+    /// Returns the dialect of a revision; `None` if it has no tasks.
+    pub(super) fn of(version: ProtocolVersion) -> Option<Self> {
+        if version.has_core_tasks() {
+            return Some(Self::Core);
+        }
+        version.has_extensions().then_some(Self::Extension)
+    }
+}
+
+/// Returns the id of a created task.
+pub(super) fn created_id(json: &str, dialect: Dialect) -> Option<String> {
+    let members = Members::read(json).ok()?;
+    match dialect {
+        Dialect::Extension => members.decode("taskId"),
+        Dialect::Core => Members::read(members.get("task")?.get()).ok()?.decode("taskId"),
+    }
+}
+
+/// Returns a created task in another dialect, with another id.
+pub(super) fn created(json: &str, from: Dialect, to: Dialect, id: &str) -> serde_json::Result<Box<RawValue>> {
+    let mut outer = Members::read(json)?;
+    relate(&mut outer, id);
+    Ok(match (from, to) {
+        (Dialect::Extension, Dialect::Extension) => {
+            outer.set("taskId", id);
+            outer.write()
+        }
+        (Dialect::Core, _) => {
+            let task = outer.get("task").map_or("{}", RawValue::get).to_owned();
+            let mut task = Members::read(&task)?;
+            task.set("taskId", id);
+            if to == Dialect::Core {
+                outer.set("task", &task);
+                return Ok(outer.write());
+            }
+            rename(&mut task, from);
+            task.set("resultType", "task");
+            outer.remove("task");
+            task.add_missing(outer);
+            task.write()
+        }
+        (Dialect::Extension, Dialect::Core) => {
+            let meta = outer.remove("_meta").map(Cow::into_owned);
+            outer.set("taskId", id);
+            rename(&mut outer, from);
+            OF_EXTENSION.iter().for_each(|name| drop(outer.remove(name)));
+            let mut result = Members::default();
+            result.set("task", &outer);
+            if let Some(meta) = meta {
+                result.set("_meta", &meta);
+            }
+            result.write()
+        }
+    })
+}
+
+/// Changes the state of a task into another dialect, with another id. The members that only the extension has are the work of the
+/// caller if `to` is the extension.
+pub(super) fn change_state(state: &mut Members<'_>, from: Dialect, to: Dialect, id: &str) {
+    state.set("taskId", id);
+    relate(state, id);
+    if from == to {
+        return;
+    }
+    rename(state, from);
+    if to == Dialect::Core {
+        OF_EXTENSION.iter().for_each(|name| drop(state.remove(name)));
+    }
+}
+
+/// Returns the status of a task.
+pub(super) fn status(state: &Members<'_>) -> Option<TaskStatus> {
+    state.decode("status")
+}
+
+/// Changes the related task in the metadata of a result, if it has any.
+pub(super) fn relate(result: &mut Members<'_>, id: &str) {
+    let meta: Option<Meta> = result.decode("_meta");
+    if let Some(mut meta) = meta.filter(|meta| meta.related_task().is_some()) {
+        meta.set_related_task(id);
+        result.set("_meta", &meta);
+    }
+}
+
+/// Removes the related task from the metadata of a result. The extension has none.
+pub(super) fn unrelate(result: &mut Members<'_>) {
+    let meta: Option<Meta> = result.decode("_meta");
+    if let Some(mut meta) = meta.filter(|meta| meta.related_task().is_some()) {
+        meta.shift_remove(keys::RELATED_TASK);
+        result.set("_meta", &meta);
+    }
+}
+
+fn rename(task: &mut Members<'_>, from: Dialect) {
+    for (core, extension) in RENAMED {
+        match from {
+            Dialect::Core => task.rename(core, extension),
+            Dialect::Extension => task.rename(extension, core),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CORE: &str = r#"{"task":{"taskId":"u","status":"working","ttl":null,"pollInterval":50,"vendor":1.50},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"u"},"a/b":1},"later":[1]}"#;
+    const EXTENSION: &str = r#"{"resultType":"task","taskId":"u","status":"working","ttlMs":7,"pollIntervalMs":50,"vendor":1.50,"_meta":{"a/b":1}}"#;
+
+    #[test]
+    fn created_tasks_have_the_form_of_each_dialect() {
+        for (json, from) in [(CORE, Dialect::Core), (EXTENSION, Dialect::Extension)] {
+            assert_eq!(created_id(json, from).as_deref(), Some("u"));
+        }
+        for (json, from, to, expected) in [
+            (
+                CORE,
+                Dialect::Core,
+                Dialect::Core,
+                r#"{"task":{"taskId":"d","status":"working","ttl":null,"pollInterval":50,"vendor":1.50},"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"d"},"a/b":1},"later":[1]}"#,
+            ),
+            (
+                CORE,
+                Dialect::Core,
+                Dialect::Extension,
+                r#"{"taskId":"d","status":"working","ttlMs":null,"pollIntervalMs":50,"vendor":1.50,"resultType":"task","_meta":{"io.modelcontextprotocol/related-task":{"taskId":"d"},"a/b":1},"later":[1]}"#,
+            ),
+            (
+                EXTENSION,
+                Dialect::Extension,
+                Dialect::Core,
+                r#"{"task":{"taskId":"d","status":"working","ttl":7,"pollInterval":50,"vendor":1.50},"_meta":{"a/b":1}}"#,
+            ),
+            (
+                EXTENSION,
+                Dialect::Extension,
+                Dialect::Extension,
+                r#"{"resultType":"task","taskId":"d","status":"working","ttlMs":7,"pollIntervalMs":50,"vendor":1.50,"_meta":{"a/b":1}}"#,
+            ),
+        ] {
+            assert_eq!(created(json, from, to, "d").unwrap().get(), expected, "{from:?} {to:?}");
+        }
+    }
+
+    #[test]
+    fn states_have_the_form_of_each_dialect() {
+        let extension = r#"{"resultType":"complete","taskId":"u","status":"completed","ttlMs":7,"result":{},"z":1}"#;
+        let core = r#"{"taskId":"u","status":"completed","ttl":7,"z":1}"#;
+        for (json, from, to, expected) in [
+            (extension, Dialect::Extension, Dialect::Core, r#"{"taskId":"d","status":"completed","ttl":7,"z":1}"#),
+            (core, Dialect::Core, Dialect::Extension, r#"{"taskId":"d","status":"completed","ttlMs":7,"z":1}"#),
+            (core, Dialect::Core, Dialect::Core, r#"{"taskId":"d","status":"completed","ttl":7,"z":1}"#),
+        ] {
+            let mut state = Members::read(json).unwrap();
+            change_state(&mut state, from, to, "d");
+            assert_eq!(state.write().get(), expected, "{from:?} {to:?}");
+            assert_eq!(status(&state), Some(TaskStatus::Completed));
+        }
+    }
+}

@@ -1,0 +1,437 @@
+//! The requests of clients about the tasks of servers, in both dialects.
+
+use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
+
+use mcp_client::{RawResult, Round};
+use mcp_protocol::{
+    ErrorCode, InputRequests, JsonObject, Meta, Method as _, Principal, ProtocolVersion, RpcError, method,
+    tasks::{TaskStatus, ext::UpdateTaskParams},
+};
+use mcp_server_core::source::{SourceCall, SourceOutcome, SourceResult};
+use serde_json::{
+    json,
+    value::{RawValue, to_raw_value},
+};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep},
+};
+
+use super::{
+    Core,
+    caller::Downstream,
+    fault::Fault,
+    members::Members,
+    questions::{AskedClient, Asker, related_to},
+    reach::Reached,
+    relay::of_client,
+    seal::Seals,
+    task_form::{Dialect, change_state, created, created_id, relate, status, unrelate},
+    task_questions::TaskKey,
+};
+use crate::CallError;
+
+/// The kind of sealed ids.
+const KIND: &str = "task";
+/// The interval of status requests, if the server names none, and its bounds.
+const POLL: Duration = Duration::from_secs(1);
+const SHORTEST: Duration = Duration::from_millis(20);
+const LONGEST: Duration = Duration::from_secs(60);
+/// The interval of status requests that detect a lost server while a result is awaited.
+const LIVENESS: Duration = Duration::from_secs(30);
+/// How long a cancellation waits for the end of a task whose server cancels later.
+const SETTLE: Duration = Duration::from_secs(5);
+/// The most input requests of a task that one request for the result answers.
+const QUESTIONS: usize = 1024;
+
+/// A task at its server.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct ServerTask {
+    pub(super) server: String,
+    pub(super) id: String,
+}
+
+impl Seals {
+    /// Returns the id of a task for a client. It opens only for the same principal.
+    pub(super) fn seal_task(&self, task: &ServerTask, principal: Option<&Principal>) -> Result<String, RpcError> {
+        let text = json!([task.server, task.id]).to_string();
+        self.keys().seal_id(KIND, &text, principal)
+    }
+
+    fn open_task(&self, sealed: &str, principal: Option<&Principal>) -> Option<ServerTask> {
+        let text = self.keys().open_id(KIND, sealed, principal)?;
+        let (server, id) = serde_json::from_str(&text).ok()?;
+        Some(ServerTask { server, id })
+    }
+}
+
+/// Returns the error of unknown tasks, of the tasks of other callers, and of forged ids.
+fn unknown() -> RpcError {
+    RpcError::invalid_params("Task not found")
+}
+
+fn ended() -> RpcError {
+    RpcError::invalid_params("the task has ended, and cannot be cancelled any more")
+}
+
+pub(super) fn invalid(error: &serde_json::Error) -> RpcError {
+    tracing::warn!(%error, "the result of a server about a task is not valid");
+    RpcError::internal("the answer of the server is not valid")
+}
+
+impl Core {
+    /// Returns the task that a call became, for the client.
+    pub(super) fn created_task(
+        &self,
+        call: &SourceCall,
+        server: &Arc<str>,
+        result: &RawResult,
+    ) -> Result<SourceOutcome, RpcError> {
+        let version = call.context().version();
+        let dialects = Dialect::of(result.version()).zip(Dialect::of(version));
+        let json = text(result)?;
+        let found = dialects.and_then(|(from, to)| Some((from, to, created_id(json, from)?)));
+        let (from, to, id) = found.ok_or_else(|| RpcError::internal("the answer of the server is not valid"))?;
+        let task = ServerTask { server: server.to_string(), id };
+        let id = self.seals()?.seal_task(&task, call.context().principal())?;
+        let json = created(json, from, to, &id).map_err(|error| invalid(&error))?;
+        Ok(SourceOutcome::Task(SourceResult::new(json.get().to_owned(), version)))
+    }
+
+    pub(super) async fn get_task(self: &Arc<Self>, call: &SourceCall) -> Result<SourceResult, Fault> {
+        let request = TaskRequest::open(self, call).await?;
+        let state = request.get().await?;
+        request.state_for_client(&state).await
+    }
+
+    /// Waits for the result of a task, for a client of 2025-11-25.
+    pub(super) async fn task_result(self: &Arc<Self>, call: &SourceCall) -> Result<SourceResult, Fault> {
+        let request = TaskRequest::open(self, call).await?;
+        let result = match request.upstream {
+            Dialect::Core => request.payload(Some(AskedClient::Session(call.clone()))).await?,
+            Dialect::Extension => request.follow().await?,
+        };
+        let json = str_of(result.json())?;
+        let mut members = Members::read(json).map_err(|error| invalid(&error))?;
+        let mut meta: Meta = members.decode("_meta").unwrap_or_default();
+        meta.set_related_task(call.name());
+        members.set("_meta", &meta);
+        Ok(SourceResult::new(members.write().get().to_owned(), result.version()))
+    }
+
+    pub(super) async fn cancel_task(self: &Arc<Self>, call: &SourceCall) -> Result<SourceResult, Fault> {
+        let request = TaskRequest::open(self, call).await?;
+        match (request.downstream, request.upstream) {
+            (Dialect::Core, Dialect::Core) => {
+                let state = request.send(method::CancelTask::NAME).await?;
+                request.state_for_client(&state).await
+            }
+            (Dialect::Core, Dialect::Extension) => {
+                let state = request.get().await?;
+                if is_terminal(&state)? {
+                    return Err(ended().into());
+                }
+                request.send(method::CancelTask::NAME).await?;
+                let state = request.settled().await?;
+                let members = Members::read(text(&state)?).map_err(|error| invalid(&error))?;
+                if matches!(status(&members), Some(TaskStatus::Completed | TaskStatus::Failed)) {
+                    return Err(ended().into());
+                }
+                request.state_for_client(&state).await
+            }
+            (Dialect::Extension, Dialect::Extension) => raw(request.send(method::CancelTask::NAME).await?),
+            (Dialect::Extension, Dialect::Core) => {
+                let cancelled = request.send(method::CancelTask::NAME).await;
+                if cancelled.as_ref().is_err_and(|fault| code(fault) == Some(ErrorCode::INVALID_PARAMS)) {
+                    // A cancellation can arrive twice or too late there. A state proves that the task exists.
+                    request.get().await?;
+                } else {
+                    cancelled?;
+                }
+                Ok(acknowledgement())
+            }
+        }
+    }
+
+    /// Answers the input requests of a task, for a client of 2026-07-28.
+    pub(super) async fn update_task(self: &Arc<Self>, call: &SourceCall) -> Result<SourceResult, Fault> {
+        let request = TaskRequest::open(self, call).await?;
+        if request.upstream == Dialect::Extension {
+            return raw(request.send(method::UpdateTask::NAME).await?);
+        }
+        request.get().await?;
+        let params: UpdateTaskParams = serde_json::from_str(call.params().get())
+            .map_err(|error| RpcError::invalid_params(format!("the parameters cannot be read: {error}")))?;
+        self.answer_task_questions(&request.key(), params.input_responses)?;
+        Ok(acknowledgement())
+    }
+}
+
+/// A request of a client about a task.
+struct TaskRequest<'a> {
+    core: &'a Arc<Core>,
+    call: &'a SourceCall,
+    params: Members<'a>,
+    client: Downstream,
+    meta: Meta,
+    task: ServerTask,
+    reached: Reached,
+    downstream: Dialect,
+    upstream: Dialect,
+}
+
+impl<'a> TaskRequest<'a> {
+    /// Opens the id of the task, and reaches its server.
+    async fn open(core: &'a Arc<Core>, call: &'a SourceCall) -> Result<Self, Fault> {
+        let context = call.context();
+        let task = core.seals()?.open_task(call.name(), context.principal()).ok_or_else(unknown)?;
+        let meta = core.hop.forward(context.meta())?;
+        let params = Members::read(call.params().get())
+            .map_err(|error| RpcError::invalid_params(format!("the parameters cannot be read: {error}")))?;
+        let client = Downstream::of(context).of_task();
+        let reached = match core.reach_server(&task.server, None, &client).await {
+            Err(CallError::UnknownServer { .. }) => return Err(unknown().into()),
+            reached => reached?,
+        };
+        let dialects = Dialect::of(context.version()).zip(Dialect::of(reached.client.version()));
+        let (downstream, upstream) = dialects.ok_or_else(unknown)?;
+        Ok(Self { core, call, params, client, meta, task, reached, downstream, upstream })
+    }
+
+    /// Sends the request of the client with another method to the server.
+    async fn send(&self, method: &'static str) -> Result<RawResult, Fault> {
+        let mut params = self.params.clone();
+        params.set("taskId", &self.task.id);
+        params.remove("_meta");
+        self.exchange(method, &params.write(), None).await
+    }
+
+    async fn get(&self) -> Result<RawResult, Fault> {
+        let params = to_raw_value(&json!({ "taskId": self.task.id })).map_err(|error| invalid(&error))?;
+        self.exchange(method::GetTask::NAME, &params, None).await
+    }
+
+    /// Sends a request. A request with an asker has no time limit.
+    async fn exchange(
+        &self,
+        method: &'static str,
+        params: &RawValue,
+        asker: Option<Asker>,
+    ) -> Result<RawResult, Fault> {
+        exchange(&self.reached, method, params, &self.client, self.meta.clone(), asker).await
+    }
+
+    /// Returns the result of a task at a server of 2025-11-25, with the URIs of the gateway. If a client can answer, the request
+    /// waits for the end of the task.
+    async fn payload(&self, client: Option<AskedClient>) -> Result<SourceResult, Fault> {
+        let params = to_raw_value(&json!({ "taskId": self.task.id })).map_err(|error| invalid(&error))?;
+        let asker = client.map(|client| self.asker(client));
+        let waits = asker.is_some();
+        let mut waiting = pin!(self.exchange(method::GetTaskPayload::NAME, &params, asker));
+        let result = loop {
+            tokio::select! {
+                biased;
+                result = &mut waiting => break result?,
+                // The server sends nothing while the task runs.
+                () = sleep(LIVENESS), if waits => {}
+            }
+            tokio::select! {
+                biased;
+                result = &mut waiting => break result?,
+                state = self.get() => drop(state?),
+            }
+        };
+        self.payload_for_client(result)
+    }
+
+    fn payload_for_client(&self, result: RawResult) -> Result<SourceResult, Fault> {
+        self.core.learn_links(method::CallTool::NAME, &self.reached.server, result.bytes());
+        let (names, version) = (self.core.names, result.version());
+        Ok(of_client(names, method::CallTool::NAME, &self.reached.server, result.into_bytes(), version)?)
+    }
+
+    fn asker(&self, client: AskedClient) -> Asker {
+        let (notices, _) = mpsc::channel(1);
+        Asker {
+            client,
+            server: Arc::clone(&self.reached.server),
+            upstream: self.reached.client.clone(),
+            pages: self.core.pages.clone(),
+            capabilities: self.client.capabilities.clone(),
+            notices,
+            task: Some(self.call.name().into()),
+        }
+    }
+
+    /// Waits for the end of a task at a server of 2026-07-28, and asks the session of the request.
+    async fn follow(&self) -> Result<SourceResult, Fault> {
+        let mut answered = HashSet::new();
+        loop {
+            let state = self.get().await?;
+            let members = Members::read(text(&state)?).map_err(|error| invalid(&error))?;
+            match status(&members) {
+                Some(TaskStatus::Completed) => {
+                    let result = members.get("result").map_or("{}", RawValue::get).to_owned();
+                    return self.nested_result(&result, state.version());
+                }
+                Some(TaskStatus::Failed) => {
+                    let failed = || RpcError::internal("the task failed without an error");
+                    return Err(members.decode::<RpcError>("error").unwrap_or_else(failed).into());
+                }
+                Some(TaskStatus::Cancelled) => return Err(RpcError::invalid_params("Task cancelled").into()),
+                Some(TaskStatus::InputRequired) => {
+                    let requests: InputRequests = members.decode("inputRequests").unwrap_or_default();
+                    let mut responses = JsonObject::new();
+                    for (key, request) in requests.0 {
+                        if answered.len() < QUESTIONS && answered.insert(key.clone()) {
+                            responses.insert(key, self.call.ask(related_to(request, self.call.name())).await?);
+                        }
+                    }
+                    if !responses.is_empty() {
+                        let params = UpdateTaskParams::new(&*self.task.id, responses);
+                        let params = to_raw_value(&params).map_err(|error| invalid(&error))?;
+                        self.exchange(method::UpdateTask::NAME, &params, None).await?;
+                    }
+                }
+                _ => {}
+            }
+            sleep(interval(&members)).await;
+        }
+    }
+
+    fn nested_result(&self, json: &str, version: ProtocolVersion) -> Result<SourceResult, Fault> {
+        let (server, names) = (&self.reached.server, self.core.names);
+        self.core.learn_links(method::CallTool::NAME, server, json.as_bytes());
+        Ok(of_client(names, method::CallTool::NAME, server, json.to_owned().into(), version)?)
+    }
+
+    /// Waits until a task that was cancelled has ended, for a limited time. Returns its state.
+    async fn settled(&self) -> Result<RawResult, Fault> {
+        let end = Instant::now() + SETTLE;
+        loop {
+            let state = self.get().await?;
+            if is_terminal(&state)? || Instant::now() >= end {
+                return Ok(state);
+            }
+            let members = Members::read(text(&state)?).map_err(|error| invalid(&error))?;
+            sleep(interval(&members).min(Duration::from_millis(250))).await;
+        }
+    }
+
+    /// Returns a state of the task in the dialect of the client.
+    async fn state_for_client(&self, state: &RawResult) -> Result<SourceResult, Fault> {
+        let mut json = text(state)?.to_owned();
+        if (self.downstream, self.upstream) == (Dialect::Extension, Dialect::Core) {
+            json = self.complete(&json).await?;
+        }
+        let mut members = Members::read(&json).map_err(|error| invalid(&error))?;
+        if let Some(result) = members.get("result").filter(|_| self.downstream == Dialect::Extension) {
+            let result = self.nested_result(&result.get().to_owned(), state.version())?;
+            let result: Box<RawValue> = serde_json::from_slice(result.json()).map_err(|error| invalid(&error))?;
+            let nested = result.get().to_owned();
+            let mut nested = Members::read(&nested).map_err(|error| invalid(&error))?;
+            relate(&mut nested, self.call.name());
+            members.set("result", &nested);
+        }
+        change_state(&mut members, self.upstream, self.downstream, self.call.name());
+        let version = if self.downstream == Dialect::Core { self.call.context().version() } else { state.version() };
+        Ok(SourceResult::new(members.write().get().to_owned(), version))
+    }
+
+    fn key(&self) -> TaskKey {
+        TaskKey { principal: self.client.principal.clone(), task: self.task.clone() }
+    }
+
+    /// Adds the result, the error or the input requests to the state of a task of 2025-11-25.
+    async fn complete(&self, json: &str) -> Result<String, Fault> {
+        let mut state = Members::read(json).map_err(|error| invalid(&error))?;
+        match status(&state) {
+            Some(TaskStatus::Completed | TaskStatus::Failed) => match self.payload(None).await {
+                Ok(result) => {
+                    let json = str_of(result.json())?.to_owned();
+                    let mut result = Members::read(&json).map_err(|error| invalid(&error))?;
+                    unrelate(&mut result);
+                    state.set("status", &TaskStatus::Completed);
+                    state.set("result", &result);
+                }
+                Err(fault) => {
+                    let Fault::Call(CallError::Client { error, .. }) = &fault else { return Err(fault) };
+                    let Some(error) = error.rpc() else { return Err(fault) };
+                    state.set("status", &TaskStatus::Failed);
+                    state.set("error", error);
+                }
+            },
+            Some(TaskStatus::InputRequired) => {
+                // The request for the result has a connection of its own use, because it outlives this request.
+                let reached = self.core.reach_server(&self.task.server, None, &self.client).await?;
+                let (client, meta) = (self.client.clone(), self.meta.clone());
+                let requests = self.core.task_questions(self.key(), self.call, reached, client, meta).await?;
+                state.set("inputRequests", &requests);
+            }
+            _ => {}
+        }
+        Ok(state.write().get().to_owned())
+    }
+}
+
+/// Sends a request about a task to its server. A request with an asker has no time limit.
+pub(super) async fn exchange(
+    reached: &Reached,
+    method: &'static str,
+    params: &RawValue,
+    downstream: &Downstream,
+    meta: Meta,
+    asker: Option<Asker>,
+) -> Result<RawResult, Fault> {
+    let request = reached.client.request_raw(method, params).raw_result();
+    let mut request = request.capabilities(downstream.capabilities.clone()).meta(meta);
+    if let Some(asker) = asker {
+        request = request.answers(Arc::new(asker)).total_timeout(None).idle_timeout(None);
+    } else if let Some(limit) = reached.limit {
+        let limit = limit.max(Duration::from_millis(1));
+        request = request.total_timeout(limit).idle_timeout(limit);
+    }
+    match request.raw_inputs().await {
+        Ok(Round::Complete(result)) => Ok(result),
+        Ok(_) => Err(RpcError::internal("the answer of the server is not valid").into()),
+        Err(error) => Err(CallError::Client { name: method.to_owned(), error }.into()),
+    }
+}
+
+/// Returns the error code of a server.
+fn code(fault: &Fault) -> Option<ErrorCode> {
+    match fault {
+        Fault::Call(CallError::Client { error, .. }) => error.rpc().map(|error| error.code),
+        Fault::Call(_) => None,
+        Fault::Rpc(error) => Some(error.code),
+    }
+}
+
+/// Returns the empty result of a cancellation and of an update. The server adds the members of the revision.
+fn acknowledgement() -> SourceResult {
+    SourceResult::new("{}", ProtocolVersion::LATEST_LEGACY)
+}
+
+fn raw(result: RawResult) -> Result<SourceResult, Fault> {
+    let version = result.version();
+    Ok(SourceResult::new(result.into_bytes(), version))
+}
+
+pub(super) fn text(result: &RawResult) -> Result<&str, RpcError> {
+    str_of(result.bytes())
+}
+
+fn str_of(json: &[u8]) -> Result<&str, RpcError> {
+    std::str::from_utf8(json).map_err(|_| RpcError::internal("the answer of the server is not valid"))
+}
+
+fn is_terminal(state: &RawResult) -> Result<bool, RpcError> {
+    let members = Members::read(text(state)?).map_err(|error| invalid(&error))?;
+    Ok(status(&members).is_some_and(TaskStatus::is_terminal))
+}
+
+/// Returns the time until the next status request.
+fn interval(state: &Members<'_>) -> Duration {
+    let named = state.decode::<u64>("pollIntervalMs").map(Duration::from_millis);
+    named.unwrap_or(POLL).clamp(SHORTEST, LONGEST)
+}
