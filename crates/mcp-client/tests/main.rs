@@ -16,6 +16,7 @@ mod network_faults;
 mod over_http;
 mod process_faults;
 mod raw_inputs;
+mod raw_tasks;
 mod reconnecting;
 mod relay;
 mod request_faults;

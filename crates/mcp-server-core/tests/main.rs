@@ -44,6 +44,7 @@ mod results;
 mod runtime_changes;
 mod show_faults;
 mod source;
+mod source_tasks;
 mod stalling_store;
 mod stateless;
 mod subscriptions;

@@ -305,8 +305,10 @@ fn ask_for_task(call: &SourceCall, params: &mut Members<'_>, server: &Negotiated
     }
     let tasks = ServerTasks::of(server);
     if !call.accepts_task() || tasks == ServerTasks::None {
-        // A client of 2026-07-28 without the extension receives the error of a server that requires a task.
-        return (call.context().version().has_extensions()).then_some(false);
+        // A client of 2026-07-28 without the extension receives the error of a server that requires a task. A call of the application
+        // itself waits.
+        let context = call.context();
+        return (context.version().has_extensions() && context.request_id().is_some()).then_some(false);
     }
     if tasks == ServerTasks::Requested {
         match requested {

@@ -326,7 +326,7 @@ impl<'a> TaskRequest<'a> {
         }
         let mut members = Members::read(&json).map_err(|error| invalid(&error))?;
         if let Some(result) = members.get("result").filter(|_| self.downstream == Dialect::Extension) {
-            let result = self.nested_result(&result.get().to_owned(), state.version())?;
+            let result = self.nested_result(result.get(), state.version())?;
             let result: Box<RawValue> = serde_json::from_slice(result.json()).map_err(|error| invalid(&error))?;
             let nested = result.get().to_owned();
             let mut nested = Members::read(&nested).map_err(|error| invalid(&error))?;

@@ -59,8 +59,8 @@ impl Server {
             #[serde(default, borrow)]
             task: Option<&'a RawValue>,
         }
-        // A server without tasks ignores the parameter.
-        if !self.source_serves_tasks() || scope.lacks_session() {
+        // A server without tasks ignores the parameter. A call of the application itself has no client.
+        if !self.source_serves_tasks() || scope.lacks_session() || scope.transport().is_none() {
             return Ok(false);
         }
         let Params { task } = decode_params(method::CallTool::NAME, Some(params))?;
