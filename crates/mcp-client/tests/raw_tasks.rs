@@ -1,5 +1,4 @@
 //! Calls whose created task is the outcome, and the questions of such a task.
-#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,5 +1,4 @@
 //! Sources whose calls become tasks: the checks of the server, and the requests about tasks.
-#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use mcp_protocol::{Principal, ProtocolVersion, RpcError};
 use mcp_server_core::{

@@ -137,7 +137,8 @@ async fn the_list_of_tasks_has_the_ids_of_created_tasks() {
         if up.has_extensions() {
             started.clear();
         }
-        (started.sort(), listed.sort());
+        started.sort();
+        listed.sort();
         assert_eq!(listed, started, "{up}");
         let error = raw(&client, "tasks/list", json!({ "cursor": "[\"c\",null]" })).await.unwrap_err();
         assert_eq!(error.code.0, -32602);
