@@ -205,10 +205,6 @@ impl TokenVerifier for GitHub {
             Ok(Authenticated::new(self.verified.check(digest, || check).await?))
         })
     }
-
-    fn verify_token_now(&self, token: &str, _: &str) -> Option<Result<Authenticated, Rejection>> {
-        Some(self.verified.known(&crypto::sha256(token.as_bytes()))?.map(Authenticated::new))
-    }
 }
 
 impl Authenticator for GitHub {
@@ -217,7 +213,9 @@ impl Authenticator for GitHub {
     }
 
     fn authenticate_now(&self, request: &AuthRequest<'_>) -> Option<Result<Authenticated, Rejection>> {
-        token_verifier::bearer_now(self, request)
+        token_verifier::bearer_now(request, |token| {
+            Some(self.verified.known(&crypto::sha256(token.as_bytes()))?.map(Authenticated::new))
+        })
     }
 
     fn challenges(&self) -> Vec<Challenge> {

@@ -282,11 +282,6 @@ impl TokenVerifier for Introspection {
             Ok(self.authenticated(self.verified.check(digest, || check).await?, token))
         })
     }
-
-    fn verify_token_now(&self, token: &str, resource: &str) -> Option<Result<Authenticated, Rejection>> {
-        let known = self.verified.known(&Self::digest(token, resource))?;
-        Some(known.map(|principal| self.authenticated(principal, token)))
-    }
 }
 
 impl Authenticator for Introspection {
@@ -295,7 +290,10 @@ impl Authenticator for Introspection {
     }
 
     fn authenticate_now(&self, request: &AuthRequest<'_>) -> Option<Result<Authenticated, Rejection>> {
-        token_verifier::bearer_now(self, request)
+        token_verifier::bearer_now(request, |token| {
+            let known = self.verified.known(&Self::digest(token, request.resource))?;
+            Some(known.map(|principal| self.authenticated(principal, token)))
+        })
     }
 
     fn challenges(&self) -> Vec<Challenge> {

@@ -449,10 +449,6 @@ impl TokenVerifier for Jwt {
     ) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
         Box::pin(async move { Ok(self.authenticated(self.check(token, resource).await?, token)) })
     }
-
-    fn verify_token_now(&self, token: &str, resource: &str) -> Option<Result<Authenticated, Rejection>> {
-        Some(self.check_now(token, resource)?.map(|principal| self.authenticated(principal, token)))
-    }
 }
 
 /// Checks the setting of the largest difference between two clocks.
@@ -492,7 +488,9 @@ impl Authenticator for Jwt {
     }
 
     fn authenticate_now(&self, request: &AuthRequest<'_>) -> Option<Result<Authenticated, Rejection>> {
-        token_verifier::bearer_now(self, request)
+        token_verifier::bearer_now(request, |token| {
+            Some(self.check_now(token, request.resource)?.map(|principal| self.authenticated(principal, token)))
+        })
     }
 
     fn challenges(&self) -> Vec<Challenge> {

@@ -22,20 +22,13 @@ use crate::{
 /// # }).unwrap();
 /// ```
 pub trait TokenVerifier: Authenticator {
-    /// Checks a token for the endpoint at this public URL. The result has a confirmation if the token is bound to a key.
+    /// Checks a token for the endpoint at this public URL. The result has a confirmation if the token is bound to a key. The
+    /// token has only characters that RFC 6750 §2.1 allows.
     ///
     /// # Errors
     /// The reason for which the token is not accepted.
     fn verify_token<'a>(&'a self, token: &'a str, resource: &'a str)
     -> BoxFuture<'a, Result<Authenticated, Rejection>>;
-
-    /// Returns the result of [`verify_token`](Self::verify_token) if it is known without a wait, for example from a cache.
-    /// [`Authenticator::authenticate_now`] has the rules. The token may contain characters that RFC 6750 §2.1 does not allow. The
-    /// method must not accept such a token.
-    fn verify_token_now(&self, token: &str, resource: &str) -> Option<Result<Authenticated, Rejection>> {
-        let _ = (token, resource);
-        None
-    }
 }
 
 /// Checks the token of `Authorization: Bearer …`. A token that is bound to a DPoP key is invalid there.
@@ -47,14 +40,14 @@ pub(crate) async fn bearer(
     check_binding(verifier.verify_token(token, request.resource).await?, request)
 }
 
-/// Returns the result of [`bearer`] if it is known without a wait.
+/// Returns the result of [`bearer`] if it is known without a wait. `known` receives the token before its characters are checked,
+/// and accepts equal texts of valid tokens alone.
 pub(crate) fn bearer_now(
-    verifier: &impl TokenVerifier,
     request: &AuthRequest<'_>,
+    known: impl FnOnce(&str) -> Option<Result<Authenticated, Rejection>>,
 ) -> Option<Result<Authenticated, Rejection>> {
     credentials::bearer_now(request.headers, |token| {
-        let known = verifier.verify_token_now(token, request.resource)?;
-        Some(known.and_then(|authenticated| check_binding(authenticated, request)))
+        Some(known(token)?.and_then(|authenticated| check_binding(authenticated, request)))
     })
 }
 
@@ -80,4 +73,57 @@ pub(crate) fn check_certificate(confirmation: &Confirmation, request: &AuthReque
     };
     tracing::debug!(reason, "rejected a token that is bound to a certificate");
     Err(Rejection::Invalid)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http::{HeaderMap, HeaderValue, Method, header::AUTHORIZATION};
+    use mcp_protocol::Challenge;
+    use parking_lot::Mutex;
+
+    use super::*;
+    use crate::Dpop;
+
+    /// A verifier of an application, which rejects each token and records it.
+    #[derive(Debug, Default, Clone)]
+    struct Recorder(Arc<Mutex<Vec<String>>>);
+
+    impl TokenVerifier for Recorder {
+        fn verify_token<'a>(&'a self, token: &'a str, _: &'a str) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
+            self.0.lock().push(token.to_owned());
+            Box::pin(async { Err(Rejection::Invalid) })
+        }
+    }
+
+    impl Authenticator for Recorder {
+        fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
+            Box::pin(bearer(self, request))
+        }
+
+        fn challenges(&self) -> Vec<Challenge> {
+            vec![Challenge::bearer()]
+        }
+    }
+
+    #[tokio::test]
+    async fn a_verifier_receives_no_invalid_characters() {
+        let recorder = Recorder::default();
+        let dpop = Dpop::new(recorder.clone());
+        for (value, expected) in [
+            ("Bearer a,b", Rejection::Malformed),
+            ("DPoP a,b", Rejection::Malformed),
+            ("Bearer a\tb", Rejection::Malformed),
+            ("Bearer valid-1", Rejection::Invalid),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
+            let request = AuthRequest::new(&Method::POST, "https://mcp.example.com/mcp", &headers);
+            let known = dpop.authenticate_now(&request).map(Result::unwrap_err);
+            assert!(known.is_none_or(|known| known == expected), "{value}");
+            assert_eq!(dpop.authenticate(&request).await.unwrap_err(), expected, "{value}");
+        }
+        assert_eq!(*recorder.0.lock(), ["valid-1"]);
+    }
 }
