@@ -3,7 +3,7 @@
 use std::{error::Error, fmt, io, process::ExitCode};
 
 use mcp_client::oauth::ErrorKind;
-use mcp_protocol::{Challenge, ErrorCode, Excerpt, ProtocolVersion, RpcError};
+use mcp_protocol::{Challenge, ErrorChain, ErrorCode, Excerpt, ProtocolVersion, RpcError};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -326,18 +326,7 @@ fn login_code(error: &mcp_client::oauth::Error) -> u8 {
 
 /// Returns the text of an error and its causes, without the texts of the HTTP layers.
 fn without_http_layers(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        next = source.source();
-        let cause = source.to_string();
-        // Some errors have the text of their source in their own.
-        let is_known = text == cause || text.contains(&format!(": {cause}"));
-        if !is_known && (next.is_none() || !HTTP_LAYERS.contains(&&*cause)) {
-            text.push_str(&format!(": {cause}"));
-        }
-    }
-    text
+    ErrorChain::new(error).without(HTTP_LAYERS).to_string()
 }
 
 /// The texts with which the HTTP layers wrap every error. They add nothing between the operation and its cause.

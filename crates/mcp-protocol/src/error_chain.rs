@@ -4,6 +4,8 @@ use std::{error::Error, fmt};
 
 /// Displays an error and its sources on one line, separated by `: `.
 ///
+/// The text of some errors ends with that of their source. Such a source is not displayed again.
+///
 /// ```
 /// use std::{error::Error, fmt};
 ///
@@ -50,17 +52,24 @@ impl<'a> ErrorChain<'a> {
 
 impl fmt::Display for ErrorChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.error)?;
+        let mut shown = self.error.to_string();
         let mut next = self.error.source();
         while let Some(source) = next {
             next = source.source();
             let text = source.to_string();
-            if next.is_none() || !self.omitted.contains(&&*text) {
-                write!(f, ": {text}")?;
+            if !ends_with(&shown, &text) && (next.is_none() || !self.omitted.contains(&&*text)) {
+                shown.push_str(": ");
+                shown.push_str(&text);
             }
         }
-        Ok(())
+        f.write_str(&shown)
     }
+}
+
+/// Returns whether a text ends with the whole words of a source. An empty source has no words.
+fn ends_with(text: &str, source: &str) -> bool {
+    let before = text.strip_suffix(source);
+    before.is_some_and(|before| source.is_empty() || !before.ends_with(char::is_alphanumeric))
 }
 
 #[cfg(test)]
@@ -91,5 +100,21 @@ mod tests {
         // The error itself and the last source are never omitted.
         assert_eq!(chain.without(&["a", "b"]).to_string(), "a: c: b");
         assert_eq!(ErrorChain::new(&Layer("a", None)).to_string(), "a");
+    }
+
+    #[test]
+    fn displays_each_source_once() {
+        for (layers, expected) in [
+            (&["a: b: c", "b: c", "c"][..], "a: b: c"),
+            (&["a: b", "b", "c"], "a: b: c"),
+            (&["a", "a", "b"], "a: b"),
+            (&["a (b)", "b"], "a (b): b"),
+            (&["overload", "load"], "overload: load"),
+            (&["overload", "", "load"], "overload: load"),
+        ] {
+            let wrap = |source, text: &&'static str| Some(Box::new(Layer(text, source)));
+            let error = layers.iter().rev().fold(None, wrap).unwrap();
+            assert_eq!(ErrorChain::new(&*error).to_string(), expected);
+        }
     }
 }
