@@ -28,9 +28,9 @@ use super::ListItem;
 pub struct OmittedItem {
     /// The position in the list, from 1. The position of an item of a single page is that in the page.
     pub position: usize,
-    /// The name or the URI of the item, if it has one. At most 200 characters.
+    /// The name or the URI of the item, if it has one. At most 200 characters. `Display` escapes its control characters.
     pub name: Option<String>,
-    /// The fault in words. At most 300 characters and an ellipsis.
+    /// The fault in words. At most 300 characters and an ellipsis, and control characters are escaped.
     pub fault: String,
     /// The noun of the items.
     noun: &'static str,
@@ -42,10 +42,11 @@ pub(super) const MAX_OMITTED: usize = 100;
 const MAX_NAME: usize = 200;
 /// The longest text of a fault, in characters.
 const MAX_FAULT: usize = 300;
-/// The size of an item up to which the client searches its invalid member, in bytes.
-const MAX_SEARCHED: usize = 64 << 10;
+/// The size of an item up to which the client searches its invalid member, in bytes. Each searched member costs a reading of
+/// the item.
+const MAX_SEARCHED: usize = 8 << 10;
 /// The largest number of members that the client searches.
-const MAX_MEMBERS: usize = 64;
+const MAX_MEMBERS: usize = 16;
 /// The members that name items.
 const NAMES: [&str; 4] = ["name", "uri", "uriTemplate", "taskId"];
 
@@ -55,7 +56,7 @@ impl OmittedItem {
         let value: Value = serde_json::from_str(json).unwrap_or_default();
         let name = NAMES.iter().find_map(|name| value[*name].as_str());
         let name = name.map(|name| name.chars().take(MAX_NAME).collect());
-        let fault = excerpt(fault_of::<T>(json, &value, error));
+        let fault = printable(&excerpt(fault_of::<T>(json, &value, error)));
         Self { position, name, fault, noun: noun(T::METHOD) }
     }
 
@@ -123,10 +124,27 @@ fn excerpt(text: String) -> String {
     }
 }
 
+/// Escapes the characters with which a server could forge lines of a log or change the direction of a text.
+fn printable(text: &str) -> String {
+    let mut printable = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                printable.extend(c.escape_unicode());
+            }
+            c if c.is_control() => printable.extend(c.escape_debug()),
+            c => printable.push(c),
+        }
+    }
+    printable
+}
+
 impl fmt::Display for OmittedItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.name {
-            Some(name) => write!(f, "the {} `{name}` is left out: {}", self.noun, self.fault),
+            Some(name) => {
+                write!(f, "the {} `{}` is left out: {}", self.noun, printable(name), self.fault)
+            }
             None => {
                 write!(f, "the {} at the position {} of the list is left out: {}", self.noun, self.position, self.fault)
             }
@@ -170,7 +188,29 @@ mod tests {
         }
         let text = shown::<Resource>(r#"{"uri":"a://b","name":[]}"#);
         assert!(text.starts_with("the resource `a://b` is left out: its member `name` is invalid"), "{text}");
+        let text = shown::<Tool>("{\"name\":\"a\\nWARN b\\u202e\",\"inputSchema\":false}");
+        assert!(text.starts_with(r"the tool `a\nWARN b\u{202e}` is left out: its member"), "{text}");
+        let text = shown::<Tool>("{\"name\":\"a\",\"inputSchema\":\"x\\u001b[0m\"}");
+        assert!(text.contains(r"x\u{1b}[0m") && !text.contains('\u{1b}'), "{text}");
         let long = format!(r#"{{"name":"{}","inputSchema":"{}"}}"#, "n".repeat(1_000), "x".repeat(1_000_000));
         assert!(shown::<Tool>(&long).chars().count() < 600);
+    }
+
+    #[test]
+    fn the_search_for_the_invalid_member_is_bounded() {
+        let before = |count: usize| (0..count).map(|at| format!(r#""a{at:02}":1,"#)).collect::<String>();
+        let item = |members: String, description: usize| {
+            format!(r#"{{"name":"n",{members}"description":"{}","inputSchema":false}}"#, "x".repeat(description))
+        };
+        for (json, is_named) in [
+            (item(before(13), 1), true),
+            (item(before(14), 1), false),
+            (item(String::new(), MAX_SEARCHED - 100), true),
+            (item(String::new(), MAX_SEARCHED), false),
+        ] {
+            let text = shown::<Tool>(&json);
+            assert_eq!(text.contains("its member `inputSchema` is invalid"), is_named, "{text}");
+            assert!(text.ends_with("boolean `false` instead of an object"), "{text}");
+        }
     }
 }
