@@ -45,7 +45,8 @@ pub(super) async fn store(files: &FileStore, server: &Url, page: &ShownPage<'_>)
 pub(super) async fn forget(files: &FileStore, key: &str) {
     let Some(server) = key.strip_prefix(TOKENS) else { return };
     if let Err(error) = files.remove(&format!("{PAGES}{server}")).await {
-        tracing::debug!(%error, "the page of a login remains stored");
+        let remedy = "correct the permissions of the directory of the logins";
+        tracing::warn!(%error, remedy, "the page of an ended login remains stored, and other processes show it");
     }
 }
 

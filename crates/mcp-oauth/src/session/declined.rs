@@ -68,7 +68,8 @@ impl Session {
     /// Removes the record of a declined login after a login that succeeded.
     pub(super) async fn forget_declined(&self) {
         if let Err(error) = self.settings.store.remove(&self.declined_key()).await {
-            tracing::debug!(%error, "the record of a declined login remains");
+            let remedy = "correct the permissions of the token store, or log out";
+            tracing::warn!(%error, remedy, "the record of a declined login remains, so another process can fail with it");
         }
     }
 

@@ -124,7 +124,10 @@ impl TokenStore for FileStore {
         Box::pin(self.run("written", move || {
             // A logout removes the tokens also if another process is stopped during its write.
             let _changing = changing(&changes)
-                .inspect_err(|error| tracing::debug!(%error, "a record is removed without a lock"))
+                .inspect_err(|error| {
+                    let remedy = "end the process that writes the record, and remove the record again";
+                    tracing::warn!(%error, remedy, "a record is removed without its lock, so another process can restore it");
+                })
                 .ok();
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
