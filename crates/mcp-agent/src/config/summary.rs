@@ -46,6 +46,8 @@ const SHOWN: &[&str] = &[
     "uri",
     "url",
 ];
+/// The members with the URL of a server. The program does not pass their values to a shell.
+const URLS: &[&str] = &["httpUrl", "serverUrl", "uri", "url"];
 /// The members with variables or headers. Their names and the variables of their values are shown.
 const NAMES: &[&str] = &["env", "env_http_headers", "environment", "envs", "headers", "http_headers"];
 /// The variables with which a value selects the code that a command runs.
@@ -127,6 +129,7 @@ fn text(name: &str, value: &Value) -> String {
             let arguments = masked(items);
             if arguments.is_empty() { program } else { format!("{program} {arguments}") }
         }
+        Value::String(url) if URLS.contains(&name) => url_of_entry(url),
         Value::String(text) if is_shown => masked([text.as_str()]),
         Value::Array(items) if is_shown => masked(items.iter().map(|item| item.as_str().unwrap_or(HIDDEN))),
         _ => HIDDEN.to_owned(),
@@ -136,6 +139,38 @@ fn text(name: &str, value: &Value) -> String {
 /// Returns texts with a space between them, and without their secrets.
 fn masked<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     masked_with(texts, &mut |_, _| {})
+}
+
+/// Returns the URL of an entry without its user, the values of its query, its fragment and each segment that may be a secret.
+fn url_of_entry(url: &str) -> String {
+    let (url, fragment) = url.split_once('#').map_or((url, ""), |(url, _)| (url, "#…"));
+    let masked = match url.split_once("://") {
+        Some((scheme, rest)) => format!("{scheme}://{}", masked_url(rest, Place::Url, &mut |_, _| {})),
+        None => masked_url(url, Place::Url, &mut |_, _| {}),
+    };
+    masked + fragment
+}
+
+/// The place of a text, which decides about the values that are shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// The text is an argument of a command. A user who approves an entry must see each command that it runs.
+    Argument,
+    /// The text is the URL of an entry.
+    Url,
+}
+
+impl Place {
+    /// Returns whether a value is shown although it can be a secret: a variable, or code for a shell.
+    fn shows(self, value: &str) -> bool {
+        is_reference(value) || self == Self::Argument && is_code(value)
+    }
+
+    /// Returns a segment of a path, or the text in its place if it may be a secret.
+    fn segment<'a>(self, segment: &'a str, found: &mut dyn FnMut(&str, bool)) -> &'a str {
+        let shown = masked_part(segment, found);
+        if self == Self::Url && may_be_random(segment) { HIDDEN } else { shown }
+    }
 }
 
 /// Calls a function with each value in arguments or a URL that may be a secret. The second argument is false for a value of a
@@ -158,7 +193,7 @@ fn masked_with<'a>(texts: impl IntoIterator<Item = &'a str>, found: &mut dyn FnM
     for word in texts.into_iter().flat_map(|text| text.split(' ')) {
         let is_option = word.starts_with('-');
         let is_hidden = std::mem::replace(&mut is_value_of_secret, names_secret(word)) && !is_option;
-        if is_hidden && !is_visible(word) {
+        if is_hidden && !Place::Argument.shows(word) {
             // `Bearer` follows `Authorization:`, and is not a secret.
             if !names_secret(word) {
                 found(word.trim_matches(['"', '\'']), true);
@@ -181,13 +216,13 @@ fn names_secret(word: &str) -> bool {
 
 fn masked_word(word: &str, found: &mut dyn FnMut(&str, bool)) -> String {
     if let Some((scheme, rest)) = word.split_once("://") {
-        return format!("{scheme}://{}", masked_url(rest, found));
+        return format!("{scheme}://{}", masked_url(rest, Place::Argument, found));
     }
     for separator in ['=', ':'] {
         if let Some((name, value)) = word.split_once(separator)
             && is_secret_name(name)
             && !value.is_empty()
-            && !is_visible(value)
+            && !Place::Argument.shows(value)
         {
             found(value.trim_matches(['"', '\'']), true);
             return format!("{name}{separator}{HIDDEN}");
@@ -205,11 +240,11 @@ fn masked_part<'a>(part: &'a str, found: &mut dyn FnMut(&str, bool)) -> &'a str 
 }
 
 /// Returns a URL after its scheme without its user, the values of its query and the segments that may be secrets.
-fn masked_url(rest: &str, found: &mut dyn FnMut(&str, bool)) -> String {
+fn masked_url(rest: &str, at: Place, found: &mut dyn FnMut(&str, bool)) -> String {
     let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
     let (host, path) = place.split_once('/').map_or((place, None), |(host, path)| (host, Some(path)));
     let mut shown = match host.rsplit_once('@') {
-        Some((user, _)) if is_visible(user) => host.to_owned(),
+        Some((user, _)) if at.shows(user) => host.to_owned(),
         Some((user, host)) => {
             found(user.split_once(':').map_or(user, |(_, password)| password), true);
             format!("{HIDDEN}@{host}")
@@ -218,12 +253,12 @@ fn masked_url(rest: &str, found: &mut dyn FnMut(&str, bool)) -> String {
     };
     for segment in path.iter().flat_map(|path| path.split('/')) {
         shown.push('/');
-        shown.push_str(masked_part(segment, found));
+        shown.push_str(at.segment(segment, found));
     }
     for (index, pair) in query.iter().flat_map(|query| query.split('&')).enumerate() {
         shown.push(if index == 0 { '?' } else { '&' });
         match pair.split_once('=') {
-            Some((name, value)) if !is_visible(value) => {
+            Some((name, value)) if !at.shows(value) => {
                 let is_named = is_secret_name(name);
                 found(value, is_named);
                 for (_, decoded) in url::form_urlencoded::parse(pair.as_bytes()) {
@@ -232,7 +267,7 @@ fn masked_url(rest: &str, found: &mut dyn FnMut(&str, bool)) -> String {
                 shown.push_str(&format!("{name}={HIDDEN}"));
             }
             Some(_) => shown.push_str(pair),
-            None if is_visible(pair) => shown.push_str(pair),
+            None if at.shows(pair) => shown.push_str(pair),
             None => {
                 found(pair, false);
                 shown.push_str(HIDDEN);
@@ -242,12 +277,11 @@ fn masked_url(rest: &str, found: &mut dyn FnMut(&str, bool)) -> String {
     shown
 }
 
-/// Returns whether a value is shown although its name is that of a secret: a variable, or code for a shell. A user who approves an
-/// entry must see each command that it runs.
-fn is_visible(value: &str) -> bool {
+/// Returns whether a shell would interpret a part of a value.
+fn is_code(value: &str) -> bool {
     // The default of a variable can be a secret.
     let inner = value.strip_prefix("${").and_then(|rest| rest.strip_suffix('}')).filter(|inner| inner.contains(":-"));
-    is_reference(value) || inner.unwrap_or(value).contains(['$', '`', '|', ';', '&', '<', '>', '(', ')', '\n', '\r'])
+    inner.unwrap_or(value).contains(['$', '`', '|', ';', '&', '<', '>', '(', ')', '\n', '\r'])
 }
 
 fn is_secret_name(name: &str) -> bool {
@@ -344,6 +378,17 @@ mod tests {
             (json!({"url": "https://u:p@h.example/mcp?key=x&flag"}), "url: https://…@h.example/mcp?key=…&…"),
             (json!({"url": "https://h.example/s/a1b2C3d4e5f6G7h8i9J0/mcp"}), "url: https://h.example/s/…/mcp"),
             (json!({"url": "${BASE}/mcp"}), "url: ${BASE}/mcp"),
+            (
+                json!({"url": "https://h.example/mcp?key=$x;y&mode=${MODE}"}),
+                "url: https://h.example/mcp?key=…&mode=${MODE}",
+            ),
+            (json!({"serverUrl": "https://$u:p$w@h.example/mcp#a1"}), "serverUrl: https://…@h.example/mcp#…"),
+            (
+                json!({"httpUrl": "https://h.example/k/abcdefghijklmnopqrstuvw9/mcp"}),
+                "httpUrl: https://h.example/k/…/mcp",
+            ),
+            (json!({"url": "h.example/mcp?key=x"}), "url: h.example/mcp?key=…"),
+            (json!({"url": "${BASE:-https://u:p@h.example}/mcp"}), "url: ${BASE:-https://…@h.example}/mcp"),
             (json!({"oauth": {"clientId": "a", "clientSecret": "x"}}), "oauth.clientId: …; oauth.clientSecret: …"),
             (
                 json!({"command": {"path": "a", "args": ["b"], "env": {"K": "x"}}}),
