@@ -94,8 +94,10 @@ impl ConfigFile {
                 Code::FileMissing => "correct the path, or create the file",
                 Code::FileTooLarge => "move the servers to a file of their own",
                 Code::NotUtf8 => "save the file in UTF-8",
+                _ if file.is_dir() => "name a file of the directory, such as its `.mcp.json`",
                 _ => "correct the permissions of the file",
             };
+            let reason = if file.is_dir() { "it is a directory" } else { &reason };
             ConfigError::new(code, &file, "$", format!("the file cannot be read: {reason}"), remedy)
         })?;
         Self::parse(&file, &text, scope, environment)

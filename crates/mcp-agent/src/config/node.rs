@@ -100,19 +100,18 @@ impl<'a> Node<'a> {
 
     pub(super) fn time(&self, unit: Unit) -> Result<Duration, Fault> {
         let number = self.value.as_f64().ok_or_else(|| self.wrong_type("a number"))?;
-        let (seconds, name) = match unit {
-            Unit::Seconds => (number, "seconds"),
-            Unit::Milliseconds => (number / 1000.0, "milliseconds"),
+        let (seconds, name, largest) = match unit {
+            Unit::Seconds => (number, "seconds", MAX_TIME.as_secs().into()),
+            Unit::Milliseconds => (number / 1000.0, "milliseconds", MAX_TIME.as_millis()),
         };
-        let invalid = |message: &str| {
-            self.fault(Code::InvalidTimeout, message, format!("write a number of {name} between 1 and seven days"))
-        };
-        if seconds <= 0.0 {
-            return Err(invalid("the time must be greater than zero"));
-        }
         match Duration::try_from_secs_f64(seconds) {
             Ok(time) if time <= MAX_TIME && !time.is_zero() => Ok(time),
-            _ => Err(invalid("the time is not usable")),
+            _ => {
+                let bound = if seconds <= 1.0 { "not greater than zero" } else { "greater than seven days" };
+                let message = format!("the time of {} {name} is {bound}", self.value);
+                let remedy = format!("write a number of {name} greater than 0, at most {largest}");
+                Err(self.fault(Code::InvalidTimeout, message, remedy))
+            }
         }
     }
 }

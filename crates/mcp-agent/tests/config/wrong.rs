@@ -474,6 +474,8 @@ fn files_that_cannot_be_read_have_their_own_codes() {
     ] {
         let error = ConfigFile::read(file(name), Scope::Named, &Environment::default()).unwrap_err();
         assert_eq!((error.code, error.file.as_path()), (code, file(name).as_path()), "{error}");
+        assert_eq!(error.to_string().contains("it is a directory"), name == "folder.json", "{error}");
+        assert_eq!(error.remedy.contains(".mcp.json"), name == "folder.json", "{error}");
     }
     std::fs::remove_dir_all(directory).unwrap();
 }
