@@ -11,6 +11,7 @@ use mcp_protocol::{Principal, ProtectedResourceMetadata};
 use mcp_server::{auth::Chain, http::HttpConfig};
 
 use self::file::AuthFile;
+pub(super) use self::file::read_text;
 use crate::{failure::Failure, text::line};
 
 /// The period of `max_failures_per_minute`.

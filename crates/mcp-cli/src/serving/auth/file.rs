@@ -152,7 +152,7 @@ impl AuthFile {
 }
 
 /// Reads a regular file as text.
-pub(super) fn read_text(path: &Path) -> Result<String, String> {
+pub(in crate::serving) fn read_text(path: &Path) -> Result<String, String> {
     let failed = |error: std::io::Error| format!("the file cannot be read: {error}");
     // The open of a pipe would wait for a writer.
     if !std::fs::metadata(path).map_err(failed)?.is_file() {

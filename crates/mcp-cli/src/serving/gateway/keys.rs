@@ -4,7 +4,7 @@ use std::path::Path;
 
 use mcp_server::inputs::StateKeys;
 
-use crate::{failure::Failure, text::line};
+use crate::{failure::Failure, serving::auth::read_text, text::line};
 
 /// Reads the keys of a file: one in each line, the newest first.
 ///
@@ -12,7 +12,7 @@ use crate::{failure::Failure, text::line};
 /// If the file has no key, or a line is not a key. The error does not contain the line.
 pub(super) fn read(path: &Path) -> Result<StateKeys, Failure> {
     let failed = |text: String| Failure::usage(line(&format!("{}: {text}", path.display())));
-    let text = std::fs::read_to_string(path).map_err(|error| failed(format!("the file cannot be read: {error}")))?;
+    let text = read_text(path).map_err(failed)?;
     let mut keys = Vec::new();
     for (at, text) in text.lines().enumerate().filter(|(_, text)| !text.trim().is_empty()) {
         let expected = "a key is 64 hexadecimal digits, for example the output of `openssl rand -hex 32`";
