@@ -12,12 +12,10 @@ use serde_json::Value;
 use self::rule::Rule;
 pub(crate) use self::rule::Severity;
 
-/// The bytes of the definitions above which [`rule::SIZE_TOTAL`] applies: about 10,000 tokens.
+/// The bytes of the definitions above which [`rule::SIZE_TOTAL`] applies: about 11,000 tokens.
 const MAX_TOTAL: usize = 40_000;
 /// The bytes of one definition above which [`rule::SIZE_ENTRY`] applies.
 const MAX_ENTRY: usize = 8_000;
-/// The estimated number of bytes of a token.
-const BYTES_PER_TOKEN: usize = 4;
 /// The longest list of findings. It bounds the memory for a server with many faults.
 const MAX_FINDINGS: usize = 10_000;
 
@@ -73,6 +71,8 @@ pub(crate) struct Report {
     pub(crate) omitted: usize,
     /// The bytes of all definitions of tools.
     pub(crate) bytes: usize,
+    /// The estimated number of tokens of the parts of these definitions that a model reads.
+    pub(crate) tokens: usize,
 }
 
 impl Report {
@@ -92,16 +92,11 @@ impl Report {
             entries::list(&mut report, kind, list);
         }
         if report.bytes > MAX_TOTAL {
-            let message = format!("the definitions have {} bytes, about {} tokens", report.bytes, report.tokens());
+            let message = format!("the definitions have {} bytes, about {} tokens", report.bytes, report.tokens);
             report.add(rule::SIZE_TOTAL, "tools", message);
         }
         report.findings.sort_by_key(Finding::severity);
         report
-    }
-
-    /// Returns the estimated number of tokens of all definitions of tools.
-    pub(crate) fn tokens(&self) -> usize {
-        self.bytes.div_ceil(BYTES_PER_TOKEN)
     }
 
     /// Returns the number of findings with a severity.

@@ -31,6 +31,7 @@ mod style;
 mod suggestion;
 mod target;
 mod text;
+mod tokens;
 mod trace;
 
 use std::{

@@ -226,6 +226,22 @@ fn doctor_reports_states_tokens_and_faults() {
     assert!(!report.to_string().contains("s3cret"));
     project.check(&["doctor", "--config", &file], 0, "local  ready", "");
 
+    // A pattern without an effect.
+    let patterns =
+        json!({ "local": { "command": fixture(), "x-mcp": { "allowTools": ["cnt", "add"], "denyTools": ["fail"] } } });
+    let file = project.write("patterns.json", &json!({ "mcpServers": patterns }));
+    let (code, report) = project.doctor(&["--config", &file]);
+    let notes = json!(["the pattern `cnt` matches no tool of the server"]);
+    assert_eq!((code, &report["servers"][0]["notes"]), (Some(0), &notes), "{report}");
+    project.check(&["doctor", "--config", &file], 0, "  note: the pattern `cnt` matches no tool of the server\n", "");
+    let directory = project.root.to_string_lossy().into_owned();
+    project.check(
+        &["tools", "--config", &directory],
+        2,
+        "",
+        "it is a directory (file-unreadable); name a file of the directory",
+    );
+
     let bad = json!({
         "gone": { "command": "no-such-program-anywhere" }, "ends": { "command": "false" },
         "closed": { "url": "http://127.0.0.1:1/mcp" }, "off": { "command": "x", "disabled": true },

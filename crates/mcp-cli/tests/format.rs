@@ -122,6 +122,21 @@ fn losses_are_warnings_and_strict_fails_if_a_tool_was_left_out() {
 
 #[cfg(unix)]
 #[test]
+fn tools_above_the_limit_of_a_provider_cause_one_warning() {
+    let tools: Vec<String> =
+        (0..131).map(|n| format!(r#"{{"name":"t{n}","inputSchema":{{"type":"object"}}}}"#)).collect();
+    let server = EMPTY.replace("CAPABILITIES", "\"tools\":{}");
+    let server = server.replace("\"tools\":[]", &format!("\"tools\":[{}]", tools.join(",")));
+    let (code, out, err) = output_of(&["tools", "--format", "openai"], &server);
+    assert_eq!((code, out.matches("\"function\":").count()), (Some(0), 128), "{err}");
+    let warning = "warning: t128 and 2 other tools are left out: the request has 128 tools already";
+    assert_eq!((err.contains(warning), err.matches("left out").count()), (true, 1), "{err}");
+    let (code, _, err) = output_of(&["tools", "--format", "openai", "--strict"], &server);
+    assert_eq!((code, err.contains("3 tools were left out")), (Some(1), true), "{err}");
+}
+
+#[cfg(unix)]
+#[test]
 fn an_invalid_definition_is_named_once_and_strict_fails() {
     let faults = [
         "warning: the server `x`: the tool `none` is left out: its member `inputSchema` is invalid: null instead of an object",

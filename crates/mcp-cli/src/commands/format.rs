@@ -1,7 +1,7 @@
 //! Tools and calls in the formats of LLM providers.
 
 use mcp_protocol::{JsonObject, Tool};
-use mcp_tool_format::{Call, Options, Provider, render, safe_name};
+use mcp_tool_format::{Call, Diagnostic, DiagnosticKind, Options, Provider, render, safe_name};
 use serde_json::{Value, json};
 
 use super::{
@@ -33,7 +33,14 @@ pub(crate) fn print<'a>(
     provider: Provider,
 ) -> Result<usize, Failure> {
     let rendered = render(tools, &Options::new(provider));
-    for diagnostic in &rendered.diagnostics {
+    let is_over = |diagnostic: &&Diagnostic| diagnostic.kind == DiagnosticKind::OverBudget;
+    let over: Vec<&Diagnostic> = rendered.diagnostics.iter().filter(is_over).collect();
+    if let [first, others @ ..] = &over[..] {
+        let others = if others.is_empty() { String::new() } else { format!(" and {} other tools", others.len()) };
+        let verb = if over.len() == 1 { "is" } else { "are" };
+        warn(&line(&format!("{}{others} {verb} left out: {}", first.tool, first.message)));
+    }
+    for diagnostic in rendered.diagnostics.iter().filter(|diagnostic| !is_over(diagnostic)) {
         if diagnostic.kind.is_left_out() {
             warn(&line(&format!("{} is left out: {}", diagnostic.tool, diagnostic.message)));
         } else {

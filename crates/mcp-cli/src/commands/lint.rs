@@ -104,7 +104,7 @@ fn document(report: &Report) -> Value {
         "warnings": report.count(Severity::Warning),
         "notes": report.count(Severity::Note),
         "toolBytes": report.bytes,
-        "estimatedToolTokens": report.tokens(),
+        "estimatedToolTokens": report.tokens,
     })
 }
 
@@ -145,7 +145,7 @@ fn print(session: &Session, definitions: &Definitions, report: &Report) -> Resul
         definitions.resources.entries.len(),
         definitions.templates.entries.len(),
         report.bytes,
-        report.tokens()
+        report.tokens
     ))?;
     styled(&format!(
         "errors: {}, warnings: {}, notes: {}",

@@ -8,6 +8,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::{List, MAX_ENTRY, Report, rule, schema, strings::invisible};
+use crate::tokens;
 
 /// The longest description, in characters. Providers of models reject longer descriptions of tools.
 const MAX_DESCRIPTION: usize = 1024;
@@ -67,6 +68,7 @@ pub(super) fn list(report: &mut Report, kind: Kind, list: &List) {
         let size = entry.to_string().len();
         if kind == Kind::Tool {
             report.bytes += size;
+            report.tokens += tokens::of_entry(entry);
         }
         let Some(name) = entry[kind.key()].as_str() else {
             let place = format!("{} {}", kind.singular(), index + 1);

@@ -3,9 +3,7 @@
 use mcp_agent::{
     Lists,
     config::{Code, ConfigError, ConfigFile, Endpoint, ServerDefinition},
-    search::definition_bytes,
 };
-use mcp_protocol::Tool;
 use serde_json::{Value, json};
 use url::Url;
 
@@ -24,6 +22,7 @@ use crate::{
     output::{Output, styled},
     style::{self, Style},
     text::line,
+    tokens,
 };
 
 /// The state of one server.
@@ -33,6 +32,8 @@ struct Report {
     /// The tools of a ready server with their estimated tokens.
     tools: Option<Vec<(String, usize)>>,
     login: &'static str,
+    /// The parts of the entry without an effect.
+    notes: Vec<String>,
 }
 
 /// Checks the file and its servers.
@@ -124,8 +125,9 @@ async fn check(
     for server in std::mem::take(&mut fleet.servers) {
         let mut report = Report::new(server.name.clone(), "ready");
         report.login = login_state(&server).await;
+        report.notes = fleet.notes(&server.name);
         let tools = catalog.tools().iter().filter(|tool| tool.server() == server.name);
-        let tools = tools.map(|tool| (tool.name().to_owned(), tokens(tool.tool()))).collect();
+        let tools = tools.map(|tool| (tool.name().to_owned(), tokens::of(tool.tool()))).collect();
         match (fleet.take_failure(&server.name), fleet.gap(&server.name)) {
             (None, None) => report.tools = Some(tools),
             (None, Some(gap)) => {
@@ -146,17 +148,12 @@ async fn check(
 
 impl Report {
     fn new(name: String, state: &'static str) -> Self {
-        Self { name, state, tools: None, login: "none" }
+        Self { name, state, tools: None, login: "none", notes: Vec::new() }
     }
 
     fn tokens(&self) -> Option<usize> {
         self.tools.as_ref().map(|tools| tools.iter().map(|(_, tokens)| tokens).sum())
     }
-}
-
-/// Returns the estimated tokens of a definition: a token for each 3.5 bytes.
-fn tokens(tool: &Tool) -> usize {
-    definition_bytes(tool).saturating_mul(2).div_ceil(7)
 }
 
 /// Returns the credentials of a server: those of its entry, a stored login, or none.
@@ -218,6 +215,9 @@ fn print(out: Output, file: Option<&str>, reports: &[Report], diagnostics: &[Con
         };
         let login = if report.login == "none" { String::new() } else { format!("  login: {}", report.login) };
         text.push_str(&format!("{}  {}{details}{login}\n", style::out(Style::Name, &line(&report.name)), report.state));
+        for note in &report.notes {
+            text.push_str(&format!("  {} {}\n", style::out(Style::Warning, "note:"), line(note)));
+        }
         for (tool, tokens) in report.tools.iter().flatten() {
             text.push_str(&format!("  {}  about {tokens} tokens\n", line(tool)));
         }
@@ -244,7 +244,7 @@ fn server_json(report: &Report) -> Value {
     });
     json!({
         "name": report.name, "state": report.state, "login": report.login, "estimatedTokens": report.tokens(),
-        "tools": tools,
+        "tools": tools, "notes": report.notes,
     })
 }
 

@@ -138,6 +138,13 @@ impl Fleet {
         self.host.status(server).filter(|status| status.state == ServerState::Degraded)?.reason
     }
 
+    /// Returns the parts of the entry of a server without an effect, such as a pattern that matches no tool.
+    pub(super) fn notes(&self, server: &str) -> Vec<String> {
+        let Some(status) = self.host.status(server) else { return Vec::new() };
+        let reason = status.reason.unwrap_or_default();
+        status.diagnostics.into_iter().filter(|text| !reason.contains(text)).collect()
+    }
+
     /// Prints a warning for each failed server. If a required server or all servers failed, the command fails.
     pub(super) fn check(&mut self) -> Result<(), Failure> {
         let (mut failures, mut required, mut is_any_ready) = (Vec::new(), None, false);
