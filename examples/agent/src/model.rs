@@ -49,7 +49,11 @@ impl Model for ScriptedModel {
         let messages = match self.turn(&request) {
             Ok(calls) => {
                 if let Some((missing, _)) = calls.iter().find(|(name, _)| !request.contains(&format!("\"{name}\""))) {
-                    return Err(format!("the request has no tool {missing}").into());
+                    return Err(format!(
+                        "the script of the model calls {missing}, and the servers of the file have no such tool; add a server \
+                         `notes` with the tool `search` and a server `shop` with the tool `price`, or omit the file"
+                    )
+                    .into());
                 }
                 let calls = calls.into_iter().enumerate().map(|(index, (name, arguments))| {
                     let arguments = JsonObject::from_value(arguments).unwrap_or_default();

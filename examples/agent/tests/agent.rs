@@ -35,6 +35,17 @@ async fn the_agent_answers_with_the_servers_of_a_file_for_each_provider() {
 }
 
 #[tokio::test]
+async fn a_file_without_the_tools_of_the_script_has_a_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("other.json");
+    let servers = json!({ "mcpServers": { "notes": { "command": PROGRAM, "args": ["--serve", "shop"] } } });
+    std::fs::write(&file, servers.to_string()).unwrap();
+    let output = run(&[file.to_str().unwrap()]).await;
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && stderr.contains("add a server `notes` with the tool `search`"), "{stderr}");
+}
+
+#[tokio::test]
 async fn the_agent_starts_its_own_servers_without_a_file() {
     let output = run(&[]).await;
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "Lemons and flour cost 5 francs.\n");
