@@ -1,7 +1,8 @@
 //! Child processes with a time limit on each wait.
 
 use std::{
-    io::Read,
+    io::{self, Read},
+    net::TcpStream,
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc::{self, Receiver},
@@ -11,7 +12,7 @@ use std::{
 
 use anyhow::{Context, Error};
 
-/// The interval between two checks of a running child.
+/// The interval between two checks of a running child or of a listener.
 const POLL: Duration = Duration::from_millis(20);
 /// The kept bytes of a captured stream; the rest is read and discarded.
 const CAPTURE_CAP: usize = 16 * 1024 * 1024;
@@ -77,6 +78,24 @@ impl Running {
     /// The exit status, if the child has ended already.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.0.try_wait().ok().flatten()
+    }
+}
+
+/// Connects to a server that may not listen yet. Before each attempt, `check` can end the wait with an error.
+pub(crate) fn ready(
+    address: &str,
+    limit: Duration,
+    mut check: impl FnMut() -> Result<(), Error>,
+) -> Result<TcpStream, Error> {
+    let deadline = Instant::now() + limit;
+    loop {
+        check()?;
+        match TcpStream::connect(address) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && Instant::now() < deadline => {
+                thread::sleep(POLL);
+            }
+            outcome => return outcome.with_context(|| format!("{address}, within {} s", limit.as_secs())),
+        }
     }
 }
 

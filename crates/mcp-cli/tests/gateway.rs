@@ -5,7 +5,6 @@ use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
     process::Command,
-    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -14,7 +13,7 @@ use super::{
     check,
     configuration::Project,
     fixture, json_of, mcp,
-    process::{BoundedOutput as _, TIMEOUT, signal, wait},
+    process::{BoundedOutput as _, TIMEOUT, ready, signal, wait},
     serve::Serving,
     text,
 };
@@ -204,12 +203,8 @@ fn a_signal_ends_a_start_that_takes_long() {
     let script = format!("echo $$ > '{}'; exec sleep 600", pid.display());
     let servers = json!({ "slow": { "command": "sh", "args": ["-c", script] } });
     let mut child = gateway(&project, &servers, &["--port", "0"]).spawn().unwrap();
-    let start = std::time::Instant::now();
-    while !fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n')) {
-        assert!(start.elapsed() < TIMEOUT, "the server did not start");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let pid = fs::read_to_string(&pid).unwrap();
+    let written = || fs::read_to_string(&pid).ok().filter(|text| text.ends_with('\n'));
+    let pid = ready("the server starts", written);
     assert!(signal(&mut child, "TERM"));
     assert_eq!(wait(&mut child).code(), Some(143));
     assert!(!Command::new("kill").args(["-0", pid.trim()]).bounded_output().status.success());

@@ -83,16 +83,25 @@ pub(crate) fn wait(child: &mut Child) -> ExitStatus {
 
 /// Waits until the program exits, with a limit of its own.
 pub(crate) fn wait_for(child: &mut Child, limit: Duration) -> ExitStatus {
+    ready_in(limit, || child.try_wait().unwrap()).unwrap_or_else(|| {
+        child.kill().unwrap();
+        panic!("the program does not exit");
+    })
+}
+
+/// Returns the first value of a state that another process changes.
+pub(crate) fn ready<T>(what: &str, value: impl FnMut() -> Option<T>) -> T {
+    ready_in(TIMEOUT, value).unwrap_or_else(|| panic!("{what} in time"))
+}
+
+/// Asks for a value until there is one. A system call that waits for it does not exist for each state.
+fn ready_in<T>(limit: Duration, mut value: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status;
+        match value() {
+            None if start.elapsed() <= limit => std::thread::sleep(Duration::from_millis(10)),
+            found => return found,
         }
-        if start.elapsed() > limit {
-            child.kill().unwrap();
-            panic!("the program does not exit");
-        }
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -6,7 +6,7 @@ use mcp_server::{auth::ApiKeys, prelude::*};
 use serde_json::{Value, json};
 
 #[cfg(unix)]
-use super::process::{TIMEOUT, script, signal, wait};
+use super::process::{TIMEOUT, ready, script, signal, wait};
 use super::{Http, check, configuration::Project, fixture};
 
 fn names(found: &str) -> Vec<String> {
@@ -278,11 +278,8 @@ fn no_server_is_left_after_a_signal() {
             fs::File::open(pipe).unwrap().read_to_end(&mut Vec::new()).unwrap();
             sender.send(()).unwrap();
         });
-        let begin = std::time::Instant::now();
-        while fs::read_to_string(&started).map_or(0, |text| text.lines().count()) < count {
-            assert!(begin.elapsed() < TIMEOUT, "{arguments:?}: the servers do not start");
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
+        let written = || fs::read_to_string(&started).map_or(0, |text| text.lines().count());
+        ready(&format!("{arguments:?}: the servers start"), || (written() >= count).then_some(()));
         assert!(ended.try_recv().is_err());
         assert!(signal(&mut running, name));
         assert_eq!(wait(&mut running).code(), Some(code), "{arguments:?} {name}");

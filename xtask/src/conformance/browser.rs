@@ -1,19 +1,18 @@
 //! A minimal HTTP/1.1 client for servers on this machine: it follows redirects, as a browser does.
 
 use std::{
-    io::{self, BufRead, BufReader, Read, Write},
-    net::TcpStream,
-    thread,
-    time::{Duration, Instant},
+    io::{BufRead, BufReader, Read, Write},
+    time::Duration,
 };
 
 use anyhow::{Context, Error, bail};
 use serde_json::Value;
 
+use crate::process;
+
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The time in which a server must begin to listen: the suite prints a URL shortly before its callback listens.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(5);
-const POLL: Duration = Duration::from_millis(20);
 /// The largest body of a response, in bytes.
 const MAX_BODY: u64 = 1 << 20;
 const MAX_REDIRECTS: usize = 5;
@@ -56,7 +55,7 @@ fn send(url: &str, method: &str, body: Option<&str>) -> Result<Reply, Error> {
     let rest = url.strip_prefix("http://").with_context(|| format!("`{}` is not an http URL", shown()))?;
     let (host, path) = rest.find(['/', '?']).map_or((rest, ""), |at| rest.split_at(at));
     let slash = if path.starts_with('/') { "" } else { "/" };
-    let mut stream = connect(host).with_context(shown)?;
+    let mut stream = process::ready(host, LISTEN_TIMEOUT, || Ok(())).with_context(shown)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     let kind = if body.is_some() { "Content-Type: application/json\r\n" } else { "" };
@@ -68,18 +67,6 @@ fn send(url: &str, method: &str, body: Option<&str>) -> Result<Reply, Error> {
          Connection: close\r\n\r\n{body}"
     )?;
     read(BufReader::new(stream)).with_context(shown)
-}
-
-fn connect(host: &str) -> io::Result<TcpStream> {
-    let deadline = Instant::now() + LISTEN_TIMEOUT;
-    loop {
-        match TcpStream::connect(host) {
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && Instant::now() < deadline => {
-                thread::sleep(POLL);
-            }
-            outcome => return outcome,
-        }
-    }
 }
 
 fn read(mut stream: impl BufRead) -> Result<Reply, Error> {

@@ -1,11 +1,10 @@
 //! Servers of other projects: the list, their start, and the configuration of our client for each.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, TcpListener},
     path::Path,
     process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use anyhow::{Context, Error};
@@ -20,7 +19,6 @@ use crate::process::{self, Running};
 
 const START_LIMIT: Duration = Duration::from_secs(60);
 const GIT_LIMIT: Duration = Duration::from_secs(30);
-const POLL: Duration = Duration::from_millis(50);
 
 /// One server.
 #[derive(Debug)]
@@ -253,16 +251,10 @@ fn listening(ready: &Ready, args: &[Value], env: &Map<String, Value>, port: u16)
     command.envs(env.iter().filter_map(|(name, value)| Some((name, value.as_str()?))));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut server = Running(command.spawn().context("cannot start it")?);
-    let deadline = Instant::now() + START_LIMIT;
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    while Instant::now() < deadline {
-        if let Some(status) = server.ended() {
-            return Err(Error::msg(format!("the server exited ({status})")));
-        }
-        if TcpStream::connect_timeout(&address, POLL).is_ok() {
-            return Ok(server);
-        }
-        thread::sleep(POLL);
-    }
-    Err(Error::msg(format!("the server did not listen on port {port} within {} s", START_LIMIT.as_secs())))
+    process::ready(&format!("127.0.0.1:{port}"), START_LIMIT, || match server.ended() {
+        Some(status) => Err(Error::msg(format!("the server exited ({status})"))),
+        None => Ok(()),
+    })
+    .context("the server does not listen")?;
+    Ok(server)
 }

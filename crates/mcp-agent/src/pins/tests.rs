@@ -1,6 +1,11 @@
 //! Tests of pins.
 
-use std::{env, fs, path::PathBuf, process, time::Duration};
+use std::{
+    env, fs,
+    path::PathBuf,
+    process,
+    sync::{Arc, Barrier},
+};
 
 use mcp_protocol::{JsonObject, Meta, ToolAnnotations};
 use serde_json::json;
@@ -128,15 +133,13 @@ fn pins_survive_a_restart_and_processes_do_not_overwrite_each_other() {
     let file = PinFile::new(directory.join("deep/pins.json"));
     assert_eq!(file.load().unwrap(), Pins::new());
     let now = SystemTime::now();
+    let begin = Arc::new(Barrier::new(8));
     let threads: Vec<_> = (0..8)
         .map(|n| {
-            let file = file.clone();
+            let (file, begin) = (file.clone(), Arc::clone(&begin));
             std::thread::spawn(move || {
-                file.update(|pins| {
-                    std::thread::sleep(Duration::from_millis(5));
-                    pins.accept(&format!("server-{n}"), &base(), now);
-                })
-                .unwrap();
+                begin.wait();
+                file.update(|pins| pins.accept(&format!("server-{n}"), &base(), now)).unwrap();
             })
         })
         .collect();

@@ -19,10 +19,22 @@ fn watch(path: &Path) -> ConfigWatch {
     ConfigWatch::new(path, Scope::Named, Environment::default())
 }
 
+/// Waits for a state that has no event: the faults of files, policies and pins.
 async fn until(event: &str, mut condition: impl FnMut() -> bool) {
     let reached = timeout(TEST_TIMEOUT, async {
         while !condition() {
             tokio::time::sleep(OFTEN).await;
+        }
+    });
+    assert!(reached.await.is_ok(), "{event}");
+}
+
+/// Waits for a state of the servers. Each change of a server is an event of the host.
+async fn until_status(host: &Host, event: &str, condition: impl Fn() -> bool) {
+    let mut changes = host.status_events();
+    let reached = timeout(TEST_TIMEOUT, async {
+        while !condition() {
+            assert!(changes.next().await.is_some(), "the host ended");
         }
     });
     assert!(reached.await.is_ok(), "{event}");
@@ -55,7 +67,10 @@ async fn changes_of_a_configuration_file_add_replace_and_remove_servers() {
     );
 
     servers(r#""b": { "command": "no-such-b" }, "broken": { "command": 7 }"#);
-    until("b is added and a is removed", || host.status("a").is_none() && reason("b").contains("no-such-b")).await;
+    until_status(&host, "b is added and a is removed", || {
+        host.status("a").is_none() && reason("b").contains("no-such-b")
+    })
+    .await;
     // A changed server that does not start leaves the former one in its place, and the fault is visible.
     servers(r#""b": { "command": "no-such-c" }, "broken": { "command": 7 }"#);
     until("the failed replacement is visible", || host.file_faults().iter().any(|fault| fault.contains("no-such-c")))
@@ -70,7 +85,7 @@ async fn changes_of_a_configuration_file_add_replace_and_remove_servers() {
     until("the entry is visible", || host.file_faults().iter().any(|fault| fault.contains("$.mcpServers.b"))).await;
     assert!(host.status("b").is_some());
     servers(r#""c": { "command": "no-such-c", "disabled": true }, "d": { "command": "no-such-d" }"#);
-    until("d replaces the others", || host.status("d").is_some() && host.status("b").is_none()).await;
+    until_status(&host, "d replaces the others", || host.status("d").is_some() && host.status("b").is_none()).await;
     assert!(host.status("c").is_none());
     assert!(host.status("broken").is_none(), "the failed server of a deleted entry is removed");
     assert_eq!(host.call("own:t", ()).await.unwrap().text(), "t");
@@ -144,7 +159,7 @@ async fn a_failed_replacement_is_tried_again() {
     until("the former entry is back", || !has_fault()).await;
     assert!(host.status("a").unwrap().reason.unwrap().contains("no-such-a"));
     servers(r#""c": { "command": "no-such-c" }"#);
-    until("a is removed", || host.status("a").is_none()).await;
+    until_status(&host, "a is removed", || host.status("a").is_none()).await;
 }
 
 /// A person approves the definition that the application showed.
@@ -173,8 +188,8 @@ async fn an_approval_is_for_the_shown_definition() {
     })
     .await;
     assert!(host.approve_definition(&shown).as_ref().is_err_and(is_other));
-    until("the approved server starts", || {
-        host.status("a").unwrap().reason.is_some_and(|reason| reason.contains("no-such-changed"))
+    until_status(&host, "the approved server starts", || {
+        host.status("a").and_then(|status| status.reason).is_some_and(|reason| reason.contains("no-such-changed"))
     })
     .await;
     let unknown = ServerDefinition::stdio("none", "x");
@@ -256,8 +271,8 @@ async fn a_faulty_entry_with_the_name_of_another_entry_does_not_prevent_the_star
     write(&path, "mcpServers: [{name: s, command: no-such-new}, {name: s, command: 7}]");
     until("the fault is visible", || !host.file_faults().is_empty()).await;
     assert!(host.approve("s"));
-    until("the server of the valid entry fails", || {
-        host.status("s").unwrap().reason.is_some_and(|reason| reason.contains("no-such-new"))
+    until_status(&host, "the server of the valid entry fails", || {
+        host.status("s").and_then(|status| status.reason).is_some_and(|reason| reason.contains("no-such-new"))
     })
     .await;
 }
