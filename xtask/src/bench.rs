@@ -16,14 +16,15 @@ use crate::{
 
 const USAGE: &str = "\
 usage: cargo xtask bench [--case NAME]... [--rounds N] [--seconds S] [--quick] [--no-build] [--no-load]
-       cargo xtask bench host|memory";
+       cargo xtask bench host|memory
+       cargo xtask bench gateway [added|cpu|text|lists|checks|memory|children]... [--quick]";
 
 const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
 const LOAD_LIMIT: Duration = Duration::from_secs(60 * 60);
 const TREE_LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs the measurements. `--no-build` skips the builds, `--no-load` the load, `--quick` the builds and most rounds.
-/// `host` measures only the costs of a host, `memory` only the memory of sessions and streams.
+/// `host` measures only the costs of a host, `memory` only the memory of sessions and streams, `gateway` only the costs of a gateway.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
     if has("--help") {
@@ -32,10 +33,10 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     }
     let root = workspace::root();
     let target = Metadata::load(&root)?.target().to_owned();
-    if let [only] = args
-        && matches!(only.as_str(), "host" | "memory")
+    if let Some(only) = args.first()
+        && (only == "gateway" || (args.len() == 1 && matches!(only.as_str(), "host" | "memory")))
     {
-        return process::run(Command::new(program(&root, &target)?).arg(only), LOAD_LIMIT);
+        return process::run(Command::new(program(&root, &target)?).args(args), LOAD_LIMIT);
     }
     if !has("--no-load") {
         let bench = program(&root, &target)?;
@@ -45,6 +46,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         if !has("--case") {
             process::run(Command::new(&bench).arg("host"), LOAD_LIMIT)?;
             process::run(Command::new(&bench).arg("memory"), LOAD_LIMIT)?;
+            process::run(Command::new(&bench).arg("gateway"), LOAD_LIMIT)?;
         }
     }
     let mut figures = Vec::new();

@@ -2,6 +2,7 @@
 
 use std::{fmt, io::Write, ops::Range, sync::Arc};
 
+use mcp_client::protocol::ProtocolVersion;
 use serde_json::{Value, json};
 
 use crate::{
@@ -35,6 +36,9 @@ pub(crate) enum Call {
     Echo,
     List,
     Text,
+    /// The echo and the text through a gateway, whose server has the name `s`.
+    RelayedEcho,
+    RelayedText,
 }
 
 /// Over which transport, and how many calls are under way at once.
@@ -101,14 +105,17 @@ impl Call {
         match self {
             Self::Echo => Some("echo"),
             Self::Text => Some("big"),
+            Self::RelayedEcho => Some("s__echo"),
+            Self::RelayedText => Some("s__big"),
             Self::List => None,
         }
     }
 
     fn params(self) -> Value {
+        let name = self.name();
         match self {
-            Self::Echo => json!({ "name": "echo", "arguments": { "text": ECHO_TEXT } }),
-            Self::Text => json!({ "name": "big", "arguments": { "n": TEXT } }),
+            Self::Echo | Self::RelayedEcho => json!({ "name": name, "arguments": { "text": ECHO_TEXT } }),
+            Self::Text | Self::RelayedText => json!({ "name": name, "arguments": { "n": TEXT } }),
             Self::List => json!({}),
         }
     }
@@ -126,8 +133,8 @@ impl Call {
         let result = &message["result"];
         let text = result["content"][0]["text"].as_str().unwrap_or_default();
         match self {
-            Self::Echo if text != ECHO_TEXT => wrong("text"),
-            Self::Text if text.len() != TEXT => wrong("length of the text"),
+            Self::Echo | Self::RelayedEcho if text != ECHO_TEXT => wrong("text"),
+            Self::Text | Self::RelayedText if text.len() != TEXT => wrong("length of the text"),
             Self::List if result["tools"].as_array().map(Vec::len) != Some(TOOLS) => wrong("number of tools"),
             Self::List if !result["nextCursor"].is_null() => wrong("more than one page"),
             _ => Ok(()),
@@ -146,6 +153,19 @@ pub(crate) enum Revision {
 
 impl Revision {
     pub(crate) const ALL: [Self; 2] = [Self::Stateless, Self::Session];
+
+    /// Reads the date of a revision.
+    pub(crate) fn parse(date: &str) -> Result<Self, Error> {
+        let found = Self::ALL.into_iter().find(|revision| revision.name() == date);
+        found.ok_or_else(|| Error::new(format!("`{date}` is not a measured revision")))
+    }
+
+    pub(crate) fn version(self) -> ProtocolVersion {
+        match self {
+            Self::Stateless => ProtocolVersion::V2026_07_28,
+            Self::Session => ProtocolVersion::V2025_11_25,
+        }
+    }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -280,6 +300,43 @@ fn body(call: Call, revision: Revision) -> String {
         params["_meta"] = revision.meta();
     }
     json!({ "jsonrpc": "2.0", "id": FIRST_ID, "method": call.method(), "params": params }).to_string()
+}
+
+/// Returns a request of one page of the tools.
+pub(crate) fn list_page(revision: Revision, host: &str, session: Option<&str>, cursor: Option<&str>) -> Vec<u8> {
+    let mut params = json!({});
+    if let Some(cursor) = cursor {
+        params["cursor"] = cursor.into();
+    }
+    request(revision, host, session, "tools/list", None, params)
+}
+
+/// Returns a request of a call of a tool.
+pub(crate) fn tool_call(revision: Revision, host: &str, session: Option<&str>, name: &str) -> Vec<u8> {
+    let params = json!({ "name": name, "arguments": { "text": ECHO_TEXT } });
+    request(revision, host, session, "tools/call", Some(name), params)
+}
+
+fn request(
+    revision: Revision,
+    host: &str,
+    session: Option<&str>,
+    method: &str,
+    name: Option<&str>,
+    mut params: Value,
+) -> Vec<u8> {
+    let mut headers = format!("MCP-Protocol-Version: {revision}\r\n");
+    if let Some(session) = session {
+        headers.push_str(&format!("Mcp-Session-Id: {session}\r\n"));
+    }
+    if revision == Revision::Stateless {
+        params["_meta"] = revision.meta();
+        headers.push_str(&format!("Mcp-Method: {method}\r\n"));
+        if let Some(name) = name {
+            headers.push_str(&format!("Mcp-Name: {name}\r\n"));
+        }
+    }
+    post(host, &headers, &json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string())
 }
 
 /// A POST to the endpoint, with the headers that every client sends.

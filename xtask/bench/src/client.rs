@@ -8,7 +8,6 @@ use mcp_client::{
         self,
         header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue},
     },
-    protocol::ProtocolVersion,
 };
 use rustls::crypto::ring;
 use serde_json::{Value, json};
@@ -32,7 +31,7 @@ pub(crate) async fn measure(
     options: &Options,
     cpu: Option<usize>,
 ) -> Result<Vec<(Round, Round)>, Error> {
-    let mut peer = Peer::start(&Start { kind: "bare-mcp", cpu, tools: 0, auth: None, answer: None })?;
+    let mut peer = Peer::start(&Start { kind: "bare-mcp", cpu, ..Start::default() })?;
     let url = format!("http://{}/mcp", peer.address().await?);
     let opening = timeout(GRACE, Caller::ours(&url, revision)).await;
     let mut ours = opening.map_err(|_| Error::new("the client does not connect in time"))??;
@@ -52,21 +51,17 @@ pub(crate) async fn measure(
 
 /// One lane of calls.
 #[derive(Clone)]
-enum Caller {
+pub(crate) enum Caller {
     Ours(Client),
     Bare { client: reqwest::Client, url: String, headers: HeaderMap, template: Template },
 }
 
 impl Caller {
     async fn ours(url: &str, revision: Revision) -> Result<Self, Error> {
-        let version = match revision {
-            Revision::Stateless => ProtocolVersion::V2026_07_28,
-            Revision::Session => ProtocolVersion::V2025_11_25,
-        };
-        Ok(Self::Ours(Client::builder("bench", "1.0.0").versions([version]).connect(url).await?))
+        Ok(Self::Ours(Client::builder("bench", "1.0.0").versions([revision.version()]).connect(url).await?))
     }
 
-    fn bare(url: &str, revision: Revision) -> Result<Self, Error> {
+    pub(crate) fn bare(url: &str, revision: Revision) -> Result<Self, Error> {
         // The program may have installed a provider before, so an error has no meaning.
         let _ = ring::default_provider().install_default();
         let mut headers = HeaderMap::new();
@@ -90,7 +85,7 @@ impl Caller {
         worker
     }
 
-    async fn call(&mut self) -> Result<(), Error> {
+    pub(crate) async fn call(&mut self) -> Result<(), Error> {
         let text = match self {
             Self::Ours(client) => client.call_tool("echo", json!({ "text": ECHO_TEXT })).await?.text(),
             Self::Bare { client, url, headers, template } => {
@@ -108,7 +103,7 @@ impl Caller {
 }
 
 /// Calls for a while, `at_once` calls at the same time.
-async fn round(caller: &mut Caller, at_once: usize, length: Duration, peer: &Peer) -> Result<Round, Error> {
+pub(crate) async fn round(caller: &mut Caller, at_once: usize, length: Duration, peer: &Peer) -> Result<Round, Error> {
     let own = std::process::id();
     let (server, generator, start) = (peer.used(), cpu::used(own), Instant::now());
     let deadline = start + length;

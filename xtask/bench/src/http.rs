@@ -59,6 +59,8 @@ impl Answer {
 /// The calls of a round.
 pub(crate) struct Driven {
     pub(crate) calls: u64,
+    /// The median of the times of the calls.
+    pub(crate) median: Option<Duration>,
     /// The 99th percentile of the times of the calls.
     pub(crate) p99: Option<Duration>,
 }
@@ -68,7 +70,8 @@ impl Driven {
         let calls = times.len();
         let place = calls.saturating_sub(1) * 99 / 100;
         let p99 = (calls > 0).then(|| *times.select_nth_unstable(place).1);
-        Self { calls: calls as u64, p99 }
+        let median = (calls > 0).then(|| *times.select_nth_unstable(calls / 2).1);
+        Self { calls: calls as u64, median, p99 }
     }
 }
 

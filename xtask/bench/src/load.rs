@@ -59,16 +59,16 @@ const SETTLE_STEP: Duration = Duration::from_millis(100);
 const SETTLE_STEPS: usize = 100;
 
 /// A directory that is removed on drop.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    fn new() -> Result<Self, Error> {
+    pub(crate) fn new() -> Result<Self, Error> {
         let path = std::env::temp_dir().join(format!("mcp-bench-{}", std::process::id()));
         std::fs::create_dir_all(&path)?;
         Ok(Self(path))
     }
 
-    fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.0.join("answer.json")
     }
 }
@@ -160,7 +160,8 @@ impl Runner {
             (Over::Stdio { .. }, true) => "bare-stdio",
             (Over::Client { .. }, _) => "bare-mcp",
         };
-        let start = Start { kind, cpu, tools: case.tools(), auth: case.auth, answer: answer.map(Path::to_owned) };
+        let (tools, answer) = (case.tools(), answer.map(Path::to_owned));
+        let start = Start { kind, cpu, tools, auth: case.auth, answer, ..Start::default() };
         let mut peer = Peer::start(&start)?;
         let opening = async {
             Ok::<_, Error>(match case.over {

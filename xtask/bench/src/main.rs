@@ -17,6 +17,7 @@ mod case;
 mod client;
 mod cpu;
 mod error;
+mod gateway;
 mod host;
 mod http;
 mod load;
@@ -31,9 +32,12 @@ const USAGE: &str = "\
 usage: bench load [--case NAME]... [--rounds N] [--seconds S] [--quick]   measure and print a table
        bench memory                                                       what sessions and streams cost
        bench host                                                         the bridge, the search and the checks of a host
+       bench gateway [FIGURE]... [--quick]                                the relay, the lists and the memory of a gateway
        bench peer ours-http|ours-stdio [--cpu N] [--tools N] [--auth PROVIDER]   the server under test
        bench peer bare-http|bare-stdio|bare-stdio-gathered --answer FILE [--cpu N]   a bare limit
-       bench peer bare-mcp [--cpu N]                                      a bare server for clients";
+       bench peer bare-mcp [--cpu N]                                      a bare server for clients
+       bench peer gateway-http|gateway-stdio [--cpu N] [--upstream URL|stdio|local] [--servers N] [--tools N]
+                          [--revision DATE] [--upstream-cpu N]            the gateway under test";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
         Some((command, rest)) if command == "load" => load::run(rest),
         Some((command, rest)) if command == "memory" => memory::run(rest),
         Some((command, [])) if command == "host" => host::run(),
+        Some((command, rest)) if command == "gateway" => gateway::run(rest),
         Some((command, rest)) if command == "peer" => peer(rest),
         _ => Err(Error::new(USAGE)),
     };
@@ -60,6 +65,7 @@ fn main() -> ExitCode {
 fn peer(args: &[String]) -> Result<(), Error> {
     let (kind, rest) = args.split_first().ok_or_else(|| Error::new(USAGE))?;
     let (mut cpu, mut tools, mut auth, mut answer) = (None, 0, None, None);
+    let mut upstream = gateway::Upstream::default();
     let mut rest = rest.iter();
     while let Some(flag) = rest.next() {
         let value = rest.next().ok_or_else(|| Error::new(USAGE))?;
@@ -68,6 +74,7 @@ fn peer(args: &[String]) -> Result<(), Error> {
             "--tools" => tools = value.parse()?,
             "--auth" => auth = Some(auth::Auth::parse(value)?),
             "--answer" => answer = Some(PathBuf::from(value)),
+            _ if upstream.set(flag, value)? => {}
             _ => return Err(Error::new(USAGE)),
         }
     }
@@ -82,6 +89,8 @@ fn peer(args: &[String]) -> Result<(), Error> {
     match kind.as_str() {
         "ours-http" => server::http(tools, auth),
         "ours-stdio" => server::stdio(tools),
+        "gateway-http" => gateway::serve_http(&upstream, tools),
+        "gateway-stdio" => gateway::serve_stdio(&upstream, tools),
         "bare-http" => bare::http(answer()?),
         "bare-mcp" => bare::mcp(),
         "bare-stdio" => bare::stdio(answer()?, false),

@@ -30,7 +30,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         return Err(Error::new(format!("memory takes no arguments, not `{arg}`")));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let start = Start { kind: "ours-http", cpu: None, tools: 0, auth: None, answer: None };
+    let start = Start { kind: "ours-http", ..Start::default() };
     let (mut peer, address) = runtime.block_on(async {
         let mut peer = Peer::start(&start)?;
         let address = peer.address().await?;
@@ -69,17 +69,17 @@ fn line(what: &str, growth: u64, count: usize, aim: f64) {
 }
 
 /// One connection that is kept open.
-struct Client {
+pub(crate) struct Client {
     stream: BufReader<TcpStream>,
 }
 
 impl Client {
-    fn open(address: SocketAddr) -> Result<Self, Error> {
+    pub(crate) fn open(address: SocketAddr) -> Result<Self, Error> {
         Ok(Self { stream: BufReader::new(connect(address)?) })
     }
 
     /// Opens sessions and sends `notifications/initialized`. Returns their ids.
-    fn sessions(&mut self, host: &str, count: usize) -> Result<Vec<String>, Error> {
+    pub(crate) fn sessions(&mut self, host: &str, count: usize) -> Result<Vec<String>, Error> {
         let mut ids = Vec::with_capacity(count);
         for _ in 0..count {
             self.stream.get_mut().write_all(&post(host, "", &Revision::Session.initialize()))?;

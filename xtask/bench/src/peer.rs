@@ -31,7 +31,7 @@ pub(crate) struct Peer {
 }
 
 /// The parameters of a child process.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Start {
     pub(crate) kind: &'static str,
     pub(crate) cpu: Option<usize>,
@@ -39,6 +39,8 @@ pub(crate) struct Start {
     pub(crate) auth: Option<Auth>,
     /// The file with the response of a bare peer.
     pub(crate) answer: Option<PathBuf>,
+    /// The options of a gateway.
+    pub(crate) gateway: Vec<String>,
 }
 
 impl Peer {
@@ -58,6 +60,7 @@ impl Peer {
         if let Some(answer) = &start.answer {
             command.arg("--answer").arg(answer);
         }
+        command.args(&start.gateway);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
         let lost = || Error::new("a server has no pipes");
         let pid = child.id().ok_or_else(lost)?;

@@ -46,7 +46,7 @@ async fn find(Args(Find { text, limit }): Args<Find>) -> String {
     format!("{} times {text}", limit.unwrap_or_default())
 }
 
-fn server(tools: usize) -> Server {
+pub(crate) fn server(tools: usize) -> Server {
     let mut builder = Server::builder("bench", "1.0.0")
         .tool(tool("echo", echo).title("Echo").read_only())
         .tool(tool("big", big).title("A large text").read_only());

@@ -1,0 +1,160 @@
+//! The cost of a relayed call: the added time, the CPU time, and a large result.
+
+use std::time::Duration;
+
+use super::{
+    Extent,
+    endpoint::Endpoint,
+    report::{Aim, median, row},
+};
+use crate::{
+    case::{Call, Revision},
+    error::Error,
+    load::Scratch,
+    peer::Start,
+};
+
+const CONNECTIONS: usize = 32;
+
+/// The cores: one of the gateway and of each server that the load calls directly, and one of the load and of the servers behind
+/// the gateway. Each step of a call then crosses the cores.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cores {
+    pub(super) peer: Option<usize>,
+    pub(super) load: Option<usize>,
+}
+
+impl Cores {
+    fn gateway(self, kind: &'static str, upstream: &str, revision: Revision) -> Start {
+        let mut gateway: Vec<String> =
+            ["--upstream", upstream, "--revision", revision.name()].map(str::to_owned).to_vec();
+        if let Some(cpu) = self.load {
+            gateway.extend(["--upstream-cpu".to_owned(), cpu.to_string()]);
+        }
+        Start { kind, cpu: self.peer, gateway, ..Start::default() }
+    }
+
+    fn direct(self, kind: &'static str) -> Start {
+        Start { kind, cpu: self.peer, ..Start::default() }
+    }
+
+    fn upstream(self) -> Start {
+        Start { kind: "ours-http", cpu: self.load, ..Start::default() }
+    }
+}
+
+/// The gateway over HTTP, the server alone, and the server behind the gateway.
+struct Pair {
+    relayed: Endpoint,
+    direct: Endpoint,
+    _upstream: Endpoint,
+}
+
+impl Pair {
+    async fn start(cores: Cores, calls: (Call, Call), revision: Revision) -> Result<Self, Error> {
+        let mut upstream = Endpoint::started(&cores.upstream())?;
+        let url = format!("http://{}/mcp", upstream.peer.address().await?);
+        let relayed = Endpoint::http(&cores.gateway("gateway-http", &url, revision), calls.0, revision).await?;
+        let direct = Endpoint::http(&cores.direct("ours-http"), calls.1, revision).await?;
+        Ok(Self { relayed, direct, _upstream: upstream })
+    }
+}
+
+/// Compares the added time of an echo with a bare round trip.
+pub(super) async fn added(cores: Cores, extent: Extent) -> Result<(), Error> {
+    for revision in Revision::ALL {
+        let Pair { relayed, direct, _upstream } = Pair::start(cores, (Call::RelayedEcho, Call::Echo), revision).await?;
+        let bare = Endpoint::reqwest(&cores.direct("bare-mcp"), revision).await?;
+        let name = format!("added time of an echo by reqwest, HTTP {revision}");
+        compare(&name, [relayed, direct, bare], extent).await?;
+    }
+    let scratch = Scratch::new()?;
+    for revision in Revision::ALL {
+        let gateway = cores.gateway("gateway-stdio", "stdio", revision);
+        let (relayed, _) = Endpoint::line(&gateway, Call::RelayedEcho, revision).await?;
+        let (direct, answer) = Endpoint::line(&cores.direct("ours-stdio"), Call::Echo, revision).await?;
+        std::fs::write(scratch.file(), answer)?;
+        let start = Start { answer: Some(scratch.file()), ..cores.direct("bare-stdio") };
+        let bare = Endpoint::bare_line(&start, revision)?;
+        let name = format!("added time of an echo by a line, stdio {revision}");
+        compare(&name, [relayed, direct, bare], extent).await?;
+    }
+    Ok(())
+}
+
+/// Measures the gateway, the server alone and the bare peer in turns.
+async fn compare(name: &str, mut endpoints: [Endpoint; 3], extent: Extent) -> Result<(), Error> {
+    let (mut ratios, mut times) = (Vec::new(), [Vec::new(), Vec::new(), Vec::new()]);
+    for number in 0..=extent.rounds {
+        let mut round = [0.0; 3];
+        for (endpoint, time) in endpoints.iter_mut().zip(&mut round) {
+            *time = endpoint.median(extent.round).await?.as_secs_f64() * 1e6;
+        }
+        // The first round warms up.
+        if number > 0 {
+            let [relayed, direct, bare] = round;
+            ratios.push((relayed - direct) / bare);
+            for (all, time) in times.iter_mut().zip(round) {
+                all.push(time);
+            }
+        }
+    }
+    let [relayed, direct, bare] = times.map(|times| median(&times));
+    let details = format!("relayed {relayed:.0} us, direct {direct:.0} us, bare {bare:.0} us");
+    row(name, &ratios, " x", Aim::AtMost(1.35), &details);
+    Ok(())
+}
+
+/// Compares the CPU time of a relayed echo with that of the echo and of `reqwest`.
+pub(super) async fn cpu(cores: Cores, extent: Extent) -> Result<(), Error> {
+    for revision in Revision::ALL {
+        let Pair { mut relayed, mut direct, _upstream } =
+            Pair::start(cores, (Call::RelayedEcho, Call::Echo), revision).await?;
+        let mut bare = Endpoint::reqwest(&cores.direct("bare-mcp"), revision).await?;
+        let length = extent.round.max(Duration::from_millis(500));
+        let (mut ratios, mut rates, mut costs) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new(), Vec::new()]);
+        for number in 0..=extent.rounds.div_ceil(2) {
+            let through = relayed.load(CONNECTIONS, length).await?;
+            let alone = direct.load(CONNECTIONS, length).await?;
+            let client = bare.load(CONNECTIONS, length).await?;
+            if number > 0 {
+                let round = [through.cost(through.peer), alone.cost(alone.peer), client.cost(client.own)];
+                let [gateway, server, client] = round;
+                ratios.push(gateway / (server + client));
+                rates.push(through.per_second() / alone.per_second());
+                for (all, cost) in costs.iter_mut().zip(round) {
+                    all.push(cost);
+                }
+            }
+        }
+        let [gateway, server, client] = costs.map(|costs| median(&costs));
+        let details = format!("gateway {gateway:.1} us, server {server:.1} us, reqwest {client:.1} us");
+        let name = format!("CPU of an echo, {CONNECTIONS} connections, HTTP {revision}");
+        row(&name, &ratios, " x", Aim::AtMost(1.3), &details);
+        let name = format!("calls/s through the gateway by direct, {revision}");
+        row(&name, &rates, " x", Aim::None, "the server shares the core of the load");
+    }
+    Ok(())
+}
+
+/// Compares the time of a result of 1 MiB through the gateway with that of the server alone.
+pub(super) async fn text(cores: Cores, extent: Extent) -> Result<(), Error> {
+    for revision in Revision::ALL {
+        let Pair { mut relayed, mut direct, _upstream } =
+            Pair::start(cores, (Call::RelayedText, Call::Text), revision).await?;
+        let (mut ratios, mut times) = (Vec::new(), [Vec::new(), Vec::new()]);
+        for number in 0..=extent.rounds {
+            let through = relayed.median(extent.round).await?.as_secs_f64() * 1e6;
+            let alone = direct.median(extent.round).await?.as_secs_f64() * 1e6;
+            if number > 0 {
+                ratios.push(alone / through);
+                times[0].push(through);
+                times[1].push(alone);
+            }
+        }
+        let [through, alone] = times.map(|times| median(&times));
+        let name = format!("a result of 1 MiB by direct, HTTP {revision}");
+        row(&name, &ratios, " x", Aim::AtLeast(0.6), &format!("relayed {through:.0} us, direct {alone:.0} us"));
+    }
+    Ok(())
+}
