@@ -64,12 +64,20 @@ pub(crate) fn keeps_request(status: StatusCode) -> bool {
 fn tls(url: &Url, config: &Config) -> Result<ClientConfig, rustls::Error> {
     /// The certificates of the system are read once, because reading takes time.
     static SYSTEM: OnceLock<ClientConfig> = OnceLock::new();
+    /// The configuration for endpoints without TLS. Each configuration has a cache of sessions, which these endpoints do not use.
+    static CLEARTEXT: OnceLock<ClientConfig> = OnceLock::new();
     if url.scheme() == "http" && config.proxy.is_none() {
         // No connection needs a certificate, and the system may have none.
+        if config.roots.is_empty()
+            && let Some(cleartext) = CLEARTEXT.get()
+        {
+            return Ok(cleartext.clone());
+        }
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(config.roots.iter().cloned());
         let builder = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
-        return Ok(with_protocols(builder.with_root_certificates(roots).with_no_client_auth()));
+        let cleartext = with_protocols(builder.with_root_certificates(roots).with_no_client_auth());
+        return Ok(if config.roots.is_empty() { CLEARTEXT.get_or_init(|| cleartext).clone() } else { cleartext });
     }
     if !config.roots.is_empty() {
         return trusting(Verifier::new_with_extra_roots(config.roots.iter().cloned(), provider())?);

@@ -217,11 +217,15 @@ async fn unsent<T>(
     authorizing.await.map_err(Fault::Authorizer)
 }
 
+/// The largest memory that is reserved for a body before its bytes arrive.
+const RESERVED: usize = 4 << 20;
+
 /// Reads the whole body of a response, up to `limit` bytes.
 pub(crate) async fn body(response: &mut Response, limit: usize) -> Result<Bytes, Fault> {
     if response.content_length().is_some_and(|length| length > limit as u64) {
         return Err(Fault::TooLarge { limit });
     }
+    let length = response.content_length().map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
     let mut whole = Vec::new();
     let mut first = Bytes::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| Fault::Broken(error.without_url()))? {
@@ -231,6 +235,10 @@ pub(crate) async fn body(response: &mut Response, limit: usize) -> Result<Bytes,
         if whole.is_empty() && first.is_empty() {
             first = chunk;
             continue;
+        }
+        if whole.is_empty() {
+            // The rest of the body arrives without further copies.
+            whole.reserve(length.min(limit).min(RESERVED));
         }
         whole.extend_from_slice(&std::mem::take(&mut first));
         whole.extend_from_slice(&chunk);

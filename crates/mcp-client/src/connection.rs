@@ -25,7 +25,10 @@ use std::{
     time::Duration,
 };
 
-use mcp_protocol::{CancelledParams, NotificationMethod, ProtocolVersion, RequestId, jsonrpc, notification::Cancelled};
+use mcp_protocol::{
+    CancelledParams, ClientCapabilities, NotificationMethod, ProtocolVersion, RequestId, jsonrpc,
+    notification::Cancelled,
+};
 use mcp_transport::{Frame, FrameSender, Hints, PauseClock, Route, TransportError, TrySendError};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
@@ -59,9 +62,38 @@ pub(crate) struct Agreement {
     pub(crate) negotiated: Arc<Negotiated>,
     meta_template: MetaTemplate,
     with_tasks: MetaTemplate,
+    of_call: Mutex<Option<CallTemplate>>,
+}
+
+/// The metadata of the last call that declared capabilities of its own.
+#[derive(Debug)]
+struct CallTemplate {
+    capabilities: ClientCapabilities,
+    declares_tasks: bool,
+    template: Arc<MetaTemplate>,
 }
 
 impl Agreement {
+    /// Returns the metadata of a call that declares these capabilities. `write` creates it if the last such call declared others.
+    pub(crate) fn call_template(
+        &self,
+        capabilities: &ClientCapabilities,
+        declares_tasks: bool,
+        write: impl FnOnce() -> MetaTemplate,
+    ) -> Arc<MetaTemplate> {
+        let mut last = self.of_call.lock();
+        if let Some(last) = last.as_ref()
+            && last.declares_tasks == declares_tasks
+            && last.capabilities == *capabilities
+        {
+            return Arc::clone(&last.template);
+        }
+        let template = Arc::new(write());
+        let (capabilities, template_of_call) = (capabilities.clone(), Arc::clone(&template));
+        *last = Some(CallTemplate { capabilities, declares_tasks, template: template_of_call });
+        template
+    }
+
     /// Returns the metadata of a request, with or without the declaration that it can become a task.
     pub(crate) fn meta_template(&self, declares_tasks: bool) -> &MetaTemplate {
         if declares_tasks { &self.with_tasks } else { &self.meta_template }
@@ -112,7 +144,12 @@ impl Connection {
 
     /// Stores the negotiated revision. The first call counts.
     pub(crate) fn agree(&self, negotiated: Negotiated, meta_template: MetaTemplate, with_tasks: MetaTemplate) {
-        let _ = self.agreed.set(Agreement { negotiated: Arc::new(negotiated), meta_template, with_tasks });
+        let _ = self.agreed.set(Agreement {
+            negotiated: Arc::new(negotiated),
+            meta_template,
+            with_tasks,
+            of_call: Mutex::default(),
+        });
     }
 
     /// Returns the negotiated revision; `None` while the connection is being opened.

@@ -1,5 +1,7 @@
 //! The capabilities that one call declares, in revisions that declare them with each request.
 
+use std::sync::Arc;
+
 use mcp_protocol::{ClientCapabilities, JsonObject, tasks::ext::IDENTIFIER};
 
 use super::{Call, CallOptions, ClientCore};
@@ -28,28 +30,33 @@ pub(super) fn own_template(
     agreed: &Agreement,
     options: &CallOptions,
     declares_tasks: bool,
-) -> Option<MetaTemplate> {
+) -> Option<Arc<MetaTemplate>> {
     let version = agreed.negotiated.version;
     let call = options.questions.as_deref().filter(|call| call.own().is_some());
     if !version.is_stateless() || (call.is_none() && options.capabilities.is_none()) {
         return None;
     }
     let answered = || core.inbound.handlers.during(call).capabilities();
-    let mut capabilities = match options.capabilities.as_deref() {
+    let declared = match options.capabilities.as_deref() {
         None => core.config.capabilities_with(answered()),
-        Some(wanted) => {
-            let mut declared = if options.raw_inputs { wanted.clone() } else { limited(wanted.clone(), &answered()) };
-            // Without the declaration of the client, a task would be an unexpected result.
-            if let Some(extensions) = &mut declared.extensions {
-                extensions.shift_remove(IDENTIFIER);
-            }
-            declared
-        }
+        Some(wanted) if options.raw_inputs => without_tasks(wanted.clone()),
+        Some(wanted) => without_tasks(limited(wanted.clone(), &answered())),
     };
-    if declares_tasks {
-        capabilities = capabilities.with_extension(IDENTIFIER, JsonObject::new());
+    Some(agreed.call_template(&declared, declares_tasks, || {
+        let mut capabilities = declared.clone();
+        if declares_tasks {
+            capabilities = capabilities.with_extension(IDENTIFIER, JsonObject::new());
+        }
+        MetaTemplate::new(version, &capabilities, &core.config.info)
+    }))
+}
+
+/// Removes the extension for tasks. Without the declaration of the client, a task would be an unexpected result.
+fn without_tasks(mut declared: ClientCapabilities) -> ClientCapabilities {
+    if let Some(extensions) = &mut declared.extensions {
+        extensions.shift_remove(IDENTIFIER);
     }
-    Some(MetaTemplate::new(version, &capabilities, &core.config.info))
+    declared
 }
 
 /// Removes the capabilities that no handler answers.

@@ -70,7 +70,7 @@ pub(super) async fn send_once(
         task: task.as_ref(),
     };
     let own_template = own_template(core, agreed, options, declares_tasks);
-    let template = own_template.as_ref().unwrap_or_else(|| agreed.meta_template(declares_tasks));
+    let template = own_template.as_deref().unwrap_or_else(|| agreed.meta_template(declares_tasks));
     let message = connection::write_request(id, request, template, &extra);
     let mut hints = connection::hints(agreed.negotiated.version, &request.method);
     // An authorizer receives the name in each revision.

@@ -1,7 +1,7 @@
 //! Serializes requests: the parameters, with the metadata of the revision, the options of the call and its input
 //! responses.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt};
 
 use mcp_protocol::{
     ClientCapabilities, Implementation, JsonObject, LoggingLevel, Meta, ProtocolVersion, Shape,
@@ -10,8 +10,11 @@ use mcp_protocol::{
     shape_params,
     tasks::TaskMetadata,
 };
-use serde::Serialize;
-use serde_json::Value;
+use serde::{
+    Deserialize, Deserializer as _, Serialize,
+    de::{MapAccess, Visitor},
+};
+use serde_json::{Value, value::RawValue};
 
 use crate::Error;
 
@@ -60,13 +63,40 @@ impl Request {
 
     /// Sets the value that HTTP mirrors to the text of a parameter.
     pub(crate) fn named_by(mut self, param: Option<&str>) -> Self {
-        if let Some(param) = param
-            && let Ok(members) = serde_json::from_str::<JsonObject>(&self.body.text)
-        {
-            self.name = members.get(param).and_then(Value::as_str).map(Into::into);
+        if let Some(param) = param {
+            self.name = text_of_member(&self.body.text, param);
         }
         self
     }
+}
+
+/// Returns the text of a member of a JSON object, without decoding the other members.
+fn text_of_member(json: &str, name: &str) -> Option<Box<str>> {
+    #[derive(Deserialize)]
+    struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+    struct Member<'n>(&'n str);
+
+    impl<'de> Visitor<'de> for Member<'_> {
+        type Value = Option<&'de RawValue>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut found = None;
+            while let Some((Name(name), value)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
+                if name == self.0 {
+                    found = Some(value);
+                }
+            }
+            Ok(found)
+        }
+    }
+
+    let found = serde_json::Deserializer::from_str(json).deserialize_map(Member(name)).ok()??;
+    serde_json::from_str(found.get()).ok()
 }
 
 /// Returns true if executing the method twice has the same effect as executing it once. For tools, their annotations
@@ -218,10 +248,16 @@ pub(crate) fn write_request(
     if let Some(level) = extra.log_level.filter(|_| is_stateless) {
         push_member(&mut meta, keys::LOG_LEVEL, &level);
     }
-    let given = request.body.meta.iter().chain(extra.meta).flat_map(|meta| meta.iter());
     // The later of two equal keys counts. Callers cannot overwrite the reserved keys.
-    let given: JsonObject = given.map(|(key, value)| (key.clone(), value.clone())).collect();
-    for (key, value) in &given {
+    let merged: JsonObject;
+    let given: Option<&JsonObject> = match (&request.body.meta, extra.meta) {
+        (Some(own), Some(added)) => {
+            merged = own.iter().chain(added.iter()).map(|(key, value)| (key.clone(), value.clone())).collect();
+            Some(&merged)
+        }
+        (own, added) => own.as_ref().or(added).map(|meta| &meta.0),
+    };
+    for (key, value) in given.into_iter().flat_map(|meta| meta.iter()) {
         let is_ours = match key.as_str() {
             keys::PROTOCOL_VERSION | keys::CLIENT_CAPABILITIES | keys::CLIENT_INFO => is_stateless,
             keys::PROGRESS_TOKEN => true,
@@ -273,7 +309,7 @@ fn push_json(out: &mut String, value: &(impl Serialize + ?Sized)) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{json, value::RawValue};
+    use serde_json::json;
 
     use super::*;
 
@@ -380,5 +416,15 @@ mod tests {
         let request = Request::new("resources/read", &json!({"uri": "a:b"})).unwrap().find_name();
         assert_eq!(request.name.as_deref(), Some("a:b"));
         assert!(Request::new("tools/list", &json!({"name": "x"})).unwrap().find_name().name.is_none());
+        for (params, expected) in [
+            (r#"{"n\u0061me":"a\nb","arguments":{"name":"c"}}"#, Some("a\nb")),
+            (r#"{"name":"a","name":"b"}"#, Some("b")),
+            (r#"{"name":7}"#, None),
+            (r#"{"arguments":{"name":"c"}}"#, None),
+        ] {
+            let raw: Box<RawValue> = serde_json::from_str(params).unwrap();
+            let request = Request::new("tools/call", &raw).unwrap().find_name();
+            assert_eq!(request.name.as_deref(), expected, "{params}");
+        }
     }
 }
