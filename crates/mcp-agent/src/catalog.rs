@@ -7,6 +7,7 @@ mod tool;
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
+use foldhash::fast::RandomState;
 use mcp_client::RawItem;
 use mcp_protocol::{Prompt, Resource, ResourceTemplate, Tool};
 
@@ -50,7 +51,7 @@ pub struct Catalog {
     resources: Vec<CatalogItem<Resource>>,
     templates: Vec<CatalogItem<ResourceTemplate>>,
     prompts: Vec<CatalogItem<Prompt>>,
-    names: HashMap<Box<str>, usize>,
+    names: HashMap<Box<str>, usize, RandomState>,
     notes: Vec<String>,
 }
 
@@ -168,7 +169,7 @@ impl Catalog {
     /// Returns the next snapshot with these servers and their entries; `None` if nothing changes.
     pub(crate) fn next(&self, servers: &[(Arc<str>, Arc<ServerEntries>)], characters: Characters) -> Option<Self> {
         let generation = self.generation + 1;
-        let former: HashMap<(&str, &str), &Arc<CatalogTool>> =
+        let former: HashMap<(&str, &str), &Arc<CatalogTool>, RandomState> =
             self.tools.iter().map(|tool| ((tool.server(), &*tool.tool().name), tool)).collect();
         let mut next =
             Self { generation, servers: servers.iter().map(|(name, _)| name.clone()).collect(), ..Self::default() };

@@ -34,7 +34,7 @@ use std::{fmt, sync::Arc};
 
 use mcp_protocol::RpcError;
 use mcp_server_core::{Server, ServerBuilder, StateKeys, extension::WeakServer, source::SourceCall};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use self::{
     announce::Announcer,
@@ -54,7 +54,7 @@ pub use self::{
     item::{DroppedItem, ItemKind},
     names::{Names, UnknownNames},
 };
-use crate::Host;
+use crate::{Catalog, Host};
 
 /// A gateway: one server for the tools, resources and prompts of all servers of a [`Host`].
 ///
@@ -88,7 +88,9 @@ struct Core {
     host: Host,
     names: Names,
     hop: HopId,
-    merged: Mutex<Arc<Merged>>,
+    merged: RwLock<Arc<Merged>>,
+    /// Held while a large catalog is merged. Readers of the lists do not wait for it.
+    merging: tokio::sync::Mutex<()>,
     /// `None` if the system has no random numbers.
     seals: Option<Seals>,
     parked: ParkedCalls<ParkedResult, SourceCall>,
@@ -151,7 +153,7 @@ impl Gateway {
     /// See the [example](Self#example).
     #[must_use]
     pub fn diagnostics(&self) -> Vec<DroppedItem> {
-        self.core.merged().dropped.clone()
+        self.core.merged_here().dropped.clone()
     }
 
     /// Returns the servers that the gateway does not serve, because they lead to the gateway itself.
@@ -166,7 +168,7 @@ impl Gateway {
     /// ```
     #[must_use]
     pub fn circular_servers(&self) -> Vec<Arc<str>> {
-        self.core.merged().circular.clone()
+        self.core.merged_here().circular.clone()
     }
 
     /// Returns the host with the servers of the gateway.
@@ -227,7 +229,8 @@ impl GatewayBuilder {
                 host: self.host.clone(),
                 names: self.names,
                 hop: self.hop.clone(),
-                merged: Mutex::default(),
+                merged: RwLock::default(),
+                merging: tokio::sync::Mutex::default(),
                 seals: self.keys.clone().or_else(|| StateKeys::random().ok()).map(Seals::new),
                 parked: ParkedCalls::new(ParkedLimits::default()),
                 subscriptions: Subscriptions::default(),
@@ -256,7 +259,7 @@ impl GatewayBuilder {
         if core.seals.is_none() {
             return Err(GatewayError::NoRandomNumbers);
         }
-        let merged = core.merged();
+        let merged = core.merged_here();
         if self.is_strict && !merged.dropped.is_empty() {
             return Err(GatewayError::Dropped(merged.dropped.clone()));
         }
@@ -301,21 +304,67 @@ impl Core {
         self.seals.as_ref().ok_or_else(|| RpcError::internal("the system has no random numbers"))
     }
 
-    /// Returns the lists of the current catalog.
-    fn merged(&self) -> Arc<Merged> {
-        let catalog = self.host.catalog();
-        let mut merged = self.merged.lock();
-        if !merged.is_of(&catalog) {
-            let next = Merged::new(&catalog, self.names, &self.hop, &merged);
-            for server in next.circular.iter().filter(|server| !merged.circular.contains(server)) {
-                tracing::warn!(%server, "the gateway does not serve a server that leads to the gateway itself");
-            }
-            for dropped in next.dropped.iter().filter(|dropped| !merged.dropped.contains(dropped)) {
-                tracing::warn!(%dropped, "the gateway does not serve an item");
-            }
-            *merged = Arc::new(next);
+    /// Returns the lists of the current catalog. A large catalog is merged on a thread for blocking work.
+    async fn merged(self: &Arc<Self>) -> Arc<Merged> {
+        match self.merged_or_catalog() {
+            Ok(merged) => merged,
+            // Each request copies its future, and most requests do not wait for a merge.
+            Err(_) => Box::pin(self.merged_anew()).await,
         }
-        Arc::clone(&merged)
+    }
+
+    /// Merges the current catalog, or waits until another request has merged it.
+    async fn merged_anew(self: &Arc<Self>) -> Arc<Merged> {
+        let _merging = self.merging.lock().await;
+        // Another request can have merged the catalog meanwhile.
+        let catalog = match self.merged_or_catalog() {
+            Ok(merged) => return merged,
+            Err(catalog) => catalog,
+        };
+        if merged::is_small(&catalog) {
+            return self.merge(&catalog);
+        }
+        let core = Arc::clone(self);
+        let merging = tokio::task::spawn_blocking(move || core.merge(&catalog));
+        // The task ends without lists only if the runtime shuts down.
+        merging.await.unwrap_or_else(|_| self.merged_here())
+    }
+
+    /// Returns the lists of the current catalog. If the catalog has changed, this thread merges it.
+    fn merged_here(&self) -> Arc<Merged> {
+        self.merged_or_catalog().unwrap_or_else(|catalog| self.merge(&catalog))
+    }
+
+    /// Returns the newest lists. They are those of a former catalog while a large catalog is merged.
+    fn newest_merged(&self) -> Arc<Merged> {
+        match self.merged_or_catalog() {
+            Ok(merged) => merged,
+            Err(catalog) if merged::is_small(&catalog) => self.merge(&catalog),
+            Err(_) => Arc::clone(&self.merged.read()),
+        }
+    }
+
+    /// Returns the lists of the current catalog, or the catalog if it is not merged yet.
+    fn merged_or_catalog(&self) -> Result<Arc<Merged>, Arc<Catalog>> {
+        let catalog = self.host.catalog();
+        let merged = self.merged.read();
+        if merged.is_of(&catalog) { Ok(Arc::clone(&merged)) } else { Err(catalog) }
+    }
+
+    /// Merges a catalog. Other threads read the former lists meanwhile.
+    fn merge(&self, catalog: &Arc<Catalog>) -> Arc<Merged> {
+        let former = Arc::clone(&self.merged.read());
+        let next = Arc::new(Merged::new(catalog, self.names, &self.hop, &former));
+        {
+            let mut merged = self.merged.write();
+            // Another thread can have merged a newer catalog meanwhile.
+            if merged.is_newer_than(catalog) {
+                return next;
+            }
+            *merged = Arc::clone(&next);
+        }
+        next.log_changes(&former);
+        next
     }
 }
 

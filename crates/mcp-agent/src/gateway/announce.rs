@@ -43,13 +43,13 @@ impl ServerExtension for Announcer {
         let core = Arc::clone(&self.core);
         *core.server.lock() = Some(server.clone());
         // A change after this reading differs from it.
-        let mut known = core.merged();
+        let mut known = core.merged_here();
         let mut changes = core.host.catalog_changes();
         Some(BackgroundWork::new(async move {
             while changes.next().await.is_some() {
                 let Some(server) = server.upgrade() else { return };
                 // The new lists are complete before clients list again.
-                let now = core.merged();
+                let now = core.merged().await;
                 announce(&server, &known, &now);
                 known = now;
             }

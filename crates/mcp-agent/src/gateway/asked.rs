@@ -14,13 +14,33 @@ use super::{
     Core,
     fault::Fault,
     members::Members,
-    parked::{ParkedError, ParkedRound, Questions, Refused},
+    parked::{Parkable, ParkedError, ParkedRound, Questions, Refused},
     relay::{Answered, Relayed},
     seal::RelayState,
 };
+use crate::CallError;
 
 /// The result of a parked call.
 pub(super) type ParkedResult = Result<Relayed, Fault>;
+
+impl Parkable for ParkedResult {
+    fn bytes(&self) -> usize {
+        match self {
+            Ok(Relayed::Complete { result, .. }) => result.json().len(),
+            Ok(Relayed::InputRequired { required, .. }) => required.bytes().len(),
+            Ok(Relayed::Task { created, .. }) => created.bytes().len(),
+            Err(Fault::Rpc(error)) => bytes(error),
+            Err(Fault::Call(CallError::Client { error, .. })) => error.rpc().map_or(0, bytes),
+            // These errors contain texts of the gateway.
+            Err(Fault::Call(_)) => 0,
+        }
+    }
+}
+
+/// Returns the size of an error of a server, in bytes.
+fn bytes(error: &RpcError) -> usize {
+    error.message.len() + error.data.as_ref().map_or(0, |data| data.to_string().len())
+}
 
 /// A round of a call.
 #[derive(Debug)]
@@ -83,6 +103,7 @@ impl Core {
                 Ok(self.asked(call, Some(&requests), &state)?)
             }
             Err(ParkedError::Gone) => Err(InputRound::state_expired().into()),
+            Err(error @ ParkedError::Dropped) => Err(RpcError::internal(error.to_string()).into()),
             Err(error) => Err(RpcError::invalid_params(error.to_string()).into()),
         }
     }

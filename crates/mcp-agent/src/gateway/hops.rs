@@ -6,7 +6,12 @@ use std::{
 };
 
 use mcp_protocol::{Meta, RpcError, meta::keys};
-use serde_json::Value;
+use serde_json::{
+    Value,
+    value::{RawValue, to_raw_value},
+};
+
+use super::members::Members;
 
 /// The member of the metadata with the ids of the gateways of a request, the first one first.
 const HOPS: &str = "mcp-gateway/hops";
@@ -29,23 +34,30 @@ impl HopId {
         &self.0
     }
 
+    /// Returns decoded metadata in the form of [`HopId::forward`].
+    pub(super) fn forward_decoded(&self, meta: &Meta) -> Result<Meta, RpcError> {
+        let unwritable = |_| RpcError::internal("the metadata cannot be written");
+        self.forward(Some(&to_raw_value(meta).map_err(unwritable)?))
+    }
+
     /// Returns the metadata of a request for the next server: without the keys of the protocol, except for the trace context, and
     /// with the id of this gateway.
     ///
     /// # Errors
     /// `-32600` if the request came through this gateway before, or through too many gateways.
-    pub(super) fn forward(&self, meta: &Meta) -> Result<Meta, RpcError> {
+    pub(super) fn forward(&self, meta: Option<&RawValue>) -> Result<Meta, RpcError> {
+        let unreadable =
+            |error: serde_json::Error| RpcError::invalid_params(format!("`_meta` cannot be read: {error}"));
+        let meta = meta.map(RawValue::get).filter(|meta| *meta != "null");
+        let meta = meta.map(Members::read).transpose().map_err(unreadable)?.unwrap_or_default();
         let is_forwarded = |key: &str| {
             matches!(key, keys::TRACEPARENT | keys::TRACESTATE | keys::BAGGAGE) || !keys::is_reserved_key(key)
         };
         let mut forwarded = Meta::new();
         for (key, value) in meta.iter().filter(|(key, _)| is_forwarded(key) && *key != HOPS) {
-            forwarded.insert(key.clone(), value.clone());
+            forwarded.insert(key.to_owned(), serde_json::from_str(value.get()).map_err(unreadable)?);
         }
-        let mut hops = match meta.get(HOPS) {
-            Some(Value::Array(hops)) => hops.clone(),
-            _ => Vec::new(),
-        };
+        let mut hops: Vec<Value> = meta.decode(HOPS).unwrap_or_default();
         if hops.iter().any(|hop| hop.as_str() == Some(&*self.0)) {
             tracing::warn!("a request came back to this gateway: one of its servers leads to the gateway itself");
             return Err(RpcError::invalid_request(
@@ -72,15 +84,19 @@ mod tests {
         let (first, second) = (HopId::new(), HopId::new());
         let meta = Meta::new().with("com.example/tenant", "t").with("progressToken", 7).with("traceparent", "00-1");
         let meta = meta.with("io.modelcontextprotocol/related-task", json!({}));
-        let once = first.forward(&meta).unwrap();
+        let forward = HopId::forward_decoded;
+        let once = forward(&first, &meta).unwrap();
         let keys: Vec<&str> = once.keys().map(String::as_str).collect();
         assert_eq!(keys, ["com.example/tenant", "traceparent", HOPS]);
-        let twice = second.forward(&once).unwrap();
+        let twice = forward(&second, &once).unwrap();
         assert_eq!(twice[HOPS], json!([&*first.0, &*second.0]));
-        assert_eq!(first.forward(&twice).unwrap_err().code.0, -32600);
+        assert_eq!(forward(&first, &twice).unwrap_err().code.0, -32600);
         let far = Meta::new().with(HOPS, json!(vec!["x"; LONGEST]));
-        assert_eq!(first.forward(&far).unwrap_err().code.0, -32600);
+        assert_eq!(forward(&first, &far).unwrap_err().code.0, -32600);
         // Another form of the value is not that of a gateway.
-        assert!(first.forward(&Meta::new().with(HOPS, "x")).is_ok());
+        assert!(forward(&first, &Meta::new().with(HOPS, "x")).is_ok());
+        let none = [None, Some(to_raw_value(&()).unwrap())].map(|meta| first.forward(meta.as_deref()).unwrap().len());
+        assert_eq!(none, [1, 1]);
+        assert_eq!(first.forward(Some(&to_raw_value("x").unwrap())).unwrap_err().code.0, -32602);
     }
 }

@@ -9,13 +9,13 @@ use crate::{CatalogTool, catalog::ServerTasks};
 /// A tool, a resource, a template or a prompt of a merged list.
 pub(super) struct Item {
     /// The name or the URI for clients.
-    pub(super) key: Box<str>,
+    pub(super) key: Arc<str>,
     pub(super) server: Arc<str>,
     /// The name or the URI at the server.
     pub(super) original: Box<str>,
     /// The JSON for clients.
     pub(super) definition: SourceDefinition,
-    /// The JSON of the server.
+    /// The JSON of the server; empty for a tool.
     pub(super) json: Box<str>,
     pub(super) tool: Option<Arc<CatalogTool>>,
     /// How the calls of the tool become tasks.
@@ -61,7 +61,7 @@ impl fmt::Display for ItemKind {
 /// }
 /// # let _ = show;
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("the {kind} {name:?} of {server:?} is left out, because {winner:?} has a {kind} with this name")]
 #[non_exhaustive]
 pub struct DroppedItem {

@@ -9,6 +9,9 @@ use serde::{
 };
 use serde_json::value::{RawValue, to_raw_value};
 
+/// The number of members that are compared one by one.
+const FEW: usize = 8;
+
 /// The members of a JSON object. Unchanged values stay byte for byte.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Members<'a>(Vec<(Cow<'a, str>, Cow<'a, RawValue>)>);
@@ -24,6 +27,10 @@ impl<'a> Members<'a> {
 
     pub(super) fn get(&self, name: &str) -> Option<&RawValue> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &RawValue)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
     }
 
     /// Decodes a member. A member that cannot be decoded counts as absent.
@@ -90,10 +97,18 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-                let (mut members, mut known) = (Vec::new(), HashSet::new());
+                let (mut members, mut known) = (Vec::<(Cow<'de, str>, _)>::with_capacity(FEW), HashSet::new());
                 while let Some((Name(name), value)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
                     // Two readers could use different values of a name that occurs twice.
-                    if !known.insert(name.clone()) {
+                    let is_known = if members.len() < FEW {
+                        members.iter().any(|(known, _)| *known == name)
+                    } else {
+                        if known.is_empty() {
+                            known.extend(members.iter().map(|(known, _)| known.clone()));
+                        }
+                        !known.insert(name.clone())
+                    };
+                    if is_known {
                         return Err(A::Error::custom(format_args!("the member {name:?} occurs twice")));
                     }
                     members.push((name, Cow::Borrowed(value)));
@@ -119,6 +134,11 @@ mod tests {
         assert_eq!(members.write().get(), r#"{"a":1.50,"name":"y","b":{ "c" : [ ] },"new":7}"#);
         for invalid in [r#"{"a":1,"\u0061":2}"#, "[]", "7", "{"] {
             assert!(Members::read(invalid).is_err(), "{invalid}");
+        }
+        let many: Vec<String> = (0..3 * FEW).map(|n| format!(r#""m{n}":{n}"#)).collect();
+        assert!(Members::read(&format!("{{{}}}", many.join(","))).is_ok());
+        for n in [0, FEW - 1, FEW, 3 * FEW - 1] {
+            assert!(Members::read(&format!("{{{},\"m{n}\":0}}", many.join(","))).is_err(), "{n}");
         }
     }
 }

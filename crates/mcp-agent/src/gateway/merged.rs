@@ -1,12 +1,14 @@
 //! The merged lists of all servers: a snapshot for each generation of the catalog.
 
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    borrow::Cow,
+    collections::{HashMap, HashSet},
     ops::Deref,
     sync::{Arc, OnceLock},
     time::Duration,
 };
 
+use foldhash::fast::RandomState;
 use mcp_protocol::CacheScope;
 use mcp_server_core::{
     CacheHint,
@@ -23,6 +25,12 @@ use crate::{
 /// The largest number of items on a page, and of the bytes of their definitions. A page has at least one item.
 const PAGE_ITEMS: usize = 1000;
 const PAGE_BYTES: usize = 1 << 20;
+/// The bytes of the places of an item: in its list, in the map of names, and on its page.
+const PLACES: usize = 64;
+/// The items of a small catalog.
+const SMALL: usize = 200;
+/// The largest number of dropped items that one merge logs.
+const LOGGED: usize = 100;
 
 /// The lists of a generation of the catalog.
 #[derive(Default)]
@@ -45,11 +53,15 @@ pub(super) struct Lists {
     pub(super) prompts: Items,
 }
 
+/// For each item of the lists, whether it is selected.
+#[derive(PartialEq, Eq, Hash)]
+pub(super) struct Selection([Box<[bool]>; 4]);
+
 /// One list.
 #[derive(Default)]
 pub(super) struct Items {
     all: Vec<Arc<Item>>,
-    by_key: HashMap<Box<str>, usize>,
+    by_key: HashMap<Arc<str>, usize, RandomState>,
     pages: Vec<Page>,
     hint: CacheHint,
 }
@@ -65,7 +77,7 @@ struct Candidate<'a> {
     server: &'a Arc<str>,
     original: &'a str,
     json: &'a str,
-    key: Box<str>,
+    key: Cow<'a, str>,
     tool: Option<&'a Arc<crate::CatalogTool>>,
     tasks: ServerTasks,
 }
@@ -93,7 +105,10 @@ impl Merged {
                 server: servers.get(tool.server()).copied()?,
                 original: tool.original_name(),
                 json: tool.json(),
-                key: names.name(tool.server(), tool.name()).into(),
+                key: match names {
+                    Names::Provider => tool.provider_name().into(),
+                    Names::Raw => tool.name().into(),
+                },
                 tool: Some(tool),
                 tasks: tasks.get(tool.server()).copied().unwrap_or_default(),
             })
@@ -101,17 +116,17 @@ impl Merged {
         let tools = Items::new(ItemKind::Tool, names, tools, &former.tools, &mut dropped);
         let resources = catalog.resources().iter().filter(|item| serves(item.server())).map(|item| {
             let uri = &item.item().uri;
-            Candidate::new(item, uri, names.uri(item.server(), uri).into())
+            Candidate::new(item, uri, names.uri(item.server(), uri))
         });
         let resources = Items::new(ItemKind::Resource, names, resources, &former.resources, &mut dropped);
         let templates = catalog.templates().iter().filter(|item| serves(item.server())).map(|item| {
             let template = &item.item().uri_template;
-            Candidate::new(item, template, names.uri(item.server(), template).into())
+            Candidate::new(item, template, names.uri(item.server(), template))
         });
         let templates = Items::new(ItemKind::ResourceTemplate, names, templates, &former.templates, &mut dropped);
         let prompts = catalog.prompts().iter().filter(|item| serves(item.server())).map(|item| {
             let name = &item.item().name;
-            Candidate::new(item, name, names.name(item.server(), name).into())
+            Candidate::new(item, name, names.name(item.server(), name))
         });
         let prompts = Items::new(ItemKind::Prompt, names, prompts, &former.prompts, &mut dropped);
         let hints = catalog.facts();
@@ -124,6 +139,27 @@ impl Merged {
         };
         let (catalog, lists) = (Arc::clone(catalog), Arc::new(lists));
         Self { catalog, lists, dropped, circular, matchers: OnceLock::new(), views: Views::default() }
+    }
+
+    /// Whether these are the lists of a newer catalog.
+    pub(super) fn is_newer_than(&self, catalog: &Catalog) -> bool {
+        self.catalog.generation() > catalog.generation()
+    }
+
+    /// Logs the servers and the items that the gateway served with the former lists, and does not serve any more.
+    pub(super) fn log_changes(&self, former: &Self) {
+        for server in self.circular.iter().filter(|server| !former.circular.contains(server)) {
+            tracing::warn!(%server, "the gateway does not serve a server that leads to the gateway itself");
+        }
+        let known: HashSet<&DroppedItem> = former.dropped.iter().collect();
+        let mut new = self.dropped.iter().filter(|dropped| !known.contains(dropped));
+        for dropped in new.by_ref().take(LOGGED) {
+            tracing::warn!(%dropped, "the gateway does not serve an item");
+        }
+        let rest = new.count();
+        if rest > 0 {
+            tracing::warn!(items = rest, "the gateway does not serve further items, because their names are taken");
+        }
     }
 
     /// Returns the lists with the items that no policy hides.
@@ -167,14 +203,30 @@ impl Deref for Merged {
 }
 
 impl Lists {
-    /// Returns the items that fulfil a condition, for the caches of one caller.
-    pub(super) fn filtered(&self, keeps: impl Fn(ItemKind, &Item) -> bool) -> Self {
+    /// Returns the items that fulfil a condition.
+    pub(super) fn select(&self, keeps: impl Fn(ItemKind, &Item) -> bool) -> Selection {
+        let of = |kind: ItemKind, items: &Items| items.all.iter().map(|item| keeps(kind, item)).collect();
+        Selection([
+            of(ItemKind::Tool, &self.tools),
+            of(ItemKind::Resource, &self.resources),
+            of(ItemKind::ResourceTemplate, &self.templates),
+            of(ItemKind::Prompt, &self.prompts),
+        ])
+    }
+
+    /// Returns the selected items, for the caches of single callers.
+    pub(super) fn selected(&self, Selection([tools, resources, templates, prompts]): &Selection) -> Self {
         Self {
-            tools: self.tools.filtered(|item| keeps(ItemKind::Tool, item)),
-            resources: self.resources.filtered(|item| keeps(ItemKind::Resource, item)),
-            templates: self.templates.filtered(|item| keeps(ItemKind::ResourceTemplate, item)),
-            prompts: self.prompts.filtered(|item| keeps(ItemKind::Prompt, item)),
+            tools: self.tools.selected(tools),
+            resources: self.resources.selected(resources),
+            templates: self.templates.selected(templates),
+            prompts: self.prompts.selected(prompts),
         }
+    }
+
+    /// Returns the bytes that these lists need beside the items, with their pages written for two revisions.
+    pub(super) fn bytes(&self) -> usize {
+        [&self.tools, &self.resources, &self.templates, &self.prompts].map(Items::bytes).iter().sum()
     }
 
     pub(super) fn list(&self, list: SourceList) -> Option<&Items> {
@@ -186,6 +238,12 @@ impl Lists {
             _ => None,
         }
     }
+}
+
+/// Whether the merge of a catalog is so short that a thread for requests can run it.
+pub(super) fn is_small(catalog: &Catalog) -> bool {
+    let items = catalog.tools().len() + catalog.resources().len() + catalog.templates().len() + catalog.prompts().len();
+    items <= SMALL
 }
 
 /// Returns the smallest time and the narrowest scope of the hints of all servers.
@@ -201,7 +259,7 @@ fn smallest(hints: impl Iterator<Item = (Duration, CacheScope)>) -> CacheHint {
 }
 
 impl<'a> Candidate<'a> {
-    fn new<T>(item: &'a CatalogItem<T>, original: &'a str, key: Box<str>) -> Self {
+    fn new<T>(item: &'a CatalogItem<T>, original: &'a str, key: Cow<'a, str>) -> Self {
         Self { server: item.shared_server(), original, json: item.json(), key, tool: None, tasks: ServerTasks::None }
     }
 
@@ -215,7 +273,7 @@ impl<'a> Candidate<'a> {
             && self.tasks == former.tasks
             && *self.server == former.server
             && *self.original == *former.original
-            && *self.json == *former.json
+            && (self.tool.is_some() || *self.json == *former.json)
     }
 
     fn item(self, kind: ItemKind, names: Names) -> Option<Item> {
@@ -230,10 +288,11 @@ impl<'a> Candidate<'a> {
         Some(Item {
             server: Arc::clone(self.server),
             original: self.original.into(),
-            json: self.json.into(),
+            // The tool has the JSON.
+            json: if self.tool.is_some() { Box::default() } else { self.json.into() },
             tool: self.tool.cloned(),
             tasks: self.tasks,
-            key: self.key,
+            key: self.key.into(),
             definition,
         })
     }
@@ -249,17 +308,14 @@ impl Items {
     ) -> Self {
         let mut items = Self::default();
         for candidate in candidates {
-            let place = match items.by_key.entry(candidate.key.clone()) {
-                Entry::Vacant(place) => place,
-                Entry::Occupied(taken) => {
-                    let (server, winner) = (Arc::clone(candidate.server), Arc::clone(&items.all[*taken.get()].server));
-                    dropped.push(DroppedItem { kind, name: candidate.key.into(), server, winner });
-                    continue;
-                }
-            };
+            if let Some(taken) = items.get(&candidate.key) {
+                let (server, winner) = (Arc::clone(candidate.server), Arc::clone(&taken.server));
+                dropped.push(DroppedItem { kind, name: candidate.key.to_string(), server, winner });
+                continue;
+            }
             let known = former.get(&candidate.key).filter(|known| candidate.is(known)).cloned();
             let Some(item) = known.or_else(|| candidate.item(kind, names).map(Arc::new)) else { continue };
-            place.insert(items.all.len());
+            items.by_key.insert(Arc::clone(&item.key), items.all.len());
             items.all.push(item);
         }
         items
@@ -279,9 +335,10 @@ impl Items {
         }
     }
 
-    fn filtered(&self, keeps: impl Fn(&Item) -> bool) -> Self {
-        let all: Vec<_> = self.all.iter().filter(|item| keeps(item)).cloned().collect();
-        let by_key = all.iter().enumerate().map(|(index, item)| (item.key.clone(), index)).collect();
+    fn selected(&self, selection: &[bool]) -> Self {
+        let selected = self.all.iter().zip(selection).filter(|(_, is_selected)| **is_selected);
+        let all: Vec<Arc<Item>> = selected.map(|(item, _)| Arc::clone(item)).collect();
+        let by_key = all.iter().enumerate().map(|(index, item)| (Arc::clone(&item.key), index)).collect();
         Self { all, by_key, ..Self::default() }.with_pages(CacheHint::private(self.hint.ttl))
     }
 
@@ -321,8 +378,30 @@ impl Items {
         Some(self.page_from(start).0)
     }
 
+    fn bytes(&self) -> usize {
+        let of_item = |item: &Arc<Item>| PLACES + 2 * item.definition.json().len();
+        self.all.iter().map(of_item).sum()
+    }
+
     /// Whether both lists have the same items in the same order.
     pub(super) fn has_items_of(&self, other: &Self) -> bool {
         self.all.len() == other.all.len() && self.all.iter().zip(&other.all).all(|(one, other)| Arc::ptr_eq(one, other))
+    }
+}
+
+#[cfg(test)]
+impl FromIterator<Item> for Items {
+    fn from_iter<I: IntoIterator<Item = Item>>(items: I) -> Self {
+        let all: Vec<Arc<Item>> = items.into_iter().map(Arc::new).collect();
+        let selection = vec![true; all.len()];
+        Self { all, ..Self::default() }.selected(&selection)
+    }
+}
+
+#[cfg(test)]
+impl Selection {
+    /// Returns a selection that differs from those of other numbers.
+    pub(super) fn of_number(number: usize) -> Self {
+        Self([vec![true; number + 2].into(), Box::default(), Box::default(), Box::default()])
     }
 }

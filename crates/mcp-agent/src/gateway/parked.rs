@@ -22,12 +22,22 @@ pub(crate) struct ParkedLimits {
     pub(crate) per_principal: usize,
     /// The most parked calls of all principals.
     pub(crate) total: usize,
+    /// The most bytes of the open questions and the waiting results of one principal, and of all principals.
+    pub(crate) bytes_per_principal: usize,
+    pub(crate) total_bytes: usize,
 }
 
 impl Default for ParkedLimits {
     fn default() -> Self {
-        Self { lifetime: Duration::from_secs(600), per_principal: 64, total: 4096 }
+        let (bytes_per_principal, total_bytes) = (32 << 20, 128 << 20);
+        Self { lifetime: Duration::from_secs(600), per_principal: 64, total: 4096, bytes_per_principal, total_bytes }
     }
+}
+
+/// A result that can wait for a round.
+pub(crate) trait Parkable: Clone + Send + Sync + 'static {
+    /// Returns the size of the result, in bytes.
+    fn bytes(&self) -> usize;
 }
 
 /// The parked calls of one node, with results of type `R` and rounds of type `C`.
@@ -51,6 +61,8 @@ struct Entry<R, C> {
     call: Arc<ParkedCall<R, C>>,
     principal: Option<Arc<str>>,
     is_parked: bool,
+    /// The bytes of the open questions and of the result.
+    bytes: usize,
     /// Its drop ends the task of the call, and with it the upstream call.
     _task: DropGuard,
 }
@@ -74,6 +86,8 @@ pub(crate) enum ParkedRound<R> {
 pub(crate) enum ParkedError {
     #[error("the call has ended, or its time is over")]
     Gone,
+    #[error("the result was dropped, because the results that wait for their clients are too large")]
+    Dropped,
     #[error("the input request `{key}` has its response already")]
     Answered { key: String },
     #[error("the response to `{key}` is not valid: {reason}")]
@@ -89,11 +103,13 @@ pub(crate) enum Refused {
     Total,
     #[error("the call has too many questions")]
     Questions,
+    #[error("the questions and results that wait for their clients are too large")]
+    Bytes,
     #[error("the call has ended")]
     Ended,
 }
 
-impl<R: Clone + Send + Sync + 'static, C: Clone + Send + Sync + 'static> ParkedCalls<R, C> {
+impl<R: Parkable, C: Clone + Send + Sync + 'static> ParkedCalls<R, C> {
     pub(crate) fn new(limits: ParkedLimits) -> Self {
         let table = Table { last_id: 0, calls: HashMap::new() };
         Self { shared: Arc::new(Shared { limits, table: Mutex::new(table) }) }
@@ -118,7 +134,7 @@ impl<R: Clone + Send + Sync + 'static, C: Clone + Send + Sync + 'static> ParkedC
             table.last_id += 1;
             let call = Arc::new(ParkedCall::new(table.last_id));
             let _task = stop.clone().drop_guard();
-            let entry = Entry { call: Arc::clone(&call), principal, is_parked: false, _task };
+            let entry = Entry { call: Arc::clone(&call), principal, is_parked: false, bytes: 0, _task };
             table.calls.insert(call.id, entry);
             call
         };
@@ -179,6 +195,10 @@ impl<R: Clone + Send + Sync + 'static, C: Clone + Send + Sync + 'static> ParkedC
                 Ok(ParkedRound::Complete(result))
             }
             Next::Asked { number, requests } => Ok(ParkedRound::Asked { call: call.id, number, requests }),
+            Next::Dropped => {
+                self.shared.remove(call.id);
+                Err(ParkedError::Dropped)
+            }
             Next::Ended => Err(ParkedError::Gone),
         }
     }
@@ -212,6 +232,33 @@ impl<R, C> Shared<R, C> {
         Ok(())
     }
 
+    /// Counts the bytes of a question or a result.
+    fn reserve(&self, id: u64, bytes: usize) -> Result<(), Refused> {
+        let mut table = self.table.lock();
+        let principal = table.calls.get(&id).ok_or(Refused::Ended)?.principal.clone();
+        let (mut own, mut all) = (bytes, bytes);
+        for entry in table.calls.values().filter(|entry| entry.bytes > 0) {
+            all += entry.bytes;
+            if entry.principal == principal {
+                own += entry.bytes;
+            }
+        }
+        if own > self.limits.bytes_per_principal || all > self.limits.total_bytes {
+            return Err(Refused::Bytes);
+        }
+        if let Some(entry) = table.calls.get_mut(&id) {
+            entry.bytes += bytes;
+        }
+        Ok(())
+    }
+
+    /// Subtracts the bytes of a question that has ended.
+    fn release(&self, id: u64, bytes: usize) {
+        if let Some(entry) = self.table.lock().calls.get_mut(&id) {
+            entry.bytes = entry.bytes.saturating_sub(bytes);
+        }
+    }
+
     fn remove(&self, id: u64) {
         // The guard of the task is dropped after the lock.
         let _removed = self.table.lock().calls.remove(&id);
@@ -234,7 +281,7 @@ impl<R, C> Drop for Begun<'_, R, C> {
 }
 
 /// Runs an upstream call until its result, the end of its lifetime, or the end of the gateway.
-async fn drive<R: Clone, C: Clone>(
+async fn drive<R: Parkable, C: Clone>(
     shared: std::sync::Weak<Shared<R, C>>,
     call: Arc<ParkedCall<R, C>>,
     stop: CancellationToken,
@@ -248,7 +295,8 @@ async fn drive<R: Clone, C: Clone>(
             biased;
             () = stop.cancelled() => false,
             result = work => {
-                call.complete(result);
+                let fits = shared.upgrade().is_some_and(|shared| shared.reserve(call.id, result.bytes()).is_ok());
+                call.complete(result, fits);
                 true
             }
             () = lapsed => {

@@ -27,7 +27,8 @@ pub(super) struct Asker {
     pub(super) upstream: Client,
     pub(super) pages: Pages,
     pub(super) capabilities: ClientCapabilities,
-    pub(super) notices: mpsc::Sender<Notice>,
+    /// The notices are boxed, because each call has a channel and most calls have no notices.
+    pub(super) notices: mpsc::Sender<Box<Notice>>,
     /// The id of the task that asks, for the client.
     pub(super) task: Option<Arc<str>>,
 }
@@ -144,7 +145,7 @@ impl Handler for Asker {
 
     fn log(&self, record: LoggingMessageParams) {
         // A slow client misses records.
-        let _ = self.notices.try_send(Notice::Log(record));
+        let _ = self.notices.try_send(Box::new(Notice::Log(record)));
     }
 
     fn list_roots(&self) -> BoxFuture<'_, Result<Vec<Root>, RpcError>> {

@@ -40,7 +40,7 @@ pub(super) fn arguments(params: &Members<'_>) -> Result<JsonObject, RpcError> {
 impl Core {
     /// Returns the tool with a name, and a connection for its call.
     pub(super) async fn reach_tool(
-        &self,
+        self: &Arc<Self>,
         name: &str,
         params: &Members<'_>,
         downstream: &Downstream,
@@ -53,11 +53,11 @@ impl Core {
             let slot = self.slot(&item.server)?;
             if shared.checks(&slot, &tool) {
                 let arguments = arguments(params)?;
-                shared.permit(&slot, &tool, downstream.principal.as_deref(), arguments).await?;
+                Box::pin(shared.permit(&slot, &tool, downstream.principal.as_deref(), arguments)).await?;
             }
             if self.is_current(&slot) {
                 let reached = self.reach(&slot, downstream, slot.call_timeout(&item.original)).await?;
-                let now = self.merged().tools.get(name).and_then(|item| item.tool.clone());
+                let now = self.merged().await.tools.get(name).and_then(|item| item.tool.clone());
                 if now.is_some_and(|now| now.has_definition_of(&tool)) {
                     return Ok((item, reached));
                 }
@@ -68,22 +68,22 @@ impl Core {
     }
 
     /// Returns a tool. Starts the server that the name names if the server has not listed its tools yet.
-    async fn find_tool(&self, name: &str) -> Result<(Arc<Item>, Arc<CatalogTool>), CallError> {
-        let find = || {
-            let item = Arc::clone(self.merged().tools.get(name)?);
+    async fn find_tool(self: &Arc<Self>, name: &str) -> Result<(Arc<Item>, Arc<CatalogTool>), CallError> {
+        let find = async || {
+            let item = Arc::clone(self.merged().await.tools.get(name)?);
             let tool = item.tool.clone()?;
             Some((item, tool))
         };
-        if let Some(found) = find() {
+        if let Some(found) = find().await {
             return Ok(found);
         }
         let registry = &self.host.shared().registry;
         if let Some(slot) = registry.unlisted(name) {
-            let listed = slot.listed_within(registry.settings.call_wait).await;
+            let listed = Box::pin(slot.listed_within(registry.settings.call_wait)).await;
             listed.map_err(|cause| CallError::unavailable(&slot.name, cause))?;
         }
         let unknown = || registry.catalog().tool(name).err().map(CallError::Unknown);
-        find().ok_or_else(|| unknown().unwrap_or_else(|| self.host.shared().unknown_server(name)))
+        find().await.ok_or_else(|| unknown().unwrap_or_else(|| self.host.shared().unknown_server(name)))
     }
 
     /// Returns a connection to a server for a read, a prompt, a completion, or a later round of a call. Without an input, no policy
@@ -97,7 +97,7 @@ impl Core {
         let slot = self.slot(server)?;
         if let Some(mut input) = input {
             input.principal = downstream.principal.as_deref().map(str::to_owned);
-            self.host.shared().permit_item(&slot, &input).await?;
+            Box::pin(self.host.shared().permit_item(&slot, &input)).await?;
         }
         if !self.is_current(&slot) {
             let (server, state) = (server.to_owned(), ServerState::Stopped);
@@ -135,7 +135,7 @@ impl Core {
         let unavailable = |cause| CallError::unavailable(&slot.name, cause);
         let version = || slot.listing_client().map(|client| client.version());
         if version().is_none() {
-            slot.listed_within(wait).await.map_err(unavailable)?;
+            Box::pin(slot.listed_within(wait)).await.map_err(unavailable)?;
         }
         let is_stateless = version().is_some_and(mcp_protocol::ProtocolVersion::is_stateless);
         let caller = downstream.caller(is_stateless);

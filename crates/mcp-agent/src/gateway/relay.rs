@@ -61,14 +61,16 @@ impl Core {
         let (names, pages, method) = (self.names, self.pages.clone(), call.method());
         if !parks(call, &answered, reached.client.version()) {
             let client = AskedClient::Session(call.clone());
-            let relayed = send(names, pages, method, client, answered.0, reached, outgoing).await?;
+            // Each call copies its future, so the parts of the future are boxed.
+            let relayed = Box::pin(send(names, pages, method, client, answered.0, reached, outgoing)).await?;
             return Ok(self.outcome(call, relayed)?);
         }
         // The task of a parked call does not keep the gateway.
         let started = self.parked.start(principal, call.clone(), |questions| {
-            send(names, pages, method, AskedClient::LaterRound(questions), answered.0, reached, outgoing)
+            let client = AskedClient::LaterRound(questions);
+            Box::pin(send(names, pages, method, client, answered.0, reached, outgoing))
         });
-        self.parked_outcome(call, started.await)
+        self.parked_outcome(call, Box::pin(started).await)
     }
 }
 
@@ -93,7 +95,7 @@ async fn send(
     reached: Reached,
     outgoing: Outgoing,
 ) -> Result<Relayed, Fault> {
-    let (sender, mut notices) = mpsc::channel(WAITING);
+    let (sender, mut notices) = mpsc::channel::<Box<Notice>>(WAITING);
     let asker = Asker {
         client: client.clone(),
         server: Arc::clone(&reached.server),
@@ -118,7 +120,7 @@ async fn send(
     }
     let waiting = client.waiting();
     if waiting.as_ref().is_some_and(|call| call.context().progress().is_wanted()) {
-        request = request.on_progress(move |notice| drop(sender.try_send(Notice::Progress(notice))));
+        request = request.on_progress(move |notice| drop(sender.try_send(Box::new(Notice::Progress(notice)))));
     }
     if let Some(level) = waiting.and_then(|call| wanted_level(&call)) {
         request = request.log_level(level);
@@ -133,13 +135,13 @@ async fn send(
     let mut running = request.into_future();
     let round = loop {
         tokio::select! {
-            Some(notice) = notices.recv() => forward(&client, notice).await,
+            Some(notice) = notices.recv() => Box::pin(forward(&client, *notice)).await,
             round = &mut running => break round,
         }
     };
     // The notifications before the result.
     while let Ok(notice) = notices.try_recv() {
-        forward(&client, notice).await;
+        Box::pin(forward(&client, *notice)).await;
     }
     let (server, name) = (Arc::clone(&reached.server), outgoing.name);
     match round {
@@ -165,7 +167,7 @@ pub(super) fn of_client(
     mut bytes: Bytes,
     version: ProtocolVersion,
 ) -> Result<SourceResult, RpcError> {
-    let is_error = memmem::find(&bytes, b"\"isError\"").is_some() && is_error(&bytes);
+    let is_error = is_error(&bytes);
     if names == Names::Provider {
         let renamed = uris::rename(method, &bytes, |uri| names.uri(server, uri)).map_err(|error| {
             tracing::warn!(server, %error, "the URIs of a result cannot be replaced");
@@ -179,8 +181,16 @@ pub(super) fn of_client(
     Ok(if is_error { result.failed() } else { result })
 }
 
-/// Whether a result is that of a failed tool.
+/// Whether a result is that of a failed tool. Only a result that contains a member `isError` with `true` is parsed.
 fn is_error(result: &[u8]) -> bool {
+    const MEMBER: &[u8] = b"\"isError\"";
+    let is_true = |end: usize| {
+        let value = result[end..].trim_ascii_start().strip_prefix(b":");
+        value.is_some_and(|value| value.trim_ascii_start().starts_with(b"true"))
+    };
+    if !memmem::find_iter(result, MEMBER).any(|start| is_true(start + MEMBER.len())) {
+        return false;
+    }
     let members = std::str::from_utf8(result).ok().and_then(|json| Members::read(json).ok());
     members.and_then(|members| members.decode("isError")) == Some(true)
 }

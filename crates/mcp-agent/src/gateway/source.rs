@@ -48,15 +48,16 @@ impl Source for Relays {
     }
 
     fn find(&self, list: SourceList, name: &str, _caller: Option<&Principal>) -> Option<SourceDefinition> {
-        Some(self.core.merged().list(list)?.get(name)?.definition.clone())
+        Some(self.core.newest_merged().list(list)?.get(name)?.definition.clone())
     }
 
     fn list(&self, list: SourceList, call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
-        let principal = Downstream::of(call.context()).principal;
-        let lists = self.core.lists(&self.core.merged(), principal.as_ref());
-        let page = lists.list(list).and_then(|items: &Items| items.page(call.cursor()));
-        let page = page.ok_or_else(|| RpcError::invalid_params("the cursor is not valid: list again"));
-        Box::pin(std::future::ready(page))
+        Box::pin(async move {
+            let principal = Downstream::of(call.context()).principal;
+            let lists = self.core.lists(&*self.core.merged().await, principal.as_ref());
+            let page = lists.list(list).and_then(|items: &Items| items.page(call.cursor()));
+            page.ok_or_else(|| RpcError::invalid_params("the cursor is not valid: list again"))
+        })
     }
 
     fn call_tool(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
@@ -132,7 +133,7 @@ impl Core {
             Begun::Resumed(outcome) => return Ok(outcome),
         };
         let not_found = || RpcError::resource_not_found(call.context().version(), call.name());
-        let (server, uri) = self.find_resource(call.name()).ok_or_else(not_found)?;
+        let (server, uri) = self.find_resource(call.name()).await.ok_or_else(not_found)?;
         let input = PolicyInput::resource(&*server, &*uri);
         let reached = self.reach_server(&server, Some(input), &request.downstream).await?;
         request.send("uri", &*uri, &uri, reached, None).await
@@ -144,7 +145,7 @@ impl Core {
             Begun::First(request) => request,
             Begun::Resumed(outcome) => return Ok(outcome),
         };
-        let item = self.find_prompt(call.name())?;
+        let item = self.find_prompt(call.name()).await?;
         let input = PolicyInput::prompt(&*item.server, &*item.original).arguments(arguments(&request.params)?);
         let reached = self.reach_server(&item.server, Some(input), &request.downstream).await?;
         request.send("name", &*item.original, &item.original, reached, None).await
@@ -156,13 +157,13 @@ impl Core {
             serde_json::from_str(call.params().get()).map_err(|error| invalid_params(&error))?;
         let (input, server, member, original) = match given.reference {
             CompletionReference::Prompt { name, .. } => {
-                let item = self.find_prompt(&name)?;
+                let item = self.find_prompt(&name).await?;
                 let input = PolicyInput::prompt(&*item.server, &*item.original);
                 (input, Arc::clone(&item.server), "name", item.original.clone())
             }
             CompletionReference::ResourceTemplate { uri } => {
                 let unknown = || RpcError::invalid_params(format!("Unknown resource template: {}", Excerpt::new(&uri)));
-                let (server, original) = self.find_resource(&uri).ok_or_else(unknown)?;
+                let (server, original) = self.find_resource(&uri).await.ok_or_else(unknown)?;
                 (PolicyInput::resource(&*server, &*original), server, "uri", original)
             }
             _ => return Err(RpcError::invalid_params("the type of the reference is unknown").into()),
@@ -179,8 +180,8 @@ impl Core {
     /// # Errors
     /// If the server does not have the tool any more, or if a policy denies the call meanwhile. An approval of the first round stays
     /// valid.
-    fn check_round(
-        &self,
+    async fn check_round(
+        self: &Arc<Self>,
         method: &str,
         server: &str,
         name: &str,
@@ -188,7 +189,7 @@ impl Core {
     ) -> Result<(), RpcError> {
         let mut input = match method {
             method::CallTool::NAME => {
-                let merged = self.merged();
+                let merged = self.merged().await;
                 let is_named = |item: &&Arc<Item>| &*item.server == server && &*item.original == name;
                 let tool = merged.tools.iter().find(is_named).and_then(|item| item.tool.as_ref());
                 let gone = || RpcError::invalid_params("the server does not have the tool any more");
@@ -208,14 +209,14 @@ impl Core {
         Ok(())
     }
 
-    fn find_prompt(&self, name: &str) -> Result<Arc<Item>, RpcError> {
+    async fn find_prompt(self: &Arc<Self>, name: &str) -> Result<Arc<Item>, RpcError> {
         let unknown = || RpcError::invalid_params(format!("Unknown prompt: {}", Excerpt::new(name)));
-        self.merged().prompts.get(name).cloned().ok_or_else(unknown)
+        self.merged().await.prompts.get(name).cloned().ok_or_else(unknown)
     }
 
     /// Returns the server of a resource or a template, and its URI there.
-    pub(super) fn find_resource(&self, uri: &str) -> Option<(Arc<str>, Box<str>)> {
-        let merged = self.merged();
+    pub(super) async fn find_resource(self: &Arc<Self>, uri: &str) -> Option<(Arc<str>, Box<str>)> {
+        let merged = self.merged().await;
         let listed = merged.resources.get(uri).or_else(|| merged.templates.get(uri));
         if let Some(item) = listed {
             return Some((Arc::clone(&item.server), item.original.clone()));
@@ -251,7 +252,7 @@ struct Incoming<'a> {
 impl<'a> Incoming<'a> {
     fn read(core: &'a Arc<Core>, call: &'a SourceCall) -> Result<Self, RpcError> {
         let params = Members::read(call.params().get()).map_err(|error| invalid_params(&error))?;
-        let meta = core.hop.forward(call.context().meta())?;
+        let meta = core.hop.forward(params.get("_meta"))?;
         Ok(Self { core, call, params, downstream: Downstream::of(call.context()), meta })
     }
 
@@ -263,16 +264,27 @@ impl<'a> Incoming<'a> {
         let outcome = match self.core.round(self.call, &self.params)? {
             Round::First => return Ok(Begun::First(Box::new(self))),
             Round::Parked { call, number, responses } => {
-                self.core.resume_parked(self.call, call, number, responses).await?
+                Box::pin(self.core.resume_parked(self.call, call, number, responses)).await?
             }
             Round::Upstream { server, name, responses, state } => {
-                self.core.check_round(self.call.method(), &server, &name, self.downstream.principal.as_ref())?;
-                let reached = self.core.reach_server(&server, None, &self.downstream).await?;
-                let key = if self.call.method() == method::ReadResource::NAME { "uri" } else { "name" };
-                self.send(key, &*name, &name, reached, Some((responses, state))).await?
+                Box::pin(self.resume(server, name, (responses, state))).await?
             }
         };
         Ok(Begun::Resumed(outcome))
+    }
+
+    /// Sends the responses of the client to the server that asked.
+    async fn resume(
+        self,
+        server: String,
+        name: String,
+        responses: (JsonObject, Option<String>),
+    ) -> Result<SourceOutcome, Fault> {
+        let principal = self.downstream.principal.as_ref();
+        self.core.check_round(self.call.method(), &server, &name, principal).await?;
+        let reached = self.core.reach_server(&server, None, &self.downstream).await?;
+        let key = if self.call.method() == method::ReadResource::NAME { "uri" } else { "name" };
+        self.send(key, &*name, &name, reached, Some(responses)).await
     }
 
     /// Sends the request to its server. `key` is the member of the parameters that names the item, and `value` its value at the
@@ -323,4 +335,26 @@ fn ask_for_task(call: &SourceCall, params: &mut Members<'_>, server: &Negotiated
 enum Begun<'a> {
     First(Box<Incoming<'a>>),
     Resumed(SourceOutcome),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size<A, B, F: Future>(_: impl FnOnce(A, B) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn the_futures_of_requests_are_small() {
+        // Each request copies its future and needs memory for it.
+        type Call = &'static SourceCall;
+        for (size, name) in [
+            (size(|core: &'static Arc<Core>, call: Call| core.call_tool(call)), "call_tool"),
+            (size(|core: &'static Arc<Core>, call: Call| core.read_resource(call)), "read_resource"),
+            (size(|core: &'static Arc<Core>, call: Call| core.get_prompt(call)), "get_prompt"),
+        ] {
+            assert!(size <= 6 * 1024, "{name} {size}");
+        }
+    }
 }

@@ -53,7 +53,7 @@ impl Core {
     pub(super) async fn subscribe(self: &Arc<Self>, call: &SourceCall) -> Result<SourceSubscription, Fault> {
         let downstream = Downstream::of(call.context());
         let not_found = || RpcError::resource_not_found(call.context().version(), call.name());
-        let (server, uri) = self.find_resource(call.name()).ok_or_else(not_found)?;
+        let (server, uri) = self.find_resource(call.name()).await.ok_or_else(not_found)?;
         let mut input = PolicyInput::resource(&*server, &*uri);
         input.principal = downstream.principal.as_deref().map(str::to_owned);
         self.permit(&server, &input).await?;

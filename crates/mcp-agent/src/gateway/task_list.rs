@@ -32,7 +32,7 @@ impl Core {
             Some(cursor) => serde_json::from_str(cursor).map_err(|_| invalid_cursor())?,
         };
         let client = Downstream::of(call.context()).of_task();
-        let meta = self.hop.forward(call.context().meta())?;
+        let meta = self.hop.forward_decoded(call.context().meta())?;
         let slots = self.host.shared().registry.slots();
         let mut slots = slots.iter().filter(|slot| client.principal.is_none() || slot.options.connectors.is_some());
         let mut slot = match server {

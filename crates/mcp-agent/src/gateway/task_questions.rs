@@ -103,7 +103,7 @@ impl Core {
             let Some(question) = question.strip_prefix(&prefix) else { continue };
             match self.parked.answer(parked, JsonObject::new().with(question, response)) {
                 Err(error @ ParkedError::Invalid { .. }) => return Err(RpcError::invalid_params(error.to_string())),
-                Ok(()) | Err(ParkedError::Gone | ParkedError::Answered { .. }) => {}
+                Ok(()) | Err(ParkedError::Gone | ParkedError::Dropped | ParkedError::Answered { .. }) => {}
             }
         }
         Ok(())

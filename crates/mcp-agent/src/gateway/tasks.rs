@@ -185,7 +185,7 @@ impl<'a> TaskRequest<'a> {
     async fn open(core: &'a Arc<Core>, call: &'a SourceCall) -> Result<Self, Fault> {
         let context = call.context();
         let task = core.seals()?.open_task(call.name(), context.principal()).ok_or_else(unknown)?;
-        let meta = core.hop.forward(context.meta())?;
+        let meta = core.hop.forward_decoded(context.meta())?;
         let params = Members::read(call.params().get())
             .map_err(|error| RpcError::invalid_params(format!("the parameters cannot be read: {error}")))?;
         let client = Downstream::of(context).of_task();

@@ -7,12 +7,13 @@ use parking_lot::Mutex;
 use super::{
     Core, ItemKind,
     item::Item,
-    merged::{Lists, Merged},
+    merged::{Lists, Merged, Selection},
 };
 use crate::policy::{Policy, PolicyInput};
 
-/// The largest number of callers whose lists are kept. Beyond it, all of them are written again.
-const CALLERS: usize = 256;
+/// The largest number of callers whose lists are kept, and of the bytes of these lists. Beyond them, all lists are written again.
+const CALLERS: usize = 4096;
+const BYTES: usize = 32 << 20;
 
 /// The lists of callers, for the policies that they were written for.
 #[derive(Default)]
@@ -26,6 +27,39 @@ struct Kept {
     /// The number of changes of the set of servers.
     servers: u64,
     views: HashMap<Option<Arc<str>>, Arc<Lists>>,
+    /// The lists by their items. Callers that see the same items share them.
+    shared: HashMap<Selection, Arc<Lists>>,
+    /// The bytes of the shared lists.
+    bytes: usize,
+}
+
+impl Kept {
+    /// Returns the lists of another caller with the same items, and keeps them for this caller.
+    fn share(&mut self, principal: &Option<Arc<str>>, selection: &Selection) -> Option<Arc<Lists>> {
+        let lists = Arc::clone(self.shared.get(selection)?);
+        if self.views.len() >= CALLERS {
+            self.views.clear();
+        }
+        self.views.insert(principal.clone(), Arc::clone(&lists));
+        Some(lists)
+    }
+
+    /// Keeps the lists of a caller. Returns the lists of another caller if they have the same items.
+    fn keep(&mut self, principal: &Option<Arc<str>>, selection: Selection, lists: Lists) -> Arc<Lists> {
+        if let Some(lists) = self.share(principal, &selection) {
+            return lists;
+        }
+        let (bytes, lists) = (lists.bytes(), Arc::new(lists));
+        if self.bytes + bytes > BYTES || self.views.len() >= CALLERS {
+            self.views.clear();
+            self.shared.clear();
+            self.bytes = 0;
+        }
+        self.bytes += bytes;
+        self.views.insert(principal.clone(), Arc::clone(&lists));
+        self.shared.insert(selection, Arc::clone(&lists));
+        lists
+    }
 }
 
 impl Core {
@@ -47,8 +81,8 @@ impl Core {
         };
         {
             let mut kept = merged.views.kept.lock();
-            if !is_current(&kept) || kept.views.len() > CALLERS {
-                *kept = Kept { policies: policies.clone(), servers, views: HashMap::new() };
+            if !is_current(&kept) {
+                *kept = Kept { policies: policies.clone(), servers, ..Kept::default() };
             }
             if let Some(view) = kept.views.get(&principal) {
                 return Arc::clone(view);
@@ -58,17 +92,23 @@ impl Core {
             let slot = slots.iter().find(|slot| &*slot.name == server);
             slot.map_or(&[][..], |slot| &slot.options.rules[..])
         };
-        let view = Arc::new(merged.lists().filtered(|kind, item| {
+        let selection = merged.lists().select(|kind, item| {
             let mut input = input(kind, item);
             input.principal = principal.as_deref().map(str::to_owned);
             !shared.gate.denies(&input, rules(&item.server))
-        }));
+        });
+        {
+            let mut kept = merged.views.kept.lock();
+            if is_current(&kept)
+                && let Some(lists) = kept.share(&principal, &selection)
+            {
+                return lists;
+            }
+        }
+        let lists = merged.lists().selected(&selection);
         let mut kept = merged.views.kept.lock();
         // The policies can have changed meanwhile.
-        if is_current(&kept) {
-            kept.views.insert(principal, Arc::clone(&view));
-        }
-        view
+        if is_current(&kept) { kept.keep(&principal, selection, lists) } else { Arc::new(lists) }
     }
 }
 
@@ -81,5 +121,53 @@ fn input(kind: ItemKind, item: &Item) -> PolicyInput {
         }
         ItemKind::Resource | ItemKind::ResourceTemplate => PolicyInput::resource(server, name),
         ItemKind::Prompt => PolicyInput::prompt(server, name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp_server_core::source::{SourceDefinition, SourceList};
+
+    use super::*;
+    use crate::catalog::ServerTasks;
+
+    /// Returns merged lists with one tool of a size.
+    fn lists(bytes: usize) -> Lists {
+        let json = format!(r#"{{"name":"t","description":"{}","inputSchema":{{}}}}"#, "x".repeat(bytes));
+        let item = Item {
+            key: "t".into(),
+            server: "s".into(),
+            original: "t".into(),
+            definition: SourceDefinition::new(json).unwrap(),
+            json: Box::default(),
+            tool: None,
+            tasks: ServerTasks::None,
+        };
+        Lists { tools: [item].into_iter().collect(), ..Lists::default() }
+    }
+
+    #[test]
+    fn callers_with_the_same_items_share_their_lists_and_the_bytes_are_bounded() {
+        let all = lists(BYTES / 5);
+        let select = |is_kept: bool| all.select(move |_, _| is_kept);
+        let mut kept = Kept::default();
+        let mut keep =
+            |name: &str, is_kept| kept.keep(&Some(name.into()), select(is_kept), all.selected(&select(is_kept)));
+        let (ada, grace, linus) = (keep("ada", true), keep("grace", true), keep("linus", false));
+        assert!(Arc::ptr_eq(&ada, &grace) && !Arc::ptr_eq(&ada, &linus));
+        assert_eq!(linus.list(SourceList::Tools).map(|tools| tools.iter().count()), Some(0));
+        assert_eq!((kept.views.len(), kept.shared.len(), kept.bytes), (3, 2, ada.bytes() + linus.bytes()));
+
+        // Each list with other items is written once. The bytes of all lists stay below the limit.
+        let large: Vec<Lists> = (1..10).map(|n| lists(BYTES / 5 + n)).collect();
+        for (number, lists) in large.iter().enumerate() {
+            let selection = Selection::of_number(number);
+            kept.keep(&Some(number.to_string().into()), selection, lists.selected(&lists.select(|_, _| true)));
+            assert!(kept.bytes <= BYTES && kept.shared.len() <= 3, "{} {}", kept.bytes, kept.shared.len());
+        }
+        for caller in 0..2 * CALLERS {
+            kept.keep(&Some(format!("c{caller}").into()), select(true), all.selected(&select(true)));
+            assert!(kept.views.len() <= CALLERS);
+        }
     }
 }

@@ -32,7 +32,7 @@ struct ConnectionKey {
     /// The part of the caller on which its token at the server depends.
     authority: Option<Arc<str>>,
     /// The declared capabilities, in canonical form. `None`: those of the host.
-    capabilities: Option<String>,
+    capabilities: Option<Arc<str>>,
 }
 
 /// A connection that serves a call. It does not become idle until the value is dropped.
@@ -174,9 +174,22 @@ impl Slot {
         };
         // The handlers of the host must not answer a caller that declares capabilities of its own.
         let has_handlers = registry.settings.handler_of.is_some() || registry.settings.client_of.is_some();
-        let capabilities = caller.capabilities.as_deref().map(canonical);
+        let capabilities = caller.capabilities.as_deref().map(|declared| self.canonical(declared));
         let capabilities = capabilities.filter(|declared| has_handlers || declared != of_host());
         ConnectionKey { principal, session, authority: self.authority(caller), capabilities }
+    }
+
+    /// Returns the canonical form of the capabilities of a caller. Most callers declare those of the last one.
+    fn canonical(&self, declared: &ClientCapabilities) -> Arc<str> {
+        let mut last = self.last_declared.lock();
+        if let Some((known, text)) = last.as_ref()
+            && known == declared
+        {
+            return Arc::clone(text);
+        }
+        let text = canonical(declared);
+        *last = Some((declared.clone(), Arc::clone(&text)));
+        text
     }
 
     fn find_connection(
@@ -350,8 +363,8 @@ impl Pool {
 }
 
 /// Returns a text that is equal for equal capabilities.
-fn canonical(capabilities: &ClientCapabilities) -> String {
+fn canonical(capabilities: &ClientCapabilities) -> Arc<str> {
     let mut value = serde_json::to_value(capabilities).unwrap_or_default();
     value.sort_all_objects();
-    value.to_string()
+    value.to_string().into()
 }

@@ -36,7 +36,9 @@ pub(crate) struct Slot {
     pub(super) role: Role,
     pub(super) pool: Mutex<Pool>,
     /// The capabilities of a host without handlers, in canonical form.
-    pub(super) capabilities_of_host: OnceLock<String>,
+    pub(super) capabilities_of_host: OnceLock<Arc<str>>,
+    /// The capabilities of the last caller that declared any, and their canonical form.
+    pub(super) last_declared: Mutex<Option<(ClientCapabilities, Arc<str>)>>,
     /// A call of a caller has ended.
     pub(super) released: Notify,
     /// The server sends input requests that do not name their calls.
@@ -154,6 +156,7 @@ impl Slot {
             role,
             pool: Mutex::default(),
             capabilities_of_host: OnceLock::new(),
+            last_declared: Mutex::default(),
             released: Notify::new(),
             asks: AtomicBool::new(options.asks),
             askable: AtomicUsize::new(0),

@@ -1,6 +1,8 @@
 //! The gateway: clients of each revision in front of servers of each revision.
 
 mod changes;
+#[cfg(target_os = "linux")]
+mod children;
 mod common;
 mod exchange;
 mod faults;

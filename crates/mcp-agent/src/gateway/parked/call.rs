@@ -1,6 +1,7 @@
 //! One parked call: its questions, their answers, and its result.
 
 use std::{
+    io,
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -37,6 +38,9 @@ struct State<R, C> {
     /// The question with number `n` has index `n - 1`.
     questions: Vec<Question>,
     result: Option<R>,
+    /// The result is too large to wait for a round. A round that waits receives it.
+    is_fleeting: bool,
+    was_dropped: bool,
     has_ended: bool,
     /// The number of rounds that wait, and the newest of them.
     waiting: usize,
@@ -57,7 +61,12 @@ enum Question {
 /// The next event of a call.
 pub(super) enum Next<R> {
     Complete(R),
-    Asked { number: u32, requests: InputRequests },
+    Asked {
+        number: u32,
+        requests: InputRequests,
+    },
+    /// The result was too large to wait for this round.
+    Dropped,
     Ended,
 }
 
@@ -66,6 +75,8 @@ impl<R: Clone, C> ParkedCall<R, C> {
         let state = State {
             questions: Vec::new(),
             result: None,
+            is_fleeting: false,
+            was_dropped: false,
             has_ended: false,
             waiting: 0,
             request: None,
@@ -118,9 +129,17 @@ impl<R: Clone, C> ParkedCall<R, C> {
         Ok(())
     }
 
-    /// Stores the result.
-    pub(super) fn complete(&self, result: R) {
-        self.state().result = Some(result);
+    /// Stores the result. If it does not fit into the limits, only a round that waits receives it.
+    pub(super) fn complete(&self, result: R, fits: bool) {
+        {
+            let mut state = self.state();
+            state.is_fleeting = !fits;
+            if fits || state.waiting > 0 {
+                state.result = Some(result);
+            } else {
+                state.was_dropped = true;
+            }
+        }
         self.changed.send_replace(());
     }
 }
@@ -165,6 +184,9 @@ impl<R: Clone, C> State<R, C> {
         if let Some(result) = &self.result {
             return Some(Next::Complete(result.clone()));
         }
+        if self.was_dropped {
+            return Some(Next::Dropped);
+        }
         if self.has_ended {
             return Some(Next::Ended);
         }
@@ -187,11 +209,16 @@ pub(super) struct Wait<'a, R, C> {
 
 impl<R, C> Drop for Wait<'_, R, C> {
     fn drop(&mut self) {
-        let _request = {
+        let _dropped = {
             let mut state = self.call.state();
             state.waiting -= 1;
             state.last_round = Instant::now();
-            if state.waiting == 0 { state.request.take() } else { None }
+            if state.waiting > 0 {
+                return;
+            }
+            let result = if state.is_fleeting { state.result.take() } else { None };
+            state.was_dropped |= result.is_some();
+            (state.request.take(), result)
         };
     }
 }
@@ -231,6 +258,9 @@ impl<R, C: Clone> Questions<R, C> {
     pub(crate) async fn ask(&self, request: InputRequest) -> Result<Value, Refused> {
         let (shared, call) = self.shared.upgrade().zip(self.call.upgrade()).ok_or(Refused::Ended)?;
         shared.park(call.id)?;
+        let bytes = size(&request);
+        shared.reserve(call.id, bytes)?;
+        let _reserved = Reserved { shared: Weak::clone(&self.shared), id: call.id, bytes };
         drop(shared);
         let (answer, answered) = oneshot::channel();
         let index = call.state().push(Question::Open { request, answer })?;
@@ -256,6 +286,42 @@ impl<R, C> State<R, C> {
         }
         self.questions.push(question);
         Ok(self.questions.len() - 1)
+    }
+}
+
+/// Returns the size of a question as JSON, in bytes.
+fn size(request: &InputRequest) -> usize {
+    struct Count(usize);
+
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut count = Count(0);
+    // A JSON value always serializes.
+    let _ = serde_json::to_writer(&mut count, &request.params);
+    count.0
+}
+
+/// The bytes of an open question. Its drop subtracts them.
+struct Reserved<R, C> {
+    shared: Weak<Shared<R, C>>,
+    id: u64,
+    bytes: usize,
+}
+
+impl<R, C> Drop for Reserved<R, C> {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.release(self.id, self.bytes);
+        }
     }
 }
 

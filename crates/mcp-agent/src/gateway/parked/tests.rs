@@ -15,6 +15,12 @@ use super::*;
 
 type Calls = ParkedCalls<String, &'static str>;
 
+impl Parkable for String {
+    fn bytes(&self) -> usize {
+        self.len()
+    }
+}
+
 const MINUTE: Duration = Duration::from_secs(60);
 
 mod futures_poll {
@@ -293,6 +299,52 @@ async fn the_questions_of_a_call_have_a_cap() {
         format!("{open_refused:?} {:?}", questions.ask(form("last")).await)
     });
     assert_eq!(complete(round.await), "Err(Questions) Err(Questions)");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_questions_and_results_that_wait_have_a_cap_of_bytes() {
+    let limits = ParkedLimits { bytes_per_principal: 1000, total_bytes: 1500, ..ParkedLimits::default() };
+    let calls: Calls = ParkedCalls::new(limits);
+    let of = |name: &str| -> Option<Arc<str>> { Some(name.into()) };
+    let large = "x".repeat(600);
+    let asks_large = |questions: Questions<String, &'static str>| {
+        let large = large.clone();
+        async move { asks(questions, &large).await }
+    };
+    let refused = "the questions and results that wait for their clients are too large";
+    let (first, number, _) = asked(calls.start(of("ada"), "first", asks_large).await);
+    assert_eq!(complete(calls.start(of("ada"), "first", asks_large).await), refused, "of one principal");
+    let (second, ..) = asked(calls.start(of("grace"), "first", asks_large).await);
+    assert_eq!(complete(calls.start(of("linus"), "first", asks_large).await), refused, "of all principals");
+    // An answered question makes room.
+    assert_eq!(complete(calls.resume(first, number, responses(1, answer("a")), "next").await), "a");
+    assert_eq!(complete(calls.resume(second, number, responses(1, answer("b")), "next").await), "b");
+
+    // A result of a call whose client has left must fit. A round that waits receives each result.
+    for (bytes, waits, expected) in
+        [(900, false, Ok(900)), (1100, true, Ok(1100)), (1100, false, Err(ParkedError::Dropped))]
+    {
+        let round = calls.start(of("ada"), "first", move |questions| async move {
+            asks(questions, "name").await;
+            tokio::time::sleep(MINUTE).await;
+            "x".repeat(bytes)
+        });
+        let (call, number, _) = asked(round.await);
+        let mut waiting = Box::pin(calls.resume(call, number, responses(1, answer("a")), "next"));
+        assert!(poll_once(waiting.as_mut()).await.is_none());
+        let round = if waits {
+            waiting.await
+        } else {
+            drop(waiting);
+            settle().await;
+            advance(2 * MINUTE).await;
+            settle().await;
+            calls.resume(call, number, JsonObject::new(), "next").await
+        };
+        let length = round.map(|round| complete(Ok(round)).len());
+        assert_eq!(length, expected, "{bytes} {waits}");
+        assert!(calls.shared.table.lock().calls.is_empty());
+    }
 }
 
 #[tokio::test(start_paused = true)]
