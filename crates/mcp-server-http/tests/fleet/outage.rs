@@ -139,3 +139,27 @@ async fn requests_that_need_the_store_are_unavailable_while_it_fails() {
         assert_eq!(send(node, initialize()).await.status, StatusCode::OK);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn tasks_of_other_nodes_are_unavailable_while_the_store_fails() {
+    let store = Arc::new(Fragile::default());
+    let fleet = Fleet::with(2, store.clone(), HttpConfig::new(), |builder| {
+        builder.tool(tool("forever", async || std::future::pending::<()>().await).long_running())
+    });
+    let capabilities = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let request = |method: &str, mut params: Value, name: &str| {
+        params["_meta"] = json!({ "io.modelcontextprotocol/clientCapabilities": capabilities });
+        stateless(method, params, &[("mcp-name", name)])
+    };
+    let created = send(&fleet.nodes[0], request("tools/call", json!({ "name": "forever" }), "forever")).await.json();
+    let id = created["result"]["taskId"].as_str().unwrap();
+    let get = || request("tasks/get", json!({ "taskId": id }), id);
+    for node in &fleet.nodes {
+        assert_eq!(send(node, get()).await.json()["result"]["status"], "working");
+    }
+    store.set_failing(true);
+    assert_eq!(send(&fleet.nodes[0], get()).await.status, StatusCode::OK);
+    let answer = within("the error", send(&fleet.nodes[1], get())).await;
+    assert_eq!((answer.status, answer.error_code()), (StatusCode::SERVICE_UNAVAILABLE, Some(-32603)));
+    assert_eq!(answer.header("retry-after"), Some("1"));
+}
