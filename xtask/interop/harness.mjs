@@ -7,7 +7,8 @@ const CHECK_MS = 30_000;
 // Who waits so long for one check, in vain, is not asked for the others.
 const PATIENCE_MS = 15_000;
 
-// Nothing but this config reaches a client: {transport: 'stdio', command, args} or {transport: 'http', url}; era.
+// Nothing but this config reaches a client: {transport: 'stdio', command, args} or {transport: 'http', url}; era. Behind a
+// gateway, upstream is the era of the server.
 export const config = JSON.parse(process.argv[2]);
 
 export const clientInfo = { name: 'interop', version: '1.0.0' };

@@ -87,10 +87,10 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let binary = fixture::build(&root, &metadata, options.leg)?;
     let tools = Tools::install(&root, metadata.target())?;
     let results = metadata.target().join("conformance/results");
-    let mut bench = Bench { root, tools, results, leg: options.leg, binary, cell: None };
+    let bench = Bench { root, tools, results, leg: options.leg, binary, cell: None };
     let mut report = Report::new(options.leg);
     if options.leg == Leg::Gateway {
-        gateway::run(&mut bench, &options, &mut report)?;
+        gateway::run(&bench, &options, &mut report)?;
         return report.finish();
     }
     if options.leg == Leg::Authorization {
@@ -122,6 +122,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
 }
 
 /// The state of a run.
+#[derive(Clone)]
 struct Bench {
     root: PathBuf,
     tools: Tools,
@@ -208,7 +209,7 @@ impl Bench {
         let known = self.known(release)?;
         let later = self.later()?;
         let mut target = self.start()?;
-        let output = self.fresh_output(&format!("{}{release}-{name}", self.prefix()))?;
+        let output = self.fresh_output(&format!("{release}-{name}"))?;
         let mut command = self.command(&target, release)?;
         command.args(["--suite", name, "--output-dir"]).arg(&output);
         let ran = process::capture(&mut command, SUITE_LIMIT)?;
@@ -292,11 +293,11 @@ impl Bench {
             *target = self.start()?;
             return Ok(Some(Row::no_result(scenario, &reason)));
         }
-        let name = format!("{}{release}-{lists_of}-{}", self.prefix(), scenario.replace('/', "-"));
+        let name = format!("{release}-{lists_of}-{}", scenario.replace('/', "-"));
         let output = self.fresh_output(&name)?;
         let mut command = self.command(target, release)?;
         command.args(["--scenario", scenario]).args(extra).arg("--output-dir").arg(&output);
-        let known = self.results.join(format!("{}expected-failures-{lists_of}.yaml", self.prefix()));
+        let known = self.results.join(format!("expected-failures-{lists_of}.yaml"));
         let list = self.expected(lists_of)?.to_yaml();
         std::fs::write(&known, list).with_context(|| known.display().to_string())?;
         command.arg("--expected-failures").arg(known);
@@ -345,11 +346,6 @@ impl Bench {
     /// The begin of a heading.
     fn title(&self) -> String {
         self.cell.as_ref().map_or_else(String::new, |cell| format!("{}, ", cell.name))
-    }
-
-    /// The begin of the name of a result folder.
-    fn prefix(&self) -> String {
-        self.cell.as_ref().map_or_else(String::new, |cell| format!("{}-", cell.name))
     }
 
     /// The suite's command line up to the selection.

@@ -18,6 +18,7 @@ use crate::{
     workspace::{self, Metadata},
 };
 
+mod gateway;
 mod install;
 mod matrix;
 mod peers;
@@ -27,7 +28,7 @@ mod servers;
 use self::{
     install::Installed,
     matrix::{CLIENT_COLUMNS, COLUMNS, Cell, LOGIN_COLUMNS, Matrix, PROTECTED_COLUMNS},
-    peers::{Era, Login, PEERS, Transport},
+    peers::{Login, PEERS, Transport},
     row::Target,
     servers::{SUBJECTS, Started, Wire},
 };
@@ -56,38 +57,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let login = options.login().then(|| logins(&options, &root, &mut installed));
     let client = options.client().then(|| servers(&options, &root, &mut installed));
     let protected = options.protected().then(|| protected(&options, &root, &mut installed));
-    let gateway = options.gateway().then(|| gateways(&options, &root, &metadata, &mut installed));
+    let gateway = options.gateway().then(|| gateway::run(&options, &root, &metadata, &mut installed));
     [server, login, client, protected, gateway].into_iter().flatten().collect()
-}
-
-/// Foreign clients against our server behind our gateway. The server has the revisions of one era.
-fn gateways(options: &Options, root: &Path, metadata: &Metadata, installed: &mut Installed) -> Result<(), Error> {
-    let binary = fixture::build(root, metadata, Leg::Gateway)?;
-    fixture::build_gateway(root, &binary)?;
-    let mut matrix = Matrix::new("client through the gateway", COLUMNS);
-    for peer in PEERS.iter().filter(|peer| options.wants(peer.name)) {
-        let title = installed.title(peer.title, peer.runtime, peer.package);
-        let runtime = match installed.runtime(peer.runtime) {
-            Ok(runtime) => runtime,
-            Err(error) => {
-                matrix.not_run(&title, &error);
-                continue;
-            }
-        };
-        for upstream in [Era::Legacy, Era::Modern] {
-            for era in peer.eras {
-                println!("{title}, {era}, a server of the {upstream} era");
-                let directory = metadata.target().join("interop/gateway").join(upstream.name());
-                let cells = fixture::gateway(&binary, upstream.name(), &directory).and_then(|server| {
-                    let target = Target::server(server, *era);
-                    row::run(row::script(&runtime, peer.script, &target), COLUMNS, ROW_LIMIT)
-                });
-                let cells = cells.unwrap_or_else(|error| row::not_started(&error, COLUMNS));
-                matrix.row(&title, upstream.name(), *era, cells);
-            }
-        }
-    }
-    matrix.finish()
 }
 
 /// Foreign clients against our server.

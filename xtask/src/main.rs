@@ -15,6 +15,7 @@ mod conformance;
 mod interop;
 mod ledger;
 mod package;
+mod parallel;
 mod process;
 mod release;
 mod test;

@@ -43,6 +43,8 @@ impl Row {
 /// Prints rows incrementally and counts them.
 pub(super) struct Report {
     leg: Leg,
+    /// The cell of the gateway, which begins each line. Several cells print at the same time.
+    cell: &'static str,
     scenarios: usize,
     passed: usize,
     expected: usize,
@@ -57,8 +59,14 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn new(leg: Leg) -> Self {
+        Self::of_cell(leg, "")
+    }
+
+    /// A report of a part of a run, which [`Report::add`] adds to the whole.
+    pub(super) fn of_cell(leg: Leg, cell: &'static str) -> Self {
         Self {
             leg,
+            cell,
             scenarios: 0,
             passed: 0,
             expected: 0,
@@ -71,11 +79,32 @@ impl Report {
         }
     }
 
+    /// Adds the counts of a cell.
+    pub(super) fn add(&mut self, other: Self) {
+        let Self { scenarios, passed, expected, stale, bad, not_required, not_run, checks, .. } = other;
+        self.scenarios += scenarios;
+        self.passed += passed;
+        self.expected += expected;
+        self.stale += stale;
+        self.bad.extend(bad);
+        self.not_required += not_required;
+        self.not_run += not_run;
+        for (sum, count) in self.checks.iter_mut().zip(checks) {
+            *sum += count;
+        }
+    }
+
+    /// Returns the begin of the line of a scenario.
+    fn label(&self, scenario: &str) -> String {
+        if self.cell.is_empty() { format!("{scenario:<50}") } else { format!("{:<17}{scenario:<50}", self.cell) }
+    }
+
     /// Begins a part of the table.
     pub(super) fn heading(&mut self, what: fmt::Arguments<'_>) {
         self.group = what.to_string();
         println!("\n{}: {what}", self.leg);
-        println!("{:<50} {:>6} {:>6} {:>8} {:>7}  verdict", "scenario", "passed", "failed", "warnings", "time");
+        let scenario = self.label("scenario");
+        println!("{scenario} {:>6} {:>6} {:>8} {:>7}  verdict", "passed", "failed", "warnings", "time");
     }
 
     pub(super) fn row(&mut self, row: Row) {
@@ -90,7 +119,8 @@ impl Report {
         };
         let took = took.map_or_else(String::new, |took| format!("{:.1} s", took.as_secs_f64()));
         let Checks { passed, failed, warnings, complaints, .. } = checks;
-        println!("{label:<50} {passed:>6} {failed:>6} {warnings:>8} {took:>7}  {word}");
+        let begin = self.label(&label);
+        println!("{begin} {passed:>6} {failed:>6} {warnings:>8} {took:>7}  {word}");
         self.scenarios += 1;
         for (sum, count) in self.checks.iter_mut().zip([passed, failed, warnings]) {
             *sum += count;
@@ -113,7 +143,8 @@ impl Report {
     pub(super) fn not_run(&mut self, scenario: &str, unscored: Option<&str>, missing: &str) {
         self.not_run += 1;
         let unscored = unscored.map_or_else(String::new, |reason| format!(", not scored: {reason}"));
-        println!("{scenario:<50} {:>6} {:>6} {:>8} {:>7}  not run ({missing}){unscored}", "", "", "", "");
+        let begin = self.label(scenario);
+        println!("{begin} {:>6} {:>6} {:>8} {:>7}  not run ({missing}){unscored}", "", "", "", "");
     }
 
     /// Prints the total. Returns an error if a result was unexpected.

@@ -53,7 +53,7 @@ impl fmt::Display for Release {
 }
 
 /// The installed suites.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tools {
     modules: PathBuf,
     node: PathBuf,

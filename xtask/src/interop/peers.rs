@@ -15,6 +15,8 @@ pub(super) struct Peer {
     pub(super) package: &'static str,
     pub(super) eras: &'static [Era],
     pub(super) login: Login,
+    /// It is the client of an SDK, and not an application.
+    pub(super) is_sdk: bool,
 }
 
 /// How a client logs in.
@@ -59,6 +61,7 @@ pub(super) const PEERS: &[Peer] = &[
         package: "@modelcontextprotocol/inspector",
         eras: &[Era::Legacy, Era::Modern],
         login: Login::No("its command line opens a browser"),
+        is_sdk: false,
     },
     Peer {
         name: "typescript-v1",
@@ -68,6 +71,7 @@ pub(super) const PEERS: &[Peer] = &[
         package: "@modelcontextprotocol/sdk",
         eras: &[Era::Legacy],
         login: Login::Script("login_v1.mjs"),
+        is_sdk: true,
     },
     Peer {
         name: "typescript-v2",
@@ -77,6 +81,7 @@ pub(super) const PEERS: &[Peer] = &[
         package: "@modelcontextprotocol/client",
         eras: &[Era::Legacy, Era::Modern, Era::Auto],
         login: Login::Script("login_v2.mjs"),
+        is_sdk: true,
     },
     Peer {
         name: "python-v2",
@@ -86,6 +91,7 @@ pub(super) const PEERS: &[Peer] = &[
         package: "mcp",
         eras: &[Era::Legacy, Era::Modern, Era::Auto],
         login: Login::Script("login.py"),
+        is_sdk: true,
     },
 ];
 

@@ -63,9 +63,11 @@ impl Target {
         Ok(Self { config, _server: server })
     }
 
-    /// A server over HTTP, which runs.
-    pub(super) fn server(server: Server, era: Era) -> Self {
-        let config = serde_json::json!({ "transport": Transport::Http.name(), "era": era.name(), "url": server.url });
+    /// A gateway over HTTP, which runs, in front of a server of the era `upstream`.
+    pub(super) fn gateway(server: Server, era: Era, upstream: Era) -> Self {
+        let config = serde_json::json!({
+            "transport": Transport::Http.name(), "era": era.name(), "url": server.url, "upstream": upstream.name(),
+        });
         Self { config, _server: Held::Server(server) }
     }
 
