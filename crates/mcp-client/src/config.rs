@@ -6,7 +6,7 @@ use mcp_protocol::{
     ClientCapabilities, Implementation, JsonObject, LoggingLevel, ProtocolVersion, tasks::ext::IDENTIFIER,
 };
 
-use crate::slow_start::SlowStartReport;
+use crate::{slow_start::SlowStartReport, trace::Bridge};
 
 /// The limits of a client: durations and counts. [`ClientBuilder::limits`](crate::ClientBuilder::limits) changes them.
 ///
@@ -159,6 +159,8 @@ pub(crate) struct Config {
     pub(crate) ping_threshold: u32,
     pub(crate) log_level: Option<LoggingLevel>,
     pub(crate) slow_start: Option<SlowStartReport>,
+    /// Writes the trace contexts of requests.
+    pub(crate) bridge: Option<Bridge>,
     pub(crate) reconnect: Reconnect,
     pub(crate) limits: Limits,
     pub(crate) trusts_capabilities: bool,
@@ -186,6 +188,7 @@ impl Config {
             ping_threshold: 3,
             log_level: None,
             slow_start: None,
+            bridge: None,
             reconnect: Reconnect::default(),
             limits: Limits::default(),
             trusts_capabilities: true,

@@ -42,6 +42,7 @@ mod skills;
 mod slow_start;
 mod state;
 mod subscription;
+mod trace;
 
 /// Markers that distinguish the implementations of [`IntoConnector`]. Programs do not name them.
 pub mod marker {
@@ -77,4 +78,5 @@ pub use self::{
     slow_start::SlowStart,
     state::{State, States},
     subscription::{OpenStates, Subscription},
+    trace::Propagate,
 };

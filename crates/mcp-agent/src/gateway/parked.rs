@@ -9,6 +9,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use mcp_protocol::{InputRequests, JsonObject};
 use parking_lot::Mutex;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tracing::Instrument as _;
 
 pub(crate) use self::call::Questions;
 use self::call::{Next, ParkedCall};
@@ -141,7 +142,9 @@ impl<R: Parkable, C: Clone + Send + Sync + 'static> ParkedCalls<R, C> {
         let mut begun = Begun { shared: &self.shared, id: call.id, is_kept: false };
         let wait = call.wait(request);
         let work = run(Questions::new(&self.shared, &call));
-        tokio::spawn(drive(Arc::downgrade(&self.shared), Arc::clone(&call), stop, work));
+        let driven = drive(Arc::downgrade(&self.shared), Arc::clone(&call), stop, work);
+        // The upstream request belongs to the trace of the first round.
+        tokio::spawn(driven.in_current_span());
         let round = self.round(&call).await;
         begun.is_kept = matches!(round, Ok(ParkedRound::Asked { .. }));
         drop(wait);

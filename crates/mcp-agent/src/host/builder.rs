@@ -7,7 +7,7 @@ mod rules;
 
 use std::{panic::resume_unwind, path::PathBuf, sync::Arc, time::Duration};
 
-use mcp_client::{ClientBuilder, ConnectorSettings, Handler, IntoConnector, Reconnect, transport::Connect};
+use mcp_client::{ClientBuilder, ConnectorSettings, Handler, IntoConnector, Propagate, Reconnect, transport::Connect};
 use mcp_protocol::{ClientCapabilities, Implementation};
 use tokio::{
     task::spawn_blocking,
@@ -266,6 +266,27 @@ impl HostBuilder {
     /// ```
     pub fn clients(mut self, change: impl Fn(&str, ClientBuilder) -> ClientBuilder + Send + Sync + 'static) -> Self {
         self.settings.client_of = Some(Arc::new(change));
+        self
+    }
+
+    /// Writes the spans of the host into its requests, so that the servers continue the trace.
+    ///
+    /// ```
+    /// use mcp_agent::Host;
+    /// use mcp_client::{Propagate, protocol::TraceContext};
+    ///
+    /// struct Bridge;
+    ///
+    /// impl Propagate for Bridge {
+    ///     fn inject(&self, _span: &tracing::Span) -> Option<TraceContext> {
+    ///         TraceContext::new("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+    ///     }
+    /// }
+    ///
+    /// let builder = Host::builder("my-app", "1.0").propagate(Bridge);
+    /// ```
+    pub fn propagate(mut self, bridge: impl Propagate) -> Self {
+        self.settings.bridge = Some(Arc::new(bridge));
         self
     }
 

@@ -241,6 +241,10 @@ impl Slot {
             .connect_timeout(settings.connect_limit)
             .reconnect(settings.reconnect.clone())
             .handler(HostHandler::new(settings, &self.name, declared));
+        let builder = match &settings.bridge {
+            Some(bridge) => builder.propagate(Arc::clone(bridge)),
+            None => builder,
+        };
         let builder = match &settings.client_of {
             Some(client_of) => client_of(&self.name, builder),
             None => builder,

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use mcp_client::{ClientBuilder, Handler, Reconnect};
+use mcp_client::{ClientBuilder, Handler, Propagate, Reconnect};
 use mcp_protocol::{ClientCapabilities, Implementation, SubscriptionFilter};
 
 use crate::{
@@ -62,6 +62,8 @@ pub(crate) struct Settings {
     pub(crate) reconnect: Reconnect,
     pub(crate) handler_of: Option<HandlerOf>,
     pub(crate) client_of: Option<ClientOf>,
+    /// Writes the trace contexts of requests.
+    pub(crate) bridge: Option<Arc<dyn Propagate>>,
     pub(crate) lists: Lists,
     pub(crate) declared: ClientCapabilities,
     pub(crate) manifest: Option<PathBuf>,
@@ -83,6 +85,7 @@ impl Settings {
             reconnect: Reconnect::default(),
             handler_of: None,
             client_of: None,
+            bridge: None,
             lists: Lists::All,
             declared: ClientCapabilities::new(),
             manifest: None,

@@ -2,12 +2,16 @@
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 #![allow(dead_code, reason = "each file of tests uses a part of this")]
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use mcp_agent::{Gateway, GatewayBuilder, Host};
-use mcp_client::{Client, ClientBuilder};
+use mcp_client::{
+    Client, ClientBuilder,
+    transport::{BoxFuture, Connect, Transport, TransportError, ndjson::Ndjson},
+};
 use mcp_protocol::ProtocolVersion;
-use mcp_server::Server;
+use mcp_server::prelude::*;
+use tokio::{net::TcpListener, sync::Notify};
 
 /// The longest wait of a test.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -38,4 +42,47 @@ pub(crate) async fn connect(gateway: GatewayBuilder, version: ProtocolVersion) -
     let client = client().connect(&server).await.unwrap();
     assert_eq!(client.version(), version);
     client
+}
+
+/// Connects to a server by a pipe, whose messages have no other relation than their ids, as over stdio.
+#[derive(Clone)]
+pub(crate) struct Pipe(Server, Arc<Notify>);
+
+impl Pipe {
+    pub(crate) fn new(server: Server) -> Self {
+        Self(server, Arc::default())
+    }
+
+    /// Ends all connections at once, as the end of a process does.
+    pub(crate) fn kill(&self) {
+        self.1.notify_waiters();
+    }
+}
+
+impl Connect for Pipe {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let Self(server, killed) = self.clone();
+        tokio::spawn(async move {
+            let (reader, writer) = tokio::io::split(theirs);
+            tokio::select! {
+                served = server.serve(Ndjson::new(reader, writer)) => drop(served),
+                () = killed.notified() => {}
+            }
+        });
+        let (reader, writer) = tokio::io::split(ours);
+        Box::pin(async { Ok(Box::new(Ndjson::new(reader, writer)) as Box<dyn Transport>) })
+    }
+
+    fn describe(&self) -> String {
+        "a pipe".to_owned()
+    }
+}
+
+/// Serves a server over HTTP on a free port, and returns its URL.
+pub(crate) async fn over_http(server: Server) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move { server.serve_http_on(listener, HttpConfig::new()).await });
+    format!("http://{address}/mcp")
 }

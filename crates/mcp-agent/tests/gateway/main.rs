@@ -13,3 +13,4 @@ mod questions;
 mod relay;
 mod rounds;
 mod tasks;
+mod traces;

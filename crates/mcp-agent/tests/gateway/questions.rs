@@ -12,9 +12,9 @@ use mcp_protocol::{
 };
 use mcp_server::prelude::*;
 use mcp_transport::BoxFuture;
-use tokio::{net::TcpListener, time::timeout};
+use tokio::time::timeout;
 
-use crate::common::{SOON, cells, client};
+use crate::common::{SOON, cells, client, over_http};
 
 /// Answers with a name.
 struct User {
@@ -87,13 +87,6 @@ fn asking(version: ProtocolVersion) -> Server {
             Ok::<_, ToolError>(roots[0].uri.clone())
         }))
         .build()
-}
-
-async fn over_http(server: Server) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { server.serve_http_on(listener, HttpConfig::new()).await });
-    format!("http://{address}/mcp")
 }
 
 /// Starts a gateway in front of the asking server. Both are reached over HTTP or in memory.

@@ -12,7 +12,7 @@ use std::{
 use mcp_agent::{Gateway, Host, ServerOptions};
 use mcp_client::{
     Client, Handler, InputContext, Reconnect, Round,
-    transport::{BoxFuture, Connect, Transport, TransportError, ndjson::Ndjson},
+    transport::{BoxFuture, Connect},
 };
 use mcp_protocol::{
     ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitResult, ElicitationCapability,
@@ -21,9 +21,9 @@ use mcp_protocol::{
 };
 use mcp_server::{inputs::StateKeys, prelude::*};
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::Notify, time::timeout};
+use tokio::time::timeout;
 
-use crate::common::{REVISIONS, SOON, cells, client};
+use crate::common::{Pipe, REVISIONS, SOON, cells, client, over_http};
 
 const TOOLS: [&str; 4] = ["form", "url", "sample", "roots"];
 
@@ -122,48 +122,6 @@ impl Handler for User {
     fn list_roots(&self) -> BoxFuture<'_, Result<Vec<Root>, RpcError>> {
         Box::pin(async { Ok(vec![Root::new(format!("file:///{}", self.name))]) })
     }
-}
-
-/// Connects to a server by a pipe, whose messages have no other relation than their ids, as over stdio.
-#[derive(Clone)]
-struct Pipe(Server, Arc<Notify>);
-
-impl Pipe {
-    fn new(server: Server) -> Self {
-        Self(server, Arc::default())
-    }
-
-    /// Ends all connections at once, as the end of a process does.
-    fn kill(&self) {
-        self.1.notify_waiters();
-    }
-}
-
-impl Connect for Pipe {
-    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
-        let (ours, theirs) = tokio::io::duplex(1 << 16);
-        let Self(server, killed) = self.clone();
-        tokio::spawn(async move {
-            let (reader, writer) = tokio::io::split(theirs);
-            tokio::select! {
-                served = server.serve(Ndjson::new(reader, writer)) => drop(served),
-                () = killed.notified() => {}
-            }
-        });
-        let (reader, writer) = tokio::io::split(ours);
-        Box::pin(async { Ok(Box::new(Ndjson::new(reader, writer)) as Box<dyn Transport>) })
-    }
-
-    fn describe(&self) -> String {
-        "a pipe".to_owned()
-    }
-}
-
-async fn over_http(server: Server) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { server.serve_http_on(listener, HttpConfig::new()).await });
-    format!("http://{address}/mcp")
 }
 
 /// Starts a host with an asking server.

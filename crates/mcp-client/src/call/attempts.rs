@@ -6,6 +6,7 @@ use mcp_protocol::{ErrorCode, Method, PaginatedParams, TaskSupport, Tool, method
 use mcp_transport::PauseClock;
 use serde::{Deserialize, de::IgnoredAny};
 use tokio::time::{Instant, timeout};
+use tracing::Instrument as _;
 
 use super::{
     CallOptions, ClientCore, Reply, ResultCache,
@@ -18,6 +19,7 @@ use crate::{
     Error,
     connection::{Agreement, Connection, InputResponses, Request, RequestGuard, era_check},
     retry::{self, Attempt, EraTrust, Next},
+    trace::RequestSpan,
 };
 
 /// The number of times that a request is sent at most.
@@ -35,6 +37,19 @@ pub(crate) struct Answer {
 
 /// Sends a request until it is answered, or the retry policy lets it fail.
 pub(crate) async fn send_until_answered(
+    core: &Arc<ClientCore>,
+    request: &Request,
+    inputs: Option<&InputResponses>,
+    options: &mut CallOptions,
+) -> Result<Answer, Error> {
+    let span = RequestSpan::open(&request.method, request.name.as_deref());
+    let answered = attempts(core, request, inputs, options).instrument(span.span()).await;
+    span.end(answered.as_ref().map(|answer| (&*answer.reply.bytes, answer.reply.version)));
+    answered
+}
+
+/// Sends a request until it is answered. All attempts have the same span.
+async fn attempts(
     core: &Arc<ClientCore>,
     request: &Request,
     inputs: Option<&InputResponses>,

@@ -62,10 +62,11 @@ pub(super) async fn send_once(
 ) -> Result<(RequestOutcome, Option<RequestGuard>), Error> {
     let Sending { request, inputs, known, ref task, declares_tasks } = *sending;
     let id = core.connections.next_id();
+    let traced = core.config.bridge.as_ref().and_then(|bridge| bridge.meta(options.meta.as_ref()));
     let extra = RequestExtras {
         wants_progress: options.wants_progress,
         log_level: options.log_level.or_else(|| core.connections.log_level()),
-        meta: options.meta.as_ref(),
+        meta: traced.as_ref().or(options.meta.as_ref()),
         inputs,
         task: task.as_ref(),
     };

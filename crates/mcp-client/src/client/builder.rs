@@ -7,10 +7,11 @@ use std::{fmt, sync::Arc, time::Duration};
 use mcp_protocol::{Icon, Implementation, JsonObject, LoggingLevel, ProtocolVersion, tasks::ext::IDENTIFIER};
 
 use crate::{
-    Client, ConnectorSettings, Error, IntoConnector, Limits, Negotiated, Reconnect, SlowStart,
+    Client, ConnectorSettings, Error, IntoConnector, Limits, Negotiated, Propagate, Reconnect, SlowStart,
     config::Config,
     inbound::{Callbacks, HandlerSet},
     slow_start::SlowStartReport,
+    trace::Bridge,
 };
 
 /// Builds a [`Client`]. The handlers that are set here determine the capabilities that the client declares.
@@ -275,6 +276,15 @@ impl ClientBuilder {
     /// See the [example](Self#example).
     pub fn log_level(mut self, level: LoggingLevel) -> Self {
         self.config.log_level = Some(level);
+        self
+    }
+
+    /// Writes the spans of the client into its requests, so that servers continue the trace. Without a bridge, a request has the
+    /// trace context of [`Call::meta`](crate::Call::meta), if there is one.
+    ///
+    /// See the example of [`Propagate`].
+    pub fn propagate(mut self, bridge: impl Propagate) -> Self {
+        self.config.bridge = Some(Bridge(Arc::new(bridge)));
         self
     }
 
