@@ -12,6 +12,8 @@ mod pinning;
 mod pool;
 mod questions;
 mod runner;
+#[cfg(feature = "gateway")]
+mod sessions;
 mod settings;
 mod slot;
 mod status;
@@ -32,8 +34,6 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-#[cfg(feature = "gateway")]
-pub(crate) use self::listing::GATEWAYS;
 #[cfg(feature = "oauth")]
 pub use self::tokens::CallerToken;
 #[cfg(feature = "oauth")]
@@ -46,6 +46,8 @@ pub use self::{
     status::{ServerState, ServerStatus, StatusEvents},
     token_fault::TokenFault,
 };
+#[cfg(feature = "gateway")]
+pub(crate) use self::{listing::GATEWAYS, sessions::Asking};
 pub(crate) use self::{
     manifest::Manifest,
     pinning::PinKeeper,

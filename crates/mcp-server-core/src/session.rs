@@ -14,7 +14,7 @@ use std::{
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -56,7 +56,10 @@ pub struct Session {
     client_info: Implementation,
     client_capabilities: ClientCapabilities,
     initialized: AtomicBool,
-    log_level: Mutex<LoggingLevel>,
+    /// The level that the client has set.
+    log_level: Mutex<Option<LoggingLevel>>,
+    /// The number of notifications about changed roots.
+    roots_changes: AtomicU64,
     sender: Arc<dyn FrameSender>,
     in_flight: Arc<InFlight>,
     pending: PendingRequests,
@@ -85,7 +88,8 @@ impl Session {
             client_info,
             client_capabilities,
             initialized: AtomicBool::new(false),
-            log_level: Mutex::new(LoggingLevel::Info),
+            log_level: Mutex::default(),
+            roots_changes: AtomicU64::new(0),
             sender: peer.inner.sender.clone(),
             in_flight: peer.in_flight().clone(),
             pending: PendingRequests::default(),
@@ -155,12 +159,29 @@ impl Session {
     /// Returns the lowest level of log records that the client wants. The default is `info`.
     #[must_use]
     pub fn log_level(&self) -> LoggingLevel {
+        self.chosen_log_level().unwrap_or(LoggingLevel::Info)
+    }
+
+    /// Returns the level of log records that the client has set (`logging/setLevel`).
+    pub(crate) fn chosen_log_level(&self) -> Option<LoggingLevel> {
         *self.log_level.lock()
     }
 
     pub(crate) fn set_log_level(&self, level: LoggingLevel) {
-        *self.log_level.lock() = level;
+        *self.log_level.lock() = Some(level);
         self.changed(|| SessionChange::LogLevel(level));
+    }
+
+    /// Counts a change of the client's roots.
+    pub(crate) fn roots_changed(&self) {
+        self.roots_changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Returns the number of changes of the client's roots. A client that does not declare changes has none.
+    pub(crate) fn roots_changes(&self) -> u64 {
+        let roots = self.client_capabilities.roots.as_ref();
+        let declares = roots.is_some_and(|roots| roots.list_changed == Some(true));
+        if declares { self.roots_changes.load(Ordering::Acquire) } else { 0 }
     }
 
     /// Sends a request to the client and waits for the response. `about` is the client's request that it belongs to.

@@ -5,6 +5,7 @@ mod call;
 mod definition;
 mod page;
 mod page_notifier;
+mod session;
 mod subscription;
 
 use std::{fmt, sync::Arc};
@@ -15,7 +16,7 @@ use mcp_transport::BoxFuture;
 pub(crate) use self::{ask::answer_inputs, call::CallClock};
 pub use self::{
     call::SourceCall, definition::SourceDefinition, page::SourcePage, page_notifier::PageNotifier,
-    subscription::SourceSubscription,
+    session::SourceSession, subscription::SourceSubscription,
 };
 pub use crate::request::SourceResult;
 

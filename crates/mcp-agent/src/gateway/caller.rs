@@ -80,7 +80,10 @@ fn of_input_requests(declared: &ClientCapabilities) -> ClientCapabilities {
     let mut capabilities = ClientCapabilities::new();
     capabilities.elicitation.clone_from(&declared.elicitation);
     capabilities.sampling.clone_from(&declared.sampling);
-    // The gateway does not forward changes of roots.
-    capabilities.roots = declared.supports_roots().then(RootsCapability::new);
+    capabilities.roots = declared.roots.as_ref().map(|roots| {
+        let mut declared = RootsCapability::new();
+        declared.list_changed = roots.list_changed.filter(|changes| *changes);
+        declared
+    });
     capabilities
 }

@@ -10,7 +10,7 @@ use super::{Core, caller::Downstream, fault::Fault, item::Item, members::Members
 use crate::{
     CallError, CatalogTool, ServerState,
     policy::PolicyInput,
-    registry::{Lease, Slot},
+    registry::{Asking, Lease, Slot},
 };
 
 /// The number of checks of a call whose tool changes meanwhile.
@@ -22,7 +22,14 @@ pub(super) struct Reached {
     pub(super) server: Arc<str>,
     /// The time that is left for the request.
     pub(super) limit: Option<Duration>,
-    _lease: Lease,
+    lease: Lease,
+}
+
+impl Reached {
+    /// Passes the state of the caller's session on to a server with sessions, as far as the request needs it.
+    pub(super) async fn prepare(&self, caller: Asking) {
+        self.lease.sessions().prepare(&self.client, caller).await;
+    }
 }
 
 /// Returns the arguments of a call or a prompt, for the policies.
@@ -142,6 +149,6 @@ impl Core {
         let reached = slot.reach(registry, &caller, wait.saturating_sub(began.elapsed())).await;
         let (lease, client) = reached.map_err(unavailable)?;
         let limit = limit.map(|limit| limit.saturating_sub(began.elapsed()));
-        Ok(Reached { client, server: Arc::clone(&slot.name), limit, _lease: lease })
+        Ok(Reached { client, server: Arc::clone(&slot.name), limit, lease })
     }
 }

@@ -20,7 +20,7 @@ use super::{
     reach::Reached,
     uris,
 };
-use crate::CallError;
+use crate::{CallError, registry::Asking};
 
 /// The number of progress notifications that wait for a slow client. Further ones are dropped.
 const WAITING: usize = 64;
@@ -95,6 +95,11 @@ async fn send(
     reached: Reached,
     outgoing: Outgoing,
 ) -> Result<Relayed, Fault> {
+    let waiting = client.waiting();
+    let log_level = waiting.as_ref().and_then(wanted_level);
+    if let Some(call) = &waiting {
+        reached.prepare(call.session().map_or(Asking::Request(log_level), Asking::Session)).await;
+    }
     let (sender, mut notices) = mpsc::channel::<Box<Notice>>(WAITING);
     let asker = Asker {
         client: client.clone(),
@@ -118,11 +123,10 @@ async fn send(
         let limit = limit.max(Duration::from_millis(1));
         request = request.total_timeout(limit).idle_timeout(limit);
     }
-    let waiting = client.waiting();
-    if waiting.as_ref().is_some_and(|call| call.context().progress().is_wanted()) {
+    if waiting.is_some_and(|call| call.context().progress().is_wanted()) {
         request = request.on_progress(move |notice| drop(sender.try_send(Box::new(Notice::Progress(notice)))));
     }
-    if let Some(level) = waiting.and_then(|call| wanted_level(&call)) {
+    if let Some(level) = log_level {
         request = request.log_level(level);
     }
     let mut request = request.raw_inputs();

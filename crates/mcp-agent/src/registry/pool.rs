@@ -13,6 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 #[cfg(feature = "oauth")]
 use super::TokenFault;
+#[cfg(feature = "gateway")]
+use super::sessions::Sessions;
 use super::{ActiveCall, Caller, Registry, ServerState, Slot, Unavailable, questions::HostHandler, slot::Role};
 use crate::sharing::Sharing;
 
@@ -51,6 +53,14 @@ impl Lease {
             connection.askable.fetch_add(1, Ordering::AcqRel);
         }
         Self { server: Arc::clone(server), connection: Arc::clone(connection), active: Some(active), is_askable }
+    }
+}
+
+#[cfg(feature = "gateway")]
+impl Lease {
+    /// Returns the sessions that use the connection.
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.connection.sessions
     }
 }
 

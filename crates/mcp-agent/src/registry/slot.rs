@@ -20,6 +20,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
+#[cfg(feature = "gateway")]
+use super::sessions::Sessions;
 use super::{
     Registry, ServerOptions, ServerState, TokenFault, Watched,
     activity::{ActiveCall, Activity},
@@ -45,6 +47,8 @@ pub(crate) struct Slot {
     pub(super) asks: AtomicBool,
     /// The running calls of this connection whose callers can be asked.
     pub(super) askable: AtomicUsize,
+    #[cfg(feature = "gateway")]
+    pub(super) sessions: Sessions,
     pub(super) connector: Arc<Watched>,
     pub(super) link: watch::Sender<Link>,
     pub(super) activity: Arc<Activity>,
@@ -160,6 +164,8 @@ impl Slot {
             released: Notify::new(),
             asks: AtomicBool::new(options.asks),
             askable: AtomicUsize::new(0),
+            #[cfg(feature = "gateway")]
+            sessions: Sessions::default(),
             options,
             connector: Watched::new(connector),
             link: watch::Sender::new(link),

@@ -12,5 +12,6 @@ mod policies;
 mod questions;
 mod relay;
 mod rounds;
+mod sessions;
 mod tasks;
 mod traces;

@@ -87,6 +87,24 @@ impl Client {
         Ok(())
     }
 
+    /// Returns the level of log messages that the client requests: that of [`Client::set_log_level`], or else that of
+    /// [`ClientBuilder::log_level`](crate::ClientBuilder::log_level). `None` if the server chooses.
+    ///
+    /// ```
+    /// # fn example(client: &mcp_client::Client) {
+    /// use mcp_client::protocol::LoggingLevel;
+    ///
+    /// if client.log_level().is_none_or(|level| level > LoggingLevel::Debug) {
+    ///     println!("debug messages are not requested");
+    /// }
+    /// # }
+    /// # let _ = example;
+    /// ```
+    #[must_use]
+    pub fn log_level(&self) -> Option<LoggingLevel> {
+        self.core().connections.log_level()
+    }
+
     /// Returns the notifications that the server sends from now on.
     ///
     /// ```no_run

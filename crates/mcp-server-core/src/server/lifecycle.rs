@@ -161,6 +161,12 @@ impl Server {
                 }
                 Err(error) => tracing::debug!(%error, "a cancellation cannot be read"),
             },
+            notification::RootsListChanged::NAME => {
+                if let Some(session) = session {
+                    session.roots_changed();
+                }
+                self.receive(session, peer, message);
+            }
             _ => self.receive(session, peer, message),
         }
     }

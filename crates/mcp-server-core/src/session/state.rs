@@ -19,7 +19,7 @@ pub struct SessionState {
     client_info: Implementation,
     client_capabilities: ClientCapabilities,
     is_initialized: bool,
-    log_level: LoggingLevel,
+    log_level: Option<LoggingLevel>,
     subscriptions: BTreeSet<String>,
 }
 
@@ -28,7 +28,7 @@ impl SessionState {
     pub fn apply(&mut self, change: &SessionChange) {
         match change {
             SessionChange::Initialized => self.is_initialized = true,
-            SessionChange::LogLevel(level) => self.log_level = *level,
+            SessionChange::LogLevel(level) => self.log_level = Some(*level),
             SessionChange::Subscribed(uri) => drop(self.subscriptions.insert(uri.clone())),
             SessionChange::Unsubscribed(uri) => drop(self.subscriptions.remove(uri)),
         }
@@ -97,7 +97,7 @@ impl Session {
             client_info: self.client_info.clone(),
             client_capabilities: self.client_capabilities.clone(),
             is_initialized: self.is_initialized(),
-            log_level: self.log_level(),
+            log_level: self.chosen_log_level(),
             subscriptions: self.subscriptions(),
         }
     }
@@ -127,7 +127,7 @@ impl Session {
     pub fn apply(&self, change: &SessionChange) {
         match change {
             SessionChange::Initialized => self.mark_open(),
-            SessionChange::LogLevel(level) => *self.log_level.lock() = *level,
+            SessionChange::LogLevel(level) => *self.log_level.lock() = Some(*level),
             SessionChange::Subscribed(uri) => self.add_subscription(uri),
             SessionChange::Unsubscribed(uri) => drop(self.remove_subscription(uri)),
         }

@@ -7,7 +7,7 @@ use mcp_transport::PauseClock;
 use serde_json::{Value, value::RawValue};
 use tokio::time::{Instant, sleep};
 
-use super::{PageNotifier, ask};
+use super::{PageNotifier, SourceSession, ask};
 use crate::{
     context::Context,
     inputs::{InputLimits, InputRound},
@@ -146,6 +146,14 @@ impl SourceCall {
     #[must_use]
     pub fn page_notifier(&self) -> PageNotifier {
         PageNotifier::new(self.context.shared_session())
+    }
+
+    /// Returns the session of the call, also for later changes of its state; `None` without a session.
+    ///
+    /// See the example of [`SourceSession`].
+    #[must_use]
+    pub fn session(&self) -> Option<SourceSession> {
+        self.context.shared_session().map(SourceSession::new)
     }
 }
 

@@ -1,0 +1,197 @@
+//! The state of sessions behind a gateway: the levels of log records, and the changes of roots.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
+
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::Poll,
+};
+
+use mcp_agent::{Gateway, Host};
+use mcp_client::{Client, Notifications, transport::Connect};
+use mcp_protocol::{LoggingLevel, ProtocolVersion, Root};
+use mcp_server::{ClientNotification, prelude::*};
+use mcp_test::peer::{Reply, ScriptedServer};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::common::{Pipe, SOON, client, over_http};
+
+const LEGACY: ProtocolVersion = ProtocolVersion::V2025_11_25;
+
+/// A server whose tool writes a record of each level, and returns the lowest level that its client receives.
+fn logging() -> Server {
+    Server::builder("s", "1")
+        .versions([LEGACY])
+        .tool(tool("log", async |context: Context| {
+            for level in LoggingLevel::ALL {
+                context.log(level, level.as_str()).await;
+            }
+            let lowest = LoggingLevel::ALL.into_iter().find(|level| context.logs(*level));
+            lowest.map_or("none", LoggingLevel::as_str)
+        }))
+        .build()
+}
+
+/// A client, and the log records that it receives.
+struct User {
+    client: Client,
+    notifications: Notifications,
+}
+
+impl User {
+    async fn new(gateway: &Server) -> Self {
+        let client = client().connect(gateway).await.unwrap();
+        let notifications = client.notifications();
+        Self { client, notifications }
+    }
+
+    /// Calls the tool. Returns the level at the server, and the lowest level of the received records.
+    async fn call(&mut self, level: Option<LoggingLevel>) -> (String, Option<String>) {
+        let mut call = self.client.call_tool("s__log", ());
+        if let Some(level) = level {
+            call = call.log_level(level);
+        }
+        let at_server = timeout(SOON, call.into_future()).await.unwrap().unwrap().text();
+        let mut lowest: Option<String> = None;
+        // The records precede the result, so all of them have arrived.
+        loop {
+            let next = std::future::poll_fn(|cx| {
+                Poll::Ready(match pin!(self.notifications.next()).poll(cx) {
+                    Poll::Ready(record) => record,
+                    Poll::Pending => None,
+                })
+            });
+            let Some(record) = next.await else { return (at_server, lowest) };
+            let params: Value = record.decode().unwrap();
+            let level = params["level"].as_str().unwrap().to_owned();
+            assert_eq!(params["data"], json!(level));
+            lowest.get_or_insert(level);
+        }
+    }
+
+    async fn set(&self, level: LoggingLevel) {
+        timeout(SOON, self.client.set_log_level(level)).await.unwrap().unwrap();
+    }
+}
+
+fn levels(at_server: &str, received: &str) -> (String, Option<String>) {
+    (at_server.to_owned(), Some(received.to_owned()))
+}
+
+#[tokio::test]
+async fn sessions_share_the_lowest_level_and_receive_the_records_of_their_own() {
+    let host = Host::builder("gateway", "1").server("s", &*over_http(logging()).await).start().await.unwrap();
+    let gateway = Gateway::builder(host).build().unwrap().versions([LEGACY]).build();
+    let (mut ada, mut grace) = (User::new(&gateway).await, User::new(&gateway).await);
+    // Without a level of a client, the server chooses.
+    assert_eq!(ada.call(None).await, levels("info", "info"));
+    ada.set(LoggingLevel::Debug).await;
+    assert_eq!(ada.call(None).await, levels("debug", "debug"));
+    assert_eq!(grace.call(None).await, levels("debug", "info"));
+    grace.set(LoggingLevel::Error).await;
+    assert_eq!(grace.call(None).await, levels("debug", "error"));
+    ada.set(LoggingLevel::Critical).await;
+    assert_eq!(ada.call(None).await, levels("error", "critical"));
+    assert_eq!(grace.call(None).await, levels("error", "error"));
+    // A session that has ended does not count.
+    grace.client.close().await;
+    let highest = async {
+        loop {
+            for level in [LoggingLevel::Alert, LoggingLevel::Emergency] {
+                ada.set(level).await;
+                if ada.call(None).await == levels(level.as_str(), level.as_str()) {
+                    return;
+                }
+            }
+        }
+    };
+    timeout(SOON, highest).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stateless_request_lowers_the_level_of_a_server_with_sessions() {
+    let host = Host::builder("gateway", "1").server("s", &*over_http(logging()).await).start().await.unwrap();
+    let gateway = Gateway::builder(host).build().unwrap().versions([ProtocolVersion::LATEST]).build();
+    let mut user = User::new(&gateway).await;
+    for (level, at_server, received) in [
+        (None, "info", None),
+        (Some(LoggingLevel::Error), "error", Some("error")),
+        (Some(LoggingLevel::Debug), "debug", Some("debug")),
+        (Some(LoggingLevel::Warning), "debug", Some("warning")),
+        (None, "debug", None),
+    ] {
+        assert_eq!(user.call(level).await, (at_server.to_owned(), received.map(str::to_owned)), "{level:?}");
+    }
+}
+
+// The clock is paused. It advances only while each task waits for a time.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_accept_a_level_receives_no_other_level_and_serves_the_calls() {
+    let tools = json!({ "tools": [{ "name": "log", "inputSchema": { "type": "object" } }] });
+    let done = json!({ "content": [{ "type": "text", "text": "done" }] });
+    for reply in [Reply::error(-32601, "no such method"), Reply::silence()] {
+        let server = ScriptedServer::for_revision(LEGACY)
+            .on("notifications/initialized", Reply::silence())
+            .on("notifications/cancelled", Reply::silence())
+            .on("resources/list", Reply::result(json!({ "resources": [] })))
+            .on("resources/templates/list", Reply::result(json!({ "resourceTemplates": [] })))
+            .on("prompts/list", Reply::result(json!({ "prompts": [] })))
+            .on("tools/list", Reply::result(tools.clone()))
+            .on("tools/call", Reply::result(done.clone()))
+            .on("logging/setLevel", reply);
+        let host = Host::builder("gateway", "1").server("s", server.clone()).start().await.unwrap();
+        let gateway = Gateway::builder(host).build().unwrap().versions([LEGACY]).build();
+        let mut user = User::new(&gateway).await;
+        for level in [LoggingLevel::Debug, LoggingLevel::Error, LoggingLevel::Alert] {
+            user.set(level).await;
+            assert_eq!(user.call(None).await, ("done".to_owned(), None));
+        }
+        // The server accepts the first level. It does not receive a level after the one that it did not accept.
+        let sent = server.seen_of("logging/setLevel");
+        let levels: Vec<_> = sent.iter().map(|request| request["params"]["level"].as_str().unwrap()).collect();
+        assert!(levels.starts_with(&["debug", "error"]) && !levels.contains(&"alert"), "{levels:?}");
+    }
+}
+
+#[tokio::test]
+async fn changed_roots_reach_the_server_before_the_next_call_of_the_session() {
+    for is_http in [true, false] {
+        let changes = Arc::new(AtomicUsize::new(0));
+        let (counted, read) = (Arc::clone(&changes), Arc::clone(&changes));
+        let server = Server::builder("s", "1")
+            .versions([LEGACY])
+            .on_notification(move |notification: ClientNotification| {
+                if notification.method() == "notifications/roots/list_changed" {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                }
+                std::future::ready(())
+            })
+            .tool(tool("changes", move || {
+                let read = Arc::clone(&read);
+                async move { read.load(Ordering::SeqCst).to_string() }
+            }))
+            .build();
+        let connector: Arc<dyn Connect> = match is_http {
+            true => Arc::new(mcp_client::http::Http::new(over_http(server).await).unwrap()),
+            false => Arc::new(Pipe::new(server)),
+        };
+        let host = Host::builder("gateway", "1").server("s", connector).start().await.unwrap();
+        let gateway = Gateway::builder(host).build().unwrap().versions([LEGACY]).build();
+        let connect = || client().roots([Root::new("file:///a")]).connect(&gateway);
+        let (ada, grace) = (connect().await.unwrap(), connect().await.unwrap());
+        let call = async |client: &Client| {
+            let called = timeout(SOON, client.call_tool("s__changes", ()).into_future()).await.unwrap();
+            called.unwrap().text()
+        };
+        assert_eq!((call(&ada).await, call(&grace).await), ("0".to_owned(), "0".to_owned()));
+        ada.roots().unwrap().add(Root::new("file:///b")).unwrap();
+        // The gateway receives the notification before the call of the same client or during it. The next call follows it.
+        let seen = async { while call(&ada).await != "1" {} };
+        timeout(SOON, seen).await.unwrap();
+        assert_eq!((call(&grace).await, call(&ada).await), ("1".to_owned(), "1".to_owned()), "{is_http}");
+    }
+}
