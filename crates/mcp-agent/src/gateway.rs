@@ -21,6 +21,7 @@ mod questions;
 mod reach;
 mod relay;
 mod seal;
+mod sessions;
 mod source;
 mod subscriptions;
 mod task_form;
@@ -28,12 +29,13 @@ mod task_list;
 mod task_questions;
 mod tasks;
 mod uris;
+mod used;
 mod views;
 
 use std::{fmt, sync::Arc};
 
 use mcp_protocol::RpcError;
-use mcp_server_core::{Server, ServerBuilder, StateKeys, extension::WeakServer, source::SourceCall};
+use mcp_server_core::{Server, ServerBuilder, StateKeys, source::SourceCall};
 use parking_lot::{Mutex, RwLock};
 
 use self::{
@@ -46,9 +48,11 @@ use self::{
     pages::Pages,
     parked::{ParkedCalls, ParkedLimits},
     seal::Seals,
+    sessions::Sessions,
     source::Relays,
     subscriptions::Subscriptions,
     task_questions::TaskQuestions,
+    used::UsedStates,
 };
 pub use self::{
     item::{DroppedItem, ItemKind},
@@ -98,9 +102,9 @@ struct Core {
     task_questions: TaskQuestions,
     instructions: Instructions,
     links: Links,
-    /// The server of the gateway, after its start.
-    server: Mutex<Option<WeakServer>>,
     pages: Pages,
+    sessions: Sessions,
+    used: UsedStates,
 }
 
 /// The builder of a [`Gateway`].
@@ -237,8 +241,9 @@ impl GatewayBuilder {
                 task_questions: TaskQuestions::default(),
                 instructions: Instructions::default(),
                 links: Links::default(),
-                server: Mutex::default(),
                 pages: Pages::default(),
+                sessions: Sessions::default(),
+                used: UsedStates::default(),
             })
         };
         Arc::clone(self.core.lock().get_or_insert_with(new))
@@ -295,11 +300,6 @@ impl Host {
 }
 
 impl Core {
-    /// Returns the server of the gateway, while it runs.
-    fn server(&self) -> Option<Server> {
-        self.server.lock().as_ref()?.upgrade()
-    }
-
     fn seals(&self) -> Result<&Seals, RpcError> {
         self.seals.as_ref().ok_or_else(|| RpcError::internal("the system has no random numbers"))
     }

@@ -95,7 +95,7 @@ impl Host {
     }
 
     /// Returns a host for a task of the host itself. It does not keep the servers running.
-    fn without_guard(&self) -> Self {
+    pub(crate) fn without_guard(&self) -> Self {
         Self { inner: Arc::clone(&self.inner), caller: Arc::default(), _guard: None }
     }
 
@@ -224,7 +224,7 @@ impl Host {
     pub async fn decide(&self, input: &PolicyInput) -> Result<(), CallError> {
         let slot =
             self.registry().slot(&input.server).ok_or_else(|| self.inner.shared.unknown_server(&input.server))?;
-        self.inner.shared.permit_item(&slot, input).await
+        self.inner.shared.permit_item(&slot, input).await.map(drop)
     }
 
     /// Returns the calls that wait for an approval, the oldest first.

@@ -34,6 +34,8 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+#[cfg(feature = "gateway")]
+pub(crate) use self::pool::ConnectionKey;
 #[cfg(feature = "oauth")]
 pub use self::tokens::CallerToken;
 #[cfg(feature = "oauth")]

@@ -34,7 +34,7 @@ pub(crate) use self::{
     execute::{answer_inputs, execute, execute_or_start_task},
     options::CallOptions,
     reply::Reply,
-    send_once::Mark,
+    send_once::{Clocks, Mark},
     tasks::OwnedTasks,
     tool_result::tool_result,
 };

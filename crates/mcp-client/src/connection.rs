@@ -104,7 +104,7 @@ impl Agreement {
 pub(crate) struct Connection {
     pub(crate) sender: Arc<dyn FrameSender>,
     pub(crate) pending: PendingRequests,
-    /// Paused while the user answers a request of the server or of the authorizer.
+    /// Paused while the user answers the authorizer, or a request of the server that belongs to no call.
     pub(crate) clock: PauseClock,
     /// The last check of the era.
     pub(crate) era_check: EraCheck,

@@ -1,6 +1,10 @@
 //! Requests of servers: pings, forms, pages, sampling, roots and unknown methods.
 
-use std::{future::pending, time::Duration};
+use std::{
+    future::pending,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use mcp_client::{
     ClientBuilder, Handler, InputContext,
@@ -113,6 +117,36 @@ async fn answers_pings_during_many_input_requests() {
     peer.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": form() })).await;
     assert_eq!(peer.exchange(json!(2), "elicitation/create", form()).await["error"]["code"], -32603);
     assert_eq!(peer.exchange(json!(3), "ping", json!({})).await["result"], json!({}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_requests_of_the_server_leave_a_place_for_each_call() {
+    let asked = AtomicUsize::new(0);
+    let first_is_stuck = builder().limits(|limits| limits.server_requests = 1).on_elicit(move |_| {
+        let is_first = asked.fetch_add(1, Ordering::SeqCst) == 0;
+        async move { if is_first { pending().await } else { Ok(ElicitResult::decline()) } }
+    });
+    let (client, mut peer, _peers) = connected_as(first_is_stuck, LEGACY).await;
+    peer.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": form() })).await;
+    assert_eq!(peer.exchange(json!(2), "elicitation/create", form()).await["error"]["code"], -32603);
+    let calling = tokio::spawn(async move { client.call_tool("t", json!({})).await });
+    assert_eq!(peer.recv().await["method"], "tools/call");
+    assert_eq!(peer.exchange(json!(3), "elicitation/create", form()).await["result"]["action"], "decline");
+    calling.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_during_a_call_pauses_the_time_limits_of_this_call_alone() {
+    let (client, mut peer, _peers) = connected_as(builder().on_elicit(async |_| pending().await), LEGACY).await;
+    let limit = Duration::from_secs(5);
+    let caller = client.clone();
+    let calling = tokio::spawn(async move { caller.call_tool("t", json!({})).idle_timeout(limit).await });
+    assert_eq!(peer.recv().await["method"], "tools/call");
+    peer.send(json!({ "jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": form() })).await;
+    let error = client.request_raw("x/y", ()).idle_timeout(limit).await.unwrap_err();
+    assert!(error.is_timeout(), "{error}");
+    assert!(!calling.is_finished(), "the call waits for the user");
+    calling.abort();
 }
 
 #[tokio::test(start_paused = true)]

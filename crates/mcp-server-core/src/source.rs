@@ -7,6 +7,7 @@ mod page;
 mod page_notifier;
 mod session;
 mod subscription;
+mod update_notifier;
 
 use std::{fmt, sync::Arc};
 
@@ -16,7 +17,7 @@ use mcp_transport::BoxFuture;
 pub(crate) use self::{ask::answer_inputs, call::CallClock};
 pub use self::{
     call::SourceCall, definition::SourceDefinition, page::SourcePage, page_notifier::PageNotifier,
-    session::SourceSession, subscription::SourceSubscription,
+    session::SourceSession, subscription::SourceSubscription, update_notifier::UpdateNotifier,
 };
 pub use crate::request::SourceResult;
 
@@ -99,7 +100,8 @@ pub trait Source: Send + Sync + 'static {
 
     /// Returns the instructions for the model, for a server without instructions of its own
     /// ([`ServerBuilder::instructions`](crate::ServerBuilder::instructions)). The server sends them to each client that connects.
-    fn instructions(&self) -> Option<String> {
+    /// `caller` is the authenticated principal of the client.
+    fn instructions(&self, _caller: Option<&Principal>) -> Option<String> {
         None
     }
 
@@ -198,7 +200,8 @@ pub trait Source: Send + Sync + 'static {
     /// Begins a subscription of a caller to a resource. The subscription ends when the server drops the returned value.
     ///
     /// The server sends an update to each client that subscribed to the URI
-    /// ([`Notices::resource_updated`](crate::Notices::resource_updated)).
+    /// ([`Notices::resource_updated`](crate::Notices::resource_updated)). [`SourceCall::update_notifier`] notifies this subscriber
+    /// alone. The subscriptions of a stream begin at the same time.
     ///
     /// # Errors
     /// The error for the client. In 2026-07-28, the server leaves the URI out of the acknowledged subscriptions.

@@ -7,11 +7,14 @@ use mcp_server_core::{
     RegistrationError,
     extension::{BackgroundWork, Registrar, ServerExtension, WeakServer},
 };
-
 use serde_json::json;
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+};
 
 use super::{Core, merged::Merged};
-use crate::registry::GATEWAYS;
+use crate::{policy::PolicyFile, registry::GATEWAYS};
 
 /// Notifies the clients of the gateway of changed lists.
 pub(super) struct Announcer {
@@ -41,20 +44,65 @@ impl ServerExtension for Announcer {
 
     fn start(&self, server: WeakServer) -> Option<BackgroundWork> {
         let core = Arc::clone(&self.core);
-        *core.server.lock() = Some(server.clone());
         // A change after this reading differs from it.
         let mut known = core.merged_here();
         let mut changes = core.host.catalog_changes();
+        let policies: Vec<_> = core.host.shared().gate.files().map(PolicyFile::changes).collect();
         Some(BackgroundWork::new(async move {
-            while changes.next().await.is_some() {
+            let mut policies = Changed::of(policies);
+            loop {
+                let is_policy = tokio::select! {
+                    changed = changes.next() => match changed {
+                        Some(_) => false,
+                        None => return,
+                    },
+                    () = policies.next() => true,
+                };
                 let Some(server) = server.upgrade() else { return };
                 // The new lists are complete before clients list again.
                 let now = core.merged().await;
-                announce(&server, &known, &now);
+                if is_policy {
+                    // The lists depend on the caller, so the gateway does not know whose lists changed.
+                    announce_all(&server);
+                } else {
+                    announce(&server, &known, &now);
+                }
                 known = now;
             }
         }))
     }
+}
+
+/// The changes of all policy files. The tasks end with the value.
+struct Changed {
+    changed: Arc<Notify>,
+    _tasks: JoinSet<()>,
+}
+
+impl Changed {
+    fn of(files: Vec<watch::Receiver<()>>) -> Self {
+        let (changed, mut tasks) = (Arc::<Notify>::default(), JoinSet::new());
+        for mut file in files {
+            let changed = Arc::clone(&changed);
+            tasks.spawn(async move {
+                while file.changed().await.is_ok() {
+                    changed.notify_one();
+                }
+            });
+        }
+        Self { changed, _tasks: tasks }
+    }
+
+    async fn next(&mut self) {
+        self.changed.notified().await;
+    }
+}
+
+fn announce_all(server: &mcp_server_core::Server) {
+    let notices = server.notify();
+    notices.tools_changed();
+    notices.prompts_changed();
+    notices.resources_changed();
 }
 
 fn announce(server: &mcp_server_core::Server, known: &Merged, now: &Merged) {

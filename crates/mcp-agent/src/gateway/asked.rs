@@ -17,6 +17,7 @@ use super::{
     parked::{Parkable, ParkedError, ParkedRound, Questions, Refused},
     relay::{Answered, Relayed},
     seal::RelayState,
+    used::{self, StateId},
 };
 use crate::CallError;
 
@@ -48,9 +49,16 @@ pub(super) enum Round {
     /// The client has not seen an input request of the call.
     First,
     /// A stateless server waits for this round.
-    Upstream { server: String, name: String, responses: JsonObject, state: Option<String> },
+    Upstream { place: Place, fingerprint: String, once: Option<StateId>, responses: JsonObject, state: Option<String> },
     /// The call of a server with sessions waits for this round.
-    Parked { call: u64, number: u32, responses: JsonObject },
+    Parked { place: Place, call: u64, number: u32, responses: JsonObject },
+}
+
+/// A server, and the name of an item there.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) server: Arc<str>,
+    pub(super) name: Box<str>,
 }
 
 impl Core {
@@ -66,11 +74,14 @@ impl Core {
         let round = call.round()?;
         Ok(match self.seals()?.open(&round)? {
             None => Round::First,
-            Some(RelayState::Upstream { server, name, state }) => {
-                Round::Upstream { server, name, responses: round.into_responses(), state }
+            Some(RelayState::Upstream { server, name, fingerprint, is_approved, state }) => {
+                let once = round.request_state().filter(|_| is_approved).map(used::id_of);
+                let place = Place { server: server.into(), name: name.into() };
+                Round::Upstream { place, fingerprint, once, responses: round.into_responses(), state }
             }
-            Some(RelayState::Parked { node, call, number }) if node == self.hop.as_str() => {
-                Round::Parked { call, number, responses: round.into_responses() }
+            Some(RelayState::Parked { node, call, number, server, name }) if node == self.hop.as_str() => {
+                let place = Place { server: server.into(), name: name.into() };
+                Round::Parked { place, call, number, responses: round.into_responses() }
             }
             Some(RelayState::Parked { .. }) => {
                 let text = "another node of the gateway runs the call: send the request to that node";
@@ -83,23 +94,27 @@ impl Core {
     pub(super) async fn resume_parked(
         &self,
         call: &SourceCall,
+        place: &Place,
         parked: u64,
         number: u32,
         responses: JsonObject,
     ) -> Result<SourceOutcome, Fault> {
-        self.parked_outcome(call, self.parked.resume(parked, number, responses, call.clone()).await)
+        self.parked_outcome(call, place, self.parked.resume(parked, number, responses, call.clone()).await)
     }
 
     /// Returns the outcome of a round of a parked call.
     pub(super) fn parked_outcome(
         &self,
         call: &SourceCall,
+        place: &Place,
         round: Result<ParkedRound<ParkedResult>, ParkedError>,
     ) -> Result<SourceOutcome, Fault> {
         match round {
             Ok(ParkedRound::Complete(result)) => Ok(self.outcome(call, result?)?),
             Ok(ParkedRound::Asked { call: parked, number, requests }) => {
-                let state = RelayState::Parked { node: self.hop.as_str().to_owned(), call: parked, number };
+                let (server, name) = (place.server.to_string(), place.name.to_string());
+                let node = self.hop.as_str().to_owned();
+                let state = RelayState::Parked { node, call: parked, number, server, name };
                 Ok(self.asked(call, Some(&requests), &state)?)
             }
             Err(ParkedError::Gone) => Err(InputRound::state_expired().into()),
@@ -115,7 +130,9 @@ impl Core {
                 self.learn_links(call.method(), &server, result.json());
                 Ok(SourceOutcome::Complete(result))
             }
-            Relayed::InputRequired { server, name, required } => self.required(call, &server, &name, &required),
+            Relayed::InputRequired { place, fingerprint, is_approved, required } => {
+                self.required(call, &place, &fingerprint, is_approved, &required)
+            }
             Relayed::Task { server, created } => self.created_task(call, &server, &created),
         }
     }
@@ -124,12 +141,24 @@ impl Core {
     fn required(
         &self,
         call: &SourceCall,
-        server: &Arc<str>,
-        name: &str,
+        place: &Place,
+        fingerprint: &str,
+        is_approved: bool,
         required: &InputRequired,
     ) -> Result<SourceOutcome, RpcError> {
-        let state = required.result().request_state.clone();
-        let state = RelayState::Upstream { server: server.to_string(), name: name.to_owned(), state };
+        for (key, request) in required.result().input_requests.iter().flat_map(|requests| &requests.0) {
+            call.check_input_request(request).map_err(|error| {
+                tracing::warn!(server = &*place.server, key, %error, "a server sent an input request that its client cannot answer");
+                RpcError::internal(format!("the server {:?} sent an input request that the client did not declare", place.server))
+            })?;
+        }
+        let state = RelayState::Upstream {
+            server: place.server.to_string(),
+            name: place.name.to_string(),
+            fingerprint: fingerprint.to_owned(),
+            is_approved,
+            state: required.result().request_state.clone(),
+        };
         let json = std::str::from_utf8(required.bytes()).ok().and_then(|json| Members::read(json).ok());
         let Some(mut members) = json else {
             return self.asked(call, required.result().input_requests.as_ref(), &state);

@@ -11,7 +11,7 @@ use crate::{Caller, policy};
 #[derive(Debug, Clone)]
 pub(super) struct Downstream {
     pub(super) principal: Option<Arc<str>>,
-    session: Option<Arc<str>>,
+    pub(super) session: Option<Arc<str>>,
     /// The token of the client, if its authentication keeps it for token exchanges.
     #[cfg(feature = "oauth")]
     token: Option<crate::CallerToken>,

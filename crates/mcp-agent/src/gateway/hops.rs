@@ -59,9 +59,9 @@ impl HopId {
         }
         let mut hops: Vec<Value> = meta.decode(HOPS).unwrap_or_default();
         if hops.iter().any(|hop| hop.as_str() == Some(&*self.0)) {
-            tracing::warn!("a request came back to this gateway: one of its servers leads to the gateway itself");
+            tracing::warn!("a request came back to this gateway: remove the server that leads to the gateway itself");
             return Err(RpcError::invalid_request(
-                "the request came back to this gateway: one of its servers leads to the gateway itself",
+                "the request came back to this gateway: one of its servers leads to the gateway itself, so remove that server",
             ));
         }
         if hops.len() >= LONGEST {

@@ -62,7 +62,10 @@ impl fmt::Display for ItemKind {
 /// # let _ = show;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
-#[error("the {kind} {name:?} of {server:?} is left out, because {winner:?} has a {kind} with this name")]
+#[error(
+    "the {kind} {name:?} of {server:?} is left out, because {winner:?} has a {kind} with this name: use provider names{}",
+    if matches!(kind, ItemKind::Tool) { ", or rename the tool" } else { "" }
+)]
 #[non_exhaustive]
 pub struct DroppedItem {
     /// The kind of the item.

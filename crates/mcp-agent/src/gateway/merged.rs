@@ -149,7 +149,7 @@ impl Merged {
     /// Logs the servers and the items that the gateway served with the former lists, and does not serve any more.
     pub(super) fn log_changes(&self, former: &Self) {
         for server in self.circular.iter().filter(|server| !former.circular.contains(server)) {
-            tracing::warn!(%server, "the gateway does not serve a server that leads to the gateway itself");
+            tracing::warn!(%server, "the gateway does not serve a server that leads to the gateway itself: remove it from the configuration file");
         }
         let known: HashSet<&DroppedItem> = former.dropped.iter().collect();
         let mut new = self.dropped.iter().filter(|dropped| !known.contains(dropped));
@@ -227,6 +227,12 @@ impl Lists {
     /// Returns the bytes that these lists need beside the items, with their pages written for two revisions.
     pub(super) fn bytes(&self) -> usize {
         [&self.tools, &self.resources, &self.templates, &self.prompts].map(Items::bytes).iter().sum()
+    }
+
+    /// Whether a list has an item of a server.
+    pub(super) fn has_items_of_server(&self, server: &str) -> bool {
+        let lists = [&self.tools, &self.resources, &self.templates, &self.prompts];
+        lists.into_iter().any(|items| items.iter().any(|item| *item.server == *server))
     }
 
     pub(super) fn list(&self, list: SourceList) -> Option<&Items> {

@@ -10,7 +10,7 @@ use super::{Core, caller::Downstream, fault::Fault, item::Item, members::Members
 use crate::{
     CallError, CatalogTool, ServerState,
     policy::PolicyInput,
-    registry::{Asking, Lease, Slot},
+    registry::{Asking, ConnectionKey, Lease, Slot},
 };
 
 /// The number of checks of a call whose tool changes meanwhile.
@@ -20,6 +20,10 @@ const CHECKS: usize = 4;
 pub(super) struct Reached {
     pub(super) client: Client,
     pub(super) server: Arc<str>,
+    /// A text that changes with the definition of the server.
+    pub(super) fingerprint: Arc<str>,
+    /// A person approved the request.
+    pub(super) is_approved: bool,
     /// The time that is left for the request.
     pub(super) limit: Option<Duration>,
     lease: Lease,
@@ -58,12 +62,15 @@ impl Core {
             let (item, tool) = self.find_tool(name).await?;
             since = tool.since();
             let slot = self.slot(&item.server)?;
+            let mut is_approved = false;
             if shared.checks(&slot, &tool) {
                 let arguments = arguments(params)?;
-                Box::pin(shared.permit(&slot, &tool, downstream.principal.as_deref(), arguments)).await?;
+                let permit = Box::pin(shared.permit(&slot, &tool, downstream.principal.as_deref(), arguments));
+                is_approved = permit.await?.is_approved;
             }
             if self.is_current(&slot) {
-                let reached = self.reach(&slot, downstream, slot.call_timeout(&item.original)).await?;
+                let mut reached = self.reach(&slot, downstream, slot.call_timeout(&item.original)).await?;
+                reached.is_approved = is_approved;
                 let now = self.merged().await.tools.get(name).and_then(|item| item.tool.clone());
                 if now.is_some_and(|now| now.has_definition_of(&tool)) {
                     return Ok((item, reached));
@@ -102,21 +109,30 @@ impl Core {
         downstream: &Downstream,
     ) -> Result<Reached, CallError> {
         let slot = self.slot(server)?;
+        let mut is_approved = false;
         if let Some(mut input) = input {
             input.principal = downstream.principal.as_deref().map(str::to_owned);
-            Box::pin(self.host.shared().permit_item(&slot, &input)).await?;
+            is_approved = Box::pin(self.host.shared().permit_item(&slot, &input)).await?;
         }
         if !self.is_current(&slot) {
             let (server, state) = (server.to_owned(), ServerState::Stopped);
             let reason = Some("it was replaced during the approval".to_owned());
             return Err(CallError::Unavailable { server, state, reason, retry_in: None });
         }
-        self.reach(&slot, downstream, slot.options.call_timeout).await
+        let mut reached = self.reach(&slot, downstream, slot.options.call_timeout).await?;
+        reached.is_approved = is_approved;
+        Ok(reached)
+    }
+
+    /// Returns the key of the connection on which a caller subscribes to the resources of a server.
+    pub(super) fn connection_key(&self, server: &str, downstream: &Downstream) -> Result<ConnectionKey, CallError> {
+        let caller = downstream.without_capabilities().caller(false);
+        Ok(self.slot(server)?.key(&self.host.shared().registry, &caller))
     }
 
     /// Decides a request of a server by the policies.
     pub(super) async fn permit(&self, server: &str, input: &PolicyInput) -> Result<(), CallError> {
-        self.host.shared().permit_item(&*self.slot(server)?, input).await
+        self.host.shared().permit_item(&*self.slot(server)?, input).await.map(drop)
     }
 
     fn slot(&self, server: &str) -> Result<Arc<Slot>, CallError> {
@@ -149,6 +165,7 @@ impl Core {
         let reached = slot.reach(registry, &caller, wait.saturating_sub(began.elapsed())).await;
         let (lease, client) = reached.map_err(unavailable)?;
         let limit = limit.map(|limit| limit.saturating_sub(began.elapsed()));
-        Ok(Reached { client, server: Arc::clone(&slot.name), limit, lease })
+        let (server, fingerprint) = (Arc::clone(&slot.name), Arc::clone(&slot.fingerprint));
+        Ok(Reached { client, server, fingerprint, is_approved: false, limit, lease })
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use super::{
     Core, Names,
-    asked::parks,
+    asked::{Place, parks},
     fault::Fault,
     members::Members,
     pages::Pages,
@@ -65,12 +65,13 @@ impl Core {
             let relayed = Box::pin(send(names, pages, method, client, answered.0, reached, outgoing)).await?;
             return Ok(self.outcome(call, relayed)?);
         }
+        let place = Place { server: Arc::clone(&reached.server), name: outgoing.name.clone() };
         // The task of a parked call does not keep the gateway.
         let started = self.parked.start(principal, call.clone(), |questions| {
             let client = AskedClient::LaterRound(questions);
             Box::pin(send(names, pages, method, client, answered.0, reached, outgoing))
         });
-        self.parked_outcome(call, Box::pin(started).await)
+        self.parked_outcome(call, &place, Box::pin(started).await)
     }
 }
 
@@ -79,8 +80,8 @@ impl Core {
 pub(super) enum Relayed {
     /// The result for the client.
     Complete { server: Arc<str>, result: SourceResult },
-    /// The input requests of the server, and the name of the item there.
-    InputRequired { server: Arc<str>, name: Box<str>, required: InputRequired },
+    /// The input requests of the server.
+    InputRequired { place: Place, fingerprint: Arc<str>, is_approved: bool, required: InputRequired },
     /// The task that the call became.
     Task { server: Arc<str>, created: RawResult },
 }
@@ -155,7 +156,10 @@ async fn send(
             Ok(Relayed::Complete { server, result })
         }
         Ok(UpstreamRound::Task(created)) => Ok(Relayed::Task { server, created }),
-        Ok(UpstreamRound::InputRequired(required)) => Ok(Relayed::InputRequired { server, name, required }),
+        Ok(UpstreamRound::InputRequired(required)) => {
+            let (fingerprint, is_approved) = (Arc::clone(&reached.fingerprint), reached.is_approved);
+            Ok(Relayed::InputRequired { place: Place { server, name }, fingerprint, is_approved, required })
+        }
         Err(error) => Err(CallError::Client { name: name.into(), error }.into()),
     }
 }

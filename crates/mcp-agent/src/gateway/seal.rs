@@ -7,7 +7,7 @@ use mcp_server_core::{InputRound, StateBinding, StateKeys};
 use serde::{Deserialize, Serialize};
 
 /// The time between two rounds of a call.
-const LIFETIME: Duration = Duration::from_secs(600);
+pub(super) const LIFETIME: Duration = Duration::from_secs(600);
 
 /// The state of a call between two rounds. The client receives it sealed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +21,12 @@ pub(super) enum RelayState {
         /// The name of the tool or prompt, or the URI of the resource, at the server.
         #[serde(rename = "n")]
         name: String,
+        /// The definition of the server. Another server under its name must not receive the responses.
+        #[serde(rename = "f")]
+        fingerprint: String,
+        /// A person approved the call, so the state continues it once.
+        #[serde(rename = "a", default)]
+        is_approved: bool,
         /// The state of the server, if it sent any. A response without this seal could reach a server that has not asked.
         #[serde(rename = "r", default, skip_serializing_if = "Option::is_none")]
         state: Option<String>,
@@ -36,6 +42,10 @@ pub(super) enum RelayState {
         /// The number of the last question that the client received.
         #[serde(rename = "q")]
         number: u32,
+        #[serde(rename = "s")]
+        server: String,
+        #[serde(rename = "n")]
+        name: String,
     },
 }
 
@@ -83,8 +93,16 @@ mod tests {
     }
 
     fn states() -> [RelayState; 3] {
-        let upstream = |state| RelayState::Upstream { server: "files".into(), name: "read".into(), state };
-        let parked = RelayState::Parked { node: "n1".into(), call: 7, number: 2 };
+        let (fingerprint, is_approved) = (String::from("f"), true);
+        let upstream = |state| RelayState::Upstream {
+            server: "files".into(),
+            name: "read".into(),
+            fingerprint: fingerprint.clone(),
+            is_approved,
+            state,
+        };
+        let parked =
+            RelayState::Parked { node: "n1".into(), call: 7, number: 2, server: "files".into(), name: "read".into() };
         [upstream(Some("\"state\" of files".into())), upstream(None), parked]
     }
 

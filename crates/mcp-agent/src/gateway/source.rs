@@ -6,16 +6,19 @@ use mcp_client::Negotiated;
 use mcp_protocol::{
     CompleteParams, CompletionReference, Excerpt, JsonObject, Meta, Method as _, Principal, RpcError, method,
 };
-use mcp_server_core::source::{
-    Source, SourceCall, SourceDefinition, SourceFeatures, SourceList, SourceOutcome, SourcePage, SourceResult,
-    SourceSubscription,
+use mcp_server_core::{
+    InputRound,
+    source::{
+        Source, SourceCall, SourceDefinition, SourceFeatures, SourceList, SourceOutcome, SourcePage, SourceResult,
+        SourceSubscription,
+    },
 };
 use mcp_transport::BoxFuture;
 use serde::Serialize;
 
 use super::{
     Core, Names,
-    asked::Round,
+    asked::{Place, Round},
     caller::Downstream,
     fault::{self, Fault},
     item::Item,
@@ -24,8 +27,13 @@ use super::{
     names::split_uri,
     reach::{Reached, arguments},
     relay::{Answered, Outgoing},
+    seal::LIFETIME,
+    used::StateId,
 };
-use crate::{catalog::ServerTasks, policy::PolicyInput};
+use crate::{
+    catalog::ServerTasks,
+    policy::{self, PolicyInput},
+};
 
 /// Serves the items of all servers.
 pub(super) struct Relays {
@@ -43,8 +51,9 @@ impl Source for Relays {
         SourceFeatures::ALL.with_tasks()
     }
 
-    fn instructions(&self) -> Option<String> {
-        self.core.merged_instructions()
+    fn instructions(&self, caller: Option<&Principal>) -> Option<String> {
+        let principal = caller.map(|caller| policy::identity(caller).into());
+        self.core.merged_instructions(principal.as_ref())
     }
 
     fn find(&self, list: SourceList, name: &str, _caller: Option<&Principal>) -> Option<SourceDefinition> {
@@ -183,10 +192,10 @@ impl Core {
     async fn check_round(
         self: &Arc<Self>,
         method: &str,
-        server: &str,
-        name: &str,
+        place: &Place,
         principal: Option<&Arc<str>>,
     ) -> Result<(), RpcError> {
+        let (server, name) = (&*place.server, &*place.name);
         let mut input = match method {
             method::CallTool::NAME => {
                 let merged = self.merged().await;
@@ -203,10 +212,11 @@ impl Core {
         let shared = self.host.shared();
         let gone = || RpcError::invalid_params("the server does not exist any more");
         let slot = shared.registry.slot(server).ok_or_else(gone)?;
-        if shared.gate.denies(&input, &slot.options.rules) {
-            return Err(RpcError::invalid_request("a policy denies the request meanwhile"));
+        if !shared.gate.is_active() && slot.options.rules.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let denied = |_| RpcError::invalid_request("a policy denies the request meanwhile");
+        shared.gate.check_round(&input, &slot.options.rules).map_err(denied)
     }
 
     async fn find_prompt(self: &Arc<Self>, name: &str) -> Result<Arc<Item>, RpcError> {
@@ -263,11 +273,12 @@ impl<'a> Incoming<'a> {
     async fn begin(self) -> Result<Begun<'a>, Fault> {
         let outcome = match self.core.round(self.call, &self.params)? {
             Round::First => return Ok(Begun::First(Box::new(self))),
-            Round::Parked { call, number, responses } => {
-                Box::pin(self.core.resume_parked(self.call, call, number, responses)).await?
+            Round::Parked { place, call, number, responses } => {
+                self.core.check_round(self.call.method(), &place, self.downstream.principal.as_ref()).await?;
+                Box::pin(self.core.resume_parked(self.call, &place, call, number, responses)).await?
             }
-            Round::Upstream { server, name, responses, state } => {
-                Box::pin(self.resume(server, name, (responses, state))).await?
+            Round::Upstream { place, fingerprint, once, responses, state } => {
+                Box::pin(self.resume(place, &fingerprint, once, (responses, state))).await?
             }
         };
         Ok(Begun::Resumed(outcome))
@@ -276,15 +287,24 @@ impl<'a> Incoming<'a> {
     /// Sends the responses of the client to the server that asked.
     async fn resume(
         self,
-        server: String,
-        name: String,
+        place: Place,
+        fingerprint: &str,
+        once: Option<StateId>,
         responses: (JsonObject, Option<String>),
     ) -> Result<SourceOutcome, Fault> {
         let principal = self.downstream.principal.as_ref();
-        self.core.check_round(self.call.method(), &server, &name, principal).await?;
-        let reached = self.core.reach_server(&server, None, &self.downstream).await?;
+        let mut reached = self.core.reach_server(&place.server, None, &self.downstream).await?;
+        if *reached.fingerprint != *fingerprint {
+            // Another server has the name of the server that asked.
+            return Err(InputRound::state_expired().into());
+        }
+        if let Some(once) = once {
+            self.core.used.claim(once, principal, LIFETIME)?;
+            reached.is_approved = true;
+        }
+        self.core.check_round(self.call.method(), &place, principal).await?;
         let key = if self.call.method() == method::ReadResource::NAME { "uri" } else { "name" };
-        self.send(key, &*name, &name, reached, Some(responses)).await
+        self.send(key, &*place.name, &place.name, reached, Some(responses)).await
     }
 
     /// Sends the request to its server. `key` is the member of the parameters that names the item, and `value` its value at the
@@ -298,6 +318,7 @@ impl<'a> Incoming<'a> {
         responses: Option<(JsonObject, Option<String>)>,
     ) -> Result<SourceOutcome, Fault> {
         let Self { core, call, mut params, downstream, meta } = self;
+        core.end_with_session(call, &downstream, &reached.server);
         params.set(key, value);
         for member in ["_meta", "inputResponses", "requestState"] {
             params.remove(member);

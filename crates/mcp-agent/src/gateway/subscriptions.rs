@@ -1,19 +1,19 @@
-//! The subscriptions to resources: subscribers of the same resource share one subscription at its server.
+//! Subscriptions to resources: the subscribers of a resource share a subscription if they share the connection to its server.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Weak},
     time::Duration,
 };
 
 use mcp_client::{Subscription, Update};
 use mcp_protocol::{Excerpt, RpcError};
-use mcp_server_core::source::{SourceCall, SourceSubscription};
+use mcp_server_core::source::{SourceCall, SourceSubscription, UpdateNotifier};
 use parking_lot::Mutex;
 use tokio::{sync::OnceCell, task::JoinHandle, time::sleep};
 
 use super::{Core, caller::Downstream, fault::Fault, reach::Reached};
-use crate::{CallError, policy::PolicyInput};
+use crate::{CallError, policy::PolicyInput, registry::ConnectionKey};
 
 /// The waits before a lost subscription is opened again.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -25,18 +25,58 @@ pub(super) struct Subscriptions {
     open: Mutex<HashMap<Key, Weak<Shared>>>,
 }
 
-/// The resource and its subscriber. Principals have connections of their own.
+/// The resource, and the connection of its subscribers.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     server: Arc<str>,
     uri: Box<str>,
-    principal: Option<Arc<str>>,
+    connection: ConnectionKey,
 }
 
 /// A subscription at a server. It ends with the last subscriber.
 #[derive(Default)]
 struct Shared {
     following: OnceCell<Following>,
+    subscribers: Mutex<Subscribers>,
+}
+
+#[derive(Default)]
+struct Subscribers {
+    last: u64,
+    open: BTreeMap<u64, UpdateNotifier>,
+}
+
+/// A subscriber. The drop of the value ends its subscription.
+struct Subscriber {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Subscriber {
+    fn new(shared: Arc<Shared>, notifier: UpdateNotifier) -> Self {
+        let number = {
+            let mut subscribers = shared.subscribers.lock();
+            subscribers.last += 1;
+            let number = subscribers.last;
+            subscribers.open.insert(number, notifier);
+            number
+        };
+        Self { shared, number }
+    }
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        self.shared.subscribers.lock().open.remove(&self.number);
+    }
+}
+
+impl Shared {
+    /// Notifies the subscribers, and no other client that subscribed to the URI.
+    fn updated(&self) {
+        let open: Vec<UpdateNotifier> = self.subscribers.lock().open.values().cloned().collect();
+        open.iter().for_each(UpdateNotifier::updated);
+    }
 }
 
 /// The task that forwards the updates.
@@ -57,16 +97,20 @@ impl Core {
         let mut input = PolicyInput::resource(&*server, &*uri);
         input.principal = downstream.principal.as_deref().map(str::to_owned);
         self.permit(&server, &input).await?;
-        let key = Key { server, uri, principal: downstream.principal.clone() };
+        let connection = self.connection_key(&server, &downstream)?;
+        let key = Key { server, uri, connection };
         let shared = self.subscriptions.shared(&key);
+        // An update before the end of this function reaches the subscriber too.
+        let subscriber = Subscriber::new(Arc::clone(&shared), call.update_notifier());
         let opening = || async {
             let (reached, subscription) = self.open_subscription(&key, &downstream).await?;
-            let (core, key, name) = (Arc::downgrade(self), key.clone(), call.name().into());
-            let follower = Follower { core, key, downstream: downstream.clone(), name };
+            let (core, shared, key) = (Arc::downgrade(self), Arc::downgrade(&shared), key.clone());
+            let follower = Follower { core, shared, key, downstream: downstream.clone() };
             Ok::<_, Fault>(Following(tokio::spawn(follower.follow(reached, subscription))))
         };
         shared.following.get_or_try_init(opening).await?;
-        Ok(SourceSubscription::new(shared))
+        self.end_with_session(call, &downstream, &key.server);
+        Ok(SourceSubscription::new(subscriber))
     }
 
     async fn open_subscription(&self, key: &Key, downstream: &Downstream) -> Result<(Reached, Subscription), Fault> {
@@ -97,13 +141,12 @@ impl Subscriptions {
     }
 }
 
-/// Forwards the updates of a resource to the clients of the gateway.
+/// Forwards the updates of a resource to its subscribers.
 struct Follower {
     core: Weak<Core>,
+    shared: Weak<Shared>,
     key: Key,
     downstream: Downstream,
-    /// The URI for clients.
-    name: Box<str>,
 }
 
 impl Follower {
@@ -139,8 +182,8 @@ impl Follower {
     }
 
     fn announce(&self) {
-        if let Some(server) = self.core.upgrade().and_then(|core| core.server()) {
-            server.notify().resource_updated(&self.name);
+        if let Some(shared) = self.shared.upgrade() {
+            shared.updated();
         }
     }
 }

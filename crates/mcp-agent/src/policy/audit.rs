@@ -72,6 +72,8 @@ pub enum DecidedBy {
     ServerRule(usize),
     /// The definition of the tool is new or has changed ([`pins`](crate::pins)).
     Pin,
+    /// An earlier round of the call, whose request state the client sent. The policies can only deny the call meanwhile.
+    EarlierRound,
     /// The default effect, because no rule and no hook matched.
     Default,
 }

@@ -171,6 +171,7 @@ impl fmt::Display for Source<'_> {
             (DecidedBy::ServerRule(number), _) => write!(f, "rule {number} of the server {server:?}"),
             (DecidedBy::Hook | DecidedBy::Default, _) => f.write_str("a policy"),
             (DecidedBy::Pin, _) => f.write_str("the pin of the tool"),
+            (DecidedBy::EarlierRound, _) => f.write_str("a policy during the call"),
         }
     }
 }

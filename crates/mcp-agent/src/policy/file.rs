@@ -8,6 +8,7 @@ use std::{
 
 use parking_lot::Mutex;
 use serde::Deserialize;
+use tokio::sync::watch;
 
 use super::{Effect, Policy, PolicyError, Rule};
 use crate::bounded_file;
@@ -98,6 +99,7 @@ fn read(path: &Path) -> Result<String, PolicyError> {
 pub struct PolicyFile {
     path: PathBuf,
     state: Arc<Mutex<State>>,
+    changed: watch::Sender<()>,
 }
 
 struct State {
@@ -116,7 +118,8 @@ impl PolicyFile {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let text = read(&path)?;
         let policy = Arc::new(Policy::parse(path.display().to_string(), &text)?);
-        Ok(Self { path, state: Arc::new(Mutex::new(State { policy, text: Some(text) })) })
+        let state = Arc::new(Mutex::new(State { policy, text: Some(text) }));
+        Ok(Self { path, state, changed: watch::Sender::new(()) })
     }
 
     /// Returns the path.
@@ -129,6 +132,12 @@ impl PolicyFile {
     #[must_use]
     pub fn policy(&self) -> Arc<Policy> {
         Arc::clone(&self.state.lock().policy)
+    }
+
+    /// Returns a receiver that changes with the policy, in all clones.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
     }
 
     /// Reads the file again, and returns whether its policy changed. `None` if the text is that of the last reading. The function
@@ -149,6 +158,8 @@ impl PolicyFile {
         // The toolset of a host compares the allocation.
         if has_changed {
             state.policy = Arc::new(policy);
+            drop(state);
+            self.changed.send_replace(());
         }
         Ok(Some(has_changed))
     }

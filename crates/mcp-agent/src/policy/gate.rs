@@ -73,6 +73,8 @@ pub(crate) struct PinQuestion {
 pub(crate) struct Pass {
     /// A person answered a question about the definition of the tool.
     pub(crate) accepts_definition: bool,
+    /// A person approved the call.
+    pub(crate) is_approved: bool,
 }
 
 /// A decision with its source.
@@ -234,8 +236,29 @@ impl Gate {
         open.close(outcome);
         match outcome {
             Outcome::Refused(kind) => Err(Refusal::new(kind, input, by, open.policy.take(), open.reason.take())),
-            _ => Ok(Pass { accepts_definition: by == DecidedBy::Pin && outcome == Outcome::Approved }),
+            _ => {
+                let is_approved = outcome == Outcome::Approved;
+                Ok(Pass { accepts_definition: by == DecidedBy::Pin && is_approved, is_approved })
+            }
         }
+    }
+
+    /// Decides a later round of a call that a client continues, and records it. The decision about the first round counts, unless a
+    /// policy denies the call meanwhile.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn check_round(&self, input: &PolicyInput, rules: &[Rule]) -> Result<(), Refusal> {
+        let is_denied = self.denies(input, rules);
+        let effect = if is_denied { Effect::Deny } else { Effect::Allow };
+        let by = DecidedBy::EarlierRound;
+        let (started, sink) = (Instant::now(), self.sink.as_deref());
+        let mut open =
+            Open { input, started, effect, decided_by: by, policy: None, reason: None, sink, is_closed: false };
+        if !is_denied {
+            open.close(Outcome::Allowed);
+            return Ok(());
+        }
+        open.close(Outcome::Refused(RefusalKind::Denied));
+        Err(Refusal::new(RefusalKind::Denied, input, by, None, None))
     }
 
     /// Whether a check of a host has any effect.

@@ -27,8 +27,8 @@ pub(super) struct Pool {
 }
 
 /// Callers with equal keys share a connection.
-#[derive(Clone, PartialEq, Eq)]
-struct ConnectionKey {
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct ConnectionKey {
     principal: Option<Arc<str>>,
     session: Option<Arc<str>>,
     /// The part of the caller on which its token at the server depends.
@@ -172,7 +172,8 @@ impl Slot {
         None
     }
 
-    fn key(&self, registry: &Registry, caller: &Caller) -> ConnectionKey {
+    /// Returns the key of the connection of a caller.
+    pub(crate) fn key(&self, registry: &Registry, caller: &Caller) -> ConnectionKey {
         let sharing = self.options.sharing;
         let has_own_credentials = self.options.connectors.is_some();
         let principal = caller.principal.clone().filter(|_| sharing != Sharing::All || has_own_credentials);

@@ -117,7 +117,7 @@ impl HostCall {
             let Some(slot) = registry.slot(tool.server()) else { return Err(self.resolve_again(tool.server())) };
             // The wait for an approval has a limit of its own.
             let permit = shared.permit(&slot, &tool, caller.principal_name(), arguments);
-            let permitted = self.options.until_cancelled(&self.name, permit).await??;
+            let permitted = self.options.until_cancelled(&self.name, permit).await??.arguments;
             if registry.slot(tool.server()).is_some_and(|now| Arc::ptr_eq(&now, &slot)) {
                 let limit = self
                     .options

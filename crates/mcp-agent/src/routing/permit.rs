@@ -12,17 +12,25 @@ use crate::{
     registry::Slot,
 };
 
+/// A call that may run.
+pub(crate) struct Permitted {
+    pub(crate) arguments: JsonObject,
+    /// A person approved the call.
+    #[cfg_attr(not(feature = "gateway"), expect(dead_code, reason = "a gateway reads it"))]
+    pub(crate) is_approved: bool,
+}
+
 impl Shared {
-    /// Decides the call of a tool, and waits for an approval if it needs one. Returns the arguments.
+    /// Decides the call of a tool, and waits for an approval if it needs one.
     pub(crate) async fn permit(
         &self,
         slot: &Slot,
         tool: &CatalogTool,
         principal: Option<&str>,
         arguments: JsonObject,
-    ) -> Result<JsonObject, CallError> {
+    ) -> Result<Permitted, CallError> {
         if !self.checks(slot, tool) {
-            return Ok(arguments);
+            return Ok(Permitted { arguments, is_approved: false });
         }
         let (rules, verdict) = (&slot.options.rules[..], tool.verdict());
         let mut input = PolicyInput::new(tool.server(), tool.original_name())
@@ -47,7 +55,7 @@ impl Shared {
                 }
             }
         }
-        Ok(input.arguments)
+        Ok(Permitted { arguments: input.arguments, is_approved: pass.is_approved })
     }
 
     /// Whether a policy, an audit sink or a pin concerns the calls of a tool.
@@ -62,12 +70,13 @@ impl Shared {
         Ok(slot.review(&self.registry).await)
     }
 
-    /// Decides a call without a tool of the catalog: a read, a prompt, or a question of the application.
-    pub(crate) async fn permit_item(&self, slot: &Slot, input: &PolicyInput) -> Result<(), CallError> {
+    /// Decides a call without a tool of the catalog: a read, a prompt, or a question of the application. Returns whether a person
+    /// approved it.
+    pub(crate) async fn permit_item(&self, slot: &Slot, input: &PolicyInput) -> Result<bool, CallError> {
         let rules = &slot.options.rules[..];
         if self.gate.is_active() || !rules.is_empty() {
-            self.gate.check_call(input, Check { rules, pin: None }).await?;
+            return Ok(self.gate.check_call(input, Check { rules, pin: None }).await?.is_approved);
         }
-        Ok(())
+        Ok(false)
     }
 }

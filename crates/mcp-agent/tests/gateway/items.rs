@@ -98,7 +98,7 @@ async fn uris_and_names_with_their_server_lead_to_it() {
         let page = tools.iter().find(|tool| tool.name == "two__page").unwrap();
         assert_eq!(page.meta.as_ref().unwrap()["ui"]["resourceUri"], "ui://two/app/index.html");
         let negotiated = client.negotiated();
-        assert_eq!(negotiated.instructions.as_deref(), Some("# one\n\nAsk one.\n\n# two\n\nAsk two."));
+        assert_eq!(negotiated.instructions.as_deref(), Some("# one\n\n> Ask one.\n\n# two\n\n> Ask two."));
     }
 }
 

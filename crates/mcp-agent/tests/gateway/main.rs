@@ -6,6 +6,7 @@ mod children;
 mod common;
 mod exchange;
 mod faults;
+mod isolation;
 mod items;
 mod lists;
 mod policies;

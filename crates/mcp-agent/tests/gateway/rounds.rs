@@ -9,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use mcp_agent::{Gateway, Host, ServerOptions};
+use mcp_agent::{
+    Gateway, Host, ServerOptions,
+    policy::{AuditEvent, DecidedBy, Effect, Outcome, PendingApproval},
+};
 use mcp_client::{
     Client, Handler, InputContext, Reconnect, Round,
     transport::{BoxFuture, Connect},
@@ -19,7 +22,11 @@ use mcp_protocol::{
     FormElicitParams, JsonObject, Meta, ProtocolVersion, Role, Root, RootsCapability, RpcError, SamplingCapability,
     SamplingMessage, UrlElicitParams, notification::ElicitationComplete,
 };
-use mcp_server::{inputs::StateKeys, prelude::*};
+use mcp_server::{
+    inputs::StateKeys,
+    prelude::*,
+    source::{Source, SourceCall, SourceDefinition, SourceList, SourceOutcome, SourcePage, SourceResult},
+};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -217,6 +224,75 @@ async fn send(user: &Client, params: Value) -> Result<String, RpcError> {
 
 fn reason(error: &RpcError) -> &str {
     error.data.as_ref().and_then(|data| data["reason"].as_str()).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn an_approved_call_continues_once_and_each_round_is_recorded() {
+    for up in REVISIONS {
+        let events: Arc<Mutex<Vec<(DecidedBy, Outcome)>>> = Arc::default();
+        let sink = Arc::clone(&events);
+        let host = Host::builder("gateway", "1")
+            .server("s", Pipe::new(asking(up, &Turns::default())))
+            .default_effect(Effect::Ask)
+            .approver(|_: PendingApproval| async { true })
+            .audit(move |event: &AuditEvent| sink.lock().unwrap().push((event.decided_by, event.outcome)))
+            .start()
+            .await
+            .unwrap();
+        let gateway = Gateway::builder(host).build().unwrap().versions([REVISIONS[1]]).build();
+        let user = client().connect(&gateway).await.unwrap();
+        let (key, state) = first_round(&user).await;
+        let round = next(&json!({}), &state, &key, &json!({ "action": "accept", "content": { "name": "ada" } }));
+        assert_eq!(send(&user, round.clone()).await.unwrap(), "ada", "{up}");
+        assert_eq!(reason(&send(&user, round).await.unwrap_err()), "request_state_expired", "{up}");
+        let expected = [(DecidedBy::Default, Outcome::Approved), (DecidedBy::EarlierRound, Outcome::Allowed)];
+        assert_eq!(events.lock().unwrap()[..2], expected, "{up}");
+    }
+}
+
+#[tokio::test]
+async fn a_state_does_not_lead_to_another_server_with_the_name() {
+    let turns = Turns::default();
+    let host = host(REVISIONS[1], false, &turns, ServerOptions::new()).await;
+    let gateway = Gateway::builder(host.clone()).build().unwrap().versions([REVISIONS[1]]).build();
+    let user = client().connect(&gateway).await.unwrap();
+    let (key, state) = first_round(&user).await;
+    let other = over_http(asking(REVISIONS[1], &turns)).await;
+    host.remove("s").await;
+    let other: Arc<dyn Connect> = Arc::new(mcp_client::http::Http::new(&other).unwrap());
+    host.add("s", other, ServerOptions::new()).unwrap();
+    let round = next(&json!({}), &state, &key, &json!({ "action": "accept", "content": { "name": "ada" } }));
+    assert_eq!(reason(&send(&user, round).await.unwrap_err()), "request_state_expired");
+}
+
+/// A stateless server that asks each client for its roots.
+struct Rude;
+
+impl Source for Rude {
+    fn list(&self, list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        let tool = r#"{"name":"form","inputSchema":{"type":"object"}}"#;
+        let tools = (list == SourceList::Tools).then(|| SourceDefinition::new(tool).unwrap());
+        Box::pin(std::future::ready(Ok(SourcePage::new(tools))))
+    }
+
+    fn call_tool(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        let asked = json!({ "resultType": "input_required", "inputRequests": { "k": { "method": "roots/list" } } });
+        let result = SourceResult::new(asked.to_string(), REVISIONS[1]);
+        Box::pin(std::future::ready(Ok(SourceOutcome::InputRequired(result))))
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_the_client_did_not_declare_is_an_error() {
+    let upstream = Server::builder::<()>("rude", "1").versions([REVISIONS[1]]).source(Rude).build();
+    let host = Host::builder("gateway", "1").server("s", &upstream).start().await.unwrap();
+    let gateway = Gateway::builder(host).build().unwrap().versions([REVISIONS[1]]).build();
+    let user = client().connect(&gateway).await.unwrap();
+    let call = user.request_raw("tools/call", json!({ "name": "s__form", "arguments": {} })).raw_result().raw_inputs();
+    let error = timeout(SOON, call.into_future()).await.unwrap().unwrap_err();
+    let error = error.rpc().unwrap();
+    assert_eq!(error.code.0, -32603);
+    assert!(error.message.contains("did not declare"), "{error}");
 }
 
 #[tokio::test]

@@ -20,6 +20,7 @@ use crate::{
     Error, Limits,
     connection::{
         self, Agreement, Connection, InputResponses, OnAbandon, Request, RequestExtras, RequestGuard, RequestOutcome,
+        RunningCall,
     },
 };
 
@@ -85,7 +86,9 @@ pub(super) async fn send_once(
     let mut request_sending = pin!(connection.send_request(id, message, hints, follows, options.questions.clone()));
     let mut guard: Option<RequestGuard> = None;
     let limits = &core.config.limits;
-    let started = Mark::now(&connection.clock, limits);
+    let questions = options.questions.clone();
+    let clocks = Clocks { connection: &connection.clock, call: questions.as_deref() };
+    let started = Mark::now(clocks, limits);
     let mut last_activity = started;
     let outcome = loop {
         let left = [
@@ -94,13 +97,13 @@ pub(super) async fn send_once(
         ]
         .into_iter()
         .flatten()
-        .map(|(limit, since)| (limit.saturating_sub(since.elapsed(&connection.clock)), limit))
+        .map(|(limit, since)| (limit.saturating_sub(since.elapsed(clocks)), limit))
         .min();
-        let is_paused = connection.clock.is_paused() && started.may_pause(&connection.clock);
+        let is_paused = clocks.is_paused() && started.may_pause(clocks);
         if let Some((Duration::ZERO, limit)) = left
             && !is_paused
         {
-            spend(options, started.elapsed(&connection.clock));
+            spend(options, started.elapsed(clocks));
             return Err(Error::timeout(&*request.method, limit));
         }
         // The clock is paused while the user answers. It is checked once a second then.
@@ -121,7 +124,7 @@ pub(super) async fn send_once(
                 let Some(slot) = guard.as_ref().map(RequestGuard::slot) else { continue };
                 let outcome = slot.take_outcome();
                 for notice in slot.take_progress() {
-                    last_activity = Mark::now(&connection.clock, limits);
+                    last_activity = Mark::now(clocks, limits);
                     if let Some(on_progress) = &mut options.on_progress {
                         on_progress(notice);
                     }
@@ -133,7 +136,7 @@ pub(super) async fn send_once(
             () = sleep_for(wait) => {}
         }
     };
-    spend(options, started.elapsed(&connection.clock));
+    spend(options, started.elapsed(clocks));
     Ok((outcome, guard))
 }
 
@@ -180,7 +183,29 @@ pub(super) fn spend(options: &mut CallOptions, time: Duration) {
     options.total_timeout = options.total_timeout.map(|total| total.saturating_sub(time));
 }
 
-/// A point in time on a clock that can pause, up to a limit.
+/// The clocks on which the time limits of a call depend: that of its connection, and that of its questions.
+#[derive(Clone, Copy)]
+pub(crate) struct Clocks<'a> {
+    pub(crate) connection: &'a PauseClock,
+    pub(crate) call: Option<&'a RunningCall>,
+}
+
+impl Clocks<'_> {
+    /// Returns how long the clocks were paused. The server can ask during a login, so both times can overlap.
+    fn paused(self) -> Duration {
+        self.connection.paused() + self.of_call().map_or(Duration::ZERO, PauseClock::paused)
+    }
+
+    fn is_paused(self) -> bool {
+        self.connection.is_paused() || self.of_call().is_some_and(PauseClock::is_paused)
+    }
+
+    fn of_call(&self) -> Option<&PauseClock> {
+        self.call.and_then(RunningCall::used_clock)
+    }
+}
+
+/// A point in time on clocks that can pause, up to a limit.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark {
     at: Instant,
@@ -189,21 +214,21 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    pub(crate) fn now(clock: &PauseClock, limits: &Limits) -> Self {
+    pub(crate) fn now(clocks: Clocks<'_>, limits: &Limits) -> Self {
         // A server that sends requests without end must not stop the clock forever.
         let longest = limits.server_request_timeout.saturating_mul(u32::try_from(limits.rounds).unwrap_or(u32::MAX));
-        Self { at: Instant::now(), paused: clock.paused(), longest }
+        Self { at: Instant::now(), paused: clocks.paused(), longest }
     }
 
-    fn paused(self, clock: &PauseClock) -> Duration {
-        clock.paused().saturating_sub(self.paused)
+    fn paused(self, clocks: Clocks<'_>) -> Duration {
+        clocks.paused().saturating_sub(self.paused)
     }
 
-    fn may_pause(self, clock: &PauseClock) -> bool {
-        self.paused(clock) < self.longest
+    fn may_pause(self, clocks: Clocks<'_>) -> bool {
+        self.paused(clocks) < self.longest
     }
 
-    pub(crate) fn elapsed(self, clock: &PauseClock) -> Duration {
-        self.at.elapsed().saturating_sub(self.paused(clock).min(self.longest))
+    pub(crate) fn elapsed(self, clocks: Clocks<'_>) -> Duration {
+        self.at.elapsed().saturating_sub(self.paused(clocks).min(self.longest))
     }
 }

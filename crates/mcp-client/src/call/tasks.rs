@@ -19,8 +19,8 @@ use tokio::{
 };
 
 use super::{
-    Answer, CallOptions, ClientCore, ClientHandle, Mark, Reply, answer_inputs, execute, options::ProgressCallback,
-    send_until_answered,
+    Answer, CallOptions, ClientCore, ClientHandle, Clocks, Mark, Reply, answer_inputs, execute,
+    options::ProgressCallback, send_until_answered,
 };
 use crate::{
     Error,
@@ -349,16 +349,18 @@ pub(super) async fn get_task(
     Ok(TaskSnapshot { task: detailed.task.clone().into(), detailed: Some(detailed), answer })
 }
 
-/// Waits before the next status request. The clock of the connection pauses while handlers answer the server.
+/// Waits before the next status request. The clocks of the call pause while handlers answer the server.
 async fn pause(
     core: &ClientCore,
     wait: Duration,
     connection: Option<&Connection>,
     options: &mut TaskOptions,
 ) -> Result<(), Error> {
-    let mark = connection.map(|connection| (connection, Mark::now(&connection.clock, &core.config.limits)));
+    let questions = options.questions.clone();
+    let clocks = connection.map(|connection| Clocks { connection: &connection.clock, call: questions.as_deref() });
+    let mark = clocks.map(|clocks| (clocks, Mark::now(clocks, &core.config.limits)));
     sleep(options.left.map_or(wait, |left| wait.min(left))).await;
-    options.spend(mark.map_or(wait, |(connection, mark)| mark.elapsed(&connection.clock)));
+    options.spend(mark.map_or(wait, |(clocks, mark)| mark.elapsed(clocks)));
     if options.left == Some(Duration::ZERO) { Err(options.timeout()) } else { Ok(()) }
 }
 

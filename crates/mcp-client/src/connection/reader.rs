@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Asker, Connection, ConnectionManager, ECHO, Notification, RequestOutcome, StreamReceiver};
+use super::{Asker, Connection, ConnectionManager, ECHO, Notification, RequestOutcome, RunningCall, StreamReceiver};
 use crate::retry::RequestFailure;
 
 /// The bytes of an invalid message that are examined to show it.
@@ -337,14 +337,12 @@ impl Reader<'_> {
         {
             return;
         }
-        let answer = if self.running.len() >= self.manager.config.limits.server_requests {
-            Err(RpcError::internal("the client is busy"))
-        } else if self.running.contains_key(&id) {
-            Err(RpcError::invalid_request("a request with this id is being answered"))
-        } else {
-            self.answer(frame, request)
-        };
-        let answer = match answer {
+        let answer = self.answer(frame, request).and_then(|answer| {
+            let is_known = self.running.contains_key(&id);
+            let repeated = || RpcError::invalid_request("a request with this id is being answered");
+            if is_known { Err(repeated()) } else { Ok(answer) }
+        });
+        let (answer, call) = match answer {
             Ok(answer) => answer,
             Err(error) => {
                 // The error is dropped if the server sends requests but does not read.
@@ -354,8 +352,10 @@ impl Reader<'_> {
         };
         let connection = Arc::clone(self.connection);
         let key = id.clone();
+        let answering = call.as_ref().map(RunningCall::answer);
         let task = self.answering.spawn(async move {
-            answer_request(&connection, route, &id, answer).await;
+            let _answering = answering;
+            answer_request(&connection, call.as_deref(), route, &id, answer).await;
             id
         });
         self.running.insert(key, task);
@@ -363,8 +363,13 @@ impl Reader<'_> {
 }
 
 impl Reader<'_> {
-    /// Returns the answer to a request of the server, which is made when the future is polled.
-    fn answer(&self, frame: &Frame, request: &Request<'_>) -> Result<Answer, RpcError> {
+    /// Returns the answer to a request of the server, which is made when the future is polled, and the call of the request.
+    ///
+    /// # Errors
+    /// If too many requests of the server are answered, or no handler may answer the request.
+    fn answer(&self, frame: &Frame, request: &Request<'_>) -> Result<(Answer, Option<Arc<RunningCall>>), RpcError> {
+        let is_full = self.running.len() >= self.manager.config.limits.server_requests;
+        let busy = || RpcError::internal("the client is busy");
         let (connection, receiver) = (self.connection, &self.manager.receiver);
         let has_streams = connection.sender.has_request_streams();
         let task = related_task(request);
@@ -372,21 +377,32 @@ impl Reader<'_> {
         let asker = match (call, task) {
             (Some(call), _) => Asker::Call(call),
             (None, Some(task)) if connection.pending.relays_tasks() => {
+                if is_full {
+                    return Err(busy());
+                }
                 let limit = self.manager.config.limits.server_request_timeout;
                 let (connection, receiver) = (Arc::clone(connection), Arc::clone(receiver));
                 let (method, params) = (request.method.to_string(), request.params.map(ToOwned::to_owned));
-                return Ok(Box::pin(async move {
+                let answer: Answer = Box::pin(async move {
                     let late = |_| RpcError::internal("the result of the task was not requested in time");
                     let waiting = timeout(limit, connection.pending.next_call_of_task(&task));
                     let asker = Asker::Call(waiting.await.map_err(late)?);
                     receiver.request(&connection, &method, params.as_deref(), &asker).await
-                }));
+                });
+                return Ok((answer, None));
             }
             (None, _) => connection.pending.asker(&frame.route, &request.method, has_streams),
         };
+        // Each call has a place of its own, so that the requests of some calls do not affect the others.
+        if is_full && asker.call().is_none_or(|call| call.is_answering()) {
+            return Err(busy());
+        }
         match asker.refusal() {
             Some(error) => Err(error),
-            None => Ok(receiver.request(connection, &request.method, request.params, &asker)),
+            None => {
+                let answer = receiver.request(connection, &request.method, request.params, &asker);
+                Ok((answer, asker.call().cloned()))
+            }
         }
     }
 }
@@ -400,9 +416,16 @@ fn related_task(request: &Request<'_>) -> Option<String> {
 
 type Answer = BoxFuture<'static, Result<Value, RpcError>>;
 
-async fn answer_request(connection: &Arc<Connection>, route: Route, id: &RequestId, answer: Answer) {
+/// Answers a request of the server. The time limits of its call pause meanwhile, or those of all calls if it belongs to no call.
+async fn answer_request(
+    connection: &Arc<Connection>,
+    call: Option<&RunningCall>,
+    route: Route,
+    id: &RequestId,
+    answer: Answer,
+) {
     let answered = {
-        let _pause = connection.clock.pause();
+        let _pause = call.map_or(&connection.clock, RunningCall::clock).pause();
         answer.await
     };
     let message = match answered {

@@ -1,8 +1,16 @@
 //! The call that a request of the server belongs to, and the handler of that call.
 
-use std::{any::Any, fmt, sync::Arc};
+use std::{
+    any::Any,
+    fmt,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use mcp_protocol::{ClientCapabilities, Method, RpcError, method};
+use mcp_transport::PauseClock;
 use parking_lot::Mutex;
 
 /// The call that caused a request of the server ([`InputContext::call`](crate::InputContext::call)).
@@ -48,6 +56,19 @@ pub(crate) struct RunningCall {
     own: Option<Arc<OwnHandler>>,
     /// The ids of the first requests of the call. A task can ask on the route of a request that has its answer.
     requests: Mutex<Vec<i64>>,
+    /// Paused while the handler of the call answers. Most calls are never asked, and have no clock.
+    clock: OnceLock<PauseClock>,
+    /// The number of requests of the server that the handler of the call answers now.
+    answering: AtomicUsize,
+}
+
+/// A request of the server that the handler of a call answers. The drop of the value ends the answer.
+pub(crate) struct Answering(Arc<RunningCall>);
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.answering.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// The handler of a call. The room `inbound` defines its type.
@@ -64,7 +85,34 @@ const REQUESTS: usize = 16;
 impl RunningCall {
     pub(crate) fn new(method: &str, name: Option<&str>, own: Option<OwnHandler>) -> Arc<Self> {
         let info = CallInfo { method: method.into(), name: name.map(Into::into) };
-        Arc::new(Self { info, own: own.map(Arc::new), requests: Mutex::default() })
+        Arc::new(Self {
+            info,
+            own: own.map(Arc::new),
+            requests: Mutex::default(),
+            clock: OnceLock::new(),
+            answering: AtomicUsize::new(0),
+        })
+    }
+
+    /// Returns the clock that is paused while the handler of the call answers.
+    pub(crate) fn clock(&self) -> &PauseClock {
+        self.clock.get_or_init(PauseClock::new)
+    }
+
+    /// Returns the clock if the server has asked during the call.
+    pub(crate) fn used_clock(&self) -> Option<&PauseClock> {
+        self.clock.get()
+    }
+
+    /// Whether the handler of the call answers a request of the server now.
+    pub(crate) fn is_answering(&self) -> bool {
+        self.answering.load(Ordering::Acquire) > 0
+    }
+
+    /// Records that the handler of the call answers a request of the server.
+    pub(crate) fn answer(self: &Arc<Self>) -> Answering {
+        self.answering.fetch_add(1, Ordering::AcqRel);
+        Answering(Arc::clone(self))
     }
 
     /// Records that the call sent a request with this id.

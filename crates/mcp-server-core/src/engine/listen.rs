@@ -4,6 +4,7 @@ use std::convert::Infallible;
 
 use mcp_protocol::{ListenParams, Method, RpcError, SubscriptionFilter, jsonrpc::decode_params, method};
 use mcp_transport::TransportError;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 use tokio::{
@@ -90,19 +91,35 @@ async fn subscribe(
     listening: &Listening,
     accepted: &mut SubscriptionFilter,
 ) -> Vec<Box<dyn std::any::Any + Send + Sync>> {
-    let mut guards = Vec::new();
-    let Some(installed) = server.source() else { return guards };
+    let Some(installed) = server.source() else { return Vec::new() };
     let deadline = Instant::now() + server.limits().read_timeout;
-    for uri in std::mem::take(&mut accepted.resource_subscriptions) {
-        let begun = async { SourceWork::subscription(&installed.source, &uri)?.subscribe(server, context).await };
-        match timeout_at(deadline, begun).await {
-            Ok(Ok(guard)) => {
-                guards.extend(guard);
-                accepted.resource_subscriptions.push(uri);
+    let uris = Mutex::new(std::mem::take(&mut accepted.resource_subscriptions).into_iter().enumerate());
+    // A slow subscription delays only those of its lane.
+    let lane = || {
+        Box::pin(async {
+            let mut begun = Vec::new();
+            loop {
+                let next = uris.lock().next();
+                let Some((at, uri)) = next else { return begun };
+                let stream = Some(listening.stream());
+                let subscribe = async {
+                    SourceWork::subscription(&installed.source, &uri)?.subscribe(server, context, stream).await
+                };
+                match timeout_at(deadline, subscribe).await {
+                    Ok(Ok(guard)) => begun.push((at, uri, guard)),
+                    Ok(Err(error)) => tracing::debug!(%error, "the source rejected a subscription"),
+                    Err(_) => tracing::debug!("the source exceeded the time limit of subscriptions"),
+                }
             }
-            Ok(Err(error)) => tracing::debug!(%error, "the source rejected a subscription"),
-            Err(_) => tracing::debug!("the source exceeded the time limit of subscriptions"),
-        }
+        })
+    };
+    let (a, b, c, d, e, f, g, h) = tokio::join!(lane(), lane(), lane(), lane(), lane(), lane(), lane(), lane());
+    let mut begun: Vec<_> = [a, b, c, d, e, f, g, h].into_iter().flatten().collect();
+    begun.sort_unstable_by_key(|(at, ..)| *at);
+    let mut guards = Vec::new();
+    for (_, uri, guard) in begun {
+        guards.extend(guard);
+        accepted.resource_subscriptions.push(uri);
     }
     listening.retain_uris(&accepted.resource_subscriptions);
     guards

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use mcp_protocol::{
-    DiscoverResult, EmptyResult, Method, PaginatedParams, ProtocolVersion, RequestId, RpcError, SetLevelParams,
-    SubscribeParams,
+    CacheScope, DiscoverResult, EmptyResult, Method, PaginatedParams, ProtocolVersion, RequestId, RpcError,
+    SetLevelParams, SubscribeParams,
     jsonrpc::{Request, decode_params},
     method::{self, RequestName},
 };
@@ -268,8 +268,13 @@ fn discover(p: &mut Preparation<'_>) -> Result<Work, Refusal> {
     let (server, version) = (p.server, p.scope.version);
     let names = server.versions().iter().map(|version| version.as_str().to_owned());
     let mut result = DiscoverResult::new(names.collect(), server.capabilities(version, false)?);
-    result.instructions = server.instructions();
-    let hint = server.data.config.discover_cache;
+    let caller = p.scope.principal.as_deref();
+    result.instructions = server.instructions(caller);
+    let mut hint = server.data.config.discover_cache;
+    if server.source().is_some() && caller.is_some() {
+        // The instructions of a source can depend on the caller.
+        hint.scope = CacheScope::Private;
+    }
     result.ttl_ms = Some(hint.ttl_ms());
     result.cache_scope = Some(hint.scope);
     Ok(Work::Done(Reply::result(&server.data.identity, &p.request.id, version, result, 512)))

@@ -1,9 +1,13 @@
 //! Requests that the source of a server serves instead of a registered handler.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use mcp_protocol::{
-    CompleteParams, Method as _, PaginatedParams, ProtocolVersion, ResultType, RpcError,
+    CompleteParams, Method as _, PaginatedParams, Principal, ProtocolVersion, ResultType, RpcError,
     jsonrpc::{Request, decode_params},
     method, shape_params,
 };
@@ -22,6 +26,7 @@ use crate::{
     Server,
     context::Context,
     error::{CALL_FAILED, Fault, contain, contain_async},
+    publisher::Listener,
     request::{Output, RawOutput, Refusal, Scope, SourceResult},
     source::{
         CallClock, InstalledSource, Source, SourceCall, SourceDefinition, SourceList, SourceOutcome, answer_inputs,
@@ -65,8 +70,8 @@ impl Server {
     }
 
     /// Returns the instructions of the server, or those of its source.
-    pub(crate) fn instructions(&self) -> Option<String> {
-        let of_source = || contain(|| self.source()?.source.instructions()).ok().flatten();
+    pub(crate) fn instructions(&self, caller: Option<&Principal>) -> Option<String> {
+        let of_source = || contain(|| self.source()?.source.instructions(caller)).ok().flatten();
         self.data.config.instructions.clone().or_else(of_source)
     }
 
@@ -204,7 +209,7 @@ impl SourceWork {
         headers.check_arguments(mirrored, &arguments)
     }
 
-    fn call(&self, context: &Context, clock: &CallClock) -> SourceCall {
+    fn call(&self, context: &Context, clock: &CallClock, stream: Option<Weak<Listener>>) -> SourceCall {
         SourceCall {
             method: self.method,
             name: self.name.clone(),
@@ -213,17 +218,19 @@ impl SourceWork {
             accepts_task: self.accepts_task,
             context: context.clone(),
             clock: clock.clone(),
+            stream,
         }
     }
 
-    /// Begins a subscription. The returned value keeps it alive.
+    /// Begins a subscription of a stream, or of the session of the request. The returned value keeps it alive.
     pub(super) async fn subscribe(
         self,
         server: &Server,
         context: &Context,
+        stream: Option<Weak<Listener>>,
     ) -> Result<Option<Box<dyn std::any::Any + Send + Sync>>, RpcError> {
         let clock = CallClock::new(&server.limits().inputs);
-        let call = self.call(context, &clock);
+        let call = self.call(context, &clock, stream);
         let limit = server.limits().read_timeout;
         let begun = pin!(contain_async(|| self.source.subscribe(call)));
         match clock.within(limit, begun).await {
@@ -245,7 +252,7 @@ impl SourceWork {
         };
         let cap = server.limits().subscribed_uris;
         if session.can_subscribe(&uri, cap)? {
-            let guard = self.subscribe(server, context).await?;
+            let guard = self.subscribe(server, context, None).await?;
             session.subscribe(&uri, cap)?;
             session.keep_subscription(&uri, guard);
         }
@@ -271,7 +278,7 @@ impl SourceWork {
             _ => limits.read_timeout,
         };
         let clock = CallClock::new(&limits.inputs);
-        let mut call = self.call(context, &clock);
+        let mut call = self.call(context, &clock, None);
         for _ in 0..ROUNDS {
             let outcome = {
                 let run = pin!(self.once(server, version, context, call.clone()));

@@ -1,6 +1,10 @@
 //! One `subscriptions/listen` stream and the changes that wait for it.
 
-use std::{collections::VecDeque, convert::Infallible, sync::Arc};
+use std::{
+    collections::VecDeque,
+    convert::Infallible,
+    sync::{Arc, Weak},
+};
 
 use mcp_protocol::{
     CancelledParams, ListenResult, NotificationMethod, RequestId, RpcError, SubscriptionFilter,
@@ -78,7 +82,7 @@ impl Listener {
         self.more.notify_one();
     }
 
-    pub(super) fn notify(&self, change: &Change) {
+    pub(crate) fn notify(&self, change: &Change) {
         let is_wanted = self.state().insert(change);
         if is_wanted {
             self.more.notify_one();
@@ -165,6 +169,11 @@ pub(crate) struct Listening {
 impl Listening {
     pub(super) fn new(readers: Arc<Readers>, number: u64, listener: Arc<Listener>) -> Self {
         Self { readers, number, listener }
+    }
+
+    /// Returns the stream, for single changes.
+    pub(crate) fn stream(&self) -> Weak<Listener> {
+        Arc::downgrade(&self.listener)
     }
 
     /// Ends the subscriptions to all other resources.

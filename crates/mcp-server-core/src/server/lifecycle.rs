@@ -82,7 +82,7 @@ impl Server {
         let session = Arc::new(Session::new(caller.id(), version, client_info, of_client, &capabilities, peer));
         self.data.extensions.start(self);
         self.data.publisher.join(&session);
-        Ok((session, self.welcome(request, version, capabilities)))
+        Ok((session, self.welcome(request, caller, version, capabilities)))
     }
 
     pub(crate) fn restore_session(
@@ -108,10 +108,14 @@ impl Server {
         request: &Request<'_>,
         caller: &Caller,
     ) -> Result<(ProtocolVersion, Reply), Refusal> {
-        self.in_span(request, caller, || self.welcome_anonymously(request), |(version, _)| (*version, None))
+        self.in_span(request, caller, || self.welcome_anonymously(request, caller), |(version, _)| (*version, None))
     }
 
-    fn welcome_anonymously(&self, request: &Request<'_>) -> Result<(ProtocolVersion, Reply), RpcError> {
+    fn welcome_anonymously(
+        &self,
+        request: &Request<'_>,
+        caller: &Caller,
+    ) -> Result<(ProtocolVersion, Reply), RpcError> {
         let (_, version) = self.negotiate(request)?;
         let mut capabilities = self.capabilities(version, false)?;
         (capabilities.tasks, capabilities.logging) = (None, None);
@@ -124,7 +128,7 @@ impl Server {
         if let Some(prompts) = &mut capabilities.prompts {
             prompts.list_changed = None;
         }
-        Ok((version, self.welcome(request, version, capabilities)))
+        Ok((version, self.welcome(request, caller, version, capabilities)))
     }
 
     fn negotiate(&self, request: &Request<'_>) -> Result<(InitializeParams, ProtocolVersion), RpcError> {
@@ -139,9 +143,15 @@ impl Server {
         Ok((params, version))
     }
 
-    fn welcome(&self, request: &Request<'_>, version: ProtocolVersion, capabilities: ServerCapabilities) -> Reply {
+    fn welcome(
+        &self,
+        request: &Request<'_>,
+        caller: &Caller,
+        version: ProtocolVersion,
+        capabilities: ServerCapabilities,
+    ) -> Reply {
         let mut result = InitializeResult::new(version.as_str(), capabilities, self.info().clone());
-        result.instructions = self.instructions();
+        result.instructions = self.instructions(caller.authenticated());
         Reply::result(&self.data.identity, &request.id, version, shaped(result, version), 512)
     }
 

@@ -46,6 +46,8 @@ struct State {
     pending: PendingChanges,
     /// Values of a source that keep its subscriptions alive.
     guards: Vec<(Arc<str>, SubscriptionGuard)>,
+    /// Values of a source that end with the session.
+    kept: Vec<SubscriptionGuard>,
     /// The task that waits for a reader or for capacity.
     flusher: Option<AbortHandle>,
 }
@@ -81,7 +83,7 @@ impl Outbox {
         if let Some(flusher) = state.flusher.take() {
             flusher.abort();
         }
-        let guards = std::mem::take(&mut state.guards);
+        let guards = (std::mem::take(&mut state.guards), std::mem::take(&mut state.kept));
         // The values run code of the application when they are dropped.
         drop(state);
         drop(guards);
@@ -145,6 +147,21 @@ impl Session {
         };
         drop(state);
         drop(replaced);
+    }
+
+    /// Keeps a value of a source until the session ends. Returns false if the session has ended.
+    pub(crate) fn keep(&self, value: Box<dyn Any + Send + Sync>) -> bool {
+        let value = SubscriptionGuard(value);
+        let mut state = self.outbox.state();
+        // The session closes its table of requests before its outbox.
+        if self.is_closed() {
+            // The value runs code of the application when it is dropped.
+            drop(state);
+            drop(value);
+            return false;
+        }
+        state.kept.push(value);
+        true
     }
 
     /// Ends a subscription. An unknown URI is ignored.

@@ -106,6 +106,11 @@ impl Drop for OpenPage<'_> {
     }
 }
 
+/// Checks that the client declared the capability of an input request.
+pub(super) fn check_declared(request: &InputRequest, declared: &ClientCapabilities) -> Result<(), RpcError> {
+    limit_of(request, &InputLimits::default(), declared).map(drop)
+}
+
 /// Returns the time for the answer to an input request.
 ///
 /// # Errors

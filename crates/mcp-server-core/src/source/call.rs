@@ -1,16 +1,22 @@
 //! One request to a source, and the clock of its time limit.
 
-use std::{fmt, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    pin::Pin,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use mcp_protocol::{InputRequest, RpcError};
 use mcp_transport::PauseClock;
 use serde_json::{Value, value::RawValue};
 use tokio::time::{Instant, sleep};
 
-use super::{PageNotifier, SourceSession, ask};
+use super::{PageNotifier, SourceSession, UpdateNotifier, ask};
 use crate::{
     context::Context,
     inputs::{InputLimits, InputRound},
+    publisher::Listener,
 };
 
 /// A request that a source serves.
@@ -25,6 +31,8 @@ pub struct SourceCall {
     pub(crate) accepts_task: bool,
     pub(crate) context: Context,
     pub(crate) clock: CallClock,
+    /// The stream whose subscription begins.
+    pub(crate) stream: Option<Weak<Listener>>,
 }
 
 impl SourceCall {
@@ -137,6 +145,56 @@ impl SourceCall {
     pub async fn ask(&self, request: InputRequest) -> Result<Value, RpcError> {
         let _pause = self.clock.clock.pause();
         ask::ask(&self.context, &self.clock.limits, request).await
+    }
+
+    /// Checks that the client declared the capability that an input request needs.
+    ///
+    /// ```
+    /// use mcp_protocol::{InputRequest, RpcError};
+    /// use mcp_server_core::source::SourceCall;
+    ///
+    /// fn check(call: &SourceCall) -> Result<(), RpcError> {
+    ///     call.check_input_request(&InputRequest::list_roots())
+    /// }
+    /// # let _ = check;
+    /// ```
+    ///
+    /// # Errors
+    /// `-32601` if the client did not declare the capability, or if the method is not that of an input request.
+    pub fn check_input_request(&self, request: &InputRequest) -> Result<(), RpcError> {
+        ask::check_declared(request, self.context.client_capabilities())
+    }
+
+    /// Keeps a value until the session of the call ends, and then drops it. Returns false if the call has no session, or if the
+    /// session has ended: the value is dropped at once.
+    ///
+    /// ```
+    /// use mcp_server_core::source::SourceCall;
+    ///
+    /// /// Closes the connection of a session to another server.
+    /// struct Connection;
+    ///
+    /// impl Drop for Connection {
+    ///     fn drop(&mut self) {
+    ///         println!("closed");
+    ///     }
+    /// }
+    ///
+    /// fn keep(call: &SourceCall, connection: Connection) -> bool {
+    ///     call.keep_until_session_ends(connection)
+    /// }
+    /// # let _ = keep;
+    /// ```
+    pub fn keep_until_session_ends(&self, value: impl Send + Sync + 'static) -> bool {
+        self.context.session().is_some_and(|session| session.keep(Box::new(value)))
+    }
+
+    /// Returns the notifier of the subscriber whose subscription begins ([`Source::subscribe`](super::Source::subscribe)).
+    ///
+    /// See the example of [`UpdateNotifier`].
+    #[must_use]
+    pub fn update_notifier(&self) -> UpdateNotifier {
+        UpdateNotifier::new(&self.name, self.stream.as_ref(), self.context.shared_session())
     }
 
     /// Returns the notifier of the session of the call, for the end of visits to pages ([`SourceCall::ask`] with a URL). It does
