@@ -7,6 +7,7 @@ use std::{
     process::Command,
 };
 
+use mcp_test::redis_server::RedisServer;
 use serde_json::{Value, json};
 
 use super::{
@@ -74,6 +75,54 @@ fn serves_all_servers_in_each_revision_and_ends_them_after_sigterm() {
     assert!(signal(&mut serving.child, "TERM"));
     assert_eq!(wait(&mut serving.child).code(), Some(0));
     assert!(!pids.iter().any(is_running), "a server outlived the gateway");
+}
+
+/// Sends a message with POST, and returns the status and the whole answer.
+fn post(url: &str, session: Option<&str>, message: &Value) -> (u16, String) {
+    let address = url.strip_prefix("http://").and_then(|url| url.split('/').next()).unwrap();
+    let body = message.to_string();
+    let session = session.map(|id| format!("mcp-session-id: {id}\r\n")).unwrap_or_default();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    write!(
+        stream,
+        "POST /mcp HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: application/json\r\n\
+         accept: application/json, text/event-stream\r\n{session}content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
+    (status, answer)
+}
+
+#[test]
+fn two_gateways_with_one_redis_serve_each_session() {
+    let Some(redis) = RedisServer::start_or_skip("two_gateways_with_one_redis_serve_each_session") else { return };
+    let project = Project::new("gateway-redis");
+    let servers = json!({ "one": { "command": fixture() } });
+    let keys = project.root.join("keys");
+    fs::write(&keys, "5e".repeat(32)).unwrap();
+    let (keys, url) = (keys.display().to_string(), redis.url());
+    let arguments = ["--port", "0", "--state-keys", &keys, "--redis", &url];
+    let gateways = [(); 2].map(|()| Serving::start(gateway(&project, &servers, &arguments)));
+    let client = json!({ "name": "test", "version": "1" });
+    let params = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+    let initialize = json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params });
+    let (status, answer) = post(&gateways[0].url, None, &initialize);
+    assert_eq!(status, 200, "{answer}");
+    let is_session = |line: &&str| line.to_ascii_lowercase().starts_with("mcp-session-id: ");
+    let (_, session) = answer.lines().find(is_session).unwrap().split_once(": ").unwrap();
+    let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    assert_eq!(post(&gateways[0].url, Some(session), &initialized).0, 202);
+    for gateway in gateways.iter().rev() {
+        let list = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" });
+        let (status, answer) = post(&gateway.url, Some(session), &list);
+        assert!(status == 200 && answer.contains("one__add"), "{answer}");
+    }
+    let (status, _) = post(&gateways[1].url, Some("unknown"), &initialized);
+    assert_eq!(status, 404);
 }
 
 #[test]
@@ -170,6 +219,7 @@ fn refuses_an_open_address_without_authentication() {
         (&["--policy", "/no/such/file"], "/no/such/file: the file cannot be read"),
         (&["--audit", "/no/such/file"], "/no/such/file: the file cannot be opened"),
         (&["--state-keys", "/no/such/file"], "/no/such/file: the file cannot be read"),
+        (&["--redis", "redis://127.0.0.1"], "--state-keys <FILE>"),
     ] {
         let output = gateway(&project, &servers, &[&["--port", "0"], arguments].concat()).bounded_output();
         let stderr = text(&output.stderr);

@@ -64,6 +64,10 @@ pub(crate) struct GatewayOptions {
     /// digits. The first key is the newest.
     #[arg(long, value_name = "FILE")]
     pub(crate) state_keys: Option<PathBuf>,
+    /// Share the sessions of clients between several gateways in this Redis or Valkey: `redis://` or `rediss://`. Needs
+    /// --state-keys. The environment variable keeps a password out of the list of processes.
+    #[arg(long, value_name = "URL", env = "MCP_REDIS_URL", hide_env_values = true, requires = "state_keys")]
+    pub(crate) redis: Option<String>,
 }
 
 /// The names of tools and prompts that a gateway serves.

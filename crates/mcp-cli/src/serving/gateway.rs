@@ -5,7 +5,7 @@ mod host;
 mod keys;
 mod status;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use mcp_agent::{
     Gateway, Host, Names,
@@ -13,6 +13,7 @@ use mcp_agent::{
 };
 use mcp_protocol::ErrorChain;
 use mcp_server::{Server, http::HttpConfig};
+use mcp_store_redis::{RedisOptions, RedisStore};
 use tokio::{net::lookup_host, time::timeout};
 
 use super::{auth::Auth, listener::Listener};
@@ -30,6 +31,8 @@ use crate::{
 const END: Duration = Duration::from_secs(10);
 /// The longest time for the renewals of tokens that still run at the end. A lost renewal requires a new login.
 const RENEWAL_LIMIT: Duration = Duration::from_secs(30);
+/// The namespace of gateways in a shared store.
+const NAMESPACE: &str = "mcp-gateway";
 
 /// Serves the servers of a configuration file, and ends them after a signal.
 pub(super) async fn serve(gateway: &GatewayOptions, options: &Options, mut signals: Signals) -> Result<(), Failure> {
@@ -88,6 +91,11 @@ async fn serve_host(
     }
     let failed = |error: &(dyn std::error::Error + 'static)| Failure::usage(line(&ErrorChain::new(error).to_string()));
     let mut server = builder.build().map_err(|error| failed(&error))?;
+    if let Some(url) = &gateway.redis {
+        let store = RedisOptions::from_url(url).map_err(|error| failed(&error))?.namespace(NAMESPACE);
+        let store = RedisStore::connect(store).await.map_err(|error| failed(&error))?;
+        server = server.store(Arc::new(store));
+    }
     let mut config = HttpConfig::new();
     let operators = auth.as_ref().map(Auth::operators);
     if let Some(auth) = auth {
