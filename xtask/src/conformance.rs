@@ -47,6 +47,8 @@ pub(crate) enum Leg {
     Authorization,
     /// The server suites through a gateway.
     Gateway,
+    /// The server suites through a balancer in front of three nodes.
+    Fleet,
 }
 
 impl Leg {
@@ -56,7 +58,8 @@ impl Leg {
             "client" => Ok(Self::Client),
             "authorization" => Ok(Self::Authorization),
             "gateway" => Ok(Self::Gateway),
-            _ => Err(Error::msg(format!("`{word}` is not a side: server, client, authorization, gateway"))),
+            "fleet" => Ok(Self::Fleet),
+            _ => Err(Error::msg(format!("`{word}` is not a side: server, client, authorization, gateway, fleet"))),
         }
     }
 }
@@ -64,7 +67,7 @@ impl Leg {
 impl Leg {
     /// The side as the suite names it.
     fn of_suite(self) -> Self {
-        if self == Self::Gateway { Self::Server } else { self }
+        if matches!(self, Self::Gateway | Self::Fleet) { Self::Server } else { self }
     }
 }
 
@@ -75,6 +78,7 @@ impl fmt::Display for Leg {
             Self::Client => "client",
             Self::Authorization => "authorization",
             Self::Gateway => "gateway",
+            Self::Fleet => "fleet",
         })
     }
 }
@@ -103,7 +107,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
                 bench.requirements(revision, &mut report)?;
             }
             bench.rest(&mut report)?;
-            if options.leg == Leg::Server {
+            if options.leg.of_suite() == Leg::Server {
                 bench.suite(Release::Stable, "active", &mut report)?;
             } else {
                 // The older release has no collection of the scenarios outside of authorization.
@@ -328,6 +332,7 @@ impl Bench {
         match self.leg {
             Leg::Client => Ok(Target::Client),
             Leg::Server | Leg::Authorization => Server::start(&self.binary).map(Target::Server),
+            Leg::Fleet => fixture::fleet(&self.binary).map(Target::Server),
             Leg::Gateway => match &self.cell {
                 Some(cell) => cell.start(&self.binary, &self.results).map(Target::Server),
                 None => Err(Error::msg("no cell of the gateway is selected")),

@@ -12,6 +12,7 @@ mod api;
 mod bench;
 mod ci;
 mod conformance;
+mod fleet;
 mod interop;
 mod ledger;
 mod package;
@@ -60,13 +61,18 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "conformance",
-        usage: "server|client|authorization|gateway [--cell NAME] [--requirements REV | --suite NAME | --scenario NAME]  the official suites",
+        usage: "server|client|authorization|gateway|fleet [--cell NAME] [--requirements REV | --suite NAME | --scenario NAME]  the official suites",
         run: conformance::run,
     },
     Command {
         name: "interop",
         usage: "[--direction server|client] [--peer NAME]... [--transport NAME]  peers of other projects, as a matrix",
         run: interop::run,
+    },
+    Command {
+        name: "fleet",
+        usage: "[--seed N] [--size PERCENT] [--check NAME]... [--no-suites]  three nodes with Redis behind a balancer, with kills",
+        run: fleet::run,
     },
     Command {
         name: "bench",

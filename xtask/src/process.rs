@@ -57,7 +57,7 @@ pub(crate) fn capture(command: &mut Command, limit: Duration) -> Result<Captured
     Ok(Captured { status, stdout: received(stdout), stderr: received(stderr) })
 }
 
-/// A child process. The drop of this value kills it.
+/// A child process. The drop of this value kills it. A child with a piped stdin has time to end its own children before.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
@@ -101,6 +101,12 @@ pub(crate) fn ready(
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if self.0.stdin.take().is_some() {
+            let deadline = Instant::now() + STREAM_GRACE;
+            while self.ended().is_none() && Instant::now() < deadline {
+                thread::sleep(POLL);
+            }
+        }
         if self.ended().is_none() {
             // Both fail only if the child has exited already.
             let _ = self.0.kill();

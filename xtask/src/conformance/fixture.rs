@@ -23,11 +23,13 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 const KEPT_LINES: usize = 20;
 /// The program of the gateway.
 const GATEWAY: &str = "mcp";
+/// The program that starts Redis, the nodes and the balancer.
+pub(crate) const FLEET: &str = "fleet-check";
 
 /// The package (and binary) that a leg is run against.
 pub(crate) fn package(leg: Leg) -> &'static str {
     match leg {
-        Leg::Server | Leg::Gateway => "everything",
+        Leg::Server | Leg::Gateway | Leg::Fleet => "everything",
         Leg::Client => "conformance-client",
         Leg::Authorization => "protected",
     }
@@ -38,6 +40,9 @@ pub(crate) fn build(root: &Path, metadata: &Metadata, leg: Leg) -> Result<PathBu
     let name = package(leg);
     if metadata.member(name).is_none() {
         return Err(Error::msg(format!("nothing to test: the {leg} fixture `{name}` is not in this workspace")));
+    }
+    if leg == Leg::Fleet {
+        binary(root, FLEET)?;
     }
     binary(root, name)
 }
@@ -123,6 +128,17 @@ pub(crate) fn gateway(server: &Path, era: &str, directory: &Path) -> Result<Serv
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let (url, process) = start(command, |line| url_in(line.split_once("is served at")?.1))?;
     Ok(Server { url, process, upstream: Some(Box::new(upstream)) })
+}
+
+/// Starts three nodes of `server` with one Redis, and a balancer in front of them. The program that starts them is beside the
+/// server.
+pub(crate) fn fleet(server: &Path) -> Result<Server, Error> {
+    let mut command = Command::new(server.with_file_name(FLEET).with_extension(std::env::consts::EXE_EXTENSION));
+    command.args(["serve", "--program"]).arg(server);
+    // The program ends with its standard input, which this process holds.
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    let (url, process) = start(command, url_in)?;
+    Ok(Server { url, process, upstream: None })
 }
 
 /// The example `protected`, with the authorization server that it starts. The drop of this value kills both.

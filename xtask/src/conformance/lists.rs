@@ -61,7 +61,7 @@ struct Unscored {
 impl Scenarios {
     fn of(&self, leg: Leg) -> &[String] {
         match leg {
-            Leg::Server | Leg::Gateway => &self.server,
+            Leg::Server | Leg::Gateway | Leg::Fleet => &self.server,
             Leg::Client => &self.client,
             Leg::Authorization => &[],
         }
@@ -131,7 +131,7 @@ impl ExpectedFailures {
     /// The subject of the issue that ends the failure of this scenario, if the scenario is known to fail.
     pub(crate) fn why(&self, leg: Leg, scenario: &str) -> Option<&str> {
         let known = match leg {
-            Leg::Server | Leg::Gateway => &self.server,
+            Leg::Server | Leg::Gateway | Leg::Fleet => &self.server,
             Leg::Client => &self.client,
             Leg::Authorization => return None,
         };

@@ -6,7 +6,7 @@ use lexopt::{Arg, Parser, ValueExt as _};
 use super::{Cell, Leg, REVISIONS, Release};
 
 pub(super) const USAGE: &str = "usage: cargo xtask conformance authorization \
-    | server|client [--requirements REV | --suite NAME | --scenario NAME] \
+    | server|client|fleet [--requirements REV | --suite NAME | --scenario NAME] \
     | gateway [--cell NAME] [--requirements REV | --scenario NAME]";
 
 /// The parsed arguments.
@@ -55,7 +55,7 @@ impl Options {
             ensure!(selection == Selection::Everything, "only one selection is allowed");
             selection = selected;
         }
-        let Some(leg) = leg else { bail!("the argument server, client, authorization or gateway is missing") };
+        let Some(leg) = leg else { bail!("the argument server, client, authorization, gateway or fleet is missing") };
         if let Some(name) = &cell {
             ensure!(leg == Leg::Gateway, "only the gateway has cells");
             let names: Vec<&str> = Cell::ALL.iter().map(|cell| cell.name).collect();
@@ -79,12 +79,14 @@ impl Options {
 
 /// Whether a release of the suite has a collection of that name.
 pub(super) fn has_suite(release: Release, leg: Leg, name: &str) -> bool {
-    let both: &[&str] = match leg {
+    let both: &[&str] = match leg.of_suite() {
+        _ if leg == Leg::Gateway => &[],
         Leg::Server => &["active", "all", "pending"],
         Leg::Client => &["all", "core", "extensions", "backcompat", "auth", "metadata", "draft", "sep-835"],
-        Leg::Authorization | Leg::Gateway => &[],
+        _ => &[],
     };
-    let newer = release == Release::Alpha && leg == Leg::Server && ["core", "draft"].contains(&name);
+    let newer =
+        release == Release::Alpha && matches!(leg, Leg::Server | Leg::Fleet) && ["core", "draft"].contains(&name);
     newer || both.contains(&name)
 }
 

@@ -1,0 +1,107 @@
+//! The table of checks. Each check starts its own fleet.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    time::{Duration, Instant},
+};
+
+use anyhow::Error;
+
+use crate::{fleet::Settings, random::Random};
+
+mod effects;
+mod events;
+mod outage;
+mod questions;
+mod restart;
+mod tasks;
+
+/// The parameters of a check.
+pub(crate) struct Run {
+    pub(crate) settings: Settings,
+    pub(crate) random: Random,
+    /// The size in hundredths of the full size.
+    pub(crate) size: u32,
+}
+
+impl Run {
+    /// A count of the full size, for the size of this run, and at least 1.
+    pub(crate) fn of(&self, full: usize) -> usize {
+        (full * self.size as usize / 100).max(1)
+    }
+}
+
+type Outcome<'a> = Pin<Box<dyn Future<Output = Result<String, Error>> + 'a>>;
+
+/// A check: its name, its promise, and its function. The function returns a line with the measured values.
+pub(crate) struct Check {
+    pub(crate) name: &'static str,
+    pub(crate) promise: &'static str,
+    pub(crate) run: fn(&mut Run) -> Outcome<'_>,
+}
+
+pub(crate) const CHECKS: &[Check] = &[
+    Check {
+        name: "events",
+        promise: "each event of 50 streams arrives once and in order, while nodes are killed",
+        run: |run| Box::pin(events::check(run)),
+    },
+    Check {
+        name: "questions",
+        promise: "each elicitation is answered through another node, with an added p99 of 5 ms at most",
+        run: |run| Box::pin(questions::check(run)),
+    },
+    Check {
+        name: "tasks",
+        promise: "the tasks of a killed node fail within 15 s, and ended tasks keep their results",
+        run: |run| Box::pin(tasks::check(run)),
+    },
+    Check {
+        name: "effects",
+        promise: "no order is placed twice, while nodes are killed",
+        run: |run| Box::pin(effects::check(run)),
+    },
+    Check {
+        name: "outage",
+        promise: "Redis is killed: acknowledged writes stay, stateless calls succeed, and nodes recover within 5 s",
+        run: |run| Box::pin(outage::check(run)),
+    },
+    Check {
+        name: "restart",
+        promise: "a rolling restart of all nodes fails no read-only call of a client",
+        run: |run| Box::pin(restart::check(run)),
+    },
+];
+
+/// The value below which the given share (in hundredths) of the durations is.
+pub(crate) fn percentile(durations: &mut [Duration], share: usize) -> Duration {
+    durations.sort_unstable();
+    let last = durations.len().saturating_sub(1);
+    durations.get((durations.len() * share / 100).min(last)).copied().unwrap_or_default()
+}
+
+/// Repeats `test` every 50 ms until it is true. Returns the time that it took, or `None` after `limit`.
+pub(crate) async fn until(limit: Duration, mut test: impl AsyncFnMut() -> bool) -> Option<Duration> {
+    let start = Instant::now();
+    while start.elapsed() < limit {
+        if test().await {
+            return Some(start.elapsed());
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_one_of_the_durations() {
+        let mut durations: Vec<Duration> = (1..=100).rev().map(Duration::from_millis).collect();
+        assert_eq!(percentile(&mut durations, 99), Duration::from_millis(100));
+        assert_eq!(percentile(&mut durations, 50), Duration::from_millis(51));
+        assert_eq!(percentile(&mut [], 99), Duration::ZERO);
+    }
+}

@@ -1,0 +1,76 @@
+//! Side effects that run once per flow, while nodes are killed between and during its rounds.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Error, ensure};
+use mcp_client::{
+    Client,
+    protocol::{ElicitResult, ProtocolVersion},
+};
+use serde_json::json;
+use tokio::{sync::Semaphore, task::JoinSet, time::timeout};
+
+use super::{Run, until};
+use crate::fleet::{Fleet, Kills};
+
+const FLOWS: usize = 2_000;
+const AT_ONCE: usize = 8;
+const BETWEEN_KILLS: Duration = Duration::from_secs(2);
+/// The pause of the user before the answer. Kills fall between the rounds.
+const THINKING: Duration = Duration::from_millis(30);
+const LIMIT: Duration = Duration::from_secs(60);
+
+pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
+    let mut fleet = Fleet::start(&run.settings).await?;
+    let (url, flows) = (fleet.url(), run.of(FLOWS));
+    let client = client(&url).await?;
+    let kills = Kills::begin(std::mem::take(&mut fleet.nodes), run.random.fork(), BETWEEN_KILLS);
+    let start = Instant::now();
+    let turns = Arc::new(Semaphore::new(AT_ONCE));
+    let mut calls = JoinSet::new();
+    for number in 0..flows {
+        let (client, turns) = (client.clone(), turns.clone());
+        calls.spawn(async move {
+            let _turn = turns.acquire_owned().await?;
+            let call = client.call_tool("order", json!({ "item": format!("flow-{number}") }));
+            let ended = timeout(LIMIT, async { call.await }).await.context("a flow has no end")?;
+            Ok::<_, Error>(ended.is_ok_and(|result| !result.is_error()))
+        });
+    }
+    let mut placed = 0;
+    while let Some(ended) = calls.join_next().await {
+        placed += usize::from(ended??);
+    }
+    let (nodes, kills) = kills.end().await?;
+    fleet.nodes = nodes;
+    let time = start.elapsed();
+    let mut orders = None;
+    until(LIMIT, async || {
+        orders = client.call_tool("orders", ()).await.ok().and_then(|result| result.structured_content.clone());
+        orders.is_some()
+    })
+    .await
+    .context("the orders cannot be read")?;
+    let orders = orders.unwrap_or_default();
+    let stored = usize::try_from(orders["placed"].as_u64().unwrap_or(0))?;
+    ensure!(orders["repeated"] == json!([]), "orders were placed twice: {}", orders["repeated"]);
+    ensure!(stored >= placed, "{placed} flows succeeded, but only {stored} orders are stored");
+    ensure!(kills > 0 || run.size < 100, "no node was killed");
+    ensure!(placed * 10 >= flows * 5, "only {placed} of {flows} flows succeeded");
+    Ok(format!(
+        "{flows} flows in {:.0} s with {kills} kills: {placed} succeeded, {stored} orders, 0 twice",
+        time.as_secs_f64()
+    ))
+}
+
+async fn client(url: &str) -> Result<Client, Error> {
+    let answer = async |_| {
+        tokio::time::sleep(THINKING).await;
+        ElicitResult::accept_json(json!({ "confirm": true }))
+    };
+    let builder = Client::builder("fleet-check", "0").versions([ProtocolVersion::V2026_07_28]).on_elicit(answer);
+    Ok(builder.connect(url).await?)
+}

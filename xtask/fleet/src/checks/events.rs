@@ -1,0 +1,138 @@
+//! Events of streams that clients resume at other nodes, while random nodes are killed.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Error, bail, ensure};
+use tokio::{task::JoinSet, time::timeout};
+
+use super::Run;
+use crate::{
+    fleet::{Fleet, Kills},
+    wire::{Session, Stream},
+};
+
+const STREAMS: usize = 50;
+const EVENTS: usize = 10_000;
+/// The events of one call.
+const EVENTS_OF_A_CALL: u32 = 40;
+const PAUSE: Duration = Duration::from_millis(100);
+const BETWEEN_KILLS: Duration = Duration::from_secs(5);
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// The counts of all streams.
+#[derive(Default)]
+struct Counts {
+    events: AtomicUsize,
+    completed: AtomicUsize,
+    /// The calls that ended with a typed error, because their node was killed.
+    failed: AtomicUsize,
+    /// The calls whose connection was lost before the first event.
+    lost: AtomicUsize,
+    resumed: AtomicUsize,
+}
+
+pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
+    let mut fleet = Fleet::start(&run.settings).await?;
+    let (url, goal) = (fleet.url(), run.of(EVENTS));
+    let kills = Kills::begin(std::mem::take(&mut fleet.nodes), run.random.fork(), BETWEEN_KILLS);
+    let counts = Arc::new(Counts::default());
+    let start = Instant::now();
+    let mut streams = JoinSet::new();
+    for _ in 0..STREAMS {
+        let (url, counts) = (url.clone(), counts.clone());
+        streams.spawn(async move { timeout(LIMIT, client(&url, goal, &counts)).await.context("a stream has no end")? });
+    }
+    while let Some(ended) = streams.join_next().await {
+        ended??;
+    }
+    let (nodes, kills) = kills.end().await?;
+    fleet.nodes = nodes;
+    let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+    ensure!(kills > 0, "no node was killed");
+    ensure!(count(&counts.resumed) > 0, "no stream was resumed");
+    Ok(format!(
+        "{} events in {:.0} s, {kills} kills, {} resumptions, calls: {} completed, {} failed with a typed error, {} lost \
+         before their first event",
+        count(&counts.events),
+        start.elapsed().as_secs_f64(),
+        count(&counts.resumed),
+        count(&counts.completed),
+        count(&counts.failed),
+        count(&counts.lost),
+    ))
+}
+
+/// Calls `count` in one session until all clients together have received `goal` events.
+async fn client(url: &str, goal: usize, counts: &Counts) -> Result<(), Error> {
+    let session = Session::open(url).await?;
+    let mut id = 0;
+    while counts.events.load(Ordering::Relaxed) < goal {
+        id += 1;
+        let stream = session.count(id, EVENTS_OF_A_CALL, PAUSE).await.with_context(|| format!("call {id}"))?;
+        counts.events.fetch_add(stream.numbers.len(), Ordering::Relaxed);
+        counts.resumed.fetch_add(stream.resumed, Ordering::Relaxed);
+        let counter = match judge(&stream)? {
+            End::Completed => &counts.completed,
+            End::Failed => &counts.failed,
+            End::Lost => &counts.lost,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+    session.delete().await
+}
+
+/// The end of a call.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    Completed,
+    Failed,
+    Lost,
+}
+
+/// Checks that no event is missing, repeated or out of order.
+fn judge(stream: &Stream) -> Result<End, Error> {
+    let expected = 1..=stream.numbers.len() as u64;
+    ensure!(stream.numbers.iter().copied().eq(expected), "events are missing or repeated: {:?}", stream.numbers);
+    match &stream.response {
+        Some(Ok(_)) if stream.numbers.len() == EVENTS_OF_A_CALL as usize => Ok(End::Completed),
+        Some(Ok(result)) => bail!("a result after {} of {EVENTS_OF_A_CALL} events: {result}", stream.numbers.len()),
+        Some(Err(error)) if error["code"].is_i64() => Ok(End::Failed),
+        Some(Err(error)) => bail!("an error without a code: {error}"),
+        None if stream.numbers.is_empty() => Ok(End::Lost),
+        None => bail!("a stream of {} events has no end", stream.numbers.len()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn missing_repeated_and_swapped_events_are_faults() {
+        let result = || Some(Ok(Value::Null));
+        let error = || Some(Err(json!({ "code": -32603 })));
+        let all: Vec<u64> = (1..=40).collect();
+        let cases: [(Vec<u64>, Option<Result<Value, Value>>, Option<End>); 8] = [
+            (all.clone(), result(), Some(End::Completed)),
+            (vec![1, 2], error(), Some(End::Failed)),
+            (vec![], None, Some(End::Lost)),
+            (vec![1, 2], result(), None),
+            (vec![1, 3], error(), None),
+            (vec![1, 1], error(), None),
+            (vec![2, 1], error(), None),
+            (vec![1], None, None),
+        ];
+        for (numbers, response, expected) in cases {
+            let stream = Stream { numbers, response, resumed: 0 };
+            assert_eq!(judge(&stream).ok(), expected, "{:?}", stream.numbers);
+        }
+    }
+}

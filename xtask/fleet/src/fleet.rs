@@ -1,0 +1,97 @@
+//! A fleet as processes: Redis, the nodes, and a balancer in front of them.
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Context, Error};
+use mcp_test::redis_server::RedisServer;
+use tokio::{task::JoinHandle, time::sleep};
+
+use crate::{
+    balancer::Balancer,
+    node::{Launch, Node},
+    random::Random,
+};
+
+/// The number of nodes.
+pub(crate) const NODES: usize = 3;
+
+/// The settings of a fleet.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) program: PathBuf,
+    /// Further arguments of each node.
+    pub(crate) args: Vec<String>,
+    /// The directory of the logs.
+    pub(crate) directory: PathBuf,
+}
+
+/// A running fleet. The drop of this value kills all processes.
+pub(crate) struct Fleet {
+    pub(crate) redis: RedisServer,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) balancer: Balancer,
+}
+
+impl Fleet {
+    /// Starts Redis, the nodes and the balancer.
+    pub(crate) async fn start(settings: &Settings) -> Result<Self, Error> {
+        // Each acknowledged write is on the disk.
+        let durable = ["--appendonly yes", "--appendfsync always", "--maxmemory-policy noeviction"];
+        let redis = tokio::task::block_in_place(|| RedisServer::start(&durable)).context("redis-server")?;
+        let mut nodes = Vec::new();
+        for number in 0..NODES {
+            nodes.push(Node::start(settings.launch(&redis.url(), number)).await?);
+        }
+        let balancer = Balancer::start(nodes.iter().map(|node| node.address).collect()).await?;
+        Ok(Self { redis, nodes, balancer })
+    }
+
+    /// The URL behind which all nodes are.
+    pub(crate) fn url(&self) -> String {
+        self.balancer.url()
+    }
+}
+
+impl Settings {
+    /// The command line of a node.
+    pub(crate) fn launch(&self, redis: &str, number: usize) -> Launch {
+        let mut args = vec!["--redis".to_owned(), redis.to_owned()];
+        args.extend(self.args.iter().cloned());
+        Launch { program: self.program.clone(), args, log: self.directory.join(format!("node-{number}.log")) }
+    }
+}
+
+/// The kills of random nodes, until the receiver of this value calls [`Kills::end`].
+pub(crate) struct Kills {
+    task: JoinHandle<Result<(Vec<Node>, usize), Error>>,
+    stop: tokio::sync::oneshot::Sender<()>,
+}
+
+impl Kills {
+    /// Kills a random node every `pause`, and starts it again after half of the pause.
+    pub(crate) fn begin(mut nodes: Vec<Node>, mut random: Random, pause: Duration) -> Self {
+        let (stop, mut stopped) = tokio::sync::oneshot::channel();
+        let task = tokio::spawn(async move {
+            let mut kills = 0;
+            loop {
+                tokio::select! {
+                    () = sleep(pause / 2) => {}
+                    _ = &mut stopped => return Ok((nodes, kills)),
+                }
+                let chosen = random.below(nodes.len());
+                nodes[chosen].kill().await?;
+                kills += 1;
+                sleep(pause / 2).await;
+                nodes[chosen].restart().await.with_context(|| format!("node {chosen}"))?;
+            }
+        });
+        Self { task, stop }
+    }
+
+    /// Ends the kills. Returns the nodes, which all run, and the number of kills.
+    pub(crate) async fn end(self) -> Result<(Vec<Node>, usize), Error> {
+        // The task has ended before if a restart failed.
+        let _ = self.stop.send(());
+        self.task.await?
+    }
+}

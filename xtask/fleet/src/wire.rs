@@ -1,0 +1,159 @@
+//! A session of 2025-11-25 without a client library: each event with its id, and streams that resume.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Error, anyhow, bail};
+use bytes::Bytes;
+use mcp_client::http::reqwest::{Client, RequestBuilder, Response, StatusCode};
+use mcp_transport::sse::Decoder;
+use serde_json::{Value, json};
+
+/// The time in which a request or a resumption must succeed, over all attempts.
+const LIMIT: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(100);
+const EVENT_BYTES: usize = 1 << 20;
+const REVISION: &str = "2025-11-25";
+
+/// An open session.
+pub(crate) struct Session {
+    client: Client,
+    url: String,
+    id: String,
+}
+
+/// The messages of a stream, and the number of connections that they needed.
+pub(crate) struct Stream {
+    /// The numbers of the progress notifications, in their order.
+    pub(crate) numbers: Vec<u64>,
+    /// The response: the member `result` or the member `error`. `None` if the connection ended before the first event.
+    pub(crate) response: Option<Result<Value, Value>>,
+    pub(crate) resumed: usize,
+}
+
+impl Session {
+    /// Opens a session.
+    pub(crate) async fn open(url: &str) -> Result<Self, Error> {
+        let client = Client::builder().no_proxy().tcp_nodelay(true).build()?;
+        let opening = json!({
+            "jsonrpc": "2.0", "id": 0, "method": "initialize",
+            "params": {
+                "protocolVersion": REVISION, "capabilities": {},
+                "clientInfo": { "name": "fleet-check", "version": "0" },
+            },
+        });
+        let response = accepted(|| post(&client, url, &opening)).await.context("initialize")?;
+        let id = response.headers().get("mcp-session-id").ok_or_else(|| anyhow!("the server opened no session"))?;
+        let session = Self { id: id.to_str()?.to_owned(), url: url.to_owned(), client };
+        response.bytes().await?;
+        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        accepted(|| session.with_id(post(&session.client, url, &initialized))).await.context("initialized")?;
+        Ok(session)
+    }
+
+    fn with_id(&self, request: RequestBuilder) -> RequestBuilder {
+        request.header("mcp-session-id", &self.id).header("mcp-protocol-version", REVISION)
+    }
+
+    /// Calls the tool `count`, and resumes its stream until the response has arrived.
+    pub(crate) async fn count(&self, id: u64, to: u32, pause: Duration) -> Result<Stream, Error> {
+        let call = json!({
+            "jsonrpc": "2.0", "id": id, "method": "tools/call",
+            "params": {
+                "name": "count", "arguments": { "to": to, "pause_ms": pause.as_millis() as u64 },
+                "_meta": { "progressToken": id },
+            },
+        });
+        let mut stream = Stream { numbers: Vec::new(), response: None, resumed: 0 };
+        // A call whose connection is lost is not sent again, because it may run.
+        let Ok(first) = self.with_id(post(&self.client, &self.url, &call)).send().await else { return Ok(stream) };
+        match first.status() {
+            StatusCode::OK => {}
+            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => return Ok(stream),
+            status => bail!("tools/call: {status} {}", first.text().await.unwrap_or_default()),
+        }
+        let mut decoder = Decoder::new(EVENT_BYTES);
+        self.read(first, &mut decoder, id, &mut stream).await?;
+        while stream.response.is_none() {
+            let Some(last) = decoder.last_event_id().map(str::to_owned) else { return Ok(stream) };
+            let resumed = accepted(|| {
+                let get = self.client.get(&self.url).header("accept", "text/event-stream");
+                self.with_id(get).header("last-event-id", &last)
+            });
+            let response = resumed.await.with_context(|| format!("the stream after {last}"))?;
+            stream.resumed += 1;
+            decoder = Decoder::new(EVENT_BYTES).with_last_event_id(last.as_str());
+            self.read(response, &mut decoder, id, &mut stream).await?;
+            if decoder.last_event_id() == Some(last.as_str()) {
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+        Ok(stream)
+    }
+
+    /// Reads a stream until the response to `id` or the end of the connection.
+    async fn read(&self, response: Response, decoder: &mut Decoder, id: u64, stream: &mut Stream) -> Result<(), Error> {
+        let mut response = response;
+        // The end of a connection can be an error, because a node was killed.
+        while let Ok(Some(chunk)) = tokio::time::timeout(LIMIT, response.chunk()).await.context("no event in time")? {
+            decoder.feed(chunk);
+            while let Some(event) = decoder.next_event() {
+                let event = event?;
+                if !event.is_message() || event.data.is_empty() {
+                    continue;
+                }
+                let message = parsed(&event.data)?;
+                if message["method"] == "notifications/progress" {
+                    let number =
+                        message["params"]["progress"].as_f64().ok_or_else(|| anyhow!("no number: {message}"))?;
+                    stream.numbers.push(number as u64);
+                } else if message["id"] == id {
+                    let failed = message.get("error").cloned();
+                    stream.response = Some(failed.map_or_else(|| Ok(message["result"].clone()), Err));
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the session.
+    pub(crate) async fn delete(&self) -> Result<(), Error> {
+        // The node of a lost response can have ended the session already.
+        match accepted(|| self.with_id(self.client.delete(&self.url))).await {
+            Err(error) if !error.to_string().starts_with("404") => Err(error.context("DELETE")),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn parsed(data: &Bytes) -> Result<Value, Error> {
+    serde_json::from_slice(data).with_context(|| format!("an invalid message: {}", String::from_utf8_lossy(data)))
+}
+
+fn post(client: &Client, url: &str, message: &Value) -> RequestBuilder {
+    client
+        .post(url)
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream")
+        .body(message.to_string())
+}
+
+/// Sends a request that may be repeated, until a node accepts it.
+async fn accepted(request: impl Fn() -> RequestBuilder) -> Result<Response, Error> {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let error = match request().send().await {
+            Ok(response) if response.status().is_success() => return Ok(response),
+            Ok(response) if response.status().is_client_error() => {
+                let status = response.status();
+                bail!("{status} {}", response.text().await.unwrap_or_default());
+            }
+            Ok(response) => anyhow!("{}", response.status()),
+            Err(error) => error.into(),
+        };
+        if Instant::now() >= deadline {
+            return Err(error.context("no node accepted the request in time"));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
