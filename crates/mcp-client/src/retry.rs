@@ -105,6 +105,9 @@ pub(crate) enum Next {
     Fail(Error),
 }
 
+/// The status of a balancer whose server closed the connection without a response.
+const BAD_GATEWAY: u16 = 502;
+
 /// Decides what happens after a failed attempt.
 pub(crate) fn next(failure: &RequestFailure, attempt: &Attempt) -> Next {
     if attempt.is_repeatable && failure.suggests_other_era(attempt.era, attempt.is_stateless) {
@@ -142,6 +145,12 @@ pub(crate) fn next(failure: &RequestFailure, attempt: &Attempt) -> Next {
             Next::Retire(fault.clone())
         }
         RequestFailure::Transport(fault) if fault.is_unanswered() && attempt.is_safe && attempt.is_repeatable => {
+            Next::Resend
+        }
+        // A balancer lost the connection to one server. The next attempt can reach another server.
+        RequestFailure::Transport(fault)
+            if fault.http_status() == Some(BAD_GATEWAY) && attempt.is_safe && attempt.is_repeatable =>
+        {
             Next::Resend
         }
         RequestFailure::Lost { was_sent, .. } if (!was_sent || attempt.is_safe) && attempt.is_repeatable => {
@@ -373,6 +382,9 @@ mod tests {
             (http(429), CALL, "fail, retryable"),
             (http(500), READ, "fail"),
             (http(502), CALL, "fail, retryable"),
+            (http(502), READ, "resend"),
+            (http(502), LAST, "fail, retryable"),
+            (http(503), READ, "fail, retryable"),
             (http(503), CALL, "fail, retryable"),
             (http(504), CALL, "fail, retryable"),
             // The server may be of the other era.
