@@ -9,7 +9,7 @@ use anyhow::{Context, Error};
 use lexopt::{Arg, Parser, ValueExt as _};
 
 use crate::{
-    api, conformance, interop, ledger, package, process, test, tidy, tools, wire_check,
+    api, conformance, fleet, interop, ledger, package, process, test, tidy, tools, wire_check,
     workspace::{self, Metadata},
 };
 
@@ -38,6 +38,7 @@ const STEPS: &[Step] = &[
     Step { name: "conformance-client", run: |_| conformance::run(&["client".to_owned()]) },
     Step { name: "conformance-authorization", run: |_| conformance::run(&["authorization".to_owned()]) },
     Step { name: "interop", run: |_| interop::run(&[]) },
+    Step { name: "fleet", run: |_| fleet::run_in_ci() },
 ];
 
 /// Runs the steps (or those named by `--step`), all of them even when one fails.
