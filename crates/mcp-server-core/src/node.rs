@@ -1,7 +1,7 @@
 //! One node of a fleet: its identity, its lease in the shared store, and its messages to other nodes.
 //!
 //! A node is one server process. Its random id is valid while its lease is: a record in the store that the node renews. Records
-//! of running work name the node. When the lease of the named node is gone, another node ends the record by compare-and-swap.
+//! of running work name the node. After the lease of the named node, another node ends the record by compare-and-swap.
 
 mod error;
 mod keeper;

@@ -57,6 +57,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "mcp-agent",
         &[
+            "mcp-auth",
             "mcp-client",
             "mcp-oauth",
             "mcp-protocol",

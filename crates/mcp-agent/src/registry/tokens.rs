@@ -219,7 +219,7 @@ impl Held {
         state.header.clone().filter(|_| state.until.is_some_and(|until| Instant::now() < until))
     }
 
-    /// Returns the header with the valid token. `renew` requests another one if there is none.
+    /// Returns the header with the valid token. `renew` requests a token if no valid token is stored.
     async fn header<F>(&self, renew: impl FnOnce() -> F) -> Result<HeaderValue, Error>
     where
         F: Future<Output = Result<ExchangedToken, Error>>,

@@ -296,8 +296,8 @@ fn parse(text: &str) -> Result<Url, Failure> {
     Ok(url)
 }
 
-/// A store that hides the tokens of one server until a new login replaces them: the login of this process, or a login that
-/// another process completes after the start of this one. A failed login keeps the old tokens.
+/// A store that hides the tokens of one server until a new login replaces them. That login is the one of this process, or one
+/// that another process completes later. A failed login keeps the old tokens.
 pub(super) struct NewLogin {
     store: Tokens,
     files: FileStore,

@@ -90,7 +90,7 @@ impl Keeper {
         Ok((lease, released, subscription))
     }
 
-    /// Renews the lease until it is lost: the record is gone, or the store did not accept a renewal in time.
+    /// Renews the lease until it is lost: the record does not exist, or the store did not accept a renewal in time.
     async fn renew(&self, lease: &Lease) {
         let Shared { store, limits, .. } = &*self.shared;
         let (key, value) = (key(lease.id()), value(lease.id()));
