@@ -119,9 +119,9 @@ mod tests {
     fn missing_repeated_and_swapped_events_are_faults() {
         let result = || Some(Ok(Value::Null));
         let error = || Some(Err(json!({ "code": -32603 })));
-        let all: Vec<u64> = (1..=40).collect();
-        let cases: [(Vec<u64>, Option<Result<Value, Value>>, Option<End>); 8] = [
-            (all.clone(), result(), Some(End::Completed)),
+        type Case = (Vec<u64>, Option<Result<Value, Value>>, Option<End>);
+        let cases: [Case; 8] = [
+            ((1..=40).collect(), result(), Some(End::Completed)),
             (vec![1, 2], error(), Some(End::Failed)),
             (vec![], None, Some(End::Lost)),
             (vec![1, 2], result(), None),
