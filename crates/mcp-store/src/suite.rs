@@ -30,7 +30,7 @@ mod pub_sub;
 /// The maximum time of one rule.
 pub const RULE_TIME: Duration = Duration::from_secs(20);
 
-/// The maximum time of a call of a store whose server is [away](self::away).
+/// The maximum time of a call of a store whose server is [away].
 pub const AWAY_TIME: Duration = Duration::from_secs(5);
 
 /// Runs the rules of all three traits.
