@@ -74,6 +74,8 @@ pub(crate) struct Attempt {
     pub(crate) era: EraTrust,
     /// The request declared that it can become a task.
     pub(crate) declared_tasks: bool,
+    /// The time since the first attempt began.
+    pub(crate) age: Duration,
     /// The request calls a tool.
     pub(crate) calls_tool: bool,
     /// The request calls a tool that was not listed, on a server that runs tools as tasks (2025-11-25).
@@ -85,6 +87,8 @@ pub(crate) struct Attempt {
 pub(crate) enum Next {
     /// Send the request again.
     Resend,
+    /// Send the request again after this wait. If the call has less time than that, it fails with this error.
+    ResendAfter(Duration, Error),
     /// End this connection, and send the request over another one.
     Reconnect,
     /// Send no more requests over this connection, because of this fault, and send the request over another one. Other requests
@@ -107,6 +111,12 @@ pub(crate) enum Next {
 
 /// The status of a balancer whose server closed the connection without a response.
 const BAD_GATEWAY: u16 = 502;
+/// The status of a server that rejects all requests for a short time, for example while it shuts down.
+const UNAVAILABLE: u16 = 503;
+/// The wait before the second attempt after the status 503, if the server requests none.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+/// The time from the first attempt in which a request is sent again after the status 503.
+const LONGEST_WAITS: Duration = Duration::from_secs(5);
 
 /// Decides what happens after a failed attempt.
 pub(crate) fn next(failure: &RequestFailure, attempt: &Attempt) -> Next {
@@ -152,6 +162,17 @@ pub(crate) fn next(failure: &RequestFailure, attempt: &Attempt) -> Next {
             if fault.http_status() == Some(BAD_GATEWAY) && attempt.is_safe && attempt.is_repeatable =>
         {
             Next::Resend
+        }
+        // A server that shuts down rejects the request. The next attempt can reach another server, or the restarted server.
+        RequestFailure::Transport(fault)
+            if fault.http_status() == Some(UNAVAILABLE) && attempt.is_safe && attempt.is_repeatable =>
+        {
+            let requested = fault.retry_after().unwrap_or_default();
+            let wait = requested.max(back_off(FIRST_WAIT, LONGEST_WAITS, if attempt.is_first { 1 } else { 2 }));
+            if attempt.age.saturating_add(wait) > LONGEST_WAITS {
+                return fail();
+            }
+            Next::ResendAfter(wait, failure.clone().into())
         }
         RequestFailure::Lost { was_sent, .. } if (!was_sent || attempt.is_safe) && attempt.is_repeatable => {
             Next::Reconnect
@@ -287,6 +308,7 @@ mod tests {
         reconnects: true,
         era: EraTrust::Certain,
         declared_tasks: false,
+        age: Duration::ZERO,
         calls_tool: true,
         may_need_task: false,
     };
@@ -311,6 +333,7 @@ mod tests {
     fn name(next: &Next) -> &'static str {
         match next {
             Next::Resend => "resend",
+            Next::ResendAfter(..) => "resend after a wait",
             Next::Reconnect => "reconnect",
             Next::Retire(_) => "retire",
             Next::Reprobe { can_resend: true } => "reprobe and resend",
@@ -384,7 +407,9 @@ mod tests {
             (http(502), CALL, "fail, retryable"),
             (http(502), READ, "resend"),
             (http(502), LAST, "fail, retryable"),
-            (http(503), READ, "fail, retryable"),
+            (http(503), READ, "resend after a wait"),
+            (http(503), LAST, "fail, retryable"),
+            (http(503), Attempt { age: LONGEST_WAITS, ..READ }, "fail, retryable"),
             (http(503), CALL, "fail, retryable"),
             (http(504), CALL, "fail, retryable"),
             // The server may be of the other era.
@@ -405,6 +430,28 @@ mod tests {
             (http(400), Attempt { is_repeatable: false, ..OVER_HTTP }, "fail"),
         ] {
             assert_eq!(name(&next(&failure, &attempt)), expected, "{failure:?} {attempt:?}");
+        }
+    }
+
+    #[test]
+    fn the_wait_after_503_is_the_requested_one_within_a_limit() {
+        let after = |seconds: Option<u64>, attempt: &Attempt| {
+            let fault = TransportError::http(503, seconds.map(Duration::from_secs), "");
+            match next(&RequestFailure::Transport(fault), attempt) {
+                Next::ResendAfter(wait, error) => Some((wait, error.http_status())),
+                _ => None,
+            }
+        };
+        let second = Attempt { is_first: false, ..READ };
+        assert_eq!(after(Some(1), &READ), Some((Duration::from_secs(1), Some(503))));
+        assert_eq!(after(Some(3), &Attempt { age: Duration::from_secs(2), ..READ }).unwrap().0, Duration::from_secs(3));
+        assert_eq!(after(Some(3), &Attempt { age: Duration::from_millis(2_001), ..READ }), None);
+        assert_eq!(after(Some(6), &READ), None);
+        // Without a requested wait, the wait is short but longer than zero.
+        for (attempt, longest) in [(&READ, 125), (&second, 250)] {
+            let (wait, _) = after(None, attempt).unwrap();
+            let range = Duration::from_millis(longest * 3 / 5)..=Duration::from_millis(longest);
+            assert!(range.contains(&wait), "{wait:?}");
         }
     }
 

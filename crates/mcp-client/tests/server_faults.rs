@@ -165,6 +165,42 @@ async fn a_status_without_a_message_fails_the_call_with_the_status() {
 }
 
 #[tokio::test]
+async fn repeats_a_read_only_call_after_503_and_never_a_call_with_an_effect() {
+    let stopping = || Reply::status(503, "the server is shutting down").header("Retry-After", "0");
+    let reading =
+        json!({ "name": "read", "inputSchema": { "type": "object" }, "annotations": { "readOnlyHint": true } });
+    let writing = json!({ "name": "write", "inputSchema": { "type": "object" } });
+    for version in ERAS {
+        for (name, refusals, limit, expected, sent) in [
+            ("read", 1, DEADLINE, "ok: after", 2),
+            ("read", 2, DEADLINE, "ok: after", 3),
+            ("read", 3, DEADLINE, "503 after 0ns retryable", 3),
+            ("read", 1, Duration::from_millis(50), "503 after 0ns retryable", 1),
+            ("write", 1, DEADLINE, "503 after 0ns retryable", 1),
+        ] {
+            let what = format!("{name}, {refusals} refusals, {version}");
+            let tools = Reply::result(json!({
+                "resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": [&reading, &writing],
+            }));
+            let mut server = ScriptedServer::for_revision(version).on("tools/list", tools);
+            for _ in 0..refusals {
+                server = server.on("tools/call", stopping());
+            }
+            let endpoint = ScriptedSite::open(server.on("tools/call", text("after")), TransportKind::Http).await;
+            let client = endpoint.client(version).await;
+            client.list_tools().await.unwrap();
+            let result = client.call_tool(name, ()).total_timeout(limit).await;
+            assert_eq!(
+                (outcome(result), endpoint.server.seen_of("tools/call").len()),
+                (expected.into(), sent),
+                "{what}"
+            );
+            endpoint.assert_clean_close(client, &what).await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn does_not_follow_a_redirect_to_another_origin() {
     let elsewhere = ScriptedServer::silent();
     let other = elsewhere.listen().await.unwrap();

@@ -295,9 +295,11 @@ enum ReadError {
     Broken,
 }
 
-/// The answer to a request that arrives after the shutdown began.
+/// The answer to a request that arrives after the shutdown began. The request has not run.
+///
+/// The wait is short: another node can serve the next attempt, and a restarted process needs little more time.
 pub(crate) fn shutting_down() -> Response<Body> {
     let error = RpcError::internal("the server is shutting down");
     let response = respond::refusal(StatusCode::SERVICE_UNAVAILABLE, &error);
-    respond::with_header(response, header::RETRY_AFTER, HeaderValue::from_static("10"))
+    respond::with_header(response, header::RETRY_AFTER, HeaderValue::from_static("1"))
 }

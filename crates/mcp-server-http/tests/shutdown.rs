@@ -188,7 +188,7 @@ async fn a_mounted_endpoint_rejects_requests_after_shutdown() {
     server.shutdown();
     for late in [stateless("tools/list", json!({}), &[]), legacy(Some(&session), "ping", json!({})), listen(&session)] {
         let answer = common::send(&service, late).await;
-        assert_eq!((answer.status, answer.header("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, Some("10")));
+        assert_eq!((answer.status, answer.header("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, Some("1")));
     }
     // A web page may read why.
     let page = stateless("tools/list", json!({}), &[("origin", "http://localhost:5173")]);

@@ -56,7 +56,7 @@ async fn attempts(
     options: &mut CallOptions,
 ) -> Result<Answer, Error> {
     let whole = options.total_timeout;
-    let mut attempts = 0;
+    let (begin, mut attempts) = (Instant::now(), 0);
     let mut is_declared = core.config.declares_tasks();
     let mut known = known_tool(core, request);
     if let Some(known) = known.as_ref().filter(|_| core.config.checks_arguments) {
@@ -120,6 +120,7 @@ async fn attempts(
             reconnects: core.config.reconnect.attempts > 0,
             era: connection.era_trust(),
             declared_tasks: declares_tasks || options.relayed_task.is_some(),
+            age: begin.elapsed(),
             calls_tool,
             may_need_task: calls_tool
                 && known.is_none()
@@ -134,6 +135,16 @@ async fn attempts(
         }
         match next {
             Next::Resend | Next::Reprobe { .. } => {}
+            Next::ResendAfter(wait, error) => {
+                if options.total_timeout.is_some_and(|rest| rest <= wait) {
+                    return Err(error);
+                }
+                tracing::debug!(%error, ?wait, "the client sends the request again after a wait");
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => spend(options, wait),
+                    () = core.connections.closing.cancelled() => return Err(Error::closed()),
+                }
+            }
             // The reading task may not have noticed the loss yet. On a retired connection other requests keep waiting.
             Next::Reconnect if connection.is_ended() => {}
             Next::Reconnect => connection.end(None),
