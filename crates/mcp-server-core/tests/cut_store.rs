@@ -108,6 +108,27 @@ impl Log for CutStore {
         })
     }
 
+    fn append_once<'a>(
+        &'a self,
+        log: &'a str,
+        writer: u64,
+        number: u64,
+        data: Arc<[u8]>,
+        ttl: Option<Duration>,
+    ) -> StoreFuture<'a, Option<u64>> {
+        Box::pin(async move {
+            self.pass().await?;
+            self.store.append_once(log, writer, number, data, ttl).await
+        })
+    }
+
+    fn extend<'a>(&'a self, log: &'a str, ttl: Option<Duration>) -> StoreFuture<'a, u64> {
+        Box::pin(async move {
+            self.pass().await?;
+            self.store.extend(log, ttl).await
+        })
+    }
+
     fn read_after<'a>(&'a self, log: &'a str, after: u64, limit: usize) -> StoreFuture<'a, LogPage> {
         Box::pin(async move {
             self.pass().await?;

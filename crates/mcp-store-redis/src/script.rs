@@ -23,6 +23,7 @@ scripts! {
     DELETE = "records.lua" "delete.lua";
     LIST = "list.lua";
     APPEND = "append.lua";
+    EXTEND = "extend.lua";
     READ_AFTER = "read_after.lua";
     TRIM = "trim.lua";
     DELETE_LOG = "delete_log.lua";

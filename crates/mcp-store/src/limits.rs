@@ -16,6 +16,13 @@ pub const MAX_PAGE: usize = 1_000;
 /// The maximum number of messages that a subscription queues for its reader.
 pub const MAX_CAPACITY: usize = 65_536;
 
+/// The maximum number of a record of a writer (see [`Log::append_once`](crate::Log::append_once)).
+pub const MAX_NUMBER: u64 = (1 << 53) - 1;
+
+/// The maximum number of writers that a log remembers. A new writer replaces the writer that has appended nothing for the
+/// longest time.
+pub const MAX_WRITERS: usize = 256;
+
 /// Checks a key, a log name or a topic: 1 to [`MAX_NAME_BYTES`] bytes of any text.
 ///
 /// ```
@@ -69,6 +76,24 @@ pub fn prefix(prefix: &str) -> Result<(), StoreError> {
 pub fn ttl(ttl: Option<Duration>) -> Result<(), StoreError> {
     if ttl.is_some_and(|ttl| ttl.is_zero()) {
         return Err(StoreError::invalid("a time to live must not be zero"));
+    }
+    Ok(())
+}
+
+/// Checks the number of a record of a writer.
+///
+/// ```
+/// use mcp_store::limits;
+///
+/// assert!(limits::number(limits::MAX_NUMBER).is_ok());
+/// assert!(limits::number(0).unwrap_err().is_invalid());
+/// ```
+///
+/// # Errors
+/// [Invalid](StoreError::is_invalid) when it is zero or greater than [`MAX_NUMBER`].
+pub fn number(number: u64) -> Result<(), StoreError> {
+    if number == 0 || number > MAX_NUMBER {
+        return Err(StoreError::invalid(format!("the number {number} of a record is not between 1 and {MAX_NUMBER}")));
     }
     Ok(())
 }
@@ -151,6 +176,9 @@ mod tests {
         check("shortest ttl", ttl(Some(Duration::from_nanos(1))).is_ok(), true);
         check("largest message", message(&vec![0; MAX_MESSAGE_BYTES]).is_ok(), true);
         check("too large a message", message(&vec![0; MAX_MESSAGE_BYTES + 1]).is_ok(), false);
+        check("number of none", number(0).is_ok(), false);
+        check("greatest number", number(MAX_NUMBER).is_ok(), true);
+        check("too great a number", number(MAX_NUMBER + 1).is_ok(), false);
         check("page of none", page(0).is_ok(), false);
         check("capacity of none", capacity(0).is_ok(), false);
         assert_eq!((page(MAX_PAGE).unwrap(), page(MAX_PAGE + 1).unwrap()), (MAX_PAGE, MAX_PAGE));

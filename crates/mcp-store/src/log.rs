@@ -30,9 +30,64 @@ use crate::StoreFuture;
 /// # }
 /// ```
 pub trait Log: Send + Sync + fmt::Debug + 'static {
-    /// Appends `data` and returns its sequence. The whole log expires `ttl` after its last append. Without a `ttl` it
-    /// stays until it is deleted.
+    /// Appends `data` and returns its sequence. The whole log expires `ttl` after its last append or
+    /// [extension](Self::extend). Without a `ttl` it stays until it is deleted.
     fn append<'a>(&'a self, log: &'a str, data: Arc<[u8]>, ttl: Option<Duration>) -> StoreFuture<'a, u64>;
+
+    /// Appends `data` as the record `number` of `writer`, at most once, and returns its sequence. The expiry is that of
+    /// [`append`](Self::append).
+    ///
+    /// A writer is a random number, and numbers its records from 1 to [`MAX_NUMBER`](crate::limits::MAX_NUMBER) in increasing
+    /// order. If the last record of the writer has this number already, nothing is appended, and its sequence is returned.
+    /// A writer therefore repeats an append that may have failed. If the last record of the writer has a greater number,
+    /// nothing is appended, and `None` is returned. Another process so excludes a writer: it appends a record with a number
+    /// that this writer does not reach.
+    ///
+    /// The log forgets the numbers when it is deleted or expires. It remembers the last
+    /// [`MAX_WRITERS`](crate::limits::MAX_WRITERS) writers.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use mcp_store::{Log, MemoryStore, limits::MAX_NUMBER};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mcp_store::StoreError> {
+    /// let store = MemoryStore::new();
+    /// assert_eq!(store.append_once("events", 7, 1, Arc::from(*b"first"), None).await?, Some(1));
+    /// assert_eq!(store.append_once("events", 7, 1, Arc::from(*b"first"), None).await?, Some(1));
+    /// assert_eq!(store.append_once("events", 7, MAX_NUMBER, Arc::from(*b"end"), None).await?, Some(2));
+    /// assert_eq!(store.append_once("events", 7, 2, Arc::from(*b"late"), None).await?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn append_once<'a>(
+        &'a self,
+        log: &'a str,
+        writer: u64,
+        number: u64,
+        data: Arc<[u8]>,
+        ttl: Option<Duration>,
+    ) -> StoreFuture<'a, Option<u64>>;
+
+    /// Sets the time to live of the log without a new record, and returns the sequence of its newest record. Returns 0 for a
+    /// log that does not exist.
+    ///
+    /// ```
+    /// use std::{sync::Arc, time::Duration};
+    ///
+    /// use mcp_store::{Log, MemoryStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mcp_store::StoreError> {
+    /// let store = MemoryStore::new();
+    /// store.append("events", Arc::from(*b"first"), None).await?;
+    /// assert_eq!(store.extend("events", Some(Duration::from_secs(60))).await?, 1);
+    /// assert_eq!(store.extend("nothing", None).await?, 0);
+    /// # Ok(())
+    /// # }
+    /// ```
+    fn extend<'a>(&'a self, log: &'a str, ttl: Option<Duration>) -> StoreFuture<'a, u64>;
 
     /// Returns the records after the sequence `after` (0: from the start), oldest first. A page has at most `limit`
     /// records, and never more than [`MAX_PAGE`](crate::limits::MAX_PAGE).

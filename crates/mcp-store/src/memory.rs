@@ -203,6 +203,42 @@ impl Log for MemoryStore {
         })
     }
 
+    fn append_once<'a>(
+        &'a self,
+        log: &'a str,
+        writer: u64,
+        number: u64,
+        data: Arc<[u8]>,
+        ttl: Option<Duration>,
+    ) -> StoreFuture<'a, Option<u64>> {
+        Box::pin(async move {
+            limits::name(log)?;
+            limits::number(number)?;
+            limits::ttl(ttl)?;
+            let (now, mut records) = (Instant::now(), self.shared.records());
+            match records.last_of_writer(log, writer, now) {
+                Some((last, sequence)) if last == number => {
+                    records.extend(log, ttl, now);
+                    Ok(Some(sequence))
+                }
+                Some((last, _)) if last > number => Ok(None),
+                _ => {
+                    let sequence = records.append(log, data, ttl, now, &self.shared.limits)?;
+                    records.record_writer(log, writer, number, sequence);
+                    Ok(Some(sequence))
+                }
+            }
+        })
+    }
+
+    fn extend<'a>(&'a self, log: &'a str, ttl: Option<Duration>) -> StoreFuture<'a, u64> {
+        Box::pin(async move {
+            limits::name(log)?;
+            limits::ttl(ttl)?;
+            Ok(self.shared.records().extend(log, ttl, Instant::now()))
+        })
+    }
+
     fn read_after<'a>(&'a self, log: &'a str, after: u64, limit: usize) -> StoreFuture<'a, LogPage> {
         Box::pin(async move {
             limits::name(log)?;

@@ -166,6 +166,32 @@ impl<S: Log + ?Sized> Log for SealedStore<S> {
         })
     }
 
+    fn append_once<'a>(
+        &'a self,
+        log: &'a str,
+        writer: u64,
+        number: u64,
+        data: Arc<[u8]>,
+        ttl: Option<Duration>,
+    ) -> StoreFuture<'a, Option<u64>> {
+        Box::pin(async move {
+            limits::name(log)?;
+            limits::number(number)?;
+            limits::ttl(ttl)?;
+            let name = self.keys.log(log);
+            let sealed = self.keys.seal(&name, &data)?;
+            self.inner.append_once(&name, writer, number, sealed, ttl).await
+        })
+    }
+
+    fn extend<'a>(&'a self, log: &'a str, ttl: Option<Duration>) -> StoreFuture<'a, u64> {
+        Box::pin(async move {
+            limits::name(log)?;
+            limits::ttl(ttl)?;
+            self.inner.extend(&self.keys.log(log), ttl).await
+        })
+    }
+
     fn read_after<'a>(&'a self, log: &'a str, after: u64, limit: usize) -> StoreFuture<'a, LogPage> {
         Box::pin(async move {
             limits::name(log)?;

@@ -65,6 +65,21 @@ impl Log for Fragile {
         self.then(self.memory.append(log, data, ttl))
     }
 
+    fn append_once<'a>(
+        &'a self,
+        log: &'a str,
+        writer: u64,
+        number: u64,
+        data: Arc<[u8]>,
+        ttl: Option<Duration>,
+    ) -> StoreFuture<'a, Option<u64>> {
+        self.then(self.memory.append_once(log, writer, number, data, ttl))
+    }
+
+    fn extend<'a>(&'a self, log: &'a str, ttl: Option<Duration>) -> StoreFuture<'a, u64> {
+        self.then(self.memory.extend(log, ttl))
+    }
+
     fn read_after<'a>(&'a self, log: &'a str, after: u64, limit: usize) -> StoreFuture<'a, LogPage> {
         self.then(self.memory.read_after(log, after, limit))
     }

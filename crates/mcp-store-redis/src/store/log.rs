@@ -25,7 +25,36 @@ impl Log for RedisStore {
             limits::name(log)?;
             limits::ttl(ttl)?;
             let ttl = millis(ttl);
-            self.acknowledged(&script::APPEND, &self.log(log), &[&data, ttl.as_bytes()]).await
+            self.acknowledged(&script::APPEND, &self.log(log), &[&data, ttl.as_bytes(), b"", b""]).await
+        })
+    }
+
+    fn append_once<'a>(
+        &'a self,
+        log: &'a str,
+        writer: u64,
+        number: u64,
+        data: Arc<[u8]>,
+        ttl: Option<Duration>,
+    ) -> StoreFuture<'a, Option<u64>> {
+        Box::pin(async move {
+            limits::name(log)?;
+            limits::number(number)?;
+            limits::ttl(ttl)?;
+            let (ttl, writer, number) = (millis(ttl), format!("{writer:x}"), number.to_string());
+            let most = limits::MAX_WRITERS.to_string();
+            let args = [&*data, ttl.as_bytes(), writer.as_bytes(), number.as_bytes(), most.as_bytes()];
+            let sequence: u64 = self.acknowledged(&script::APPEND, &self.log(log), &args).await?;
+            Ok((sequence > 0).then_some(sequence))
+        })
+    }
+
+    fn extend<'a>(&'a self, log: &'a str, ttl: Option<Duration>) -> StoreFuture<'a, u64> {
+        Box::pin(async move {
+            limits::name(log)?;
+            limits::ttl(ttl)?;
+            let ttl = millis(ttl);
+            self.script(Effect::Write, &script::EXTEND, &self.log(log), &[ttl.as_bytes()]).await
         })
     }
 

@@ -9,7 +9,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::{KeyPage, LogPage, MemoryLimits, Record, Retain, StoreError};
+use crate::{KeyPage, LogPage, MemoryLimits, Record, Retain, StoreError, limits::MAX_WRITERS};
 
 /// The number of expired items that one write sweeps.
 const SWEEP: usize = 16;
@@ -39,6 +39,8 @@ struct Sequence {
     records: VecDeque<Arc<[u8]>>,
     /// The sequence of the newest record that the log ever had.
     last: u64,
+    /// The last number of each writer, and the sequence of its record.
+    writers: BTreeMap<u64, (u64, u64)>,
     bytes: usize,
     expires: Option<Instant>,
 }
@@ -136,7 +138,8 @@ impl Records {
         self.make_room(entries, bytes.saturating_add(data.len()), now, limits)?;
         // The sweep removes only expired items, so this log is unchanged.
         let (name, mut sequence) = self.logs.remove_entry(log).unwrap_or_else(|| {
-            (Arc::from(log), Sequence { records: VecDeque::new(), last: 0, bytes: 0, expires: None })
+            let (records, writers) = (VecDeque::new(), BTreeMap::new());
+            (Arc::from(log), Sequence { records, last: 0, writers, bytes: 0, expires: None })
         });
         self.entries += entries;
         self.bytes += bytes + data.len();
@@ -148,6 +151,31 @@ impl Records {
         let last = sequence.last;
         self.logs.insert(name, sequence);
         Ok(last)
+    }
+
+    /// Returns the last number of a writer, and the sequence of its record.
+    pub(super) fn last_of_writer(&mut self, log: &str, writer: u64, now: Instant) -> Option<(u64, u64)> {
+        self.expire_log(log, now);
+        self.logs.get(log)?.writers.get(&writer).copied()
+    }
+
+    pub(super) fn record_writer(&mut self, log: &str, writer: u64, number: u64, sequence: u64) {
+        let Some(log) = self.logs.get_mut(log) else { return };
+        log.writers.insert(writer, (number, sequence));
+        if log.writers.len() > MAX_WRITERS {
+            let oldest = log.writers.iter().min_by_key(|(_, (_, sequence))| *sequence).map(|(writer, _)| *writer);
+            oldest.map(|oldest| log.writers.remove(&oldest));
+        }
+    }
+
+    pub(super) fn extend(&mut self, log: &str, ttl: Option<Duration>, now: Instant) -> u64 {
+        self.expire_log(log, now);
+        let Some((name, mut sequence)) = self.logs.remove_entry(log) else { return 0 };
+        self.forget_expiry(sequence.expires, Item::Log(name.clone()));
+        sequence.expires = self.note_expiry(ttl, now, Item::Log(name.clone()));
+        let last = sequence.last;
+        self.logs.insert(name, sequence);
+        last
     }
 
     pub(super) fn read_after(&mut self, log: &str, after: u64, limit: usize, now: Instant) -> LogPage {

@@ -119,6 +119,8 @@ fn calls_fail(store: Arc<dyn Store>) -> Check {
         unavailable("delete", store.delete("k")).await?;
         unavailable("list", store.list("", None, 1)).await?;
         unavailable("append", store.append("l", bytes("x"), None)).await?;
+        unavailable("append_once", store.append_once("l", 1, 1, bytes("x"), None)).await?;
+        unavailable("extend", store.extend("l", None)).await?;
         unavailable("read_after", store.read_after("l", 0, 1)).await?;
         unavailable("trim", store.trim("l", Retain::all())).await?;
         unavailable("delete_log", store.delete_log("l")).await?;

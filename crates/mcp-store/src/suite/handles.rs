@@ -54,9 +54,12 @@ fn log(handles: Arc<Handles>) -> Check {
             same("records", a.read_after("l", 0, 100).await?.records.len() as u64, n)?;
             same("new records", b.read_after("l", n - 1, 100).await?.records.len(), 1)?;
         }
-        same("dropped", a.trim("l", Retain::all().records(3)).await?, 7)?;
+        same("once", a.append_once("l", 1, 1, bytes("x"), None).await?, Some(11))?;
+        same("repeated", b.append_once("l", 1, 1, bytes("x"), None).await?, Some(11))?;
+        same("newest", b.extend("l", None).await?, 11)?;
+        same("dropped", a.trim("l", Retain::all().records(3)).await?, 8)?;
         let page = b.read_after("l", 0, 100).await?;
-        same("missed", (page.missed, page.records.len()), (7, 3))?;
+        same("missed", (page.missed, page.records.len()), (8, 3))?;
         same("delete", b.delete_log("l").await?, true)?;
         same("sequence after delete", a.append("l", bytes("x"), None).await?, 1)
     })

@@ -13,9 +13,13 @@ pub(super) const RULES: &[Rule<dyn Log>] = &[
     ("records are read in order, strictly behind the sequence", read_after),
     ("a walk in pages brings every record once", walk),
     ("trim keeps the newest records within every bound", trim),
-    ("sequences go on after a trim, and a reader learns what it missed", missed),
+    ("sequences continue after a trim, and a page has the number of missed records", missed),
     ("a deleted log is gone and begins at 1 again", delete),
     ("a log expires as a whole, its ttl after the last append", expiry),
+    ("a log is extended without a new record, and returns its newest sequence", extend),
+    ("a numbered record is appended once, and repeats return its sequence", once),
+    ("a record with an outdated number is not appended", outdated),
+    ("of repeats at once exactly one is appended", repeats),
     ("of appends at once none is lost", contested),
     ("names, ttl and page limits are checked", arguments),
 ];
@@ -153,6 +157,80 @@ fn expiry(store: Arc<dyn Log>) -> Check {
     })
 }
 
+fn extend(store: Arc<dyn Log>) -> Check {
+    Box::pin(async move {
+        same("an unknown log", store.extend("l", Some(SHORT)).await?, 0)?;
+        same("the log after it", store.read_after("l", 0, 10).await?, LogPage::default())?;
+        store.append("l", bytes("1"), Some(SHORT)).await?;
+        store.append("l", bytes("2"), Some(SHORT)).await?;
+        same("the newest", store.extend("l", None).await?, 2)?;
+        outlive().await;
+        same("the extended log", numbers(&store.read_after("l", 0, 10).await?)?, vec![1, 2])?;
+        store.trim("l", Retain::all().records(0)).await?;
+        same("the newest after a trim", store.extend("l", Some(SHORT)).await?, 2)?;
+        outlive().await;
+        same("an expired log", store.extend("l", None).await?, 0)?;
+        fill(&*store, "l", 1).await
+    })
+}
+
+fn once(store: Arc<dyn Log>) -> Check {
+    Box::pin(async move {
+        let (one, other) = (7, u64::MAX);
+        let steps = [(one, 1, 1), (one, 1, 1), (other, 1, 2), (one, 2, 3), (other, 9, 4), (one, 2, 3), (other, 9, 4)];
+        for (writer, number, sequence) in steps {
+            let appended = store.append_once("l", writer, number, bytes(&sequence.to_string()), None).await?;
+            same(&format!("record {number} of {writer}"), appended, Some(sequence))?;
+        }
+        same("without a writer", store.append("l", bytes("5"), None).await?, 5)?;
+        same("records", numbers(&store.read_after("l", 0, 10).await?)?, vec![1, 2, 3, 4, 5])?;
+        // A trim drops the records, and not their numbers.
+        store.trim("l", Retain::all().records(0)).await?;
+        same("after a trim", store.append_once("l", one, 2, bytes("x"), None).await?, Some(3))?;
+        same("in another log", store.append_once("m", one, 2, bytes("x"), Some(SHORT)).await?, Some(1))?;
+        store.delete_log("l").await?;
+        same("after a deletion", store.append_once("l", one, 2, bytes("x"), None).await?, Some(1))?;
+        outlive().await;
+        same("after the expiry", store.append_once("m", one, 1, bytes("x"), None).await?, Some(1))
+    })
+}
+
+fn outdated(store: Arc<dyn Log>) -> Check {
+    Box::pin(async move {
+        same("first", store.append_once("l", 1, 5, bytes("1"), None).await?, Some(1))?;
+        same("outdated", store.append_once("l", 1, 4, bytes("x"), None).await?, None)?;
+        same("excluded", store.append_once("l", 1, limits::MAX_NUMBER, bytes("2"), None).await?, Some(2))?;
+        same("of the excluded writer", store.append_once("l", 1, 6, bytes("x"), None).await?, None)?;
+        same("excluded again", store.append_once("l", 1, limits::MAX_NUMBER, bytes("x"), None).await?, Some(2))?;
+        same("records", numbers(&store.read_after("l", 0, 10).await?)?, vec![1, 2])?;
+        // The log remembers the writers of the newest records.
+        for writer in 2..=limits::MAX_WRITERS as u64 {
+            store.append_once("l", writer, 1, bytes("x"), None).await?;
+        }
+        same("of a remembered writer", store.append_once("l", 1, 6, bytes("x"), None).await?, None)?;
+        let sequence = limits::MAX_WRITERS as u64 + 2;
+        same("of one more", store.append_once("l", 0, 1, bytes("x"), None).await?, Some(sequence))?;
+        same("of a forgotten writer", store.append_once("l", 1, 6, bytes("x"), None).await?, Some(sequence + 1))
+    })
+}
+
+fn repeats(store: Arc<dyn Log>) -> Check {
+    Box::pin(async move {
+        for number in 1..=5 {
+            let mut writers = JoinSet::new();
+            for _ in 0..8 {
+                let store = store.clone();
+                writers.spawn(async move { store.append_once("l", 1, number, bytes("x"), None).await });
+            }
+            while let Some(writer) = writers.join_next().await {
+                let appended = writer.map_err(|error| Seen(format!("a writer failed: {error}")))??;
+                same("sequence", appended, Some(number))?;
+            }
+        }
+        same("records", store.read_after("l", 0, 100).await?.records.len(), 5)
+    })
+}
+
 fn contested(store: Arc<dyn Log>) -> Check {
     Box::pin(async move {
         let mut writers = JoinSet::new();
@@ -186,6 +264,12 @@ fn arguments(store: Arc<dyn Log>) -> Check {
         invalid("too long a name", store.read_after(&long, 0, 1).await)?;
         invalid("too long a name", store.trim(&long, Retain::all()).await)?;
         invalid("too long a name", store.delete_log(&long).await)?;
+        invalid("too long a name", store.append_once(&long, 1, 1, bytes("x"), None).await)?;
+        invalid("too long a name", store.extend(&long, None).await)?;
+        invalid("a number of zero", store.append_once("l", 1, 0, bytes("x"), None).await)?;
+        let great = limits::MAX_NUMBER + 1;
+        invalid("too great a number", store.append_once("l", 1, great, bytes("x"), None).await)?;
+        invalid("a ttl of zero", store.extend("l", Some(Duration::ZERO)).await)?;
         invalid("a page of none", store.read_after("l", 0, 0).await)?;
         invalid("a ttl of zero", store.append("l", bytes("x"), Some(Duration::ZERO)).await)
     })
