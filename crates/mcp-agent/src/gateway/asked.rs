@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mcp_client::InputRequired;
-use mcp_protocol::{InputRequests, JsonObject, ProtocolVersion, RpcError};
+use mcp_protocol::{InputRequests, JsonObject, Method as _, ProtocolVersion, RpcError, method};
 use mcp_server_core::{
     InputRound,
     source::{SourceCall, SourceOutcome, SourceResult},
@@ -127,7 +127,7 @@ impl Core {
     pub(super) fn outcome(&self, call: &SourceCall, relayed: Relayed) -> Result<SourceOutcome, RpcError> {
         match relayed {
             Relayed::Complete { server, result } => {
-                self.learn_links(call.method(), &server, result.json());
+                self.learn_links(call, call.method(), &server, result.json());
                 Ok(SourceOutcome::Complete(result))
             }
             Relayed::InputRequired { place, fingerprint, is_approved, required } => {
@@ -193,5 +193,10 @@ pub(super) async fn park(
 
 /// Whether a client answers the input requests of a server with sessions in later rounds.
 pub(super) fn parks(call: &SourceCall, answered: &Answered, server: ProtocolVersion) -> bool {
-    call.context().version().has_input_required() && !server.has_input_required() && answered.can_be_asked()
+    // The result of another method cannot contain input requests.
+    let has_rounds = [method::CallTool::NAME, method::ReadResource::NAME, method::GetPrompt::NAME];
+    has_rounds.contains(&call.method())
+        && call.context().version().has_input_required()
+        && !server.has_input_required()
+        && answered.can_be_asked()
 }

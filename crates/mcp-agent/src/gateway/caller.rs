@@ -15,7 +15,7 @@ pub(super) struct Downstream {
     /// The token of the client, if its authentication keeps it for token exchanges.
     #[cfg(feature = "oauth")]
     token: Option<crate::CallerToken>,
-    /// The capabilities that input requests need.
+    /// The capabilities that the client declares.
     pub(super) capabilities: ClientCapabilities,
     /// The request is about a task, so it uses the connection of the task, also while another call of the client runs there.
     is_about_task: bool,
@@ -28,7 +28,7 @@ impl Downstream {
             session: context.session_id().map(Into::into),
             #[cfg(feature = "oauth")]
             token: token(context),
-            capabilities: of_input_requests(context.client_capabilities()),
+            capabilities: context.client_capabilities().clone(),
             is_about_task: false,
         }
     }
@@ -60,7 +60,7 @@ impl Downstream {
         if is_stateless {
             return caller;
         }
-        let caller = caller.capabilities(self.capabilities.clone());
+        let caller = caller.capabilities(of_input_requests(&self.capabilities));
         if self.is_about_task { caller.beside_calls() } else { caller }
     }
 }
@@ -76,7 +76,7 @@ fn token(context: &Context) -> Option<crate::CallerToken> {
 }
 
 /// Returns the capabilities that servers need for input requests. Clients that differ in other capabilities share a connection.
-fn of_input_requests(declared: &ClientCapabilities) -> ClientCapabilities {
+pub(super) fn of_input_requests(declared: &ClientCapabilities) -> ClientCapabilities {
     let mut capabilities = ClientCapabilities::new();
     capabilities.elicitation.clone_from(&declared.elicitation);
     capabilities.sampling.clone_from(&declared.sampling);

@@ -34,6 +34,26 @@ impl From<Fault> for RpcError {
     }
 }
 
+impl Fault {
+    /// Whether the server of the request does not support it.
+    pub(super) fn is_unsupported(&self) -> bool {
+        match self {
+            Self::Call(CallError::Client { error, .. }) => error.is_unsupported(),
+            Self::Call(_) => false,
+            Self::Rpc(error) => error.code == ErrorCode::METHOD_NOT_FOUND,
+        }
+    }
+}
+
+/// Returns the fault of a request of the host. A server without the capability for the request does not receive it.
+pub(super) fn of_request(server: &str, name: impl Into<String>, error: mcp_client::Error) -> Fault {
+    if error.is_unsupported() && error.rpc().is_none() {
+        let text = format!("the server {server:?} does not support the request: {error}");
+        return RpcError::new(ErrorCode::METHOD_NOT_FOUND, text).with_data(json!({ "server": server })).into();
+    }
+    CallError::Client { name: name.into(), error }.into()
+}
+
 /// Returns the error for a client. Errors of servers pass unchanged. The reasons of the gateway stay in its log.
 fn rpc_error(error: &CallError) -> RpcError {
     match error {

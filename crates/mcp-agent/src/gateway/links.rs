@@ -6,14 +6,32 @@ use std::{
 };
 
 use mcp_protocol::{Method as _, method};
+use mcp_server_core::source::SourceCall;
 use parking_lot::Mutex;
 
 use super::{Core, Names, uris};
+use crate::policy;
 
-/// The largest number of URIs. The oldest are forgotten.
-const URIS: usize = 4096;
+/// The most URIs of one server for one owner, and the bytes of these URIs. The oldest are forgotten.
+const URIS: usize = 512;
+const BYTES: usize = 128 << 10;
+/// The most owners, and the bytes of all URIs. The links of the owner that received no link for the longest time are forgotten.
+const OWNERS: usize = 4096;
+const TOTAL_BYTES: usize = 32 << 20;
 /// The longest URI, in bytes.
 const LONGEST: usize = 2048;
+/// The bytes that the table needs for a URI, beside its text.
+const PLACE: usize = 128;
+
+/// The client that received links. Other clients do not use them.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Owner {
+    Principal(Box<str>),
+    /// The session of a client without a principal.
+    Session(Box<str>),
+    /// All clients without a principal and without a session.
+    Anonymous,
+}
 
 /// The servers whose results contained a URI. The first server of a URI stays.
 #[derive(Default)]
@@ -23,44 +41,94 @@ pub(super) struct Links {
 
 #[derive(Default)]
 struct Known {
+    owners: HashMap<Owner, Owned>,
+    bytes: usize,
+    /// The number of results with links.
+    results: u64,
+}
+
+/// The links of one owner.
+#[derive(Default)]
+struct Owned {
     servers: HashMap<Arc<str>, Arc<str>>,
-    oldest: VecDeque<Arc<str>>,
+    /// The URIs of each server, the oldest first, and their bytes.
+    of_server: HashMap<Arc<str>, (VecDeque<Arc<str>>, usize)>,
+    bytes: usize,
+    /// The last result with a link.
+    last: u64,
+}
+
+impl Owner {
+    pub(super) fn of(call: &SourceCall) -> Self {
+        let context = call.context();
+        match (context.principal(), context.session_id()) {
+            (Some(principal), _) => Self::Principal(policy::identity(principal).into()),
+            (None, Some(session)) => Self::Session(session.into()),
+            (None, None) => Self::Anonymous,
+        }
+    }
+}
+
+impl Owned {
+    fn add(&mut self, server: &Arc<str>, uri: &str) {
+        if uri.len() > LONGEST || self.servers.contains_key(uri) {
+            return;
+        }
+        let uri: Arc<str> = uri.into();
+        let size = |uri: &str| uri.len() + PLACE;
+        let (oldest, bytes) = self.of_server.entry(Arc::clone(server)).or_default();
+        oldest.push_back(Arc::clone(&uri));
+        (*bytes, self.bytes) = (*bytes + size(&uri), self.bytes + size(&uri));
+        self.servers.insert(uri, Arc::clone(server));
+        while oldest.len() > URIS || *bytes > BYTES {
+            let Some(uri) = oldest.pop_front() else { return };
+            (*bytes, self.bytes) = (*bytes - size(&uri), self.bytes - size(&uri));
+            self.servers.remove(&uri);
+        }
+    }
 }
 
 impl Links {
-    fn add(&self, server: &Arc<str>, uri: &str) {
+    fn add<'a>(&self, owner: &Owner, server: &Arc<str>, uris: impl IntoIterator<Item = &'a str>) {
         let mut known = self.known.lock();
-        if uri.len() > LONGEST || known.servers.contains_key(uri) {
-            return;
+        known.results += 1;
+        let result = known.results;
+        let owned = known.owners.entry(owner.clone()).or_default();
+        let before = owned.bytes;
+        owned.last = result;
+        uris.into_iter().for_each(|uri| owned.add(server, uri));
+        let after = owned.bytes;
+        known.bytes = known.bytes + after - before;
+        while known.owners.len() > 1 && (known.owners.len() > OWNERS || known.bytes > TOTAL_BYTES) {
+            let oldest = known.owners.iter().min_by_key(|(_, owned)| owned.last).map(|(owner, _)| owner.clone());
+            let removed = oldest.and_then(|oldest| known.owners.remove(&oldest));
+            known.bytes -= removed.map_or(0, |removed| removed.bytes);
         }
-        if known.oldest.len() >= URIS
-            && let Some(oldest) = known.oldest.pop_front()
-        {
-            known.servers.remove(&oldest);
-        }
-        let uri: Arc<str> = uri.into();
-        known.oldest.push_back(Arc::clone(&uri));
-        known.servers.insert(uri, Arc::clone(server));
     }
 
     /// Returns the server whose result contained a URI.
-    pub(super) fn server_of(&self, uri: &str) -> Option<Arc<str>> {
-        self.known.lock().servers.get(uri).cloned()
+    pub(super) fn server_of(&self, owner: &Owner, uri: &str) -> Option<Arc<str>> {
+        self.known.lock().owners.get(owner)?.servers.get(uri).cloned()
     }
 }
 
 impl Core {
-    /// Remembers the URIs in a result, if the URIs of the gateway do not name their server.
-    pub(super) fn learn_links(&self, method: &str, server: &Arc<str>, result: &[u8]) {
+    /// Remembers the URIs in a result for its client, if the URIs of the gateway do not name their server.
+    pub(super) fn learn_links(&self, call: &SourceCall, method: &str, server: &Arc<str>, result: &[u8]) {
         let has_links = method == method::CallTool::NAME || method == method::GetPrompt::NAME;
         if self.names != Names::Raw || !has_links || self.host.catalog().shared_servers().len() < 2 {
             return;
         }
+        let found = std::cell::RefCell::new(Vec::new());
         // The renamed result is not used.
         let _ = uris::rename(method, result, |uri| {
-            self.links.add(server, uri);
+            found.borrow_mut().push(uri.to_owned());
             uri.into()
         });
+        let found = found.into_inner();
+        if !found.is_empty() {
+            self.links.add(&Owner::of(call), server, found.iter().map(String::as_str));
+        }
     }
 }
 
@@ -69,17 +137,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_bounded_and_the_first_server_stays() {
+    fn the_links_of_an_owner_and_of_a_server_are_bounded_and_the_first_server_stays() {
         let links = Links::default();
         let [one, two] = ["one", "two"].map(Arc::from);
-        links.add(&one, "a:0");
-        links.add(&two, "a:0");
-        links.add(&two, &"x".repeat(LONGEST + 1));
-        assert_eq!(links.server_of("a:0"), Some(one));
-        for n in 1..=URIS {
-            links.add(&two, &format!("a:{n}"));
+        let (ada, grace) = (Owner::Principal("ada".into()), Owner::Session("ada".into()));
+        links.add(&ada, &one, ["a:0"]);
+        links.add(&ada, &two, ["a:0", &"x".repeat(LONGEST + 1)]);
+        assert_eq!(links.server_of(&ada, "a:0"), Some(one));
+        assert_eq!(links.server_of(&grace, "a:0"), None);
+        assert_eq!(links.server_of(&ada, &"x".repeat(LONGEST + 1)), None);
+        let many: Vec<String> = (1..=URIS + 1).map(|n| format!("a:{n}")).collect();
+        links.add(&ada, &two, many.iter().map(String::as_str));
+        // The oldest link of the same server is forgotten.
+        for (uri, is_known) in [("a:0", true), ("a:1", false), ("a:2", true)] {
+            assert_eq!(links.server_of(&ada, uri).is_some(), is_known, "{uri}");
         }
-        assert_eq!((links.server_of("a:0"), links.server_of("a:1")), (None, Some(two)));
-        assert_eq!(links.known.lock().servers.len(), URIS);
+        let long: Vec<String> = (0..URIS).map(|n| format!("{n}{}", "x".repeat(LONGEST - 8))).collect();
+        links.add(&ada, &two, long.iter().map(String::as_str));
+        let known = links.known.lock();
+        let owned = &known.owners[&ada];
+        assert!(owned.of_server[&two].1 <= BYTES && known.bytes == owned.bytes, "{} {}", known.bytes, owned.bytes);
+        assert_eq!(owned.servers.len(), owned.of_server.values().map(|(uris, _)| uris.len()).sum::<usize>());
+    }
+
+    #[test]
+    fn the_links_of_all_owners_are_bounded() {
+        let links = Links::default();
+        let (server, owner) = (Arc::from("s"), |n: usize| Owner::Principal(n.to_string().into()));
+        for n in 0..OWNERS {
+            links.add(&owner(n), &server, ["a:0"]);
+        }
+        links.add(&owner(0), &server, ["a:1"]);
+        links.add(&owner(OWNERS), &server, ["a:0"]);
+        for (n, is_known) in [(0, true), (1, false), (2, true), (OWNERS, true)] {
+            assert_eq!(links.server_of(&owner(n), "a:0").is_some(), is_known, "{n}");
+        }
+        let long: Vec<String> = (0..URIS).map(|n| format!("{n}{}", "x".repeat(LONGEST - 8))).collect();
+        for n in 0..1000 {
+            links.add(&owner(n), &server, long.iter().map(String::as_str));
+        }
+        let known = links.known.lock();
+        assert!(known.bytes <= TOTAL_BYTES && known.owners.len() <= OWNERS, "{}", known.bytes);
+        assert_eq!(known.bytes, known.owners.values().map(|owned| owned.bytes).sum::<usize>());
     }
 }

@@ -129,13 +129,19 @@ impl Merged {
             Candidate::new(item, name, names.name(item.server(), name))
         });
         let prompts = Items::new(ItemKind::Prompt, names, prompts, &former.prompts, &mut dropped);
-        let hints = catalog.facts();
-        let hint = |of: fn(&ListFacts) -> ListHint| smallest(hints.iter().filter_map(of));
+        let facts = || catalog.shared_servers().iter().zip(catalog.facts()).filter(|(name, _)| serves(name));
+        let hint = |items: &Items, of: fn(&ListFacts) -> ListHint| {
+            let with_items: HashSet<&str> = items.iter().map(|item| &*item.server).collect();
+            smallest(facts().map(|(name, facts)| (of(facts), with_items.contains(&**name))))
+        };
+        let (of_tools, of_resources) = (hint(&tools, |facts| facts.tools), hint(&resources, |facts| facts.resources));
+        let (of_templates, of_prompts) =
+            (hint(&templates, |facts| facts.templates), hint(&prompts, |facts| facts.prompts));
         let lists = Lists {
-            tools: tools.with_pages(hint(|hints| hints.tools)),
-            resources: resources.with_pages(hint(|hints| hints.resources)),
-            templates: templates.with_pages(hint(|hints| hints.templates)),
-            prompts: prompts.with_pages(hint(|hints| hints.prompts)),
+            tools: tools.with_pages(of_tools),
+            resources: resources.with_pages(of_resources),
+            templates: templates.with_pages(of_templates),
+            prompts: prompts.with_pages(of_prompts),
         };
         let (catalog, lists) = (Arc::clone(catalog), Arc::new(lists));
         Self { catalog, lists, dropped, circular, matchers: OnceLock::new(), views: Views::default() }
@@ -184,13 +190,19 @@ impl Merged {
 
     /// Returns the only server with resources.
     pub(super) fn only_server(&self) -> Option<Arc<str>> {
-        if let [only] = self.catalog.shared_servers() {
+        let facts = self.catalog.shared_servers().iter().zip(self.catalog.facts());
+        let served: Vec<_> = facts.filter(|(name, _)| self.serves(name)).collect();
+        if let [(only, _)] = served[..] {
             return Some(Arc::clone(only));
         }
-        let hints = self.catalog.shared_servers().iter().zip(self.catalog.facts());
-        let mut with_resources = hints.filter(|(_, hints)| hints.resources.is_some());
+        let mut with_resources = served.into_iter().filter(|(_, facts)| facts.resources.is_some());
         let (only, _) = with_resources.next()?;
         with_resources.next().is_none().then(|| Arc::clone(only))
+    }
+
+    /// Whether the server does not lead to this gateway.
+    pub(super) fn serves(&self, server: &str) -> bool {
+        !self.circular.iter().any(|name| **name == *server)
     }
 }
 
@@ -252,11 +264,13 @@ pub(super) fn is_small(catalog: &Catalog) -> bool {
     items <= SMALL
 }
 
-/// Returns the smallest time and the narrowest scope of the hints of all servers.
-fn smallest(hints: impl Iterator<Item = (Duration, CacheScope)>) -> CacheHint {
-    let all = hints.reduce(|(ttl, scope), (other, narrower)| {
-        (ttl.min(other), if scope == CacheScope::Public { narrower } else { scope })
-    });
+/// Returns the smallest time and the narrowest scope of the lists of all servers. Each has its hint, and whether the merged list has
+/// items of it. A list without a hint is stale at once, such as the former items of a list that failed.
+fn smallest(lists: impl Iterator<Item = (ListHint, bool)>) -> CacheHint {
+    let stale = (Duration::ZERO, CacheScope::Private);
+    let all = lists.filter_map(|(hint, has_items)| hint.or(has_items.then_some(stale))).reduce(
+        |(ttl, scope), (other, narrower)| (ttl.min(other), if scope == CacheScope::Public { narrower } else { scope }),
+    );
     match all {
         Some((ttl, CacheScope::Public)) => CacheHint::public(ttl),
         Some((ttl, _)) => CacheHint::private(ttl),
@@ -313,9 +327,20 @@ impl Items {
         dropped: &mut Vec<DroppedItem>,
     ) -> Self {
         let mut items = Self::default();
+        let candidates: Vec<Candidate<'_>> = candidates.collect();
+        let owner_of = |candidate: &Candidate<'_>| former.get(&candidate.key).map(|former| &former.server);
+        let is_owner = |candidate: &&Candidate<'_>| owner_of(candidate) == Some(candidate.server);
+        // A served name keeps its server while this server has it, so a server that joins later takes over no name.
+        let owned: HashSet<Box<str>> = candidates
+            .iter()
+            .filter(|candidate| names == Names::Raw && is_owner(candidate))
+            .map(|candidate| (*candidate.key).into())
+            .collect();
         for candidate in candidates {
-            if let Some(taken) = items.get(&candidate.key) {
-                let (server, winner) = (Arc::clone(candidate.server), Arc::clone(&taken.server));
+            let owner =
+                owner_of(&candidate).filter(|owner| owned.contains(&*candidate.key) && *owner != candidate.server);
+            if let Some(winner) = owner.or_else(|| items.get(&candidate.key).map(|taken| &taken.server)) {
+                let (server, winner) = (Arc::clone(candidate.server), Arc::clone(winner));
                 dropped.push(DroppedItem { kind, name: candidate.key.to_string(), server, winner });
                 continue;
             }
@@ -409,5 +434,28 @@ impl Selection {
     /// Returns a selection that differs from those of other numbers.
     pub(super) fn of_number(number: usize) -> Self {
         Self([vec![true; number + 2].into(), Box::default(), Box::default(), Box::default()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_narrowest_list_decides_and_a_list_without_a_hint_is_stale() {
+        let (public, private) = (CacheScope::Public, CacheScope::Private);
+        let hint = |seconds, scope| Some((Duration::from_secs(seconds), scope));
+        for (lists, expected) in [
+            (vec![], CacheHint::NONE),
+            (vec![(hint(60, public), true), (hint(10, public), true)], CacheHint::public(Duration::from_secs(10))),
+            (vec![(hint(60, public), true), (hint(90, private), true)], CacheHint::private(Duration::from_secs(60))),
+            // A list without items and without a hint belongs to a server without the capability.
+            (vec![(hint(60, public), true), (None, false)], CacheHint::public(Duration::from_secs(60))),
+            // The former items of a list that failed.
+            (vec![(hint(60, public), true), (None, true)], CacheHint::NONE),
+            (vec![(None, true)], CacheHint::NONE),
+        ] {
+            assert_eq!(smallest(lists.iter().copied()), expected, "{lists:?}");
+        }
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct Reached {
     pub(super) fingerprint: Arc<str>,
     /// A person approved the request.
     pub(super) is_approved: bool,
+    /// Policies decide about the requests of each caller.
+    pub(super) is_decided: bool,
     /// The time that is left for the request.
     pub(super) limit: Option<Duration>,
     lease: Lease,
@@ -166,6 +168,7 @@ impl Core {
         let (lease, client) = reached.map_err(unavailable)?;
         let limit = limit.map(|limit| limit.saturating_sub(began.elapsed()));
         let (server, fingerprint) = (Arc::clone(&slot.name), Arc::clone(&slot.fingerprint));
-        Ok(Reached { client, server, fingerprint, is_approved: false, limit, lease })
+        let is_decided = self.host.shared().gate.decides() || !slot.options.rules.is_empty();
+        Ok(Reached { client, server, fingerprint, is_approved: false, is_decided, limit, lease })
     }
 }

@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use mcp_client::{InputRequired, RawResult, Round as UpstreamRound};
-use mcp_protocol::{ClientCapabilities, JsonObject, LoggingLevel, Meta, ProtocolVersion, RpcError};
+use mcp_protocol::{
+    CacheScope, ClientCapabilities, JsonObject, LoggingLevel, Meta, Method as _, ProtocolVersion, RpcError, method,
+};
 use mcp_server_core::source::{SourceCall, SourceOutcome, SourceResult};
 use memchr::memmem;
 use serde_json::value::RawValue;
@@ -13,14 +15,15 @@ use tokio::sync::mpsc;
 use super::{
     Core, Names,
     asked::{Place, parks},
-    fault::Fault,
+    caller::of_input_requests,
+    fault::{self, Fault},
     members::Members,
     pages::Pages,
     questions::{AskedClient, Asker, Notice},
     reach::Reached,
     uris,
 };
-use crate::{CallError, registry::Asking};
+use crate::registry::Asking;
 
 /// The number of progress notifications that wait for a slow client. Further ones are dropped.
 const WAITING: usize = 64;
@@ -37,7 +40,7 @@ pub(super) struct Outgoing {
     pub(super) task: Option<bool>,
 }
 
-/// The capabilities of a client for input requests.
+/// The capabilities that a client declares.
 pub(super) struct Answered(pub(super) ClientCapabilities);
 
 impl Answered {
@@ -107,7 +110,7 @@ async fn send(
         server: Arc::clone(&reached.server),
         upstream: reached.client.clone(),
         pages,
-        capabilities: capabilities.clone(),
+        capabilities: of_input_requests(&capabilities),
         notices: sender.clone(),
         task: None,
     };
@@ -152,7 +155,10 @@ async fn send(
     match round {
         Ok(UpstreamRound::Complete(result)) => {
             let version = result.version();
-            let result = of_client(names, method, &server, result.into_bytes(), version)?;
+            let mut result = of_client(names, method, &server, result.into_bytes(), version)?;
+            if reached.is_decided && method == method::ReadResource::NAME {
+                result = private(result)?;
+            }
             Ok(Relayed::Complete { server, result })
         }
         Ok(UpstreamRound::Task(created)) => Ok(Relayed::Task { server, created }),
@@ -160,7 +166,7 @@ async fn send(
             let (fingerprint, is_approved) = (Arc::clone(&reached.fingerprint), reached.is_approved);
             Ok(Relayed::InputRequired { place: Place { server, name }, fingerprint, is_approved, required })
         }
-        Err(error) => Err(CallError::Client { name: name.into(), error }.into()),
+        Err(error) => Err(fault::of_request(&server, name, error)),
     }
 }
 
@@ -187,6 +193,17 @@ pub(super) fn of_client(
     }
     let result = SourceResult::new(bytes, version);
     Ok(if is_error { result.failed() } else { result })
+}
+
+/// Returns a read that the cache of its caller alone may keep, because policies decide about each caller.
+fn private(result: SourceResult) -> Result<SourceResult, RpcError> {
+    let members = std::str::from_utf8(result.json()).ok().and_then(|json| Members::read(json).ok());
+    let mut members = members.ok_or_else(|| RpcError::internal("the result of the server is not valid"))?;
+    if members.decode("cacheScope") != Some(CacheScope::Public) {
+        return Ok(result);
+    }
+    members.set("cacheScope", &CacheScope::Private);
+    Ok(SourceResult::new(members.write().get().to_owned(), result.version()))
 }
 
 /// Whether a result is that of a failed tool. Only a result that contains a member `isError` with `true` is parsed.

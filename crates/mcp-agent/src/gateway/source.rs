@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use mcp_client::Negotiated;
 use mcp_protocol::{
-    CompleteParams, CompletionReference, Excerpt, JsonObject, Meta, Method as _, Principal, RpcError, method,
+    CompleteParams, CompletionReference, Excerpt, JsonObject, Meta, Method as _, Principal, ProtocolVersion, RpcError,
+    method,
 };
 use mcp_server_core::{
     InputRound,
@@ -22,6 +23,7 @@ use super::{
     caller::Downstream,
     fault::{self, Fault},
     item::Item,
+    links::Owner,
     members::Members,
     merged::Items,
     names::split_uri,
@@ -142,7 +144,7 @@ impl Core {
             Begun::Resumed(outcome) => return Ok(outcome),
         };
         let not_found = || RpcError::resource_not_found(call.context().version(), call.name());
-        let (server, uri) = self.find_resource(call.name()).await.ok_or_else(not_found)?;
+        let (server, uri) = self.find_resource(call, call.name()).await.ok_or_else(not_found)?;
         let input = PolicyInput::resource(&*server, &*uri);
         let reached = self.reach_server(&server, Some(input), &request.downstream).await?;
         request.send("uri", &*uri, &uri, reached, None).await
@@ -172,7 +174,7 @@ impl Core {
             }
             CompletionReference::ResourceTemplate { uri } => {
                 let unknown = || RpcError::invalid_params(format!("Unknown resource template: {}", Excerpt::new(&uri)));
-                let (server, original) = self.find_resource(&uri).await.ok_or_else(unknown)?;
+                let (server, original) = self.find_resource(call, &uri).await.ok_or_else(unknown)?;
                 (PolicyInput::resource(&*server, &*original), server, "uri", original)
             }
             _ => return Err(RpcError::invalid_params("the type of the reference is unknown").into()),
@@ -181,7 +183,14 @@ impl Core {
         let mut reference = Members::read(&reference).map_err(|error| invalid_params(&error))?;
         reference.set(member, &*original);
         let reached = self.reach_server(&server, Some(input), &request.downstream).await?;
-        request.send("ref", &reference, &original, reached, None).await
+        match request.send("ref", &reference, &original, reached, None).await {
+            // The gateway declares completions, because another server can have them.
+            Err(fault) if fault.is_unsupported() => {
+                let none = SourceResult::new(r#"{"completion":{"values":[]}}"#, ProtocolVersion::LATEST_LEGACY);
+                Ok(SourceOutcome::Complete(none))
+            }
+            completed => completed,
+        }
     }
 
     /// Checks a later round of a call.
@@ -224,8 +233,8 @@ impl Core {
         self.merged().await.prompts.get(name).cloned().ok_or_else(unknown)
     }
 
-    /// Returns the server of a resource or a template, and its URI there.
-    pub(super) async fn find_resource(self: &Arc<Self>, uri: &str) -> Option<(Arc<str>, Box<str>)> {
+    /// Returns the server of a resource or a template for the client of a call, and its URI there.
+    pub(super) async fn find_resource(self: &Arc<Self>, call: &SourceCall, uri: &str) -> Option<(Arc<str>, Box<str>)> {
         let merged = self.merged().await;
         let listed = merged.resources.get(uri).or_else(|| merged.templates.get(uri));
         if let Some(item) = listed {
@@ -234,11 +243,11 @@ impl Core {
         match self.names {
             Names::Provider => {
                 let (server, original) = split_uri(uri)?;
-                let slot = self.host.shared().registry.slot(&server)?;
+                let slot = self.host.shared().registry.slot(&server).filter(|slot| merged.serves(&slot.name))?;
                 Some((Arc::clone(&slot.name), original.into()))
             }
             Names::Raw => {
-                let server = merged.server_by_template(uri).or_else(|| self.links.server_of(uri));
+                let server = merged.server_by_template(uri).or_else(|| self.links.server_of(&Owner::of(call), uri));
                 Some((server.or_else(|| merged.only_server())?, uri.into()))
             }
         }

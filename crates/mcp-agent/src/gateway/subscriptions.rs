@@ -12,8 +12,13 @@ use mcp_server_core::source::{SourceCall, SourceSubscription, UpdateNotifier};
 use parking_lot::Mutex;
 use tokio::{sync::OnceCell, task::JoinHandle, time::sleep};
 
-use super::{Core, caller::Downstream, fault::Fault, reach::Reached};
-use crate::{CallError, policy::PolicyInput, registry::ConnectionKey};
+use super::{
+    Core,
+    caller::Downstream,
+    fault::{self, Fault},
+    reach::Reached,
+};
+use crate::{policy::PolicyInput, registry::ConnectionKey};
 
 /// The waits before a lost subscription is opened again.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -93,7 +98,7 @@ impl Core {
     pub(super) async fn subscribe(self: &Arc<Self>, call: &SourceCall) -> Result<SourceSubscription, Fault> {
         let downstream = Downstream::of(call.context());
         let not_found = || RpcError::resource_not_found(call.context().version(), call.name());
-        let (server, uri) = self.find_resource(call.name()).await.ok_or_else(not_found)?;
+        let (server, uri) = self.find_resource(call, call.name()).await.ok_or_else(not_found)?;
         let mut input = PolicyInput::resource(&*server, &*uri);
         input.principal = downstream.principal.as_deref().map(str::to_owned);
         self.permit(&server, &input).await?;
@@ -117,7 +122,7 @@ impl Core {
         // A connection that can ask its user would stay in use for the life of the subscription.
         let downstream = downstream.without_capabilities();
         let reached = self.reach_server(&key.server, None, &downstream).await?;
-        let failed = |error| CallError::Client { name: key.uri.to_string(), error };
+        let failed = |error| fault::of_request(&key.server, &*key.uri, error);
         let subscription = reached.client.subscribe([&*key.uri]).await.map_err(failed)?;
         if !subscription.honoured().resource_subscriptions.iter().any(|uri| *uri == *key.uri) {
             let text = format!("the server does not report changes of {}", Excerpt::new(&key.uri));

@@ -32,9 +32,10 @@ impl Core {
             Some(cursor) => serde_json::from_str(cursor).map_err(|_| invalid_cursor())?,
         };
         let client = Downstream::of(call.context()).of_task();
+        let caller = client.caller(true);
         let meta = self.hop.forward_decoded(call.context().meta())?;
         let slots = self.host.shared().registry.slots();
-        let mut slots = slots.iter().filter(|slot| client.principal.is_none() || slot.options.connectors.is_some());
+        let mut slots = slots.iter().filter(|slot| client.principal.is_none() || slot.has_connector_of(&caller));
         let mut slot = match server {
             None => slots.next(),
             Some(name) => Some(slots.find(|slot| *slot.name == *name).ok_or_else(invalid_cursor)?),

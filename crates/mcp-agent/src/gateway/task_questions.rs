@@ -10,7 +10,7 @@ use tokio::{sync::mpsc, time::timeout};
 
 use super::{
     Core,
-    caller::Downstream,
+    caller::{Downstream, of_input_requests},
     fault::Fault,
     parked::{ParkedError, ParkedRound},
     questions::{AskedClient, Asker},
@@ -70,7 +70,7 @@ impl Core {
                 server: Arc::clone(&reached.server),
                 upstream: reached.client.clone(),
                 pages,
-                capabilities: client.capabilities.clone(),
+                capabilities: of_input_requests(&client.capabilities),
                 notices,
                 task: None,
             };

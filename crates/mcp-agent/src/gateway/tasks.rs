@@ -19,8 +19,8 @@ use tokio::{
 
 use super::{
     Core,
-    caller::Downstream,
-    fault::Fault,
+    caller::{Downstream, of_input_requests},
+    fault::{self, Fault},
     members::Members,
     questions::{AskedClient, Asker, related_to},
     reach::Reached,
@@ -245,7 +245,7 @@ impl<'a> TaskRequest<'a> {
     }
 
     fn payload_for_client(&self, result: RawResult) -> Result<SourceResult, Fault> {
-        self.core.learn_links(method::CallTool::NAME, &self.reached.server, result.bytes());
+        self.core.learn_links(self.call, method::CallTool::NAME, &self.reached.server, result.bytes());
         let (names, version) = (self.core.names, result.version());
         Ok(of_client(names, method::CallTool::NAME, &self.reached.server, result.into_bytes(), version)?)
     }
@@ -257,7 +257,7 @@ impl<'a> TaskRequest<'a> {
             server: Arc::clone(&self.reached.server),
             upstream: self.reached.client.clone(),
             pages: self.core.pages.clone(),
-            capabilities: self.client.capabilities.clone(),
+            capabilities: of_input_requests(&self.client.capabilities),
             notices,
             task: Some(self.call.name().into()),
         }
@@ -301,7 +301,7 @@ impl<'a> TaskRequest<'a> {
 
     fn nested_result(&self, json: &str, version: ProtocolVersion) -> Result<SourceResult, Fault> {
         let (server, names) = (&self.reached.server, self.core.names);
-        self.core.learn_links(method::CallTool::NAME, server, json.as_bytes());
+        self.core.learn_links(self.call, method::CallTool::NAME, server, json.as_bytes());
         Ok(of_client(names, method::CallTool::NAME, server, json.to_owned().into(), version)?)
     }
 
@@ -394,7 +394,7 @@ pub(super) async fn exchange(
     match request.raw_inputs().await {
         Ok(Round::Complete(result)) => Ok(result),
         Ok(_) => Err(RpcError::internal("the answer of the server is not valid").into()),
-        Err(error) => Err(CallError::Client { name: method.to_owned(), error }.into()),
+        Err(error) => Err(fault::of_request(&reached.server, method, error)),
     }
 }
 

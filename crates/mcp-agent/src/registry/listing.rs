@@ -176,7 +176,8 @@ async fn read<T: ListItem>(noun: &str, stream: Option<Items<RawItem<T>>>, end: I
             }
         }
     };
-    read.hint = stream.cache_hint();
+    // Former items complete a list that failed, and a hint of the first pages does not apply to them.
+    read.hint = stream.cache_hint().filter(|_| !has_failed);
     if let Some(reason) = reason {
         tracing::warn!(list = noun, reason, "a list is incomplete");
         read.has_failed = has_failed;

@@ -324,6 +324,14 @@ impl Slot {
         own.unwrap_or_else(|| self.connector.inner())
     }
 
+    /// Whether a caller has a connector with credentials of its own.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn has_connector_of(&self, caller: &Caller) -> bool {
+        let Some(connectors) = &self.options.connectors else { return false };
+        let owner = self.authority(caller).or_else(|| caller.principal.clone());
+        owner.is_some_and(|owner| connectors.of(&owner).is_some())
+    }
+
     /// Ends the connections of a caller, and waits until their processes have ended.
     pub(crate) async fn disconnect(&self, caller: &Caller) {
         let ended: Vec<CancellationToken> = {

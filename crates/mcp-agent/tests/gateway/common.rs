@@ -6,12 +6,18 @@ use std::{sync::Arc, time::Duration};
 
 use mcp_agent::{Gateway, GatewayBuilder, Host};
 use mcp_client::{
-    Client, ClientBuilder,
+    Client, ClientBuilder, OpenTransport,
     transport::{BoxFuture, Connect, Transport, TransportError, ndjson::Ndjson},
 };
-use mcp_protocol::ProtocolVersion;
-use mcp_server::prelude::*;
-use tokio::{net::TcpListener, sync::Notify};
+use mcp_protocol::{Principal, ProtocolVersion, RpcError};
+use mcp_server::{
+    Caller,
+    prelude::*,
+    source::{SourceDefinition, SourceOutcome, SourcePage, SourceResult},
+};
+use mcp_transport::memory::duplex;
+use serde_json::Value;
+use tokio::{net::TcpListener, sync::Notify, time::timeout};
 
 /// The longest wait of a test.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -42,6 +48,38 @@ pub(crate) async fn connect(gateway: GatewayBuilder, version: ProtocolVersion) -
     let client = client().connect(&server).await.unwrap();
     assert_eq!(client.version(), version);
     client
+}
+
+/// Connects an authenticated client.
+pub(crate) async fn connect_as(server: &Server, user: &str) -> Client {
+    let (ours, theirs) = duplex(64);
+    let (server, caller) = (server.clone(), Caller::remote().principal(Some(Arc::new(Principal::new(user)))));
+    tokio::spawn(async move { server.serve_as(theirs, caller).await });
+    client().connect(OpenTransport::new(ours)).await.unwrap()
+}
+
+/// Sends a raw request, and returns its result.
+pub(crate) async fn raw(client: &Client, method: &'static str, params: Value) -> Result<Value, RpcError> {
+    let sent = client.request_raw(method, params).raw_result().into_future();
+    let result = timeout(SOON, sent).await.unwrap().map_err(|error| error.rpc().unwrap().clone())?;
+    Ok(serde_json::from_slice(result.bytes()).unwrap())
+}
+
+/// Returns the page of a source with these definitions.
+pub(crate) fn page<'a>(
+    definitions: impl IntoIterator<Item = &'a str>,
+) -> BoxFuture<'static, Result<SourcePage, RpcError>> {
+    let page = SourcePage::new(definitions.into_iter().map(|json| SourceDefinition::new(json.to_owned()).unwrap()));
+    Box::pin(std::future::ready(Ok(page)))
+}
+
+/// Returns a result of a source.
+pub(crate) fn complete(
+    json: impl Into<String>,
+    version: ProtocolVersion,
+) -> BoxFuture<'static, Result<SourceOutcome, RpcError>> {
+    let result = SourceResult::new(json.into(), version);
+    Box::pin(std::future::ready(Ok(SourceOutcome::Complete(result))))
 }
 
 /// Connects to a server by a pipe, whose messages have no other relation than their ids, as over stdio.

@@ -1,18 +1,23 @@
 //! The gateway: clients of each revision in front of servers of each revision.
 
+mod capabilities;
 mod changes;
 #[cfg(target_os = "linux")]
 mod children;
 mod common;
+mod completions;
 mod exchange;
 mod faults;
+mod hints;
 mod isolation;
 mod items;
 mod lists;
 mod policies;
 mod questions;
+mod raw_names;
 mod relay;
 mod rounds;
 mod sessions;
+mod task_lists;
 mod tasks;
 mod traces;

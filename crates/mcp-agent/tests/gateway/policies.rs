@@ -1,26 +1,14 @@
 //! The policies of a host, for each caller of its gateway.
-#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
-
-use std::sync::Arc;
 
 use mcp_agent::{
     Gateway, Host,
     policy::{Effect, Policy, Rule},
 };
-use mcp_client::{Client, OpenTransport};
-use mcp_protocol::{CacheScope, Principal};
-use mcp_server::{Caller, Server, resource, tool};
-use mcp_transport::memory::duplex;
+use mcp_protocol::CacheScope;
+use mcp_server::{Server, resource, tool};
 use serde_json::value::RawValue;
 
-use crate::common::{REVISIONS, client};
-
-async fn connect_as(server: &Server, user: &str) -> Client {
-    let (ours, theirs) = duplex(64);
-    let (server, caller) = (server.clone(), Caller::remote().principal(Some(Arc::new(Principal::new(user)))));
-    tokio::spawn(async move { server.serve_as(theirs, caller).await });
-    client().connect(OpenTransport::new(ours)).await.unwrap()
-}
+use crate::common::{REVISIONS, connect_as};
 
 #[tokio::test]
 async fn each_caller_has_the_items_that_the_policies_allow() {

@@ -1,0 +1,159 @@
+//! Raw names: the owners of names and URIs, and the servers of links.
+
+use std::{sync::Arc, time::Duration};
+
+use mcp_agent::{Gateway, Host, Names, ServerOptions};
+use mcp_client::transport::{BoxFuture, Connect, Transport, TransportError};
+use mcp_protocol::RpcError;
+use mcp_server::{
+    prelude::*,
+    source::{Source, SourceCall, SourceList, SourceOutcome, SourcePage},
+};
+use serde_json::json;
+use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
+
+use crate::common::{Pipe, REVISIONS, SOON, client, complete, connect, connect_as, gateway, page};
+
+/// A server that accepts connections when the semaphore has a permit.
+struct Late(Pipe, Arc<Semaphore>);
+
+impl Connect for Late {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
+        Box::pin(async {
+            drop(self.1.acquire().await);
+            self.0.connect().await
+        })
+    }
+
+    fn describe(&self) -> String {
+        "a server that starts late".to_owned()
+    }
+}
+
+fn deploying(name: &'static str) -> Server {
+    Server::builder(name, "1").tool(tool("deploy", move || async move { name })).build()
+}
+
+#[tokio::test]
+async fn a_server_that_joins_late_does_not_take_over_a_served_name() {
+    let started = Arc::new(Semaphore::new(0));
+    let late: Arc<dyn Connect> = Arc::new(Late(Pipe::new(deploying("slow")), Arc::clone(&started)));
+    let host = Host::builder("gateway", "1")
+        .start_limit(Duration::from_millis(50))
+        .server_with("slow", late, ServerOptions::new())
+        .server("fast", &deploying("fast"))
+        .start()
+        .await
+        .unwrap();
+    let builder = Gateway::builder(host.clone()).names(Names::Raw);
+    let observed = builder.gateway();
+    let client = connect(builder, REVISIONS[1]).await;
+    let deployed = async || client.call_tool("deploy", ()).await.unwrap().text();
+    assert_eq!(deployed().await, "fast");
+    started.add_permits(16);
+    let mut changes = host.catalog_changes();
+    let joined = changes.wait_for(|catalog| catalog.tools().iter().any(|tool| tool.server() == "slow"));
+    timeout(SOON, joined).await.unwrap().unwrap();
+    assert_eq!(deployed().await, "fast");
+    let dropped = observed.diagnostics();
+    assert_eq!(dropped.len(), 1, "{dropped:?}");
+    assert_eq!((&*dropped[0].server, &*dropped[0].winner), ("slow", "fast"));
+    // The name is free when its server has gone.
+    host.remove("fast").await;
+    assert_eq!(deployed().await, "slow");
+    assert!(observed.diagnostics().is_empty());
+}
+
+/// A server whose tools return links, and that can be read at each URI.
+struct Linking(&'static str);
+
+impl Source for Linking {
+    fn list(&self, list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        let json = format!(r#"{{"name":"{}","inputSchema":{{"type":"object"}}}}"#, self.0);
+        page((list == SourceList::Tools).then_some(&*json))
+    }
+
+    fn call_tool(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        let count = if self.0 == "flood" { 5_000 } else { 1 };
+        let link = |n: usize| json!({ "type": "resource_link", "uri": format!("{}://{n}", self.0), "name": "n" });
+        let result = json!({ "content": (0..count).map(link).collect::<Vec<_>>() });
+        complete(result.to_string(), call.context().version())
+    }
+
+    fn read_resource(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        let result = json!({ "contents": [{ "uri": call.name(), "text": self.0 }] });
+        complete(result.to_string(), call.context().version())
+    }
+}
+
+#[tokio::test]
+async fn the_links_of_a_caller_lead_to_their_server_for_this_caller_only() {
+    let linking = |name| Server::builder::<()>(name, "1").source(Linking(name)).build();
+    let (link, flood) = (linking("link"), linking("flood"));
+    let gateway = gateway(&[("link", &link), ("flood", &flood)]).await.names(Names::Raw);
+    let gateway = gateway.build().unwrap().versions([REVISIONS[1]]).build();
+    let (ada, grace) = (connect_as(&gateway, "ada").await, connect_as(&gateway, "grace").await);
+    let read = async |client: &mcp_client::Client, uri: &str| match client.read_resource(uri).await {
+        Ok(result) => result.contents[0].as_text().unwrap().to_owned(),
+        Err(error) => {
+            assert!(error.is_resource_not_found(), "{error}");
+            "not found".to_owned()
+        }
+    };
+    ada.call_tool("link", ()).await.unwrap();
+    assert_eq!(read(&ada, "link://0").await, "link");
+    assert_eq!(read(&grace, "link://0").await, "not found");
+    // The links of another caller, and those of another server, evict no link.
+    for client in [&grace, &ada] {
+        client.call_tool("flood", ()).await.unwrap();
+        assert_eq!(read(client, "flood://4999").await, "flood");
+        assert_eq!(read(&ada, "link://0").await, "link");
+    }
+}
+
+/// A server with resources that its list does not contain.
+struct Unlisted;
+
+impl Source for Unlisted {
+    fn list(&self, list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        page((list == SourceList::Resources).then_some(r#"{"name":"a","uri":"x:a"}"#))
+    }
+
+    fn read_resource(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        let result = json!({ "contents": [{ "uri": call.name(), "text": "unlisted" }] });
+        complete(result.to_string(), call.context().version())
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_leads_to_the_gateway_has_no_resources_for_clients() {
+    for names in [Names::Raw, Names::Provider] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let docs = Server::builder::<()>("docs", "1").source(Unlisted).build();
+        let host = Host::builder("gateway", "1")
+            .start_limit(Duration::from_millis(100))
+            .server("docs", &docs)
+            .server("itself", url)
+            .start()
+            .await
+            .unwrap();
+        let builder = Gateway::builder(host.clone()).names(names);
+        let observed = builder.gateway();
+        let server = builder.build().unwrap().versions([REVISIONS[1]]).build();
+        let served = server.clone();
+        tokio::spawn(async move { served.serve_http_on(listener, HttpConfig::new()).await });
+        host.restart("itself");
+        let mut changes = host.catalog_changes();
+        let reached = changes.wait_for(|_| !observed.circular_servers().is_empty());
+        timeout(SOON, reached).await.unwrap().unwrap();
+        let client = client().connect(&server).await.unwrap();
+        if names == Names::Raw {
+            let read = client.read_resource("x:unlisted").await.unwrap();
+            assert_eq!(read.contents[0].as_text(), Some("unlisted"));
+        } else {
+            let error = client.read_resource("mcp://itself/x:a").await.unwrap_err();
+            assert!(error.is_resource_not_found(), "{error}");
+        }
+    }
+}
