@@ -12,7 +12,7 @@ use std::time::Duration;
 
 pub(crate) use self::{
     collector::{InputCollector, InputServices, Origin},
-    once::run as run_once,
+    once::{run as run_once, serve_nodes},
 };
 pub use self::{round::InputRound, seal::StateKeys, sealed_text::StateBinding};
 

@@ -6,12 +6,22 @@
 mod error;
 mod keeper;
 mod lease;
+mod members;
 mod message;
 mod requests;
 
-use std::{collections::HashMap, fmt, future::Future, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    future::Future,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
-use mcp_store::Store;
+use mcp_store::{Store, StoreError};
 use mcp_transport::BoxFuture;
 use parking_lot::Mutex;
 use tokio::{
@@ -21,11 +31,13 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-pub(crate) use self::lease::LeaseEnd;
 pub use self::{error::NodeError, lease::Lease};
 use self::{keeper::Keeper, requests::Pending};
+pub(crate) use self::{lease::LeaseEnd, members::Walk};
 use crate::store::{STORE_TIMEOUT, ServerStore};
 
+/// The prefix of the leases.
+const LEASES: &str = "node/";
 /// The most nodes whose life is remembered.
 const REMEMBERED: usize = 1024;
 /// The longest time, which keeps deadlines within the range of the clock.
@@ -65,8 +77,12 @@ impl Default for NodeLimits {
     }
 }
 
-/// A handler of requests of one kind: from the bytes of the request to the bytes of the reply.
-type NodeHandler = Arc<dyn Fn(Vec<u8>) -> BoxFuture<'static, Vec<u8>> + Send + Sync>;
+/// A handler of requests of one kind: from the bytes of the request to the bytes of the reply. `None` leaves the request to the
+/// other handlers of the kind.
+type NodeHandler = Arc<dyn Fn(Vec<u8>) -> BoxFuture<'static, Option<Vec<u8>>> + Send + Sync>;
+
+/// Ends the records of nodes that stopped, in one part of the store.
+type Ending = Arc<dyn Fn(Arc<HashSet<String>>) -> BoxFuture<'static, Result<(), StoreError>> + Send + Sync>;
 
 /// This node of a fleet. It exists if the server has a shared store, and starts when its lease is needed first.
 ///
@@ -99,8 +115,10 @@ struct Shared {
     store: ServerStore,
     limits: NodeLimits,
     lease: watch::Sender<Option<Lease>>,
-    handlers: Mutex<HashMap<&'static str, NodeHandler>>,
+    handlers: Mutex<HashMap<&'static str, Vec<(u64, NodeHandler)>>>,
+    last_handler: AtomicU64,
     pending: Pending,
+    endings: Mutex<Vec<Ending>>,
     /// The nodes that were alive a short time ago.
     alive: Mutex<HashMap<String, Instant>>,
 }
@@ -118,7 +136,9 @@ impl Node {
             limits,
             lease: watch::Sender::new(None),
             handlers: Mutex::default(),
+            last_handler: AtomicU64::new(0),
             pending: Pending::default(),
+            endings: Mutex::default(),
             alive: Mutex::default(),
         };
         Self { shared: Arc::new(shared), task: Mutex::default() }
@@ -170,7 +190,7 @@ impl Node {
         self.shared.request(&lease, node, kind, body).await
     }
 
-    /// Registers the handler of a kind of requests, and replaces an earlier one. The handler must not keep the server alive.
+    /// Registers the handler of a kind of requests, and replaces earlier ones. The handler must not keep the server alive.
     ///
     /// See the [example](Self#example).
     pub fn handle<F, Fut>(&self, kind: &'static str, handler: F)
@@ -178,8 +198,55 @@ impl Node {
         F: Fn(Vec<u8>) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Vec<u8>> + Send + 'static,
     {
+        let handler: NodeHandler = Arc::new(move |body| {
+            let reply = handler(body);
+            Box::pin(async move { Some(reply.await) })
+        });
+        self.shared.handlers.lock().insert(kind, vec![(0, handler)]);
+    }
+
+    /// Adds a handler of a kind of requests, for a part of the server that can exist more than once. A request goes from handler to
+    /// handler until one of them returns a reply. Without such a handler, the reply is empty. The drop of the value removes the
+    /// handler.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use mcp_server_core::{Server, engine::Engine as _};
+    /// use mcp_store::MemoryStore;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mcp_server_core::engine::NodeError> {
+    /// let server = Server::builder("fleet", "1.0").store(Arc::new(MemoryStore::new())).build();
+    /// let node = server.node().expect("a shared store");
+    /// let parts = [b'a', b'b'].map(|part| {
+    ///     node.add_handler("parts", move |body| async move { (body == [part]).then(|| b"found".to_vec()) })
+    /// });
+    /// let me = node.lease().await?;
+    /// assert_eq!(node.request(me.id(), "parts", b"b".to_vec()).await?, b"found");
+    /// drop(parts);
+    /// assert!(node.request(me.id(), "parts", b"b".to_vec()).await?.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn add_handler<F, Fut>(&self, kind: &'static str, handler: F) -> HandlerGuard
+    where
+        F: Fn(Vec<u8>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Option<Vec<u8>>> + Send + 'static,
+    {
+        let number = self.shared.last_handler.fetch_add(1, Ordering::Relaxed) + 1;
         let handler: NodeHandler = Arc::new(move |body| Box::pin(handler(body)));
-        self.shared.handlers.lock().insert(kind, handler);
+        self.shared.handlers.lock().entry(kind).or_default().push((number, handler));
+        HandlerGuard { shared: Arc::downgrade(&self.shared), kind, number }
+    }
+
+    /// Adds a function that ends the records of nodes that stopped, by compare-and-swap. It must not keep the server alive.
+    pub(crate) fn on_stopped<F, Fut>(&self, ending: F)
+    where
+        F: Fn(Arc<HashSet<String>>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), StoreError>> + Send + 'static,
+    {
+        self.shared.endings.lock().push(Arc::new(move |stopped| Box::pin(ending(stopped))));
     }
 
     /// Returns the shared store. Names in it need [`Node::name`].
@@ -210,6 +277,28 @@ impl Node {
         let Ok(runtime) = Handle::try_current() else { return };
         let keeper = Keeper::new(self.shared.clone());
         *task = Some(runtime.spawn(keeper.run()).abort_handle());
+    }
+}
+
+/// A handler of [`Node::add_handler`]. Its drop removes the handler.
+#[derive(Debug)]
+#[must_use]
+pub struct HandlerGuard {
+    shared: Weak<Shared>,
+    kind: &'static str,
+    number: u64,
+}
+
+impl Drop for HandlerGuard {
+    fn drop(&mut self) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        // A kind without handlers stays known, so that its requests have an empty reply.
+        let removed = shared.handlers.lock().get_mut(self.kind).and_then(|handlers| {
+            let at = handlers.iter().position(|(number, _)| *number == self.number)?;
+            Some(handlers.remove(at))
+        });
+        // The values of the handler are dropped after the lock.
+        drop(removed);
     }
 }
 
@@ -266,12 +355,18 @@ impl Shared {
 
 /// Returns the key of a node's lease.
 fn key(node: &str) -> String {
-    format!("node/{node}")
+    format!("{LEASES}{node}")
 }
 
 /// Returns the topic of the messages to a node.
 fn topic(node: &str) -> String {
-    format!("node/{node}/messages")
+    format!("{LEASES}{node}/messages")
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Node {

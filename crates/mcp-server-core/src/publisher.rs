@@ -57,6 +57,14 @@ impl Publisher {
         }
     }
 
+    /// Notifies the client whose session sent its user to a page, on all nodes. Does not wait.
+    pub(crate) fn complete_page(&self, page: &str) {
+        self.readers.complete_page(page);
+        if let Some(fleet) = self.fleet() {
+            fleet.publish_page(page);
+        }
+    }
+
     /// The connection to the other nodes, where nodes share a store. Starts it if it does not run.
     pub(crate) fn fleet(&self) -> Option<&Fleet> {
         let fleet = self.fleet.as_ref()?;
@@ -145,6 +153,13 @@ impl Readers {
         }
         for listener in self.listeners() {
             listener.notify(change);
+        }
+    }
+
+    /// Notifies the client whose session on this node sent its user to a page.
+    fn complete_page(&self, page: &str) {
+        for session in self.sessions() {
+            session.complete_page(page);
         }
     }
 

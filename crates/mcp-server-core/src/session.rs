@@ -19,8 +19,8 @@ use std::{
 };
 
 use mcp_protocol::{
-    ClientCapabilities, Implementation, InputRequest, LoggingLevel, ProtocolVersion, RequestId, RpcError,
-    ServerCapabilities, jsonrpc,
+    ClientCapabilities, ElicitationCompleteParams, Implementation, InputRequest, LoggingLevel, NotificationMethod as _,
+    ProtocolVersion, RequestId, RpcError, ServerCapabilities, jsonrpc, notification,
 };
 use mcp_transport::FrameSender;
 use parking_lot::Mutex;
@@ -174,14 +174,23 @@ impl Session {
 
     /// Counts a change of the client's roots.
     pub(crate) fn roots_changed(&self) {
+        self.count_roots_change();
+        if self.declares_roots_changes() {
+            self.changed(|| SessionChange::RootsChanged);
+        }
+    }
+
+    fn count_roots_change(&self) {
         self.roots_changes.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn declares_roots_changes(&self) -> bool {
+        self.client_capabilities.roots.as_ref().is_some_and(|roots| roots.list_changed == Some(true))
     }
 
     /// Returns the number of changes of the client's roots. A client that does not declare changes has none.
     pub(crate) fn roots_changes(&self) -> u64 {
-        let roots = self.client_capabilities.roots.as_ref();
-        let declares = roots.is_some_and(|roots| roots.list_changed == Some(true));
-        if declares { self.roots_changes.load(Ordering::Acquire) } else { 0 }
+        if self.declares_roots_changes() { self.roots_changes.load(Ordering::Acquire) } else { 0 }
     }
 
     /// Sends a request to the client and waits for the response. `about` is the client's request that it belongs to.
@@ -198,6 +207,11 @@ impl Session {
         };
         let id = pending::new_id(lease.as_ref().map(Lease::id));
         self.pending.ask(id, request, sink, &*self.sender, about).await
+    }
+
+    /// Whether other nodes of a fleet serve the session too.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.asks_as.get().is_some()
     }
 
     /// Puts the name of a node in the ids of questions, so that the other nodes pass the answers to it.
@@ -219,6 +233,17 @@ impl Session {
     /// Forgets a page. Returns false when the server did not send the user to it.
     pub(crate) fn remove_page(&self, page: &str) -> bool {
         self.pages.remove(page)
+    }
+
+    /// Notifies the client once that the user is done on a page to which the server sent the user.
+    pub(crate) fn complete_page(&self, page: &str) {
+        if !self.remove_page(page) || !self.version.has_elicitation_complete() {
+            return;
+        }
+        let params = ElicitationCompleteParams::new(page);
+        if let Ok(message) = jsonrpc::notification(notification::ElicitationComplete::NAME, &params) {
+            self.send(message);
+        }
     }
 
     /// Sends a notification that belongs to no request. It is lost when the client does not read.

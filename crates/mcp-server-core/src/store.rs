@@ -36,6 +36,11 @@ impl ServerStore {
         format!("{}{name}", self.namespace)
     }
 
+    /// Returns a name without the namespace, for example a key of a page.
+    pub(crate) fn local<'a>(&self, name: &'a str) -> &'a str {
+        name.strip_prefix(&*self.namespace).unwrap_or(name)
+    }
+
     pub(crate) async fn get(&self, key: &str) -> Result<Option<Arc<[u8]>>, StoreError> {
         in_time(self.store.get(&self.full(key))).await
     }
@@ -62,6 +67,16 @@ impl ServerStore {
     pub(crate) async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<KeyPage, StoreError> {
         let after = after.map(|after| self.full(after));
         in_time(self.store.list(&self.full(prefix), after.as_deref(), limit)).await
+    }
+
+    /// Lists records after the cursor of a page. The keys of the page have the namespace.
+    pub(crate) async fn list_after(
+        &self,
+        prefix: &str,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<KeyPage, StoreError> {
+        in_time(self.store.list(&self.full(prefix), cursor, limit)).await
     }
 
     pub(crate) async fn publish(&self, topic: &str, message: Arc<[u8]>) -> Result<(), StoreError> {

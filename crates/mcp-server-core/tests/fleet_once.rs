@@ -9,7 +9,7 @@ use std::{
 };
 
 use mcp_server_core::{Inputs, Server, StateKeys, ToolError, tool};
-use mcp_store::MemoryStore;
+use mcp_store::{KeyValue as _, MemoryStore};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -145,6 +145,27 @@ async fn a_cancelled_effect_is_marked_after_a_short_outage() {
     let start = Instant::now();
     assert_eq!(text_of(&there.exchange(request(2, round)).await), UNFINISHED);
     assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_node_ends_the_effects_of_a_killed_node_that_no_round_reads() {
+    let (store, effects) = (MemoryStore::new(), Effects::default());
+    let time = Duration::from_secs(120);
+    let ((mut here, cut), (mut there, _b)) = (node(&store, &effects, time), node(&store, &effects, time));
+    // Both nodes run, each with a flow of its own.
+    for connection in [&mut here, &mut there] {
+        let round = last_round(connection, "Ada").await;
+        connection.send(request(2, round)).await;
+        connection.quiet().await;
+    }
+    cut.set(Link::Stalled);
+    sleep(Duration::from_secs(35)).await;
+    let page = store.list("mcp/shop/once/", None, 10).await.unwrap();
+    let mut guards: Vec<_> =
+        page.entries.iter().map(|(_, guard)| serde_json::from_slice::<Value>(guard).unwrap()).collect();
+    guards.sort_by_key(Value::is_string);
+    assert_eq!(guards[1], "Failed");
+    assert!(guards[0]["RunningOn"].is_object(), "{guards:?}");
 }
 
 /// A generator of numbers with a fixed seed (SplitMix64).

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use mcp_protocol::{CallToolResult, ProtocolVersion};
 use mcp_server_core::{NewTask, engine::Engine as _};
-use mcp_store::MemoryStore;
+use mcp_store::{KeyValue as _, MemoryStore};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -413,4 +413,51 @@ async fn answers_and_cancellations_at_random_nodes_all_arrive() {
         };
         wait_for(&mut places[(other + 1) % 3].client, &id, expected).await;
     }
+}
+
+/// Returns the records whose keys begin with a prefix in the namespace of the server.
+async fn records(store: &MemoryStore, place: &Place, prefix: &str) -> Vec<Value> {
+    let prefix = place.jobs.server.node().unwrap().name(prefix);
+    let page = store.list(&prefix, None, 100).await.unwrap();
+    page.entries.iter().map(|(_, value)| serde_json::from_slice(value).unwrap_or(Value::Null)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_node_ends_the_tasks_of_a_killed_node_that_no_client_reads() {
+    let (store, mut here, mut there) = two().await;
+    let mut third = Place::of(&store).await;
+    for _ in 0..100 {
+        made(&mut here.client, "hold").await;
+    }
+    let own = made(&mut there.client, "hold").await;
+    made(&mut third.client, "hold").await;
+    here.kill();
+    let failed = |records: &[Value]| records.iter().filter(|record| record["outcome"]["Error"].is_object()).count();
+    sleep(Duration::from_secs(10)).await;
+    assert_eq!(failed(&records(&store, &there, "task/").await), 0);
+    sleep(Duration::from_secs(25)).await;
+    let ended = records(&store, &there, "task/").await;
+    assert_eq!((ended.len(), failed(&ended)), (100, 100));
+    assert_eq!(ended[0]["outcome"]["Error"]["data"], json!({ "reason": "node_stopped", "retryable": true }));
+    assert_eq!(there.get(&own).await["status"], "working");
+    // The entry of the killed node is removed after its work.
+    assert_eq!(records(&store, &there, "member/").await.len(), 2);
+    sleep(Duration::from_secs(60)).await;
+    assert_eq!(records(&store, &there, "task/").await, ended);
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_node_continues_the_sweep_of_a_node_that_stops() {
+    let (store, mut here, mut there) = two().await;
+    let mut third = Place::of(&store).await;
+    made(&mut here.client, "hold").await;
+    made(&mut there.client, "hold").await;
+    made(&mut third.client, "hold").await;
+    here.kill();
+    sleep(Duration::from_secs(12)).await;
+    there.kill();
+    sleep(Duration::from_secs(50)).await;
+    let failed = |record: &&Value| record["outcome"]["Error"].is_object();
+    assert_eq!(records(&store, &third, "task/").await.iter().filter(failed).count(), 2);
+    assert_eq!(records(&store, &third, "member/").await.len(), 1);
 }

@@ -149,7 +149,7 @@ async fn requests_reach_the_handler_of_the_named_node() {
             assert_eq!(unknown.to_string(), "the node of this work does not support the request");
         }
     }
-    assert_eq!(store.usage().entries, 3, "the leases remain");
+    assert_eq!(store.usage().entries, 6, "the leases and the entries of the nodes remain");
 }
 
 #[tokio::test]

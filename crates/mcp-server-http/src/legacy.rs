@@ -1,6 +1,7 @@
 //! The session era over HTTP: sessions of Streamable HTTP (2025-03-26 to 2025-11-25), sessionless mode, and HTTP+SSE.
 
 mod call;
+mod elsewhere;
 mod event_log;
 mod follow;
 mod listen;
@@ -16,9 +17,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use mcp_protocol::{
-    CancelledParams, ErrorCode, NotificationMethod as _, Principal, ProtocolVersion, RequestId, RpcError,
+    ErrorCode, Principal, ProtocolVersion, RequestId, RpcError,
     jsonrpc::{self, Notification, Request},
-    notification,
 };
 use mcp_server_core::{
     Caller,
@@ -328,10 +328,17 @@ pub(crate) async fn batch(
             None => scope,
         }
     };
-    let batch = match legacy.endpoint.server.batch(bytes, &call.http.session, &call.http.peer, scope) {
+    let mut batch = match legacy.endpoint.server.batch(bytes, &call.http.session, &call.http.peer, scope) {
         Ok(batch) => batch,
         Err(refusal) => return respond::refused(StatusCode::BAD_REQUEST, None, refusal),
     };
+    let for_other_nodes = batch.take_for_other_nodes();
+    if let Some(shared) = legacy.shared.as_ref().filter(|_| !for_other_nodes.is_empty())
+        && let Err(response) = Box::pin(elsewhere::pass_all(shared, &call.http, &for_other_nodes)).await
+    {
+        // No request of the batch has run, so the client can send the batch again.
+        return response;
+    }
     if call.http.session.has_changes() && !legacy.saved(&call.http).await {
         return respond::store_unavailable(None);
     }
@@ -354,12 +361,10 @@ pub(crate) async fn notification(legacy: &Legacy, notification: &Notification<'_
         Ok(http) => {
             let _open = http.open();
             if let Some(shared) = &legacy.shared
-                && let Some(request) = cancelled_elsewhere(&http, notification)
+                && let Some(request) = elsewhere::cancelled_request(&http, notification)
             {
-                return match Box::pin(shared.cancel(&http, request)).await {
-                    Ok(()) => respond::empty(StatusCode::ACCEPTED),
-                    Err(_) => respond::store_unavailable(None),
-                };
+                let passed = Box::pin(elsewhere::pass_cancellation(shared, &http, request)).await;
+                return passed.err().unwrap_or_else(|| respond::empty(StatusCode::ACCEPTED));
             }
             legacy.endpoint.server.notified(Some(&http.session), &http.peer, notification);
             if http.session.has_changes() && !legacy.saved(&http).await {
@@ -369,15 +374,6 @@ pub(crate) async fn notification(legacy: &Legacy, notification: &Notification<'_
         }
         Err(response) => response,
     }
-}
-
-/// Returns the request that a cancellation names, if this node does not run it.
-fn cancelled_elsewhere(http: &HttpSession, notification: &Notification<'_>) -> Option<RequestId> {
-    if notification.method != notification::Cancelled::NAME {
-        return None;
-    }
-    let params: CancelledParams = jsonrpc::decode_params(&notification.method, notification.params).ok()?;
-    params.request_id.filter(|id| !http.peer.is_running(id))
 }
 
 /// Delivers a response of the client to the input request that waits for it. Also accepts a response that is too late.
@@ -390,27 +386,14 @@ pub(crate) async fn response(legacy: &Legacy, response: &jsonrpc::Response<'_>, 
             }
             match (&legacy.shared, response.id.as_ref().and_then(Session::node_of_question)) {
                 // Boxed, because few answers arrive at another node.
-                (Some(shared), Some(node)) => Box::pin(pass_answer(shared, &http, node, response)).await,
+                (Some(shared), Some(node)) => {
+                    let passed = Box::pin(elsewhere::pass_answer(shared, &http, node, response)).await;
+                    passed.err().unwrap_or_else(|| respond::empty(StatusCode::ACCEPTED))
+                }
                 _ => respond::empty(StatusCode::ACCEPTED),
             }
         }
         Err(response) => response,
-    }
-}
-
-/// Passes a response of the client to the node that asked. Also accepts a response that is too late.
-async fn pass_answer(
-    shared: &SharedSessions,
-    http: &HttpSession,
-    node: &str,
-    response: &jsonrpc::Response<'_>,
-) -> Response<Body> {
-    match shared.pass_answer(http, node, response).await {
-        Ok(()) => respond::empty(StatusCode::ACCEPTED),
-        Err(error) => {
-            tracing::warn!(%error, "the answer of a client does not reach the node that asked");
-            respond::unavailable(None, &error.to_rpc())
-        }
     }
 }
 

@@ -8,9 +8,13 @@ use std::{
     time::Duration,
 };
 
-use mcp_server::{Server, extract::FromRef};
+use mcp_server::{Server, ToolError, extract::FromRef, store::Store};
 
-use crate::{notes::Notes, observations::Observations};
+use crate::{
+    dynamic_items::{DynamicItems, Item},
+    notes::Notes,
+    observations::Observations,
+};
 
 /// The state that all handlers share.
 #[derive(Clone, Default)]
@@ -18,18 +22,30 @@ pub(crate) struct App {
     notes: Notes,
     observed: Observations,
     watched: Watched,
+    dynamic_items: DynamicItems,
     server: Arc<OnceLock<Server>>,
 }
 
 impl App {
+    /// Creates the state of a node. The nodes of a fleet share the store.
+    pub(crate) fn new(store: Option<Arc<dyn Store>>) -> Self {
+        Self { dynamic_items: store.map(DynamicItems::new).unwrap_or_default(), ..Self::default() }
+    }
+
+    /// Adds or removes an item on all nodes. Returns whether it exists now.
+    pub(crate) async fn toggle(&self, item: Item) -> Result<bool, ToolError> {
+        let server = self.server.get().ok_or_else(|| ToolError::new("the server is not up yet"))?;
+        self.dynamic_items.toggle(server, item).await
+    }
+
+    /// Follows the items that other nodes add and remove. Never completes.
+    pub(crate) async fn follow_items(&self, server: &Server) {
+        self.dynamic_items.follow(server).await;
+    }
+
     /// Stores the server for handlers that change its lists. The server then lives as long as the process.
     pub(crate) fn set_server(&self, server: &Server) {
         self.server.get_or_init(|| server.clone());
-    }
-
-    /// Returns the server after it is built.
-    pub(crate) fn server(&self) -> Option<&Server> {
-        self.server.get()
     }
 }
 

@@ -11,7 +11,7 @@ use mcp_server::{
 };
 use serde_json::json;
 
-use crate::{app::App, media};
+use crate::{app::App, dynamic_items::Item, media};
 
 /// The delay between two steps of a call.
 const STEP: Duration = Duration::from_millis(50);
@@ -164,23 +164,13 @@ fn json_schema_tool() -> ToolRoute<App> {
         .read_only()
 }
 
-/// Adds or removes a tool. The server notifies its clients.
+/// Adds or removes a tool on all nodes. The server notifies its clients.
 async fn change_tools(State(app): State<App>) -> Result<&'static str, ToolError> {
-    const NAME: &str = "test_dynamic_tool";
-    let server = app.server().ok_or_else(|| ToolError::new("the server is not up yet"))?;
-    if server.tools().remove(NAME) {
-        return Ok("Removed a tool.");
-    }
-    server.tools().add(tool(NAME, simple_text).description("Was added while the server ran.")).visible()?;
-    Ok("Added a tool.")
+    let exists = app.toggle(Item::Tool).await?;
+    Ok(if exists { "Added a tool." } else { "Removed a tool." })
 }
 
 async fn change_prompts(State(app): State<App>) -> Result<&'static str, ToolError> {
-    const NAME: &str = "test_dynamic_prompt";
-    let server = app.server().ok_or_else(|| ToolError::new("the server is not up yet"))?;
-    if server.prompts().remove(NAME) {
-        return Ok("Removed a prompt.");
-    }
-    server.prompts().add(prompt(NAME, simple_text).description("Was added while the server ran.")).visible()?;
-    Ok("Added a prompt.")
+    let exists = app.toggle(Item::Prompt).await?;
+    Ok(if exists { "Added a prompt." } else { "Removed a prompt." })
 }

@@ -17,6 +17,7 @@ use self::{
 mod app;
 mod cli;
 mod conformance;
+mod dynamic_items;
 mod input_requests;
 mod jobs;
 mod media;
@@ -52,7 +53,6 @@ async fn main() -> ExitCode {
 }
 
 async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
-    let app = App::default();
     let store = match &options.redis {
         Some(url) => {
             let options = RedisOptions::from_url(url)?.namespace("everything");
@@ -60,10 +60,12 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         }
         None => None,
     };
+    let app = App::new(store.clone());
     let server = server(options, &app, store);
     tokio::select! {
         result = serve_over(options, &server) => result,
         () = app.change_periodically(&server) => Ok(()),
+        () = app.follow_items(&server) => Ok(()),
     }
 }
 

@@ -1,9 +1,10 @@
 //! Tests of the server through its public interface.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use mcp_server::{
     Server,
+    store::{MemoryStore, Store},
     transport::{Frame, Transport as _, memory::duplex, recv},
 };
 use serde_json::{Value, json};
@@ -86,6 +87,33 @@ async fn lists_change_while_the_server_runs() {
     for present in [true, false] {
         server.call_tool("test_trigger_prompt_change", json!({})).await.unwrap();
         assert_eq!(server.prompts().names().contains(&"test_dynamic_prompt".to_owned()), present);
+    }
+}
+
+#[tokio::test]
+async fn all_nodes_have_the_same_lists() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let [here, there] = [(); 2].map(|()| {
+        let app = App::new(Some(store.clone()));
+        let server =
+            crate::server(&Options { state_key: Some([7; 32]), ..Options::default() }, &app, Some(store.clone()));
+        (app, server)
+    });
+    // Any node may remove the item.
+    let work = async {
+        for (caller, exists) in [(&here, true), (&there, false), (&there, true), (&here, false)] {
+            caller.1.call_tool("test_trigger_tool_change", json!({})).await.unwrap();
+            for (_, server) in [&here, &there] {
+                while server.tools().names().contains(&"test_dynamic_tool".to_owned()) != exists {
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    };
+    tokio::select! {
+        () = here.0.follow_items(&here.1) => unreachable!("it never completes"),
+        () = there.0.follow_items(&there.1) => unreachable!("it never completes"),
+        () = async { tokio::time::timeout(Duration::from_secs(60), work).await.unwrap() } => {}
     }
 }
 

@@ -6,7 +6,7 @@ use lexopt::{Arg, Parser, ValueExt as _};
 
 /// The output of `--help`.
 pub(crate) const USAGE: &str = "\
-usage: fleet [--redis URL] [--host ADDRESS] [--port N] [--allow-host NAME]... [--state-key HEX]
+usage: fleet [--redis URL --state-key HEX] [--host ADDRESS] [--port N] [--allow-host NAME]...
 
   --redis URL        the store that all nodes share. Without it, the node keeps its state in memory
   --host ADDRESS     the address to listen on (default 127.0.0.1)

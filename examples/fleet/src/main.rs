@@ -42,6 +42,9 @@ async fn main() -> ExitCode {
 }
 
 async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
+    if options.redis.is_some() && options.state_key.is_none() {
+        return Err("--redis needs --state-key, with the same key on all nodes: openssl rand -hex 32".into());
+    }
     let store: Arc<dyn Store> = match &options.redis {
         Some(url) => Arc::new(RedisStore::connect(RedisOptions::from_url(url)?).await?),
         None => Arc::new(MemoryStore::new()),
@@ -55,11 +58,12 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Builds the server of the node. All nodes of a fleet have the same name, the same store and the same keys.
+/// Builds the server of the node. All nodes of a fleet have the same name, the same store and the same keys. A node without a key
+/// runs alone.
 fn server(options: &Options, store: Arc<dyn Store>) -> Server {
-    let mut builder = Server::builder("fleet", env!("CARGO_PKG_VERSION")).store(store.clone());
+    let mut builder = Server::builder("fleet", env!("CARGO_PKG_VERSION"));
     if let Some(key) = options.state_key {
-        builder = builder.state_keys(StateKeys::new([key]));
+        builder = builder.store(store.clone()).state_keys(StateKeys::new([key]));
     }
     tools::register(builder).with_state(tools::Shop(store)).build()
 }

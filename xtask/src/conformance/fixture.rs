@@ -134,7 +134,8 @@ pub(crate) fn gateway(server: &Path, era: &str, directory: &Path) -> Result<Serv
 /// server.
 pub(crate) fn fleet(server: &Path) -> Result<Server, Error> {
     let mut command = Command::new(server.with_file_name(FLEET).with_extension(std::env::consts::EXE_EXTENSION));
-    command.args(["serve", "--program"]).arg(server);
+    // Any key serves, if all nodes have it.
+    command.args(["serve", "--program"]).arg(server).args(["--", "--state-key"]).arg("5e".repeat(32));
     // The program ends with its standard input, which this process holds.
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
     let (url, process) = start(command, url_in)?;

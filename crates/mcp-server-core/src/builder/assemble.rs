@@ -8,7 +8,7 @@ use crate::{
     Server,
     data::{Config, InstalledExtensions, ServerData},
     error,
-    inputs::{InputServices, StateKeys},
+    inputs::{self, InputServices, StateKeys},
     node::Node,
     publisher::{Fleet, Publisher, Readers},
     registry::{Entry, ListStyle, PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry},
@@ -18,6 +18,10 @@ use crate::{
     store::ServerStore,
     tasks::TaskTable,
 };
+
+/// The warning for a fleet whose nodes have different keys.
+const RANDOM_KEYS: &str = "`state_keys` is not set beside `store`: each process has random keys, so other nodes and restarted \
+    processes reject the request states of input rounds. Set the same keys on all nodes";
 
 #[track_caller]
 pub(super) fn assemble(
@@ -43,6 +47,9 @@ pub(super) fn assemble(
         Err(error) => panic!("the system has no random numbers: {error}"),
     };
     let is_shared = config.store.is_some();
+    if is_shared && config.state_keys.is_none() && config.versions.iter().any(|version| version.is_stateless()) {
+        error::warn(RANDOM_KEYS);
+    }
     let store = config.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new()));
     let records = ServerStore::new(store, &config.info.name);
     let node = is_shared.then(|| Arc::new(Node::new(records.clone(), &config.limits.node)));
@@ -59,6 +66,7 @@ pub(super) fn assemble(
         accepts_unsolicited: config.accepts_unsolicited_answers,
     };
     let inputs = Arc::new(inputs);
+    inputs::serve_nodes(&inputs);
     let data = ServerData {
         inputs,
         identity,

@@ -23,6 +23,7 @@ const MEMBERS: usize = 64;
 #[derive(Debug)]
 pub struct Batch {
     requests: Vec<Member>,
+    for_other_nodes: Vec<Box<RawValue>>,
 }
 
 #[derive(Debug)]
@@ -51,8 +52,8 @@ impl Server {
         if let Some(denied) = self.denied_members(&messages, &scope()) {
             return Err(Refusal::Denied(denied));
         }
-        let mut requests = Vec::new();
-        for message in messages {
+        let (mut requests, mut for_other_nodes) = (Vec::new(), Vec::new());
+        for (message, member) in messages.into_iter().zip(members) {
             match message {
                 Ok(Message::Request(request)) => {
                     let prepared = match Era::of(&request) {
@@ -74,15 +75,27 @@ impl Server {
                         Err(error) => Member::Answered(Reply::error(Some(&request.id), &error)),
                     });
                 }
-                Ok(Message::Notification(notification)) => self.notified(Some(session), peer, &notification),
-                Ok(Message::Response(response)) => drop(session.answered(&response)),
+                Ok(Message::Notification(notification)) => {
+                    let cancelled = Self::cancelled_request(&notification).filter(|_| session.is_shared());
+                    if cancelled.is_some_and(|id| !peer.is_running(&id)) {
+                        for_other_nodes.push(member.to_owned());
+                    } else {
+                        self.notified(Some(session), peer, &notification);
+                    }
+                }
+                Ok(Message::Response(response)) => {
+                    let asked_here = response.id.as_ref().and_then(Session::node_of_question).is_none();
+                    if !session.answered(&response) && !asked_here {
+                        for_other_nodes.push(member.to_owned());
+                    }
+                }
                 Err(error) => {
                     let reason = rejected(None, &scope(), error.error);
                     requests.push(Member::Answered(Reply::error(error.id.as_ref(), &reason)));
                 }
             }
         }
-        Ok(Batch { requests })
+        Ok(Batch { requests, for_other_nodes })
     }
 
     /// Returns the access that the caller lacks for a batch. The access log has an event for each denied request, or one event
@@ -140,6 +153,12 @@ impl Batch {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
+    }
+
+    /// Takes the responses and cancellations that belong to other nodes of the fleet. Their messages are valid.
+    #[must_use]
+    pub fn take_for_other_nodes(&mut self) -> Vec<Box<RawValue>> {
+        std::mem::take(&mut self.for_other_nodes)
     }
 
     /// Runs all requests concurrently. Returns `None` when all of them were cancelled.

@@ -1,17 +1,17 @@
 //! Side effects that run at most once per flow. A record in the store guards each of them, also when two rounds run at
 //! the same time on two nodes.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{collections::HashSet, future::Future, sync::Arc, time::Duration};
 
 use mcp_store::{StoreError, Swap};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{InputCollector, InputLimits, collector::Claim};
+use super::{InputCollector, InputLimits, InputServices, collector::Claim};
 use crate::{
     error::{InputError, ToolError},
-    node::Lease,
+    node::{Lease, Walk},
     random,
 };
 
@@ -31,6 +31,8 @@ enum Guard {
     Free(String),
 }
 
+/// The prefix of the keys of all records.
+const PREFIX: &str = "once/";
 /// The first and the longest pause between two reads of another round's record.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
@@ -94,7 +96,7 @@ where
             let _running = collector.effect();
             effect.await?
         }
-        Some(flow) => guarded(collector, format!("once/{flow}/{key}"), effect).await?,
+        Some(flow) => guarded(collector, format!("{PREFIX}{flow}/{key}"), effect).await?,
     };
     attempt.done(serde_json::to_value(&value)?);
     Ok(value)
@@ -243,6 +245,38 @@ async fn end_abandoned(collector: &InputCollector, name: &str, record: &[u8]) ->
         Swap::Lost { current } => Ok(current),
         _ => Ok(Some(failed)),
     }
+}
+
+/// Ends the attempts of nodes that stopped, when this node learns of their stop.
+pub(crate) fn serve_nodes(services: &Arc<InputServices>) {
+    let Some(node) = &services.node else { return };
+    let services = Arc::downgrade(services);
+    node.on_stopped(move |stopped| {
+        let services = services.upgrade();
+        async move {
+            match services {
+                Some(services) => end_attempts_of(&services, &stopped).await,
+                None => Ok(()),
+            }
+        }
+    });
+}
+
+async fn end_attempts_of(services: &InputServices, stopped: &HashSet<String>) -> Result<(), StoreError> {
+    let failed = written(&Guard::Failed).map_err(|_| StoreError::invalid("a guard cannot be written"))?;
+    let mut walk = Walk::new(&services.records, PREFIX);
+    while let Some(page) = walk.next().await? {
+        for (name, record) in page {
+            if let Ok(Guard::RunningOn { node, .. }) = serde_json::from_slice(&record)
+                && stopped.contains(&node)
+            {
+                let (records, ttl) = (&services.records, ttl(&services.limits));
+                // Another node may have ended the record meanwhile.
+                records.compare_and_swap(&name, Some(&record), Some(failed.clone()), ttl).await?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Updates the record when the attempt is dropped: as failed after the side effect began, and as free before.

@@ -8,7 +8,13 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout, timeout_at},
 };
 
-use super::{Lease, Shared, key, message, requests::Running, topic};
+use super::{
+    Lease, Shared, key,
+    members::{self, Sweep},
+    message,
+    requests::Running,
+    topic,
+};
 use crate::random;
 
 /// The most messages that wait to be received.
@@ -36,6 +42,7 @@ impl Keeper {
                     biased;
                     () = self.renew(&lease) => {}
                     () = self.receive(&lease, subscription) => {}
+                    () = Sweep::default().run(&self.shared, &lease) => {}
                 }
                 id
             };
@@ -80,6 +87,8 @@ impl Keeper {
         let Shared { store, limits, .. } = &*self.shared;
         let id = random::id().map_err(|error| error.to_string())?;
         let subscription = store.subscribe(&topic(&id), QUEUE).await.map_err(|error| error.to_string())?;
+        // An entry without a lease is harmless, and a lease without an entry is not.
+        members::add(store, &id).await.map_err(|error| error.to_string())?;
         let asked = Instant::now();
         let swap = store.compare_and_swap(&key(&id), None, Some(value(&id)), Some(limits.lease)).await;
         match swap.map_err(|error| error.to_string())? {

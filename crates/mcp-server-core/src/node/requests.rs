@@ -107,12 +107,18 @@ impl Shared {
 
     /// Runs the handler of a kind.
     async fn run_handler(&self, kind: &str, body: Vec<u8>) -> Result<Vec<u8>, Rejection> {
-        let Some(handler) = self.handlers.lock().get(kind).cloned() else { return Err(Rejection::Unsupported) };
-        let run = || -> BoxFuture<'static, Vec<u8>> { handler(body) };
-        contain_async(run).await.map_err(|panic| {
-            tracing::error!(%panic, kind, "a request of another node panicked");
-            Rejection::Failed
-        })
+        let Some(handlers) = self.handlers.lock().get(kind).cloned() else { return Err(Rejection::Unsupported) };
+        for (_, handler) in handlers {
+            let run = || -> BoxFuture<'static, Option<Vec<u8>>> { handler(body.clone()) };
+            let reply = contain_async(run).await.map_err(|panic| {
+                tracing::error!(%panic, kind, "a request of another node panicked");
+                Rejection::Failed
+            })?;
+            if let Some(reply) = reply {
+                return Ok(reply);
+            }
+        }
+        Ok(Vec::new())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The bus between the nodes of a fleet: changes, and cancellations of tasks that run on another node.
+//! The bus between the nodes of a fleet: changes, completed pages, and cancellations of tasks that run on another node.
 
 use std::{
     collections::VecDeque,
@@ -23,7 +23,7 @@ use crate::{
 const TOPIC: &str = "notices";
 /// The most changes that wait to be published or received. Beyond it, all changes are merged into one.
 const QUEUE: usize = 256;
-/// The longest URI in bytes that is published. A change with a longer URI is published as a change of everything.
+/// The longest URI or id of a page, in bytes, that is published. A change with a longer URI is published as a change of everything.
 const URI_BYTES: usize = 8 << 10;
 /// The first and the longest pause between retries of a failing store.
 pub(super) const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
@@ -53,6 +53,8 @@ struct Outgoing {
     /// Ids of tasks on other nodes. When the queue is full, the oldest is dropped and everything counts as changed. The
     /// record of a dropped task is marked, so its node finds the cancellation there.
     cancelled: VecDeque<String>,
+    /// The pages on which users are done. When the queue is full, the oldest is dropped.
+    pages: VecDeque<String>,
 }
 
 /// A message between nodes.
@@ -72,6 +74,8 @@ enum Changed {
     Resource(String),
     /// A task was cancelled that may run on another node.
     Cancelled(String),
+    /// A user is done on a page.
+    Page(String),
 }
 
 impl Fleet {
@@ -132,6 +136,22 @@ impl Fleet {
         self.shared.more.notify_one();
     }
 
+    /// Publishes the id of a page on which a user is done. Does not wait.
+    pub(super) fn publish_page(&self, page: &str) {
+        if page.len() > URI_BYTES {
+            tracing::warn!(bytes = page.len(), "the id of a page is too long for the other nodes");
+            return;
+        }
+        {
+            let pages = &mut self.shared.outgoing().pages;
+            if pages.len() >= QUEUE && pages.pop_front().is_some() {
+                tracing::warn!("a client is not notified of a page, because the store takes too long");
+            }
+            pages.push_back(page.to_owned());
+        }
+        self.shared.more.notify_one();
+    }
+
     /// Publishes the cancellation of a task to the other nodes. Does not wait.
     pub(crate) fn publish_cancellation(&self, id: &str) {
         {
@@ -168,6 +188,9 @@ impl Shared {
         let mut outgoing = self.outgoing();
         if let Some(id) = outgoing.cancelled.pop_front() {
             return Some(Changed::Cancelled(id));
+        }
+        if let Some(page) = outgoing.pages.pop_front() {
+            return Some(Changed::Page(page));
         }
         if std::mem::take(&mut outgoing.all) {
             return Some(Changed::All);
@@ -241,6 +264,10 @@ impl Shared {
                     Changed::Resource(uri) => Change::Updated(uri.into()),
                     Changed::Cancelled(id) => {
                         self.tasks.cancelled_elsewhere(&id);
+                        continue;
+                    }
+                    Changed::Page(page) => {
+                        self.readers.complete_page(&page);
                         continue;
                     }
                 },

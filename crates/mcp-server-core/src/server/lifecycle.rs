@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mcp_protocol::{
-    CancelledParams, InitializeParams, InitializeResult, NotificationMethod as _, ProtocolVersion, RpcError,
+    CancelledParams, InitializeParams, InitializeResult, NotificationMethod as _, ProtocolVersion, RequestId, RpcError,
     ServerCapabilities,
     jsonrpc::{Notification, Request, decode_params},
     notification,
@@ -163,14 +163,11 @@ impl Server {
                 }
                 self.receive(session, peer, message);
             }
-            notification::Cancelled::NAME => match decode_params::<CancelledParams>(&message.method, message.params) {
-                Ok(params) => {
-                    if let Some(id) = params.request_id {
-                        peer.in_flight().cancel(&id);
-                    }
+            notification::Cancelled::NAME => {
+                if let Some(id) = Self::cancelled_request(message) {
+                    peer.in_flight().cancel(&id);
                 }
-                Err(error) => tracing::debug!(%error, "a cancellation cannot be read"),
-            },
+            }
             notification::RootsListChanged::NAME => {
                 if let Some(session) = session {
                     session.roots_changed();
@@ -179,6 +176,16 @@ impl Server {
             }
             _ => self.receive(session, peer, message),
         }
+    }
+
+    /// Returns the id of the request that a notification cancels.
+    pub(crate) fn cancelled_request(message: &Notification<'_>) -> Option<RequestId> {
+        if message.method != notification::Cancelled::NAME {
+            return None;
+        }
+        let params = decode_params::<CancelledParams>(&message.method, message.params);
+        let params = params.inspect_err(|error| tracing::debug!(%error, "a cancellation cannot be read")).ok()?;
+        params.request_id
     }
 
     fn receive(&self, session: Option<&Arc<Session>>, peer: &Peer, message: &Notification<'_>) {

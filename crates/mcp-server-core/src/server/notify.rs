@@ -1,8 +1,6 @@
 //! `server.notify()`: the application announces changes and sends log records to clients.
 
-use mcp_protocol::{
-    ElicitationCompleteParams, LoggingLevel, LoggingMessageParams, NotificationMethod as _, jsonrpc, notification,
-};
+use mcp_protocol::{LoggingLevel, LoggingMessageParams, NotificationMethod as _, jsonrpc, notification};
 use serde::Serialize;
 
 use crate::{Server, change::Change};
@@ -68,22 +66,16 @@ impl Notices<'_> {
     /// Announces that the user is done on a page of [`Inputs::elicit_page`](crate::Inputs::elicit_page), or of an error
     /// `-32042`.
     ///
-    /// The client is notified once, in a session of 2025-11-25 on this node. In all other cases this has no effect. A
-    /// client that does not read misses the notification, so clients do not depend on it.
+    /// The client is notified once, in a session of 2025-11-25. The session can belong to any node of a fleet. In all other
+    /// cases this has no effect. A client that does not read misses the notification, so clients do not depend on it.
     ///
     /// See the [example](Self#example).
     pub fn elicitation_complete(&self, page: &str) {
-        let params = ElicitationCompleteParams::new(page);
-        let Ok(message) = jsonrpc::notification(notification::ElicitationComplete::NAME, &params) else { return };
-        for session in self.server.data.publisher.sessions() {
-            if session.remove_page(page) && session.version().has_elicitation_complete() {
-                session.send(message.clone());
-            }
-        }
+        self.server.data.publisher.complete_page(page);
     }
 
-    /// Sends a log record that belongs to no request to every session with a matching level. A session without capacity
-    /// misses it.
+    /// Sends a log record that belongs to no request to every session of this node with a matching level. A session without
+    /// capacity misses it.
     ///
     /// Clients without a session only receive log records of their requests ([`Context::log`](crate::Context::log)).
     /// All sessions receive the record: it must not contain secrets or personal data.

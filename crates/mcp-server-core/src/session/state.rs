@@ -1,6 +1,6 @@
 //! The state of a session that the nodes of a fleet share, and its changes.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::atomic::Ordering};
 
 use mcp_protocol::{ClientCapabilities, Implementation, LoggingLevel, ProtocolVersion};
 use parking_lot::Mutex;
@@ -21,6 +21,8 @@ pub struct SessionState {
     is_initialized: bool,
     log_level: Option<LoggingLevel>,
     subscriptions: BTreeSet<String>,
+    #[serde(default)]
+    roots_changes: u64,
 }
 
 impl SessionState {
@@ -31,6 +33,7 @@ impl SessionState {
             SessionChange::LogLevel(level) => self.log_level = Some(*level),
             SessionChange::Subscribed(uri) => drop(self.subscriptions.insert(uri.clone())),
             SessionChange::Unsubscribed(uri) => drop(self.subscriptions.remove(uri)),
+            SessionChange::RootsChanged => self.roots_changes = self.roots_changes.saturating_add(1),
         }
     }
 
@@ -57,6 +60,8 @@ pub enum SessionChange {
     Subscribed(String),
     /// The client unsubscribed from a resource.
     Unsubscribed(String),
+    /// The roots of the client have changed.
+    RootsChanged,
 }
 
 impl SessionChange {
@@ -99,6 +104,7 @@ impl Session {
             is_initialized: self.is_initialized(),
             log_level: self.chosen_log_level(),
             subscriptions: self.subscriptions(),
+            roots_changes: self.roots_changes.load(Ordering::Acquire),
         }
     }
 
@@ -130,6 +136,7 @@ impl Session {
             SessionChange::LogLevel(level) => *self.log_level.lock() = Some(*level),
             SessionChange::Subscribed(uri) => self.add_subscription(uri),
             SessionChange::Unsubscribed(uri) => drop(self.remove_subscription(uri)),
+            SessionChange::RootsChanged => self.count_roots_change(),
         }
     }
 
@@ -139,6 +146,7 @@ impl Session {
             self.mark_open();
         }
         *self.log_level.lock() = state.log_level;
+        self.roots_changes.fetch_max(state.roots_changes, Ordering::AcqRel);
         for uri in self.subscriptions().difference(&state.subscriptions) {
             self.remove_subscription(uri);
         }
@@ -173,7 +181,8 @@ mod tests {
         let peer = Peer::new(Arc::new(NoSender), 1);
         let info = Implementation::new("client", "1");
         let version = ProtocolVersion::LATEST_LEGACY;
-        Session::new(None, version, info, ClientCapabilities::default(), &ServerCapabilities::default(), &peer)
+        let client = serde_json::from_str(r#"{ "roots": { "listChanged": true } }"#).unwrap();
+        Session::new(None, version, info, client, &ServerCapabilities::default(), &peer)
     }
 
     #[test]
@@ -188,6 +197,7 @@ mod tests {
             first.subscribe(uri, 10).unwrap();
         }
         first.unsubscribe("a://1");
+        first.roots_changed();
         let changes = first.take_changes();
         let uri = |uri: &str| uri.to_owned();
         assert_eq!(
@@ -197,6 +207,7 @@ mod tests {
                 SessionChange::LogLevel(LoggingLevel::Debug),
                 SessionChange::Subscribed(uri("a://2")),
                 SessionChange::Unsubscribed(uri("a://1")),
+                SessionChange::RootsChanged,
             ]
         );
         assert!(!first.has_changes());

@@ -5,8 +5,6 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use mcp_protocol::{ElicitationCompleteParams, NotificationMethod as _, jsonrpc, notification};
-
 use crate::Session;
 
 /// Notifies the client of one session that the user is done on a page ([`SourceCall::page_notifier`](super::SourceCall::page_notifier)).
@@ -44,13 +42,8 @@ impl PageNotifier {
     ///
     /// See the example of the [type](Self).
     pub fn complete(&self, page: &str) {
-        let Some(session) = self.session.upgrade() else { return };
-        if !session.remove_page(page) || !session.version().has_elicitation_complete() {
-            return;
-        }
-        let params = ElicitationCompleteParams::new(page);
-        if let Ok(message) = jsonrpc::notification(notification::ElicitationComplete::NAME, &params) {
-            session.send(message);
+        if let Some(session) = self.session.upgrade() {
+            session.complete_page(page);
         }
     }
 }

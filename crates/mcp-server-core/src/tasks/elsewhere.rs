@@ -1,6 +1,12 @@
 //! Tasks of other nodes: their state, their answers, their cancellation, and the end of tasks whose node stopped.
 
-use std::{collections::BTreeMap, convert::Infallible, future::pending, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    convert::Infallible,
+    future::pending,
+    sync::Arc,
+    time::Duration,
+};
 
 use mcp_protocol::{ClientCapabilities, InputRequest, InputRequests, JsonObject, RequestId, RpcError};
 use mcp_store::{StoreError, Swap};
@@ -11,13 +17,13 @@ use tokio::time::{Instant, timeout};
 
 use super::{
     offers::{OfferAnswer, Waiter},
-    owner::Owner,
+    owner::{self, Owner},
     record::{Record, TaskOutcome},
     table::{Found, TaskTable, bytes_of, cannot_read, unknown},
     timestamp,
 };
 use crate::{
-    node::{Node, NodeError},
+    node::{Node, NodeError, Walk},
     random,
     session::Session,
 };
@@ -54,6 +60,13 @@ pub(super) struct StoredTask {
 impl StoredTask {
     pub(super) fn new(record: Record, bytes: Arc<[u8]>) -> Self {
         Self { record, bytes }
+    }
+
+    /// Returns the record with the end of a task whose node stopped.
+    fn abandoned(&self) -> Record {
+        let mut ended = self.record.clone();
+        ended.outcome = Some(TaskOutcome::Error(stopped("the node of this task stopped before the task ended")));
+        ended
     }
 
     pub(super) fn read(bytes: &Arc<[u8]>) -> Option<Self> {
@@ -146,6 +159,18 @@ impl TaskTable {
                 }
             })
         });
+        if let Some(node) = &self.node {
+            let table = Arc::downgrade(self);
+            node.on_stopped(move |stopped| {
+                let table = table.upgrade();
+                async move {
+                    match table {
+                        Some(table) => table.end_tasks_of(&stopped).await,
+                        None => Ok(()),
+                    }
+                }
+            });
+        }
         self.serve(LEAVE, |table, (id, waiter): (String, Waiter)| {
             Box::pin(async move {
                 if let Some((_, running_task)) = table.here(&id) {
@@ -228,14 +253,35 @@ impl TaskTable {
 
     /// Ends the record of a task whose node stopped, unless another node ended it first.
     async fn end_abandoned(&self, task: &mut StoredTask) -> Result<(), RpcError> {
-        let mut ended = task.record.clone();
-        ended.outcome = Some(TaskOutcome::Error(stopped("the node of this task stopped before the task ended")));
+        let mut ended = task.abandoned();
         let swapped = self.replace(&mut ended, &task.bytes).await.map_err(|error| cannot_read(&error))?;
         *task = match swapped {
             (Swap::Done, bytes) => StoredTask { record: ended, bytes },
             (Swap::Lost { current: Some(current) }, _) => StoredTask::read(&current).ok_or_else(unknown)?,
             _ => return Err(unknown()),
         };
+        Ok(())
+    }
+
+    /// Ends the records of all running tasks of nodes that stopped.
+    async fn end_tasks_of(&self, stopped: &HashSet<String>) -> Result<(), StoreError> {
+        let mut walk = Walk::new(&self.records, owner::PREFIX);
+        while let Some(page) = walk.next().await? {
+            for (_, bytes) in page {
+                // Most records have ended, and their results can be large.
+                let names_stopped = |text: &str| stopped.iter().any(|node| text.contains(node));
+                let task =
+                    std::str::from_utf8(&bytes).is_ok_and(names_stopped).then(|| StoredTask::read(&bytes)).flatten();
+                let is_abandoned = |task: &StoredTask| {
+                    task.record.outcome.is_none()
+                        && task.record.node.as_ref().is_some_and(|node| stopped.contains(node))
+                };
+                if let Some(task) = task.filter(is_abandoned) {
+                    // Another node may have ended the record meanwhile.
+                    self.replace(&mut task.abandoned(), &task.bytes).await?;
+                }
+            }
+        }
         Ok(())
     }
 

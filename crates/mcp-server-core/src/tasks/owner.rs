@@ -12,7 +12,8 @@ pub(crate) struct Owner(Arc<str>);
 
 const ANYONE: &str = "anyone";
 const LOCAL: &str = "local";
-const PREFIX: &str = "task/";
+/// The prefix of the keys of all records.
+pub(super) const PREFIX: &str = "task/";
 
 impl Owner {
     /// Returns the principal; without one, the local caller; otherwise any caller that knows the id of the task.

@@ -6,7 +6,7 @@ mod record;
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Weak,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -15,7 +15,7 @@ use std::{
 use mcp_protocol::{Principal, RequestId};
 use mcp_server_core::{
     Caller, Server,
-    engine::{Engine as _, Node, Peer, SessionChange},
+    engine::{Engine as _, HandlerGuard, Node, Peer, SessionChange},
 };
 use mcp_store::{Delivery, StoreError, Swap};
 use parking_lot::Mutex;
@@ -112,6 +112,8 @@ pub(crate) struct SharedSessions {
     adopting: Mutex<()>,
     connected: watch::Sender<bool>,
     task: Mutex<Option<AbortHandle>>,
+    /// The handler of answers that other nodes pass to this node.
+    answers: OnceLock<HandlerGuard>,
 }
 
 impl SharedSessions {
@@ -140,6 +142,7 @@ impl SharedSessions {
             adopting: Mutex::new(()),
             connected: watch::Sender::new(false),
             task: Mutex::new(None),
+            answers: OnceLock::new(),
         }))
     }
 

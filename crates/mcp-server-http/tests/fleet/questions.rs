@@ -1,6 +1,7 @@
 //! Questions of the server: the answer of a client arrives at any node, and dead nodes end their work.
 
-use mcp_server_core::{Inputs, Progress, ToolError, tool};
+use mcp_protocol::{CreateMessageParams, SamplingBlock, SamplingMessage};
+use mcp_server_core::{Context, Inputs, Progress, ToolError, tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -97,4 +98,104 @@ async fn the_work_of_a_node_that_stops_ends_with_typed_errors() {
     assert_eq!(again.events(), [ended]);
     let refused = send(&fleet.nodes[1], answer(&session, &question["id"], "late")).await;
     assert_eq!((refused.status, refused.error_code()), (StatusCode::SERVICE_UNAVAILABLE, Some(-32603)));
+}
+
+/// A batch of a session of 2025-03-26.
+fn batch(session: &str, members: &Value) -> Request<Full<Bytes>> {
+    let mut headers = common::BASE.to_vec();
+    headers.push(("mcp-session-id", session));
+    request(Method::POST, &headers, members.to_string())
+}
+
+async fn open_2025_03_26(fleet: &Fleet) -> String {
+    let params = json!({
+        "protocolVersion": "2025-03-26", "capabilities": { "sampling": {} }, "clientInfo": { "name": "t", "version": "1" }
+    });
+    let answer = fleet.send(common::legacy(None, "initialize", params)).await;
+    let session = answer.header("mcp-session-id").unwrap().to_owned();
+    fleet.send(notification(&session, "notifications/initialized", json!({}))).await;
+    session
+}
+
+#[tokio::test]
+async fn answers_and_cancellations_in_a_batch_reach_other_nodes() {
+    let build = |builder: ServerBuilder| {
+        builder
+            .tool(tool("sample", async |inputs: Inputs| -> Result<String, ToolError> {
+                let params = CreateMessageParams::new(vec![SamplingMessage::user(SamplingBlock::text("Name?"))], 10);
+                let result = inputs.sample("name", params).await?;
+                Ok(result.model)
+            }))
+            .tool(tool("forever", async |context: Context| {
+                context.cancelled().await;
+                "never"
+            }))
+    };
+    let fleet = Fleet::new(2, build);
+    let session = open_2025_03_26(&fleet).await;
+    let call = |id, name| legacy_as(id, Some(&session), "tools/call", json!({ "name": name, "arguments": {} }));
+    let mut asking = fleet.nodes[0].handle(call(1, "sample")).await.into_body();
+    let question = next_message(&mut asking).await;
+    assert_eq!(question["method"], "sampling/createMessage", "{question}");
+    let (node, forever) = (fleet.nodes[0].clone(), call(2, "forever"));
+    let running = tokio::spawn(async move { send(&node, forever).await });
+    settle().await;
+    let result = json!({ "role": "assistant", "content": { "type": "text", "text": "Ada" }, "model": "batched" });
+    let members = json!([
+        { "jsonrpc": "2.0", "id": question["id"], "result": result },
+        { "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 2 } },
+        { "jsonrpc": "2.0", "id": 3, "method": "ping" },
+    ]);
+    let answered = send(&fleet.nodes[1], batch(&session, &members)).await;
+    assert_eq!(answered.json(), json!([{ "jsonrpc": "2.0", "id": 3, "result": {} }]));
+    assert_eq!(next_message(&mut asking).await["result"]["content"][0]["text"], "batched");
+    let cancelled = within("the end of the call", running).await.unwrap();
+    assert!(cancelled.events().is_empty(), "{cancelled:?}");
+    // Both messages are too late now, and accepted.
+    let late = send(&fleet.nodes[1], batch(&session, &json!([members[0], members[1]]))).await;
+    assert_eq!(late.status, StatusCode::ACCEPTED, "{late:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_does_not_run_if_its_answer_cannot_be_passed() {
+    let memory = MemoryStore::new();
+    let first = Arc::new(Fragile::of(memory.clone()));
+    let fleet = Fleet::of_stores(vec![first.clone(), Arc::new(memory)], HttpConfig::new(), |builder| {
+        builder.tool(tool("sample", async |inputs: Inputs| -> Result<String, ToolError> {
+            let params = CreateMessageParams::new(vec![SamplingMessage::user(SamplingBlock::text("Name?"))], 10);
+            Ok(inputs.sample("name", params).await?.model)
+        }))
+    });
+    let session = open_2025_03_26(&fleet).await;
+    let call = legacy_as(1, Some(&session), "tools/call", json!({ "name": "sample", "arguments": {} }));
+    let mut asking = fleet.nodes[0].handle(call).await.into_body();
+    let question = next_message(&mut asking).await;
+    first.set_failing(true);
+    tokio::time::advance(Duration::from_secs(30)).await;
+    let members = json!([
+        { "jsonrpc": "2.0", "id": question["id"], "result": {} },
+        { "jsonrpc": "2.0", "id": 3, "method": "ping" },
+    ]);
+    let refused = within("the response", send(&fleet.nodes[1], batch(&session, &members))).await;
+    assert_eq!((refused.status, refused.error_code()), (StatusCode::SERVICE_UNAVAILABLE, Some(-32603)), "{refused:?}");
+}
+
+#[tokio::test]
+async fn answers_reach_each_endpoint_of_a_process() {
+    let mut fleet = Fleet::new(2, build);
+    // A second endpoint of the first node. It does not receive the questions of the first.
+    fleet.nodes.push(fleet.servers[0].clone().into_service(HttpConfig::new()));
+    let session = fleet.open(json!({ "elicitation": {} })).await;
+    for asks in 0..3 {
+        let mut stream = fleet.nodes[asks].handle(ask(1, &session)).await.into_body();
+        let question = loop {
+            let events = next_events(&mut stream).await;
+            if let Some(question) = events.into_iter().find_map(|event| event.message) {
+                break question;
+            }
+        };
+        let answered = send(&fleet.nodes[(asks + 1) % 3], answer(&session, &question["id"], "Ada")).await;
+        assert_eq!(answered.status, StatusCode::ACCEPTED);
+        assert_eq!(next_message(&mut stream).await["result"]["content"][0]["text"], "Ada", "{asks}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Any node serves a session: its state, its owner, its deletion and its expiry.
 
-use mcp_protocol::Principal;
-use mcp_server_core::{Context, resource, tool};
+use mcp_protocol::{Principal, RpcError, UrlElicitParams};
+use mcp_server_core::{Context, ToolError, resource, tool};
 
 use super::*;
 use crate::common::{Echo, legacy, legacy_as, settle};
@@ -150,4 +150,27 @@ async fn a_cancellation_reaches_the_node_of_the_request() {
     // A cancelled request has no response: its stream ends.
     let answer = within("the end of the call", running).await.unwrap();
     assert!(answer.events().is_empty(), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_page_is_completed_at_any_node() {
+    let page = || {
+        let page = UrlElicitParams::new("Pay.", "https://a.example/8").with_elicitation_id("page-8");
+        ToolError::protocol(RpcError::url_elicitation_required([page]))
+    };
+    let fleet = Fleet::new(3, |builder| builder.tool(tool("pay", async move || Err::<&str, _>(page()))));
+    let session = fleet.open(json!({ "elicitation": { "url": {} } })).await;
+    let answer = send(&fleet.nodes[0], legacy(Some(&session), "tools/call", json!({ "name": "pay" }))).await;
+    assert_eq!(answer.error_code(), Some(-32042), "{answer:?}");
+    let mut stream = common::opened(&fleet.nodes[1], &session).await;
+    // The browser of the user returns to the last node.
+    fleet.servers[2].notify().elicitation_complete("page-8");
+    let notice = next_message(&mut stream).await;
+    assert_eq!(notice["method"], "notifications/elicitation/complete", "{notice}");
+    assert_eq!(notice["params"], json!({ "elicitationId": "page-8" }));
+    // The client is notified once.
+    fleet.servers[1].notify().elicitation_complete("page-8");
+    settle().await;
+    fleet.servers[0].notify().log(mcp_protocol::LoggingLevel::Error, "later");
+    assert_eq!(next_message(&mut stream).await["params"]["data"], "later");
 }

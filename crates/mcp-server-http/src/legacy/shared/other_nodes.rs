@@ -36,14 +36,13 @@ impl SharedSessions {
 
     /// Receives the answers that other nodes pass to this node.
     pub(super) fn receive_answers(self: &Arc<Self>) {
-        // The node outlives the endpoint.
-        let sessions = Arc::downgrade(self);
-        self.store.node.handle(ANSWERS, move |body| {
-            let sessions = sessions.upgrade();
-            async move {
-                let is_taken = sessions.is_some_and(|sessions| sessions.answer_arrived(&body));
-                vec![u8::from(is_taken)]
-            }
+        // The node outlives the endpoint, and the server can have several endpoints.
+        self.answers.get_or_init(|| {
+            let sessions = Arc::downgrade(self);
+            self.store.node.add_handler(ANSWERS, move |body| {
+                let sessions = sessions.upgrade();
+                async move { sessions.is_some_and(|sessions| sessions.answer_arrived(&body)).then(Vec::new) }
+            })
         });
     }
 
