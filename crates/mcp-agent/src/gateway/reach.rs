@@ -36,6 +36,11 @@ impl Reached {
     pub(super) async fn prepare(&self, caller: Asking) {
         self.lease.sessions().prepare(&self.client, caller).await;
     }
+
+    /// Keeps the connection for this time, because a task of the server needs it.
+    pub(super) fn keep_for(&self, time: Duration) {
+        self.lease.keep_for(time);
+    }
 }
 
 /// Returns the arguments of a call or a prompt, for the policies.

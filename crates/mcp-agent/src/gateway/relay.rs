@@ -21,6 +21,7 @@ use super::{
     pages::Pages,
     questions::{AskedClient, Asker, Notice},
     reach::Reached,
+    task_form::lifetime,
     uris,
 };
 use crate::registry::Asking;
@@ -161,7 +162,10 @@ async fn send(
             }
             Ok(Relayed::Complete { server, result })
         }
-        Ok(UpstreamRound::Task(created)) => Ok(Relayed::Task { server, created }),
+        Ok(UpstreamRound::Task(created)) => {
+            reached.keep_for(lifetime(&created));
+            Ok(Relayed::Task { server, created })
+        }
         Ok(UpstreamRound::InputRequired(required)) => {
             let (fingerprint, is_approved) = (Arc::clone(&reached.fingerprint), reached.is_approved);
             Ok(Relayed::InputRequired { place: Place { server, name }, fingerprint, is_approved, required })

@@ -1,11 +1,15 @@
 //! The two dialects of tasks: results of 2025-11-25 and of the extension, with the ids of the gateway.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
+use mcp_client::RawResult;
 use mcp_protocol::{Meta, ProtocolVersion, meta::keys, tasks::TaskStatus};
 use serde_json::value::RawValue;
 
 use super::members::Members;
+
+/// The longest time for which a task keeps a connection.
+const LONGEST: Duration = Duration::from_secs(3600);
 
 /// A dialect of tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +41,21 @@ pub(super) fn created_id(json: &str, dialect: Dialect) -> Option<String> {
     match dialect {
         Dialect::Extension => members.decode("taskId"),
         Dialect::Core => Members::read(members.get("task")?.get()).ok()?.decode("taskId"),
+    }
+}
+
+/// Returns the time for which a created task needs the connection to its server: its lifetime, and at most one hour.
+pub(super) fn lifetime(created: &RawResult) -> Duration {
+    let json = std::str::from_utf8(created.bytes()).ok();
+    let named = json.zip(Dialect::of(created.version())).and_then(|(json, dialect)| millis(json, dialect));
+    named.map_or(LONGEST, Duration::from_millis).min(LONGEST)
+}
+
+fn millis(created: &str, dialect: Dialect) -> Option<u64> {
+    let members = Members::read(created).ok()?;
+    match dialect {
+        Dialect::Extension => members.decode("ttlMs"),
+        Dialect::Core => Members::read(members.get("task")?.get()).ok()?.decode("ttl"),
     }
 }
 
@@ -136,6 +155,8 @@ mod tests {
         for (json, from) in [(CORE, Dialect::Core), (EXTENSION, Dialect::Extension)] {
             assert_eq!(created_id(json, from).as_deref(), Some("u"));
         }
+        // The lifetime of the first task has no limit.
+        assert_eq!((millis(CORE, Dialect::Core), millis(EXTENSION, Dialect::Extension)), (None, Some(7)));
         for (json, from, to, expected) in [
             (
                 CORE,

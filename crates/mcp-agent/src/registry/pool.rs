@@ -62,6 +62,11 @@ impl Lease {
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.connection.sessions
     }
+
+    /// Defers the idle stop of the connection: a task of the server can run for this time.
+    pub(crate) fn keep_for(&self, time: Duration) {
+        self.connection.activity.keep_for(time);
+    }
 }
 
 impl Drop for Lease {
@@ -362,7 +367,8 @@ impl Slot {
 }
 
 impl Pool {
-    /// Ends one of some connections: the one that was not used for the longest time. Returns `None` if all of them are in use.
+    /// Ends one of some connections: the one that was not used for the longest time, and one without tasks first. Returns `None` if
+    /// all of them are in use.
     fn make_room(&self, sharing: Sharing, is_eligible: impl Fn(&ConnectionKey) -> bool) -> Option<CancellationToken> {
         let eligible = self.connections.iter().filter(|(key, _)| is_eligible(key)).map(|(_, connection)| connection);
         let mut idle: Vec<&Arc<Slot>> = eligible.collect();
@@ -372,11 +378,9 @@ impl Pool {
         // A session keeps the state of its server, so only connections without a server end.
         idle.retain(|connection| sharing != Sharing::Session || connection.link.borrow().client.is_none());
         // A call that ends meanwhile changes the time of its connection, so each time is read once.
-        idle.sort_by_cached_key(|connection| connection.activity.last_used());
-        let ended = idle.into_iter().find(|connection| {
-            let stop = || connection.stop.cancel();
-            connection.activity.stop_if_idle(Duration::ZERO, stop).is_ok()
-        });
+        idle.sort_by_cached_key(|connection| connection.activity.last_needed());
+        let ended =
+            idle.into_iter().find(|connection| connection.activity.stop_without_calls(|| connection.stop.cancel()));
         ended.map(|connection| connection.ended.clone())
     }
 }

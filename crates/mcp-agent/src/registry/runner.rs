@@ -145,7 +145,7 @@ impl Slot {
     /// Ends a connection without calls. Returns false if a call uses it.
     fn end_unused(&self) -> bool {
         let end = || self.link.send_modify(|link| link.has_ended = true);
-        self.activity.stop_if_idle(Duration::ZERO, end).is_ok()
+        self.activity.stop_without_calls(end)
     }
 
     async fn open_unless_stopped(&self, registry: &Arc<Registry>) -> Option<Result<(Client, Option<Changes>), Error>> {

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mcp_agent::{Gateway, Host};
+use mcp_agent::{Gateway, Host, ServerOptions, ServerState};
 use mcp_client::{Client, Handler, InputContext, OpenTransport, Reconnect, Round, TaskHandle};
 use mcp_protocol::{
     ClientCapabilities, ElicitResult, ElicitationCapability, FormElicitParams, JsonObject, Principal, ProtocolVersion,
@@ -11,7 +11,7 @@ use mcp_protocol::{
     tasks::{TaskStatus, ext},
 };
 use mcp_server::{
-    Caller,
+    Caller, ServerBuilder,
     prelude::*,
     source::{
         Source, SourceCall, SourceDefinition, SourceFeatures, SourceList, SourceOutcome, SourcePage, SourceResult,
@@ -22,12 +22,16 @@ use mcp_transport::{BoxFuture, memory::duplex};
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
 
-use crate::common::{REVISIONS, SOON, cells, client, connect, gateway};
+use crate::common::{Pipe, REVISIONS, SOON, cells, client, connect, gateway};
 
 const V25: ProtocolVersion = ProtocolVersion::V2025_11_25;
 
 /// A server whose tool `build` ends when the semaphore has a permit.
 fn server(version: ProtocolVersion, support: TaskSupport, permits: &Arc<Semaphore>) -> Server {
+    with_tools(builder(version), support, permits)
+}
+
+fn with_tools(builder: ServerBuilder<()>, support: TaskSupport, permits: &Arc<Semaphore>) -> Server {
     let permits = Arc::clone(permits);
     let build = move || {
         let permits = Arc::clone(&permits);
@@ -36,10 +40,10 @@ fn server(version: ProtocolVersion, support: TaskSupport, permits: &Arc<Semaphor
             "built"
         }
     };
-    builder(version).tool(tool("build", build).task(support)).tool(tool("plain", async || "done")).build()
+    builder.tool(tool("build", build).task(support)).tool(tool("plain", async || "done")).build()
 }
 
-fn builder(version: ProtocolVersion) -> mcp_server::ServerBuilder<()> {
+fn builder(version: ProtocolVersion) -> ServerBuilder<()> {
     Server::builder("s", "1")
         .versions([version])
         .task_policy(TaskPolicy::Immediately)
@@ -290,6 +294,27 @@ async fn a_server_that_is_lost_during_a_task_causes_an_error() {
         let error = timeout(SOON, lost).await.unwrap();
         let error = error.rpc().unwrap();
         assert_eq!(error.code.0, -32603, "{down} to {up}: {error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_keeps_its_connection_until_the_end_of_its_lifetime() {
+    const LIFETIME: Duration = Duration::from_secs(30 * 60);
+    for (down, up) in cells() {
+        let permits = Arc::new(Semaphore::new(0));
+        let builder = builder(up).limits(|limits| limits.tasks.ttl = LIFETIME);
+        let server = with_tools(builder, TaskSupport::Optional, &permits);
+        let options = ServerOptions::new().idle_stop(Duration::from_secs(60));
+        let host = Host::builder("gateway", "1").server_with("s", Pipe::new(server), options).start().await.unwrap();
+        let client = connect(Gateway::builder(host.clone()), down).await;
+        client.list_tools().await.unwrap();
+        let task = start(&client, "s__build").await;
+        // Longer than the idle time of a connection.
+        tokio::time::sleep(LIFETIME / 2).await;
+        permits.add_permits(1);
+        assert_eq!(result(&task).await, "built", "{down} to {up}");
+        tokio::time::sleep(LIFETIME).await;
+        assert_eq!(host.status("s").unwrap().state, ServerState::Stopped, "{down} to {up}");
     }
 }
 
