@@ -14,7 +14,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use tokio::{
     sync::{oneshot, watch},
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 
 use super::{ParkedError, Refused, Shared};
@@ -23,6 +23,8 @@ use super::{ParkedError, Refused, Shared};
 const OPEN: usize = 64;
 /// The most questions of a call.
 const QUESTIONS: usize = 1024;
+/// The time in which further questions join the round of the first one.
+const GATHER: Duration = Duration::from_millis(20);
 /// The keys of input requests are this text with the number of the question.
 const KEY: &str = "question-";
 
@@ -85,11 +87,16 @@ impl<R: Clone, C> ParkedCall<R, C> {
         Self { id, state: Mutex::new(state), changed: watch::Sender::new(()) }
     }
 
-    /// Waits for the result, or for a question without a response.
+    /// Waits for the result, or for questions without a response. The questions that a server sends at the same time share a round.
     pub(super) async fn next(&self) -> Next<R> {
         let mut changed = self.changed.subscribe();
         loop {
-            if let Some(next) = self.state().next() {
+            let mut next = self.state().next();
+            if matches!(next, Some(Next::Asked { .. })) {
+                sleep(GATHER).await;
+                next = self.state().next();
+            }
+            if let Some(next) = next {
                 return next;
             }
             if changed.changed().await.is_err() {

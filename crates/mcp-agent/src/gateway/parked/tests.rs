@@ -113,6 +113,23 @@ async fn a_call_without_questions_is_not_parked() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn questions_that_a_server_sends_together_share_a_round() {
+    let calls = calls();
+    let round = calls.start(None, "first", |questions| async move {
+        let later = async {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            asks(questions.clone(), "second").await
+        };
+        let (first, second) = tokio::join!(asks(questions.clone(), "first"), later);
+        format!("{first} {second}")
+    });
+    let (call, number, messages) = asked(round.await);
+    assert_eq!((number, &*messages), (2, &["question-1 first".to_owned(), "question-2 second".to_owned()][..]));
+    let both = responses(1, answer("a")).with("question-2", answer("b"));
+    assert_eq!(complete(calls.resume(call, number, both, "next").await), "a b");
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_round_answers_the_questions_of_the_former_one() {
     let calls = calls();
     let round = calls.start(None, "first", |questions| async move {
