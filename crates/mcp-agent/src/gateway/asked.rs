@@ -67,7 +67,7 @@ impl Core {
     /// # Errors
     /// The error of a state that does not open, or that belongs to another node.
     pub(super) fn round(&self, call: &SourceCall, params: &Members<'_>) -> Result<Round, RpcError> {
-        // Responses without a state could reach a server that has not asked.
+        // Each input request of the gateway has a state.
         if params.get("requestState").is_none() {
             return Ok(Round::First);
         }

@@ -329,13 +329,22 @@ impl<'a> Incoming<'a> {
         let Self { core, call, mut params, downstream, meta } = self;
         core.end_with_session(call, &downstream, &reached.server);
         params.set(key, value);
+        let negotiated = reached.client.negotiated();
+        let passes = call.context().version().has_input_required() && negotiated.version.has_input_required();
+        let responses = responses.or_else(|| unasked(&params).filter(|_| passes));
         for member in ["_meta", "inputResponses", "requestState"] {
             params.remove(member);
         }
-        let task = ask_for_task(call, &mut params, &reached.client.negotiated());
+        let task = ask_for_task(call, &mut params, &negotiated);
         let outgoing = Outgoing { name: name.into(), params: params.write(), meta, responses, task };
         core.relay(call, downstream.principal, Answered(downstream.capabilities), reached, outgoing).await
     }
+}
+
+/// Returns the responses of a first round. The server decides about responses to input requests that it has not sent.
+fn unasked(params: &Members<'_>) -> Option<(JsonObject, Option<String>)> {
+    let responses: JsonObject = params.decode("inputResponses")?;
+    (!responses.is_empty()).then_some((responses, None))
 }
 
 /// Sets the parameter `task` of a call. Returns whether the call may become a task for the client; `None` if the gateway waits for

@@ -312,7 +312,7 @@ async fn a_state_of_the_gateway_opens_on_each_node_but_a_parked_call_stays_on_it
         assert_eq!((foreign.code.0, reason(&foreign)), (-32602, "request_state_expired"), "{up}");
         let other = send(&first, next(&json!({ "x": 1 }), &state, &key, &answer)).await.unwrap_err();
         assert_eq!(reason(&other), "request_state_expired", "{up}");
-        // A response without a state has no meaning.
+        // The server rejects a response to an input request that it has not sent.
         let unasked = json!({ "name": "s__form", "arguments": {}, "inputResponses": { key.clone(): answer.clone() } });
         assert_eq!(send(&first, unasked).await.unwrap(), "asks again", "{up}");
         let elsewhere = send(&second, round()).await;
@@ -332,6 +332,25 @@ async fn a_state_of_the_gateway_opens_on_each_node_but_a_parked_call_stays_on_it
             assert_eq!(send(&first, again.clone()).await.unwrap(), "ada");
             assert_eq!(reason(&send(&first, again).await.unwrap_err()), "request_state_expired");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_server_receives_the_responses_of_a_first_round() {
+    async fn form(inputs: Inputs) -> Result<String, ToolError> {
+        let Answer { name } = inputs.elicit("name", "Your name?").await?;
+        Ok(name)
+    }
+    // The key of a question of a server with sessions is not known before the question.
+    for (up, expected) in REVISIONS.into_iter().zip(["asks again", "ada"]) {
+        let server = Server::builder("s", "1").versions([up]).accept_unsolicited_answers().tool(tool("form", form));
+        let host = Host::builder("gateway", "1").server("s", &server.build()).start().await.unwrap();
+        let gateway = Gateway::builder(host).build().unwrap().versions([REVISIONS[1]]).build();
+        let user = client().connect(&gateway).await.unwrap();
+        let answer = json!({ "action": "accept", "content": { "name": "ada" } });
+        let responses = json!({ "name": answer, "question-1": answer, "other": answer });
+        let call = json!({ "name": "s__form", "arguments": {}, "inputResponses": responses });
+        assert_eq!(send(&user, call).await.unwrap(), expected, "{up}");
     }
 }
 
