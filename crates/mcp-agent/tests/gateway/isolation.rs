@@ -143,7 +143,9 @@ async fn a_changed_policy_is_announced_to_the_clients() {
         let server = Gateway::builder(host.clone()).build().unwrap().versions([version]).build();
         let client = client().no_cache().connect(&server).await.unwrap();
         let mut changes = client.listen(SubscriptionFilter::lists()).await.unwrap();
-        std::fs::write(&path, deny(denied)).unwrap();
+        // The host could read a file that is not complete.
+        std::fs::write(directory.join("next"), deny(denied)).unwrap();
+        std::fs::rename(directory.join("next"), &path).unwrap();
         while next(&mut changes).await != Update::ToolsChanged {}
         let tools = client.list_tools().await.unwrap();
         assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), [left], "{version}");
