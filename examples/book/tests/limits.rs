@@ -168,9 +168,42 @@ fn client_over_http() -> Defaults {
     from_source(defaults, "mcp-transport/src/child.rs", &[("end_within", "END_WITHIN")])
 }
 
+fn gateway() -> Defaults {
+    let parked = [
+        ("parked calls of one principal", "PER_PRINCIPAL"),
+        ("parked calls of all principals", "TOTAL"),
+        ("time of a parked call since its last round", "LIFETIME"),
+        ("bytes of the open questions and waiting results of one principal", "BYTES_PER_PRINCIPAL"),
+        ("bytes of the open questions and waiting results of all principals", "TOTAL_BYTES"),
+    ];
+    let call = [
+        ("open questions of one parked call", "OPEN"),
+        ("questions of one parked call", "QUESTIONS"),
+        ("time in which further questions join a round", "GATHER"),
+    ];
+    let task = [("time for which a task keeps its connection", "LONGEST")];
+    let defaults = from_source(Defaults::new(), "mcp-agent/src/gateway/parked.rs", &parked);
+    let defaults = from_source(defaults, "mcp-agent/src/gateway/parked/call.rs", &call);
+    from_source(defaults, "mcp-agent/src/gateway/task_form.rs", &task)
+}
+
+fn stores() -> Defaults {
+    let rules = [
+        ("bytes of the name of a record, a log or a topic", "MAX_NAME_BYTES"),
+        ("bytes of a message on a topic", "MAX_MESSAGE_BYTES"),
+        ("entries on one page", "MAX_PAGE"),
+        ("queued messages of one subscription", "MAX_CAPACITY"),
+    ];
+    let connection =
+        [("time of one attempt to connect to Redis", "CONNECT_TIME"), ("interval of checks of Redis", "HEARTBEAT")];
+    let defaults = from_source(Defaults::new(), "mcp-store/src/limits.rs", &rules);
+    let defaults = from_source(defaults, "mcp-store-redis/src/options.rs", &[("call_time_limit", "CALL_TIME")]);
+    from_source(defaults, "mcp-store-redis/src/link.rs", &connection)
+}
+
 #[test]
 fn the_tables_of_limits_contain_each_default_of_the_code() {
-    let tables: [(&str, Defaults); 10] = [
+    let tables: [(&str, Defaults); 12] = [
         ("Server", server()),
         ("Questions", questions()),
         ("Tasks", fields(&mcp_server::Limits::default().tasks)),
@@ -179,8 +212,10 @@ fn the_tables_of_limits_contain_each_default_of_the_code() {
         ("Listener", listener()),
         ("Stdio", fields(&mcp_server::transport::ndjson::Options::default())),
         ("Store in memory", fields(&mcp_server::store::MemoryLimits::default())),
+        ("Stores of a fleet", stores()),
         ("Client", client()),
         ("Client over HTTP and child processes", client_over_http()),
+        ("Gateway", gateway()),
     ];
     for (heading, code) in &tables {
         assert_eq!(&table(heading), code, "the table `{heading}` (left) differs from the code (right)");

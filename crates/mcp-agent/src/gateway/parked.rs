@@ -14,6 +14,12 @@ use tracing::Instrument as _;
 pub(crate) use self::call::Questions;
 use self::call::{Next, ParkedCall};
 
+const LIFETIME: Duration = Duration::from_secs(600);
+const PER_PRINCIPAL: usize = 64;
+const TOTAL: usize = 4096;
+const BYTES_PER_PRINCIPAL: usize = 32 << 20;
+const TOTAL_BYTES: usize = 128 << 20;
+
 /// The limits of parked calls.
 #[derive(Debug, Clone)]
 pub(crate) struct ParkedLimits {
@@ -30,8 +36,13 @@ pub(crate) struct ParkedLimits {
 
 impl Default for ParkedLimits {
     fn default() -> Self {
-        let (bytes_per_principal, total_bytes) = (32 << 20, 128 << 20);
-        Self { lifetime: Duration::from_secs(600), per_principal: 64, total: 4096, bytes_per_principal, total_bytes }
+        Self {
+            lifetime: LIFETIME,
+            per_principal: PER_PRINCIPAL,
+            total: TOTAL,
+            bytes_per_principal: BYTES_PER_PRINCIPAL,
+            total_bytes: TOTAL_BYTES,
+        }
     }
 }
 
