@@ -5,7 +5,8 @@
 //! tokio's clock and short times to live, so they take no time under a paused clock.
 //!
 //! [`all`] has the rules of one handle. A store that several processes share also keeps the rules of [`handles`]. A store
-//! behind a network also keeps those of [`lost_connections`] and [`away`].
+//! behind a network also keeps those of [`lost_connections`] and [`away`]. [`Registers`] checks that compare-and-swap is
+//! linearizable while the test causes faults.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
@@ -26,6 +27,9 @@ mod handles;
 mod key_value;
 mod log;
 mod pub_sub;
+mod registers;
+
+pub use self::registers::{NotLinearizable, RegisterCounts, Registers};
 
 /// The maximum time of one rule.
 pub const RULE_TIME: Duration = Duration::from_secs(20);
