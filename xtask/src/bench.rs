@@ -17,6 +17,7 @@ use crate::{
 const USAGE: &str = "\
 usage: cargo xtask bench [--case NAME]... [--rounds N] [--seconds S] [--quick] [--no-build] [--no-load]
        cargo xtask bench host|memory
+       cargo xtask bench fleet [--quick]
        cargo xtask bench gateway [added|cpu|text|lists|checks|memory|children]... [--quick]";
 
 const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
@@ -24,6 +25,7 @@ const LOAD_LIMIT: Duration = Duration::from_secs(60 * 60);
 const TREE_LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs the measurements. `--no-build` skips the builds, `--no-load` the load, `--quick` the builds and most rounds.
+/// `fleet` measures only the cost of a shared store, which needs `redis-server`.
 /// `host` measures only the costs of a host, `memory` only the memory of sessions and streams, `gateway` only the costs of a gateway.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
@@ -34,7 +36,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let root = workspace::root();
     let target = Metadata::load(&root)?.target().to_owned();
     if let Some(only) = args.first()
-        && (only == "gateway" || (args.len() == 1 && matches!(only.as_str(), "host" | "memory")))
+        && (matches!(only.as_str(), "fleet" | "gateway")
+            || (args.len() == 1 && matches!(only.as_str(), "host" | "memory")))
     {
         return process::run(Command::new(program(&root, &target)?).args(args), LOAD_LIMIT);
     }

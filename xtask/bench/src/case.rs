@@ -317,6 +317,12 @@ pub(crate) fn tool_call(revision: Revision, host: &str, session: Option<&str>, n
     request(revision, host, session, "tools/call", Some(name), params)
 }
 
+/// Returns a request of a call in a session that reports progress once.
+pub(crate) fn step_call(host: &str, session: &str) -> Vec<u8> {
+    let params = json!({ "name": "step", "arguments": {}, "_meta": { "progressToken": 1 } });
+    request(Revision::Session, host, Some(session), "tools/call", None, params)
+}
+
 fn request(
     revision: Revision,
     host: &str,

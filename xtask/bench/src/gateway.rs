@@ -6,7 +6,7 @@ mod endpoint;
 mod lists;
 mod memory;
 mod relay;
-mod report;
+pub(crate) mod report;
 mod upstream;
 
 use std::time::Duration;
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         }
     };
     println!("{} rounds of {:?}, in turns; the medians of the ratios of each round\n", extent.rounds, extent.round);
-    head();
+    head("gateway");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     for figure in FIGURES.into_iter().filter(|figure| wanted.is_empty() || wanted.contains(figure)) {
         let measured = runtime.block_on(async {

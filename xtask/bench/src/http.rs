@@ -109,6 +109,29 @@ impl Connection {
         Ok(Answer { status: head.status, session: head.session, length, body })
     }
 
+    /// Sends a request, and reads its stream until the end. Returns the time until the chunk with `text`.
+    pub(crate) async fn event(&mut self, request: &[u8], text: &str) -> Result<Duration, Error> {
+        let start = Instant::now();
+        self.stream.write_all(request).await?;
+        let head = self.head().await?;
+        if head.status != 200 || !head.chunked {
+            return Err(Error::new(format!("status {}, not 200 with a stream", head.status)));
+        }
+        let (mut found, mut body) = (None, Vec::new());
+        loop {
+            let line = self.line().await?;
+            let size = usize::from_str_radix(line.split(';').next().unwrap_or_default().trim(), 16)?;
+            self.take(size, Some(&mut body)).await?;
+            if found.is_none() && body.windows(text.len()).any(|window| window == text.as_bytes()) {
+                found = Some(start.elapsed());
+            }
+            self.line().await?;
+            if size == 0 {
+                return found.ok_or_else(|| Error::new(format!("a stream without `{text}`")));
+            }
+        }
+    }
+
     /// Reads more bytes behind those that are there.
     async fn fill(&mut self) -> Result<(), Error> {
         if self.start == self.end {

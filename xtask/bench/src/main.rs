@@ -17,6 +17,7 @@ mod case;
 mod client;
 mod cpu;
 mod error;
+mod fleet;
 mod gateway;
 mod host;
 mod http;
@@ -33,7 +34,8 @@ usage: bench load [--case NAME]... [--rounds N] [--seconds S] [--quick]   measur
        bench memory                                                       what sessions and streams cost
        bench host                                                         the bridge, the search and the checks of a host
        bench gateway [FIGURE]... [--quick]                                the relay, the lists and the memory of a gateway
-       bench peer ours-http|ours-stdio [--cpu N] [--tools N] [--auth PROVIDER]   the server under test
+       bench fleet [--quick]                                              the cost of a shared store
+       bench peer ours-http|ours-stdio [--cpu N] [--tools N] [--auth PROVIDER] [--redis URL]   the server under test
        bench peer bare-http|bare-stdio|bare-stdio-gathered --answer FILE [--cpu N]   a bare limit
        bench peer bare-mcp [--cpu N]                                      a bare server for clients
        bench peer gateway-http|gateway-stdio [--cpu N] [--upstream URL|stdio|local] [--servers N] [--tools N]
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Some((command, rest)) if command == "memory" => memory::run(rest),
         Some((command, [])) if command == "host" => host::run(),
         Some((command, rest)) if command == "gateway" => gateway::run(rest),
+        Some((command, rest)) if command == "fleet" => fleet::run(rest),
         Some((command, rest)) if command == "peer" => peer(rest),
         _ => Err(Error::new(USAGE)),
     };
@@ -64,7 +67,7 @@ fn main() -> ExitCode {
 /// Runs as one of the servers.
 fn peer(args: &[String]) -> Result<(), Error> {
     let (kind, rest) = args.split_first().ok_or_else(|| Error::new(USAGE))?;
-    let (mut cpu, mut tools, mut auth, mut answer) = (None, 0, None, None);
+    let (mut cpu, mut tools, mut auth, mut redis, mut answer) = (None, 0, None, None, None);
     let mut upstream = gateway::Upstream::default();
     let mut rest = rest.iter();
     while let Some(flag) = rest.next() {
@@ -73,6 +76,7 @@ fn peer(args: &[String]) -> Result<(), Error> {
             "--cpu" => cpu = Some(value.parse()?),
             "--tools" => tools = value.parse()?,
             "--auth" => auth = Some(auth::Auth::parse(value)?),
+            "--redis" => redis = Some(value.clone()),
             "--answer" => answer = Some(PathBuf::from(value)),
             _ if upstream.set(flag, value)? => {}
             _ => return Err(Error::new(USAGE)),
@@ -87,7 +91,7 @@ fn peer(args: &[String]) -> Result<(), Error> {
         std::fs::read(&path).map_err(|error| Error::new(format!("{}: {error}", path.display())))
     };
     match kind.as_str() {
-        "ours-http" => server::http(tools, auth),
+        "ours-http" => server::http(tools, auth, redis.as_deref()),
         "ours-stdio" => server::stdio(tools),
         "gateway-http" => gateway::serve_http(&upstream, tools),
         "gateway-stdio" => gateway::serve_stdio(&upstream, tools),

@@ -37,6 +37,8 @@ pub(crate) struct Start {
     pub(crate) cpu: Option<usize>,
     pub(crate) tools: usize,
     pub(crate) auth: Option<Auth>,
+    /// The URL of the shared store.
+    pub(crate) redis: Option<String>,
     /// The file with the response of a bare peer.
     pub(crate) answer: Option<PathBuf>,
     /// The options of a gateway.
@@ -56,6 +58,9 @@ impl Peer {
         }
         if let Some(auth) = start.auth {
             command.args(["--auth", auth.name()]);
+        }
+        if let Some(redis) = &start.redis {
+            command.args(["--redis", redis]);
         }
         if let Some(answer) = &start.answer {
             command.arg("--answer").arg(answer);

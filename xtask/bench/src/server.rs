@@ -1,8 +1,9 @@
 //! The server under test: handlers and settings as a user writes them.
 
-use std::thread;
+use std::{sync::Arc, thread};
 
-use mcp_server::prelude::*;
+use mcp_server::{ServerBuilder, prelude::*};
+use mcp_store_redis::{RedisOptions, RedisStore};
 use tokio::{net::TcpListener, runtime::Runtime};
 
 use crate::{
@@ -33,6 +34,12 @@ async fn big(Args(Big { n }): Args<Big>) -> String {
     "x".repeat(n)
 }
 
+/// Report progress once.
+async fn step(progress: Progress) -> &'static str {
+    progress.report(1, 1, "the only step").await;
+    "done"
+}
+
 /// Find the entries that contain a text.
 #[derive(Deserialize, JsonSchema)]
 struct Find {
@@ -47,24 +54,33 @@ async fn find(Args(Find { text, limit }): Args<Find>) -> String {
 }
 
 pub(crate) fn server(tools: usize) -> Server {
+    builder(tools).build()
+}
+
+fn builder(tools: usize) -> ServerBuilder {
     let mut builder = Server::builder("bench", "1.0.0")
         .tool(tool("echo", echo).title("Echo").read_only())
-        .tool(tool("big", big).title("A large text").read_only());
+        .tool(tool("big", big).title("A large text").read_only())
+        .tool(tool("step", step).title("A step").read_only());
     for name in more_names(tools) {
         builder = builder.tool(tool(name, find).title("Find entries").read_only());
     }
-    builder.build()
+    builder
 }
 
 /// Names for as many more tools as make `tools` in all.
 fn more_names(tools: usize) -> impl Iterator<Item = String> {
-    (3..=tools).map(|n| format!("find_{n:04}"))
+    (4..=tools).map(|n| format!("find_{n:04}"))
 }
 
 /// Serves HTTP on a free port until stdin ends. It prints the address, and the credential for a server with authentication.
-pub(crate) fn http(tools: usize, auth: Option<Auth>) -> Result<(), Error> {
-    let server = server(tools);
+pub(crate) fn http(tools: usize, auth: Option<Auth>, redis: Option<&str>) -> Result<(), Error> {
     Runtime::new()?.block_on(async {
+        let mut builder = builder(tools);
+        if let Some(url) = redis {
+            builder = builder.store(Arc::new(RedisStore::connect(RedisOptions::from_url(url)?).await?));
+        }
+        let server = builder.build();
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         println!("{}", listener.local_addr()?);
         let config = match auth {

@@ -12,10 +12,13 @@ use crate::{fleet::Settings, random::Random};
 
 mod effects;
 mod events;
+mod isolation;
 mod outage;
 mod questions;
 mod restart;
+mod swaps;
 mod tasks;
+mod tokens;
 
 /// The parameters of a check.
 pub(crate) struct Run {
@@ -68,8 +71,23 @@ pub(crate) const CHECKS: &[Check] = &[
         run: |run| Box::pin(outage::check(run)),
     },
     Check {
+        name: "isolation",
+        promise: "a node is cut from Redis: its clients have an answer or a typed error within 6 s, and it never acts twice",
+        run: |run| Box::pin(isolation::check(run)),
+    },
+    Check {
+        name: "swaps",
+        promise: "compare-and-swap is linearizable, while Redis is stopped, killed and cut from its clients",
+        run: |run| Box::pin(swaps::check(run)),
+    },
+    Check {
+        name: "tokens",
+        promise: "three processes send one token request for each rotation of their refresh token",
+        run: |run| Box::pin(tokens::check(run)),
+    },
+    Check {
         name: "restart",
-        promise: "a rolling restart of all nodes fails no read-only call of a client",
+        promise: "a rolling restart of all nodes fails no read-only call, and opens at most one session again for each client",
         run: |run| Box::pin(restart::check(run)),
     },
 ];

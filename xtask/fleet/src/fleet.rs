@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context, Error};
-use mcp_test::redis_server::RedisServer;
+use mcp_test::redis_server::{FaultyProxy, RedisServer};
 use tokio::{task::JoinHandle, time::sleep};
 
 use crate::{
@@ -14,6 +14,8 @@ use crate::{
 
 /// The number of nodes.
 pub(crate) const NODES: usize = 3;
+/// The settings of a Redis whose acknowledged writes are on the disk.
+pub(crate) const DURABLE: &[&str] = &["--appendonly yes", "--appendfsync always", "--maxmemory-policy noeviction"];
 
 /// The settings of a fleet.
 #[derive(Clone)]
@@ -35,12 +37,25 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// Starts Redis, the nodes and the balancer.
     pub(crate) async fn start(settings: &Settings) -> Result<Self, Error> {
-        // Each acknowledged write is on the disk.
-        let durable = ["--appendonly yes", "--appendfsync always", "--maxmemory-policy noeviction"];
-        let redis = tokio::task::block_in_place(|| RedisServer::start(&durable)).context("redis-server")?;
+        let redis = tokio::task::block_in_place(|| RedisServer::start(DURABLE)).context("redis-server")?;
+        let urls = std::array::from_fn(|_| redis.url());
+        Self::with(settings, redis, urls).await
+    }
+
+    /// Starts a fleet whose first node reaches Redis through a proxy.
+    pub(crate) async fn start_behind_proxy(settings: &Settings) -> Result<(Self, FaultyProxy), Error> {
+        let redis = tokio::task::block_in_place(|| RedisServer::start(DURABLE)).context("redis-server")?;
+        let proxy = FaultyProxy::start(redis.address()).await?;
+        let first = format!("redis://{}", proxy.address());
+        let urls = std::array::from_fn(|number| if number == 0 { first.clone() } else { redis.url() });
+        Ok((Self::with(settings, redis, urls).await?, proxy))
+    }
+
+    /// Starts the nodes, each with its URL of Redis, and the balancer.
+    async fn with(settings: &Settings, redis: RedisServer, urls: [String; NODES]) -> Result<Self, Error> {
         let mut nodes = Vec::new();
-        for number in 0..NODES {
-            nodes.push(Node::start(settings.launch(&redis.url(), number)).await?);
+        for (number, url) in urls.iter().enumerate() {
+            nodes.push(Node::start(settings.launch(url, number)).await?);
         }
         let balancer = Balancer::start(nodes.iter().map(|node| node.address).collect()).await?;
         Ok(Self { redis, nodes, balancer })

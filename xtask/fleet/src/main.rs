@@ -19,6 +19,7 @@ mod fleet;
 mod node;
 mod options;
 mod random;
+mod token_client;
 mod wire;
 
 #[tokio::main]
@@ -39,6 +40,7 @@ async fn main() -> ExitCode {
         }
         Command::Serve(options) => serve(options).await,
         Command::Check(options) => check(options).await,
+        Command::TokenClient { redis, url } => token_client::run(&redis, &url).await,
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

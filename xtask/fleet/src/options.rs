@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Error, bail};
+use anyhow::{Context as _, Error, anyhow, bail};
 use lexopt::{Arg, Parser, ValueExt as _};
 
-use crate::checks::CHECKS;
+use crate::{checks::CHECKS, token_client};
 
 pub(crate) const USAGE: &str = "\
 usage: fleet-check check --program PATH [--directory DIR] [--seed N] [--size PERCENT] [--check NAME]... [-- NODE ARGS]
@@ -19,6 +19,11 @@ pub(crate) enum Command {
     Help,
     Serve(Options),
     Check(Options),
+    /// A process of the check `tokens`.
+    TokenClient {
+        redis: String,
+        url: String,
+    },
 }
 
 /// The options of both commands.
@@ -65,6 +70,10 @@ pub(crate) fn parse() -> Result<Command, Error> {
             Arg::Value(word) => options.args.push(word.string()?),
             _ => return Err(arg.unexpected().into()),
         }
+    }
+    if command.as_deref() == Some(token_client::COMMAND) {
+        let [redis, url] = <[String; 2]>::try_from(options.args).map_err(|_| anyhow!("a URL is missing"))?;
+        return Ok(Command::TokenClient { redis, url });
     }
     options.program = program.context("--program is missing")?;
     match command.as_deref() {

@@ -8,7 +8,8 @@ impl Random {
         Self(seed)
     }
 
-    fn next(&mut self) -> u64 {
+    /// The next number.
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -25,6 +26,11 @@ impl Random {
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         let limit = u64::try_from(limit).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.next() % limit).unwrap_or(0)
+    }
+
+    /// A number from `first` to `last`, without `last`.
+    pub(crate) fn between(&mut self, first: u64, last: u64) -> u64 {
+        first + self.next() % last.saturating_sub(first).max(1)
     }
 }
 

@@ -1,8 +1,11 @@
 //! A session of 2025-11-25 without a client library: each event with its id, and streams that resume.
 
-use std::time::{Duration, Instant};
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
-use anyhow::{Context, Error, anyhow, bail};
+use anyhow::{Context, Error, anyhow, bail, ensure};
 use bytes::Bytes;
 use mcp_client::http::reqwest::{Client, RequestBuilder, Response, StatusCode};
 use mcp_transport::sse::Decoder;
@@ -30,17 +33,37 @@ pub(crate) struct Stream {
     pub(crate) resumed: usize,
 }
 
+/// The outcome of one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Result,
+    /// A JSON-RPC error with its code.
+    Error(i64),
+    /// The status 503 with `Retry-After`.
+    Unavailable,
+    /// The status 404: the session does not exist.
+    Gone,
+}
+
 impl Session {
+    /// Calls the tool `add` once, at a node.
+    pub(crate) async fn add_at(&self, url: &str, id: u64) -> Result<Outcome, Error> {
+        let arguments = json!({ "a": 2, "b": 3 });
+        let call = json!({
+            "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": "add", "arguments": arguments },
+        });
+        outcome(self.with_id(post(&self.client, url, &call)).send().await?, id).await
+    }
+
+    /// Requests the end of the session once, at a node.
+    pub(crate) async fn delete_at(&self, url: &str) -> Result<Outcome, Error> {
+        outcome(self.with_id(self.client.delete(url)).send().await?, 0).await
+    }
+
     /// Opens a session.
     pub(crate) async fn open(url: &str) -> Result<Self, Error> {
         let client = Client::builder().no_proxy().tcp_nodelay(true).build()?;
-        let opening = json!({
-            "jsonrpc": "2.0", "id": 0, "method": "initialize",
-            "params": {
-                "protocolVersion": REVISION, "capabilities": {},
-                "clientInfo": { "name": "fleet-check", "version": "0" },
-            },
-        });
+        let opening = initialize();
         let response = accepted(|| post(&client, url, &opening)).await.context("initialize")?;
         let id = response.headers().get("mcp-session-id").ok_or_else(|| anyhow!("the server opened no session"))?;
         let session = Self { id: id.to_str()?.to_owned(), url: url.to_owned(), client };
@@ -124,6 +147,56 @@ impl Session {
             _ => Ok(()),
         }
     }
+}
+
+/// Requests a session once, at a node.
+pub(crate) async fn open_at(url: &str) -> Result<Outcome, Error> {
+    let client = Client::builder().no_proxy().tcp_nodelay(true).build()?;
+    outcome(post(&client, url, &initialize()).send().await?, 0).await
+}
+
+/// Whether a node reports that its store works.
+pub(crate) async fn has_store(address: SocketAddr) -> Result<bool, Error> {
+    let client = Client::builder().no_proxy().build()?;
+    let response = client.get(format!("http://{address}/health")).send().await?.error_for_status()?;
+    Ok(parsed(&response.bytes().await?)?["store"] == "ok")
+}
+
+async fn outcome(response: Response, id: u64) -> Result<Outcome, Error> {
+    match response.status() {
+        StatusCode::SERVICE_UNAVAILABLE if response.headers().contains_key("retry-after") => Ok(Outcome::Unavailable),
+        StatusCode::NOT_FOUND => Ok(Outcome::Gone),
+        StatusCode::OK | StatusCode::NO_CONTENT => {
+            let is_stream = response.headers().get("content-type").is_some_and(|kind| kind == "text/event-stream");
+            let body = response.bytes().await?;
+            let mut message = Value::Null;
+            if is_stream {
+                let mut decoder = Decoder::new(EVENT_BYTES);
+                decoder.feed(body);
+                while let Some(event) = decoder.next_event() {
+                    let event = event?;
+                    if event.is_message() && !event.data.is_empty() {
+                        message = parsed(&event.data)?;
+                    }
+                }
+                ensure!(message["id"] == id, "a stream ended without the response: {message}");
+            } else if !body.is_empty() {
+                message = parsed(&body)?;
+            }
+            Ok(message["error"]["code"].as_i64().map_or(Outcome::Result, Outcome::Error))
+        }
+        status => bail!("{status} {}", response.text().await.unwrap_or_default()),
+    }
+}
+
+fn initialize() -> Value {
+    json!({
+        "jsonrpc": "2.0", "id": 0, "method": "initialize",
+        "params": {
+            "protocolVersion": REVISION, "capabilities": {},
+            "clientInfo": { "name": "fleet-check", "version": "0" },
+        },
+    })
 }
 
 fn parsed(data: &Bytes) -> Result<Value, Error> {

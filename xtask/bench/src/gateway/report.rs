@@ -1,8 +1,8 @@
-//! The table of the gateway: each figure beside its limit and its aim.
+//! The table of the gateway and of the fleet: each figure beside its aim.
 
 /// The wanted bound of a figure.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Aim {
+pub(crate) enum Aim {
     AtMost(f64),
     AtLeast(f64),
     /// Information only.
@@ -27,19 +27,20 @@ impl Aim {
     }
 }
 
-pub(super) fn head() {
-    println!("{:<52} {:>12} {:>12}  details", "gateway", "measured", "aim");
+/// Prints the names of the columns.
+pub(crate) fn head(title: &str) {
+    println!("{title:<52} {:>12} {:>12}  details", "measured", "aim");
 }
 
 /// Prints the median of the values of all rounds.
-pub(super) fn row(name: &str, values: &[f64], unit: &str, aim: Aim, details: &str) {
+pub(crate) fn row(name: &str, values: &[f64], unit: &str, aim: Aim, details: &str) {
     let value = median(values);
     let mark = if aim.is_met(value) { " " } else { "!" };
     let measured = format!("{value:.2}{unit}");
     println!("{name:<52} {measured:>12} {:>12}{mark} {details}", aim.text(unit));
 }
 
-pub(super) fn median(values: &[f64]) -> f64 {
+pub(crate) fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)

@@ -66,7 +66,8 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
     ))
 }
 
-async fn client(url: &str) -> Result<Client, Error> {
+/// A client of 2026-07-28 whose user confirms each order.
+pub(super) async fn client(url: &str) -> Result<Client, Error> {
     let answer = async |_| {
         tokio::time::sleep(THINKING).await;
         ElicitResult::accept_json(json!({ "confirm": true }))

@@ -20,10 +20,11 @@ use crate::{
 const STREAMS: usize = 50;
 const EVENTS: usize = 10_000;
 /// The events of one call.
-const EVENTS_OF_A_CALL: u32 = 40;
-const PAUSE: Duration = Duration::from_millis(100);
+const EVENTS_OF_A_CALL: u32 = 12;
+/// With the calls that end early, a run of the full size takes two minutes or more.
+const PAUSE: Duration = Duration::from_millis(300);
 const BETWEEN_KILLS: Duration = Duration::from_secs(5);
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// The counts of all streams.
 #[derive(Default)]
@@ -121,7 +122,7 @@ mod tests {
         let error = || Some(Err(json!({ "code": -32603 })));
         type Case = (Vec<u64>, Option<Result<Value, Value>>, Option<End>);
         let cases: [Case; 8] = [
-            ((1..=40).collect(), result(), Some(End::Completed)),
+            ((1..=u64::from(EVENTS_OF_A_CALL)).collect(), result(), Some(End::Completed)),
             (vec![1, 2], error(), Some(End::Failed)),
             (vec![], None, Some(End::Lost)),
             (vec![1, 2], result(), None),

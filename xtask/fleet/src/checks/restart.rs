@@ -10,6 +10,8 @@ use std::{
 
 use anyhow::{Context, Error, ensure};
 use mcp_client::{Client, protocol::ProtocolVersion};
+use mcp_store::KeyValue as _;
+use mcp_store_redis::{RedisOptions, RedisStore};
 use serde_json::json;
 use tokio::{task::JoinSet, time::sleep};
 
@@ -17,6 +19,10 @@ use super::Run;
 use crate::fleet::Fleet;
 
 const CONNECTIONS: usize = 32;
+/// The clients with sessions: half of them.
+const SESSIONS: usize = CONNECTIONS / 2;
+/// The names of the records of sessions.
+const RECORDS: &str = "mcp/fleet/session/";
 /// The pause between the restarts of two nodes, at full size.
 const PAUSE: Duration = Duration::from_secs(15);
 
@@ -42,6 +48,9 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
             Ok::<_, Error>(())
         });
     }
+    let store = RedisStore::connect(RedisOptions::from_url(&fleet.redis.url())?).await?;
+    let before = sessions(&store).await?;
+    ensure!(before == SESSIONS, "{SESSIONS} clients have opened {before} sessions");
     let start = Instant::now();
     let pause = PAUSE * run.size / 100;
     for number in 0..fleet.nodes.len() {
@@ -52,6 +61,8 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
         node.restart().await?;
     }
     sleep(pause).await;
+    // The record of a lost session stays, so each further session is counted.
+    let opened = sessions(&store).await?;
     done.store(true, Ordering::Relaxed);
     let mut faults = Vec::new();
     while let Some(ended) = clients.join_next().await {
@@ -61,5 +72,17 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
     if let Some(first) = faults.pop() {
         return Err(first.context(format!("{} of {CONNECTIONS} clients had a failed call", faults.len() + 1)));
     }
-    Ok(format!("{calls} calls of {CONNECTIONS} clients in {:.0} s, 0 failed", start.elapsed().as_secs_f64()))
+    let again = opened.saturating_sub(SESSIONS);
+    ensure!(again <= SESSIONS, "{SESSIONS} clients have opened {again} further sessions");
+    Ok(format!(
+        "{calls} calls of {CONNECTIONS} clients in {:.0} s, 0 failed, {again} of {SESSIONS} sessions opened again",
+        start.elapsed().as_secs_f64()
+    ))
+}
+
+/// The number of stored sessions.
+async fn sessions(store: &RedisStore) -> Result<usize, Error> {
+    let page = store.list(RECORDS, None, 1_000).await?;
+    // The other records of a session have longer names.
+    Ok(page.entries.iter().filter(|(name, _)| !name[RECORDS.len()..].contains('/')).count())
 }

@@ -52,7 +52,7 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
 }
 
 /// Starts tasks, and returns their ids.
-async fn start(client: &Client, count: usize, seconds: u64) -> Result<Vec<String>, Error> {
+pub(super) async fn start(client: &Client, count: usize, seconds: u64) -> Result<Vec<String>, Error> {
     let mut ids = Vec::new();
     for _ in 0..count {
         let call = client.call_tool("report", json!({ "seconds": seconds })).as_task().await?;
@@ -63,6 +63,6 @@ async fn start(client: &Client, count: usize, seconds: u64) -> Result<Vec<String
 }
 
 /// The state of a task. `None` if the request failed, for example because its node was killed.
-async fn status(client: &Client, id: &str) -> Option<TaskStatus> {
+pub(super) async fn status(client: &Client, id: &str) -> Option<TaskStatus> {
     client.task(id).status().await.ok().map(|task| task.status)
 }

@@ -1,0 +1,228 @@
+//! A node that cannot reach Redis: the answers to its clients, and its state after the connection works again.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Error, ensure};
+use mcp_client::{Client, protocol::tasks::TaskStatus};
+use mcp_test::redis_server::Fault;
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::{task::JoinSet, time::sleep};
+
+use super::{Run, effects, tasks, until};
+use crate::{
+    fleet::Fleet,
+    wire::{self, Outcome, Session},
+};
+
+/// The time without Redis, at full size. The cut is longer if the other nodes have not ended the tasks of the node.
+const AWAY: Duration = Duration::from_secs(30);
+const TASKS: usize = 20;
+const ORDERERS: usize = 4;
+/// The time in which each request to the node ends, and in which its readiness shows the missing store.
+const ANSWER: Duration = Duration::from_secs(6);
+/// A flow has two rounds.
+const FLOW: Duration = Duration::from_secs(12);
+/// The time in which the other nodes end the tasks of the node.
+const NOTICED: Duration = Duration::from_secs(15);
+/// The time in which the node uses Redis again.
+const RECOVERY: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// The answers of the requests during the cut.
+#[derive(Default)]
+struct Answers {
+    ended: AtomicBool,
+    results: AtomicUsize,
+    /// Typed errors and answers with 503.
+    refusals: AtomicUsize,
+    /// The longest request, without flows of orders.
+    longest: Mutex<(Duration, &'static str)>,
+    flows: AtomicUsize,
+    placed: AtomicUsize,
+}
+
+pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
+    let (fleet, proxy) = Fleet::start_behind_proxy(&run.settings).await?;
+    let (node, other) = (&fleet.nodes[0], fleet.nodes[1].url());
+    let (session, deleted) = (Session::open(&node.url()).await?, Session::open(&node.url()).await?);
+    for session in [&session, &deleted] {
+        ensure!(session.add_at(&node.url(), 1).await? == Outcome::Result, "a session does not work");
+    }
+    let (at_node, at_other) = (effects::client(&node.url()).await?, effects::client(&other).await?);
+    at_node.list_tools().await?;
+    let running = tasks::start(&at_node, run.of(TASKS).max(5), 3_600).await?;
+    ensure!(wire::has_store(node.address).await?, "the node has no store before the cut");
+
+    proxy.fault(Fault::BlackHole);
+    let start = Instant::now();
+    let (answers, session) = (Arc::new(Answers::default()), Arc::new(session));
+    let mut workers = JoinSet::new();
+    workers.spawn(add(at_node.clone(), answers.clone()));
+    workers.spawn(look(at_node.clone(), running[0].clone(), answers.clone()));
+    workers.spawn(create(at_node.clone(), answers.clone()));
+    workers.spawn(in_session(session.clone(), node.url(), answers.clone()));
+    workers.spawn(open(node.url(), answers.clone()));
+    for orderer in 0..ORDERERS {
+        workers.spawn(order(effects::client(&fleet.url()).await?, orderer, answers.clone()));
+    }
+    let shown = until(ANSWER, async || wire::has_store(node.address).await.is_ok_and(|has_store| !has_store)).await;
+    let shown = shown.context("the readiness of the node does not show the missing store")?;
+    ensure!(deleted.delete_at(&other).await? == Outcome::Result, "another node does not end a session");
+    let noticed = until(NOTICED, async || all_failed(&at_other, &running).await).await;
+    noticed.with_context(|| format!("the tasks of the node have not failed within {NOTICED:?}"))?;
+    sleep((AWAY * run.size / 100).saturating_sub(start.elapsed())).await;
+    let away = start.elapsed();
+    answers.ended.store(true, Ordering::Relaxed);
+    while let Some(ended) = workers.join_next().await {
+        ended??;
+    }
+
+    proxy.fault(Fault::None);
+    let recovered = until(RECOVERY, async || wire::has_store(node.address).await.unwrap_or(false)).await;
+    let recovered = recovered.with_context(|| format!("the node does not use Redis within {RECOVERY:?}"))?;
+    // The first answers after the cut are those of the other nodes.
+    let stale = deleted.add_at(&node.url(), 2).await?;
+    ensure!(stale == Outcome::Gone, "a session that another node has ended answers {stale:?}");
+    ensure!(all_failed(&at_node, &running).await, "a task of the node has another state than at the other nodes");
+    ensure!(session.add_at(&node.url(), 3).await? == Outcome::Result, "a session does not work after the cut");
+    ensure!(session.add_at(&other, 4).await? == Outcome::Result, "a session does not work at another node");
+    let task = tasks::start(&at_node, 1, 0).await.context("a task after the cut")?;
+    let done = until(RECOVERY, async || tasks::status(&at_other, &task[0]).await == Some(TaskStatus::Completed)).await;
+    done.context("a task after the cut has no end")?;
+    let orders = at_other.call_tool("orders", ()).await?.structured_content.clone().unwrap_or_default();
+    let (placed, stored) = (answers.placed.load(Ordering::Relaxed), orders["placed"].as_u64().unwrap_or(0));
+    ensure!(orders["repeated"] == json!([]), "orders were placed twice: {}", orders["repeated"]);
+    ensure!(stored >= placed as u64, "{placed} flows succeeded, but only {stored} orders are stored");
+    ensure!(all_failed(&at_other, &running).await, "a failed task has another state after the cut");
+    let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+    let (longest, kind) = *answers.longest.lock();
+    ensure!(count(&answers.refusals) > 0, "the cut had no effect");
+    Ok(format!(
+        "{:.0} s without Redis: {} results, {} typed errors, the longest request {:.1} s ({kind}); {placed} of {} flows \
+         placed, 0 twice; shown after {:.1} s, recovered after {:.1} s",
+        away.as_secs_f64(),
+        count(&answers.results),
+        count(&answers.refusals),
+        longest.as_secs_f64(),
+        count(&answers.flows),
+        shown.as_secs_f64(),
+        recovered.as_secs_f64(),
+    ))
+}
+
+async fn all_failed(client: &Client, tasks: &[String]) -> bool {
+    for task in tasks {
+        if tasks::status(client, task).await != Some(TaskStatus::Failed) {
+            return false;
+        }
+    }
+    true
+}
+
+impl Answers {
+    fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Counts an answer, and checks the time of its request.
+    fn count(&self, kind: &'static str, start: Instant, is_result: bool) -> Result<(), Error> {
+        let time = start.elapsed();
+        ensure!(time <= ANSWER, "{kind} took {time:.1?}, at most {ANSWER:?} is allowed");
+        if is_result { &self.results } else { &self.refusals }.fetch_add(1, Ordering::Relaxed);
+        let mut longest = self.longest.lock();
+        *longest = (*longest).max((time, kind));
+        Ok(())
+    }
+}
+
+/// Checks that an error names its cause: the node answered, or a balancer did.
+fn typed(kind: &str, error: mcp_client::Error) -> Result<(), Error> {
+    let is_typed = error.rpc().is_some() || matches!(error.http_status(), Some(502 | 503));
+    if is_typed { Ok(()) } else { Err(Error::new(error).context(format!("{kind} failed without a typed error"))) }
+}
+
+/// Stateless calls, which need no store.
+async fn add(client: Client, answers: Arc<Answers>) -> Result<(), Error> {
+    while !answers.is_ended() {
+        let start = Instant::now();
+        let result = client.call_tool("add", json!({ "a": 2, "b": 3 })).await.context("a stateless call failed")?;
+        ensure!(result.text() == "5", "a wrong answer: {}", result.text());
+        answers.count("a stateless call", start, true)?;
+        sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+/// The state of a task.
+async fn look(client: Client, task: String, answers: Arc<Answers>) -> Result<(), Error> {
+    while !answers.is_ended() {
+        let start = Instant::now();
+        let looked = client.task(&task).status().await;
+        answers.count("the state of a task", start, looked.is_ok())?;
+        looked.map_or_else(|error| typed("the state of a task", error), |_| Ok(()))?;
+        sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+/// New tasks.
+async fn create(client: Client, answers: Arc<Answers>) -> Result<(), Error> {
+    while !answers.is_ended() {
+        let start = Instant::now();
+        let created = client.call_tool("report", json!({ "seconds": 0 })).as_task().await;
+        answers.count("a new task", start, created.is_ok())?;
+        created.map_or_else(|error| typed("a new task", error), |_| Ok(()))?;
+        sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+/// Calls in a session that the node has opened.
+async fn in_session(session: Arc<Session>, url: String, answers: Arc<Answers>) -> Result<(), Error> {
+    let mut id = 10;
+    while !answers.is_ended() {
+        let start = Instant::now();
+        id += 1;
+        let outcome = session.add_at(&url, id).await.context("a call in a session")?;
+        ensure!(outcome != Outcome::Gone, "the node has lost a session");
+        answers.count("a call in a session", start, outcome == Outcome::Result)?;
+        sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+/// New sessions.
+async fn open(url: String, answers: Arc<Answers>) -> Result<(), Error> {
+    while !answers.is_ended() {
+        let start = Instant::now();
+        let outcome = wire::open_at(&url).await.context("a new session")?;
+        answers.count("a new session", start, outcome == Outcome::Result)?;
+        sleep(PAUSE).await;
+    }
+    Ok(())
+}
+
+/// Flows of orders through the balancer. Their rounds arrive at all nodes.
+async fn order(client: Client, orderer: usize, answers: Arc<Answers>) -> Result<(), Error> {
+    let mut number = 0;
+    while !answers.is_ended() {
+        let start = Instant::now();
+        number += 1;
+        let ended = client.call_tool("order", json!({ "item": format!("item-{orderer}-{number}") })).await;
+        let time = start.elapsed();
+        ensure!(time <= FLOW, "a flow took {time:.1?}, at most {FLOW:?} is allowed");
+        answers.flows.fetch_add(1, Ordering::Relaxed);
+        match ended {
+            Ok(result) => drop(answers.placed.fetch_add(usize::from(!result.is_error()), Ordering::Relaxed)),
+            Err(error) => typed("a flow", error)?,
+        }
+    }
+    Ok(())
+}
