@@ -201,8 +201,8 @@ impl Session {
         about: &RequestId,
     ) -> Result<Value, InputError> {
         let lease = match self.asks_as.get() {
-            // Without a lease, only this node receives the answer.
-            Some(node) => node.lease().await.ok(),
+            // Without a lease, an answer that arrives at another node cannot reach this node.
+            Some(node) => Some(node.lease().await.map_err(|error| InputError::failed(&error))?),
             None => None,
         };
         let id = pending::new_id(lease.as_ref().map(Lease::id));

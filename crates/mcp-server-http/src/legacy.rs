@@ -4,6 +4,7 @@ mod call;
 mod elsewhere;
 mod event_log;
 mod follow;
+mod followers;
 mod listen;
 mod owner;
 mod session_store;
@@ -88,7 +89,7 @@ impl Legacy {
     }
 
     /// Stores the changes of a session. Returns false if the store fails.
-    async fn saved(&self, http: &HttpSession) -> bool {
+    async fn saved(&self, http: &Arc<HttpSession>) -> bool {
         match &self.shared {
             Some(shared) => Box::pin(shared.save(http)).await.is_ok(),
             None => true,
@@ -270,7 +271,14 @@ impl<'a> Call<'a> {
         let answered = stream.clone();
         let (shared, session) = (legacy.shared.clone(), http.clone());
         let running = Box::pin(async move {
-            let answer = work().await;
+            let answer = tokio::select! {
+                biased;
+                answer = work() => answer,
+                () = answered.excluded() => {
+                    tracing::warn!("a call ends, because this node lost its lease in the shared store");
+                    None
+                }
+            };
             if let Some(shared) = &shared
                 && session.session.has_changes()
                 && shared.save(&session).await.is_err()

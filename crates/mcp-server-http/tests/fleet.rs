@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 mod events;
+mod lost_leases;
 mod outage;
 mod questions;
+mod records;
 mod sessions;
 
 use std::{
@@ -21,6 +23,7 @@ use mcp_server_core::{Server, ServerBuilder};
 use mcp_server_http::{Body, HttpConfig, HttpServer, McpService};
 use mcp_store::{MemoryStore, Store};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use crate::{
     common::{self, Answer, initialize, notification, request, send, within},
@@ -82,6 +85,12 @@ impl Fleet {
         assert_eq!(answer.status, StatusCode::ACCEPTED, "{answer:?}");
         session
     }
+}
+
+/// Returns the name of the events of a session in the store.
+pub(crate) fn events_of(session: &str) -> String {
+    let digest: String = Sha256::digest(session).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("mcp/fleet/session/{digest}/events")
 }
 
 /// Returns the next events of an open stream. Empty at its end.

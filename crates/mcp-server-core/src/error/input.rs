@@ -89,6 +89,12 @@ impl InputError {
         Self(Box::new(Reason::Misuse(Fault::report(event, text, &problem.into()))))
     }
 
+    /// Creates the error of a server that cannot create the input request.
+    pub(crate) fn failed(problem: &dyn fmt::Display) -> Self {
+        let text = "the server failed to create the input request";
+        Self(Box::new(Reason::Fault(Fault::report("an input request failed", text, problem))))
+    }
+
     pub(crate) fn gone() -> Self {
         Self(Box::new(Reason::Gone))
     }
@@ -212,8 +218,7 @@ impl fmt::Display for InputError {
 
 impl From<NoRandomNumbers> for InputError {
     fn from(error: NoRandomNumbers) -> Self {
-        let text = "the server failed to create the input request";
-        Self(Box::new(Reason::Fault(Fault::report("an input request failed", text, &error))))
+        Self::failed(&error)
     }
 }
 

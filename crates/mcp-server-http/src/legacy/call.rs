@@ -125,6 +125,11 @@ impl CallStream {
         }
     }
 
+    /// Waits until other nodes may end the stream of the call, because this node has lost its lease.
+    pub(crate) async fn excluded(&self) {
+        self.log.excluded(|| self.opened()).await;
+    }
+
     /// Ends the call. Returns the response if it is the only message. Otherwise the response is the last event of the stream.
     pub(crate) async fn finish<T>(&self, answer: Option<T>, message: impl FnOnce(T) -> Bytes) -> Option<T> {
         let opened = {

@@ -46,10 +46,14 @@ pub(super) async fn pass_answer(
     node: &str,
     response: &jsonrpc::Response<'_>,
 ) -> Result<(), Response<Body>> {
-    shared.pass_answer(http, node, response).await.map_err(|error| {
-        tracing::warn!(%error, "the answer of a client does not reach the node that asked");
-        respond::unavailable(None, &error.to_rpc())
-    })
+    match shared.pass_answer(http, node, response).await {
+        // The question ended with its node, so the answer is too late.
+        Err(error) if !error.is_gone() => {
+            tracing::warn!(%error, "the answer of a client does not reach the node that asked");
+            Err(respond::unavailable(None, &error.to_rpc()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Passes the responses and cancellations of a batch, until one of them fails.

@@ -32,7 +32,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use self::{
     appender::Appender,
-    batch::Kind,
+    batch::{Kind, first_stream},
     state::{Event, NextBatch, Priority, State, Stored},
 };
 pub(crate) use self::{budget::Budget, wait_until::wait_until};
@@ -110,10 +110,17 @@ impl EventLog {
         let writer = getrandom::u32()?;
         Ok(Arc::new_cyclic(|log| {
             let runtime = tokio::runtime::Handle::current();
-            let appender = Appender { log: log.clone(), store, session, ttl, runtime, retry: OnceLock::new() };
+            let appender = Appender {
+                log: log.clone(),
+                store,
+                session,
+                ttl,
+                runtime,
+                retry: OnceLock::new(),
+                excluded: Notify::new(),
+            };
             let mut state = State::new(budget.clone());
-            // The streams of two nodes have different numbers.
-            state.last_stream = u64::from(writer) << 32;
+            state.last_stream = first_stream(writer);
             state.stored = Some(Stored::new(writer));
             Self { state: Mutex::new(state), appender: Some(appender), ..Self::new(session_id, budget) }
         }))
@@ -138,11 +145,6 @@ impl EventLog {
         self.room.notify_waiters();
     }
 
-    /// Whether this node has appended events of the session to the shared store, or reads them.
-    pub(crate) fn is_used(&self) -> bool {
-        self.is_followed.load(Ordering::Acquire) || self.last_sequence() > 0
-    }
-
     /// Waits until the session ends.
     pub(crate) async fn closed(&self) {
         wait_until(&self.room, || self.is_closed().then_some(())).await;
@@ -152,8 +154,15 @@ impl EventLog {
         self.lock().closed
     }
 
-    fn next_batch(&self, node: &str) -> Option<NextBatch> {
-        self.lock().next_batch(node)
+    /// Returns the next batch under a lease.
+    fn next_batch(&self, lease: &str) -> Option<NextBatch> {
+        let mut state = self.lock();
+        if let Some(stored) = &mut state.stored
+            && stored.node.as_deref() != Some(lease)
+        {
+            stored.node = Some(lease.into());
+        }
+        state.next_batch()
     }
 
     /// Returns the sequence of the last batch of this log in the shared store.
@@ -169,8 +178,78 @@ impl EventLog {
         trims
     }
 
-    fn store_failed(&self) {
-        let wakers = self.lock().store_failed();
+    /// Takes back the events of a batch, because other nodes have excluded its writer.
+    fn batch_rejected(&self, writer: u32) {
+        let is_current = {
+            let mut state = self.lock();
+            state.batch_rejected();
+            state.stored.as_ref().is_some_and(|stored| stored.writer == writer)
+        };
+        if is_current {
+            self.keep_lease(None);
+        }
+    }
+
+    /// Ends the streams of all calls if their lease is not this lease. Other nodes may have ended them.
+    pub(crate) fn keep_lease(&self, lease: Option<&str>) {
+        if !self.lock().has_other_lease(lease) {
+            return;
+        }
+        let Ok(writer) = getrandom::u32() else {
+            tracing::error!("the system has no random numbers, so a session ends");
+            return self.close();
+        };
+        let wakers = self.lock().exclude(writer);
+        wakers.into_iter().for_each(Waker::wake);
+        self.room.notify_waiters();
+        if let Some(appender) = &self.appender {
+            appender.excluded.notify_waiters();
+        }
+    }
+
+    /// Waits until other nodes may end the stream of a call. `stream` returns the stream if the call has one.
+    pub(crate) async fn excluded(&self, stream: impl Fn() -> Option<u64>) {
+        let Some(appender) = &self.appender else { return std::future::pending().await };
+        wait_until(&appender.excluded, || stream().filter(|stream| !self.knows(*stream)).map(drop)).await;
+    }
+
+    /// Whether the stream of a call has not ended, or the store lacks its events.
+    pub(crate) fn is_open(&self, stream: u64) -> bool {
+        let state = self.lock();
+        let has_unstored = || state.events.iter().any(|event| event.id.is_none() && event.place.stream == stream);
+        state.streams.get(stream).is_some_and(|of| !of.ended) || has_unstored()
+    }
+
+    /// Returns the writer and its lease, if calls have streams.
+    pub(crate) fn writer_of_calls(&self) -> Option<(u32, Box<str>)> {
+        let state = self.lock();
+        let stored = state.stored.as_ref().filter(|_| state.streams.has_calls())?;
+        Some((stored.writer, stored.node.clone()?))
+    }
+
+    /// Whether the store has all events, and no stream is open.
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = self.lock();
+        state.events.is_empty() && !state.streams.has_calls()
+    }
+
+    /// Whether the store has the record that names the node of the writer.
+    fn is_named(&self) -> bool {
+        self.lock().stored.as_ref().is_some_and(|stored| stored.is_named)
+    }
+
+    fn set_named(&self, writer: u32) {
+        if let Some(stored) = self.lock().stored.as_mut().filter(|stored| stored.writer == writer) {
+            stored.is_named = true;
+        }
+    }
+
+    fn append_failed(&self) {
+        self.lock().append_failed();
+    }
+
+    fn disconnect_unstored(&self) {
+        let wakers = self.lock().disconnect_unstored();
         wakers.into_iter().for_each(Waker::wake);
         self.room.notify_waiters();
     }
@@ -474,7 +553,7 @@ impl EventLog {
                     out.extend_from_slice(&sse::Event::priming(&self.id(place)).with_retry(*retry).encode());
                 }
             }
-            Kind::End => {}
+            Kind::End | Kind::Gap => {}
         }
     }
 

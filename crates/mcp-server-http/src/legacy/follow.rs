@@ -2,28 +2,27 @@
 
 use std::{
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
-use mcp_server_core::ShuttingDown;
+use mcp_protocol::{RequestId, RpcError};
+use mcp_server_core::{ShuttingDown, engine::Reply};
 use mcp_store::{LogPage, StoreError, Subscription};
 use mcp_transport::sse;
 use tokio::{
     sync::mpsc,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use super::{
     event_log::{
         Place, STANDALONE, TRUNCATED,
-        batch::{self, Batch, Kind},
+        batch::{self, Batch, EXCLUDED, Kind, writer_of},
     },
+    followers::Taken,
     sessions::{HttpSession, Open, Unusable},
     shared::SharedSessions,
 };
@@ -58,8 +57,7 @@ struct Part {
 /// The reader of a stream.
 pub(crate) struct Following {
     parts: mpsc::Receiver<Part>,
-    /// The sequence number of the last event that the connection took.
-    taken: Arc<AtomicU64>,
+    taken: Arc<Taken>,
     opening: Option<Bytes>,
     keep_alive: KeepAlive,
     shutdown: ShuttingDown,
@@ -87,18 +85,18 @@ impl Following {
             Unusable::StoreFailed
         };
         let topic = shared.store.subscribe_events(of.digest()).await.map_err(failed)?;
-        let after = match place {
-            Some(place) => place.seq,
-            None => shared.store.read_position(of.digest()).await.map_err(failed)?,
-        };
         let open = http.open();
         // The client has one connection for each stream. Older connections end, here and at the other nodes.
-        let order = shared.append_mark(of.digest()).await.map_err(failed)?;
-        http.attach_follower(stream, order);
+        let (order, after) = shared.take_over(http, place).await?;
+        let last = shared.store.last_event(of.digest(), shared.ttl()).await.map_err(failed)?;
+        // A position behind the end belongs to a log that the store has lost.
+        let is_lost = batch::batch_before(after) > last;
+        let after = if is_lost { 0 } else { after };
+        let taken = Taken::new(after);
+        http.attach_follower(stream, order, taken.clone());
         let guard = Attached { http: http.clone(), stream, order };
         shared.announce_reader(http, stream, order).await?;
         let page = shared.store.events_after(of.digest(), batch::batch_before(after), PAGE).await.map_err(failed)?;
-        let taken = Arc::new(AtomicU64::new(after));
         let (sender, parts) = mpsc::channel(1);
         let opening = http.session.version().has_sse_polling().then(|| {
             let retry = Duration::max(config.retry_delay, Duration::from_millis(1));
@@ -108,12 +106,16 @@ impl Following {
             shared: shared.clone(),
             guard,
             after,
+            position: 0,
             // A client without a position does not know that events are missing.
             reports_loss: place.is_some(),
+            notice: (is_lost && place.is_some()).then(|| batch::seq(0, 0, 1)),
             sender,
             taken: taken.clone(),
+            has_events: false,
             writer: None,
-            request: None,
+            is_confirmed: false,
+            end: None,
         };
         tokio::spawn(follower.run(topic, page));
         let keep_alive = KeepAlive::new(config.keep_alive);
@@ -132,7 +134,10 @@ impl EventStream for Following {
         }
         match this.parts.poll_recv(cx) {
             Poll::Ready(Some(part)) => {
-                this.taken.store(part.last, Ordering::Release);
+                if !this.taken.advance(part.last) {
+                    // Another connection of the client receives these events.
+                    return Poll::Ready(None);
+                }
                 this.keep_alive.restart();
                 Poll::Ready(Some(part.events))
             }
@@ -155,63 +160,88 @@ impl Drop for Attached {
     }
 }
 
+/// The reason for which a stream ends without its last event in the log.
+#[derive(Debug, Clone, Copy)]
+enum Ended {
+    /// The node of the call has stopped.
+    NodeStopped,
+    /// The log has lost the end of the stream, or the stream has never existed.
+    Lost,
+}
+
 /// The task that reads the events of a stream for its connection.
 struct Follower {
     shared: Arc<SharedSessions>,
     guard: Attached,
+    /// The position of the last event that was read.
     after: u64,
+    /// The sequence of the last record that was read. A record can have no events.
+    position: u64,
     reports_loss: bool,
+    /// The position of a report about lost events that was not sent yet. A stream that has ended reports them with its end.
+    notice: Option<u64>,
     sender: mpsc::Sender<Part>,
-    taken: Arc<AtomicU64>,
-    /// The node that writes the stream, and the id of the request as JSON, as far as they are known.
+    taken: Arc<Taken>,
+    /// Whether an event of the stream was read.
+    has_events: bool,
+    /// The lease of the node of the call, if it is known.
     writer: Option<String>,
-    request: Option<Vec<u8>>,
+    /// Whether the node of the call replied that the stream is open. The log then receives its end.
+    is_confirmed: bool,
+    /// The end of the stream, unless the rest of the log has its last event.
+    end: Option<Ended>,
 }
 
 impl Follower {
     async fn run(mut self, topic: Subscription, page: LogPage) {
         let http = self.guard.http.clone();
         let (stream, order, sender) = (self.guard.stream, self.guard.order, self.sender.clone());
-        let is_over = tokio::select! {
+        let is_closed = tokio::select! {
             biased;
-            () = http.follower_ends(stream, order) => true,
             () = http.log.closed() => true,
+            () = http.follower_ends(stream, order) => false,
             () = sender.closed() => false,
             () = self.follow(topic, page) => false,
         };
         // The next reader without a position continues after the events that this connection took.
-        if stream == STANDALONE
-            && !is_over
-            && let Some(of) = http.shared()
-        {
-            let taken = self.taken.load(Ordering::Acquire);
-            if let Err(error) = self.shared.store.set_read_position(of.digest(), taken, self.shared.ttl()).await {
-                tracing::debug!(%error, "the position of a reader is not stored");
-            }
+        if stream == STANDALONE && !is_closed {
+            self.shared.reader_ended(self.digest(), order, self.taken.position()).await;
         }
     }
 
     /// Sends events until the stream ends or the store fails for too long.
     async fn follow(&mut self, mut topic: Subscription, mut page: LogPage) {
+        let is_call = self.guard.stream != STANDALONE;
+        let pause = if is_call { CHECK } else { POLL };
+        let (mut is_first, mut next_check) = (true, Instant::now() + pause);
         loop {
             if !self.send(&page).await {
                 return;
             }
             if !page.more {
-                // The node of a call may stop.
-                let wait = if self.guard.stream == STANDALONE { POLL } else { CHECK };
-                match timeout(wait, topic.recv()).await {
-                    Ok(Some(_)) => {}
+                if let Some(end) = self.end {
+                    return self.finish(end).await;
+                }
+                // A stream without a new event may have ended before.
+                let may_be_over = std::mem::take(&mut is_first) && is_call && !self.has_events;
+                let received = if may_be_over || Instant::now() >= next_check {
+                    None
+                } else {
+                    timeout_at(next_check, topic.recv()).await.ok()
+                };
+                match received {
+                    Some(Some(_)) => {}
                     // The store ended the subscription.
-                    Ok(None) => match self.retry(async |this| this.subscribe().await).await {
+                    Some(None) => match self.retry(async |this| this.subscribe().await).await {
                         Some(subscribed) => topic = subscribed,
                         None => return,
                     },
-                    Err(_) => {
+                    None => {
                         self.shared.touch_open_session(&self.guard.http);
                         if let Err(error) = self.check_writer().await {
                             tracing::debug!(%error, "the node of a stream is not known yet");
                         }
+                        next_check = Instant::now() + pause;
                     }
                 }
             }
@@ -222,40 +252,72 @@ impl Follower {
         }
     }
 
-    /// Ends the stream if the node of its call has stopped. The next read then returns the end.
+    /// Finds out whether the call still writes the stream. Otherwise the stream ends after the next read.
     async fn check_writer(&mut self) -> Result<(), StoreError> {
         let stream = self.guard.stream;
         if stream == STANDALONE {
             return Ok(());
         }
+        let (store, writer) = (&self.shared.store, writer_of(stream));
+        if self.writer.is_none() {
+            self.writer = store.node_of(self.digest(), writer).await?;
+        }
+        let Some(node) = &self.writer else {
+            self.end = Some(Ended::Lost);
+            return Ok(());
+        };
+        match store.node.is_alive(node).await {
+            Ok(false) => {
+                // The node may only be slow. From now on the log rejects its events.
+                store.exclude(self.digest(), writer, self.shared.ttl()).await?;
+                self.end = Some(Ended::NodeStopped);
+                store.announce_events(self.digest()).await?;
+            }
+            Ok(true) if !self.is_confirmed => match self.shared.is_open_at(node, self.digest(), stream).await {
+                Some(true) => self.is_confirmed = true,
+                Some(false) => self.end = Some(Ended::Lost),
+                None => {}
+            },
+            Ok(true) | Err(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Ends a stream whose last event is not in the log.
+    async fn finish(&mut self, end: Ended) {
+        let stream = self.guard.stream;
+        let request = match end {
+            Ended::NodeStopped => self.retry(async |this| this.request().await).await.flatten(),
+            Ended::Lost => None,
+        };
+        let mut out = Vec::new();
+        let place = Place { stream, seq: Place::END };
+        match request {
+            Some(id) => {
+                let data = serde_json::json!({ "reason": "node_unavailable", "retryable": true });
+                let error = RpcError::internal("the node of this call has stopped").with_data(data);
+                self.put(&mut out, place, &Reply::error(Some(&id), &error).payload.into_bytes());
+            }
+            None => self.put(&mut out, place, TRUNCATED),
+        }
+        self.pass(&mut out).await;
+    }
+
+    /// Returns the request of the call, if the log still has the begin of the stream.
+    async fn request(&self) -> Result<Option<RequestId>, StoreError> {
         let mut after = 0;
-        while self.writer.is_none() || self.request.is_none() {
+        loop {
             let page = self.shared.store.events_after(self.digest(), after, PAGE).await?;
             for record in &page.records {
                 after = record.sequence;
-                if let Some(batch) = Batch::read(&record.data) {
-                    self.learn(&batch);
+                let Some(batch) = Batch::read(&record.data) else { continue };
+                let is_begin = |kind, stream| kind == Kind::Opened && stream == self.guard.stream;
+                if let Some(opened) = batch.events.iter().find(|event| is_begin(event.kind, event.stream)) {
+                    return Ok(serde_json::from_slice(opened.message).ok());
                 }
             }
-            if !page.more {
-                break;
-            }
-        }
-        let Some(writer) = &self.writer else { return Ok(()) };
-        match self.shared.store.node.is_alive(writer).await {
-            Ok(false) => self.shared.end_stream(self.digest(), stream, self.request.as_deref()).await,
-            _ => Ok(()),
-        }
-    }
-
-    /// Remembers the node of the stream and the id of the request.
-    fn learn(&mut self, batch: &Batch<'_>) {
-        for event in batch.events.iter().filter(|event| event.stream == self.guard.stream) {
-            if !batch.node.is_empty() && self.writer.as_deref() != Some(batch.node) {
-                self.writer = Some(batch.node.to_owned());
-            }
-            if event.kind == Kind::Opened {
-                self.request = Some(event.message.to_vec());
+            if !page.more || page.records.is_empty() {
+                return Ok(None);
             }
         }
     }
@@ -265,7 +327,8 @@ impl Follower {
     }
 
     async fn read(&self) -> Result<LogPage, StoreError> {
-        self.shared.store.events_after(self.digest(), batch::batch_before(self.after), PAGE).await
+        let after = batch::batch_before(self.after).max(self.position);
+        self.shared.store.events_after(self.digest(), after, PAGE).await
     }
 
     fn digest(&self) -> &str {
@@ -290,17 +353,22 @@ impl Follower {
     async fn send(&mut self, page: &LogPage) -> bool {
         let stream = self.guard.stream;
         let mut out = Vec::new();
-        if page.missed > 0 && self.reports_loss {
-            let at = page.records.first().map_or(self.after, |record| batch::seq(record.sequence - 1, 0, 1));
-            self.put(&mut out, Place { stream, seq: at }, TRUNCATED);
+        if page.missed > 0 {
+            self.skip(page);
         }
         self.reports_loss = true;
+        if stream == STANDALONE || self.is_confirmed {
+            self.put_notice(&mut out);
+        }
         for record in &page.records {
+            self.position = record.sequence;
             let Some(batch) = Batch::read(&record.data) else {
                 tracing::warn!("a node with another version of the library wrote events that cannot be read");
                 continue;
             };
-            self.learn(&batch);
+            if stream != STANDALONE && batch.id.writer == writer_of(stream) && batch.id.number == EXCLUDED {
+                self.end = Some(Ended::NodeStopped);
+            }
             let count = batch.events.len();
             for (index, event) in batch.events.iter().enumerate() {
                 let seq = batch::seq(record.sequence, index, count);
@@ -311,9 +379,13 @@ impl Follower {
                 if event.stream != stream {
                     continue;
                 }
-                let name = if event.kind == Kind::Answer { Place::END } else { seq };
-                if matches!(event.kind, Kind::Message | Kind::Answer) {
-                    self.put(&mut out, Place { stream, seq: name }, event.message);
+                self.has_events = true;
+                self.put_notice(&mut out);
+                match event.kind {
+                    Kind::Message => self.put(&mut out, Place { stream, seq }, event.message),
+                    Kind::Answer => self.put(&mut out, Place { stream, seq: Place::END }, event.message),
+                    Kind::Gap => self.put(&mut out, Place { stream, seq }, TRUNCATED),
+                    Kind::Opened | Kind::End => {}
                 }
                 if event.kind.is_end() {
                     self.pass(&mut out).await;
@@ -327,6 +399,18 @@ impl Follower {
         self.pass(&mut out).await
     }
 
+    /// Moves behind the records that were trimmed. The stream may have lost events.
+    fn skip(&mut self, page: &LogPage) {
+        let read = batch::batch_before(self.after).max(self.position);
+        self.position = page.records.first().map_or(read + page.missed, |record| record.sequence - 1);
+        let at = batch::seq(self.position, 0, 1);
+        self.after = self.after.max(at);
+        self.is_confirmed = false;
+        if self.reports_loss {
+            self.notice = Some(at);
+        }
+    }
+
     /// Passes events to the connection. Returns false if it is closed.
     async fn pass(&self, out: &mut Vec<u8>) -> bool {
         if out.is_empty() {
@@ -334,6 +418,12 @@ impl Follower {
         }
         let events = std::mem::take(out).into();
         self.sender.send(Part { events, last: self.after }).await.is_ok()
+    }
+
+    fn put_notice(&mut self, out: &mut Vec<u8>) {
+        if let Some(seq) = self.notice.take() {
+            self.put(out, Place { stream: self.guard.stream, seq }, TRUNCATED);
+        }
     }
 
     fn put(&self, out: &mut Vec<u8>, place: Place, message: &[u8]) {

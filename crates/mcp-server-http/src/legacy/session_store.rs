@@ -2,13 +2,17 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mcp_server_core::engine::Node;
+use mcp_server_core::engine::{Node, NodeError};
 use mcp_store::{LogPage, Retain, Store, StoreError, StoreFuture, Subscription, Swap, limits::MAX_MESSAGE_BYTES};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+use super::event_log::batch::{BatchId, BatchWriter, EXCLUDED};
 
 /// The longest time of one operation. A client waits for it.
 const TIMEOUT: Duration = Duration::from_secs(3);
-/// The life of a claim. A node that stops after its claim is replaced then.
-const CLAIM: Duration = Duration::from_secs(30);
+/// The most attempts to change a record that other nodes change too.
+pub(crate) const ATTEMPTS: usize = 8;
 /// The most messages of a topic that wait.
 const QUEUE: usize = 1024;
 
@@ -19,11 +23,31 @@ pub(crate) struct SessionStore {
     store: Arc<dyn Store>,
     /// The beginning of all names, with the name of the server.
     namespace: Arc<str>,
+    /// Notified when a log begins to append under the lease of this node.
+    pub(crate) lease_used: Arc<Notify>,
+}
+
+/// The record of the connections that read the events of a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Readers {
+    /// The order of the last reader among all nodes.
+    pub(crate) order: u64,
+    /// The order of the last reader of the standalone stream.
+    pub(crate) reader: u64,
+    /// The lease of the node of this reader. Empty after its end.
+    pub(crate) node: String,
+    /// The position up to which readers have taken the events of the standalone stream.
+    pub(crate) position: u64,
 }
 
 impl SessionStore {
     pub(crate) fn new(node: &Arc<Node>) -> Self {
-        Self { store: node.store().clone(), namespace: node.name("session").into(), node: node.clone() }
+        Self {
+            store: node.store().clone(),
+            namespace: node.name("session").into(),
+            node: node.clone(),
+            lease_used: Arc::default(),
+        }
     }
 
     fn record(&self, session: &str) -> String {
@@ -53,10 +77,14 @@ impl SessionStore {
         in_time(self.store.compare_and_swap(&self.record(session), expected, Some(new), Some(ttl))).await
     }
 
-    /// Deletes a session with its events.
+    /// Deletes the record of a session.
     pub(crate) async fn delete(&self, session: &str) -> Result<(), StoreError> {
-        in_time(self.store.delete(&self.record(session))).await?;
-        in_time(self.store.delete(&self.cursor(session))).await?;
+        in_time(self.store.delete(&self.record(session))).await.map(drop)
+    }
+
+    /// Deletes the events of a session and the record of their readers.
+    pub(crate) async fn delete_events(&self, session: &str) -> Result<(), StoreError> {
+        in_time(self.store.delete(&self.readers_key(session))).await?;
         in_time(self.store.delete_log(&self.events(session))).await.map(drop)
     }
 
@@ -75,31 +103,96 @@ impl SessionStore {
         message.len() <= MAX_MESSAGE_BYTES
     }
 
-    fn cursor(&self, session: &str) -> String {
+    fn readers_key(&self, session: &str) -> String {
         format!("{}/{session}/read", self.namespace)
     }
 
-    /// Returns the position up to which readers of the standalone stream have received its events.
-    pub(crate) async fn read_position(&self, session: &str) -> Result<u64, StoreError> {
-        let value = in_time(self.store.get(&self.cursor(session))).await?;
-        let bytes = value.as_deref().and_then(|value| <[u8; 8]>::try_from(value).ok());
-        Ok(bytes.map(u64::from_be_bytes).unwrap_or_default())
+    /// Changes the record of the readers of a session, and returns the earlier record. `change` can run more than once.
+    pub(crate) async fn change_readers(
+        &self,
+        session: &str,
+        ttl: Duration,
+        change: impl Fn(&mut Readers),
+    ) -> Result<Readers, StoreError> {
+        let key = self.readers_key(session);
+        let mut current = in_time(self.store.get(&key)).await?;
+        for _ in 0..ATTEMPTS {
+            let earlier: Readers =
+                current.as_deref().and_then(|bytes| serde_json::from_slice(bytes).ok()).unwrap_or_default();
+            let mut changed = earlier.clone();
+            change(&mut changed);
+            // Numbers and a string always serialize.
+            let new = serde_json::to_vec(&changed).unwrap_or_default().into();
+            let swap = self.store.compare_and_swap(&key, current.as_deref(), Some(new), Some(ttl));
+            match in_time(swap).await? {
+                Swap::Lost { current: other } => current = other,
+                _ => return Ok(earlier),
+            }
+        }
+        Err(StoreError::conflict("other nodes change the readers of a session too often"))
     }
 
-    pub(crate) async fn set_read_position(&self, session: &str, at: u64, ttl: Duration) -> Result<(), StoreError> {
-        in_time(self.store.put(&self.cursor(session), Arc::from(at.to_be_bytes()), Some(ttl))).await
+    /// Extends the life of the events of a session, and of the record of their readers.
+    pub(crate) async fn extend_events(&self, session: &str, ttl: Duration) -> Result<(), StoreError> {
+        self.last_event(session, ttl).await?;
+        let key = self.readers_key(session);
+        if let Some(readers) = in_time(self.store.get(&key)).await? {
+            let swap = self.store.compare_and_swap(&key, Some(&readers), Some(readers.clone()), Some(ttl));
+            // A node that changes the record also extends its life.
+            in_time(swap).await?;
+        }
+        Ok(())
     }
 
-    /// Claims the end of a stream for this node. Returns false if another node has claimed it.
-    pub(crate) async fn claim_end(&self, session: &str, stream: u64) -> Result<bool, StoreError> {
-        let key = format!("{}/{session}/ended/{stream:x}", self.namespace);
-        let claim = self.store.compare_and_swap(&key, None, Some(Arc::from(*b"ended")), Some(CLAIM));
-        Ok(in_time(claim).await?.is_done())
+    /// Returns the sequence of the last batch of a session, and extends the life of its events.
+    pub(crate) async fn last_event(&self, session: &str, ttl: Duration) -> Result<u64, StoreError> {
+        in_time(self.store.extend(&self.events(session), Some(ttl))).await
     }
 
-    /// Appends a batch of events, and returns its sequence.
-    pub(crate) async fn append(&self, session: &str, batch: Arc<[u8]>, ttl: Duration) -> Result<u64, StoreError> {
-        in_time(self.store.append(&self.events(session), batch, Some(ttl))).await
+    /// Returns the id of the lease of this node.
+    pub(crate) async fn lease(&self) -> Result<Box<str>, NodeError> {
+        let lease = self.node.lease().await?;
+        self.lease_used.notify_one();
+        Ok(lease.id().into())
+    }
+
+    fn writer(&self, session: &str, writer: u32) -> String {
+        format!("{}/{session}/writer/{writer:x}", self.namespace)
+    }
+
+    /// Names the node of a writer of events, by its lease.
+    pub(crate) async fn put_writer(
+        &self,
+        session: &str,
+        writer: u32,
+        lease: &str,
+        ttl: Duration,
+    ) -> Result<(), StoreError> {
+        in_time(self.store.put(&self.writer(session, writer), lease.as_bytes().into(), Some(ttl))).await
+    }
+
+    /// Returns the node of a writer of events, by its lease.
+    pub(crate) async fn node_of(&self, session: &str, writer: u32) -> Result<Option<String>, StoreError> {
+        let lease = in_time(self.store.get(&self.writer(session, writer))).await?;
+        Ok(lease.map(|lease| String::from_utf8_lossy(&lease).into_owned()))
+    }
+
+    /// Appends a batch of events once, and returns its sequence. `None` if other nodes have excluded its writer.
+    pub(crate) async fn append(
+        &self,
+        session: &str,
+        id: BatchId,
+        batch: Arc<[u8]>,
+        ttl: Duration,
+    ) -> Result<Option<u64>, StoreError> {
+        let log = self.events(session);
+        in_time(self.store.append_once(&log, id.writer.into(), id.number, batch, Some(ttl))).await
+    }
+
+    /// Excludes a writer of events whose node has stopped. The log has no events of the writer after this.
+    pub(crate) async fn exclude(&self, session: &str, writer: u32, ttl: Duration) -> Result<(), StoreError> {
+        let id = BatchId { writer, number: EXCLUDED };
+        self.append(session, id, BatchWriter::new(id).into_bytes().into(), ttl).await.map(drop)
     }
 
     /// Returns batches of events after a sequence.

@@ -12,10 +12,11 @@ use std::{
 use mcp_protocol::Principal;
 use mcp_server_core::engine::{Peer, Session};
 use parking_lot::{Mutex, MutexGuard};
-use tokio::{sync::Notify, time::Instant};
+use tokio::time::Instant;
 
 use super::{
-    event_log::{Budget, EventLog, STANDALONE, wait_until},
+    event_log::{Budget, EventLog, STANDALONE},
+    followers::Taken,
     owner::Owner,
     shared::SharedSession,
 };
@@ -32,14 +33,6 @@ pub(crate) struct HttpSession {
     activity: Mutex<Activity>,
     /// The part that belongs to the record in the shared store. Empty if nodes share no store.
     shared: OnceLock<Box<SharedSession>>,
-}
-
-/// The connections of this node that read streams of a session from the shared store.
-#[derive(Debug, Default)]
-pub(crate) struct Followers {
-    /// The streams, each with the order of its reader among all nodes.
-    readers: Mutex<Vec<(u64, u64)>>,
-    changed: Notify,
 }
 
 #[derive(Debug)]
@@ -72,7 +65,7 @@ impl HttpSession {
         let is_same = self.owner.get_or_init(|| owner.clone()) == owner;
         if is_new && is_same {
             // The anonymous caller must not read the messages for the principal.
-            self.remove_readers(STANDALONE, u64::MAX);
+            self.end_readers(STANDALONE, u64::MAX);
         }
         is_same
     }
@@ -81,7 +74,8 @@ impl HttpSession {
         self.shared.get().map(|shared| &**shared)
     }
 
-    /// Sets the part that belongs to the record in the shared store.
+    /// Sets the part that belongs to the record in the shared store. A session of another node has it before a caller finds the
+    /// session.
     pub(super) fn share(&self, shared: Box<SharedSession>) {
         // Each session is shared once, when it is opened or adopted.
         drop(self.shared.set(shared));
@@ -92,16 +86,22 @@ impl HttpSession {
         self.owner.get().is_some() && self.shared().is_some_and(|shared| !shared.has_stored_owner())
     }
 
+    /// Whether the shared store has the whole state of the session, and no request or stream of it is open here.
+    fn can_leave(&self) -> bool {
+        let is_stored = self.shared().is_some() && !self.owner_is_new() && !self.session.has_changes();
+        is_stored && !self.is_open() && self.log.is_idle()
+    }
+
     /// Whether a request or a stream is open.
     pub(crate) fn is_open(&self) -> bool {
         self.activity().open > 0
     }
 
     /// Registers a reader of a stream, and ends older readers here. The order of readers is that of all nodes.
-    pub(crate) fn attach_follower(&self, stream: u64, order: u64) {
+    pub(crate) fn attach_follower(&self, stream: u64, order: u64, taken: Arc<Taken>) {
         let Some(followers) = self.shared().map(SharedSession::followers) else { return };
-        self.remove_readers(stream, order);
-        followers.readers.lock().push((stream, order));
+        self.end_readers(stream, order);
+        followers.attach(stream, order, taken);
         if stream == STANDALONE {
             self.log.set_followed(true);
         }
@@ -110,35 +110,27 @@ impl HttpSession {
     /// Removes a reader of a stream.
     pub(crate) fn detach_follower(&self, stream: u64, order: u64) {
         let Some(followers) = self.shared().map(SharedSession::followers) else { return };
-        let mut readers = followers.readers.lock();
-        readers.retain(|reader| *reader != (stream, order));
+        followers.detach(stream, order);
         if stream == STANDALONE {
-            self.log.set_followed(readers.iter().any(|(of, _)| *of == STANDALONE));
+            self.log.set_followed(followers.has(STANDALONE));
         }
     }
 
     /// Waits until a reader is replaced.
     pub(crate) async fn follower_ends(&self, stream: u64, order: u64) {
         let Some(followers) = self.shared().map(SharedSession::followers) else { return };
-        wait_until(&followers.changed, || {
-            let is_attached = followers.readers.lock().contains(&(stream, order));
-            (!is_attached).then_some(())
-        })
-        .await;
+        followers.ended(stream, order).await;
     }
 
-    /// Ends the readers of a stream here that have a lower order.
-    fn remove_readers(&self, stream: u64, order: u64) {
+    /// Ends the readers of a stream here that have a lower order. Returns the position up to which they have taken its events.
+    pub(crate) fn end_readers(&self, stream: u64, order: u64) -> Option<u64> {
         self.log.remove_reader(stream);
-        if let Some(followers) = self.shared().map(SharedSession::followers) {
-            followers.readers.lock().retain(|(of, older)| *of != stream || *older >= order);
-            followers.changed.notify_waiters();
-        }
+        self.shared()?.followers().remove(stream, order)
     }
 
     /// The client reads a stream at another node. An older reader here ends.
     pub(crate) fn read_elsewhere(&self, stream: u64, order: u64) {
-        self.remove_readers(stream, order);
+        self.end_readers(stream, order);
         if stream == STANDALONE {
             self.session.send_waiting_changes();
         }
@@ -234,6 +226,18 @@ impl Table {
     }
 }
 
+impl Table {
+    /// Removes the least recently used session that another node can adopt. A table below its limit has sessions to evict only
+    /// of the same owner.
+    fn evict(&mut self, owner: Option<&Owner>, limit: usize) -> Option<Arc<HttpSession>> {
+        let is_full = self.len() >= limit;
+        let can_leave = |session: &&Arc<HttpSession>| (is_full || session.owner.get() == owner) && session.can_leave();
+        let oldest = self.sessions.values().filter(can_leave).min_by_key(|session| session.activity().last)?.clone();
+        self.sessions.retain(|_, session| !Arc::ptr_eq(session, &oldest));
+        Some(oldest)
+    }
+}
+
 /// A reserved place of the table: the place of a session that is being opened, or of an open stream of HTTP+SSE. Dropping it
 /// frees the place.
 #[derive(Debug)]
@@ -245,11 +249,26 @@ pub(crate) struct Reservation {
 impl Reservation {
     /// Inserts the session in its reserved place.
     pub(crate) fn insert(self, session: Arc<Session>, peer: Peer, log: Arc<EventLog>) -> Arc<HttpSession> {
+        self.insert_after(session, peer, log, |_| ())
+    }
+
+    /// Inserts the session in its reserved place. `prepare` runs before a caller can find the session.
+    pub(crate) fn insert_after(
+        self,
+        session: Arc<Session>,
+        peer: Peer,
+        log: Arc<EventLog>,
+        prepare: impl FnOnce(&Arc<HttpSession>),
+    ) -> Arc<HttpSession> {
         let activity = Mutex::new(Activity { last: Instant::now(), opened: false, open: 0 });
-        let mut table = self.table.lock();
-        let owner = table.reserved.remove(&self.id).flatten().map(OnceLock::from).unwrap_or_default();
+        let owner = self.table.lock().reserved.get(&self.id).cloned().flatten();
+        let owner = owner.map(OnceLock::from).unwrap_or_default();
         let session = Arc::new(HttpSession { session, peer, log, owner, activity, shared: OnceLock::new() });
+        prepare(&session);
+        let mut table = self.table.lock();
+        table.reserved.remove(&self.id);
         table.sessions.insert(self.id.clone(), session.clone());
+        drop(table);
         session
     }
 }
@@ -309,6 +328,17 @@ impl Sessions {
         Some(Reservation { table: self.table.clone(), id })
     }
 
+    /// Reserves a place for a session of another node. If the limits leave no place, the session that was used least recently
+    /// leaves this node, because any node can adopt it again.
+    pub(crate) fn reserve_adopted(&self, id: &str, owner: Option<&Owner>) -> Option<Reservation> {
+        let reserve = || self.reserve(id.into(), owner.cloned());
+        reserve().or_else(|| {
+            let evicted = self.table().evict(owner, self.limits.count)?;
+            evicted.end();
+            reserve()
+        })
+    }
+
     /// Returns the session with an id, if it has not expired and belongs to the caller. The first principal that uses an
     /// anonymous session becomes its owner.
     pub(crate) fn find(&self, id: &str, caller: Option<&Principal>) -> Result<Arc<HttpSession>, Unusable> {
@@ -329,7 +359,7 @@ impl Sessions {
             found.owner.get_or_init(|| caller);
             drop(table);
             // The anonymous caller must not read the messages for the principal.
-            found.remove_readers(STANDALONE, u64::MAX);
+            found.end_readers(STANDALONE, u64::MAX);
         }
         if found.has_owner(caller) { Ok(found) } else { Err(Unusable::Unknown) }
     }

@@ -1,6 +1,8 @@
 //! The sessions that the nodes of a fleet share. Each node can adopt each session from its record in the store.
 
-mod other_nodes;
+mod answers;
+mod messages;
+mod readers;
 mod record;
 
 use std::{
@@ -12,38 +14,35 @@ use std::{
     time::Duration,
 };
 
-use mcp_protocol::{Principal, RequestId};
+use mcp_protocol::Principal;
 use mcp_server_core::{
     Caller, Server,
     engine::{Engine as _, HandlerGuard, Node, Peer, SessionChange},
 };
-use mcp_store::{Delivery, StoreError, Swap};
+use mcp_store::{StoreError, Swap};
 use parking_lot::Mutex;
 use tokio::{
     runtime::Handle,
     sync::watch,
     task::AbortHandle,
-    time::{Instant, sleep, timeout},
+    time::{Instant, timeout_at},
 };
 
-use self::record::{Event, Message, Record, digest};
+use self::{
+    messages::Unsent,
+    record::{Event, Record, digest},
+};
 use super::{
-    event_log::{
-        EventLog,
-        batch::{BatchId, BatchWriter},
-    },
+    event_log::EventLog,
+    followers::Followers,
     owner::Owner,
-    session_store::SessionStore,
-    sessions::{self, Followers, HttpSession, Sessions, Unusable},
+    session_store::{ATTEMPTS, SessionStore},
+    sessions::{self, HttpSession, Sessions, Unusable},
 };
 use crate::config::HttpConfig;
 
-/// The most attempts to change a record that other nodes change too.
-const ATTEMPTS: usize = 8;
-/// How long a request waits until this node receives the messages of the other nodes.
-const CONNECT: Duration = Duration::from_secs(3);
-/// The first and the longest pause between retries of a failing store.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+/// How long a request waits for the record of its session, and for the requests that change it before.
+const RECORD: Duration = Duration::from_secs(3);
 
 /// The part of a session that belongs to its record.
 #[derive(Debug)]
@@ -53,6 +52,8 @@ pub(crate) struct SharedSession {
     stored: tokio::sync::Mutex<Arc<[u8]>>,
     /// When this node extended the life of the record. `None` if it never did.
     touched: Mutex<Option<Instant>>,
+    /// When this node extended the life of the events.
+    extended: Mutex<Option<Instant>>,
     /// The epoch in which this node last compared the record.
     verified: AtomicU64,
     has_stored_owner: AtomicBool,
@@ -66,6 +67,7 @@ impl SharedSession {
             digest,
             stored: tokio::sync::Mutex::new(record),
             touched: Mutex::new(None),
+            extended: Mutex::new(None),
             verified,
             has_stored_owner: AtomicBool::new(false),
             followers: Followers::default(),
@@ -111,9 +113,11 @@ pub(crate) struct SharedSessions {
     unknown: AtomicU64,
     adopting: Mutex<()>,
     connected: watch::Sender<bool>,
+    /// The messages that the other nodes did not receive yet.
+    unsent: Unsent,
     task: Mutex<Option<AbortHandle>>,
-    /// The handler of answers that other nodes pass to this node.
-    answers: OnceLock<HandlerGuard>,
+    /// The handlers of the requests of other nodes.
+    handlers: OnceLock<[HandlerGuard; 3]>,
 }
 
 impl SharedSessions {
@@ -141,8 +145,9 @@ impl SharedSessions {
             unknown: AtomicU64::new(0),
             adopting: Mutex::new(()),
             connected: watch::Sender::new(false),
+            unsent: Unsent::default(),
             task: Mutex::new(None),
-            answers: OnceLock::new(),
+            handlers: OnceLock::new(),
         }))
     }
 
@@ -221,21 +226,9 @@ impl SharedSessions {
         }
     }
 
-    /// Ends the readers of a stream at the other nodes, and lets them send the changes that waited for a reader.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub(crate) async fn announce_reader(&self, http: &HttpSession, stream: u64, order: u64) -> Result<(), Unusable> {
-        let Some(shared) = http.shared() else { return Ok(()) };
-        let is_sent = self.announce(&shared.digest, Event::Reads { stream, order }).await;
-        if is_sent { Ok(()) } else { Err(Unusable::StoreFailed) }
-    }
-
-    /// Appends a batch without events, and returns its sequence. It extends the life of the events.
-    pub(crate) async fn append_mark(&self, session: &str) -> Result<u64, StoreError> {
-        let id = BatchId { writer: 0, number: 0 };
-        let mark = BatchWriter::new(id, "").into_bytes();
-        self.store.append(session, mark.into(), self.ttl()).await
+    /// Returns a session of this node by the digest of its id.
+    fn find_known(&self, session: &str) -> Option<Arc<HttpSession>> {
+        self.known.lock().get(session).and_then(Weak::upgrade)
     }
 
     /// Whether a request of a session has to wait for the store. Otherwise the life of its record is extended in the background.
@@ -250,13 +243,8 @@ impl SharedSessions {
 
     /// Extends the life of a record in the background, at most once in a tenth of the idle timeout.
     fn touch(self: &Arc<Self>, http: &Arc<HttpSession>, shared: &SharedSession) {
-        {
-            let now = Instant::now();
-            let mut touched = shared.touched.lock();
-            if touched.is_some_and(|touched| now.duration_since(touched) < self.idle / 10) {
-                return;
-            }
-            *touched = Some(now);
+        if !self.is_due(&shared.touched) {
+            return;
         }
         let (sessions, http) = (self.clone(), http.clone());
         if let Ok(runtime) = Handle::try_current() {
@@ -325,7 +313,7 @@ impl SharedSessions {
         if self.sessions.contains(id) {
             return Ok(());
         }
-        let reserved = self.sessions.reserve(id.into(), record.owner).ok_or(Unusable::TooMany)?;
+        let reserved = self.sessions.reserve_adopted(id, record.owner.as_ref()).ok_or(Unusable::TooMany)?;
         let log = self.log(id).map_err(|_| Unusable::Unknown)?;
         let peer = Peer::new(log.clone(), self.server.limits().handlers_per_session);
         let caller = Caller::remote().session_id(id);
@@ -334,8 +322,8 @@ impl SharedSessions {
             Unusable::Unknown
         })?;
         log.set_retry(self.retry.filter(|_| session.version().has_sse_polling()));
-        let http = reserved.insert(session, peer, log);
-        self.know(&http, SharedSession::new(digest, bytes, epoch));
+        let shared = SharedSession::new(digest, bytes, epoch);
+        let http = reserved.insert_after(session, peer, log, |http| self.know(http, shared));
         // A message about the session may have arrived after the record was read. The record is then compared again.
         if self.unknown.load(Ordering::Acquire) != unknown
             && let Some(shared) = http.shared()
@@ -349,28 +337,79 @@ impl SharedSessions {
     ///
     /// # Errors
     /// If the session has ended on another node, or the store fails.
-    pub(crate) async fn save(&self, http: &HttpSession) -> Result<(), Unusable> {
+    pub(crate) async fn save(self: &Arc<Self>, http: &Arc<HttpSession>) -> Result<(), Unusable> {
         let Some(shared) = http.shared() else { return Ok(()) };
-        let mut stored = shared.stored.lock().await;
+        let deadline = Instant::now() + RECORD;
+        let Ok(mut stored) = timeout_at(deadline, shared.stored.lock()).await else {
+            tracing::warn!("a request of a session waited too long for the shared store");
+            return Err(Unusable::StoreFailed);
+        };
         let changes = http.session.take_changes();
-        let saved = self.write(http, shared, &mut stored, &changes).await;
-        // The events live as long as the session, so that their numbers keep growing.
-        if saved.is_ok() && changes.is_empty() && http.log.is_used() {
-            self.append_mark(&shared.digest).await.map_err(failed)?;
+        let written = timeout_at(deadline, self.write(http, shared, &mut stored, &changes)).await;
+        let owned = match written.unwrap_or(Err(Unusable::StoreFailed)) {
+            Ok(owned) => owned,
+            Err(error) => {
+                if error == Unusable::StoreFailed {
+                    http.session.return_changes(changes);
+                }
+                return Err(error);
+            }
+        };
+        self.extend_events(http, shared);
+        if !changes.is_empty() {
+            self.announce_or_repeat(&shared.digest, Event::Changed(changes)).await;
         }
-        if let Err(Unusable::StoreFailed) = saved {
-            http.session.return_changes(changes);
-        }
-        saved
+        // The anonymous caller must lose its access at all nodes before the principal receives an answer.
+        let is_announced = match owned {
+            Some(owner) => self.announce_or_repeat(&shared.digest, Event::Owned(owner)).await,
+            None => true,
+        };
+        if is_announced { Ok(()) } else { Err(Unusable::StoreFailed) }
     }
 
+    /// Extends the life of the events in the background, so that they live as long as the session and their numbers keep growing.
+    fn extend_events(self: &Arc<Self>, http: &Arc<HttpSession>, shared: &SharedSession) {
+        if !self.is_due(&shared.extended) {
+            return;
+        }
+        let (sessions, http) = (self.clone(), http.clone());
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move {
+                let Some(shared) = http.shared() else { return };
+                let (store, ttl) = (&sessions.store, sessions.ttl());
+                let mut extended = store.extend_events(&shared.digest, ttl).await;
+                if let (Ok(()), Some((writer, lease))) = (&extended, http.log.writer_of_calls()) {
+                    extended = store.put_writer(&shared.digest, writer, &lease, ttl).await;
+                }
+                if let Err(error) = extended {
+                    tracing::debug!(%error, "the life of the events of a session is not extended yet");
+                    *shared.extended.lock() = None;
+                    // The next request tries again.
+                    *shared.touched.lock() = None;
+                }
+            });
+        }
+    }
+
+    /// Whether a tenth of the idle timeout is over since a time. The time is then set to now.
+    fn is_due(&self, last: &Mutex<Option<Instant>>) -> bool {
+        let now = Instant::now();
+        let mut last = last.lock();
+        let is_due = last.is_none_or(|last| now.duration_since(last) >= self.idle / 10);
+        if is_due {
+            *last = Some(now);
+        }
+        is_due
+    }
+
+    /// Writes the record of a session. Returns the owner if the record had none.
     async fn write(
         &self,
         http: &HttpSession,
         shared: &SharedSession,
         stored: &mut Arc<[u8]>,
         changes: &[SessionChange],
-    ) -> Result<(), Unusable> {
+    ) -> Result<Option<Owner>, Unusable> {
         let epoch = self.epoch();
         for _ in 0..ATTEMPTS {
             let Some(mut record) = Record::read(stored) else { return Err(self.gone(http)) };
@@ -403,13 +442,7 @@ impl SharedSessions {
                     if http.owner().is_some() {
                         shared.owner_is_stored();
                     }
-                    if let Some(owner) = owned {
-                        self.announce(&shared.digest, Event::Owned(owner)).await;
-                    }
-                    if !changes.is_empty() {
-                        self.announce(&shared.digest, Event::Changed(changes.to_vec())).await;
-                    }
-                    return Ok(());
+                    return Ok(owned);
                 }
                 _ => return Err(self.gone(http)),
             }
@@ -429,125 +462,19 @@ impl SharedSessions {
     /// Deletes a session on all nodes.
     ///
     /// # Errors
-    /// If the store fails.
-    pub(crate) async fn delete(&self, http: &HttpSession) -> Result<(), Unusable> {
+    /// If the store fails. If the record is deleted already, the other nodes receive the message later.
+    pub(crate) async fn delete(self: &Arc<Self>, http: &Arc<HttpSession>) -> Result<(), Unusable> {
         let Some(shared) = http.shared() else { return Ok(()) };
         // A write of another request must not run between the deletion and the end.
-        let _stored = shared.stored.lock().await;
+        let locked = timeout_at(Instant::now() + RECORD, shared.stored.lock()).await;
+        let _stored = locked.map_err(|_| Unusable::StoreFailed)?;
         self.store.delete(&shared.digest).await.map_err(failed)?;
-        self.announce(&shared.digest, Event::Ended).await;
-        Ok(())
-    }
-
-    /// Sends the cancellation of a request to the node that runs it.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub(crate) async fn cancel(&self, http: &HttpSession, request: RequestId) -> Result<(), Unusable> {
-        let Some(shared) = http.shared() else { return Ok(()) };
-        if self.announce(&shared.digest, Event::Cancelled(request)).await { Ok(()) } else { Err(Unusable::StoreFailed) }
-    }
-
-    /// Sends an event of a session to all nodes. Returns false if the store fails.
-    async fn announce(&self, session: &str, event: Event) -> bool {
-        let message = |event| {
-            let message = Message { sender: self.name.to_string(), session: session.to_owned(), event };
-            // Strings, flags and numbers always serialize.
-            serde_json::to_vec(&message).unwrap_or_default()
-        };
-        let bytes = message(event);
-        let bytes = if SessionStore::fits(&bytes) { bytes } else { message(Event::Reload) };
-        match self.store.publish(bytes.into()).await {
-            Ok(()) => true,
-            Err(error) => {
-                tracing::warn!(%error, "the other nodes receive an event of a session late");
-                false
-            }
+        self.gone(http);
+        let is_sent = self.announce_or_repeat(&shared.digest, Event::Ended).await;
+        if let Err(error) = self.store.delete_events(&shared.digest).await {
+            tracing::debug!(%error, "the events of a deleted session expire later");
         }
-    }
-
-    /// Waits until this node receives the messages of the other nodes. Starts the task that receives them.
-    async fn connect(self: &Arc<Self>) -> Result<(), StoreError> {
-        if *self.connected.borrow() {
-            return Ok(());
-        }
-        self.receive_answers();
-        self.start();
-        let mut connected = self.connected.subscribe();
-        match timeout(CONNECT, connected.wait_for(|connected| *connected)).await {
-            Ok(Ok(_)) => Ok(()),
-            _ => Err(StoreError::unavailable("this node does not receive the messages of the other nodes")),
-        }
-    }
-
-    fn start(self: &Arc<Self>) {
-        let mut task = self.task.lock();
-        // The runtime of an earlier start may have ended.
-        if task.as_ref().is_some_and(|task| !task.is_finished()) {
-            return;
-        }
-        let Ok(runtime) = Handle::try_current() else { return };
-        let sessions = self.clone();
-        *task = Some(runtime.spawn(async move { sessions.receive().await }).abort_handle());
-    }
-
-    /// Receives the messages of the other nodes.
-    async fn receive(&self) {
-        let mut pause = PAUSES.0;
-        loop {
-            match self.store.subscribe().await {
-                Ok(mut messages) => {
-                    pause = PAUSES.0;
-                    self.connected.send_replace(true);
-                    while let Some(delivery) = messages.recv().await {
-                        match delivery {
-                            Delivery::Message(message) => self.received(&message),
-                            // Each session may have changed.
-                            _ => drop(self.epoch.fetch_add(1, Ordering::AcqRel)),
-                        }
-                    }
-                }
-                Err(error) => tracing::warn!(%error, "the sessions of other nodes cannot be followed yet"),
-            }
-            self.connected.send_replace(false);
-            self.epoch.fetch_add(1, Ordering::AcqRel);
-            sleep(pause).await;
-            pause = (pause * 2).min(PAUSES.1);
-        }
-    }
-
-    fn received(&self, message: &[u8]) {
-        let message = match serde_json::from_slice::<Message>(message) {
-            Ok(message) if *message.sender == *self.name => return,
-            Ok(message) => message,
-            Err(error) => {
-                // A newer version of this library may send other messages.
-                tracing::debug!(%error, "a message of another node cannot be read");
-                self.epoch.fetch_add(1, Ordering::AcqRel);
-                return;
-            }
-        };
-        let known = self.known.lock().get(&*message.session).and_then(Weak::upgrade);
-        let Some(http) = known else {
-            self.unknown.fetch_add(1, Ordering::AcqRel);
-            return;
-        };
-        match message.event {
-            Event::Changed(changes) => changes.iter().for_each(|change| http.session.apply(change)),
-            Event::Owned(owner) => {
-                if !http.set_owner(Some(&owner)) {
-                    self.gone(&http);
-                }
-            }
-            Event::Reload => {
-                if let Some(shared) = http.shared() {
-                    shared.verified.store(0, Ordering::Release);
-                }
-            }
-            Event::Ended => drop(self.gone(&http)),
-            Event::Reads { stream, order } => http.read_elsewhere(stream, order),
-            Event::Cancelled(request) => http.peer.cancel(&request),
-        }
+        if is_sent { Ok(()) } else { Err(Unusable::StoreFailed) }
     }
 }
 

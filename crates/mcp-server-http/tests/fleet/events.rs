@@ -13,13 +13,13 @@ use crate::{
 
 /// A tool that reports a number for each permit, and ends after the last.
 #[derive(Clone, Default)]
-struct Counter {
-    permits: Arc<Notify>,
-    sent: Arc<Mutex<Vec<f64>>>,
+pub(crate) struct Counter {
+    pub(crate) permits: Arc<Notify>,
+    pub(crate) sent: Arc<Mutex<Vec<f64>>>,
 }
 
 impl Counter {
-    fn build(&self, builder: ServerBuilder) -> ServerBuilder {
+    pub(crate) fn build(&self, builder: ServerBuilder) -> ServerBuilder {
         let counter = self.clone();
         builder.tool(tool("count", async move |progress: Progress| {
             for number in 1..=20u32 {
@@ -32,7 +32,7 @@ impl Counter {
     }
 }
 
-fn count(session: &str) -> Request<Full<Bytes>> {
+pub(crate) fn count(session: &str) -> Request<Full<Bytes>> {
     let params = json!({ "name": "count", "arguments": {}, "_meta": { "progressToken": "t" } });
     legacy_as(1, Some(session), "tools/call", params)
 }
@@ -193,7 +193,7 @@ async fn no_event_is_sent_before_the_store_has_it() {
     let last = &first.last().unwrap().id;
     assert_eq!(send(&fleet.nodes[0], resume(&session, last)).await.status, StatusCode::SERVICE_UNAVAILABLE);
     store.set_failing(false);
-    tokio::time::advance(Duration::from_secs(15)).await;
+    tokio::time::sleep(Duration::from_secs(15)).await;
     let mut stream = fleet.nodes[1].handle(resume(&session, last)).await.into_body();
     next_events(&mut stream).await;
     assert_eq!(next_message(&mut stream).await["params"]["progress"], 2.0);

@@ -1,6 +1,6 @@
 //! A store that fails: what needs the store is answered with 503, and all other requests continue.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::Mutex;
 
 use mcp_server_core::tool;
 use mcp_store::{KeyPage, KeyValue, Log, LogPage, PubSub, Retain, StoreError, StoreFuture, Subscription, Swap};
@@ -12,7 +12,29 @@ use crate::common::{legacy, settle, stateless};
 #[derive(Debug, Default)]
 pub(crate) struct Fragile {
     memory: MemoryStore,
-    fails: AtomicBool,
+    fault: Mutex<Fault>,
+    /// An append that takes effect after the next append.
+    late: Mutex<Option<Append>>,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    #[default]
+    None,
+    Away,
+    /// No message can be published.
+    Mute,
+    /// The next append fails, and takes effect after the append that follows.
+    LateAppend,
+}
+
+#[derive(Debug)]
+struct Append {
+    log: String,
+    writer: u64,
+    number: u64,
+    data: Arc<[u8]>,
+    ttl: Option<Duration>,
 }
 
 impl Fragile {
@@ -21,15 +43,24 @@ impl Fragile {
     }
 
     pub(crate) fn set_failing(&self, fails: bool) {
-        self.fails.store(fails, Ordering::SeqCst);
+        self.set_fault(if fails { Fault::Away } else { Fault::None });
+    }
+
+    pub(crate) fn set_fault(&self, fault: Fault) {
+        *self.fault.lock().unwrap() = fault;
+    }
+
+    fn has(&self, fault: Fault) -> bool {
+        *self.fault.lock().unwrap() == fault
     }
 
     fn then<'a, T: 'a>(&'a self, answer: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
-        if self.fails.load(Ordering::SeqCst) {
-            return Box::pin(async { Err(StoreError::unavailable("the store is away")) });
-        }
-        answer
+        if self.has(Fault::Away) { away() } else { answer }
     }
+}
+
+fn away<'a, T: 'a>() -> StoreFuture<'a, T> {
+    Box::pin(async { Err(StoreError::unavailable("the store is away")) })
 }
 
 impl KeyValue for Fragile {
@@ -73,7 +104,19 @@ impl Log for Fragile {
         data: Arc<[u8]>,
         ttl: Option<Duration>,
     ) -> StoreFuture<'a, Option<u64>> {
-        self.then(self.memory.append_once(log, writer, number, data, ttl))
+        if self.has(Fault::LateAppend) {
+            self.set_fault(Fault::None);
+            *self.late.lock().unwrap() = Some(Append { log: log.to_owned(), writer, number, data, ttl });
+            return away();
+        }
+        let late = self.late.lock().unwrap().take();
+        self.then(Box::pin(async move {
+            let appended = self.memory.append_once(log, writer, number, data, ttl).await;
+            if let Some(Append { log, writer, number, data, ttl }) = late {
+                self.memory.append_once(&log, writer, number, data, ttl).await?;
+            }
+            appended
+        }))
     }
 
     fn extend<'a>(&'a self, log: &'a str, ttl: Option<Duration>) -> StoreFuture<'a, u64> {
@@ -95,6 +138,9 @@ impl Log for Fragile {
 
 impl PubSub for Fragile {
     fn publish<'a>(&'a self, topic: &'a str, message: Arc<[u8]>) -> StoreFuture<'a, ()> {
+        if self.has(Fault::Mute) {
+            return away();
+        }
         self.then(self.memory.publish(topic, message))
     }
 

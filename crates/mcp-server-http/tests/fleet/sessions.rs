@@ -3,7 +3,10 @@
 use mcp_protocol::{Principal, RpcError, UrlElicitParams};
 use mcp_server_core::{Context, ToolError, resource, tool};
 
-use super::*;
+use super::{
+    outage::{Fault, Fragile},
+    *,
+};
 use crate::common::{Echo, legacy, legacy_as, settle};
 
 fn echo(builder: ServerBuilder) -> ServerBuilder {
@@ -173,4 +176,51 @@ async fn a_page_is_completed_at_any_node() {
     settle().await;
     fleet.servers[0].notify().log(mcp_protocol::LoggingLevel::Error, "later");
     assert_eq!(next_message(&mut stream).await["params"]["data"], "later");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_is_announced_until_the_other_nodes_have_it() {
+    let memory = MemoryStore::new();
+    let first = Arc::new(Fragile::of(memory.clone()));
+    let fleet = Fleet::of_stores(vec![first.clone(), Arc::new(memory)], HttpConfig::new(), echo);
+    let session = fleet.open(json!({})).await;
+    for node in &fleet.nodes {
+        assert_eq!(send(node, ping(&session)).await.status, StatusCode::OK);
+    }
+    settle().await;
+    first.set_fault(Fault::Mute);
+    assert_eq!(send(&fleet.nodes[0], delete(&session)).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(send(&fleet.nodes[0], ping(&session)).await.status, StatusCode::NOT_FOUND);
+    first.set_fault(Fault::None);
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(fleet.nodes[1].open_sessions(), 0);
+    assert_eq!(send(&fleet.nodes[1], ping(&session)).await.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_full_node_adopts_sessions_in_place_of_idle_ones() {
+    let config = HttpConfig::new().max_sessions(2);
+    let fleet = Fleet::with(2, Arc::new(MemoryStore::new()), config, echo);
+    let mut sessions = Vec::new();
+    for node in [0, 0, 1, 1] {
+        let opened = send(&fleet.nodes[node], initialize()).await;
+        sessions.push(opened.header("mcp-session-id").unwrap().to_owned());
+    }
+    for _ in 0..3 {
+        for session in &sessions {
+            for node in &fleet.nodes {
+                let answer = send(node, ping(session)).await;
+                assert_eq!(answer.status, StatusCode::OK, "{answer:?}");
+                assert!(node.open_sessions() <= 2);
+            }
+        }
+    }
+    // A session with an open stream stays.
+    let mut streams = Vec::new();
+    for session in &sessions[..2] {
+        streams.push(common::opened(&fleet.nodes[0], session).await);
+    }
+    let answer = send(&fleet.nodes[0], ping(&sessions[2])).await;
+    assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(send(&fleet.nodes[1], ping(&sessions[2])).await.status, StatusCode::OK);
 }

@@ -5,11 +5,11 @@ use std::{
     time::Duration,
 };
 
-use mcp_server_core::engine::Lease;
 use mcp_store::{Retain, StoreError};
 use tokio::{
     runtime::Handle,
-    time::{Instant, sleep},
+    sync::Notify,
+    time::{Instant, sleep, timeout},
 };
 
 use super::{
@@ -25,7 +25,7 @@ const TRIM: (u64, usize) = (128, 256 << 10);
 /// How long the store may fail until the readers of the session are disconnected. They resume when it works again.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The first and the longest pause between retries of a failing store.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// The shared store as the target of the events of one session.
 #[derive(Debug)]
@@ -38,6 +38,31 @@ pub(crate) struct Appender {
     pub(super) runtime: Handle,
     /// The delay of the first event of a stream, if the revision has that event.
     pub(super) retry: OnceLock<Duration>,
+    /// Notified when the streams of calls are removed, because other nodes may end them.
+    pub(super) excluded: Notify,
+}
+
+/// The retries of a failing store.
+struct Retries {
+    pause: Duration,
+    since: Option<Instant>,
+}
+
+impl Retries {
+    fn new() -> Self {
+        Self { pause: PAUSES.0, since: None }
+    }
+
+    /// Waits for the next attempt. Disconnects the readers that wait for too long.
+    async fn wait(&mut self, log: &EventLog) {
+        log.append_failed();
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= PATIENCE {
+            log.disconnect_unstored();
+        }
+        sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(PAUSES.1);
+    }
 }
 
 impl Appender {
@@ -53,28 +78,32 @@ impl Appender {
     }
 
     async fn run(&self, log: &EventLog) {
-        let (mut pause, mut failing_since) = (PAUSES.0, None);
-        // A batch names its node. When the lease of that node ends, another node ends its streams.
-        let lease = self.store.node.lease().await.ok();
-        let node = lease.as_ref().map_or("", Lease::id);
-        while let Some(batch) = log.next_batch(node) {
+        loop {
+            // Another node ends the streams of a writer when the lease of its node has ended.
+            let Some(lease) = self.lease(log).await else { return };
+            log.keep_lease(Some(&lease));
+            let Some(batch) = log.next_batch(&lease) else { return };
             let bytes: Arc<[u8]> = batch.bytes.into();
-            let sequence = loop {
-                match self.append(log, batch.id, &bytes, failing_since.is_some()).await {
-                    Ok(sequence) => break sequence,
+            let mut retries = Retries::new();
+            let appended = loop {
+                match self.append(log, batch.id, &bytes, &lease).await {
+                    Ok(appended) => break appended,
                     Err(error) => tracing::warn!(%error, "the events of a session wait for the shared store"),
                 }
                 if log.is_closed() {
                     return;
                 }
-                let since = *failing_since.get_or_insert_with(Instant::now);
-                if since.elapsed() >= PATIENCE {
-                    log.store_failed();
-                }
-                sleep(pause).await;
-                pause = (pause * 2).min(PAUSES.1);
+                retries.wait(log).await;
             };
-            (pause, failing_since) = (PAUSES.0, None);
+            let sequence = match appended {
+                Some(sequence) => Some(sequence),
+                // Other nodes have excluded this writer. The batch may have been appended before.
+                None => self.find(log, batch.id).await,
+            };
+            let Some(sequence) = sequence else {
+                log.batch_rejected(batch.id.writer);
+                continue;
+            };
             let trims = log.batch_stored(&batch.places, sequence, bytes.len());
             self.announce().await;
             if trims {
@@ -86,26 +115,64 @@ impl Appender {
         }
     }
 
-    /// Appends a batch. After a failure the batch may be in the log already.
-    async fn append(&self, log: &EventLog, id: BatchId, bytes: &Arc<[u8]>, may_exist: bool) -> Result<u64, StoreError> {
-        if may_exist && let Some(sequence) = self.find(log.last_sequence(), id).await? {
-            return Ok(sequence);
+    /// Returns the id of the lease of this node. `None` if the session has ended.
+    async fn lease(&self, log: &EventLog) -> Option<Box<str>> {
+        let mut retries = Retries::new();
+        loop {
+            match timeout(PATIENCE, self.store.lease()).await {
+                Ok(Ok(lease)) => return Some(lease),
+                Ok(Err(error)) => tracing::warn!(%error, "the events of a session wait for the lease of this node"),
+                Err(_) => tracing::warn!("the events of a session wait for the lease of this node"),
+            }
+            if log.is_closed() {
+                return None;
+            }
+            retries.wait(log).await;
         }
-        self.store.append(&self.session, bytes.clone(), self.ttl).await
     }
 
-    /// Returns the sequence of a batch in the store.
-    async fn find(&self, mut after: u64, id: BatchId) -> Result<Option<u64>, StoreError> {
+    /// Appends a batch once. Returns `None` if other nodes have excluded the writer. The record that names the node of a writer
+    /// exists before a reader has an event of the writer.
+    async fn append(
+        &self,
+        log: &EventLog,
+        id: BatchId,
+        bytes: &Arc<[u8]>,
+        lease: &str,
+    ) -> Result<Option<u64>, StoreError> {
+        let append = self.store.append(&self.session, id, bytes.clone(), self.ttl);
+        if log.is_named() {
+            return append.await;
+        }
+        let name = self.store.put_writer(&self.session, id.writer, lease, self.ttl);
+        let (is_named, appended) = tokio::join!(name, append);
+        is_named?;
+        log.set_named(id.writer);
+        appended
+    }
+
+    /// Returns the sequence of a batch in the store. `None` if it is not there, or the session has ended.
+    async fn find(&self, log: &EventLog, id: BatchId) -> Option<u64> {
+        let (mut after, mut retries) = (log.last_sequence(), Retries::new());
         loop {
-            let page = self.store.events_after(&self.session, after, 100).await?;
-            for record in &page.records {
-                after = record.sequence;
-                if Batch::read(&record.data).is_some_and(|batch| batch.id == id) {
-                    return Ok(Some(record.sequence));
+            match self.store.events_after(&self.session, after, 100).await {
+                Ok(page) => {
+                    let is_this = |data: &[u8]| Batch::read(data).is_some_and(|batch| batch.id == id);
+                    if let Some(found) = page.records.iter().find(|record| is_this(&record.data)) {
+                        return Some(found.sequence);
+                    }
+                    match page.records.last() {
+                        Some(last) if page.more => after = last.sequence,
+                        _ => return None,
+                    }
                 }
-            }
-            if !page.more || page.records.is_empty() {
-                return Ok(None);
+                Err(error) => {
+                    tracing::warn!(%error, "the events of a session wait for the shared store");
+                    if log.is_closed() {
+                        return None;
+                    }
+                    retries.wait(log).await;
+                }
             }
         }
     }

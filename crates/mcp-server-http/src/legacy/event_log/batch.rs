@@ -1,5 +1,9 @@
 //! The form of events in the shared store. A record of the store is a batch of events of one session.
 
+use mcp_store::limits::MAX_NUMBER;
+
+/// The number of the batch that excludes a writer, because its node has stopped. No batch of the writer follows it.
+pub(crate) const EXCLUDED: u64 = MAX_NUMBER;
 /// The version of the form.
 const VERSION: u8 = 1;
 /// The index of the last event of a batch. A reader behind it needs the batch no more.
@@ -18,6 +22,8 @@ pub(crate) enum Kind {
     Answer,
     /// The stream ends without a response.
     End,
+    /// Events of the stream before this position are lost.
+    Gap,
 }
 
 impl Kind {
@@ -27,11 +33,13 @@ impl Kind {
             Self::Message => 1,
             Self::Answer => 2,
             Self::End => 3,
+            Self::Gap => 4,
         }
     }
 
     fn of(code: u8) -> Option<Self> {
-        [Self::Opened, Self::Message, Self::Answer, Self::End].into_iter().find(|kind| kind.code() == code)
+        let all = [Self::Opened, Self::Message, Self::Answer, Self::End, Self::Gap];
+        all.into_iter().find(|kind| kind.code() == code)
     }
 
     /// Whether the event ends its stream.
@@ -40,12 +48,22 @@ impl Kind {
     }
 }
 
-/// The identity of a batch. A writer whose append may have failed finds its batch by this.
+/// The identity of a batch. The store appends a batch once, so that a writer repeats an append that may have failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BatchId {
-    /// The random number of the log that wrote the batch.
+    /// The random number of the log that wrote the batch, while its node has one lease.
     pub(crate) writer: u32,
     pub(crate) number: u64,
+}
+
+/// Returns the number of the stream before the first stream of a writer. The streams of two writers have different numbers.
+pub(crate) fn first_stream(writer: u32) -> u64 {
+    u64::from(writer) << 32
+}
+
+/// Returns the writer of a stream.
+pub(crate) fn writer_of(stream: u64) -> u32 {
+    u32::try_from(stream >> 32).unwrap_or_default()
 }
 
 /// A batch that is being written.
@@ -53,14 +71,10 @@ pub(crate) struct BatchId {
 pub(crate) struct BatchWriter(Vec<u8>);
 
 impl BatchWriter {
-    /// Begins a batch of a node.
-    pub(crate) fn new(id: BatchId, node: &str) -> Self {
+    pub(crate) fn new(id: BatchId) -> Self {
         let mut bytes = vec![VERSION];
         bytes.extend(id.writer.to_be_bytes());
         bytes.extend(id.number.to_be_bytes());
-        let node = &node.as_bytes()[..node.len().min(usize::from(u8::MAX))];
-        bytes.push(u8::try_from(node.len()).unwrap_or_default());
-        bytes.extend(node);
         Self(bytes)
     }
 
@@ -84,8 +98,6 @@ impl BatchWriter {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Batch<'a> {
     pub(crate) id: BatchId,
-    /// The node that wrote it.
-    pub(crate) node: &'a str,
     pub(crate) events: Vec<StoredEvent<'a>>,
 }
 
@@ -105,8 +117,6 @@ impl<'a> Batch<'a> {
             return None;
         }
         let id = BatchId { writer: u32::from_be_bytes(number(bytes)?), number: u64::from_be_bytes(number(bytes)?) };
-        let [len] = number(bytes)?;
-        let node = std::str::from_utf8(take(bytes, usize::from(len))?).ok()?;
         let mut events = Vec::new();
         while !bytes.is_empty() {
             let [code] = number(bytes)?;
@@ -114,7 +124,7 @@ impl<'a> Batch<'a> {
             let len = usize::try_from(u64::from_be_bytes(number(bytes)?)).ok()?;
             events.push(StoredEvent { kind, stream, message: take(bytes, len)? });
         }
-        Some(Self { id, node, events })
+        Some(Self { id, events })
     }
 }
 
@@ -147,20 +157,21 @@ mod tests {
     #[test]
     fn a_batch_is_read_as_it_was_written_and_cut_batches_are_rejected() {
         let id = BatchId { writer: 7, number: 9 };
-        let mut writer = BatchWriter::new(id, "node");
+        let mut writer = BatchWriter::new(id);
         writer.push(Kind::Opened, 5, b"1");
         writer.push(Kind::Message, 5, b"{}");
         writer.push(Kind::End, u64::MAX, b"");
-        let head = BatchWriter::new(id, "node").len();
+        writer.push(Kind::Gap, 5, b"");
+        let head = BatchWriter::new(id).len();
         let bytes = writer.into_bytes();
         let batch = Batch::read(&bytes).unwrap();
-        assert_eq!((batch.id, batch.node), (id, "node"));
+        assert_eq!(batch.id, id);
         let kinds: Vec<_> = batch.events.iter().map(|event| (event.kind, event.stream, event.message)).collect();
-        let expected: [(Kind, u64, &[u8]); 3] =
-            [(Kind::Opened, 5, b"1"), (Kind::Message, 5, b"{}"), (Kind::End, u64::MAX, b"")];
+        let expected: [(Kind, u64, &[u8]); 4] =
+            [(Kind::Opened, 5, b"1"), (Kind::Message, 5, b"{}"), (Kind::End, u64::MAX, b""), (Kind::Gap, 5, b"")];
         assert_eq!(kinds, expected);
         // A cut between two events leaves a shorter batch.
-        let whole = [head, head + 18, head + 37];
+        let whole = [head, head + 18, head + 37, head + 54];
         for len in (0..bytes.len()).filter(|len| !whole.contains(len)) {
             assert_eq!(Batch::read(&bytes[..len]), None, "{len}");
         }

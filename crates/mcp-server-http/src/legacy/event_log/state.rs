@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{
     BYTES, EVENTS, PIECE, Place, STANDALONE,
     appender::needs_trim,
-    batch::{self, BatchId, BatchWriter, Kind},
+    batch::{self, BatchId, BatchWriter, Kind, first_stream},
     budget::Budget,
     streams::{Stream, Streams},
 };
@@ -31,15 +31,22 @@ pub(super) struct State {
 /// The progress of the shared store with the events of a log.
 #[derive(Debug, Default)]
 pub(super) struct Stored {
-    /// The random number of this log. It distinguishes the streams and batches of the nodes of a session.
+    /// The random number of this log, while the node has one lease. It distinguishes the streams and batches of the nodes of
+    /// a session.
     pub(super) writer: u32,
+    /// The lease under which this writer appends. `None` before its first batch.
+    pub(super) node: Option<Box<str>>,
+    /// Whether the store has the record that names the node of this writer.
+    pub(super) is_named: bool,
     /// The number of the last batch.
     batch: u64,
     /// The sequence of the last batch in the store.
     pub(super) sequence: u64,
     pub(super) is_appending: bool,
-    /// Whether the store has failed for a while.
-    pub(super) is_failing: bool,
+    /// When the store began to fail. `None` while it works.
+    failing_since: Option<Instant>,
+    /// Whether the store has failed for so long that handlers no longer wait for it.
+    is_slow: bool,
     /// The batches and bytes since the log in the store was trimmed.
     untrimmed: (u64, usize),
 }
@@ -51,6 +58,10 @@ pub(super) struct Event {
     pub(super) kind: Kind,
     /// The sequence number in the id of the event. `None` until the shared store has the event.
     pub(super) id: Option<u64>,
+    /// Whether it is in the batch that is being appended. The store may have it, so it is not evicted.
+    is_sent: bool,
+    /// Whether events of its stream before it were evicted before the shared store had them.
+    follows_gap: bool,
 }
 
 impl Stored {
@@ -81,11 +92,12 @@ pub(super) enum Priority {
     Unread,
     /// It is a response, and its stream has no reader.
     UnreadResponse,
-    /// Its reader is slow.
+    /// Its reader is slow, or the shared store.
     Slow,
     /// Its reader is about to take it.
     Awaited,
-    /// It is a response, and its reader is about to take it. It is not evicted.
+    /// It begins or ends a stream, and the shared store lacks it. Or it is a response, and its reader is about to take it. It is
+    /// not evicted.
     AwaitedResponse,
 }
 
@@ -108,11 +120,11 @@ impl State {
         let Some(of) = self.streams.get(event.place.stream) else { return Priority::Delivered };
         let is_answer = of.answer.is_some() && event.place.seq == of.last;
         if event.id.is_none() {
-            let is_failing = self.stored.as_ref().is_some_and(|stored| stored.is_failing);
-            return match is_answer {
-                _ if is_failing => Priority::Slow,
-                true => Priority::AwaitedResponse,
-                false => Priority::Awaited,
+            let is_slow = self.stored.as_ref().is_some_and(|stored| stored.is_slow);
+            return match event.kind {
+                Kind::Opened | Kind::Answer | Kind::End => Priority::AwaitedResponse,
+                Kind::Message | Kind::Gap if is_slow => Priority::Slow,
+                Kind::Message | Kind::Gap => Priority::Awaited,
             };
         }
         match of.reader {
@@ -183,12 +195,13 @@ impl State {
         let of = self.streams.make(stream);
         of.last += 1;
         of.held += 1;
-        let seq = of.last;
+        let (seq, follows_gap) = (of.last, mem::take(&mut of.has_gap));
         let waker = if is_visible { of.show(seq) } else { None };
         self.bytes += message.len();
         self.recorded = self.budget.take(message.len());
         let id = is_visible.then_some(seq);
-        self.events.push_back(Event { place: Place { stream, seq }, message, kind, id });
+        let place = Place { stream, seq };
+        self.events.push_back(Event { place, message, kind, id, is_sent: false, follows_gap });
         waker
     }
 
@@ -213,7 +226,7 @@ impl State {
     /// Evicts the oldest event of the lowest priority, if that is at most `most`. Returns false if there is no such event.
     fn evict(&mut self, most: Priority) -> bool {
         let mut found: Option<(Priority, usize)> = None;
-        for (at, event) in self.events.iter().enumerate() {
+        for (at, event) in self.events.iter().enumerate().filter(|(_, event)| !event.is_sent) {
             let priority = self.priority(event);
             if priority <= most && found.is_none_or(|(least, _)| priority < least) {
                 found = Some((priority, at));
@@ -222,9 +235,21 @@ impl State {
                 }
             }
         }
-        let Some(event) = found.and_then(|(_, at)| self.events.remove(at)) else { return false };
+        let Some((at, event)) = found.and_then(|(_, at)| Some((at, self.events.remove(at)?))) else { return false };
+        if event.id.is_none() {
+            self.report_gap(at, event.place.stream);
+        }
         self.evicted(&event);
         true
+    }
+
+    /// Records that the next event of a stream follows a gap. The next event is at this index or later, or does not exist yet.
+    fn report_gap(&mut self, from: usize, stream: u64) {
+        if let Some(next) = self.events.range_mut(from..).find(|event| event.place.stream == stream) {
+            next.follows_gap = true;
+        } else if let Some(of) = self.streams.get_mut(stream) {
+            of.has_gap = true;
+        }
     }
 
     fn evicted(&mut self, event: &Event) {
@@ -260,7 +285,7 @@ impl State {
     }
 
     /// Returns the next events for the shared store. `None` if none wait, or the session has ended.
-    pub(super) fn next_batch(&mut self, node: &str) -> Option<NextBatch> {
+    pub(super) fn next_batch(&mut self) -> Option<NextBatch> {
         let stored = self.stored.as_mut()?;
         let first = self.events.iter().position(|event| event.id.is_none());
         let Some(first) = first.filter(|_| !self.closed) else {
@@ -269,14 +294,21 @@ impl State {
         };
         stored.batch += 1;
         let id = BatchId { writer: stored.writer, number: stored.batch };
-        let mut writer = BatchWriter::new(id, node);
+        let mut writer = BatchWriter::new(id);
         let mut places = Vec::new();
-        for event in self.events.range(first..).take(BATCH.0) {
+        for event in self.events.range_mut(first..).take(BATCH.0) {
             if !places.is_empty() && writer.len() + event.message.len() > BATCH.1 {
                 break;
             }
-            writer.push(event.kind, event.place.stream, &event.message);
+            let stream = event.place.stream;
+            if event.follows_gap {
+                writer.push(Kind::Gap, stream, b"");
+                // No event has this place.
+                places.push(Place { stream, seq: 0 });
+            }
+            writer.push(event.kind, stream, &event.message);
             places.push(event.place);
+            event.is_sent = true;
         }
         Some(NextBatch { id, bytes: writer.into_bytes(), places })
     }
@@ -287,14 +319,16 @@ impl State {
         let mut wakers = Vec::new();
         let mut stored = places.iter().enumerate().peekable();
         for event in &mut self.events {
-            // An event may have been evicted while the store failed.
+            // The place of a gap has no event, and a stream may have been removed.
             while stored.next_if(|(_, place)| event.id.is_none() && **place != event.place).is_some() {}
             let Some((index, place)) = stored.next_if(|(_, place)| **place == event.place) else { continue };
             event.id = Some(batch::seq(sequence, index, places.len()));
+            event.is_sent = false;
             wakers.extend(self.streams.get_mut(place.stream).and_then(|of| of.show(place.seq)));
         }
         let Some(progress) = &mut self.stored else { return (wakers, false) };
-        (progress.sequence, progress.is_failing) = (sequence, false);
+        progress.sequence = sequence;
+        (progress.failing_since, progress.is_slow) = (None, false);
         progress.untrimmed.0 += 1;
         progress.untrimmed.1 += bytes;
         let trims = needs_trim(progress.untrimmed.0, progress.untrimmed.1);
@@ -303,6 +337,36 @@ impl State {
         }
         self.drop_stored();
         (wakers, trims)
+    }
+
+    /// Takes back the events of a batch that the shared store rejected.
+    pub(super) fn batch_rejected(&mut self) {
+        for event in &mut self.events {
+            event.is_sent = false;
+        }
+    }
+
+    /// Whether this writer has appended under another lease than this.
+    pub(super) fn has_other_lease(&self, lease: Option<&str>) -> bool {
+        let node = self.stored.as_ref().and_then(|stored| stored.node.as_deref());
+        node.is_some() && node != lease
+    }
+
+    /// Removes the streams of all calls, because the lease of their writer is lost: other nodes may end these streams. The later
+    /// events are those of a new writer. Returns the readers.
+    pub(super) fn exclude(&mut self, writer: u32) -> Vec<Waker> {
+        let Some(stored) = &mut self.stored else { return Vec::new() };
+        (stored.writer, stored.node, stored.is_named, stored.batch) = (writer, None, false, 0);
+        self.last_stream = first_stream(writer);
+        for event in mem::take(&mut self.events) {
+            if event.place.stream == STANDALONE {
+                self.events.push_back(event);
+            } else {
+                self.bytes -= event.message.len();
+                self.budget.give(event.message.len());
+            }
+        }
+        self.streams.remove_calls()
     }
 
     /// Drops the events that the shared store has, and no connection of this node is about to read.
@@ -321,11 +385,15 @@ impl State {
         }
     }
 
-    /// Disconnects the readers that wait for the shared store. Their clients resume when it works again.
-    pub(super) fn store_failed(&mut self) -> Vec<Waker> {
+    /// Records that the shared store fails.
+    pub(super) fn append_failed(&mut self) {
         if let Some(stored) = &mut self.stored {
-            stored.is_failing = true;
+            stored.failing_since.get_or_insert_with(Instant::now);
         }
+    }
+
+    /// Disconnects the readers that wait for the shared store. Their clients resume when it works again.
+    pub(super) fn disconnect_unstored(&mut self) -> Vec<Waker> {
         let mut wakers = Vec::new();
         for event in self.events.iter().filter(|event| event.id.is_none()) {
             let Some(of) = self.streams.get_mut(event.place.stream) else { continue };
@@ -346,9 +414,18 @@ impl State {
         }
     }
 
-    /// Marks readers that have taken nothing for `limit` as slow. Returns when the next reader becomes slow.
+    /// Marks readers that have taken nothing for `limit` as slow, and a shared store that has failed for this time. Returns when
+    /// the next of them becomes slow.
     pub(super) fn mark_slow_readers(&mut self, now: Instant, limit: Duration) -> Instant {
         let mut next = now + limit;
+        if let Some(stored) = &mut self.stored
+            && let Some(since) = stored.failing_since
+        {
+            stored.is_slow = since + limit <= now;
+            if !stored.is_slow {
+                next = since + limit;
+            }
+        }
         for of in self.streams.iter_mut().filter(|of| of.reader.is_some() && of.has_unread() && !of.is_slow) {
             let deadline = of.still_since.map_or(now, |since| since + limit);
             of.is_slow = deadline <= now;

@@ -4,7 +4,7 @@ use std::task::Waker;
 
 use tokio::time::Instant;
 
-use super::END;
+use super::{END, STANDALONE};
 
 /// The streams of a session, by number.
 #[derive(Debug, Default)]
@@ -53,6 +53,16 @@ impl Streams {
         }
     }
 
+    /// Removes all streams except the standalone stream. Returns the wakers of their readers.
+    pub(super) fn remove_calls(&mut self) -> Vec<Waker> {
+        self.0.extract_if(.., |(number, _)| *number != STANDALONE).filter_map(|(_, mut of)| of.waker.take()).collect()
+    }
+
+    /// Whether a stream other than the standalone stream exists.
+    pub(super) fn has_calls(&self) -> bool {
+        self.0.last().is_some_and(|(number, _)| *number != STANDALONE)
+    }
+
     /// Returns the wakers of all readers.
     pub(super) fn into_wakers(self) -> Vec<Waker> {
         self.0.into_iter().filter_map(|(_, mut stream)| stream.waker.take()).collect()
@@ -77,6 +87,8 @@ pub(super) struct Stream {
     pub(super) ended: bool,
     /// The length of the response, which is the last event of most streams.
     pub(super) answer: Option<usize>,
+    /// The latest events were evicted before the shared store had them.
+    pub(super) has_gap: bool,
     /// The reader is disconnected after it has the recorded events.
     pub(super) disconnects: bool,
     /// A writer has waited too long for the reader.

@@ -38,7 +38,7 @@ pub(super) struct Message {
 }
 
 /// The event of a session.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Event {
     Changed(Vec<SessionChange>),

@@ -1,0 +1,146 @@
+//! A node that loses its lease, and a node whose store fails: no call runs twice, and no response is lost.
+
+use std::sync::atomic::AtomicBool;
+
+use mcp_server_core::{Progress, tool};
+use mcp_store::{KeyValue as _, Log as _};
+
+use super::{
+    events::{Counter, count},
+    outage::Fragile,
+    *,
+};
+use crate::{
+    common::{legacy_as, settle},
+    resume::resume,
+};
+
+struct SetOnDrop(Arc<AtomicBool>);
+
+impl Drop for SetOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+fn call(session: &str, name: &str) -> Request<Full<Bytes>> {
+    let params = json!({ "name": name, "arguments": {}, "_meta": { "progressToken": 1 } });
+    legacy_as(2, Some(session), "tools/call", params)
+}
+
+fn is_stopped(message: &Value) -> bool {
+    message["id"] == 2 && message["error"]["data"]["reason"] == "node_unavailable"
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_loses_its_lease_ends_its_calls_before_other_nodes_do() {
+    let memory = MemoryStore::new();
+    let first = Arc::new(Fragile::of(memory.clone()));
+    let is_over = Arc::new(AtomicBool::new(false));
+    let build = |builder: ServerBuilder| {
+        let is_over = is_over.clone();
+        builder.tool(tool("hang", async move |progress: Progress| {
+            let _guard = SetOnDrop(is_over.clone());
+            progress.report(1.0, None, "").await;
+            std::future::pending::<()>().await;
+        }))
+    };
+    let fleet = Fleet::of_stores(vec![first.clone(), Arc::new(memory)], HttpConfig::new(), build);
+    let session = fleet.open(json!({})).await;
+    let mut stream = fleet.nodes[0].handle(call(&session, "hang")).await.into_body();
+    let last = next_events(&mut stream).await.pop().unwrap().id;
+    first.set_failing(true);
+    let mut resumed = fleet.nodes[1].handle(resume(&session, &last)).await.into_body();
+    next_events(&mut resumed).await;
+    let ended = loop {
+        let message = next_message(&mut resumed).await;
+        if message.get("id").is_some() {
+            break message;
+        }
+    };
+    assert!(is_stopped(&ended), "{ended}");
+    assert!(is_over.load(Ordering::SeqCst), "the call still runs");
+    // Its own connection ended too.
+    while !next_events(&mut stream).await.is_empty() {}
+    first.set_failing(false);
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    for node in &fleet.nodes {
+        let replay = send(node, resume(&session, &last)).await.events();
+        assert_eq!(replay.last(), Some(&ended), "{replay:?}");
+    }
+    // The node serves new calls under its next lease.
+    let mut stream = fleet.nodes[0].handle(call(&session, "hang")).await.into_body();
+    let last = next_events(&mut stream).await.pop().unwrap().id;
+    drop(stream);
+    let mut resumed = fleet.nodes[1].handle(resume(&session, &last)).await.into_body();
+    assert!(!next_events(&mut resumed).await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_response_behind_the_end_of_its_stream_is_rejected() {
+    let counter = Counter::default();
+    let store = Arc::new(MemoryStore::new());
+    let fleet = Fleet::with(2, store.clone(), HttpConfig::new(), |builder| counter.build(builder));
+    let session = fleet.open(json!({})).await;
+    counter.permits.notify_one();
+    let mut stream = fleet.nodes[0].handle(count(&session)).await.into_body();
+    let last = next_events(&mut stream).await.pop().unwrap().id;
+    let leases = store.list("mcp/fleet/node/", None, 10).await.unwrap().entries;
+    let [(lease, _)] = &leases[..] else { panic!("one lease: {leases:?}") };
+    // The store has lost the lease, and the node does not know it yet.
+    assert!(store.delete(lease).await.unwrap());
+    let mut resumed = fleet.nodes[1].handle(resume(&session, &last)).await.into_body();
+    let mut messages = Vec::new();
+    loop {
+        let events = next_events(&mut resumed).await;
+        if events.is_empty() {
+            break;
+        }
+        messages.extend(events.into_iter().filter_map(|event| event.message));
+    }
+    assert_eq!(messages.last().unwrap()["error"]["data"]["reason"], "node_unavailable", "{messages:?}");
+    for _ in 0..40 {
+        counter.permits.notify_one();
+        settle().await;
+    }
+    let records = store.read_after(&events_of(&session), 0, 1000).await.unwrap().records;
+    let has = |text: &str| records.iter().any(|record| String::from_utf8_lossy(&record.data).contains(text));
+    assert!(has("notifications/progress") && !has("counted"), "the log has a response behind the end of its stream");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_loses_no_response_and_reports_lost_notifications_once() {
+    let store = Arc::new(Fragile::default());
+    let fleet = Fleet::with(2, store.clone(), HttpConfig::new(), |builder| {
+        builder.tool(tool("chatty", async |progress: Progress| {
+            progress.report(0.0, None, "").await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            for number in 1..=400u32 {
+                progress.report(f64::from(number), None, "").await;
+            }
+            "told"
+        }))
+    });
+    let session = fleet.open(json!({})).await;
+    let mut stream = fleet.nodes[0].handle(call(&session, "chatty")).await.into_body();
+    let last = next_events(&mut stream).await.pop().unwrap().id;
+    store.set_failing(true);
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    while !next_events(&mut stream).await.is_empty() {}
+    store.set_failing(false);
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let replay = send(&fleet.nodes[1], resume(&session, &last)).await.events();
+    let (mut numbers, mut reports, mut answer) = (Vec::new(), 0, None);
+    for message in &replay {
+        match message["method"].as_str() {
+            Some("notifications/progress") => numbers.push(message["params"]["progress"].as_f64().unwrap()),
+            Some("notifications/replay_truncated") => reports += 1,
+            _ => answer = Some(message),
+        }
+    }
+    assert_eq!(reports, 1);
+    assert!(numbers.is_sorted() && (1..400).contains(&numbers.len()), "{numbers:?}");
+    let answer = answer.expect("the response");
+    assert_eq!((&answer["id"], &answer["result"]["content"][0]["text"]), (&json!(2), &json!("told")));
+    assert_eq!(replay.last(), Some(answer));
+}
