@@ -33,6 +33,11 @@ impl Run {
     pub(crate) fn of(&self, full: usize) -> usize {
         (full * self.size as usize / 100).max(1)
     }
+
+    /// The time limit of a promise. A smaller run allows twice the time, because it runs beside other work.
+    pub(crate) fn limit(&self, promised: Duration) -> Duration {
+        if self.size < 100 { promised * 2 } else { promised }
+    }
 }
 
 type Outcome<'a> = Pin<Box<dyn Future<Output = Result<String, Error>> + 'a>>;

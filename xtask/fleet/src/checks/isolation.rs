@@ -38,6 +38,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// The answers of the requests during the cut.
 #[derive(Default)]
 struct Answers {
+    /// The time limit of a request, and of a flow.
+    limits: (Duration, Duration),
     ended: AtomicBool,
     results: AtomicUsize,
     /// Typed errors and answers with 503.
@@ -62,7 +64,8 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
 
     proxy.fault(Fault::BlackHole);
     let start = Instant::now();
-    let (answers, session) = (Arc::new(Answers::default()), Arc::new(session));
+    let (answers, session) =
+        (Arc::new(Answers { limits: (run.limit(ANSWER), run.limit(FLOW)), ..Answers::default() }), Arc::new(session));
     let mut workers = JoinSet::new();
     workers.spawn(add(at_node.clone(), answers.clone()));
     workers.spawn(look(at_node.clone(), running[0].clone(), answers.clone()));
@@ -72,10 +75,11 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
     for orderer in 0..ORDERERS {
         workers.spawn(order(effects::client(&fleet.url()).await?, orderer, answers.clone()));
     }
-    let shown = until(ANSWER, async || wire::has_store(node.address).await.is_ok_and(|has_store| !has_store)).await;
+    let shown =
+        until(run.limit(ANSWER), async || wire::has_store(node.address).await.is_ok_and(|has_store| !has_store)).await;
     let shown = shown.context("the readiness of the node does not show the missing store")?;
     ensure!(deleted.delete_at(&other).await? == Outcome::Result, "another node does not end a session");
-    let noticed = until(NOTICED, async || all_failed(&at_other, &running).await).await;
+    let noticed = until(run.limit(NOTICED), async || all_failed(&at_other, &running).await).await;
     noticed.with_context(|| format!("the tasks of the node have not failed within {NOTICED:?}"))?;
     sleep((AWAY * run.size / 100).saturating_sub(start.elapsed())).await;
     let away = start.elapsed();
@@ -85,7 +89,7 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
     }
 
     proxy.fault(Fault::None);
-    let recovered = until(RECOVERY, async || wire::has_store(node.address).await.unwrap_or(false)).await;
+    let recovered = until(run.limit(RECOVERY), async || wire::has_store(node.address).await.unwrap_or(false)).await;
     let recovered = recovered.with_context(|| format!("the node does not use Redis within {RECOVERY:?}"))?;
     // The first answers after the cut are those of the other nodes.
     let stale = deleted.add_at(&node.url(), 2).await?;
@@ -134,7 +138,8 @@ impl Answers {
     /// Counts an answer, and checks the time of its request.
     fn count(&self, kind: &'static str, start: Instant, is_result: bool) -> Result<(), Error> {
         let time = start.elapsed();
-        ensure!(time <= ANSWER, "{kind} took {time:.1?}, at most {ANSWER:?} is allowed");
+        let limit = self.limits.0;
+        ensure!(time <= limit, "{kind} took {time:.1?}, at most {limit:?} is allowed");
         if is_result { &self.results } else { &self.refusals }.fetch_add(1, Ordering::Relaxed);
         let mut longest = self.longest.lock();
         *longest = (*longest).max((time, kind));
@@ -217,7 +222,8 @@ async fn order(client: Client, orderer: usize, answers: Arc<Answers>) -> Result<
         number += 1;
         let ended = client.call_tool("order", json!({ "item": format!("item-{orderer}-{number}") })).await;
         let time = start.elapsed();
-        ensure!(time <= FLOW, "a flow took {time:.1?}, at most {FLOW:?} is allowed");
+        let limit = answers.limits.1;
+        ensure!(time <= limit, "a flow took {time:.1?}, at most {limit:?} is allowed");
         answers.flows.fetch_add(1, Ordering::Relaxed);
         match ended {
             Ok(result) => drop(answers.placed.fetch_add(usize::from(!result.is_error()), Ordering::Relaxed)),

@@ -50,7 +50,7 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
     sleep(AWAY * run.size / 100).await;
     away.store(false, Ordering::Relaxed);
     block_in_place(|| fleet.redis.restart())?;
-    let recovered = until(RECOVERY, async || {
+    let recovered = until(run.limit(RECOVERY), async || {
         let stream = session.count(1, 1, Duration::ZERO).await;
         stream.is_ok_and(|stream| matches!(stream.response, Some(Ok(_))))
     })

@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
     let mut fleet = Fleet::start(&run.settings).await?;
-    let count = run.of(TASKS).min(60);
+    let count = run.of(TASKS);
     let connect = |url: String| async move {
         Client::builder("fleet-check", "0").versions([ProtocolVersion::V2026_07_28]).connect(url.as_str()).await
     };
@@ -32,7 +32,7 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
     }
     fleet.nodes[0].kill().await?;
     let mut failed = 0;
-    let noticed = until(NOTICED, async || {
+    let noticed = until(run.limit(NOTICED), async || {
         while failed < running.len() && status(&behind, &running[failed]).await == Some(TaskStatus::Failed) {
             failed += 1;
         }
