@@ -232,7 +232,7 @@ impl GatewayBuilder {
             Arc::new(Core {
                 host: self.host.clone(),
                 names: self.names,
-                hop: self.hop.clone(),
+                hop: self.keys.as_ref().map_or_else(|| self.hop.clone(), |keys| self.hop.of_fleet(keys)),
                 merged: RwLock::default(),
                 merging: tokio::sync::Mutex::default(),
                 seals: self.keys.clone().or_else(|| StateKeys::random().ok()).map(Seals::new),

@@ -36,7 +36,7 @@ impl ServerExtension for Announcer {
         // A gateway that reaches itself, also through other gateways, finds its id.
         let catalog = self.core.host.catalog();
         let behind = catalog.facts().iter().flat_map(|facts| facts.gateways.iter().map(|id| &**id));
-        let ids: BTreeSet<&str> = behind.chain([self.core.hop.as_str()]).collect();
+        let ids: BTreeSet<&str> = behind.chain(self.core.hop.all()).collect();
         let experimental = capabilities.experimental.get_or_insert_default();
         experimental.insert(GATEWAYS.to_owned(), json!({ "ids": ids }));
         capabilities

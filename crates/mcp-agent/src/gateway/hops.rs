@@ -6,6 +6,7 @@ use std::{
 };
 
 use mcp_protocol::{Meta, RpcError, meta::keys};
+use mcp_server_core::StateKeys;
 use serde_json::{
     Value,
     value::{RawValue, to_raw_value},
@@ -18,20 +19,39 @@ const HOPS: &str = "mcp-gateway/hops";
 /// The largest number of gateways of a request.
 const LONGEST: usize = 16;
 
-/// The id of a gateway.
+/// The id of a gateway, and the ids of its fleet.
 #[derive(Debug, Clone)]
-pub(super) struct HopId(Arc<str>);
+pub(super) struct HopId {
+    own: Arc<str>,
+    /// An id for each state key that the nodes of a fleet share.
+    fleet: Arc<[String]>,
+}
 
 impl HopId {
     /// Returns a random id.
     pub(super) fn new() -> Self {
         // Two gateways must differ, and the id is not a secret.
         let [first, second] = [(); 2].map(|()| RandomState::new().hash_one(std::process::id()));
-        Self(format!("{first:016x}{second:016x}").into())
+        Self { own: format!("{first:016x}{second:016x}").into(), fleet: Arc::default() }
+    }
+
+    /// Returns the id of a node of a fleet. Nodes with a common key lead to each other.
+    pub(super) fn of_fleet(&self, keys: &StateKeys) -> Self {
+        Self { fleet: keys.ids().into(), ..self.clone() }
     }
 
     pub(super) fn as_str(&self) -> &str {
-        &self.0
+        &self.own
+    }
+
+    /// Returns the id of this gateway, and those of its fleet.
+    pub(super) fn all(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&*self.own).chain(self.fleet.iter().map(String::as_str))
+    }
+
+    /// Whether an id is that of this gateway or of its fleet.
+    pub(super) fn includes(&self, id: &str) -> bool {
+        self.all().any(|own| own == id)
     }
 
     /// Returns decoded metadata in the form of [`HopId::forward`].
@@ -58,7 +78,7 @@ impl HopId {
             forwarded.insert(key.to_owned(), serde_json::from_str(value.get()).map_err(unreadable)?);
         }
         let mut hops: Vec<Value> = meta.decode(HOPS).unwrap_or_default();
-        if hops.iter().any(|hop| hop.as_str() == Some(&*self.0)) {
+        if hops.iter().any(|hop| hop.as_str().is_some_and(|hop| self.includes(hop))) {
             tracing::warn!("a request came back to this gateway: remove the server that leads to the gateway itself");
             return Err(RpcError::invalid_request(
                 "the request came back to this gateway: one of its servers leads to the gateway itself, so remove that server",
@@ -67,7 +87,7 @@ impl HopId {
         if hops.len() >= LONGEST {
             return Err(RpcError::invalid_request(format!("the request came through more than {LONGEST} gateways")));
         }
-        hops.push((*self.0).into());
+        hops.push(self.fleet.first().map_or(&*self.own, String::as_str).into());
         forwarded.insert(HOPS.to_owned(), hops.into());
         Ok(forwarded)
     }
@@ -89,10 +109,16 @@ mod tests {
         let keys: Vec<&str> = once.keys().map(String::as_str).collect();
         assert_eq!(keys, ["com.example/tenant", "traceparent", HOPS]);
         let twice = forward(&second, &once).unwrap();
-        assert_eq!(twice[HOPS], json!([&*first.0, &*second.0]));
+        assert_eq!(twice[HOPS], json!([first.as_str(), second.as_str()]));
         assert_eq!(forward(&first, &twice).unwrap_err().code.0, -32600);
         let far = Meta::new().with(HOPS, json!(vec!["x"; LONGEST]));
         assert_eq!(forward(&first, &far).unwrap_err().code.0, -32600);
+        // The nodes of a fleet reject the requests of each other, also while its keys change.
+        let fleet = |keys: &[u8]| HopId::new().of_fleet(&StateKeys::new(keys.iter().map(|key| [*key; 32])));
+        let sent = forward(&fleet(&[1]), &meta).unwrap();
+        for (keys, is_rejected) in [(&[1][..], true), (&[2, 1], true), (&[2], false)] {
+            assert_eq!(forward(&fleet(keys), &sent).is_err(), is_rejected, "{keys:?}");
+        }
         // Another form of the value is not that of a gateway.
         assert!(forward(&first, &Meta::new().with(HOPS, "x")).is_ok());
         let none = [None, Some(to_raw_value(&()).unwrap())].map(|meta| first.forward(meta.as_deref()).unwrap().len());
