@@ -199,7 +199,8 @@ impl Gate {
         self
     }
 
-    /// Sets the largest number of calls that wait for an approval. Default: 64. Further calls are refused.
+    /// Sets the largest number of calls that wait for an approval. Default: 64. Further calls are refused. One principal has at most
+    /// a quarter of them, so that its calls do not refuse the calls of others.
     #[must_use]
     pub fn max_pending(mut self, calls: usize) -> Self {
         self.limits.pending = calls;

@@ -51,7 +51,7 @@ pub(super) struct Entry<'a> {
 }
 
 impl Questions {
-    /// Adds a question, unless as many as the capacity are open.
+    /// Adds a question, unless as many as the capacity are open, or the principal has a quarter of them.
     pub(super) fn add(
         &self,
         capacity: usize,
@@ -60,7 +60,12 @@ impl Questions {
         limit: Duration,
     ) -> Option<Entry<'_>> {
         let mut inner = self.inner.lock();
-        if inner.open.len() >= capacity {
+        let of_principal = |principal: &String| {
+            let is_own = |question: &&PendingApproval| question.input.principal.as_ref() == Some(principal);
+            inner.open.values().filter(is_own).count()
+        };
+        let is_full_for = |principal: &String| of_principal(principal) >= (capacity / 4).max(1);
+        if inner.open.len() >= capacity || input.principal.as_ref().is_some_and(is_full_for) {
             return None;
         }
         inner.last += 1;

@@ -97,6 +97,28 @@ fn errors_name_the_line_and_the_column() {
 }
 
 #[tokio::test]
+async fn the_approvals_of_a_principal_leave_approvals_for_others() {
+    let gate = Gate::new().default_effect(Effect::Ask).approver(Answer(None)).max_pending(8);
+    let (ada, grace, none) = (input("a", "b").principal("ada"), input("a", "b").principal("grace"), input("a", "b"));
+    let mut open = Vec::new();
+    for (input, is_refused, pending) in
+        [(&ada, false, 1), (&ada, false, 2), (&ada, true, 2), (&grace, false, 3), (&none, false, 4), (&ada, true, 4)]
+    {
+        let mut check = Box::pin(gate.check(input));
+        // The first poll opens the question or refuses the call.
+        let refused = tokio::time::timeout(Duration::ZERO, &mut check).await;
+        let kind = refused.ok().map(|refused| refused.unwrap_err().kind());
+        assert_eq!(kind, is_refused.then_some(RefusalKind::TooManyPending));
+        assert_eq!(gate.pending().len(), pending);
+        if !is_refused {
+            open.push(check);
+        }
+    }
+    drop(open);
+    assert!(gate.pending().is_empty());
+}
+
+#[tokio::test]
 async fn each_effect_has_its_outcome_and_one_audit_event() {
     let policy = || Policy::parse("policy.toml", POLICY).unwrap();
     for (gate, input, expected, decided_by) in [
