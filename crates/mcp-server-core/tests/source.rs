@@ -3,9 +3,11 @@
 
 use std::{future::pending, sync::Arc, time::Duration};
 
-use mcp_protocol::{InputRequest, LoggingLevel, Principal, ProtocolVersion, RpcError};
+use mcp_protocol::{InputRequest, LoggingLevel, Principal, ProtocolVersion, RpcError, jsonrpc::Message};
 use mcp_server_core::{
-    CacheHint, Caller, Invocation, Next, Server, from_fn,
+    CacheHint, Caller, Invocation, Next, Server,
+    engine::{Engine as _, Peer, Scope, Session},
+    from_fn,
     source::{
         Source, SourceCall, SourceDefinition, SourceFeatures, SourceList, SourceOutcome, SourcePage, SourceResult,
         SourceSubscription,
@@ -21,7 +23,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::{
-    common::{Connection, Dropped, LEGACY, cancel, code, event, legacy, modern, notification, text_of},
+    common::{Connection, Dropped, LEGACY, cancel, code, event, initialize, legacy, modern, notification, text_of},
     input_client::{Client, accept, everything, text},
 };
 
@@ -429,6 +431,39 @@ async fn subscriptions_of_sessions_begin_and_end_at_the_source() {
     assert_eq!(event(&mut seen).await, "subscribed");
     connection.close().await;
     assert_eq!(event(&mut seen).await, "dropped", "the end of the session ends its subscriptions");
+}
+
+#[tokio::test]
+async fn a_repeated_subscription_of_a_session_of_another_node_begins_at_the_source_of_this_node() {
+    let new = || {
+        let (server, seen) = of(async |_| said("unused"));
+        (server, seen, Peer::new(duplex(4).1.sender(), 4))
+    };
+    let ((first, mut seen_first, peer), (second, mut seen_second, peer_of_second)) = (new(), new());
+    async fn exchange(server: &Server, session: &Arc<Session>, peer: &Peer, message: Value) -> Value {
+        let text = message.to_string();
+        let Ok(Message::Request(request)) = Message::parse(text.as_bytes()) else { unreachable!() };
+        let scope = Scope::session(Arc::clone(session)).peer(peer.clone());
+        let reply = server.prepare(&request, scope).unwrap().run().await.unwrap();
+        serde_json::from_slice(&reply.payload.into_bytes()).unwrap()
+    }
+    let caller = Caller::remote().session_id("s");
+    let text = initialize("2025-11-25").to_string();
+    let Ok(Message::Request(request)) = Message::parse(text.as_bytes()) else { unreachable!() };
+    let (session, _) = first.initialize(&request, &caller, &peer).unwrap();
+    let subscribe = || legacy(1, "resources/subscribe", json!({ "uri": "a:b" }));
+    assert_eq!(exchange(&first, &session, &peer, subscribe()).await["result"], json!({}));
+    assert_eq!(event(&mut seen_first).await, "subscribed");
+    let restored = second.restore_session(&session.state(), &caller, &peer_of_second).unwrap();
+    assert!(seen_second.try_recv().is_err());
+    for _ in 0..2 {
+        assert_eq!(exchange(&second, &restored, &peer_of_second, subscribe()).await["result"], json!({}));
+    }
+    assert_eq!(event(&mut seen_second).await, "subscribed");
+    assert!(seen_second.try_recv().is_err(), "a repeated subscription has no effect");
+    let unsubscribe = legacy(2, "resources/unsubscribe", json!({ "uri": "a:b" }));
+    exchange(&second, &restored, &peer_of_second, unsubscribe).await;
+    assert_eq!(event(&mut seen_second).await, "dropped");
 }
 
 #[tokio::test]

@@ -251,10 +251,11 @@ impl SourceWork {
             return Err(RpcError::invalid_params(format!("{method}: the request has no session")));
         };
         let cap = server.limits().subscribed_uris;
-        if session.can_subscribe(&uri, cap)? {
+        // Another node of a fleet can have begun the subscription of a session. This node then begins one of its own.
+        if session.can_subscribe(&uri, cap)? || !session.keeps_subscription(&uri) {
             let guard = self.subscribe(server, context, None).await?;
             session.subscribe(&uri, cap)?;
-            session.keep_subscription(&uri, guard);
+            session.keep_subscription(&uri, guard.unwrap_or_else(|| Box::new(())));
         }
         let result = SourceResult::new("{}", version);
         Ok(Output::Raw(Box::new(RawOutput { method, result, requires_input: false })))

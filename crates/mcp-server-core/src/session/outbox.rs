@@ -128,9 +128,14 @@ impl Session {
         can_add_uri(&self.outbox.state().uris, uri, cap)
     }
 
+    /// Returns true if this node keeps a value of a source for the subscription.
+    pub(crate) fn keeps_subscription(&self, uri: &str) -> bool {
+        self.outbox.state().guards.iter().any(|(subscribed, _)| **subscribed == *uri)
+    }
+
     /// Keeps the value of a source until the subscription ends. It replaces an earlier value of the subscription.
-    pub(crate) fn keep_subscription(&self, uri: &str, guard: Option<Box<dyn Any + Send + Sync>>) {
-        let Some(guard) = guard.map(SubscriptionGuard) else { return };
+    pub(crate) fn keep_subscription(&self, uri: &str, guard: Box<dyn Any + Send + Sync>) {
+        let guard = SubscriptionGuard(guard);
         let mut state = self.outbox.state();
         let Some(uri) = state.uris.get(uri).cloned() else {
             // The session has ended meanwhile, or has unsubscribed.
