@@ -190,6 +190,7 @@ impl Host {
     /// Callers share a connection to a server if their principals and their declared capabilities are equal, and the options of
     /// the server permit it ([`Sharing`](crate::Sharing)). The connection that lists the items serves the first callers without
     /// capabilities of their own. Other connections end when they are idle: after 5 minutes, or after the idle time of the server.
+    /// Connections of sessions have no default idle time ([`Host::disconnect`] ends them).
     ///
     /// ```
     /// # use mcp_server::{Server, tool};

@@ -67,7 +67,7 @@ pub use self::{
 ///     } else {
 ///         context.close_stream();
 ///     }
-///     println!("{:?} {:?}", context.trace_context(), context.span());
+///     println!("{:?} {:?} {}", context.trace_context(), context.span(), context.is_local());
 ///     println!("{:?} {:?}", context.client_capabilities(), context.extension::<u32>());
 ///     "built"
 /// }
@@ -272,7 +272,11 @@ impl Context {
         self.inner.shows_faults
     }
 
-    pub(crate) fn is_local(&self) -> bool {
+    /// Returns true if the caller is the process's own client: over stdio, in memory, or the application itself.
+    ///
+    /// See the [example](Self#example).
+    #[must_use]
+    pub fn is_local(&self) -> bool {
         self.inner.is_local
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mcp_protocol::{ClientCapabilities, RootsCapability};
 use mcp_server_core::Context;
 
-use crate::{Caller, policy};
+use crate::{Caller, Sharing, policy, registry::Slot};
 
 /// The client of a request: its principal, its session and its capabilities.
 #[derive(Debug, Clone)]
@@ -17,8 +17,10 @@ pub(super) struct Downstream {
     token: Option<crate::CallerToken>,
     /// The capabilities that the client declares.
     pub(super) capabilities: ClientCapabilities,
-    /// The request is about a task, so it uses the connection of the task, also while another call of the client runs there.
-    is_about_task: bool,
+    /// The request uses the first connection of the client, also while another call of the client runs there.
+    is_beside_calls: bool,
+    /// The request has no session, and its client is one of many.
+    is_single: bool,
 }
 
 impl Downstream {
@@ -29,18 +31,23 @@ impl Downstream {
             #[cfg(feature = "oauth")]
             token: token(context),
             capabilities: context.client_capabilities().clone(),
-            is_about_task: false,
+            is_beside_calls: false,
+            is_single: context.session_id().is_none() && !context.is_local(),
         }
     }
 
-    /// Returns the client for a request about a task.
-    pub(super) fn of_task(self) -> Self {
-        Self { is_about_task: true, ..self }
+    /// Returns the client for a request in which the server asks nothing: a request about a task, or a subscription. It uses the
+    /// connection of the calls of the client, also while one of them runs.
+    pub(super) fn beside_calls(self) -> Self {
+        Self { is_beside_calls: true, ..self }
     }
 
-    /// Returns the client for a request in which servers cannot ask.
-    pub(super) fn without_capabilities(&self) -> Self {
-        Self { capabilities: ClientCapabilities::new(), ..self.clone() }
+    /// Returns the caller of the host for a server. A request without a session has a connection of its own if the connections of
+    /// the server belong to sessions.
+    pub(super) fn caller_at(&self, slot: &Slot, is_stateless: bool) -> Caller {
+        let caller = self.caller(is_stateless);
+        let is_isolated = self.is_single && slot.options.sharing == Sharing::Session;
+        if is_isolated { caller.for_one_request() } else { caller }
     }
 
     /// Returns the caller of the host. A connection of the stateless revision serves each client, because each request declares
@@ -61,7 +68,7 @@ impl Downstream {
             return caller;
         }
         let caller = caller.capabilities(of_input_requests(&self.capabilities));
-        if self.is_about_task { caller.beside_calls() } else { caller }
+        if self.is_beside_calls { caller.beside_calls() } else { caller }
     }
 }
 

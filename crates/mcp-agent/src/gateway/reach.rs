@@ -15,6 +15,8 @@ use crate::{
 
 /// The number of checks of a call whose tool changes meanwhile.
 const CHECKS: usize = 4;
+/// The number of further connections of a request whose server changes between sessions and the stateless revision.
+const ATTEMPTS: usize = 2;
 
 /// A connection to a server. It does not become idle until the value is dropped.
 pub(super) struct Reached {
@@ -131,10 +133,35 @@ impl Core {
         Ok(reached)
     }
 
-    /// Returns the key of the connection on which a caller subscribes to the resources of a server.
-    pub(super) fn connection_key(&self, server: &str, downstream: &Downstream) -> Result<ConnectionKey, CallError> {
-        let caller = downstream.without_capabilities().caller(false);
-        Ok(self.slot(server)?.key(&self.host.shared().registry, &caller))
+    /// Returns the key of the connection of a caller to a server, and the fingerprint of the server.
+    pub(super) async fn connection_key(
+        &self,
+        server: &str,
+        downstream: &Downstream,
+    ) -> Result<(ConnectionKey, Arc<str>), CallError> {
+        let slot = self.slot(server)?;
+        let registry = &self.host.shared().registry;
+        let is_stateless = is_stateless(&slot, registry.settings.call_wait).await?;
+        let key = slot.key(registry, &downstream.caller_at(&slot, is_stateless));
+        Ok((key, Arc::clone(&slot.fingerprint)))
+    }
+
+    /// Returns the fingerprint of the server that has a name now.
+    pub(super) fn fingerprint(&self, server: &str) -> Option<Arc<str>> {
+        self.host.shared().registry.slot(server).map(|slot| Arc::clone(&slot.fingerprint))
+    }
+
+    /// Whether the policies hide a resource of a server from a principal.
+    pub(super) fn hides_resource(&self, server: &str, uri: &str, principal: Option<&str>) -> bool {
+        let shared = self.host.shared();
+        let Some(slot) = shared.registry.slot(server) else { return true };
+        let rules = &slot.options.rules[..];
+        if !shared.gate.decides() && rules.is_empty() {
+            return false;
+        }
+        let mut input = PolicyInput::resource(server, uri);
+        input.principal = principal.map(str::to_owned);
+        shared.gate.denies(&input, rules)
     }
 
     /// Decides a request of a server by the policies.
@@ -163,17 +190,32 @@ impl Core {
         let wait = limit.map_or(registry.settings.call_wait, |limit| limit.min(registry.settings.call_wait));
         let began = Instant::now();
         let unavailable = |cause| CallError::unavailable(&slot.name, cause);
-        let version = || slot.listing_client().map(|client| client.version());
-        if version().is_none() {
-            Box::pin(slot.listed_within(wait)).await.map_err(unavailable)?;
-        }
-        let is_stateless = version().is_some_and(mcp_protocol::ProtocolVersion::is_stateless);
-        let caller = downstream.caller(is_stateless);
-        let reached = slot.reach(registry, &caller, wait.saturating_sub(began.elapsed())).await;
-        let (lease, client) = reached.map_err(unavailable)?;
+        let mut is_stateless = is_stateless(slot, wait).await?;
+        let mut attempts = 0..ATTEMPTS;
+        let (lease, client) = loop {
+            let caller = downstream.caller_at(slot, is_stateless);
+            let reached = slot.reach(registry, &caller, wait.saturating_sub(began.elapsed())).await;
+            let (lease, client) = reached.map_err(unavailable)?;
+            // A server that was started again can have another revision.
+            let is_known = client.version().is_stateless() == is_stateless;
+            if is_known || attempts.next().is_none() {
+                break (lease, client);
+            }
+            is_stateless = !is_stateless;
+        };
         let limit = limit.map(|limit| limit.saturating_sub(began.elapsed()));
         let (server, fingerprint) = (Arc::clone(&slot.name), Arc::clone(&slot.fingerprint));
         let is_decided = self.host.shared().gate.decides() || !slot.options.rules.is_empty();
         Ok(Reached { client, server, fingerprint, is_approved: false, is_decided, limit, lease })
     }
+}
+
+/// Returns whether a server is one of the stateless revision. Only the first connection is waited for: callers with connections of
+/// their own do not need the connection that lists the items.
+async fn is_stateless(slot: &Arc<Slot>, wait: Duration) -> Result<bool, CallError> {
+    if slot.version().is_none() {
+        let listed = Box::pin(slot.listed_within(wait)).await;
+        listed.map_err(|cause| CallError::unavailable(&slot.name, cause))?;
+    }
+    Ok(slot.version().is_some_and(mcp_protocol::ProtocolVersion::is_stateless))
 }

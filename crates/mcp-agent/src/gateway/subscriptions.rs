@@ -10,7 +10,11 @@ use mcp_client::{Subscription, Update};
 use mcp_protocol::{Excerpt, RpcError};
 use mcp_server_core::source::{SourceCall, SourceSubscription, UpdateNotifier};
 use parking_lot::Mutex;
-use tokio::{sync::OnceCell, task::JoinHandle, time::sleep};
+use tokio::{
+    sync::{Notify, OnceCell, watch},
+    task::JoinHandle,
+    time::timeout,
+};
 
 use super::{
     Core,
@@ -18,7 +22,7 @@ use super::{
     fault::{self, Fault},
     reach::Reached,
 };
-use crate::{policy::PolicyInput, registry::ConnectionKey};
+use crate::{CallError, ServerState, policy::PolicyInput, registry::ConnectionKey};
 
 /// The waits before a lost subscription is opened again.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -36,6 +40,8 @@ struct Key {
     server: Arc<str>,
     uri: Box<str>,
     connection: ConnectionKey,
+    /// The definition of the server. Another server under its name needs subscriptions of its own.
+    fingerprint: Arc<str>,
 }
 
 /// A subscription at a server. It ends with the last subscriber.
@@ -43,12 +49,23 @@ struct Key {
 struct Shared {
     following: OnceCell<Following>,
     subscribers: Mutex<Subscribers>,
+    /// Whether the subscription is open at the server.
+    is_open: watch::Sender<bool>,
+    /// A new subscriber needs a subscription that is lost.
+    wanted: Arc<Notify>,
 }
 
 #[derive(Default)]
 struct Subscribers {
     last: u64,
-    open: BTreeMap<u64, UpdateNotifier>,
+    open: BTreeMap<u64, Notified>,
+}
+
+/// A subscriber and its principal.
+#[derive(Clone)]
+struct Notified {
+    notifier: UpdateNotifier,
+    principal: Option<Arc<str>>,
 }
 
 /// A subscriber. The drop of the value ends its subscription.
@@ -58,12 +75,12 @@ struct Subscriber {
 }
 
 impl Subscriber {
-    fn new(shared: Arc<Shared>, notifier: UpdateNotifier) -> Self {
+    fn new(shared: Arc<Shared>, notified: Notified) -> Self {
         let number = {
             let mut subscribers = shared.subscribers.lock();
             subscribers.last += 1;
             let number = subscribers.last;
-            subscribers.open.insert(number, notifier);
+            subscribers.open.insert(number, notified);
             number
         };
         Self { shared, number }
@@ -77,10 +94,18 @@ impl Drop for Subscriber {
 }
 
 impl Shared {
-    /// Notifies the subscribers, and no other client that subscribed to the URI.
-    fn updated(&self) {
-        let open: Vec<UpdateNotifier> = self.subscribers.lock().open.values().cloned().collect();
-        open.iter().for_each(UpdateNotifier::updated);
+    fn subscribers(&self) -> Vec<Notified> {
+        self.subscribers.lock().open.values().cloned().collect()
+    }
+
+    /// Waits until the subscription is open, within a time limit. Returns false after the limit.
+    async fn opened_within(&self, limit: Duration) -> bool {
+        let mut is_open = self.is_open.subscribe();
+        if !*is_open.borrow() {
+            self.wanted.notify_one();
+        }
+        let opened = timeout(limit, is_open.wait_for(|is_open| *is_open)).await;
+        opened.is_ok_and(|opened| opened.is_ok())
     }
 }
 
@@ -96,32 +121,40 @@ impl Drop for Following {
 impl Core {
     /// Subscribes a client to a resource. The first subscriber subscribes at the server.
     pub(super) async fn subscribe(self: &Arc<Self>, call: &SourceCall) -> Result<SourceSubscription, Fault> {
-        let downstream = Downstream::of(call.context());
+        // The server notifies the connection on which the calls of the client run.
+        let downstream = Downstream::of(call.context()).beside_calls();
         let not_found = || RpcError::resource_not_found(call.context().version(), call.name());
         let (server, uri) = self.find_resource(call, call.name()).await.ok_or_else(not_found)?;
         let mut input = PolicyInput::resource(&*server, &*uri);
         input.principal = downstream.principal.as_deref().map(str::to_owned);
         self.permit(&server, &input).await?;
-        let connection = self.connection_key(&server, &downstream)?;
-        let key = Key { server, uri, connection };
+        let (connection, fingerprint) = self.connection_key(&server, &downstream).await?;
+        let key = Key { server, uri, connection, fingerprint };
         let shared = self.subscriptions.shared(&key);
         // An update before the end of this function reaches the subscriber too.
-        let subscriber = Subscriber::new(Arc::clone(&shared), call.update_notifier());
+        let notified = Notified { notifier: call.update_notifier(), principal: downstream.principal.clone() };
+        let subscriber = Subscriber::new(Arc::clone(&shared), notified);
         let opening = || async {
             let (reached, subscription) = self.open_subscription(&key, &downstream).await?;
+            shared.is_open.send_replace(true);
+            let wanted = Arc::clone(&shared.wanted);
             let (core, shared, key) = (Arc::downgrade(self), Arc::downgrade(&shared), key.clone());
-            let follower = Follower { core, shared, key, downstream: downstream.clone() };
+            let follower = Follower { core, shared, wanted, key, downstream: downstream.clone() };
             Ok::<_, Fault>(Following(tokio::spawn(follower.follow(reached, subscription))))
         };
         shared.following.get_or_try_init(opening).await?;
+        if !shared.opened_within(self.host.shared().registry.settings.call_wait).await {
+            return Err(lost(&key.server, ServerState::Failed, "the subscription to the resource is lost").into());
+        }
         self.end_with_session(call, &downstream, &key.server);
         Ok(SourceSubscription::new(subscriber))
     }
 
     async fn open_subscription(&self, key: &Key, downstream: &Downstream) -> Result<(Reached, Subscription), Fault> {
-        // A connection that can ask its user would stay in use for the life of the subscription.
-        let downstream = downstream.without_capabilities();
-        let reached = self.reach_server(&key.server, None, &downstream).await?;
+        let reached = self.reach_server(&key.server, None, downstream).await?;
+        if reached.fingerprint != key.fingerprint {
+            return Err(lost(&key.server, ServerState::Stopped, "another server has its name").into());
+        }
         let failed = |error| fault::of_request(&key.server, &*key.uri, error);
         let subscription = reached.client.subscribe([&*key.uri]).await.map_err(failed)?;
         if !subscription.honoured().resource_subscriptions.iter().any(|uri| *uri == *key.uri) {
@@ -130,6 +163,11 @@ impl Core {
         }
         Ok((reached, subscription))
     }
+}
+
+/// Returns the error of a subscription whose server does not report changes now.
+fn lost(server: &str, state: ServerState, reason: &str) -> CallError {
+    CallError::Unavailable { server: server.to_owned(), state, reason: Some(reason.to_owned()), retry_in: None }
 }
 
 impl Subscriptions {
@@ -150,6 +188,8 @@ impl Subscriptions {
 struct Follower {
     core: Weak<Core>,
     shared: Weak<Shared>,
+    /// A new subscriber needs the lost subscription.
+    wanted: Arc<Notify>,
     key: Key,
     downstream: Downstream,
 }
@@ -158,37 +198,67 @@ impl Follower {
     async fn follow(self, reached: Reached, subscription: Subscription) {
         let (mut open, mut wait) = ((reached, subscription), FIRST_RETRY);
         loop {
-            while let Some(update) = open.1.next().await {
-                match update {
-                    Ok(Update::ResourceUpdated { .. } | Update::Missed) => {
-                        wait = FIRST_RETRY;
-                        self.announce();
-                    }
-                    Ok(_) => {}
-                    Err(error) => {
-                        tracing::debug!(%error, "a subscription to a resource ended");
-                        break;
-                    }
+            let mut states = open.1.open_states();
+            loop {
+                tokio::select! {
+                    update = open.1.next() => match update {
+                        Some(Ok(Update::ResourceUpdated { .. } | Update::Missed)) => {
+                            wait = FIRST_RETRY;
+                            self.announce();
+                        }
+                        Some(Ok(_)) => {}
+                        Some(Err(error)) => {
+                            tracing::debug!(%error, "a subscription to a resource ended");
+                            break;
+                        }
+                        None => break,
+                    },
+                    // The client opens the subscription again on its next connection.
+                    Some(is_open) = states.changed() => self.set_open(is_open),
                 }
             }
             // The connection must be free for the next one.
             drop(open);
+            self.set_open(false);
             open = loop {
-                sleep(wait).await;
+                let _ = timeout(wait, self.wanted.notified()).await;
                 wait = (wait * 2).min(LONGEST_RETRY);
                 let Some(core) = self.core.upgrade() else { return };
+                if core.fingerprint(&self.key.server).is_some_and(|now| now != self.key.fingerprint) {
+                    // Another server has the name. A subscription at it belongs to another key.
+                    return;
+                }
+                // The policies decide again, because they can have changed.
+                if self.permitted(&core).is_empty() {
+                    continue;
+                }
                 if let Ok(opened) = core.open_subscription(&self.key, &self.downstream).await {
                     break opened;
                 }
             };
+            self.set_open(true);
             // The resource can have changed in between.
             self.announce();
         }
     }
 
-    fn announce(&self) {
+    fn set_open(&self, is_open: bool) {
         if let Some(shared) = self.shared.upgrade() {
-            shared.updated();
+            shared.is_open.send_replace(is_open);
         }
+    }
+
+    /// Returns the subscribers from which the policies do not hide the resource.
+    fn permitted(&self, core: &Core) -> Vec<Notified> {
+        let mut subscribers = self.shared.upgrade().map(|shared| shared.subscribers()).unwrap_or_default();
+        let Key { server, uri, .. } = &self.key;
+        subscribers.retain(|to| !core.hides_resource(server, uri, to.principal.as_deref()));
+        subscribers
+    }
+
+    /// Notifies the subscribers, and no other client that subscribed to the URI.
+    fn announce(&self) {
+        let Some(core) = self.core.upgrade() else { return };
+        self.permitted(&core).iter().for_each(|to| to.notifier.updated());
     }
 }

@@ -188,7 +188,7 @@ impl<'a> TaskRequest<'a> {
         let meta = core.hop.forward_decoded(context.meta())?;
         let params = Members::read(call.params().get())
             .map_err(|error| RpcError::invalid_params(format!("the parameters cannot be read: {error}")))?;
-        let client = Downstream::of(context).of_task();
+        let client = Downstream::of(context).beside_calls();
         let reached = match core.reach_server(&task.server, None, &client).await {
             Err(CallError::UnknownServer { .. }) => return Err(unknown().into()),
             reached => reached?,

@@ -1,5 +1,7 @@
 //! The caller of a host: its principal, its session, and the capabilities of its handler.
 
+#[cfg(feature = "gateway")]
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fmt, sync::Arc};
 
 use mcp_client::Handler;
@@ -31,6 +33,8 @@ pub struct Caller {
     pub(super) token: Option<CallerToken>,
     /// The request uses a connection also while another call with questions runs there.
     is_beside_calls: bool,
+    /// A server whose connections belong to sessions gives the request a connection of its own.
+    pub(super) is_for_one_request: bool,
 }
 
 impl Caller {
@@ -102,6 +106,16 @@ impl Caller {
     #[cfg(feature = "gateway")]
     pub(crate) fn beside_calls(self) -> Self {
         Self { is_beside_calls: true, ..self }
+    }
+
+    /// Separates a request without a session from all others, at servers whose connections belong to sessions. Such a connection
+    /// ends with the request.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn for_one_request(self) -> Self {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        // The id of a session has no space.
+        let session = format!("request {}", LAST.fetch_add(1, Ordering::Relaxed));
+        Self { session: Some(session.into()), is_for_one_request: true, ..self }
     }
 
     /// Returns the identity of the user.

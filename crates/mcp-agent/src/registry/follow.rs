@@ -9,7 +9,8 @@ use super::{Registry, ServerState, Slot, changes::Changes, listing::list, runner
 
 /// The shortest time between two readings of the lists.
 const MIN_LIST_INTERVAL: Duration = Duration::from_millis(100);
-/// The idle time after which a connection for callers ends, if the options have no other time.
+/// The idle time after which a connection for callers ends, if the options have no other time. The connection of a session ends
+/// with its session.
 const CALLER_IDLE: Duration = Duration::from_secs(300);
 
 /// The reason why a connection ended.
@@ -37,6 +38,10 @@ impl Slot {
             link.diagnostics = all.into_iter().chain(listed.notes).collect();
             link.error = listed.error;
             link.client = Some(client.clone());
+            #[cfg(feature = "gateway")]
+            {
+                link.version = Some(client.version());
+            }
         });
         registry.store_soon();
         listed.is_complete
@@ -54,12 +59,21 @@ impl Slot {
     pub(super) async fn serve(&self, registry: &Arc<Registry>, client: &Client, mut changes: Option<Changes>) -> End {
         let is_for_callers = matches!(self.role, Role::Calls(_));
         let idle = self.options.idle_stop.or(registry.settings.idle_stop);
-        let idle = idle.or(is_for_callers.then_some(CALLER_IDLE));
+        let ends_idle = matches!(&self.role, Role::Calls(calls) if !calls.is_of_session);
+        let idle = idle.or(ends_idle.then_some(CALLER_IDLE));
         let mut states = client.states();
         let mut idle_at = idle.map(|idle| Instant::now() + idle);
         loop {
             tokio::select! {
                 () = next(&mut changes) => {
+                    if is_for_callers {
+                        self.lists_changed.notify_one();
+                        continue;
+                    }
+                    self.reread(registry, client, &mut changes).await;
+                    sleep(MIN_LIST_INTERVAL).await;
+                }
+                () = self.lists_changed.notified(), if !is_for_callers => {
                     self.reread(registry, client, &mut changes).await;
                     sleep(MIN_LIST_INTERVAL).await;
                 }
@@ -104,13 +118,16 @@ impl Slot {
     async fn follow(&self, registry: &Arc<Registry>, client: &Client, state: State, changes: &mut Option<Changes>) {
         let reason = || self.connector.fault();
         match state {
-            State::Ready => match changes {
-                Some(open) => {
+            State::Ready => {
+                if let Some(open) = changes {
                     open.reopen().await;
+                }
+                if let Role::Calls(_) = self.role {
+                    self.ready(registry, client);
+                } else {
                     self.reread(registry, client, changes).await;
                 }
-                None => self.ready(registry, client),
-            },
+            }
             State::Connecting { .. } => self.change(registry, |link| {
                 (link.state, link.reason) = (ServerState::Degraded, reason());
             }),

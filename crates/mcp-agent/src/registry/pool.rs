@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use mcp_client::{Client, Handler as _, QuestionState, transport::Connect};
+use mcp_client::{Client, QuestionState, transport::Connect};
 use mcp_protocol::ClientCapabilities;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -15,7 +15,10 @@ use tokio_util::sync::CancellationToken;
 use super::TokenFault;
 #[cfg(feature = "gateway")]
 use super::sessions::Sessions;
-use super::{ActiveCall, Caller, Registry, ServerState, Slot, Unavailable, questions::HostHandler, slot::Role};
+use super::{
+    ActiveCall, Caller, Registry, ServerState, Slot, Unavailable,
+    slot::{Calls, Role},
+};
 use crate::sharing::Sharing;
 
 /// The connections of a server for callers that cannot share the connection that lists its items.
@@ -44,6 +47,8 @@ pub(crate) struct Lease {
     active: Option<ActiveCall>,
     /// The server can ask the caller.
     is_askable: bool,
+    /// The connection serves no other request.
+    is_for_one_request: bool,
 }
 
 impl Lease {
@@ -52,7 +57,9 @@ impl Lease {
         if is_askable {
             connection.askable.fetch_add(1, Ordering::AcqRel);
         }
-        Self { server: Arc::clone(server), connection: Arc::clone(connection), active: Some(active), is_askable }
+        let is_for_one_request = caller.is_for_one_request && server.options.sharing == Sharing::Session;
+        let (server, connection) = (Arc::clone(server), Arc::clone(connection));
+        Self { server, connection, active: Some(active), is_askable, is_for_one_request }
     }
 }
 
@@ -78,6 +85,9 @@ impl Drop for Lease {
             }
         }
         self.active = None;
+        if self.is_for_one_request {
+            self.connection.stop.cancel();
+        }
         // The connection can make room for the connection of another caller.
         self.server.released.notify_waiters();
     }
@@ -183,15 +193,13 @@ impl Slot {
         let has_own_credentials = self.options.connectors.is_some();
         let principal = caller.principal.clone().filter(|_| sharing != Sharing::All || has_own_credentials);
         let session = caller.session.clone().filter(|_| sharing == Sharing::Session);
-        // Without handlers, the capabilities of the host never change.
-        let of_host = || {
-            let handler = || HostHandler::new(&registry.settings, &self.name, None);
-            self.capabilities_of_host.get_or_init(|| canonical(&handler().capabilities()))
-        };
         // The handlers of the host must not answer a caller that declares capabilities of its own.
-        let has_handlers = registry.settings.handler_of.is_some() || registry.settings.client_of.is_some();
+        let of_host = || {
+            let declared = || self.capabilities_without_handlers(registry).as_ref().map(canonical);
+            self.capabilities_of_host.get_or_init(declared).as_ref()
+        };
         let capabilities = caller.capabilities.as_deref().map(|declared| self.canonical(declared));
-        let capabilities = capabilities.filter(|declared| has_handlers || declared != of_host());
+        let capabilities = capabilities.filter(|declared| of_host() != Some(declared));
         ConnectionKey { principal, session, authority: self.authority(caller), capabilities }
     }
 
@@ -268,7 +276,8 @@ impl Slot {
         }
         let Some(connector) = connector.take() else { return Ok(Step::Open) };
         let declared = key.capabilities.as_ref().and(caller.capabilities.clone());
-        let connection = Self::of_callers(self, connector, Role::Calls(declared));
+        let connection =
+            Self::of_callers(self, connector, Role::Calls(Calls { declared, is_of_session: key.session.is_some() }));
         connection.run(registry, true);
         let lease = Lease::new(self, &connection, connection.begin_call(), caller);
         pool.connections.push((key.clone(), connection));

@@ -9,8 +9,8 @@ use std::{
 };
 
 use mcp_client::{
-    Client, ClientBuilder, Error,
-    protocol::Implementation,
+    Client, ClientBuilder, Error, Handler as _,
+    protocol::{ClientCapabilities, Implementation},
     transport::{Connect, PauseClock},
 };
 use tokio::time::{Instant, sleep, sleep_until};
@@ -221,12 +221,31 @@ impl Slot {
         let client = self.builder(registry).connect(connector).await?;
         *connected = Some(client.clone());
         if let Role::Calls(_) = self.role {
+            let changes = self.changes_of_calls(registry, &client).await;
             self.ready(registry, &client);
-            return Ok((client, None));
+            return Ok((client, changes));
         }
         let changes = Changes::open(&client, registry.settings.lists).await;
         let is_complete = self.read_lists(registry, &client).await;
         Ok((client, Some(changes.after_reading(is_complete))))
+    }
+
+    /// Returns the changes of lists that a connection for callers reports. A server of the stateless revision reports them to the
+    /// connection that lists the items.
+    async fn changes_of_calls(&self, registry: &Registry, client: &Client) -> Option<Changes> {
+        if client.version().is_stateless() {
+            return None;
+        }
+        Some(Changes::open(client, registry.settings.lists).await)
+    }
+
+    /// Returns the capabilities that the host declares, if it has no handler for requests of the server. `None`: it has one.
+    pub(super) fn capabilities_without_handlers(&self, registry: &Registry) -> Option<ClientCapabilities> {
+        let settings = &registry.settings;
+        let builder = || Client::builder(settings.info.name.clone(), settings.info.version.clone());
+        let changed = settings.client_of.as_ref().map(|client_of| client_of(&self.name, builder()));
+        let has_handlers = settings.handler_of.is_some() || changed.is_some_and(|builder| builder.has_handlers());
+        (!has_handlers).then(|| HostHandler::new(settings, &self.name, None).capabilities())
     }
 
     /// Returns the builder of the client.
@@ -234,7 +253,7 @@ impl Slot {
         let settings = &registry.settings;
         let Implementation { name, version, .. } = &settings.info;
         let declared = match &self.role {
-            Role::Calls(declared) => declared.as_deref(),
+            Role::Calls(calls) => calls.declared.as_deref(),
             Role::Listing => None,
         };
         let builder = Client::builder(name, version)

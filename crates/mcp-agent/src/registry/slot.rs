@@ -12,6 +12,8 @@ use std::{
 
 use mcp_client::{Client, Error, transport::Connect};
 use mcp_protocol::ClientCapabilities;
+#[cfg(feature = "gateway")]
+use mcp_protocol::ProtocolVersion;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::{
@@ -37,8 +39,8 @@ pub(crate) struct Slot {
     pub(crate) fingerprint: Arc<str>,
     pub(super) role: Role,
     pub(super) pool: Mutex<Pool>,
-    /// The capabilities of a host without handlers, in canonical form.
-    pub(super) capabilities_of_host: OnceLock<Arc<str>>,
+    /// The capabilities of a host without handlers, in canonical form. `None`: the host has handlers.
+    pub(super) capabilities_of_host: OnceLock<Option<Arc<str>>>,
     /// The capabilities of the last caller that declared any, and their canonical form.
     pub(super) last_declared: Mutex<Option<(ClientCapabilities, Arc<str>)>>,
     /// A call of a caller has ended.
@@ -54,6 +56,8 @@ pub(crate) struct Slot {
     pub(super) activity: Arc<Activity>,
     /// A call needs the server.
     pub(super) wanted: Notify,
+    /// A connection for callers has received the notification of a changed list.
+    pub(super) lists_changed: Arc<Notify>,
     /// Ends the server.
     pub(crate) stop: CancellationToken,
     pub(super) has_run: AtomicBool,
@@ -66,8 +70,15 @@ pub(crate) struct Slot {
 pub(super) enum Role {
     /// Lists the items of the server for the catalog.
     Listing,
-    /// Serves the calls of some callers, with these declared capabilities. `None`: those of the host.
-    Calls(Option<Arc<ClientCapabilities>>),
+    Calls(Calls),
+}
+
+/// A connection that serves the calls of some callers.
+pub(super) struct Calls {
+    /// The declared capabilities. `None`: those of the host.
+    pub(super) declared: Option<Arc<ClientCapabilities>>,
+    /// The server keeps the state of a session, so the connection has no default idle time.
+    pub(super) is_of_session: bool,
 }
 
 #[derive(Default)]
@@ -87,6 +98,9 @@ pub(super) struct Link {
     /// The error of the last attempt, or of the list of tools.
     pub(super) error: Option<Error>,
     pub(super) client: Option<Client>,
+    /// The revision of the last connection. It remains after the end of the connection.
+    #[cfg(feature = "gateway")]
+    pub(super) version: Option<ProtocolVersion>,
     /// The number of failed attempts.
     pub(super) failures: u64,
     /// The time of the next attempt. Calls before that time fail at once.
@@ -132,7 +146,8 @@ impl Slot {
     /// Returns another connection to a server.
     pub(super) fn of_callers(server: &Self, connector: Arc<dyn Connect>, role: Role) -> Arc<Self> {
         let options = ServerOptions { needs_approval: false, ..server.options.clone() };
-        Arc::new(Self::with(server.name.clone(), connector, options, server.fingerprint.clone(), &server.stop, role))
+        let slot = Self::with(server.name.clone(), connector, options, server.fingerprint.clone(), &server.stop, role);
+        Arc::new(Self { lists_changed: Arc::clone(&server.lists_changed), ..slot })
     }
 
     fn with(
@@ -149,6 +164,8 @@ impl Slot {
             reason: None,
             error: None,
             client: None,
+            #[cfg(feature = "gateway")]
+            version: None,
             failures: 0,
             next_attempt: None,
             diagnostics: Vec::new(),
@@ -171,6 +188,7 @@ impl Slot {
             link: watch::Sender::new(link),
             activity: Arc::default(),
             wanted: Notify::new(),
+            lists_changed: Arc::default(),
             stop: closing.child_token(),
             has_run: AtomicBool::new(false),
             ended: CancellationToken::new(),
@@ -260,6 +278,12 @@ impl Slot {
     #[cfg(feature = "gateway")]
     pub(crate) fn listing_client(&self) -> Option<Client> {
         self.link.borrow().client.clone()
+    }
+
+    /// Returns the revision of the connection that lists the items, or of the last one. `None` before the first connection.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn version(&self) -> Option<ProtocolVersion> {
+        self.link.borrow().version
     }
 
     pub(crate) fn reason(&self) -> Option<String> {

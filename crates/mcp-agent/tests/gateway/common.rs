@@ -2,7 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 #![allow(dead_code, reason = "each file of tests uses a part of this")]
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use mcp_agent::{Gateway, GatewayBuilder, Host};
 use mcp_client::{
@@ -17,7 +23,12 @@ use mcp_server::{
 };
 use mcp_transport::memory::duplex;
 use serde_json::Value;
-use tokio::{net::TcpListener, sync::Notify, time::timeout};
+use tokio::{
+    net::TcpListener,
+    sync::{Notify, watch},
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
 
 /// The longest wait of a test.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -114,6 +125,72 @@ impl Connect for Pipe {
 
     fn describe(&self) -> String {
         "a pipe".to_owned()
+    }
+}
+
+/// Starts a server of its own for each connection, as a command does. The messages have no other relation than their ids.
+#[derive(Clone)]
+pub(crate) struct Processes {
+    start: Arc<dyn Fn(usize) -> Server + Send + Sync>,
+    ends: Arc<Mutex<Vec<CancellationToken>>>,
+    running: watch::Sender<usize>,
+    is_stuck: Arc<AtomicBool>,
+}
+
+impl Processes {
+    /// `start` receives the number of the process.
+    pub(crate) fn new(start: impl Fn(usize) -> Server + Send + Sync + 'static) -> Self {
+        let running = watch::Sender::default();
+        Self { start: Arc::new(start), ends: Arc::default(), running, is_stuck: Arc::default() }
+    }
+
+    /// Returns the number of processes that were started.
+    pub(crate) fn started(&self) -> usize {
+        self.ends.lock().unwrap().len()
+    }
+
+    /// Waits until this number of processes run.
+    pub(crate) async fn until_running(&self, number: usize) {
+        let mut running = self.running.subscribe();
+        timeout(SOON, running.wait_for(|running| *running == number)).await.unwrap().unwrap();
+    }
+
+    /// Ends a process.
+    pub(crate) fn kill(&self, number: usize) {
+        self.ends.lock().unwrap()[number].cancel();
+    }
+
+    /// Lets further processes start without an answer.
+    pub(crate) fn stick(&self) {
+        self.is_stuck.store(true, Ordering::SeqCst);
+    }
+}
+
+impl Connect for Processes {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
+        if self.is_stuck.load(Ordering::SeqCst) {
+            return Box::pin(std::future::pending());
+        }
+        let end = CancellationToken::new();
+        let number = {
+            let mut ends = self.ends.lock().unwrap();
+            ends.push(end.clone());
+            ends.len() - 1
+        };
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (server, running) = ((self.start)(number), self.running.clone());
+        running.send_modify(|running| *running += 1);
+        tokio::spawn(async move {
+            let (reader, writer) = tokio::io::split(theirs);
+            drop(end.run_until_cancelled(server.serve(Ndjson::new(reader, writer))).await);
+            running.send_modify(|running| *running -= 1);
+        });
+        let (reader, writer) = tokio::io::split(ours);
+        Box::pin(async { Ok(Box::new(Ndjson::new(reader, writer)) as Box<dyn Transport>) })
+    }
+
+    fn describe(&self) -> String {
+        "a process".to_owned()
     }
 }
 

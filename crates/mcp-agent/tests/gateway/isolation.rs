@@ -107,6 +107,33 @@ async fn an_update_reaches_only_the_callers_of_its_connection() {
 }
 
 #[tokio::test]
+async fn an_update_does_not_reach_a_subscriber_that_a_new_policy_denies() {
+    let directory = std::env::temp_dir().join(format!("mcp-gateway-updates-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let path = directory.join("policy.toml");
+    for (down, up) in cells() {
+        std::fs::write(&path, "").unwrap();
+        let source = Notifying::default();
+        let upstream = Server::builder::<()>("s", "1").versions([up]).source(source.clone()).build();
+        let host = Host::builder("gateway", "1").server("s", &upstream).policy_file(&path);
+        let host = host.watch(Duration::from_millis(10)).start().await.unwrap();
+        let server = Gateway::builder(host).build().unwrap().versions([down]).build();
+        let client = client().no_cache().connect(&server).await.unwrap();
+        let mut updates = timeout(SOON, client.subscribe(["mcp://s/x:a", "mcp://s/x:b"])).await.unwrap().unwrap();
+        let mut changes = client.listen(SubscriptionFilter::lists()).await.unwrap();
+        std::fs::write(&path, "[[rule]]\nresource = \"x:a\"\neffect = \"deny\"\n").unwrap();
+        while next(&mut changes).await != Update::ResourcesChanged {}
+        for uri in ["x:a", "x:b"] {
+            let subscribers = source.subscribers.lock().unwrap();
+            subscribers.iter().filter(|(subscribed, _)| subscribed == uri).for_each(|(_, to)| to.updated());
+        }
+        let expected = Update::ResourceUpdated { uri: "mcp://s/x:b".to_owned() };
+        assert_eq!(next(&mut updates).await, expected, "{down} {up}");
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[tokio::test]
 async fn the_connections_of_a_session_end_with_the_session() {
     let (source, up) = (Notifying::default(), ProtocolVersion::V2025_11_25);
     let upstream = Server::builder::<()>("s", "1").versions([up]).source(source.clone()).build();

@@ -218,6 +218,24 @@ async fn an_idle_connection_of_a_caller_ends() {
     }
 }
 
+// The clock is paused. It advances only while each task waits for a time.
+#[tokio::test(start_paused = true)]
+async fn the_connection_of_a_session_has_no_default_idle_time() {
+    for (sharing, connections) in [(Sharing::Principal, 3), (Sharing::Session, 2)] {
+        let upstream = done();
+        let options = ServerOptions::new().sharing(sharing);
+        let host = builder().server_with("s", upstream.clone(), options).start().await.unwrap();
+        let ada = Caller::new().principal("ada").session("x").capabilities(elicits());
+        for _ in 0..2 {
+            assert_eq!(call(&host, &ada).await.unwrap(), "done");
+            tokio::time::sleep(Duration::from_secs(3600)).await;
+        }
+        assert_eq!(upstream.connections(), connections, "{sharing:?}");
+        host.disconnect(&ada).await;
+        assert_eq!(upstream.open_connections(), 1, "{sharing:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_server_without_approval_is_started_for_no_caller() {
     let upstream = done();

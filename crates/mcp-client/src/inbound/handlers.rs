@@ -127,6 +127,13 @@ where
 }
 
 impl HandlerSet {
+    /// Returns true if no handler and no closure is set.
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self { elicit, elicit_url, sample, samples_with_tools: _, roots, roots_of_call, other, handler } = self;
+        let has_closure = elicit.is_some() || elicit_url.is_some() || sample.is_some() || other.is_some();
+        !has_closure && roots.is_none() && roots_of_call.is_none() && handler.is_none()
+    }
+
     /// Returns the handlers during a call: the handler of the call answers the requests that it declares.
     pub(crate) fn during(&self, call: Option<&RunningCall>) -> Self {
         let mut handlers = self.clone();

@@ -136,6 +136,20 @@ impl ClientBuilder {
         self
     }
 
+    /// Returns true if the builder has a handler or a closure for requests of the server.
+    ///
+    /// ```
+    /// use mcp_client::{Client, protocol::RpcError};
+    ///
+    /// let builder = Client::builder("my-app", "1.0");
+    /// assert!(!builder.has_handlers());
+    /// assert!(builder.on_sample(async |_request| Err(RpcError::internal("no model"))).has_handlers());
+    /// ```
+    #[must_use]
+    pub fn has_handlers(&self) -> bool {
+        !self.handlers.is_empty()
+    }
+
     /// Calls `callback` with each notification, one at a time. See also [`Client::notifications`](crate::Client::notifications).
     ///
     /// See the [example](Self#example).
