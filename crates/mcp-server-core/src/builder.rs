@@ -193,12 +193,12 @@ impl<S: Clone + Send + Sync + 'static> ServerBuilder<S> {
     /// ```
     ///
     /// # Panics
-    /// Panics when a limit is zero that has to be positive.
+    /// Panics when a limit is zero that has to be positive, or when `node.renewal` is not shorter than `node.lease`.
     #[track_caller]
     pub fn limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
         change(&mut self.config.limits);
-        if let Err(name) = self.config.limits.check() {
-            panic!("the limit `{name}` is zero: nothing could be served");
+        if let Err(fault) = self.config.limits.check() {
+            panic!("{fault}");
         }
         self
     }

@@ -99,11 +99,11 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Checks that no limit is zero that has to be positive.
+    /// Checks that no limit is zero that has to be positive, and that a node renews its lease before the lease ends.
     ///
     /// # Errors
-    /// Returns the name of the first such limit.
-    pub(crate) fn check(&self) -> Result<(), &'static str> {
+    /// Returns the fault of the first such limit.
+    pub(crate) fn check(&self) -> Result<(), String> {
         let Self { inputs, tasks, node, .. } = self;
         let bounds = [
             ("handlers_per_session", self.handlers_per_session == 0),
@@ -125,6 +125,15 @@ impl Limits {
             ("node.acknowledgement", node.acknowledgement.is_zero()),
             ("node.reply", node.reply.is_zero()),
         ];
-        bounds.into_iter().find(|(_, is_zero)| *is_zero).map_or(Ok(()), |(name, _)| Err(name))
+        if let Some((name, _)) = bounds.into_iter().find(|(_, is_zero)| *is_zero) {
+            return Err(format!("the limit `{name}` is zero: nothing could be served"));
+        }
+        if node.renewal >= node.lease {
+            let NodeLimits { lease, renewal, .. } = node;
+            return Err(format!(
+                "the limit `node.renewal` is {renewal:?}, but must be shorter than `node.lease`, {lease:?}"
+            ));
+        }
+        Ok(())
     }
 }

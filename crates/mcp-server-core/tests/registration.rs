@@ -425,6 +425,9 @@ fn limits_accept_zero_only_where_it_has_a_meaning() {
         let text = panic.downcast_ref::<String>().unwrap();
         assert!(text.contains(&format!("`{name}` is zero")), "{text}");
     }
+    let panic = catch_unwind(|| builder().limits(|limits| limits.node.renewal = limits.node.lease)).unwrap_err();
+    let text = panic.downcast_ref::<String>().unwrap();
+    assert_eq!(text, "the limit `node.renewal` is 10s, but must be shorter than `node.lease`, 10s");
     drop(builder().limits(|limits| {
         limits.drain = Duration::ZERO;
         limits.listen_streams_per_principal = 0;
