@@ -117,6 +117,8 @@ struct Shared {
     lease: watch::Sender<Option<Lease>>,
     handlers: Mutex<HashMap<&'static str, Vec<(u64, NodeHandler)>>>,
     last_handler: AtomicU64,
+    /// The kinds of requests that wait for a change.
+    waiting_kinds: Mutex<HashSet<&'static str>>,
     pending: Pending,
     endings: Mutex<Vec<Ending>>,
     /// The nodes that were alive a short time ago.
@@ -137,6 +139,7 @@ impl Node {
             lease: watch::Sender::new(None),
             handlers: Mutex::default(),
             last_handler: AtomicU64::new(0),
+            waiting_kinds: Mutex::default(),
             pending: Pending::default(),
             endings: Mutex::default(),
             alive: Mutex::default(),
@@ -179,7 +182,7 @@ impl Node {
 
     /// Sends a request to a node and returns its reply. A request to this node runs its handler here.
     ///
-    /// The request may have run although this fails. Dropping the future cancels the handler, if the node has acknowledged the
+    /// Some errors leave open whether the request has run ([`NodeError`]). Dropping the future cancels the handler, if the node has acknowledged the
     /// request.
     ///
     /// # Errors
@@ -247,6 +250,18 @@ impl Node {
         Fut: Future<Output = Result<(), StoreError>> + Send + 'static,
     {
         self.shared.endings.lock().push(Arc::new(move |stopped| Box::pin(ending(stopped))));
+    }
+
+    /// Registers the handler of a kind of requests that wait for a change, as [`Node::handle`] does for other requests.
+    ///
+    /// Such requests have a limit of their own. They therefore take no place of other requests.
+    pub(crate) fn handle_waiting<F, Fut>(&self, kind: &'static str, handler: F)
+    where
+        F: Fn(Vec<u8>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Vec<u8>> + Send + 'static,
+    {
+        self.shared.waiting_kinds.lock().insert(kind);
+        self.handle(kind, handler);
     }
 
     /// Returns the shared store. Names in it need [`Node::name`].

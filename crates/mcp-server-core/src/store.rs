@@ -5,12 +5,15 @@ use std::{sync::Arc, time::Duration};
 use mcp_protocol::{ErrorCode, RpcError};
 use mcp_store::{KeyPage, Store, StoreError, StoreFuture, Subscription, Swap};
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
 /// The longest time that one operation of the store may take.
 pub(crate) const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The most bytes of the server's name in a namespace.
 const NAME_BYTES: usize = 64;
+/// The bytes of the hash of a long name.
+const HASH_BYTES: usize = 16;
 
 /// The store of a server. An operation fails as unavailable after [`STORE_TIMEOUT`].
 ///
@@ -94,7 +97,7 @@ async fn in_time<T>(answer: StoreFuture<'_, T>) -> Result<T, StoreError> {
 }
 
 /// Returns the name of a server as one segment of a key. Different names have different segments: bytes other than letters,
-/// digits, `.`, `-` and `_` are escaped, and a hash replaces the end of a long name.
+/// digits, `.`, `-` and `_` are escaped, and a cryptographic hash replaces the end of a long name.
 fn segment(server: &str) -> String {
     let mut segment = String::with_capacity(server.len());
     for byte in server.bytes() {
@@ -104,8 +107,10 @@ fn segment(server: &str) -> String {
         }
     }
     if segment.len() > NAME_BYTES {
-        segment.truncate(NAME_BYTES - 17);
-        segment.push_str(&format!("~{:016x}", hash(server.as_bytes())));
+        let digest = Sha256::digest(server.as_bytes());
+        segment.truncate(NAME_BYTES - 1 - 2 * HASH_BYTES);
+        segment.push('~');
+        segment.extend(digest.iter().take(HASH_BYTES).map(|byte| format!("{byte:02x}")));
     }
     segment
 }
@@ -116,7 +121,7 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, fnv)
 }
 
-/// The error of a request that needs the store while it is unavailable. Nothing has run, so the client can repeat the request.
+/// The error of a request that needs the store while it is unavailable. No handler has run, so the client can repeat the request.
 pub(crate) fn unavailable() -> RpcError {
     let data = json!({ "reason": "busy", "unavailable": "store", "retryAfterMs": 1000 });
     RpcError::internal("busy: the shared store is unavailable, try again later").with_data(data)
@@ -142,6 +147,8 @@ mod tests {
         assert_eq!((segment(&long).len(), segment(&longer).len()), (NAME_BYTES, NAME_BYTES));
         assert_ne!(segment(&long), segment(&longer));
         assert_eq!(segment(&"x".repeat(NAME_BYTES)), "x".repeat(NAME_BYTES));
+        // The segment is the same in each build, because nodes of two builds share the store.
+        assert_eq!(segment(&long), format!("{}~09ecb6ebc8bcefc733f6f2ec44f791ab", "x".repeat(31)));
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod id;
 mod offers;
 mod owner;
 mod policy;
+mod polls;
 mod record;
 mod result_waiters;
 mod running;

@@ -23,6 +23,8 @@ pub(crate) enum Link {
     Stalled,
     /// Operations fail at once. Messages are lost.
     Down,
+    /// Operations succeed. Messages are lost.
+    Deaf,
 }
 
 /// The connection of one node to a shared store.

@@ -18,6 +18,7 @@ mod error_codes;
 mod error_locations;
 mod extensions;
 mod faults_on_stderr;
+mod fleet_faults;
 mod fleet_once;
 mod fleet_tasks;
 mod input_client;

@@ -60,15 +60,16 @@ async fn stores_the_end_of_a_task_although_its_caller_disconnects() {
 #[tokio::test]
 async fn stores_a_cancellation_although_its_request_is_dropped() {
     let store = StallingStore::of("/task/");
-    let jobs = Jobs::with(|builder| builder.store(Arc::new(store.clone())));
+    let mut jobs = Jobs::with(|builder| builder.store(Arc::new(store.clone())));
     let (mut here, mut there) = (jobs.modern().await, client(&node(&store)).await);
     let id = made(&mut here, "hold").await;
     store.is_stalled.send_replace(true);
     let mut params = of(&id);
     params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
     drop_halfway(request_with_scope(&jobs.server, "tasks/cancel", params, |scope| scope.local()));
-    wait_for(&mut here, &id, "cancelled").await;
+    stops(&mut jobs).await;
     store.is_stalled.send_replace(false);
+    wait_for(&mut here, &id, "cancelled").await;
     wait_for(&mut there, &id, "cancelled").await;
 }
 

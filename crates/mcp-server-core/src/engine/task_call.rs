@@ -12,7 +12,7 @@ use crate::{
     Server,
     context::{Context, EndGuard},
     request::{Output, Scope, Stop, ending},
-    store::is_unavailable,
+    store::{STORE_TIMEOUT, is_unavailable},
     tasks::{Decided, Owner, RunningTask, TaskOutcome, TaskPolicy, TaskSpec, not_created},
     trace::Ending,
 };
@@ -50,12 +50,12 @@ impl Candidate<'_> {
                     let running_task = self.create().await.map_err(|error| self.failed(error))?;
                     self.server.data.tasks.mark(&running_task, TaskOutcome::of(&result));
                     self.become_task(&running_task);
-                    let created = self.created(&running_task);
                     guard.end(ending(&Ok(Output::Tool(result))));
                     // The record is stored before the response, also when the request is dropped.
-                    let (server, ended) = (self.server.clone(), running_task.clone());
-                    let _ = tokio::spawn(async move { server.data.tasks.persist(&ended).await }).await;
-                    return Ok(created);
+                    let (driver, ended) = (self.server.data.task_driver(), running_task.clone());
+                    let storing = tokio::spawn(async move { driver.store_end(&ended).await });
+                    let _ = tokio::time::timeout(STORE_TIMEOUT, storing).await;
+                    return Ok(self.created(&running_task));
                 }
                 Some(done) => return ended(done),
                 None => {}

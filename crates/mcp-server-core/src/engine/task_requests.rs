@@ -17,6 +17,7 @@ use super::task_legacy as legacy;
 use crate::{
     Server,
     request::{Refusal, Reply, Scope},
+    store::unavailable,
     tasks::{self, CancelOutcome, Found, Owner, Record, RunningTask, TaskOutcome},
 };
 
@@ -182,7 +183,15 @@ impl TaskQuery<'_> {
     async fn cancel(&self, found: &Found) -> Result<bool, RpcError> {
         let table = &self.server.data.tasks;
         match found {
-            Found::Running(running_task) => Ok(table.settle(running_task, TaskOutcome::Cancelled).await),
+            Found::Running(running_task) => {
+                let was_final = running_task.is_final();
+                table.settle(running_task, TaskOutcome::Cancelled).await;
+                if !running_task.is_final() {
+                    return Err(unavailable());
+                }
+                let is_cancelled = |record: &Record| record.outcome == Some(TaskOutcome::Cancelled);
+                Ok(!was_final && running_task.inspect(is_cancelled))
+            }
             Found::Stored(record, bytes) => {
                 let (server, record, bytes) = (self.server.clone(), record.clone(), bytes.clone());
                 // The record is marked first. The other node must then be notified, also when this request is dropped.

@@ -17,6 +17,7 @@ use crate::store;
 ///         error if error.is_unavailable() => "the shared store does not respond",
 ///         error if error.is_gone() => "the node has stopped",
 ///         error if error.is_unacknowledged() => "the node does not respond",
+///         error if error.is_interrupted() => "the store failed after the request was sent",
 ///         _ => "the node rejected the request",
 ///     }
 /// }
@@ -28,6 +29,7 @@ pub struct NodeError(Kind);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Unavailable,
+    Interrupted,
     Gone,
     Unacknowledged,
     NoReply,
@@ -42,6 +44,10 @@ impl NodeError {
         Self(Kind::Unavailable)
     }
 
+    pub(super) fn interrupted() -> Self {
+        Self(Kind::Interrupted)
+    }
+
     pub(super) fn gone() -> Self {
         Self(Kind::Gone)
     }
@@ -54,7 +60,7 @@ impl NodeError {
         Self(Kind::NoReply)
     }
 
-    pub(super) fn unsupported() -> Self {
+    pub(crate) fn unsupported() -> Self {
         Self(Kind::Unsupported)
     }
 
@@ -76,6 +82,13 @@ impl NodeError {
         self.0 == Kind::Unavailable
     }
 
+    /// Whether the shared store failed, or this node lost its lease, after the request was sent. The node may have run the
+    /// request.
+    #[must_use]
+    pub fn is_interrupted(&self) -> bool {
+        self.0 == Kind::Interrupted
+    }
+
     /// Whether the node has no lease. Its work has ended, or ends with its lease.
     #[must_use]
     pub fn is_gone(&self) -> bool {
@@ -88,7 +101,8 @@ impl NodeError {
         self.0 == Kind::Unacknowledged
     }
 
-    /// Returns the error of the request of a client that needs the other node: `-32603`. The client can repeat the request.
+    /// Returns the error of the request of a client that needs the other node: `-32603`. The client can repeat the request,
+    /// because a second request of the same content has no second effect.
     #[must_use]
     pub fn to_rpc(&self) -> RpcError {
         if self.is_unavailable() {
@@ -103,6 +117,7 @@ impl fmt::Display for NodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
             Kind::Unavailable => "the shared store is unavailable",
+            Kind::Interrupted => "the shared store failed while the node of this work had the request",
             Kind::Gone => "the node of this work has stopped",
             Kind::Unacknowledged => "the node of this work did not acknowledge the request in time",
             Kind::NoReply => "the node of this work did not reply in time",

@@ -64,7 +64,17 @@ impl From<Rejection> for NodeError {
     }
 }
 
+impl Head {
+    /// Whether the message contains its body.
+    pub(super) fn is_inline(&self) -> bool {
+        self.record.is_none()
+    }
+}
+
 /// Sends a message to a node.
+///
+/// # Errors
+/// [`NodeError::is_unavailable`] if no message was sent, and [`NodeError::is_interrupted`] if the message may have been sent.
 pub(super) async fn send(
     store: &ServerStore,
     to: &str,
@@ -91,7 +101,10 @@ pub(super) async fn send(
     let mut message = serde_json::to_vec(&head).map_err(|error| unavailable(&error))?;
     message.push(b'\n');
     message.extend_from_slice(&body);
-    store.publish(&topic(to), message.into()).await.map_err(|error| unavailable(&error))
+    store.publish(&topic(to), message.into()).await.map_err(|error| {
+        tracing::warn!(%error, "a message to another node may be lost");
+        NodeError::interrupted()
+    })
 }
 
 /// Splits a message into its head and its inline body.

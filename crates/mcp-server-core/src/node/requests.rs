@@ -12,7 +12,7 @@ use std::{
 use mcp_transport::BoxFuture;
 use parking_lot::Mutex;
 use tokio::{
-    sync::mpsc,
+    sync::{Semaphore, mpsc},
     task::{AbortHandle, JoinSet},
     time::{Instant, timeout, timeout_at},
 };
@@ -23,8 +23,10 @@ use super::{
 };
 use crate::error::contain_async;
 
-/// The most requests of other nodes that run at the same time.
+/// The most requests of other nodes that run at the same time. Requests that wait for a change have the same limit again.
 const RUNNING: usize = 4096;
+/// The most rejections that are sent at the same time. The sender of a further request times out.
+const REJECTIONS: usize = 64;
 /// A handler that takes longer than this is acknowledged before its reply.
 const QUICK: Duration = Duration::from_millis(100);
 
@@ -69,13 +71,14 @@ impl Shared {
         let mut guard = WaitGuard { shared: self, lease, node, number, is_acknowledged: false };
         let deadline = Instant::now() + limits.acknowledgement;
         let sent = message::send(&self.store, node, lease.id(), number, Part::Request(kind.to_owned()), body);
-        timeout_at(deadline, sent).await.map_err(|_| NodeError::unavailable())??;
+        timeout_at(deadline, sent).await.map_err(|_| NodeError::interrupted())??;
         let first = match timeout_at(deadline, answers.recv()).await {
             Ok(answer) => answer,
             Err(_) if self.is_alive_now(node).await => return Err(NodeError::unacknowledged()),
             Err(_) => return Err(NodeError::gone()),
         };
-        match first.ok_or_else(NodeError::unavailable)? {
+        // Without an answer, this node lost its lease.
+        match first.ok_or_else(NodeError::interrupted)? {
             Answer::Reply(body) => return Ok(body),
             Answer::Rejected(rejection) => return Err(rejection.into()),
             Answer::Acknowledged => guard.is_acknowledged = true,
@@ -88,7 +91,7 @@ impl Shared {
                 Ok(Some(Answer::Rejected(rejection))) => return Err(rejection.into()),
                 Ok(Some(Answer::Acknowledged)) => {}
                 // This node lost its lease.
-                Ok(None) => return Err(NodeError::unavailable()),
+                Ok(None) => return Err(NodeError::interrupted()),
                 Err(_) if Instant::now() >= end => return Err(NodeError::no_reply()),
                 Err(_) if !self.is_alive_now(node).await => {
                     guard.is_acknowledged = false;
@@ -148,21 +151,32 @@ impl Drop for WaitGuard<'_> {
 }
 
 /// The requests of other nodes that run here. Dropping it cancels them.
-#[derive(Default)]
 pub(super) struct Running {
-    tasks: JoinSet<(String, u64)>,
+    /// Each task of a request returns its sender and its number.
+    tasks: JoinSet<Option<(String, u64)>>,
     handles: HashMap<(String, u64), AbortHandle>,
+    /// The free places of requests.
+    places: Arc<Semaphore>,
+    /// The free places of requests that wait for a change.
+    waiting: Arc<Semaphore>,
+    rejections: Arc<Semaphore>,
+}
+
+impl Default for Running {
+    fn default() -> Self {
+        let [places, waiting, rejections] =
+            [RUNNING, RUNNING, REJECTIONS].map(|places| Arc::new(Semaphore::new(places)));
+        Self { tasks: JoinSet::new(), handles: HashMap::new(), places, waiting, rejections }
+    }
 }
 
 impl Running {
     /// Waits until a request ends. Pending while none runs.
     pub(super) async fn ended(&mut self) {
         match self.tasks.join_next().await {
-            Some(Ok(key)) => {
-                self.handles.remove(&key);
-            }
+            Some(Ok(Some(key))) => drop(self.handles.remove(&key)),
             // A cancelled request is removed already.
-            Some(Err(_)) => {}
+            Some(Ok(None) | Err(_)) => {}
             None => std::future::pending().await,
         }
     }
@@ -172,12 +186,17 @@ impl Running {
         let key = (head.from.clone(), head.number);
         match &head.part {
             Part::Request(kind) => {
+                let is_waiting = shared.waiting_kinds.lock().contains(kind.as_str());
+                let places = if is_waiting { &self.waiting } else { &self.places };
+                let Ok(place) = places.clone().try_acquire_owned() else {
+                    return self.reject(shared, lease, head);
+                };
                 let (shared, me, kind) = (shared.clone(), lease.id().to_owned(), kind.clone());
-                let is_full = self.tasks.len() >= RUNNING;
                 let number = key.clone();
                 let handle = self.tasks.spawn(async move {
-                    shared.serve(&me, head, &kind, inline, is_full).await;
-                    number
+                    let _place = place;
+                    shared.serve(&me, head, &kind, inline).await;
+                    Some(number)
                 });
                 self.handles.insert(key, handle);
             }
@@ -188,17 +207,37 @@ impl Running {
             }
             Part::Acknowledged => shared.answered(head.number, Answer::Acknowledged, false),
             Part::Rejected(rejection) => shared.answered(head.number, Answer::Rejected(*rejection), true),
+            Part::Reply if head.is_inline() => shared.answered(head.number, Answer::Reply(inline), true),
             Part::Reply => {
+                // The record of an unknown reply expires.
+                if !shared.pending.waiting.lock().contains_key(&head.number) {
+                    return;
+                }
                 let shared = shared.clone();
-                // A large reply is a record, and reading it takes time.
                 self.tasks.spawn(async move {
                     if let Some(body) = message::body(&shared.store, &head, inline).await {
                         shared.answered(head.number, Answer::Reply(body), true);
                     }
-                    (String::new(), 0)
+                    None
                 });
             }
         }
+    }
+
+    /// Rejects a request for which the node has no place.
+    fn reject(&mut self, shared: &Arc<Shared>, lease: &Lease, head: Head) {
+        let Ok(place) = self.rejections.clone().try_acquire_owned() else {
+            tracing::debug!("a request of another node is dropped, because too many requests run");
+            return;
+        };
+        let (shared, me) = (shared.clone(), lease.id().to_owned());
+        self.tasks.spawn(async move {
+            let _place = place;
+            let rejected = Part::Rejected(Rejection::Busy);
+            // Without the rejection, the sender times out.
+            let _ = message::send(&shared.store, &head.from, &me, head.number, rejected, Vec::new()).await;
+            None
+        });
     }
 }
 
@@ -216,12 +255,9 @@ impl Shared {
     }
 
     /// Runs a request of another node and sends its reply.
-    async fn serve(&self, me: &str, head: Head, kind: &str, inline: Vec<u8>, is_full: bool) {
+    async fn serve(&self, me: &str, head: Head, kind: &str, inline: Vec<u8>) {
         let send = |part: Part, body: Vec<u8>| message::send(&self.store, &head.from, me, head.number, part, body);
         let handled = async {
-            if is_full {
-                return Err(Rejection::Busy);
-            }
             let body = message::body(&self.store, &head, inline).await.ok_or(Rejection::Failed)?;
             let handled = timeout(self.limits.reply, self.run_handler(kind, body)).await;
             handled.unwrap_or(Err(Rejection::Failed))
@@ -241,6 +277,55 @@ impl Shared {
         };
         if let Err(error) = sent {
             tracing::warn!(%error, kind, "the reply to another node is lost");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp_store::MemoryStore;
+
+    use super::*;
+    use crate::{
+        node::{Node, NodeLimits},
+        store::ServerStore,
+    };
+
+    /// A node whose requests `never` and `waits` do not end.
+    fn shared() -> Arc<Shared> {
+        let node = Node::new(ServerStore::new(Arc::new(MemoryStore::new()), "t"), &NodeLimits::default());
+        node.handle("never", |_| std::future::pending());
+        node.handle_waiting("waits", |_| std::future::pending());
+        node.shared.clone()
+    }
+
+    fn head(number: u64, part: serde_json::Value) -> Head {
+        serde_json::from_value(serde_json::json!({ "from": "other", "number": number, "part": part })).unwrap()
+    }
+
+    #[tokio::test]
+    async fn requests_that_wait_take_no_place_of_other_requests() {
+        let (shared, mut running) = (shared(), Running::default());
+        let (lease, _released) = Lease::new("me".to_owned(), Instant::now() + Duration::from_secs(60));
+        let request = |kind: &str| serde_json::json!({ "request": kind });
+        for number in 0..2 * RUNNING as u64 {
+            running.receive(&shared, &lease, head(number, request("waits")), Vec::new());
+        }
+        assert_eq!(running.tasks.len(), RUNNING + REJECTIONS);
+        assert_eq!((running.waiting.available_permits(), running.places.available_permits()), (0, RUNNING));
+        for number in 0..2 * RUNNING as u64 {
+            running.receive(&shared, &lease, head(RUNNING as u64 * 2 + number, request("never")), Vec::new());
+        }
+        // The limit of rejections is common.
+        assert_eq!(running.tasks.len(), 2 * RUNNING + REJECTIONS);
+        assert_eq!(running.places.available_permits(), 0);
+        // A reply needs no place.
+        running.receive(&shared, &lease, head(1, serde_json::json!("reply")), Vec::new());
+        assert_eq!(running.tasks.len(), 2 * RUNNING + REJECTIONS);
+        // A cancelled request returns its place.
+        running.receive(&shared, &lease, head(0, serde_json::json!("cancel")), Vec::new());
+        while running.waiting.available_permits() == 0 {
+            running.ended().await;
         }
     }
 }

@@ -26,7 +26,7 @@ const QUEUE: usize = 256;
 /// The longest URI or id of a page, in bytes, that is published. A change with a longer URI is published as a change of everything.
 const URI_BYTES: usize = 8 << 10;
 /// The first and the longest pause between retries of a failing store.
-pub(super) const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
+pub(super) const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 /// The connection of this node to the bus.
 pub(crate) struct Fleet {
@@ -263,7 +263,7 @@ impl Shared {
                     Changed::Resources => Change::Resources,
                     Changed::Resource(uri) => Change::Updated(uri.into()),
                     Changed::Cancelled(id) => {
-                        self.tasks.cancelled_elsewhere(&id);
+                        let _ = self.tasks.cancelled_elsewhere(&id);
                         continue;
                     }
                     Changed::Page(page) => {

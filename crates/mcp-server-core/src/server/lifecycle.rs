@@ -100,6 +100,10 @@ impl Server {
         session.replace(state);
         self.data.extensions.start(self);
         self.data.publisher.join(&session);
+        // A change may have waited at a node that stopped.
+        if state.has_subscriptions() {
+            session.notify_all();
+        }
         Ok(session)
     }
 

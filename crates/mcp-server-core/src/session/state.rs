@@ -37,6 +37,11 @@ impl SessionState {
         }
     }
 
+    /// Whether the client subscribed to resources.
+    pub(crate) fn has_subscriptions(&self) -> bool {
+        !self.subscriptions.is_empty()
+    }
+
     /// Returns the negotiated revision. `None` if this build of the library does not know it.
     pub(crate) fn version(&self) -> Option<ProtocolVersion> {
         ProtocolVersion::parse(&self.version)

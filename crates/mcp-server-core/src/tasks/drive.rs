@@ -13,7 +13,7 @@ use super::{
 use crate::shutdown::Shutdown;
 
 /// The first and the longest pause between two attempts to store the end of a task.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 /// The parts of a server that a task needs until its end.
 #[derive(Clone)]
@@ -53,7 +53,7 @@ impl Driver {
         let outcome = tokio::select! {
             biased;
             // The caller that ended the task marked it already, and may be gone by now.
-            () = task.ended() => return self.store_end(&task).await,
+            () = task.over() => return self.store_end(&task).await,
             error = self.interrupted(&task) => TaskOutcome::Error(error),
         };
         self.end(&task, outcome).await;
@@ -78,11 +78,13 @@ impl Driver {
     }
 
     /// Stores the end of a task, and repeats this while the store is unavailable and the task has not expired.
-    async fn store_end(&self, task: &Arc<RunningTask>) {
+    pub(crate) async fn store_end(&self, task: &Arc<RunningTask>) {
         let mut pause = PAUSES.0;
         while let Err(error) = self.table.persist(task).await {
             if !error.is_retryable() {
                 tracing::error!(%error, "the end of a task cannot be stored");
+                // This node shows the end while it runs. The other nodes ask it for the state of the task.
+                task.show_end(None);
                 return;
             }
             tracing::warn!(%error, "the end of a task is not stored yet");

@@ -13,11 +13,15 @@ use mcp_store::{StoreError, Swap};
 use mcp_transport::{BoxFuture, FrameSender};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
-use tokio::time::{Instant, timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
 
 use super::{
     offers::{OfferAnswer, Waiter},
     owner::{self, Owner},
+    polls::Seen,
     record::{Record, TaskOutcome},
     table::{Found, TaskTable, bytes_of, cannot_read, unknown},
     timestamp,
@@ -131,13 +135,12 @@ impl TaskTable {
         self.serve(STATES, |table, ids: Vec<String>| Box::pin(async move { table.states(&ids) }));
         self.serve(ANSWER, |table, Answers { id, answers }| {
             Box::pin(async move {
-                let (_, running_task) = table.here(&id)?;
-                running_task.answer(answers);
-                Some(())
+                let running = table.here(&id).map(|(_, running_task)| running_task.answer(answers));
+                running.is_some()
             })
         });
         self.serve(CANCEL, |table, id: String| Box::pin(async move { table.cancelled_elsewhere(&id) }));
-        self.serve(NEXT, |table, Next { id, version }| {
+        self.serve_waiting(NEXT, |table, Next { id, version }| {
             Box::pin(async move {
                 let (_, running_task) = table.here(&id)?;
                 let limit = table.node.as_ref()?.limits().reply / 2;
@@ -145,7 +148,7 @@ impl TaskTable {
                 Some(Next { id, version })
             })
         });
-        self.serve(TAKE_OFFER, |table, TakeOffer { id, client, waiter }| {
+        self.serve_waiting(TAKE_OFFER, |table, TakeOffer { id, client, waiter }| {
             Box::pin(async move {
                 let (_, running_task) = table.here(&id)?;
                 let limit = table.node.as_ref()?.limits().reply / 2;
@@ -154,9 +157,8 @@ impl TaskTable {
         });
         self.serve(ANSWER_OFFER, |table, AnswerOffer { id, number, answer }| {
             Box::pin(async move {
-                if let Some((_, running_task)) = table.here(&id) {
-                    running_task.answer_offer(number, answer);
-                }
+                let running = table.here(&id).map(|(_, running_task)| running_task.answer_offer(number, answer));
+                running.is_some()
             })
         });
         if let Some(node) = &self.node {
@@ -173,33 +175,57 @@ impl TaskTable {
         }
         self.serve(LEAVE, |table, (id, waiter): (String, Waiter)| {
             Box::pin(async move {
-                if let Some((_, running_task)) = table.here(&id) {
-                    running_task.waiter_left(&waiter);
-                }
+                let running = table.here(&id).map(|(_, running_task)| running_task.waiter_left(&waiter));
+                running.is_some()
             })
         });
     }
 
-    /// Registers the handler of a kind. The reply to a request that cannot be read is `null`.
+    /// Registers the handler of a kind. The reply is an array of one value. The reply to a request that cannot be read is `null`.
     fn serve<A, R, F>(self: &Arc<Self>, kind: &'static str, handler: F)
     where
         A: DeserializeOwned,
         R: Serialize + 'static,
         F: Fn(Arc<Self>, A) -> BoxFuture<'static, R> + Send + Sync + 'static,
     {
-        let Some(node) = &self.node else { return };
+        if let Some(node) = &self.node {
+            node.handle(kind, self.replying(handler));
+        }
+    }
+
+    /// Registers the handler of a kind of requests that wait for a change.
+    fn serve_waiting<A, R, F>(self: &Arc<Self>, kind: &'static str, handler: F)
+    where
+        A: DeserializeOwned,
+        R: Serialize + 'static,
+        F: Fn(Arc<Self>, A) -> BoxFuture<'static, R> + Send + Sync + 'static,
+    {
+        if let Some(node) = &self.node {
+            node.handle_waiting(kind, self.replying(handler));
+        }
+    }
+
+    fn replying<A, R, F>(
+        self: &Arc<Self>,
+        handler: F,
+    ) -> impl Fn(Vec<u8>) -> BoxFuture<'static, Vec<u8>> + Send + Sync + 'static
+    where
+        A: DeserializeOwned,
+        R: Serialize + 'static,
+        F: Fn(Arc<Self>, A) -> BoxFuture<'static, R> + Send + Sync + 'static,
+    {
         let table = Arc::downgrade(self);
-        node.handle(kind, move |body| {
+        move |body| {
             let (table, arguments) = (table.upgrade(), serde_json::from_slice::<A>(&body).ok());
             let replying = table.zip(arguments).map(|(table, arguments)| handler(table, arguments));
-            async move {
+            Box::pin(async move {
                 let reply = match replying {
-                    Some(replying) => Some(replying.await),
+                    Some(replying) => Some([replying.await]),
                     None => None,
                 };
                 serde_json::to_vec(&reply).unwrap_or_default()
-            }
-        });
+            })
+        }
     }
 
     fn states(&self, ids: &[String]) -> Vec<View> {
@@ -232,7 +258,7 @@ impl TaskTable {
                 let ids: Vec<_> = tasks.iter().map(|task| &task.record.id).collect();
                 match ask::<Vec<View>>(me, &node, STATES, &ids).await {
                     Ok(views) => {
-                        for view in views.unwrap_or_default() {
+                        for view in views {
                             if let Some(task) = tasks.iter_mut().find(|task| task.record.id == view.record.id) {
                                 task.update(view);
                             }
@@ -316,7 +342,8 @@ impl TaskTable {
         if me.is_alive(node).await == Ok(false) {
             return true;
         }
-        match ask::<()>(me, node, CANCEL, &id).await {
+        match ask::<bool>(me, node, CANCEL, &id).await {
+            // A task that has ended needs no cancellation.
             Ok(_) => true,
             Err(error) => {
                 tracing::debug!(%error, "the node of a task did not acknowledge its cancellation");
@@ -328,36 +355,36 @@ impl TaskTable {
     /// Passes answers to the node of a task. A task that has ended ignores them.
     ///
     /// # Errors
-    /// `-32603` when the node does not acknowledge the answers.
+    /// `-32603` when the node does not acknowledge the answers, or cannot read them.
     pub(crate) async fn answer_elsewhere(&self, record: &Record, answers: JsonObject) -> Result<(), RpcError> {
         let (Some(me), Some(node), None) = (&self.node, &record.node, &record.outcome) else { return Ok(()) };
         if !me.is_alive(node).await.map_err(|error| error.to_rpc())? {
             return Ok(());
         }
         let body = Answers { id: record.id.clone(), answers };
-        ask::<()>(me, node, ANSWER, &body).await.map(drop).map_err(|error| error.to_rpc())
+        ask::<bool>(me, node, ANSWER, &body).await.map(drop).map_err(|error| error.to_rpc())
     }
 
     /// Calls `changed` after each change of a task on another node, until the task or its node ends.
+    ///
+    /// All calls for the same task share one request to its node.
     pub(crate) async fn watch_elsewhere(&self, record: &Record, changed: impl Fn()) {
         let (Some(me), Some(node)) = (&self.node, &record.node) else { return };
-        let mut known = Next { id: record.id.clone(), version: record.version };
+        let start = Seen { version: record.version, has_ended: false };
+        let poll = |seen| poll(me.clone(), node.clone(), record.id.clone(), seen);
+        let mut seen = self.polls.join(&record.id, start, poll);
+        let mut known = record.version;
         loop {
-            match ask::<Option<Next>>(me, node, NEXT, &known).await {
-                Ok(Some(Some(next))) => {
-                    let has_changed = next.version != known.version;
-                    known = next;
-                    if has_changed {
-                        changed();
-                    }
-                }
-                // The task is stored, or its node stopped.
-                Ok(_) => return changed(),
-                Err(error) if error.is_gone() => return changed(),
-                Err(error) => {
-                    tracing::debug!(%error, "the changes of a task on another node are late");
-                    tokio::time::sleep(PAUSE).await;
-                }
+            let now = *seen.borrow_and_update();
+            if now.has_ended {
+                return changed();
+            }
+            if now.version > known {
+                known = now.version;
+                changed();
+            }
+            if seen.changed().await.is_err() {
+                return changed();
             }
         }
     }
@@ -381,7 +408,7 @@ impl TaskTable {
         loop {
             let start = Instant::now();
             match ask::<Option<(u64, InputRequest)>>(me, node, TAKE_OFFER, &wanted).await {
-                Ok(Some(Some((number, question)))) => {
+                Ok(Some((number, question))) => {
                     let answer = match session.ask(&question, Some(sink), request).await {
                         Ok(answer) => OfferAnswer::Answer(answer),
                         Err(error) => {
@@ -389,12 +416,16 @@ impl TaskTable {
                         }
                     };
                     let body = AnswerOffer { id: id.clone(), number, answer };
-                    if let Err(error) = ask::<()>(me, node, ANSWER_OFFER, &body).await {
-                        tracing::warn!(%error, "an answer did not reach the node of its task");
+                    // The client does not answer a second time. The node of the task ignores a repeated answer.
+                    while let Err(error) = ask::<bool>(me, node, ANSWER_OFFER, &body).await
+                        && !error.is_gone()
+                    {
+                        tracing::warn!(%error, "an answer has not reached the node of its task yet");
+                        tokio::time::sleep(PAUSE).await;
                     }
                 }
                 // The time of the request is over, or the task has ended.
-                Ok(_) => tokio::time::sleep_until(start + PAUSE).await,
+                Ok(None) => tokio::time::sleep_until(start + PAUSE).await,
                 Err(error) => {
                     tracing::debug!(%error, "the input requests of a task on another node are late");
                     tokio::time::sleep(PAUSE).await;
@@ -403,11 +434,10 @@ impl TaskTable {
         }
     }
 
-    /// Cancels a running task, because another node cancelled it.
-    pub(crate) fn cancelled_elsewhere(&self, id: &str) {
-        if let Some((_, running_task)) = self.here(id) {
-            self.mark(&running_task, TaskOutcome::Cancelled);
-        }
+    /// Cancels a running task, because another node cancelled it. Returns false if the task does not run here.
+    pub(crate) fn cancelled_elsewhere(&self, id: &str) -> bool {
+        let running = self.here(id).map(|(_, running_task)| self.mark(&running_task, TaskOutcome::Cancelled));
+        running.is_some()
     }
 
     /// Ends a running task if another node ended its record.
@@ -438,21 +468,48 @@ impl Drop for LeaveGuard<'_> {
         let (node, body) = (self.node.to_owned(), (self.id.to_owned(), self.waiter.clone()));
         runtime.spawn(async move {
             // Without this message, the input request ends at its time limit.
-            let _ = ask::<()>(&me, &node, LEAVE, &body).await;
+            let _ = ask::<bool>(&me, &node, LEAVE, &body).await;
         });
     }
 }
 
-/// Sends a request to a node. Returns `None` if the node has another version and cannot read the request.
+/// Follows the changes of a task on another node by long polls, until the task or its node ends.
+async fn poll(me: Arc<Node>, node: String, id: String, seen: watch::Sender<Seen>) {
+    let mut known = Next { version: seen.borrow().version, id };
+    loop {
+        match ask::<Option<Next>>(&me, &node, NEXT, &known).await {
+            Ok(Some(next)) => {
+                known = next;
+                seen.send_modify(|seen| seen.version = known.version);
+            }
+            // The task is stored, or its node stopped.
+            Ok(None) => return,
+            Err(error) if error.is_gone() => return,
+            Err(error) => {
+                tracing::debug!(%error, "the changes of a task on another node are late");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Sends a request to a node and returns its reply.
+///
+/// # Errors
+/// [`NodeError`], also if the node has another version and cannot read the request.
 async fn ask<R: DeserializeOwned>(
     me: &Node,
     node: &str,
     kind: &'static str,
     body: &(impl Serialize + Sync),
-) -> Result<Option<R>, NodeError> {
-    let Ok(body) = serde_json::to_vec(body) else { return Ok(None) };
+) -> Result<R, NodeError> {
+    let body = serde_json::to_vec(body).map_err(|error| {
+        tracing::error!(%error, kind, "a request to another node cannot be written");
+        NodeError::unsupported()
+    })?;
     let reply = me.request(node, kind, body).await?;
-    Ok(serde_json::from_slice(&reply).unwrap_or(None))
+    let reply = serde_json::from_slice::<Option<(R,)>>(&reply).ok().flatten();
+    reply.map(|(reply,)| reply).ok_or_else(NodeError::unsupported)
 }
 
 /// The error of a task that did not end because of its node. The client can call the tool again.

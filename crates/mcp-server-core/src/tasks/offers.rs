@@ -42,12 +42,16 @@ pub(crate) enum OfferAnswer {
 }
 
 impl Offers {
-    fn free(&self, client: &ClientCapabilities) -> Option<usize> {
-        self.list.iter().position(|entry| entry.taken_by.is_none() && entry.needed.missing_from(client).is_none())
+    /// Returns the place of the offer that a waiter took before, or else of a free offer. A waiter asks again only if it did
+    /// not receive the offer.
+    fn free(&self, client: &ClientCapabilities, waiter: &Waiter) -> Option<usize> {
+        let taken = self.list.iter().position(|entry| entry.taken_by.as_ref() == Some(waiter));
+        let is_free = |entry: &Entry| entry.taken_by.is_none() && entry.needed.missing_from(client).is_none();
+        taken.or_else(|| self.list.iter().position(is_free))
     }
 
     fn take(&mut self, client: &ClientCapabilities, waiter: &Waiter) -> Option<(u64, InputRequest)> {
-        let at = self.free(client)?;
+        let at = self.free(client, waiter)?;
         let entry = &mut self.list[at];
         entry.taken_by = Some(waiter.clone());
         Some((entry.number, entry.request.clone()))
@@ -77,7 +81,8 @@ impl RunningTask {
     /// Waits for an offer that a client can answer, and takes it. Returns `None` when the task ends.
     pub(super) async fn take_offer(&self, client: &ClientCapabilities, waiter: &Waiter) -> Option<(u64, InputRequest)> {
         loop {
-            self.wait_until(|| self.is_over() || self.streams(|streams| streams.offers.free(client).is_some())).await;
+            self.wait_until(|| self.is_over() || self.streams(|streams| streams.offers.free(client, waiter).is_some()))
+                .await;
             if self.is_over() {
                 return None;
             }

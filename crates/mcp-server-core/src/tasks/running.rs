@@ -45,6 +45,8 @@ pub(crate) struct RunningTask {
     expires: Instant,
     /// Cancels the work of the task.
     pub(crate) cancel: CancellationToken,
+    /// The end is decided, and the work is over.
+    over: CancellationToken,
     state: Mutex<State>,
     /// The number of changes, for requests that wait for one.
     changes: watch::Sender<u64>,
@@ -56,6 +58,10 @@ pub(crate) struct RunningTask {
 
 struct State {
     record: Record,
+    /// The end that the store has to accept before the task shows it, in a fleet.
+    decided: Option<Decided>,
+    /// Whether another node ended the task in a different way.
+    is_replaced: bool,
     /// The record as the store has it.
     written: Arc<[u8]>,
     /// The lease of this node, until the task ends.
@@ -71,6 +77,18 @@ struct State {
     listeners: Vec<Weak<dyn TaskListener>>,
 }
 
+/// The end of a task, and its time.
+struct Decided {
+    outcome: TaskOutcome,
+    updated: String,
+}
+
+impl State {
+    fn is_over(&self) -> bool {
+        self.decided.is_some() || self.record.outcome.is_some()
+    }
+}
+
 impl RunningTask {
     pub(crate) fn new(
         record: Record,
@@ -81,6 +99,8 @@ impl RunningTask {
     ) -> Self {
         let lease_end = lease.as_ref().map(Lease::end);
         let state = State {
+            decided: None,
+            is_replaced: false,
             written,
             lease,
             open: BTreeMap::new(),
@@ -94,6 +114,7 @@ impl RunningTask {
             id: state.record.id.clone(),
             expires: Instant::now() + ttl,
             cancel: CancellationToken::new(),
+            over: CancellationToken::new(),
             state: Mutex::new(state),
             changes: watch::Sender::new(0),
             session: session.map(Arc::downgrade),
@@ -153,8 +174,29 @@ impl RunningTask {
         }
     }
 
+    /// Whether the end is decided, so that the task has no more work.
     pub(crate) fn is_over(&self) -> bool {
+        self.state().is_over()
+    }
+
+    /// Whether the task shows its end. In a fleet, the store has accepted the end.
+    pub(crate) fn is_final(&self) -> bool {
         self.state().record.outcome.is_some()
+    }
+
+    /// Whether another node ended the task in a different way than this node.
+    pub(crate) fn is_replaced(&self) -> bool {
+        self.state().is_replaced
+    }
+
+    /// Returns the record with the decided end. Returns `None` while the task runs.
+    pub(super) fn ended_record(&self) -> Option<Record> {
+        let state = self.state();
+        let mut record = state.record.clone();
+        if let Some(Decided { outcome, updated }) = &state.decided {
+            (record.outcome, record.updated) = (Some(outcome.clone()), updated.clone());
+        }
+        record.outcome.is_some().then_some(record)
     }
 
     /// Returns the record as the store has it.
@@ -166,7 +208,7 @@ impl RunningTask {
     pub(crate) fn set_message(self: &Arc<Self>, message: impl Into<String>) {
         {
             let mut state = self.state();
-            if state.record.outcome.is_some() {
+            if state.is_over() {
                 return;
             }
             state.record.message = Some(message.into());
@@ -197,29 +239,57 @@ impl RunningTask {
         }
     }
 
-    /// Ends the task. Returns false when it has ended already.
+    /// Decides the end of the task. Returns false when it is decided already.
+    ///
+    /// A task of a fleet shows its end after [`RunningTask::show_end`], because another node may have ended it first.
     pub(crate) fn settle(self: &Arc<Self>, outcome: TaskOutcome) -> bool {
         {
             let mut state = self.state();
-            if state.record.outcome.is_some() {
+            if state.is_over() {
                 return false;
             }
-            state.record.outcome = Some(outcome);
-            state.record.awaits_input = false;
-            state.record.questions.clear();
-            state.record.updated = timestamp::now();
+            state.decided = Some(Decided { outcome, updated: timestamp::now() });
             // The handlers that wait for these answers are dropped next.
             state.open.clear();
             state.lease = None;
-            self.notify_session(&state);
         }
-        self.notify_listeners();
+        self.over.cancel();
+        if self.lease_end.is_none() {
+            self.show_end(None);
+        }
         true
     }
 
-    /// Waits until the task ends.
+    /// Shows the end that the store has, or else the decided end. It has no effect on a task that shows its end.
+    pub(super) fn show_end(self: &Arc<Self>, stored: Option<Record>) {
+        {
+            let mut state = self.state();
+            let Some(Decided { outcome, updated }) = state.decided.take() else { return };
+            let stored = stored.and_then(|record| Some((record.outcome?, record.updated)));
+            let (shown, updated) = match stored {
+                Some((stored, at)) if stored != outcome => {
+                    state.is_replaced = true;
+                    (stored, at)
+                }
+                _ => (outcome, updated),
+            };
+            (state.record.outcome, state.record.updated) = (Some(shown), updated);
+            state.record.awaits_input = false;
+            state.record.questions.clear();
+            self.notify_session(&state);
+        }
+        self.notify_listeners();
+    }
+
+    /// Waits until the end is decided.
+    pub(crate) async fn over(&self) {
+        self.over.cancelled().await;
+    }
+
+    /// Waits until the task shows its end.
     pub(crate) async fn ended(&self) {
-        self.wait_until(|| self.is_over()).await;
+        // The sender lives as long as the task, so the wait cannot fail.
+        let _ = self.changes.subscribe().wait_for(|_| self.is_final()).await;
     }
 
     /// Wakes all waiters. The caller must not hold the state lock, because waiters read the state.
@@ -227,9 +297,15 @@ impl RunningTask {
         self.changes.send_modify(|count| *count += 1);
     }
 
+    /// Waits until a condition is true, or the end is decided.
     pub(crate) async fn wait_until(&self, condition: impl Fn() -> bool) {
-        // The sender lives as long as the task, so the wait cannot fail.
-        let _ = self.changes.subscribe().wait_for(|_| condition()).await;
+        let mut changes = self.changes.subscribe();
+        tokio::select! {
+            biased;
+            // The sender lives as long as the task, so the wait cannot fail.
+            _ = changes.wait_for(|_| condition()) => {}
+            () = self.over.cancelled() => {}
+        }
     }
 
     pub(crate) fn streams<T>(&self, change: impl FnOnce(&mut ResultWaiters) -> T) -> T {
@@ -261,9 +337,12 @@ impl RunningTask {
             // One change adds or removes one input request.
             let questions = state.record.questions.len();
             let value = change(&mut state);
-            let awaits_input = (state.waiting > 0 || !state.open.is_empty()) && state.record.outcome.is_none();
+            let awaits_input = state.waiting > 0 || !state.open.is_empty();
             let status_changed = state.record.awaits_input != awaits_input;
-            let has_changed = status_changed || (awaits_input && state.record.questions.len() != questions);
+            let questions_changed = awaits_input && state.record.questions.len() != questions;
+            // After the decision, the next status is the final one.
+            let status_changed = status_changed && !state.is_over();
+            let has_changed = (status_changed || questions_changed) && !state.is_over();
             if has_changed {
                 state.record.updated = timestamp::now();
             }

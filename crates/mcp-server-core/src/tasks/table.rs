@@ -12,6 +12,7 @@ use super::{
     elsewhere::StoredTask,
     id::{is_id, new_id},
     owner::Owner,
+    polls::Polls,
     record::{Record, TaskOutcome},
     running::RunningTask,
     timestamp,
@@ -33,6 +34,8 @@ pub(crate) struct TaskTable {
     pub(super) records: ServerStore,
     /// This node of a fleet.
     pub(super) node: Option<Arc<Node>>,
+    /// The tasks of other nodes that streams of this node follow.
+    pub(super) polls: Polls,
     limits: TaskLimits,
     entries: Mutex<Entries>,
 }
@@ -93,7 +96,7 @@ pub(crate) struct TaskSpec<'a> {
 impl TaskTable {
     pub(crate) fn new(records: ServerStore, limits: TaskLimits, node: Option<Arc<Node>>) -> Self {
         let entries = Entries { tasks: HashMap::new(), counts: HashMap::new(), bytes: 0, swept: Instant::now() };
-        Self { records, node, limits, entries: Mutex::new(entries) }
+        Self { records, node, polls: Polls::default(), limits, entries: Mutex::new(entries) }
     }
 
     pub(crate) fn limits(&self) -> &TaskLimits {
@@ -206,7 +209,13 @@ impl TaskTable {
                 self.follow(std::slice::from_mut(&mut found)).await?;
                 Ok(found.into())
             }
-            found @ Found::Running(_) => Ok(found),
+            Found::Running(running_task) => {
+                // Only the store can tell whether another node ended the task first.
+                if running_task.is_over() && !running_task.is_final() {
+                    self.persist(&running_task).await.map_err(|error| cannot_read(&error))?;
+                }
+                Ok(Found::Running(running_task))
+            }
         }
     }
 
@@ -247,7 +256,9 @@ impl TaskTable {
         let after = after.map(|id| owner.key(id));
         let page = self.records.list(&owner.prefix(), after.as_deref(), count).await;
         let page = page.map_err(|error| cannot_read(&error))?;
-        let next = page.next.as_deref().and_then(|key| key.rsplit('/').next()).map(str::to_owned);
+        // The cursor of the store may contain no id, but a listing also continues after a key.
+        let last = page.next.as_ref().and_then(|_| page.entries.last());
+        let next = last.and_then(|(key, _)| key.rsplit('/').next()).map(str::to_owned);
         // A running task is newer than its record.
         let here: Vec<_> = {
             let mut entries = self.entries();
@@ -265,16 +276,16 @@ impl TaskTable {
         Ok((found, next))
     }
 
-    /// Ends a running task and stores its outcome. Returns false when it has ended already.
+    /// Ends a running task and stores its outcome. Returns false when it has ended already, on this node or another one.
     pub(crate) async fn settle(&self, running_task: &Arc<RunningTask>, outcome: TaskOutcome) -> bool {
         let is_first = self.mark(running_task, outcome);
-        if is_first && let Err(error) = self.persist(running_task).await {
+        if let Err(error) = self.persist(running_task).await {
             tracing::warn!(%error, "the end of a task is not stored yet");
         }
-        is_first
+        is_first && !running_task.is_replaced()
     }
 
-    /// Ends a task in memory. Returns false when it has ended already.
+    /// Decides the end of a task. Returns false when it is decided already.
     ///
     /// The driver of the task stores the outcome, also when the caller is dropped.
     pub(crate) fn mark(&self, running_task: &Arc<RunningTask>, outcome: TaskOutcome) -> bool {
@@ -308,24 +319,30 @@ impl TaskTable {
         running.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Stores the outcome of a task once. A record that another node ended first stays.
+    /// Stores the outcome of a task once, and shows the end of the task. A record that another node ended first stays, and
+    /// the task shows that end.
     ///
     /// # Errors
     /// Fails when the store fails. The task stays in memory until it expires.
     pub(crate) async fn persist(&self, running_task: &Arc<RunningTask>) -> Result<(), StoreError> {
+        let Some(record) = running_task.ended_record() else { return Ok(()) };
         let is_kept = self.entries().tasks.get(running_task.id()).is_none_or(|entry| entry.running_task.is_none());
         let left = running_task.expires().saturating_duration_since(Instant::now());
-        if is_kept || left.is_zero() {
+        let bytes = bytes_of(&record).ok().filter(|_| !is_kept && !left.is_zero());
+        let Some(bytes) = bytes else {
+            running_task.show_end(None);
             return Ok(());
-        }
-        let record = running_task.record();
-        let key = format!("{}{}", Owner::named(&record.owner).prefix(), running_task.id());
-        let Ok(bytes) = bytes_of(&record) else { return Ok(()) };
-        let stored = running_task.stored_bytes();
-        let swap = self.records.compare_and_swap(&key, Some(&stored), Some(bytes), Some(left));
-        if let Swap::Done | Swap::Lost { .. } = swap.await?
-            && let Some(entry) = self.entries().tasks.get_mut(running_task.id())
-        {
+        };
+        let key = Owner::named(&record.owner).key(running_task.id());
+        let written = running_task.stored_bytes();
+        let swap = self.records.compare_and_swap(&key, Some(&written), Some(bytes), Some(left)).await?;
+        let stored = match swap {
+            Swap::Lost { current: Some(current) } => Record::read(&current),
+            _ => None,
+        };
+        // A request that finds no running task reads the record, so the end is shown first.
+        running_task.show_end(stored);
+        if let Some(entry) = self.entries().tasks.get_mut(running_task.id()) {
             entry.running_task = None;
         }
         Ok(())

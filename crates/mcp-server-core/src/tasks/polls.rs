@@ -1,0 +1,116 @@
+//! The changes of tasks on other nodes: all streams of this node share one poll for each task.
+
+use std::{collections::HashMap, sync::Arc};
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+/// The polls of a node by the ids of their tasks.
+#[derive(Default)]
+pub(super) struct Polls {
+    open: Arc<Mutex<HashMap<String, watch::Sender<Seen>>>>,
+}
+
+/// The last state that a poll has seen.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    /// The number of changes of the task on its node.
+    pub(super) version: u64,
+    /// The task or its node has ended.
+    pub(super) has_ended: bool,
+}
+
+impl Polls {
+    /// Joins the poll of a task. Starts it with `poll` if it does not run. The poll ends when its last reader is dropped.
+    pub(super) fn join<F>(
+        &self,
+        id: &str,
+        start: Seen,
+        poll: impl FnOnce(watch::Sender<Seen>) -> F,
+    ) -> watch::Receiver<Seen>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let mut open = self.open.lock();
+        if let Some(seen) = open.get(id) {
+            return seen.subscribe();
+        }
+        let (seen, reader) = watch::channel(start);
+        open.insert(id.to_owned(), seen.clone());
+        let polling = poll(seen.clone());
+        tokio::spawn(run(self.open.clone(), id.to_owned(), seen, polling));
+        reader
+    }
+}
+
+/// Polls until the task ends or has no reader.
+async fn run(
+    open: Arc<Mutex<HashMap<String, watch::Sender<Seen>>>>,
+    id: String,
+    seen: watch::Sender<Seen>,
+    polling: impl Future<Output = ()>,
+) {
+    let mut polling = std::pin::pin!(polling);
+    loop {
+        let has_ended = tokio::select! {
+            biased;
+            () = &mut polling => true,
+            () = seen.closed() => false,
+        };
+        let mut open = open.lock();
+        // A reader may have joined meanwhile.
+        if has_ended || seen.receiver_count() == 0 {
+            open.remove(&id);
+            drop(open);
+            seen.send_modify(|seen| seen.has_ended = true);
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    const START: Seen = Seen { version: 1, has_ended: false };
+
+    #[tokio::test]
+    async fn readers_of_one_task_share_a_poll_until_the_last_reader_leaves() {
+        let (polls, started, running) = (Polls::default(), Arc::new(AtomicUsize::new(0)), Arc::new(()));
+        let join = |id: &str| {
+            polls.join(id, START, |_seen| {
+                started.fetch_add(1, Ordering::SeqCst);
+                let running = running.clone();
+                async move {
+                    let _running = running;
+                    std::future::pending().await
+                }
+            })
+        };
+        let readers = [join("a"), join("a"), join("b")];
+        assert_eq!(started.load(Ordering::SeqCst), 2);
+        drop(readers);
+        while Arc::strong_count(&running) > 1 {
+            tokio::task::yield_now().await;
+        }
+        assert!(polls.open.lock().is_empty());
+        drop(join("a"));
+        assert_eq!(started.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test]
+    async fn readers_receive_changes_and_the_end() {
+        let (polls, (next, end)) = (Polls::default(), tokio::sync::oneshot::channel::<()>());
+        let mut reader = polls.join("a", START, |seen| async move {
+            seen.send_modify(|seen| seen.version = 2);
+            let _ = end.await;
+        });
+        reader.changed().await.unwrap();
+        assert_eq!((reader.borrow().version, reader.borrow().has_ended), (2, false));
+        drop(next);
+        reader.wait_for(|seen| seen.has_ended).await.unwrap();
+        assert!(polls.open.lock().is_empty());
+    }
+}
