@@ -3,6 +3,11 @@
 use mcp_store::StoreError;
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 
+/// The text of a missing permission.
+pub(crate) const NO_PERMISSION: &str = "the user of redis lacks a permission of this store";
+/// The text of a server that is a replica.
+pub(crate) const REPLICA: &str = "redis is a replica and does not accept writes";
+
 /// The consequence of an error for the connection that returned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -33,8 +38,8 @@ pub(crate) fn store_error(error: RedisError) -> StoreError {
         return StoreError::full("redis has reached its memory bound").with_source(error);
     }
     let message = match error.kind() {
-        ErrorKind::Server(ServerErrorKind::NoPerm) => "the user of redis lacks a permission of this store",
-        ErrorKind::Server(ServerErrorKind::ReadOnly) => "redis is a replica and does not accept writes",
+        ErrorKind::Server(ServerErrorKind::NoPerm) => NO_PERMISSION,
+        ErrorKind::Server(ServerErrorKind::ReadOnly) => REPLICA,
         ErrorKind::Server(ServerErrorKind::BusyLoading) => "redis is loading its data",
         ErrorKind::Server(ServerErrorKind::ClusterDown) => "the redis cluster is down",
         ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::TryAgain) => {

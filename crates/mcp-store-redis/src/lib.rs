@@ -4,8 +4,8 @@
 //!
 //! - Records are strings with a time to live. A sorted set of all keys gives listings in byte order.
 //! - Logs are streams, with sequences of the store.
-//! - Topics are channels. The readers of a process share one subscription for each topic. Readers learn of each lost
-//!   connection by [`Delivery::Lagged`](mcp_store::Delivery::Lagged), once when it is lost and once when it is replaced.
+//! - Topics are channels. The readers of a process share one subscription for each topic. Each reader receives
+//!   [`Delivery::Lagged`](mcp_store::Delivery::Lagged) when a connection is lost, and again when it is replaced.
 //!
 //! Each write is one Lua script, so it is atomic. All keys of a namespace begin with `{namespace}:`, so they are in one
 //! slot of a cluster. Channels begin with it too, because the databases of a server share their channels.
@@ -30,6 +30,7 @@
 mod dial;
 mod error;
 mod link;
+mod meter;
 mod names;
 mod options;
 mod script;

@@ -1,6 +1,13 @@
 //! The connection for commands: shared by all calls, supervised, and replaced in the background when it fails.
 
-use std::{fmt, io, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    hash::{BuildHasher as _, RandomState},
+    io,
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
 
 use mcp_store::StoreError;
 use redis::{AsyncConnectionConfig, ErrorKind, RedisError, ServerErrorKind, Value, aio::MultiplexedConnection, cmd};
@@ -12,7 +19,7 @@ use tokio::{
 
 use crate::{
     dial::Dialer,
-    error::{Verdict, store_error, verdict},
+    error::{NO_PERMISSION, REPLICA, Verdict, store_error, verdict},
     script::{Reply, Request},
     settings::Settings,
 };
@@ -21,8 +28,10 @@ use crate::{
 pub(crate) const CONNECT_TIME: Duration = Duration::from_secs(2);
 /// The interval between two checks of an idle connection.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(2);
-/// The shortest and the longest delay between two attempts to connect.
+/// The shortest and the longest delay between two attempts to connect, before the random reduction.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+/// The delays become short again after a connection that lived as long as this.
+const STABLE: Duration = Duration::from_secs(3);
 
 /// The number of redirections that a call follows.
 const REDIRECTIONS: usize = 3;
@@ -176,14 +185,18 @@ impl Backoff {
 
     /// Waits, and doubles the next delay up to the longest.
     pub(crate) async fn wait(&mut self) {
-        sleep(self.0).await;
+        // The processes of a fleet lose their connections at the same time.
+        let random = RandomState::new().hash_one(()) % 512;
+        sleep(self.0 * u32::try_from(512 + random).unwrap_or(512) / 1024).await;
         self.0 = (self.0 * 2).min(BACKOFF.1);
     }
 
-    /// Waits for the shortest delay if a connection that began at `start` was short-lived.
-    pub(crate) async fn wait_after(start: Instant) {
-        if start.elapsed() < BACKOFF.1 {
-            sleep(BACKOFF.0).await;
+    /// Waits after a connection that began at `start`. A connection that lived for seconds needs no delay.
+    pub(crate) async fn wait_after(&mut self, start: Instant) {
+        if start.elapsed() >= STABLE {
+            *self = Self::new();
+        } else {
+            self.wait().await;
         }
     }
 }
@@ -198,9 +211,8 @@ pub(crate) fn connect_error(error: RedisError) -> StoreError {
         _ if error.code() == Some("WRONGPASS") => {
             StoreError::invalid("redis rejected the credentials").with_source(error)
         }
-        ErrorKind::AuthenticationFailed | ErrorKind::Server(ServerErrorKind::NoPerm) => {
-            StoreError::invalid("redis rejected the credentials").with_source(error)
-        }
+        ErrorKind::AuthenticationFailed => StoreError::invalid("redis rejected the credentials").with_source(error),
+        ErrorKind::Server(ServerErrorKind::NoPerm) => StoreError::invalid(NO_PERMISSION).with_source(error),
         ErrorKind::InvalidClientConfig | ErrorKind::RESP3NotSupported => {
             StoreError::invalid("redis does not support the options of the connection").with_source(error)
         }
@@ -217,10 +229,11 @@ async fn supervise(dialer: Arc<Dialer>, state: watch::Sender<State>, first: Conn
     let mut settings = first.settings.clone();
     let mut next = Some(first);
     let mut number = 0;
+    let mut backoff = Backoff::new();
     loop {
         let connected = match next.take() {
             Some(connected) => connected,
-            None => reconnect(&dialer, &state).await,
+            None => reconnect(&dialer, &state, &mut backoff).await,
         };
         if connected.settings != settings {
             report(&connected.settings);
@@ -237,7 +250,7 @@ async fn supervise(dialer: Arc<Dialer>, state: watch::Sender<State>, first: Conn
         };
         state.send_replace(State::Connecting);
         tracing::warn!(reason, "the connection to redis is lost");
-        Backoff::wait_after(start).await;
+        backoff.wait_after(start).await;
     }
 }
 
@@ -253,8 +266,7 @@ async fn heartbeat(mut connection: MultiplexedConnection, limit: Duration) {
     }
 }
 
-async fn reconnect(dialer: &Dialer, state: &watch::Sender<State>) -> Connected {
-    let mut backoff = Backoff::new();
+async fn reconnect(dialer: &Dialer, state: &watch::Sender<State>, backoff: &mut Backoff) -> Connected {
     loop {
         match connect(dialer).await {
             Ok(connected) => {
@@ -302,6 +314,9 @@ async fn attempt(dialer: &Dialer) -> Result<Option<Connected>, StoreError> {
         if redirection.is_some_and(|(address, _)| dialer.redirect(address)) {
             return Ok(None);
         }
+        if is_replica(&mut connection).await {
+            return Err(StoreError::unavailable(REPLICA));
+        }
         let settings = Settings::read(&mut connection).await;
         settings.check().map(|()| Some(settings))
     };
@@ -312,11 +327,60 @@ async fn attempt(dialer: &Dialer) -> Result<Option<Connected>, StoreError> {
     Ok(settings.map(|settings| Connected { connection, driver, settings }))
 }
 
+/// Whether the server is a replica, as after a failover. Without the permission for `ROLE`, the first write shows it.
+async fn is_replica(connection: &mut MultiplexedConnection) -> bool {
+    match cmd("ROLE").query_async::<Value>(connection).await {
+        Ok(Value::Array(role)) => matches!(role.first(), Some(Value::BulkString(name)) if name.as_slice() == b"slave"),
+        Ok(_) => false,
+        Err(error) => {
+            tracing::debug!(%error, "redis does not allow ROLE");
+            false
+        }
+    }
+}
+
 fn report(settings: &Settings) {
     for warning in settings.warnings() {
         tracing::warn!("{warning}");
     }
     if let Some(note) = settings.note() {
         tracing::info!("{note}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn delays_grow_until_a_connection_lives_for_seconds() {
+        let mut backoff = Backoff::new();
+        for longest in [50, 100, 200, 400, 800, 1_000, 1_000].map(Duration::from_millis) {
+            let start = Instant::now();
+            // The connection was lost at once.
+            backoff.wait_after(start).await;
+            // The timer has a resolution of 1 ms.
+            let (delay, shortest) = (start.elapsed(), longest / 2);
+            assert!(shortest <= delay && delay <= longest + Duration::from_millis(1), "{delay:?} of {longest:?}");
+        }
+        let start = Instant::now();
+        sleep(STABLE).await;
+        backoff.wait_after(start).await;
+        assert_eq!(start.elapsed(), STABLE);
+        backoff.wait().await;
+        assert!(start.elapsed() <= STABLE + BACKOFF.0 + Duration::from_millis(1));
+    }
+
+    #[test]
+    fn a_missing_permission_is_not_a_wrong_password() {
+        for (line, text) in [
+            ("NOPERM this user has no permissions to run the 'ping' command", NO_PERMISSION),
+            ("WRONGPASS invalid username-password pair", "redis rejected the credentials"),
+            ("NOAUTH Authentication required.", "redis requires credentials, and the options have none"),
+        ] {
+            let value = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).and_then(Value::extract_error);
+            let error = connect_error(value.unwrap_err());
+            assert!(error.is_invalid() && error.to_string() == text, "{line}: {error}");
+        }
     }
 }

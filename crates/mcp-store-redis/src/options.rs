@@ -11,6 +11,8 @@ use url::{Host, Url};
 const CALL_TIME: Duration = Duration::from_secs(4);
 /// The greatest time limit of a call.
 const MAX_CALL_TIME: Duration = Duration::from_secs(5);
+/// The rule that explains most faulty URLs.
+const ENCODING: &str = "a password needs %23, %2F, %3F and %40 for #, /, ? and @";
 /// The port of Redis, with and without TLS.
 const PORT: u16 = 6379;
 
@@ -115,7 +117,7 @@ impl RedisOptions {
                 options.tls = url.scheme() == "rediss";
                 match url.path().trim_start_matches('/') {
                     "" => options,
-                    number => options.database(database(number)?),
+                    number => options.database(database(number, "the path")?),
                 }
             }
             "redis+unix" | "unix" => Self::unix(decode(url.path())?),
@@ -128,18 +130,19 @@ impl RedisOptions {
             options.username = Some(decode(url.username())?);
         }
         options.password = url.password().map(decode).transpose()?;
+        // A password with a reserved character ends in another part of the URL, so no error shows a part.
+        let fault = |text: &str| Err(StoreError::invalid(format!("{text}; {ENCODING}")));
         for (name, value) in url.query_pairs() {
             match (&*name, &*value) {
-                ("db", number) => options.database = database(number)?,
+                ("db", number) => options.database = database(number, "the parameter db")?,
                 ("protocol", "resp2" | "2") => options.protocol = Protocol::Resp2,
                 ("protocol", "resp3" | "3") => options.protocol = Protocol::Resp3,
-                ("protocol", other) => {
-                    return Err(StoreError::invalid(format!("the protocol {other:?} is not resp2 or resp3")));
-                }
-                (other, _) => {
-                    return Err(StoreError::invalid(format!("the parameter {other:?} is not db or protocol")));
-                }
+                ("protocol", _) => return fault("the parameter protocol of the URL of redis is not resp2 or resp3"),
+                _ => return fault("a parameter of the URL of redis is not db or protocol"),
             }
+        }
+        if url.fragment().is_some() {
+            return fault("the URL of redis has a fragment");
         }
         Ok(options)
     }
@@ -319,8 +322,12 @@ fn decode(text: &str) -> Result<String, StoreError> {
     text.map(Into::into).map_err(|_| StoreError::invalid("a part of the URL of redis is not UTF-8"))
 }
 
-fn database(number: &str) -> Result<u16, StoreError> {
-    number.parse().map_err(|_| StoreError::invalid(format!("the database {number:?} is not a number from 0 to 65535")))
+fn database(number: &str, part: &str) -> Result<u16, StoreError> {
+    let fault = |_| {
+        let text = format!("{part} of the URL of redis is not a database, a number from 0 to 65535; {ENCODING}");
+        StoreError::invalid(text)
+    };
+    number.parse().map_err(fault)
 }
 
 #[cfg(test)]
@@ -346,10 +353,20 @@ mod tests {
         for (url, text) in [
             ("redis", "not a URL"),
             ("http://localhost", "the scheme http"),
-            ("redis://:secret@localhost/x", "the database \"x\""),
-            ("redis://:secret@localhost/?protocol=4", "the protocol \"4\""),
-            ("redis://:secret@localhost/?tls=1", "the parameter \"tls\""),
+            ("redis://:secret@localhost/x", "the path of the URL of redis is not a database"),
+            ("redis://:secret@localhost/?db=x", "the parameter db of the URL of redis is not a database"),
+            ("redis://:secret@localhost/?protocol=4", "the parameter protocol of the URL of redis is not resp2"),
+            ("redis://:secret@localhost/?tls=1", "a parameter of the URL of redis is not db or protocol"),
             ("redis://:secret@/1", "not a URL"),
+            // A part of these passwords is a path, a parameter or a fragment.
+            ("redis://user:1234/secret@host/2", "a password needs"),
+            ("redis://u:1?tok=secret@host", "a password needs"),
+            ("redis://u:1?secret@host", "a password needs"),
+            ("redis://u:1?db=secret@host", "a password needs"),
+            ("redis://u:1?protocol=secret@host", "a password needs"),
+            ("redis://u:1#secret@host", "a password needs"),
+            ("redis://u:secret#x@host", "not a URL"),
+            ("redis://u:secret/x@host", "not a URL"),
         ] {
             let error = RedisOptions::from_url(url).unwrap_err();
             assert!(error.is_invalid() && error.to_string().contains(text), "{url}: {error}");

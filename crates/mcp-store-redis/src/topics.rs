@@ -1,7 +1,7 @@
 //! The connection for topics: one subscription of the server for each topic, shared by its readers.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{HashMap, HashSet, VecDeque},
     fmt,
     future::poll_fn,
     pin::Pin,
@@ -21,7 +21,7 @@ use redis::{
 };
 use tokio::{
     sync::{mpsc, oneshot},
-    task::{JoinHandle, unconstrained},
+    task::{JoinHandle, unconstrained, yield_now},
     time::{Instant, sleep, timeout},
 };
 
@@ -29,11 +29,14 @@ use crate::{
     dial::Dialer,
     error::store_error,
     link::{Backoff, CONNECT_TIME, HEARTBEAT, connect_error, open_error},
+    meter::{Meter, Metered},
     names::Names,
 };
 
 /// The maximum number of channels in one command.
 const BATCH: usize = 500;
+/// The number of messages after which other tasks run.
+const TURN: u32 = 128;
 
 /// The subscriptions of a store. Its drop ends them.
 pub(crate) struct Topics {
@@ -60,7 +63,7 @@ impl Topics {
     /// Starts the task that serves the subscriptions. It connects when the first reader comes.
     pub(crate) fn start(dialer: Arc<Dialer>, names: Names, call_time: Duration) -> Self {
         let (changes, receiver) = mpsc::unbounded_channel();
-        let actor = Actor { dialer, names, call_time, changes: receiver, topics: HashMap::new() };
+        let actor = Actor { dialer, names, call_time, changes: receiver, topics: HashMap::new(), due: Due::default() };
         Self { changes, last_id: AtomicU64::new(0), call_time, actor: tokio::spawn(actor.run()) }
     }
 
@@ -111,6 +114,8 @@ struct Topic {
     waiting: Vec<(Reader, oneshot::Sender<Result<(), StoreError>>)>,
     /// Readers that wait for the confirmation of the command under way.
     pending: Vec<(Reader, oneshot::Sender<Result<(), StoreError>>)>,
+    /// The topic is in the queue of topics to subscribe.
+    is_queued: bool,
 }
 
 impl Topic {
@@ -125,6 +130,17 @@ struct Actor {
     call_time: Duration,
     changes: mpsc::UnboundedReceiver<Change>,
     topics: HashMap<Box<str>, Topic>,
+    due: Due,
+}
+
+/// The topics of a connection, and the changes that need a command.
+#[derive(Default)]
+struct Due {
+    subscribed: HashSet<Box<str>>,
+    /// Topics with new readers. An entry whose topic is not queued any more is outdated.
+    subscribe: VecDeque<Box<str>>,
+    /// Topics that may have no readers.
+    unsubscribe: VecDeque<Box<str>>,
 }
 
 /// A command under way. It returns the topics of the command with its result.
@@ -145,22 +161,23 @@ impl Actor {
                 self.apply(change);
             }
             match self.while_connecting().await {
-                Some(Ok((sink, stream))) => {
-                    backoff = Backoff::new();
+                Some(Ok((sink, stream, meter))) => {
                     let start = Instant::now();
-                    let is_open = self.serve(sink, stream).await;
+                    let is_open = self.serve(sink, Incoming { stream, meter }).await;
                     self.lost();
                     if !is_open {
                         return;
                     }
                     tracing::warn!("the connection to the topics of redis is lost");
-                    Backoff::wait_after(start).await;
+                    if !self.pause(None, backoff.wait_after(start)).await {
+                        return;
+                    }
                 }
                 Some(Err(error)) => {
                     tracing::debug!(?error, "the topics of redis are not connected");
                     self.dialer.reset();
                     self.fail(&error);
-                    if !self.pause(&error, &mut backoff).await {
+                    if !self.pause(Some(&error), backoff.wait()).await {
                         return;
                     }
                 }
@@ -170,7 +187,7 @@ impl Actor {
     }
 
     /// Connects, and takes changes in the meantime. Returns `None` when the store is closed.
-    async fn while_connecting(&mut self) -> Option<Result<(PubSubSink, PubSubStream), StoreError>> {
+    async fn while_connecting(&mut self) -> Option<Result<(PubSubSink, PubSubStream, Arc<Meter>), StoreError>> {
         let dialer = self.dialer.clone();
         let mut connecting = Box::pin(connect(&dialer));
         loop {
@@ -181,42 +198,50 @@ impl Actor {
         }
     }
 
-    /// Waits before the next attempt to connect. New readers fail at once. Returns false when the store is closed.
-    async fn pause(&mut self, error: &StoreError, backoff: &mut Backoff) -> bool {
-        let mut wait = Box::pin(backoff.wait());
+    /// Waits before the next attempt to connect. After an error, new readers fail at once. Returns false when the store is
+    /// closed.
+    async fn pause(&mut self, error: Option<&StoreError>, wait: impl Future<Output = ()>) -> bool {
+        let mut wait = std::pin::pin!(wait);
         loop {
             tokio::select! {
                 () = &mut wait => return true,
-                change = self.changes.recv() => {
-                    let Some(change) = change else { return false };
-                    self.apply(change);
-                    self.fail(error);
+                change = self.changes.recv() => match (change, error) {
+                    (Some(Change::Add { done, .. }), Some(error)) => _ = done.send(Err(copy(error))),
+                    (Some(change), _) => self.apply(change),
+                    (None, _) => return false,
                 }
             }
         }
     }
 
     /// Serves the readers until the connection is lost. Returns false when the store is closed.
-    async fn serve(&mut self, sink: PubSubSink, mut stream: PubSubStream) -> bool {
+    async fn serve(&mut self, sink: PubSubSink, mut stream: Incoming) -> bool {
         let mut heartbeat = Box::pin(heartbeat(sink.clone(), self.call_time));
-        let mut subscribed = HashSet::new();
         let mut command: Option<Command> = None;
+        let mut turn = 0;
+        self.start_due();
         loop {
             if command.is_none() {
-                command = self.next_command(&sink, &subscribed);
+                command = self.next_command(&sink);
             }
             tokio::select! {
-                message = poll_fn(|context| next(&mut stream, context)) => match message {
-                    Some(message) => self.deliver(&message),
+                message = unconstrained(poll_fn(|context| stream.poll(context))) => match message {
+                    Some(message) => {
+                        self.deliver(&message);
+                        turn += 1;
+                        if turn % TURN == 0 {
+                            yield_now().await;
+                        }
+                    }
                     None => return true,
                 },
                 (kind, topics, result) = command_result(&mut command) => {
                     command = None;
                     // The messages before the confirmation belong to the earlier readers alone.
-                    while let Some(message) = ready(&mut stream).await {
+                    while let Some(message) = stream.ready().await {
                         self.deliver(&message);
                     }
-                    if !self.finish(kind, topics, result, &mut subscribed) {
+                    if !self.finish(kind, topics, result) {
                         return true;
                     }
                 }
@@ -231,7 +256,13 @@ impl Actor {
 
     fn apply(&mut self, change: Change) {
         match change {
-            Change::Add { topic, reader, done } => self.topics.entry(topic).or_default().waiting.push((reader, done)),
+            Change::Add { topic, reader, done } => {
+                let entry = self.topics.entry(topic.clone()).or_default();
+                entry.waiting.push((reader, done));
+                if !std::mem::replace(&mut entry.is_queued, true) {
+                    self.due.subscribe.push_back(topic);
+                }
+            }
             Change::Remove { topic, id } => {
                 let Some(entry) = self.topics.get_mut(&topic) else { return };
                 entry.active.retain(|reader| reader.id != id);
@@ -239,31 +270,51 @@ impl Actor {
                 entry.pending.retain(|(reader, _)| reader.id != id);
                 if entry.is_empty() {
                     self.topics.remove(&topic);
+                    self.due.unsubscribe.push_back(topic);
                 }
             }
         }
     }
 
-    /// Returns the next command: topics with new readers first, then topics without readers.
+    /// Queues all topics for a new connection.
+    fn start_due(&mut self) {
+        self.due = Due::default();
+        for (topic, entry) in &mut self.topics {
+            entry.is_queued = true;
+            self.due.subscribe.push_back(topic.clone());
+        }
+    }
+
+    /// Returns the topics of the next command: topics with new readers first, then topics without readers.
     ///
     /// A topic with a new reader is subscribed again, because the confirmation marks the first message of that reader.
-    fn next_command(&mut self, sink: &PubSubSink, subscribed: &HashSet<Box<str>>) -> Option<Command> {
-        let wanted =
-            self.topics.iter_mut().filter(|(topic, entry)| !entry.waiting.is_empty() || !subscribed.contains(*topic));
+    fn next_topics(&mut self) -> Option<(Kind, Vec<Box<str>>)> {
         let mut topics = Vec::new();
-        for (topic, entry) in wanted.take(BATCH) {
-            entry.pending.append(&mut entry.waiting);
-            topics.push(topic.clone());
+        while topics.len() < BATCH
+            && let Some(topic) = self.due.subscribe.pop_front()
+        {
+            if let Some(entry) = self.topics.get_mut(&topic)
+                && std::mem::take(&mut entry.is_queued)
+            {
+                entry.pending.append(&mut entry.waiting);
+                topics.push(topic);
+            }
         }
-        let mut kind = Kind::Subscribe;
-        if topics.is_empty() {
-            kind = Kind::Unsubscribe;
-            let left = subscribed.iter().filter(|topic| !self.topics.contains_key(*topic));
-            topics.extend(left.take(BATCH).cloned());
+        if !topics.is_empty() {
+            return Some((Kind::Subscribe, topics));
         }
-        if topics.is_empty() {
-            return None;
+        while topics.len() < BATCH
+            && let Some(topic) = self.due.unsubscribe.pop_front()
+        {
+            if !self.topics.contains_key(&topic) && self.due.subscribed.remove(&topic) {
+                topics.push(topic);
+            }
         }
+        (!topics.is_empty()).then_some((Kind::Unsubscribe, topics))
+    }
+
+    fn next_command(&mut self, sink: &PubSubSink) -> Option<Command> {
+        let (kind, topics) = self.next_topics()?;
         let channels: Vec<String> = topics.iter().map(|topic| self.names.channel(topic)).collect();
         let (mut sink, limit) = (sink.clone(), self.call_time);
         Some(Box::pin(async move {
@@ -280,13 +331,8 @@ impl Actor {
     }
 
     /// Notes the result of a command. Returns false if the connection is not usable.
-    fn finish(
-        &mut self,
-        kind: Kind,
-        topics: Vec<Box<str>>,
-        result: RedisResult<()>,
-        subscribed: &mut HashSet<Box<str>>,
-    ) -> bool {
+    fn finish(&mut self, kind: Kind, topics: Vec<Box<str>>, result: RedisResult<()>) -> bool {
+        let subscribed = &mut self.due.subscribed;
         if let Err(error) = result {
             tracing::debug!(%error, "redis rejected a command for topics");
             // The readers of a rejected command fail. After a lost connection they wait for the next one.
@@ -305,12 +351,17 @@ impl Actor {
             // Readers of earlier connections remain without a subscription, so the connection is tried again.
             return self.topics.iter().all(|(topic, entry)| entry.active.is_empty() || subscribed.contains(topic));
         }
+        if kind == Kind::Unsubscribe {
+            return true;
+        }
         for topic in topics {
-            if kind == Kind::Unsubscribe {
-                subscribed.remove(&topic);
+            let Some(entry) = self.topics.get_mut(&topic) else {
+                // The last reader left meanwhile.
+                self.due.unsubscribe.push_back(topic.clone());
+                subscribed.insert(topic);
                 continue;
-            }
-            if let Some(entry) = self.topics.get_mut(&topic) {
+            };
+            {
                 // The messages between the loss of a connection and this moment are lost too.
                 for reader in entry.active.iter_mut().filter(|reader| reader.is_stale) {
                     reader.is_stale = false;
@@ -362,10 +413,12 @@ fn copy(error: &StoreError) -> StoreError {
     StoreError::unavailable(error.to_string())
 }
 
-async fn connect(dialer: &Dialer) -> Result<(PubSubSink, PubSubStream), StoreError> {
+async fn connect(dialer: &Dialer) -> Result<(PubSubSink, PubSubStream, Arc<Meter>), StoreError> {
     let attempt = async {
         let stream = dialer.open().await.map_err(open_error)?;
-        Ok(PubSub::new(&dialer.info, stream).await.map_err(connect_error)?.split())
+        let (stream, meter) = Metered::new(stream);
+        let (sink, stream) = PubSub::new(&dialer.info, stream).await.map_err(connect_error)?.split();
+        Ok((sink, stream, meter))
     };
     match timeout(CONNECT_TIME, attempt).await {
         Ok(result) => result,
@@ -390,15 +443,113 @@ async fn command_result(command: &mut Option<Command>) -> (Kind, Vec<Box<str>>, 
     }
 }
 
-fn next(stream: &mut PubSubStream, context: &mut Context<'_>) -> Poll<Option<Msg>> {
-    Pin::new(stream).poll_next(context)
+/// The received messages. The queue of the connection is unbounded, so the meter bounds the bytes that it reads.
+struct Incoming {
+    stream: PubSubStream,
+    meter: Arc<Meter>,
 }
 
-/// Returns the next message that has arrived already, without a wait and without a yield to other tasks.
-async fn ready(stream: &mut PubSubStream) -> Option<Msg> {
-    unconstrained(poll_fn(|context| match next(stream, context) {
-        Poll::Ready(message) => Poll::Ready(message),
-        Poll::Pending => Poll::Ready(None),
-    }))
-    .await
+impl Incoming {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Msg>> {
+        let message = Pin::new(&mut self.stream).poll_next(context);
+        if message.is_pending() {
+            // The caller is unconstrained, so the queue is empty.
+            self.meter.reset();
+        }
+        message
+    }
+
+    /// Returns the next message that has arrived already, without a wait and without a yield to other tasks.
+    async fn ready(&mut self) -> Option<Msg> {
+        unconstrained(poll_fn(|context| match self.poll(context) {
+            Poll::Ready(message) => Poll::Ready(message),
+            Poll::Pending => Poll::Ready(None),
+        }))
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::RedisOptions;
+
+    fn actor() -> Actor {
+        let names = Names::new("t").unwrap();
+        let dialer = Arc::new(Dialer::new(&RedisOptions::tcp("localhost", 1), names.index()).unwrap());
+        let (_, changes) = mpsc::unbounded_channel();
+        let call_time = Duration::from_secs(1);
+        Actor { dialer, names, call_time, changes, topics: HashMap::new(), due: Due::default() }
+    }
+
+    fn add(actor: &mut Actor, topic: &str, id: u64) -> (Subscription, oneshot::Receiver<Result<(), StoreError>>) {
+        let (sender, subscription) = subscription(1).unwrap();
+        let (done, confirmed) = oneshot::channel();
+        let reader = Reader { id, sender, is_stale: false };
+        actor.apply(Change::Add { topic: topic.into(), reader, done });
+        (subscription, confirmed)
+    }
+
+    fn remove(actor: &mut Actor, topic: &str, id: u64) {
+        actor.apply(Change::Remove { topic: topic.into(), id });
+    }
+
+    fn command(actor: &mut Actor, kind: Kind, topics: &[&str]) -> Vec<Box<str>> {
+        let (next, found) = actor.next_topics().unwrap();
+        assert_eq!((next == kind, &found.iter().map(|topic| &**topic).collect::<Vec<_>>()[..]), (true, topics));
+        found
+    }
+
+    #[test]
+    fn only_changes_of_readers_cause_commands() {
+        let actor = &mut actor();
+        let (_a, mut confirmed) = add(actor, "a", 1);
+        let (_b, _) = add(actor, "b", 2);
+        let (_c, _) = add(actor, "a", 3);
+        let topics = command(actor, Kind::Subscribe, &["a", "b"]);
+        // A reader that arrives during the command waits for the next one.
+        let (_d, mut late) = add(actor, "a", 4);
+        assert!(actor.finish(Kind::Subscribe, topics, Ok(())));
+        assert!(matches!((confirmed.try_recv(), late.try_recv()), (Ok(Ok(())), Err(_))));
+        let topics = command(actor, Kind::Subscribe, &["a"]);
+        // The last reader of a topic leaves during its command.
+        for id in [1, 3, 4] {
+            remove(actor, "a", id);
+        }
+        assert!(actor.finish(Kind::Subscribe, topics, Ok(())));
+        let topics = command(actor, Kind::Unsubscribe, &["a"]);
+        let (_e, _) = add(actor, "a", 5);
+        assert!(actor.finish(Kind::Unsubscribe, topics, Ok(())));
+        // Readers that come and leave cause one command at most.
+        for id in 6..9 {
+            drop(add(actor, "c", id));
+            remove(actor, "c", id);
+        }
+        let (_f, _) = add(actor, "c", 9);
+        let topics = command(actor, Kind::Subscribe, &["a", "c"]);
+        assert!(actor.finish(Kind::Subscribe, topics, Ok(())));
+        assert!(actor.next_topics().is_none() && actor.due.subscribe.is_empty() && actor.due.unsubscribe.is_empty());
+        // A new connection needs all topics.
+        actor.start_due();
+        let (_, mut topics) = actor.next_topics().unwrap();
+        topics.sort();
+        assert_eq!(topics, ["a", "b", "c"].map(Box::from));
+        assert!(actor.next_topics().is_none());
+    }
+
+    #[test]
+    fn a_message_does_not_examine_the_other_topics() {
+        let actor = &mut actor();
+        let readers: Vec<_> = (0..5_000).map(|id| add(actor, &id.to_string(), id)).collect();
+        while let Some((kind, topics)) = actor.next_topics() {
+            assert!(actor.finish(kind, topics, Ok(())));
+        }
+        let start = Instant::now();
+        // The server asks for a command after each message. An examination of all topics would need minutes.
+        for _ in 0..200_000 {
+            assert!(actor.next_topics().is_none());
+        }
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        drop(readers);
+    }
 }

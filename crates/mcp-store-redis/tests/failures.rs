@@ -51,7 +51,7 @@ async fn a_killed_server_with_appendfsync_always_keeps_each_acknowledged_write()
     assert!(page.entries.iter().enumerate().all(|(n, (_, value))| **value == *n.to_string().as_bytes()));
     assert_eq!(store.read_after("l", 0, 1_000).await.unwrap().records.len(), 100);
     assert_eq!(store.append("l", bytes("x"), None).await.unwrap(), 101);
-    // The reader learned of the gap.
+    // The reader received a report of the gap.
     let delivery = tokio::time::timeout(RECOVERY, reader.recv()).await.unwrap().unwrap();
     assert!(matches!(delivery, mcp_store::Delivery::Lagged(_)), "{delivery:?}");
 }
@@ -113,10 +113,44 @@ async fn a_write_without_its_replicas_is_unavailable_and_with_them_acknowledged(
         recovered(async || durable.compare_and_swap("k", Some(b"v"), Some(bytes("v")), None).await).await;
     assert_eq!(swapped, Swap::Done);
 
-    // A replica does not accept writes, and serves reads of the same namespace.
-    let on_replica = connect(replica.address(), Protocol::Resp3).await;
-    let error = on_replica.put("k", bytes("v"), None).await.unwrap_err();
-    assert!(error.is_unavailable(), "{error:?}");
+    // A replica does not accept writes, and its records may be old.
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        let error = RedisStore::connect(options(replica.address()).protocol(protocol)).await.unwrap_err();
+        assert!(error.is_unavailable(), "{error:?}");
+        assert_eq!(error.to_string(), "redis is a replica and does not accept writes");
+    }
+}
+
+/// Returns the number of connections that a server has accepted, with the connection of this question.
+fn connections(server: &RedisServer) -> u32 {
+    let stats = server.send("INFO stats").unwrap();
+    let number = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+    number.unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_demoted_server_receives_few_connections_and_is_used_after_its_promotion() {
+    let name = "a_demoted_server_receives_few_connections_and_is_used_after_its_promotion";
+    let Some(server) = RedisServer::start_or_skip(name) else { return };
+    for user in ["+role", "-role"] {
+        // Without the permission for the role, only writes show that the server is a replica.
+        assert_eq!(server.send(&format!("ACL SETUSER default {user}")).unwrap(), "+OK\r\n");
+        let store = connect(server.address(), Protocol::Resp3).await;
+        store.put("k", bytes("v"), None).await.unwrap();
+        assert_eq!(server.send("REPLICAOF 127.0.0.1 1").unwrap(), "+OK\r\n");
+        let (before, start) = (connections(&server), Instant::now());
+        while start.elapsed() < Duration::from_secs(3) {
+            let error = store.put("k", bytes("v"), None).await.unwrap_err();
+            assert!(error.is_unavailable(), "{error:?}");
+            sleep(Duration::from_millis(5)).await;
+        }
+        // Delays of 25 ms at least would allow 60 connections and more.
+        let attempts = connections(&server) - before;
+        assert!(attempts < 16, "{user}: {attempts}");
+        assert_eq!(server.send("REPLICAOF NO ONE").unwrap(), "+OK\r\n");
+        let ((), time) = recovered(async || store.put("k", bytes("w"), None).await).await;
+        assert!(time < RECOVERY, "{user}: {time:?}");
+    }
 }
 
 #[tokio::test]

@@ -27,7 +27,9 @@ async fn all_rules_hold_with_a_delay_of_20_ms() {
     let Some(server) = RedisServer::start_or_skip("all_rules_hold_with_a_delay_of_20_ms") else { return };
     let proxy = FaultyProxy::start(server.address()).await.unwrap();
     proxy.delay(Duration::from_millis(20));
-    suite::all(async || connect(proxy.address(), Protocol::Resp3).await).await.unwrap();
+    for protocol in PROTOCOLS {
+        suite::all(async || connect(proxy.address(), protocol).await).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
