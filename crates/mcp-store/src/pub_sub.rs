@@ -253,7 +253,7 @@ impl SubscriptionSender {
 
     /// Reports to the reader that `count` messages were lost. Returns false when the reader is dropped.
     pub fn lost(&self, count: u64) -> bool {
-        // The queued messages came before the gap. A reader that learns of the gap first has to reload in any case,
+        // The queued messages came before the gap. A reader that receives the gap first has to reload in any case,
         // and a counter cannot be dropped from a full queue.
         self.feed(|queue| queue.lagged = queue.lagged.saturating_add(count))
     }

@@ -155,7 +155,7 @@ pub async fn handles<S: Store>(factory: impl AsyncFn() -> (S, S)) -> Result<(), 
 ///
 /// # #[tokio::main(flavor = "current_thread", start_paused = true)]
 /// # async fn main() {
-/// // A store in memory has no connections, so its readers never learn of a loss.
+/// // A store in memory has no connections, so its readers never lose messages by a lost connection.
 /// let broken = suite::lost_connections(async || (MemoryStore::new(), || ())).await.unwrap_err();
 /// assert!(broken.iter().all(|(rule, _)| rule.starts_with("lost connections: ")));
 /// # }

@@ -23,7 +23,7 @@ pub(super) struct Cuttable {
 
 pub(super) const LOST: &[Rule<Cuttable>] = &[
     ("after a lost connection calls succeed again", calls_recover),
-    ("a reader learns of a lost connection, and then receives messages again", readers_recover),
+    ("a reader receives a report of a lost connection, and then messages again", readers_recover),
     ("a topic is subscribed again for each reader", all_readers_recover),
 ];
 

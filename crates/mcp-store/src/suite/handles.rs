@@ -79,7 +79,7 @@ fn create(handles: Arc<Handles>) -> Check {
                 (lost @ Swap::Lost { .. }, Swap::Done) => ("b", lost),
                 both => return Err(Seen(format!("the outcomes are {both:?}"))),
             };
-            same("the loser learns the value", loser, Swap::Lost { current: Some(bytes(winner)) })?;
+            same("the loser receives the value", loser, Swap::Lost { current: Some(bytes(winner)) })?;
         }
         Ok(())
     })

@@ -12,7 +12,7 @@ pub(super) const RULES: &[Rule<dyn PubSub>] = &[
     ("every subscription of the topic gets every message in order", in_order),
     ("a subscription gets only its own topic, taken literally", own_topic),
     ("a subscription begins when it is made", from_now_on),
-    ("a slow reader loses the oldest and learns how many", lagged),
+    ("a slow reader loses the oldest messages and receives their number", lagged),
     ("a slow reader costs neither publisher nor other readers anything", independent),
     ("a dropped subscription does not disturb the others", dropped),
     ("names, capacity and size are checked", arguments),
