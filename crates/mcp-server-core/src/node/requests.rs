@@ -299,7 +299,7 @@ mod tests {
         node.shared.clone()
     }
 
-    fn head(number: u64, part: serde_json::Value) -> Head {
+    fn head(number: u64, part: &serde_json::Value) -> Head {
         serde_json::from_value(serde_json::json!({ "from": "other", "number": number, "part": part })).unwrap()
     }
 
@@ -309,21 +309,21 @@ mod tests {
         let (lease, _released) = Lease::new("me".to_owned(), Instant::now() + Duration::from_secs(60));
         let request = |kind: &str| serde_json::json!({ "request": kind });
         for number in 0..2 * RUNNING as u64 {
-            running.receive(&shared, &lease, head(number, request("waits")), Vec::new());
+            running.receive(&shared, &lease, head(number, &request("waits")), Vec::new());
         }
         assert_eq!(running.tasks.len(), RUNNING + REJECTIONS);
         assert_eq!((running.waiting.available_permits(), running.places.available_permits()), (0, RUNNING));
         for number in 0..2 * RUNNING as u64 {
-            running.receive(&shared, &lease, head(RUNNING as u64 * 2 + number, request("never")), Vec::new());
+            running.receive(&shared, &lease, head(RUNNING as u64 * 2 + number, &request("never")), Vec::new());
         }
         // The limit of rejections is common.
         assert_eq!(running.tasks.len(), 2 * RUNNING + REJECTIONS);
         assert_eq!(running.places.available_permits(), 0);
         // A reply needs no place.
-        running.receive(&shared, &lease, head(1, serde_json::json!("reply")), Vec::new());
+        running.receive(&shared, &lease, head(1, &serde_json::json!("reply")), Vec::new());
         assert_eq!(running.tasks.len(), 2 * RUNNING + REJECTIONS);
         // A cancelled request returns its place.
-        running.receive(&shared, &lease, head(0, serde_json::json!("cancel")), Vec::new());
+        running.receive(&shared, &lease, head(0, &serde_json::json!("cancel")), Vec::new());
         while running.waiting.available_permits() == 0 {
             running.ended().await;
         }
