@@ -297,6 +297,38 @@ async fn a_server_that_is_lost_during_a_task_causes_an_error() {
     }
 }
 
+#[tokio::test]
+async fn a_cancelled_call_that_becomes_no_task_ends_at_its_server() {
+    let version = ProtocolVersion::LATEST;
+    let (runs, ended) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let slow = {
+        let (runs, ended) = (Arc::clone(&runs), Arc::clone(&ended));
+        move || {
+            let (runs, ended) = (Arc::clone(&runs), Ended(Arc::clone(&ended)));
+            async move {
+                let _ended = ended;
+                runs.add_permits(1);
+                std::future::pending::<&str>().await
+            }
+        }
+    };
+    let client = connect(gateway(&[("s", &builder(version).tool(tool("slow", slow)).build())]).await, version).await;
+    let call = client.request_raw("tools/call", json!({ "name": "s__slow", "arguments": {} })).raw_result();
+    let call = tokio::spawn(call.capabilities(with_extension()).raw_inputs().into_future());
+    timeout(SOON, runs.acquire()).await.unwrap().unwrap().forget();
+    call.abort();
+    timeout(SOON, ended.acquire()).await.unwrap().unwrap().forget();
+}
+
+/// Adds a permit when the call ends.
+struct Ended(Arc<Semaphore>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.add_permits(1);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_task_keeps_its_connection_until_the_end_of_its_lifetime() {
     const LIFETIME: Duration = Duration::from_secs(30 * 60);

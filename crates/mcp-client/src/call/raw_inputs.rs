@@ -118,7 +118,7 @@ impl<T> RawInputs<T> {
     /// not accept, the error of the server is the outcome.
     ///
     /// The caller sends the requests about the task: `tasks/get` and others. If the future is dropped before the server answers,
-    /// the client cancels the task.
+    /// the client cancels the task of 2025-11-25, and the call in 2026-07-28.
     ///
     /// ```
     /// # use mcp_server::{Server, prelude::*, tasks::{TaskPolicy, TaskSupport}};

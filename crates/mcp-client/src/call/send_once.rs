@@ -112,8 +112,9 @@ pub(super) async fn send_once(
             biased;
             sent = &mut request_sending, if guard.is_none() => match sent {
                 Ok(mut sent) => {
-                    let relays_task = options.relayed_task == Some(true);
-                    if sending.can_become_task(agreed) || (relays_task && agreed.negotiated.version.has_core_tasks()) {
+                    // A server of the extension can also serve the call without a task. The client then cancels the call.
+                    let relays_task = options.relayed_task == Some(true) && agreed.negotiated.version.has_core_tasks();
+                    if sending.can_become_task(agreed) || relays_task {
                         cancel_task_on_drop(core, &mut sent, agreed, options, request.task.is_some() || relays_task);
                     }
                     guard = Some(sent);
