@@ -125,12 +125,19 @@ pub(super) fn relate(result: &mut Members<'_>, id: &str) {
     }
 }
 
-/// Removes the related task from the metadata of a result. The extension has none.
-pub(super) fn unrelate(result: &mut Members<'_>) {
+/// Changes the result of a task of 2025-11-25 into the result in a state of the extension: it has a type, and no related task.
+pub(super) fn nest(result: &mut Members<'_>) {
+    if result.get("resultType").is_none() {
+        result.set("resultType", "complete");
+    }
     let meta: Option<Meta> = result.decode("_meta");
     if let Some(mut meta) = meta.filter(|meta| meta.related_task().is_some()) {
         meta.shift_remove(keys::RELATED_TASK);
-        result.set("_meta", &meta);
+        if meta.is_empty() {
+            result.remove("_meta");
+        } else {
+            result.set("_meta", &meta);
+        }
     }
 }
 
@@ -184,6 +191,19 @@ mod tests {
             ),
         ] {
             assert_eq!(created(json, from, to, "d").unwrap().get(), expected, "{from:?} {to:?}");
+        }
+    }
+
+    #[test]
+    fn a_nested_result_has_a_type_and_no_related_task() {
+        for (more, expected) in [("", ""), (r#","a/b":1"#, r#","_meta":{"a/b":1}"#)] {
+            let result = format!(
+                r#"{{"content":[],"_meta":{{"io.modelcontextprotocol/related-task":{{"taskId":"u"}}{more}}}}}"#
+            );
+            let mut result = Members::read(&result).unwrap();
+            nest(&mut result);
+            let expected = format!(r#"{{"content":[]{expected},"resultType":"complete"}}"#);
+            assert_eq!(result.write().get(), expected);
         }
     }
 

@@ -26,7 +26,7 @@ use super::{
     reach::Reached,
     relay::of_client,
     seal::Seals,
-    task_form::{Dialect, change_state, created, created_id, relate, status, unrelate},
+    task_form::{Dialect, change_state, created, created_id, nest, relate, status},
     task_questions::TaskKey,
 };
 use crate::CallError;
@@ -350,7 +350,7 @@ impl<'a> TaskRequest<'a> {
                 Ok(result) => {
                     let json = str_of(result.json())?.to_owned();
                     let mut result = Members::read(&json).map_err(|error| invalid(&error))?;
-                    unrelate(&mut result);
+                    nest(&mut result);
                     state.set("status", &TaskStatus::Completed);
                     state.set("result", &result);
                 }
