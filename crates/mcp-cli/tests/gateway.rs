@@ -7,11 +7,15 @@ use std::{
     process::Command,
 };
 
+use mcp_client::{
+    Client, Round,
+    protocol::{ClientCapabilities, ElicitationCapability, InputRequiredResult, JsonObject, ProtocolVersion},
+};
 use mcp_test::redis_server::RedisServer;
 use serde_json::{Value, json};
 
 use super::{
-    check,
+    Http, check,
     configuration::Project,
     fixture, json_of, mcp,
     process::{BoundedOutput as _, TIMEOUT, ready, signal, wait},
@@ -258,4 +262,53 @@ fn a_signal_ends_a_start_that_takes_long() {
     assert!(signal(&mut child, "TERM"));
     assert_eq!(wait(&mut child).code(), Some(143));
     assert!(!Command::new("kill").args(["-0", pid.trim()]).bounded_output().status.success());
+}
+
+/// Calls the tool that asks for a name at a gateway: the first round, or the round with the answer and the state of the first one.
+async fn greet(
+    url: &str,
+    first: Option<InputRequiredResult>,
+) -> Result<Round<mcp_client::ToolResult>, mcp_client::Error> {
+    let client = Client::builder("client", "1").versions([ProtocolVersion::LATEST]).connect(url).await.unwrap();
+    let forms = ClientCapabilities::new().with_elicitation(ElicitationCapability::new().with_form());
+    let call = client.call_tool("one__greet", ()).capabilities(forms).raw_inputs();
+    let Some(first) = first else { return call.await };
+    let mut answers = JsonObject::new();
+    for key in first.input_requests.unwrap().0.keys() {
+        answers.insert(key.clone(), json!({ "action": "accept", "content": { "name": "Ada" } }));
+    }
+    call.resume(answers, first.request_state).await
+}
+
+#[test]
+fn a_call_begins_at_one_gateway_and_ends_at_another_with_the_same_keys() {
+    let project = Project::new("gateway-keys");
+    let upstream = Http::start();
+    let servers = json!({ "one": { "url": upstream.url } });
+    let key = |name: &str, keys: &[&str]| {
+        let file = project.root.join(name);
+        fs::write(&file, keys.iter().map(|key| format!("{}\n", key.repeat(32))).collect::<String>()).unwrap();
+        file.display().to_string()
+    };
+    // The second gateway has a newer key, as during the change of a key.
+    let files = [key("first", &["0a"]), key("second", &["0b", "0a"]), key("other", &["0c"])];
+    let start = |keys: &str| Serving::start(gateway(&project, &servers, &["--port", "0", "--state-keys", keys]));
+    let [first, second, other] = [&files[0], &files[1], &files[2]].map(|keys| start(keys));
+    let without_keys = Serving::start(gateway(&project, &servers, &["--port", "0"]));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let rounds = async {
+        let Round::InputRequired(asked) = greet(&first.url, None).await.unwrap() else { panic!("the tool asks") };
+        let asked = asked.into_result();
+        for stranger in [&other, &without_keys] {
+            let error = greet(&stranger.url, Some(asked.clone())).await.unwrap_err();
+            let error = error.rpc().unwrap();
+            let reason = &error.data.as_ref().unwrap()["reason"];
+            assert_eq!((error.code.0, reason), (-32602, &json!("request_state_expired")), "{error}");
+        }
+        let Round::Complete(result) = greet(&second.url, Some(asked)).await.unwrap() else {
+            panic!("the answer is there")
+        };
+        assert_eq!(result.text(), "Hello, Ada!");
+    };
+    runtime.block_on(async { tokio::time::timeout(TIMEOUT, rounds).await }).unwrap();
 }
