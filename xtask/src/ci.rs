@@ -37,7 +37,9 @@ const STEPS: &[Step] = &[
     Step { name: "conformance", run: |_| conformance::run(&["server".to_owned()]) },
     Step { name: "conformance-client", run: |_| conformance::run(&["client".to_owned()]) },
     Step { name: "conformance-authorization", run: |_| conformance::run(&["authorization".to_owned()]) },
+    Step { name: "conformance-gateway", run: |_| conformance::run(&["gateway".to_owned()]) },
     Step { name: "interop", run: |_| interop::run(&[]) },
+    Step { name: "interop-gateway", run: |_| interop::run(&["--direction".to_owned(), "gateway".to_owned()]) },
     Step { name: "fleet", run: |_| fleet::run_in_ci() },
 ];
 
