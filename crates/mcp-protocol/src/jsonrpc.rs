@@ -168,6 +168,24 @@ impl<'a> Request<'a> {
             (_, params) => RequestMeta::from_params(params),
         }
     }
+
+    /// Returns the text of `name`, `uri` or `taskId` in the parameters of a request of [`Message::parse`], without another scan.
+    /// `None` if the parser did not record the member. The parameters can contain the member nevertheless.
+    ///
+    /// ```
+    /// use mcp_protocol::Message;
+    ///
+    /// let bytes = br#"{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"add"}}"#;
+    /// let Message::Request(request) = Message::parse(bytes)? else { panic!("not a request") };
+    /// assert_eq!(request.mirrored("name").as_deref(), Some("add"));
+    /// # Ok::<(), mcp_protocol::jsonrpc::EnvelopeError>(())
+    /// ```
+    #[must_use]
+    pub fn mirrored(&self, member: &str) -> Option<Cow<'a, str>> {
+        let scanned = self.scanned.as_ref().zip(self.params);
+        let (scanned, _) = scanned.filter(|(scanned, params)| std::ptr::eq(scanned.params, *params))?;
+        scanned.mirrored(member)
+    }
 }
 
 /// A notification: a method and its raw parameters.

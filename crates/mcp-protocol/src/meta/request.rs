@@ -58,6 +58,17 @@ impl<'a> Mirrored<'a> {
             _ => return None,
         })
     }
+
+    /// Returns the text of a member that was given once.
+    fn text(&self, member: &str) -> Option<Cow<'a, str>> {
+        let given = match member {
+            "name" => self.name,
+            "uri" => self.uri,
+            "taskId" => self.task_id,
+            _ => Given::Never,
+        };
+        if let Given::Once(raw) = given { read_str(raw) } else { None }
+    }
 }
 
 impl<'a> Given<'a> {
@@ -115,13 +126,7 @@ impl<'a> RequestMeta<'a> {
     /// when the member is not there, given twice, or not a string.
     #[must_use]
     pub fn mirrored(&self, member: &str) -> Option<Cow<'a, str>> {
-        let given = match member {
-            "name" => self.mirrored.name,
-            "uri" => self.mirrored.uri,
-            "taskId" => self.mirrored.task_id,
-            _ => Given::Never,
-        };
-        if let Given::Once(raw) = given { read_str(raw) } else { None }
+        self.mirrored.text(member)
     }
 
     /// Returns the revision and the capabilities that every request of 2026-07-28 must carry.
@@ -223,6 +228,11 @@ impl<'a> ParamsScan<'a> {
 
     fn empty(params: &'a RawValue) -> Self {
         Self { params, meta: None, members: Members::default(), has_two_metas: false, mirrored: Mirrored::default() }
+    }
+
+    /// See [`Mirrored::text`].
+    pub(crate) fn mirrored(&self, member: &str) -> Option<Cow<'a, str>> {
+        self.mirrored.text(member)
     }
 
     fn add(&mut self, key: &str, value: &'a RawValue) {

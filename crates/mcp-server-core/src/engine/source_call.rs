@@ -115,9 +115,17 @@ impl SourceWork {
                 cursor = decode_params::<PaginatedParams>(method, params)?.cursor.map(String::into_boxed_str);
             }
             SourceMethod::Complete => name = decode_params::<CompleteParams>(method, params)?.argument.name.into(),
-            SourceMethod::CallTool | SourceMethod::GetPrompt => name = decode_params::<Named>(method, params)?.name,
+            SourceMethod::CallTool | SourceMethod::GetPrompt => {
+                name = match request.mirrored("name") {
+                    Some(name) => name.into(),
+                    None => decode_params::<Named>(method, params)?.name,
+                };
+            }
             SourceMethod::ReadResource | SourceMethod::Subscribe => {
-                name = decode_params::<Located>(method, params)?.uri;
+                name = match request.mirrored("uri") {
+                    Some(uri) => uri.into(),
+                    None => decode_params::<Located>(method, params)?.uri,
+                };
             }
             SourceMethod::Task(task) => (name, cursor) = task.read(params)?,
         }

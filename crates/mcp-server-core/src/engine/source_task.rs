@@ -63,7 +63,12 @@ impl Server {
         if !self.source_serves_tasks() || scope.lacks_session() || scope.transport().is_none() {
             return Ok(false);
         }
-        let Params { task } = decode_params(method::CallTool::NAME, Some(params))?;
+        // The name of a member can contain escaped characters.
+        let may_have_task = params.get().contains("\"task\"") || params.get().contains('\\');
+        let task = match may_have_task {
+            true => decode_params::<Params<'_>>(method::CallTool::NAME, Some(params))?.task,
+            false => None,
+        };
         let support = definition.map_or(TaskSupport::Optional, SourceDefinition::task_support);
         if support == TaskSupport::Forbidden && task.is_none() {
             return Ok(false);
