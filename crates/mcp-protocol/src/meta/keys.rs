@@ -55,10 +55,11 @@ pub fn is_valid_key(key: &str) -> bool {
 /// of the keys without a prefix that the protocol names.
 #[must_use]
 pub fn is_reserved_key(key: &str) -> bool {
-    match key.split_once('/') {
-        Some((prefix, _)) => matches!(prefix.split('.').nth(1), Some("modelcontextprotocol" | "mcp")),
-        None => matches!(key, PROGRESS_TOKEN | TRACEPARENT | TRACESTATE | BAGGAGE),
-    }
+    let Some(slash) = key.bytes().position(|byte| byte == b'/') else {
+        return matches!(key, PROGRESS_TOKEN | TRACEPARENT | TRACESTATE | BAGGAGE);
+    };
+    let mut labels = key.as_bytes()[..slash].split(|byte| *byte == b'.');
+    matches!(labels.nth(1), Some(b"modelcontextprotocol" | b"mcp"))
 }
 
 fn is_prefix(prefix: &str) -> bool {
