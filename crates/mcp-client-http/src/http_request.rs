@@ -35,6 +35,9 @@ pub(crate) struct Authorization(pub(crate) HeaderMap);
 /// The largest number of repetitions with another token, and of repetitions with a fresh proof.
 const MAX_REPETITIONS: u32 = 2;
 
+/// The number of headers that a message usually adds: its revision, method, name and session.
+const MESSAGE_HEADERS: usize = 4;
+
 /// The repetitions of a request that are left.
 struct Repetitions {
     retries: u32,
@@ -75,6 +78,8 @@ impl<'f> HttpRequest<'f> {
         let mut headers = config.headers.clone();
         headers.insert(header::CONTENT_TYPE, JSON);
         headers.insert(header::ACCEPT, JSON_OR_EVENTS);
+        // The headers of a message are added to a copy, which has the same table.
+        headers.reserve(MESSAGE_HEADERS);
         headers
     }
 

@@ -29,6 +29,8 @@ const DRAIN: Duration = Duration::from_secs(1);
 const DRAIN_LEN: usize = 64 * 1024;
 /// The number of bytes at the start of a message in which its id and its kind are usually complete.
 const ENVELOPE_START: usize = 256;
+/// The length of the longest 64-bit integer in decimal digits, with its sign.
+const LONGEST_INTEGER: usize = 20;
 
 /// Posts a request and delivers its answer, or the fault of the request.
 pub(crate) async fn run(shared: Arc<Shared>, id: RequestId, frame: Frame, headers: HeaderMap) {
@@ -178,11 +180,24 @@ async fn resume(shared: &Shared, position: &mut Position) -> Result<EventStream,
 /// The reader of the transport parses the whole message. The start of the message is sufficient here, unless a large
 /// result precedes the id.
 fn answers(message: &[u8], id: &RequestId) -> bool {
+    if is_usual_result(message, id) {
+        return true;
+    }
     match jsonrpc::beginning(&message[..message.len().min(ENVELOPE_START)]) {
         Beginning::Response(Some(answered)) => answered == *id,
         Beginning::Other => false,
         _ => answers_as_whole(message, id),
     }
+}
+
+/// Returns true if a message begins as most servers write the result of a request: with the members `jsonrpc`, `id` and `result`.
+fn is_usual_result(message: &[u8], id: &RequestId) -> bool {
+    let RequestId::Integer(id) = id else { return false };
+    let Some(rest) = message.strip_prefix(br#"{"jsonrpc":"2.0","id":"#) else { return false };
+    let Some(comma) = rest.iter().take(LONGEST_INTEGER + 1).position(|byte| *byte == b',') else { return false };
+    let (number, rest) = rest.split_at(comma);
+    let is_own = std::str::from_utf8(number).is_ok_and(|number| number.parse() == Ok(*id));
+    is_own && rest.starts_with(br#","result":"#)
 }
 
 fn answers_as_whole(message: &[u8], id: &RequestId) -> bool {
@@ -240,6 +255,8 @@ mod tests {
             (r#"{"jsonrpc":"2.0","id":7,"result":{}}"#.to_owned(), true),
             (r#"{"jsonrpc":"2.0","id":8,"result":{}}"#.to_owned(), false),
             (r#"{"jsonrpc":"2.0","id":"7","result":{}}"#.to_owned(), false),
+            (r#"{"jsonrpc":"2.0","id":70,"result":{}}"#.to_owned(), false),
+            (r#"{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"m"}}"#.to_owned(), true),
             (r#"{"result":{},"id":7,"jsonrpc":"2.0"}"#.to_owned(), true),
             (format!(r#"{{"jsonrpc":"2.0","result":"{large}","id":7}}"#), true),
             (format!(r#"{{"jsonrpc":"2.0","result":"{large}","id":8}}"#), false),

@@ -50,11 +50,13 @@ impl RequestTasks {
         }
         drop(state);
         let entry = Entry { tasks: Arc::clone(self), number, request };
-        // The lock is released, because a task that is dropped by an ending runtime locks the table.
-        let handle = self.runtime.spawn(async move {
+        // The runtime copies a task several times, so the task is boxed.
+        let task = Box::pin(async move {
             let _entry = entry;
             task.await;
         });
+        // The lock is released, because a task that is dropped by an ending runtime locks the table.
+        let handle = self.runtime.spawn(task);
         if let Some(running) = self.lock().running.get_mut(&number) {
             *running = Running::Started(handle.abort_handle());
             return;
