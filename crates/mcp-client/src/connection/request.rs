@@ -168,7 +168,7 @@ impl Body {
 #[derive(Debug, Clone)]
 pub(crate) struct MetaTemplate {
     /// The serialized members, each with a trailing comma.
-    members: String,
+    members: Vec<u8>,
     version: ProtocolVersion,
 }
 
@@ -176,12 +176,12 @@ impl MetaTemplate {
     /// Returns the metadata of a stateless revision; empty for revisions with a handshake.
     pub(crate) fn new(version: ProtocolVersion, capabilities: &ClientCapabilities, info: &Implementation) -> Self {
         if !version.is_stateless() {
-            return Self { members: String::new(), version };
+            return Self { members: Vec::new(), version };
         }
         let (mut capabilities, mut info) = (capabilities.clone(), info.clone());
         capabilities.shape(version);
         info.shape(version);
-        let mut members = String::new();
+        let mut members = Vec::new();
         push_member(&mut members, keys::PROTOCOL_VERSION, &version);
         push_member(&mut members, keys::CLIENT_CAPABILITIES, &capabilities);
         push_member(&mut members, keys::CLIENT_INFO, &info);
@@ -208,6 +208,9 @@ pub(crate) struct InputResponses {
     pub(crate) state: Option<String>,
 }
 
+/// The bytes beside the parameters and the shared metadata for which a request has memory from its start.
+const SPARE: usize = 192;
+
 /// Serializes a request in the form of the revision of its metadata.
 pub(crate) fn write_request(
     id: i64,
@@ -218,14 +221,14 @@ pub(crate) fn write_request(
     let shaped = shape_params(&request.method, &request.body.text, meta_template.version);
     let params = shaped.as_deref().unwrap_or(&request.body.text);
     let is_stateless = meta_template.version.is_stateless();
-    let mut out = String::with_capacity(params.len() + meta_template.members.len() + 128);
-    out.push_str("{\"jsonrpc\":\"2.0\",\"id\":");
-    out.push_str(&id.to_string());
-    out.push_str(",\"method\":");
+    let mut out = Vec::with_capacity(params.len() + meta_template.members.len() + SPARE);
+    out.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    push_json(&mut out, &id);
+    out.extend_from_slice(b",\"method\":");
     push_json(&mut out, &request.method);
-    out.push_str(",\"params\":{");
+    out.extend_from_slice(b",\"params\":{");
     // Raw parameters can contain white space between the braces.
-    out.push_str(params[1..params.len() - 1].trim_ascii());
+    out.extend_from_slice(params[1..params.len() - 1].trim_ascii().as_bytes());
     if let Some(inputs) = extra.inputs {
         separate(&mut out);
         if let Some(responses) = &inputs.responses {
@@ -241,7 +244,8 @@ pub(crate) fn write_request(
         push_member(&mut out, "task", task);
         trim(&mut out);
     }
-    let mut meta = meta_template.members.clone();
+    let mut meta = Vec::with_capacity(meta_template.members.len() + SPARE);
+    meta.extend_from_slice(&meta_template.members);
     if extra.wants_progress {
         push_member(&mut meta, keys::PROGRESS_TOKEN, &id);
     }
@@ -270,40 +274,41 @@ pub(crate) fn write_request(
     }
     if !meta.is_empty() {
         separate(&mut out);
-        out.push_str("\"_meta\":{");
-        out.push_str(&meta[..meta.len() - 1]);
-        out.push('}');
+        out.extend_from_slice(b"\"_meta\":{");
+        out.extend_from_slice(&meta[..meta.len() - 1]);
+        out.push(b'}');
     }
-    out.push_str("}}");
-    out.into_bytes()
+    out.extend_from_slice(b"}}");
+    out
 }
 
 /// Adds a comma, unless the object is empty.
-fn separate(out: &mut String) {
-    if !out.ends_with('{') {
-        out.push(',');
+fn separate(out: &mut Vec<u8>) {
+    if !out.ends_with(b"{") {
+        out.push(b',');
     }
 }
 
 /// Removes a trailing comma.
-fn trim(out: &mut String) {
-    if out.ends_with(',') {
+fn trim(out: &mut Vec<u8>) {
+    if out.ends_with(b",") {
         out.pop();
     }
 }
 
-fn push_member(out: &mut String, key: &str, value: &impl Serialize) {
+fn push_member(out: &mut Vec<u8>, key: &str, value: &impl Serialize) {
     push_json(out, key);
-    out.push(':');
+    out.push(b':');
     push_json(out, value);
-    out.push(',');
+    out.push(b',');
 }
 
-fn push_json(out: &mut String, value: &(impl Serialize + ?Sized)) {
-    match serde_json::to_string(value) {
-        Ok(text) => out.push_str(&text),
-        // Wire types and JSON values can always be serialized.
-        Err(_) => out.push_str("null"),
+fn push_json(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
+    let start = out.len();
+    // Wire types and JSON values can always be serialized.
+    if serde_json::to_writer(&mut *out, value).is_err() {
+        out.truncate(start);
+        out.extend_from_slice(b"null");
     }
 }
 
