@@ -1,6 +1,9 @@
 //! One request to a server: its parameters, progress and metadata there, and its raw result back.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use mcp_client::{InputRequired, RawResult, Round as UpstreamRound};
@@ -8,7 +11,7 @@ use mcp_protocol::{
     CacheScope, ClientCapabilities, JsonObject, LoggingLevel, Meta, Method as _, ProtocolVersion, RpcError, method,
 };
 use mcp_server_core::source::{SourceCall, SourceOutcome, SourceResult};
-use memchr::memmem;
+use memchr::memmem::Finder;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
@@ -212,12 +215,14 @@ fn private(result: SourceResult) -> Result<SourceResult, RpcError> {
 
 /// Whether a result is that of a failed tool. Only a result that contains a member `isError` with `true` is parsed.
 fn is_error(result: &[u8]) -> bool {
-    const MEMBER: &[u8] = b"\"isError\"";
+    // Each search would build the tables of the name again.
+    static MEMBER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"isError\""));
     let is_true = |end: usize| {
         let value = result[end..].trim_ascii_start().strip_prefix(b":");
         value.is_some_and(|value| value.trim_ascii_start().starts_with(b"true"))
     };
-    if !memmem::find_iter(result, MEMBER).any(|start| is_true(start + MEMBER.len())) {
+    let length = MEMBER.needle().len();
+    if !MEMBER.find_iter(result).any(|start| is_true(start + length)) {
         return false;
     }
     let members = std::str::from_utf8(result).ok().and_then(|json| Members::read(json).ok());

@@ -1,9 +1,9 @@
 //! The URIs in results: resource links, embedded resources, and the contents of reads.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::LazyLock};
 
 use mcp_protocol::{Method as _, method};
-use memchr::memmem;
+use memchr::memmem::Finder;
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::members::Members;
@@ -30,9 +30,15 @@ pub(super) fn rename(method: &str, result: &[u8], rename: impl Fn(&str) -> Cow<'
     Ok(changed?.then(|| members.write()))
 }
 
+// Each search would build the tables of its text again.
+static URI: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"uri\""));
+static ESCAPED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\\u00"));
+
 /// Whether JSON can contain a member `uri`. Other JSON is not parsed. The name of a member can contain escaped characters.
 fn may_have_uri(json: &[u8]) -> bool {
-    memmem::find(json, b"\"uri\"").is_some() || memmem::find(json, b"\\u00").is_some()
+    // Most results have no escaped characters, and the search for one byte is the fastest.
+    let is_escaped = || memchr::memchr(b'\\', json).is_some_and(|at| ESCAPED.find(&json[at..]).is_some());
+    URI.find(json).is_some() || is_escaped()
 }
 
 /// Changes the entries of a list. Returns false if no entry changes.
