@@ -18,7 +18,7 @@ pub(crate) fn register(builder: ServerBuilder<Shop>) -> ServerBuilder<Shop> {
         .tool(tool("count", count).read_only())
         .tool(tool("report", report).long_running().read_only())
         .tool(tool("order", order))
-        .tool(tool("orders", orders).read_only())
+        .tool(tool("orders", orders).description("Count all orders, and list repeated items.").read_only())
 }
 
 /// Add two numbers.
