@@ -8,6 +8,7 @@ mod asked;
 mod caller;
 mod definition;
 mod fault;
+mod fleet;
 mod hops;
 mod instructions;
 mod item;
@@ -32,10 +33,13 @@ mod uris;
 mod used;
 mod views;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use mcp_protocol::RpcError;
-use mcp_server_core::{Server, ServerBuilder, StateKeys, source::SourceCall};
+use mcp_server_core::{Server, ServerBuilder, StateKeys, engine::HandlerGuard, source::SourceCall};
 use parking_lot::{Mutex, RwLock};
 
 use self::{
@@ -98,6 +102,8 @@ struct Core {
     /// `None` if the system has no random numbers.
     seals: Option<Seals>,
     parked: ParkedCalls<ParkedResult, SourceCall>,
+    /// The handler of rounds that other nodes pass to this node.
+    passed_rounds: OnceLock<HandlerGuard>,
     subscriptions: Subscriptions,
     task_questions: TaskQuestions,
     instructions: Instructions,
@@ -202,8 +208,9 @@ impl GatewayBuilder {
     /// Sets the keys that seal the state between two input rounds of a call. All nodes of a fleet need the same keys. Without
     /// keys, the process generates a random key.
     ///
-    /// A call that waits at a server with sessions for an answer belongs to one node. The next round on another node fails with
-    /// `other_node` as the reason in the data of the error.
+    /// A call that waits at a server with sessions for an answer belongs to one node. If the server of the gateway has a
+    /// [store](ServerBuilder::store) that the nodes share, another node passes the next round to this node. Otherwise the round fails
+    /// with `other_node` as the reason in the data of the error.
     ///
     /// ```
     /// use mcp_agent::{Gateway, Host};
@@ -237,6 +244,7 @@ impl GatewayBuilder {
                 merging: tokio::sync::Mutex::default(),
                 seals: self.keys.clone().or_else(|| StateKeys::random().ok()).map(Seals::new),
                 parked: ParkedCalls::new(ParkedLimits::default()),
+                passed_rounds: OnceLock::new(),
                 subscriptions: Subscriptions::default(),
                 task_questions: TaskQuestions::default(),
                 instructions: Instructions::default(),
@@ -269,7 +277,10 @@ impl GatewayBuilder {
             return Err(GatewayError::Dropped(merged.dropped.clone()));
         }
         let info = core.host.application();
-        let builder = Server::builder::<()>(info.name.clone(), info.version.clone());
+        let mut builder = Server::builder::<()>(info.name.clone(), info.version.clone());
+        if let Some(keys) = self.keys {
+            builder = builder.state_keys(keys);
+        }
         Ok(builder.source(Relays::new(&core)).extension(Announcer::new(&core)))
     }
 }

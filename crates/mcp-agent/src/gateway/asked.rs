@@ -13,6 +13,7 @@ use serde_json::json;
 use super::{
     Core,
     fault::Fault,
+    fleet::{self, Elsewhere},
     members::Members,
     parked::{Parkable, ParkedError, ParkedRound, Questions, Refused},
     relay::{Answered, Relayed},
@@ -52,6 +53,8 @@ pub(super) enum Round {
     Upstream { place: Place, fingerprint: String, once: Option<StateId>, responses: JsonObject, state: Option<String> },
     /// The call of a server with sessions waits for this round.
     Parked { place: Place, call: u64, number: u32, responses: JsonObject },
+    /// The call waits at another node of the fleet.
+    Elsewhere { place: Place, at: Elsewhere, responses: JsonObject },
 }
 
 /// A server, and the name of an item there.
@@ -79,32 +82,35 @@ impl Core {
                 let place = Place { server: server.into(), name: name.into() };
                 Round::Upstream { place, fingerprint, once, responses: round.into_responses(), state }
             }
-            Some(RelayState::Parked { node, call, number, server, name }) if node == self.hop.as_str() => {
+            Some(RelayState::Parked { node, call, number, server, name, .. }) if node == self.hop.as_str() => {
                 let place = Place { server: server.into(), name: name.into() };
                 Round::Parked { place, call, number, responses: round.into_responses() }
             }
-            Some(RelayState::Parked { .. }) => {
-                let text = "another node of the gateway runs the call: send the request to that node";
-                return Err(RpcError::internal(text).with_data(json!({ "reason": "other_node", "retryable": true })));
+            Some(RelayState::Parked { node: gateway, lease: Some(lease), call, number, server, name }) => {
+                let place = Place { server: server.into(), name: name.into() };
+                let at = Elsewhere { gateway, lease, call, number };
+                Round::Elsewhere { place, at, responses: round.into_responses() }
             }
+            Some(RelayState::Parked { lease: None, .. }) => return Err(fleet::other_node()),
         })
     }
 
     /// Continues a parked call.
     pub(super) async fn resume_parked(
-        &self,
+        self: &Arc<Self>,
         call: &SourceCall,
         place: &Place,
         parked: u64,
         number: u32,
         responses: JsonObject,
     ) -> Result<SourceOutcome, Fault> {
-        self.parked_outcome(call, place, self.parked.resume(parked, number, responses, call.clone()).await)
+        let round = self.parked.resume(parked, number, responses, call.clone()).await;
+        self.parked_outcome(call, place, round).await
     }
 
     /// Returns the outcome of a round of a parked call.
-    pub(super) fn parked_outcome(
-        &self,
+    pub(super) async fn parked_outcome(
+        self: &Arc<Self>,
         call: &SourceCall,
         place: &Place,
         round: Result<ParkedRound<ParkedResult>, ParkedError>,
@@ -113,13 +119,11 @@ impl Core {
             Ok(ParkedRound::Complete(result)) => Ok(self.outcome(call, result?)?),
             Ok(ParkedRound::Asked { call: parked, number, requests }) => {
                 let (server, name) = (place.server.to_string(), place.name.to_string());
-                let node = self.hop.as_str().to_owned();
-                let state = RelayState::Parked { node, call: parked, number, server, name };
+                let (node, lease) = (self.hop.as_str().to_owned(), self.lease_for_rounds(call).await);
+                let state = RelayState::Parked { node, lease, call: parked, number, server, name };
                 Ok(self.asked(call, Some(&requests), &state)?)
             }
-            Err(ParkedError::Gone) => Err(InputRound::state_expired().into()),
-            Err(error @ ParkedError::Dropped) => Err(RpcError::internal(error.to_string()).into()),
-            Err(error) => Err(RpcError::invalid_params(error.to_string()).into()),
+            Err(error) => Err(parked_error(&error).into()),
         }
     }
 
@@ -168,7 +172,7 @@ impl Core {
         Ok(SourceOutcome::InputRequired(SourceResult::new(json, ProtocolVersion::LATEST)))
     }
 
-    fn asked(
+    pub(super) fn asked(
         &self,
         call: &SourceCall,
         requests: Option<&InputRequests>,
@@ -180,6 +184,15 @@ impl Core {
             result["inputRequests"] = json!(requests);
         }
         Ok(SourceOutcome::InputRequired(SourceResult::new(result.to_string(), ProtocolVersion::LATEST)))
+    }
+}
+
+/// Returns the error of a round for its client.
+pub(super) fn parked_error(error: &ParkedError) -> RpcError {
+    match error {
+        ParkedError::Gone => InputRound::state_expired(),
+        ParkedError::Dropped => RpcError::internal(error.to_string()),
+        ParkedError::Answered { .. } | ParkedError::Invalid { .. } => RpcError::invalid_params(error.to_string()),
     }
 }
 

@@ -151,7 +151,7 @@ impl<R: Parkable, C: Clone + Send + Sync + 'static> ParkedCalls<R, C> {
             call
         };
         let mut begun = Begun { shared: &self.shared, id: call.id, is_kept: false };
-        let wait = call.wait(request);
+        let wait = call.wait(Some(request));
         let work = run(Questions::new(&self.shared, &call));
         let driven = drive(Arc::downgrade(&self.shared), Arc::clone(&call), stop, work);
         // The upstream request belongs to the trace of the first round.
@@ -163,7 +163,7 @@ impl<R: Parkable, C: Clone + Send + Sync + 'static> ParkedCalls<R, C> {
     }
 
     /// Continues a call with the responses to its questions, and waits for its result or the next question. `number` is that of
-    /// the former round. A round without responses only waits.
+    /// the former round. A round without responses only waits. A round of another node has no `request`.
     ///
     /// If the caller drops this future, only the wait ends.
     ///
@@ -174,13 +174,13 @@ impl<R: Parkable, C: Clone + Send + Sync + 'static> ParkedCalls<R, C> {
         call: u64,
         number: u32,
         responses: JsonObject,
-        request: C,
+        request: impl Into<Option<C>>,
     ) -> Result<ParkedRound<R>, ParkedError> {
         let call = {
             let table = self.shared.table.lock();
             table.calls.get(&call).map(|entry| Arc::clone(&entry.call)).ok_or(ParkedError::Gone)?
         };
-        let _wait = call.wait(request);
+        let _wait = call.wait(request.into());
         call.answer(number, responses)?;
         self.round(&call).await
     }

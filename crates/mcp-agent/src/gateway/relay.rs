@@ -78,7 +78,8 @@ impl Core {
             let client = AskedClient::LaterRound(questions);
             Box::pin(send(names, pages, method, client, answered.0, reached, outgoing))
         });
-        self.parked_outcome(call, &place, Box::pin(started).await)
+        let round = Box::pin(started).await;
+        Box::pin(self.parked_outcome(call, &place, round)).await
     }
 }
 
@@ -214,7 +215,7 @@ fn private(result: SourceResult) -> Result<SourceResult, RpcError> {
 }
 
 /// Whether a result is that of a failed tool. Only a result that contains a member `isError` with `true` is parsed.
-fn is_error(result: &[u8]) -> bool {
+pub(super) fn is_error(result: &[u8]) -> bool {
     // Each search would build the tables of the name again.
     static MEMBER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"isError\""));
     let is_true = |end: usize| {

@@ -37,6 +37,9 @@ pub(super) enum RelayState {
         /// The node that runs the call.
         #[serde(rename = "o")]
         node: String,
+        /// The lease of the node, if the nodes have a shared store.
+        #[serde(rename = "l", default, skip_serializing_if = "Option::is_none")]
+        lease: Option<String>,
         #[serde(rename = "c")]
         call: u64,
         /// The number of the last question that the client received.
@@ -101,8 +104,14 @@ mod tests {
             is_approved,
             state,
         };
-        let parked =
-            RelayState::Parked { node: "n1".into(), call: 7, number: 2, server: "files".into(), name: "read".into() };
+        let parked = RelayState::Parked {
+            node: "n1".into(),
+            lease: Some("l1".into()),
+            call: 7,
+            number: 2,
+            server: "files".into(),
+            name: "read".into(),
+        };
         [upstream(Some("\"state\" of files".into())), upstream(None), parked]
     }
 

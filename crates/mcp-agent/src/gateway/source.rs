@@ -286,6 +286,10 @@ impl<'a> Incoming<'a> {
                 self.core.check_round(self.call.method(), &place, self.downstream.principal.as_ref()).await?;
                 Box::pin(self.core.resume_parked(self.call, &place, call, number, responses)).await?
             }
+            Round::Elsewhere { place, at, responses } => {
+                self.core.check_round(self.call.method(), &place, self.downstream.principal.as_ref()).await?;
+                Box::pin(self.core.resume_elsewhere(self.call, &place, at, responses)).await?
+            }
             Round::Upstream { place, fingerprint, once, responses, state } => {
                 Box::pin(self.resume(place, &fingerprint, once, (responses, state))).await?
             }
@@ -308,6 +312,7 @@ impl<'a> Incoming<'a> {
             return Err(InputRound::state_expired().into());
         }
         if let Some(once) = once {
+            self.core.claim_on_all_nodes(self.call, &once).await?;
             self.core.used.claim(once, principal, LIFETIME)?;
             reached.is_approved = true;
         }

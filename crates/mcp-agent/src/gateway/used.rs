@@ -16,7 +16,7 @@ const TOTAL: usize = 65_536;
 /// The hash of a sealed state.
 pub(super) type StateId = [u8; 32];
 
-/// The used states, until they expire. Each node of a fleet has its own.
+/// The used states of this node, until they expire. The nodes of a fleet also mark them in their store.
 #[derive(Default)]
 pub(super) struct UsedStates {
     used: Mutex<HashMap<StateId, Used>>,

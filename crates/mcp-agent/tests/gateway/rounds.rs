@@ -26,6 +26,7 @@ use mcp_server::{
     inputs::StateKeys,
     prelude::*,
     source::{Source, SourceCall, SourceDefinition, SourceList, SourceOutcome, SourcePage, SourceResult},
+    store::MemoryStore,
 };
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -251,6 +252,26 @@ async fn an_approved_call_continues_once_and_each_round_is_recorded() {
 }
 
 #[tokio::test]
+async fn an_approved_call_continues_once_on_all_nodes_of_a_fleet() {
+    let url = over_http(asking(REVISIONS[1], &Turns::default())).await;
+    let store = Arc::new(MemoryStore::new());
+    let node = || async {
+        let host = Host::builder("gateway", "1").server("s", url.as_str()).default_effect(Effect::Ask);
+        let host = host.approver(|_: PendingApproval| async { true }).start().await.unwrap();
+        let gateway = Gateway::builder(host).state_keys(StateKeys::new([[1; 32]])).build().unwrap();
+        let gateway = gateway.store(store.clone()).versions([REVISIONS[1]]).build();
+        (client().connect(&gateway).await.unwrap(), gateway)
+    };
+    let ((first, _first), (second, _second)) = (node().await, node().await);
+    let (key, state) = first_round(&first).await;
+    let round = next(&json!({}), &state, &key, &json!({ "action": "accept", "content": { "name": "ada" } }));
+    assert_eq!(send(&second, round.clone()).await.unwrap(), "ada");
+    for node in [&first, &second] {
+        assert_eq!(reason(&send(node, round.clone()).await.unwrap_err()), "request_state_expired");
+    }
+}
+
+#[tokio::test]
 async fn a_state_does_not_lead_to_another_server_with_the_name() {
     let turns = Turns::default();
     let host = host(REVISIONS[1], false, &turns, ServerOptions::new()).await;
@@ -351,6 +372,33 @@ async fn a_server_receives_the_responses_of_a_first_round() {
         let responses = json!({ "name": answer, "question-1": answer, "other": answer });
         let call = json!({ "name": "s__form", "arguments": {}, "inputResponses": responses });
         assert_eq!(send(&user, call).await.unwrap(), expected, "{up}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_of_a_fleet_passes_a_round_to_the_node_of_the_parked_call() {
+    let store = Arc::new(MemoryStore::new());
+    let node = || async {
+        let host = host(REVISIONS[0], false, &Turns::default(), ServerOptions::new()).await;
+        let gateway = Gateway::builder(host).state_keys(StateKeys::new([[1; 32]])).build().unwrap();
+        let gateway = gateway.store(store.clone()).versions([REVISIONS[1]]).build();
+        (client().connect(&gateway).await.unwrap(), gateway)
+    };
+    let ((first, _first), (second, _second)) = (node().await, node().await);
+    for _ in 0..3 {
+        let (key, state) = first_round(&first).await;
+        // A round without responses shows the question again.
+        let without = json!({ "name": "s__form", "arguments": {}, "requestState": state });
+        assert_eq!(send(&second, without).await.unwrap(), "asks again");
+        let invalid = next(&json!({}), &state, &key, &json!({ "action": 1 }));
+        assert_eq!(send(&second, invalid).await.unwrap_err().code.0, -32602);
+        let answer = json!({ "action": "accept", "content": { "name": "ada" } });
+        let round = next(&json!({}), &state, &key, &answer);
+        assert_eq!(send(&second, round.clone()).await.unwrap(), "ada");
+        // The call has ended on all nodes.
+        for node in [&first, &second] {
+            assert_eq!(reason(&send(node, round.clone()).await.unwrap_err()), "request_state_expired");
+        }
     }
 }
 

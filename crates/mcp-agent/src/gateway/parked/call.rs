@@ -153,10 +153,12 @@ impl<R: Clone, C> ParkedCall<R, C> {
 
 impl<R, C> ParkedCall<R, C> {
     /// Marks a round as waiting. The lifetime of the call begins anew when the value is dropped.
-    pub(super) fn wait(&self, request: C) -> Wait<'_, R, C> {
+    pub(super) fn wait(&self, request: Option<C>) -> Wait<'_, R, C> {
         let mut state = self.state();
         state.waiting += 1;
-        state.request = Some(request);
+        if request.is_some() {
+            state.request = request;
+        }
         Wait { call: self }
     }
 

@@ -1,0 +1,181 @@
+//! The gateways of a fleet: rounds of parked calls that arrive at another node, and states that are used once on all nodes.
+
+use std::{sync::Arc, time::Duration};
+
+use mcp_protocol::{InputRequests, JsonObject, ProtocolVersion, RpcError};
+use mcp_server_core::{
+    InputRound,
+    engine::{Engine as _, Node},
+    source::{SourceCall, SourceOutcome, SourceResult},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{json, value::RawValue};
+use tokio::time::timeout;
+
+use super::{
+    Core,
+    asked::{Place, parked_error},
+    fault::Fault,
+    parked::ParkedRound,
+    relay::{Relayed, is_error},
+    seal::{LIFETIME, RelayState},
+    used::StateId,
+};
+
+/// The kind of the requests between nodes that pass a round of a parked call.
+const ROUND: &str = "gateway/round";
+/// The longest wait for the store.
+const STORE_LIMIT: Duration = Duration::from_secs(5);
+
+/// The parked call of another node.
+#[derive(Debug)]
+pub(super) struct Elsewhere {
+    /// The id of the gateway that runs the call.
+    pub(super) gateway: String,
+    /// The lease of its node.
+    pub(super) lease: String,
+    pub(super) call: u64,
+    pub(super) number: u32,
+}
+
+/// A round for the node of its call.
+#[derive(Serialize, Deserialize)]
+struct PassedRound {
+    gateway: String,
+    call: u64,
+    number: u32,
+    responses: JsonObject,
+}
+
+/// The outcome of a passed round.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum RoundReply {
+    /// The call still runs, and no question is open. The next request only waits.
+    Running,
+    Asked {
+        number: u32,
+        requests: InputRequests,
+    },
+    Complete {
+        version: String,
+        result: Box<RawValue>,
+    },
+    Failed(RpcError),
+}
+
+fn node_of(call: &SourceCall) -> Option<&Arc<Node>> {
+    call.context().server().node()
+}
+
+impl Core {
+    /// Returns the lease of this node, to which other nodes pass the rounds of its parked calls. `None` outside of a fleet.
+    pub(super) async fn lease_for_rounds(self: &Arc<Self>, call: &SourceCall) -> Option<String> {
+        let node = node_of(call)?;
+        self.passed_rounds.get_or_init(|| {
+            let (core, limit) = (Arc::downgrade(self), node.limits().reply / 2);
+            node.add_handler(ROUND, move |body| {
+                let core = core.upgrade();
+                async move { core?.passed_round(&body, limit).await }
+            })
+        });
+        let lease = node.lease().await;
+        lease
+            .map(|lease| lease.id().to_owned())
+            .inspect_err(|error| tracing::warn!(%error, "a call stays on this node"))
+            .ok()
+    }
+
+    /// Continues a parked call for another node. `None` if another gateway of the process runs the call.
+    async fn passed_round(&self, body: &[u8], limit: Duration) -> Option<Vec<u8>> {
+        let PassedRound { gateway, call, number, responses } = serde_json::from_slice(body).ok()?;
+        if gateway != self.hop.as_str() {
+            return None;
+        }
+        let reply = match timeout(limit, self.parked.resume(call, number, responses, None)).await {
+            Err(_) => RoundReply::Running,
+            Ok(Ok(ParkedRound::Asked { number, requests, .. })) => RoundReply::Asked { number, requests },
+            Ok(Ok(ParkedRound::Complete(result))) => match result {
+                Ok(Relayed::Complete { result, .. }) => match serde_json::from_slice(result.json()) {
+                    Ok(json) => RoundReply::Complete { version: result.version().as_str().to_owned(), result: json },
+                    Err(_) => RoundReply::Failed(RpcError::internal("the result of the server is not valid")),
+                },
+                // A server of the session era sends no input requests as results. Its tasks belong to its connection.
+                Ok(Relayed::InputRequired { .. } | Relayed::Task { .. }) => {
+                    RoundReply::Failed(RpcError::internal("the result cannot be passed to another node"))
+                }
+                Err(fault) => RoundReply::Failed(fault.into()),
+            },
+            Ok(Err(error)) => RoundReply::Failed(parked_error(&error)),
+        };
+        serde_json::to_vec(&reply).ok()
+    }
+
+    /// Continues the parked call of another node.
+    pub(super) async fn resume_elsewhere(
+        &self,
+        call: &SourceCall,
+        place: &Place,
+        at: Elsewhere,
+        responses: JsonObject,
+    ) -> Result<SourceOutcome, Fault> {
+        let Some(node) = node_of(call) else { return Err(other_node().into()) };
+        let mut round = PassedRound { gateway: at.gateway, call: at.call, number: at.number, responses };
+        loop {
+            let body = serde_json::to_vec(&round).map_err(|_| RpcError::internal("the round cannot be written"))?;
+            let reply = match node.request(&at.lease, ROUND, body).await {
+                Ok(reply) => reply,
+                // The call ended with its node.
+                Err(error) if error.is_gone() => return Err(InputRound::state_expired().into()),
+                Err(error) => return Err(error.to_rpc().into()),
+            };
+            match serde_json::from_slice(&reply) {
+                Ok(RoundReply::Running) => round.responses = JsonObject::new(),
+                Ok(RoundReply::Asked { number, requests }) => {
+                    let (server, name) = (place.server.to_string(), place.name.to_string());
+                    let (node, lease) = (round.gateway, Some(at.lease));
+                    let state = RelayState::Parked { node, lease, call: at.call, number, server, name };
+                    return Ok(self.asked(call, Some(&requests), &state)?);
+                }
+                Ok(RoundReply::Complete { version, result }) => {
+                    let Some(version) = ProtocolVersion::parse(&version) else { return Err(other_node().into()) };
+                    let is_error = is_error(result.get().as_bytes());
+                    let result = SourceResult::new(String::from(Box::<str>::from(result)), version);
+                    let result = if is_error { result.failed() } else { result };
+                    return Ok(self.outcome(call, Relayed::Complete { server: Arc::clone(&place.server), result })?);
+                }
+                Ok(RoundReply::Failed(error)) => return Err(error.into()),
+                // The gateway of the call has ended, or has another version.
+                Err(_) => return Err(InputRound::state_expired().into()),
+            }
+        }
+    }
+
+    /// Marks a state as used on all nodes of a fleet.
+    ///
+    /// # Errors
+    /// `-32602` with the reason `request_state_expired` if a node has used the state. `-32603` if the store fails.
+    pub(super) async fn claim_on_all_nodes(&self, call: &SourceCall, state: &StateId) -> Result<(), RpcError> {
+        let Some(node) = node_of(call) else { return Ok(()) };
+        let id: String = state.iter().map(|byte| format!("{byte:02x}")).collect();
+        let key = node.name(&format!("gateway/used/{id}"));
+        let claim = node.store().compare_and_swap(&key, None, Some(Arc::from(*b"used")), Some(LIFETIME));
+        match timeout(STORE_LIMIT, claim).await {
+            Ok(Ok(swap)) if swap.is_done() => Ok(()),
+            Ok(Ok(_)) => Err(InputRound::state_expired()),
+            failed => {
+                if let Ok(Err(error)) = failed {
+                    tracing::warn!(%error, "the use of a state cannot be stored");
+                }
+                let data = json!({ "reason": "busy", "unavailable": "store", "retryAfterMs": 1000 });
+                Err(RpcError::internal("busy: the shared store is unavailable, try again later").with_data(data))
+            }
+        }
+    }
+}
+
+/// The error of a round at another node that cannot reach the node of the call.
+pub(super) fn other_node() -> RpcError {
+    let text = "another node of the gateway runs the call: send the request to that node";
+    RpcError::internal(text).with_data(json!({ "reason": "other_node", "retryable": true }))
+}
