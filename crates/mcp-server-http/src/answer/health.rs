@@ -6,7 +6,10 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use mcp_server_core::engine::Node;
 use parking_lot::Mutex;
-use tokio::time::{Instant, timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
 
 use super::{
     body::Body,
@@ -22,22 +25,42 @@ const PROBE: Duration = Duration::from_secs(1);
 /// Whether the shared store works, as the last probe found.
 #[derive(Debug, Default)]
 pub(crate) struct StoreHealth {
-    last: Mutex<Option<(Instant, bool)>>,
+    /// The start of the last probe, and its result when it ends.
+    last: Mutex<Option<(Instant, watch::Receiver<Option<bool>>)>>,
 }
 
 impl StoreHealth {
-    /// Probes the store, at most once in a second.
+    /// Probes the store, at most once in a second. Requests at the same time wait for one probe.
     pub(crate) async fn is_available(&self, node: &Node) -> bool {
-        let last = *self.last.lock();
-        if let Some((at, is_available)) = last
-            && at.elapsed() < PROBE
-        {
-            return is_available;
+        loop {
+            let result = match self.last_or_next() {
+                Ok(mut last) => last.wait_for(Option::is_some).await.ok().and_then(|result| *result),
+                Err(next) => {
+                    let probe = node.name("health");
+                    let is_available = matches!(timeout(PROBE, node.store().get(&probe)).await, Ok(Ok(_)));
+                    next.send_replace(Some(is_available));
+                    Some(is_available)
+                }
+            };
+            // The request of a probe can end before the probe.
+            if let Some(is_available) = result {
+                return is_available;
+            }
         }
-        let probe = node.name("health");
-        let is_available = matches!(timeout(PROBE, node.store().get(&probe)).await, Ok(Ok(_)));
-        *self.last.lock() = Some((Instant::now(), is_available));
-        is_available
+    }
+
+    /// Returns the probe of this second, or else the sender for the result of the next probe.
+    fn last_or_next(&self) -> Result<watch::Receiver<Option<bool>>, watch::Sender<Option<bool>>> {
+        let mut last = self.last.lock();
+        if let Some((at, result)) = &*last
+            && at.elapsed() < PROBE
+            && (result.borrow().is_some() || result.has_changed().is_ok())
+        {
+            return Ok(result.clone());
+        }
+        let (sender, result) = watch::channel(None);
+        *last = Some((Instant::now(), result));
+        Err(sender)
     }
 }
 
@@ -71,4 +94,31 @@ pub(crate) fn answer(
 pub(crate) fn document(is_head: bool, text: Bytes) -> Response<Body> {
     let body = if is_head { Body::empty() } else { Body::whole(text) };
     respond::with_header(respond::json(body), header::CACHE_CONTROL, HeaderValue::from_static("no-store"))
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp_server_core::{Server, engine::Engine as _};
+    use mcp_store::MemoryStore;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn concurrent_requests_share_one_probe_in_a_second() {
+        let health = StoreHealth::default();
+        let server = Server::builder("health", "1").store(std::sync::Arc::new(MemoryStore::new())).build();
+        let node = server.node().unwrap();
+        let probe = health.last_or_next().unwrap_err();
+        let mut waiting = std::pin::pin!(health.is_available(node));
+        assert!(timeout(Duration::from_millis(10), waiting.as_mut()).await.is_err());
+        assert!(health.last_or_next().is_ok());
+        probe.send_replace(Some(false));
+        assert!(!waiting.await);
+        drop(probe);
+        assert!(!health.is_available(node).await, "the result of this second");
+        tokio::time::advance(PROBE).await;
+        // A probe that ends without a result is repeated.
+        drop(health.last_or_next().unwrap_err());
+        assert!(health.is_available(node).await);
+    }
 }
