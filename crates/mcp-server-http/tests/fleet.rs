@@ -83,6 +83,8 @@ impl Fleet {
         let session = answer.header("mcp-session-id").unwrap().to_owned();
         let answer = self.send(notification(&session, "notifications/initialized", json!({}))).await;
         assert_eq!(answer.status, StatusCode::ACCEPTED, "{answer:?}");
+        // The first node receives the end of the handshake.
+        common::settle().await;
         session
     }
 }
