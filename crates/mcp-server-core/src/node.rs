@@ -180,10 +180,21 @@ impl Node {
         self.shared.is_alive(node).await
     }
 
+    /// Returns the nodes that have a lease, with this node if it has one.
+    ///
+    /// # Errors
+    /// [`NodeError::is_unavailable`] when the store fails.
+    pub async fn running(&self) -> Result<Vec<String>, NodeError> {
+        members::running(&self.shared.store).await.map_err(|error| {
+            tracing::warn!(%error, "the nodes of the fleet cannot be listed");
+            NodeError::unavailable()
+        })
+    }
+
     /// Sends a request to a node and returns its reply. A request to this node runs its handler here.
     ///
-    /// Some errors leave open whether the request has run ([`NodeError`]). Dropping the future cancels the handler, if the node has acknowledged the
-    /// request.
+    /// Some errors leave open whether the request has run ([`NodeError`]). Dropping the future cancels the handler, if the node has
+    /// acknowledged the request.
     ///
     /// # Errors
     /// [`NodeError`]: the node did not acknowledge the request in time, it stopped, it does not know the kind, or the store
@@ -243,6 +254,18 @@ impl Node {
         HandlerGuard { shared: Arc::downgrade(&self.shared), kind, number }
     }
 
+    /// Adds a handler of a kind of requests that wait for a change, as [`Node::add_handler`] does for other requests.
+    ///
+    /// Such requests have a limit of their own. They therefore take no place of other requests.
+    pub fn add_waiting_handler<F, Fut>(&self, kind: &'static str, handler: F) -> HandlerGuard
+    where
+        F: Fn(Vec<u8>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Option<Vec<u8>>> + Send + 'static,
+    {
+        self.shared.waiting_kinds.lock().insert(kind);
+        self.add_handler(kind, handler)
+    }
+
     /// Adds a function that ends the records of nodes that stopped, by compare-and-swap. It must not keep the server alive.
     pub(crate) fn on_stopped<F, Fut>(&self, ending: F)
     where
@@ -252,9 +275,7 @@ impl Node {
         self.shared.endings.lock().push(Arc::new(move |stopped| Box::pin(ending(stopped))));
     }
 
-    /// Registers the handler of a kind of requests that wait for a change, as [`Node::handle`] does for other requests.
-    ///
-    /// Such requests have a limit of their own. They therefore take no place of other requests.
+    /// Registers the handler of a kind of requests that wait for a change. They have the limit of [`Node::add_waiting_handler`].
     pub(crate) fn handle_waiting<F, Fut>(&self, kind: &'static str, handler: F)
     where
         F: Fn(Vec<u8>) -> Fut + Send + Sync + 'static,

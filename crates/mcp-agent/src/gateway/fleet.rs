@@ -74,7 +74,7 @@ impl Core {
         let node = node_of(call)?;
         self.passed_rounds.get_or_init(|| {
             let (core, limit) = (Arc::downgrade(self), node.limits().reply / 2);
-            node.add_handler(ROUND, move |body| {
+            node.add_waiting_handler(ROUND, move |body| {
                 let core = core.upgrade();
                 async move { core?.passed_round(&body, limit).await }
             })

@@ -101,6 +101,12 @@ impl NodeError {
         self.0 == Kind::Unacknowledged
     }
 
+    /// Whether the node has no handler for the kind of the request.
+    #[must_use]
+    pub fn is_unsupported(&self) -> bool {
+        self.0 == Kind::Unsupported
+    }
+
     /// Returns the error of the request of a client that needs the other node: `-32603`. The client can repeat the request,
     /// because a second request of the same content has no second effect.
     #[must_use]

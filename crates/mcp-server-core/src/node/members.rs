@@ -74,6 +74,11 @@ async fn all(store: &ServerStore, prefix: &str) -> Result<BTreeMap<String, Arc<[
     Ok(all)
 }
 
+/// Returns the nodes that have a lease.
+pub(super) async fn running(store: &ServerStore) -> Result<Vec<String>, StoreError> {
+    Ok(all(store, LEASES).await?.into_keys().collect())
+}
+
 /// The regular check of the list by one node.
 #[derive(Default)]
 pub(super) struct Sweep {

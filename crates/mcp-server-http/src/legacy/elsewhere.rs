@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use http::Response;
 use mcp_protocol::{
-    CancelledParams, NotificationMethod as _, RequestId,
+    CancelledParams, NotificationMethod as _, RequestId, RpcError,
     jsonrpc::{self, Message, Notification},
     notification,
 };
 use mcp_server_core::engine::Session;
-use serde_json::value::RawValue;
+use serde_json::{json, value::RawValue};
 
 use super::{sessions::HttpSession, shared::SharedSessions};
 use crate::answer::{body::Body, respond};
@@ -27,13 +27,21 @@ pub(super) fn cancelled_request(http: &HttpSession, notification: &Notification<
 /// Passes the cancellation of a request to the node that runs it.
 ///
 /// # Errors
-/// The response if the store fails.
+/// The response if a node that may run the request does not acknowledge the cancellation, or the store fails.
 pub(super) async fn pass_cancellation(
     shared: &SharedSessions,
     http: &HttpSession,
     request: RequestId,
 ) -> Result<(), Response<Body>> {
-    shared.cancel(http, request).await.map_err(|_| respond::store_unavailable(None))
+    match shared.cancel(http, &request).await {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            let data = json!({ "reason": "node_unavailable", "retryable": true });
+            let error = RpcError::internal("the node of the request did not acknowledge the cancellation");
+            Err(respond::unavailable(None, &error.with_data(data)))
+        }
+        Err(error) => Err(respond::unavailable(None, &error.to_rpc())),
+    }
 }
 
 /// Passes a response of the client to the node that asked. Also accepts a response that is too late.

@@ -1,6 +1,7 @@
 //! The sessions that the nodes of a fleet share. Each node can adopt each session from its record in the store.
 
 mod answers;
+mod cancellations;
 mod messages;
 mod readers;
 mod record;
@@ -117,7 +118,7 @@ pub(crate) struct SharedSessions {
     unsent: Unsent,
     task: Mutex<Option<AbortHandle>>,
     /// The handlers of the requests of other nodes.
-    handlers: OnceLock<[HandlerGuard; 3]>,
+    handlers: OnceLock<[HandlerGuard; 4]>,
 }
 
 impl SharedSessions {

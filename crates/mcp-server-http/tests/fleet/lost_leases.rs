@@ -85,10 +85,12 @@ async fn a_response_behind_the_end_of_its_stream_is_rejected() {
     counter.permits.notify_one();
     let mut stream = fleet.nodes[0].handle(count(&session)).await.into_body();
     let last = next_events(&mut stream).await.pop().unwrap().id;
-    let leases = store.list("mcp/fleet/node/", None, 10).await.unwrap().entries;
-    let [(lease, _)] = &leases[..] else { panic!("one lease: {leases:?}") };
+    let writers = events_of(&session).replace("/events", "/writer/");
+    let writers = store.list(&writers, None, 10).await.unwrap().entries;
+    let [(_, lease)] = &writers[..] else { panic!("one writer: {}", writers.len()) };
+    let lease = format!("mcp/fleet/node/{}", String::from_utf8_lossy(lease));
     // The store has lost the lease, and the node does not know it yet.
-    assert!(store.delete(lease).await.unwrap());
+    assert!(store.delete(&lease).await.unwrap());
     let mut resumed = fleet.nodes[1].handle(resume(&session, &last)).await.into_body();
     let mut messages = Vec::new();
     loop {

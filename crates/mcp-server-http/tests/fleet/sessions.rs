@@ -224,3 +224,31 @@ async fn a_full_node_adopts_sessions_in_place_of_idle_ones() {
     assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(send(&fleet.nodes[1], ping(&sessions[2])).await.status, StatusCode::OK);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_cancellation_without_an_acknowledgement_is_an_error() {
+    let memory = MemoryStore::new();
+    let first = Arc::new(Fragile::of(memory.clone()));
+    let build = |builder: ServerBuilder| {
+        builder.tool(tool("forever", async |context: Context| {
+            context.cancelled().await;
+            "never"
+        }))
+    };
+    let fleet = Fleet::of_stores(vec![first.clone(), Arc::new(memory)], HttpConfig::new(), build);
+    let session = fleet.open(json!({})).await;
+    let (node, call) =
+        (fleet.nodes[0].clone(), legacy_as(7, Some(&session), "tools/call", json!({ "name": "forever" })));
+    let running = tokio::spawn(async move { send(&node, call).await });
+    settle().await;
+    let cancel = |id: u64| notification(&session, "notifications/cancelled", json!({ "requestId": id }));
+    // A request that no node runs has ended.
+    assert_eq!(send(&fleet.nodes[1], cancel(8)).await.status, StatusCode::ACCEPTED);
+    first.set_fault(Fault::Mute);
+    let refused = send(&fleet.nodes[1], cancel(8)).await;
+    assert_eq!((refused.status, refused.error_code()), (StatusCode::SERVICE_UNAVAILABLE, Some(-32603)), "{refused:?}");
+    assert!(!running.is_finished());
+    first.set_fault(Fault::None);
+    assert_eq!(send(&fleet.nodes[1], cancel(7)).await.status, StatusCode::ACCEPTED);
+    assert!(within("the end of the call", running).await.unwrap().events().is_empty());
+}

@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use mcp_protocol::RequestId;
 use mcp_server_core::engine::Lease;
 use mcp_store::{Delivery, StoreError};
 use parking_lot::Mutex;
@@ -19,10 +18,7 @@ use super::{
     SharedSessions,
     record::{Event, Message},
 };
-use crate::legacy::{
-    session_store::SessionStore,
-    sessions::{HttpSession, Unusable},
-};
+use crate::legacy::session_store::SessionStore;
 
 /// How long a request waits until this node receives the messages of the other nodes.
 const CONNECT: Duration = Duration::from_secs(3);
@@ -70,16 +66,6 @@ impl Unsent {
 }
 
 impl SharedSessions {
-    /// Sends the cancellation of a request to the node that runs it.
-    ///
-    /// # Errors
-    /// If the store fails.
-    pub(crate) async fn cancel(&self, http: &HttpSession, request: RequestId) -> Result<(), Unusable> {
-        let Some(shared) = http.shared() else { return Ok(()) };
-        let is_sent = self.announce(&shared.digest, &Event::Cancelled(request)).await;
-        if is_sent { Ok(()) } else { Err(Unusable::StoreFailed) }
-    }
-
     /// Sends an event of a session to all nodes. Returns false if the store fails. The event is then sent again in the
     /// background, until the store works.
     pub(super) async fn announce_or_repeat(self: &Arc<Self>, session: &str, event: Event) -> bool {
@@ -134,7 +120,7 @@ impl SharedSessions {
         // The node outlives the endpoint, and the server can have several endpoints.
         self.handlers.get_or_init(|| {
             let [readers, streams] = self.receive_questions();
-            [self.receive_answers(), readers, streams]
+            [self.receive_answers(), self.receive_cancellations(), readers, streams]
         });
         self.start();
         let mut connected = self.connected.subscribe();
@@ -181,6 +167,10 @@ impl SharedSessions {
     async fn receive(&self) {
         let mut pause = PAUSES.0;
         loop {
+            // A node with a lease receives the cancellations of its requests.
+            if let Err(error) = self.store.node.lease().await {
+                tracing::warn!(%error, "this node cannot serve the sessions of other nodes yet");
+            }
             match self.store.subscribe().await {
                 Ok(mut messages) => {
                     pause = PAUSES.0;
@@ -231,7 +221,6 @@ impl SharedSessions {
             }
             Event::Ended => drop(self.gone(&http)),
             Event::Reads { stream, order } => http.read_elsewhere(stream, order),
-            Event::Cancelled(request) => http.peer.cancel(&request),
         }
     }
 }

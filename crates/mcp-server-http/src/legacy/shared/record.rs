@@ -52,8 +52,6 @@ pub(super) enum Event {
         stream: u64,
         order: u64,
     },
-    /// The client cancelled a request.
-    Cancelled(RequestId),
 }
 
 /// The answer of a client to a question of another node, as that node reads it again.
