@@ -250,18 +250,16 @@ impl Authenticated {
 
 /// The token of a client, sealed for a token exchange (RFC 8693).
 ///
-/// A server must not send the token of its client to another server. The type therefore prints nothing and has no getter.
-/// Only [`into_exchange`](Self::into_exchange) consumes it, for the body of a request to the token endpoint.
+/// A server must not send the token of its client to another server. The type therefore prints nothing. Its token is only for the
+/// body of a request to the token endpoint of the authorization server that issued it, such as `mcp_oauth::TokenExchange` sends.
 ///
 /// ```
 /// use mcp_auth::SubjectToken;
-/// use mcp_protocol::auth::{grant_type, token_type};
 ///
 /// let token = SubjectToken::new("hunter2");
 /// assert_eq!(format!("{token:?}"), "SubjectToken(…)");
-/// let form = token.into_exchange("https://upstream.example");
-/// assert_eq!(form[0], ("grant_type", grant_type::TOKEN_EXCHANGE.into()));
-/// assert!(!format!("{form:?}").contains("hunter2"));
+/// let secret = token.into_secret();
+/// assert!(!format!("{secret:?}").contains("hunter2"));
 /// ```
 #[derive(Clone)]
 pub struct SubjectToken(Secret);
@@ -272,18 +270,12 @@ impl SubjectToken {
         Self(token.into())
     }
 
-    /// Returns the form of a token exchange for another resource. The form is only for the token endpoint of the
-    /// authorization server that issued the token. `Debug` shows no value of it.
+    /// Returns the token, for a token exchange. `Debug` does not show it.
+    ///
+    /// See the example of the [type](Self).
     #[must_use]
-    pub fn into_exchange(self, resource: &str) -> Vec<(&'static str, Secret)> {
-        use mcp_protocol::auth::{grant_type, token_type};
-        vec![
-            ("grant_type", grant_type::TOKEN_EXCHANGE.into()),
-            ("subject_token", self.0),
-            ("subject_token_type", token_type::ACCESS_TOKEN.into()),
-            ("requested_token_type", token_type::ACCESS_TOKEN.into()),
-            ("resource", resource.into()),
-        ]
+    pub fn into_secret(self) -> Secret {
+        self.0
     }
 }
 

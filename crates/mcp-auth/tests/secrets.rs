@@ -267,7 +267,7 @@ async fn secrets_are_in_no_log_record_and_no_text() {
                 shown.add(&authenticated);
                 if let Some(token) = &authenticated.subject_token {
                     shown.add(token);
-                    shown.text += &format!("{:?}", token.clone().into_exchange("https://upstream.example"));
+                    shown.text += &format!("{:?}", token.clone().into_secret());
                 }
             }
             Err(rejection) => {

@@ -100,7 +100,7 @@ pub use self::{
         SamplingContent, SamplingMessage, ToolChoice, ToolChoiceMode, ToolResultContent, ToolUseContent,
     },
     sampling_tools::ConversationError,
-    shape::{RawShape, Shape, shape_params, shape_raw_definition, shape_raw_result},
+    shape::{RawShape, Shape, shape_object, shape_params, shape_raw_definition, shape_raw_result},
     subscriptions::{
         ListenParams, ListenResult, ResourceUpdatedParams, SubscriptionFilter, SubscriptionsAcknowledgedParams,
     },

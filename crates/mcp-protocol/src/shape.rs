@@ -6,11 +6,13 @@
 mod capabilities;
 mod content;
 mod definition;
+mod object;
 mod params;
 mod raw;
 mod sampling;
 
 pub use self::{
+    object::shape_object,
     params::shape_params,
     raw::{RawShape, shape_raw_definition, shape_raw_result},
 };

@@ -34,7 +34,7 @@ impl Parkable for ParkedResult {
             Err(Fault::Rpc(error)) => bytes(error),
             Err(Fault::Call(CallError::Client { error, .. })) => error.rpc().map_or(0, bytes),
             // These errors contain texts of the gateway.
-            Err(Fault::Call(_)) => 0,
+            Err(Fault::Call(_) | Fault::Hidden) => 0,
         }
     }
 }

@@ -76,10 +76,7 @@ impl Downstream {
 #[cfg(feature = "oauth")]
 fn token(context: &Context) -> Option<crate::CallerToken> {
     let (principal, token) = (context.principal()?, context.extension::<mcp_auth::SubjectToken>()?);
-    // The value has no other access to the token, so that it reaches token endpoints alone.
-    let form = token.clone().into_exchange("");
-    let (_, token) = form.into_iter().find(|(name, _)| *name == "subject_token")?;
-    Some(crate::CallerToken::new(principal, token))
+    Some(crate::CallerToken::new(principal, token.clone().into_secret()))
 }
 
 /// Returns the capabilities that servers need for input requests. Clients that differ in other capabilities share a connection.

@@ -2,7 +2,10 @@
 
 use mcp_protocol::{Meta, TaskSupport, ToolExecution};
 use mcp_server_core::source::SourceDefinition;
-use serde_json::Value;
+use serde_json::{
+    Value,
+    value::{RawValue, to_raw_value},
+};
 
 use super::{ItemKind, members::Members, names::Names};
 use crate::{CatalogTool, catalog::ServerTasks};
@@ -12,18 +15,10 @@ const UI_KEYS: [&str; 2] = ["ui/resourceUri", "openai/outputTemplate"];
 
 /// Returns the definition of a tool for clients.
 pub(super) fn of_tool(tool: &CatalogTool, key: &str, names: Names, tasks: ServerTasks) -> Option<SourceDefinition> {
-    let (listed, source) = (tool.tool(), &**tool.source());
-    if !std::ptr::eq(tool.definition(), listed) {
-        // Invisible characters were removed from the texts, so the JSON of the server does not apply.
-        let mut shown = tool.definition().clone();
-        key.clone_into(&mut shown.name);
-        match tasks {
-            ServerTasks::Requested => {}
-            ServerTasks::Directed => shown.execution = Some(ToolExecution::new(TaskSupport::Optional)),
-            ServerTasks::None => shown.execution = None,
-        }
-        return SourceDefinition::of(&shown).ok();
-    }
+    let (listed, source, shown) = (tool.tool(), &**tool.source(), tool.definition());
+    // Invisible characters can be missing in the texts that clients receive.
+    let stripped = if std::ptr::eq(shown, listed) { None } else { Some(stripped(tool)?) };
+    let json = stripped.as_deref().map_or_else(|| tool.json(), RawValue::get);
     let has_ui = names == Names::Provider && listed.meta.is_some();
     let keeps_execution = match tasks {
         ServerTasks::Requested => true,
@@ -31,9 +26,9 @@ pub(super) fn of_tool(tool: &CatalogTool, key: &str, names: Names, tasks: Server
         ServerTasks::None => listed.execution.is_none(),
     };
     if key == tool.original_name() && listed == source && !has_ui && keeps_execution {
-        return SourceDefinition::new(tool.json().to_owned()).ok();
+        return SourceDefinition::new(json.to_owned()).ok();
     }
-    let mut members = Members::read(tool.json()).ok()?;
+    let mut members = Members::read(json).ok()?;
     members.set("name", key);
     match tasks {
         ServerTasks::Requested => {}
@@ -42,17 +37,52 @@ pub(super) fn of_tool(tool: &CatalogTool, key: &str, names: Names, tasks: Server
         ServerTasks::None => drop(members.remove("execution")),
     }
     if listed.title != source.title {
-        members.set("title", &listed.title);
+        members.set("title", &shown.title);
     }
     if listed.description != source.description {
-        members.set("description", &listed.description);
+        members.set("description", &shown.description);
     }
-    if let Some(meta) =
-        listed.meta.as_ref().filter(|_| has_ui).and_then(|meta| with_ui_uris(meta, tool.server(), names))
+    if let Some(meta) = listed.meta.as_ref().filter(|_| has_ui)
+        && let Some(changed) = with_ui_uris(meta, tool.server(), names)
     {
-        members.set("_meta", &meta);
+        let [from, to] = [meta, &changed].map(serde_json::to_value);
+        let meta = patched(members.get("_meta")?, &from.ok()?, &to.ok()?)?;
+        members.replace("_meta", meta);
     }
     SourceDefinition::new(members.write().get().to_owned()).ok()
+}
+
+/// Returns the JSON of a tool with the texts that clients receive. Other members and numbers stay as the server sent them.
+fn stripped(tool: &CatalogTool) -> Option<Box<RawValue>> {
+    let [listed, shown] = [tool.tool(), tool.definition()].map(serde_json::to_value);
+    let json = serde_json::from_str(tool.json()).ok()?;
+    patched(json, &listed.ok()?, &shown.ok()?)
+}
+
+/// Returns JSON with the differences between two values. The first value has the members of the JSON that the library knows.
+fn patched(json: &RawValue, from: &Value, to: &Value) -> Option<Box<RawValue>> {
+    match (from, to) {
+        _ if from == to => Some(json.to_owned()),
+        (Value::Object(from), Value::Object(to)) => {
+            let mut members = Members::read(json.get()).ok()?;
+            for (name, to) in to {
+                let changed = match members.get(name).zip(from.get(name)) {
+                    Some((_, from)) if from == to => continue,
+                    Some((json, from)) => patched(json, from, to)?,
+                    None => to_raw_value(to).ok()?,
+                };
+                members.replace(name, changed);
+            }
+            Some(members.write())
+        }
+        (Value::Array(from), Value::Array(to)) if from.len() == to.len() => {
+            let entries: Vec<&RawValue> = serde_json::from_str(json.get()).ok()?;
+            let entries =
+                entries.into_iter().zip(from.iter().zip(to)).map(|(json, (from, to))| patched(json, from, to));
+            to_raw_value(&entries.collect::<Option<Vec<_>>>()?).ok()
+        }
+        _ => to_raw_value(to).ok(),
+    }
 }
 
 /// Returns the metadata of a tool with the URIs of the gateway; `None` if it contains no URI.

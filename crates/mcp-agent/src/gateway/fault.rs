@@ -2,7 +2,7 @@
 
 use mcp_protocol::{CallToolResult, ErrorCode, Excerpt, ProtocolVersion, RpcError};
 use mcp_server_core::source::{SourceOutcome, SourceResult};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::CallError;
 
@@ -11,6 +11,8 @@ use crate::CallError;
 pub(super) enum Fault {
     Call(CallError),
     Rpc(RpcError),
+    /// The policies hide the item from the client, for which it is unknown.
+    Hidden,
 }
 
 impl From<CallError> for Fault {
@@ -30,6 +32,7 @@ impl From<Fault> for RpcError {
         match fault {
             Fault::Call(error) => rpc_error(&error),
             Fault::Rpc(error) => error,
+            Fault::Hidden => RpcError::invalid_params("the item is unknown"),
         }
     }
 }
@@ -39,7 +42,7 @@ impl Fault {
     pub(super) fn is_unsupported(&self) -> bool {
         match self {
             Self::Call(CallError::Client { error, .. }) => error.is_unsupported(),
-            Self::Call(_) => false,
+            Self::Call(_) | Self::Hidden => false,
             Self::Rpc(error) => error.code == ErrorCode::METHOD_NOT_FOUND,
         }
     }
@@ -117,7 +120,7 @@ fn is_of_transport(code: ErrorCode) -> bool {
 pub(super) fn of_tool(fault: Fault, name: &str) -> Result<SourceOutcome, RpcError> {
     let refusal = match fault {
         Fault::Call(CallError::Refused(refusal)) => refusal,
-        Fault::Call(CallError::Unknown(_) | CallError::UnknownServer { .. }) => {
+        Fault::Hidden | Fault::Call(CallError::Unknown(_) | CallError::UnknownServer { .. }) => {
             return Err(RpcError::invalid_params(format!("Unknown tool: {}", Excerpt::new(name))));
         }
         fault => return Err(fault.into()),
@@ -127,13 +130,57 @@ pub(super) fn of_tool(fault: Fault, name: &str) -> Result<SourceOutcome, RpcErro
     Ok(SourceOutcome::Complete(SourceResult::new(json, ProtocolVersion::LATEST_LEGACY).failed()))
 }
 
-/// Returns the error of a read. A server names its own URI in the error for a resource that it does not have.
-pub(super) fn of_read(fault: Fault, version: ProtocolVersion, uri: &str) -> RpcError {
-    let error = RpcError::from(fault);
-    let names_uri = error.data.as_ref().is_some_and(|data| data.get("uri").is_some());
-    match error.code {
-        ErrorCode::RESOURCE_NOT_FOUND => RpcError::resource_not_found(version, uri),
-        ErrorCode::INVALID_PARAMS if names_uri => RpcError::resource_not_found(version, uri),
-        _ => error,
+/// Returns the error of a read. A server names its own URI in the error for a resource that it does not have. `original` is the URI at
+/// the server, and `uri` is that of the client.
+pub(super) fn of_read(fault: Fault, version: ProtocolVersion, uri: &str, original: &str) -> RpcError {
+    if matches!(fault, Fault::Hidden) {
+        return RpcError::resource_not_found(version, uri);
+    }
+    let mut error = RpcError::from(fault);
+    let named = error.data.as_ref().and_then(|data| data.get("uri")?.as_str());
+    let is_of_uri = named == Some(original);
+    if error.code != ErrorCode::RESOURCE_NOT_FOUND && !(error.code == ErrorCode::INVALID_PARAMS && is_of_uri) {
+        return error;
+    }
+    let names_no_uri = named.is_none();
+    let not_found = RpcError::resource_not_found(version, uri);
+    (error.code, error.message) = (not_found.code, not_found.message);
+    match &mut error.data {
+        Some(Value::Object(data)) if is_of_uri || names_no_uri => drop(data.insert("uri".to_owned(), uri.into())),
+        Some(Value::Object(_)) => {}
+        data => *data = not_found.data,
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_error_about_the_requested_resource_names_the_uri_of_the_client() {
+        let (uri, original) = ("mcp://s/x:a", "x:a");
+        let read = |code: ErrorCode, data: Value| {
+            let error = RpcError::new(code, "no").with_data(data);
+            of_read(error.into(), ProtocolVersion::V2026_07_28, uri, original)
+        };
+        let (not_found, invalid) = (ErrorCode::RESOURCE_NOT_FOUND, ErrorCode::INVALID_PARAMS);
+        for (code, data, expected) in [
+            (not_found, json!({ "uri": "x:a", "later": 1 }), json!({ "uri": uri, "later": 1 })),
+            (not_found, json!({ "later": 1 }), json!({ "later": 1, "uri": uri })),
+            (not_found, json!(7), json!({ "uri": uri })),
+            (invalid, json!({ "uri": "x:a", "later": 1 }), json!({ "uri": uri, "later": 1 })),
+        ] {
+            let error = read(code, data.clone());
+            let expected = (RpcError::resource_not_found(ProtocolVersion::V2026_07_28, uri).code, Some(expected));
+            assert_eq!((error.code, error.data), expected, "{code:?} {data}");
+        }
+        // An error about another member of the parameters.
+        for data in [json!({ "uri": "x:b" }), json!({ "uri": 1 }), json!({ "field": "range" })] {
+            let error = read(invalid, data.clone());
+            assert_eq!((error.code, &*error.message, error.data), (invalid, "no", Some(data)));
+        }
+        let hidden = of_read(Fault::Hidden, ProtocolVersion::V2025_11_25, uri, original);
+        assert_eq!(hidden, RpcError::resource_not_found(ProtocolVersion::V2025_11_25, uri));
     }
 }

@@ -47,6 +47,14 @@ impl<'a> Members<'a> {
         }
     }
 
+    /// Replaces a member in its place, or adds it.
+    pub(super) fn replace(&mut self, name: &str, value: Box<RawValue>) {
+        match self.0.iter_mut().find(|(known, _)| known == name) {
+            Some((_, place)) => *place = Cow::Owned(value),
+            None => self.0.push((Cow::Owned(name.to_owned()), Cow::Owned(value))),
+        }
+    }
+
     /// Changes the name of a member. A member with the new name stays instead.
     pub(super) fn rename(&mut self, from: &str, to: &'static str) {
         if self.get(to).is_some() {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use mcp_client::Notifications;
-use mcp_protocol::{UrlElicitParams, notification::ElicitationComplete};
+use mcp_protocol::notification::ElicitationComplete;
 use mcp_server_core::source::PageNotifier;
 use tokio::{task::AbortHandle, time::timeout};
 
@@ -36,18 +36,15 @@ impl Pages {
         (self.0.fetch_add(1, Ordering::Relaxed) < PAGES).then_some(watched)
     }
 
-    /// Gives a page an id that no other server uses, and forwards the notification about its completion to the session of its call.
-    /// `notices` are those of the connection that asked. The drop of the returned value ends this.
+    /// Forwards the notification about the completion of a page to the session of its call, with the id for clients. `notices` are
+    /// those of the connection that asked. The drop of the returned value ends this.
     pub(super) fn forward(
         &self,
-        server: &str,
-        page: &mut UrlElicitParams,
+        original: String,
+        renamed: String,
         mut notices: Notifications,
         notifier: PageNotifier,
     ) -> Option<OpenPage> {
-        let original = page.elicitation_id.take()?;
-        let renamed = format!("{server}/{original}");
-        page.elicitation_id = Some(renamed.clone());
         let watched = self.watch()?;
         let completed = async move {
             while let Some(notice) = notices.next().await {

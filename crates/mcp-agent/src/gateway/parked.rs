@@ -302,7 +302,7 @@ async fn drive<R: Parkable, C: Clone>(
     work: impl Future<Output = R>,
 ) {
     let Some(lifetime) = shared.upgrade().map(|shared| shared.limits.lifetime) else { return };
-    let ending = call.ending();
+    let _ending = call.ending(std::sync::Weak::clone(&shared));
     let is_complete = {
         let lapsed = std::pin::pin!(call.lapsed(lifetime));
         tokio::select! {
@@ -326,8 +326,4 @@ async fn drive<R: Parkable, C: Clone>(
             () = call.lapsed(lifetime) => {}
         }
     }
-    if let Some(shared) = shared.upgrade() {
-        shared.remove(call.id);
-    }
-    drop(ending);
 }

@@ -2,20 +2,18 @@
 
 use std::sync::Arc;
 
-use mcp_client::{Client, Handler, InputContext, transport::BoxFuture};
+use mcp_client::{Client, Handler, InputContext, RawRequest, transport::BoxFuture};
 use mcp_protocol::{
-    ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitAction, ElicitParams, ElicitResult,
-    FormElicitParams, InputRequest, ListRootsResult, LoggingMessageParams, ProgressParams, ProtocolVersion, Root,
-    RpcError, Shape as _, UrlElicitParams, meta::keys,
+    ClientCapabilities, ElicitParams, InputRequest, JsonObject, LoggingMessageParams, Method as _, ProgressParams,
+    ProtocolVersion, RpcError, meta::keys, method, shape_object,
 };
 use mcp_server_core::source::SourceCall;
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
 use super::{
     asked::{ParkedResult, park},
-    pages::Pages,
+    pages::{OpenPage, Pages},
     parked::Questions,
 };
 
@@ -59,47 +57,73 @@ impl AskedClient {
 }
 
 impl Asker {
-    async fn ask<T: DeserializeOwned>(&self, request: Result<InputRequest, serde_json::Error>) -> Result<T, RpcError> {
+    /// Asks the client, and returns its answer. Both stay JSON.
+    async fn ask(&self, question: &RawRequest) -> Result<Value, RpcError> {
         let invalid = |error: serde_json::Error| {
-            tracing::warn!(%error, "an input request or its answer is not valid");
-            RpcError::internal("the input request or its answer is not valid")
+            RpcError::invalid_params(format!("the parameters of the input request cannot be read: {error}"))
         };
-        let request = request.map_err(invalid)?;
-        let answer = match &self.client {
+        let (method, raw) = (question.method(), question.raw_params());
+        let params = raw.map(|params| serde_json::from_str::<JsonObject>(params.get())).transpose().map_err(invalid)?;
+        let mut params = params.unwrap_or_default();
+        // The client would report progress with a token of the server, and the gateway has other tokens.
+        remove_meta(&mut params, "progressToken");
+        match &self.client {
             AskedClient::Session(call) => {
-                let request = match &self.task {
-                    Some(task) => related_to(request, task),
-                    None => request,
-                };
-                call.ask(request).await?
+                let open = self.forward_page(call, &mut params);
+                if let Some(task) = &self.task {
+                    relate(&mut params, task);
+                }
+                let answer = call.ask(InputRequest::new(method, Some(params.into()))).await?;
+                let accepted = |answer: &Value| answer.get("action").is_some_and(|action| action == "accept");
+                if let Some(open) = open.filter(|_| accepted(&answer)) {
+                    open.keep();
+                }
+                Ok(answer)
             }
-            AskedClient::LaterRound(questions) => park(questions, unrelated(request)).await?,
-        };
-        serde_json::from_value(answer).map_err(invalid)
+            AskedClient::LaterRound(questions) => {
+                if method == method::Elicit::NAME {
+                    shape_object::<ElicitParams>(&mut params, ProtocolVersion::LATEST).map_err(invalid)?;
+                }
+                // The revision of the client names no task.
+                remove_meta(&mut params, keys::RELATED_TASK);
+                let params = (!params.is_empty()).then(|| params.into());
+                park(questions, InputRequest::new(method, params)).await
+            }
+        }
+    }
+
+    /// Gives a page an id that no other server uses. A notification about the completion names this id.
+    fn forward_page(&self, call: &SourceCall, params: &mut JsonObject) -> Option<OpenPage> {
+        params.get("mode").filter(|mode| *mode == "url")?;
+        let original = params.get("elicitationId")?.as_str()?.to_owned();
+        let renamed = format!("{}/{original}", self.server);
+        params.insert("elicitationId".to_owned(), renamed.clone().into());
+        self.pages.forward(original, renamed, self.upstream.notifications(), call.page_notifier())
     }
 }
 
 /// Returns a question with the task that asks it (2025-11-25).
 pub(super) fn related_to(mut request: InputRequest, task: &str) -> InputRequest {
     if let Value::Object(params) = request.params.get_or_insert_with(|| json!({})) {
-        let meta = params.entry("_meta").or_insert_with(|| json!({}));
-        if let Value::Object(meta) = meta {
-            meta.insert(keys::RELATED_TASK.to_owned(), json!({ "taskId": task }));
-        }
+        relate(params, task);
     }
     request
 }
 
-/// Returns a question without its task, which 2026-07-28 does not name.
-fn unrelated(mut request: InputRequest) -> InputRequest {
-    if let Some(Value::Object(params)) = &mut request.params
-        && let Some(Value::Object(meta)) = params.get_mut("_meta")
-        && meta.shift_remove(keys::RELATED_TASK).is_some()
+fn relate(params: &mut Map<String, Value>, task: &str) {
+    if let Value::Object(meta) = params.entry("_meta").or_insert_with(|| json!({})) {
+        meta.insert(keys::RELATED_TASK.to_owned(), json!({ "taskId": task }));
+    }
+}
+
+/// Removes a member of the metadata, and the metadata if it becomes empty.
+fn remove_meta(params: &mut Map<String, Value>, key: &str) {
+    if let Some(Value::Object(meta)) = params.get_mut("_meta")
+        && meta.shift_remove(key).is_some()
         && meta.is_empty()
     {
         params.shift_remove("_meta");
     }
-    request
 }
 
 impl Handler for Asker {
@@ -107,48 +131,16 @@ impl Handler for Asker {
         self.capabilities.clone()
     }
 
-    fn elicit(&self, form: InputContext<FormElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
-        Box::pin(async move { self.ask(InputRequest::elicit(&ElicitParams::Form(form.into_params()))).await })
+    fn relays(&self) -> bool {
+        true
     }
 
-    fn elicit_url(&self, page: InputContext<UrlElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
-        let mut page = page.into_params();
-        let mut open = None;
-        let params = match &self.client {
-            // A notification about the completion names the id of the page.
-            AskedClient::Session(call) => {
-                let notices = self.upstream.notifications();
-                open = self.pages.forward(&self.server, &mut page, notices, call.page_notifier());
-                ElicitParams::Url(page)
-            }
-            AskedClient::LaterRound(_) => {
-                let mut params = ElicitParams::Url(page);
-                params.shape(ProtocolVersion::LATEST);
-                params
-            }
-        };
-        Box::pin(async move {
-            let result: ElicitResult = self.ask(InputRequest::elicit(&params)).await?;
-            if let Some(open) = open.filter(|_| result.action == ElicitAction::Accept) {
-                open.keep();
-            }
-            Ok(result)
-        })
-    }
-
-    fn sample(
-        &self,
-        message: InputContext<CreateMessageParams>,
-    ) -> BoxFuture<'_, Result<CreateMessageResult, RpcError>> {
-        Box::pin(async move { self.ask(InputRequest::create_message(&message.into_params())).await })
+    fn request(&self, question: InputContext<RawRequest>) -> BoxFuture<'_, Result<Value, RpcError>> {
+        Box::pin(async move { self.ask(&question).await })
     }
 
     fn log(&self, record: LoggingMessageParams) {
         // A slow client misses records.
         let _ = self.notices.try_send(Box::new(Notice::Log(record)));
-    }
-
-    fn list_roots(&self) -> BoxFuture<'_, Result<Vec<Root>, RpcError>> {
-        Box::pin(async move { Ok(self.ask::<ListRootsResult>(Ok(InputRequest::list_roots())).await?.roots) })
     }
 }

@@ -4,9 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use mcp_client::Client;
 use mcp_protocol::{JsonObject, RpcError};
+use mcp_server_core::source::SourceCall;
 use tokio::time::Instant;
 
-use super::{Core, caller::Downstream, fault::Fault, item::Item, members::Members};
+use super::{Core, ItemKind, caller::Downstream, fault::Fault, item::Item, members::Members, views};
 use crate::{
     CallError, CatalogTool, ServerState,
     policy::PolicyInput,
@@ -61,21 +62,33 @@ impl Core {
     /// Returns the tool with a name, and a connection for its call.
     pub(super) async fn reach_tool(
         self: &Arc<Self>,
-        name: &str,
+        call: &SourceCall,
         params: &Members<'_>,
         downstream: &Downstream,
     ) -> Result<(Arc<Item>, Reached), Fault> {
-        let shared = self.host.shared();
+        let (name, shared) = (call.name(), self.host.shared());
         let mut since = 0;
         for _ in 0..CHECKS {
             let (item, tool) = self.find_tool(name).await?;
             since = tool.since();
             let slot = self.slot(&item.server)?;
+            let is_hidden = self.hides(&slot, views::input(ItemKind::Tool, &item), downstream.principal.as_ref());
+            if !is_hidden && !call.has_checked_headers_of(&item.definition) {
+                // The server compared the headers of the request with another definition.
+                break;
+            }
             let mut is_approved = false;
             if shared.checks(&slot, &tool) {
-                let arguments = arguments(params)?;
+                let arguments = match arguments(params) {
+                    // The audit has the call.
+                    Err(_) if is_hidden => JsonObject::new(),
+                    arguments => arguments?,
+                };
                 let permit = Box::pin(shared.permit(&slot, &tool, downstream.principal.as_deref(), arguments));
-                is_approved = permit.await?.is_approved;
+                is_approved = match permit.await {
+                    Err(CallError::Refused(_)) if is_hidden => return Err(Fault::Hidden),
+                    permitted => permitted?.is_approved,
+                };
             }
             if self.is_current(&slot) {
                 let mut reached = self.reach(&slot, downstream, slot.call_timeout(&item.original)).await?;
@@ -111,22 +124,24 @@ impl Core {
 
     /// Returns a connection to a server for a read, a prompt, a completion, or a later round of a call. Without an input, no policy
     /// decides.
+    ///
+    /// # Errors
+    /// [`Fault::Hidden`] if the policies deny the item to the caller.
     pub(super) async fn reach_server(
         &self,
         server: &str,
         input: Option<PolicyInput>,
         downstream: &Downstream,
-    ) -> Result<Reached, CallError> {
+    ) -> Result<Reached, Fault> {
         let slot = self.slot(server)?;
         let mut is_approved = false;
-        if let Some(mut input) = input {
-            input.principal = downstream.principal.as_deref().map(str::to_owned);
-            is_approved = Box::pin(self.host.shared().permit_item(&slot, &input)).await?;
+        if let Some(input) = input {
+            is_approved = Box::pin(self.permit_item(&slot, input, downstream)).await?;
         }
         if !self.is_current(&slot) {
             let (server, state) = (server.to_owned(), ServerState::Stopped);
             let reason = Some("it was replaced during the approval".to_owned());
-            return Err(CallError::Unavailable { server, state, reason, retry_in: None });
+            return Err(CallError::Unavailable { server, state, reason, retry_in: None }.into());
         }
         let mut reached = self.reach(&slot, downstream, slot.options.call_timeout).await?;
         reached.is_approved = is_approved;
@@ -165,8 +180,20 @@ impl Core {
     }
 
     /// Decides a request of a server by the policies.
-    pub(super) async fn permit(&self, server: &str, input: &PolicyInput) -> Result<(), CallError> {
-        self.host.shared().permit_item(&*self.slot(server)?, input).await.map(drop)
+    ///
+    /// # Errors
+    /// [`Fault::Hidden`] if the policies deny the item to the caller.
+    pub(super) async fn permit(&self, server: &str, input: PolicyInput, downstream: &Downstream) -> Result<(), Fault> {
+        self.permit_item(&*self.slot(server)?, input, downstream).await.map(drop)
+    }
+
+    /// Decides a request by the policies. Returns whether a person approved it.
+    async fn permit_item(&self, slot: &Slot, mut input: PolicyInput, downstream: &Downstream) -> Result<bool, Fault> {
+        input.principal = downstream.principal.as_deref().map(str::to_owned);
+        match self.host.shared().permit_item(slot, &input).await {
+            Err(CallError::Refused(_)) if self.hides(slot, input, downstream.principal.as_ref()) => Err(Fault::Hidden),
+            permitted => Ok(permitted?),
+        }
     }
 
     fn slot(&self, server: &str) -> Result<Arc<Slot>, CallError> {

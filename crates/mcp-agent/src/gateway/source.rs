@@ -18,7 +18,7 @@ use mcp_transport::BoxFuture;
 use serde::Serialize;
 
 use super::{
-    Core, Names,
+    Core, ItemKind, Names,
     asked::{Place, Round},
     caller::Downstream,
     fault::{self, Fault},
@@ -31,8 +31,10 @@ use super::{
     relay::{Answered, Outgoing},
     seal::LIFETIME,
     used::StateId,
+    views,
 };
 use crate::{
+    CatalogTool,
     catalog::ServerTasks,
     policy::{self, PolicyInput},
 };
@@ -58,8 +60,9 @@ impl Source for Relays {
         self.core.merged_instructions(principal.as_ref())
     }
 
-    fn find(&self, list: SourceList, name: &str, _caller: Option<&Principal>) -> Option<SourceDefinition> {
-        Some(self.core.newest_merged().list(list)?.get(name)?.definition.clone())
+    fn find(&self, list: SourceList, name: &str, caller: Option<&Principal>) -> Option<SourceDefinition> {
+        let principal = caller.map(|caller| policy::identity(caller).into());
+        self.core.definition_for(list, name, principal.as_ref())
     }
 
     fn list(&self, list: SourceList, call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
@@ -81,18 +84,23 @@ impl Source for Relays {
     fn read_resource(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
         Box::pin(async move {
             let read = self.core.read_resource(&call).await;
-            read.map_err(|fault| fault::of_read(fault, call.context().version(), call.name()))
+            read.map_err(|fault| self.core.error_of_read(&call, fault))
         })
     }
 
     fn get_prompt(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
-        Box::pin(async move { Ok(self.core.get_prompt(&call).await?) })
+        Box::pin(async move {
+            self.core.get_prompt(&call).await.map_err(|fault| match fault {
+                Fault::Hidden => unknown_prompt(call.name()),
+                fault => fault.into(),
+            })
+        })
     }
 
     fn subscribe(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceSubscription, RpcError>> {
         Box::pin(async move {
             let subscribed = self.core.subscribe(&call).await;
-            subscribed.map_err(|fault| fault::of_read(fault, call.context().version(), call.name()))
+            subscribed.map_err(|fault| self.core.error_of_read(&call, fault))
         })
     }
 
@@ -133,7 +141,7 @@ impl Core {
             Begun::First(request) => request,
             Begun::Resumed(outcome) => return Ok(outcome),
         };
-        let (item, reached) = self.reach_tool(call.name(), &request.params, &request.downstream).await?;
+        let (item, reached) = self.reach_tool(call, &request.params, &request.downstream).await?;
         request.send("name", &*item.original, &item.original, reached, None).await
     }
 
@@ -166,23 +174,27 @@ impl Core {
         let request = Incoming::read(self, call)?;
         let given: CompleteParams =
             serde_json::from_str(call.params().get()).map_err(|error| invalid_params(&error))?;
-        let (input, server, member, original) = match given.reference {
+        let (input, server, member, original, unknown) = match given.reference {
             CompletionReference::Prompt { name, .. } => {
                 let item = self.find_prompt(&name).await?;
                 let input = PolicyInput::prompt(&*item.server, &*item.original);
-                (input, Arc::clone(&item.server), "name", item.original.clone())
+                (input, Arc::clone(&item.server), "name", item.original.clone(), unknown_prompt(&name))
             }
             CompletionReference::ResourceTemplate { uri } => {
-                let unknown = || RpcError::invalid_params(format!("Unknown resource template: {}", Excerpt::new(&uri)));
-                let (server, original) = self.find_resource(call, &uri).await.ok_or_else(unknown)?;
-                (PolicyInput::resource(&*server, &*original), server, "uri", original)
+                let unknown = RpcError::invalid_params(format!("Unknown resource template: {}", Excerpt::new(&uri)));
+                let found = self.find_resource(call, &uri).await;
+                let (server, original) = found.ok_or_else(|| unknown.clone())?;
+                (PolicyInput::resource(&*server, &*original), server, "uri", original, unknown)
             }
             _ => return Err(RpcError::invalid_params("the type of the reference is unknown").into()),
         };
         let reference = request.params.get("ref").map_or("{}", |reference| reference.get()).to_owned();
         let mut reference = Members::read(&reference).map_err(|error| invalid_params(&error))?;
         reference.set(member, &*original);
-        let reached = self.reach_server(&server, Some(input), &request.downstream).await?;
+        let reached = match self.reach_server(&server, Some(input), &request.downstream).await {
+            Err(Fault::Hidden) => return Err(unknown.into()),
+            reached => reached?,
+        };
         match request.send("ref", &reference, &original, reached, None).await {
             // The gateway declares completions, because another server can have them.
             Err(fault) if fault.is_unsupported() => {
@@ -229,8 +241,35 @@ impl Core {
     }
 
     async fn find_prompt(self: &Arc<Self>, name: &str) -> Result<Arc<Item>, RpcError> {
-        let unknown = || RpcError::invalid_params(format!("Unknown prompt: {}", Excerpt::new(name)));
-        self.merged().await.prompts.get(name).cloned().ok_or_else(unknown)
+        self.merged().await.prompts.get(name).cloned().ok_or_else(|| unknown_prompt(name))
+    }
+
+    /// Returns the current definition of an item that the policies do not hide from a caller.
+    fn definition_for(&self, list: SourceList, name: &str, principal: Option<&Arc<str>>) -> Option<SourceDefinition> {
+        let mut merged = self.newest_merged();
+        let catalog = self.host.catalog();
+        if list == SourceList::Tools && !merged.is_of(&catalog) {
+            // A thread for blocking work merges this large catalog. An unchanged tool needs no wait for it.
+            let known = merged.tools.get(name).and_then(|item| item.tool.as_ref());
+            let is_current = |tool: &Arc<CatalogTool>| {
+                catalog.tool(tool.display_name()).is_ok_and(|current| Arc::ptr_eq(current, tool))
+            };
+            if !known.is_some_and(is_current) {
+                merged = self.merged_here();
+            }
+        }
+        let item = merged.list(list)?.get(name)?;
+        let slot = self.host.shared().registry.slot(&item.server)?;
+        let kind = if list == SourceList::Tools { ItemKind::Tool } else { ItemKind::Prompt };
+        (!self.hides(&slot, views::input(kind, item), principal)).then(|| item.definition.clone())
+    }
+
+    /// Returns the error of a read or a subscription for the client.
+    fn error_of_read(&self, call: &SourceCall, fault: Fault) -> RpcError {
+        let uri = call.name();
+        let split = if self.names == Names::Provider { split_uri(uri) } else { None };
+        let original = split.map_or_else(|| uri.into(), |(_, original)| original);
+        fault::of_read(fault, call.context().version(), uri, &original)
     }
 
     /// Returns the server of a resource or a template for the client of a call, and its URI there.
@@ -252,6 +291,10 @@ impl Core {
             }
         }
     }
+}
+
+fn unknown_prompt(name: &str) -> RpcError {
+    RpcError::invalid_params(format!("Unknown prompt: {}", Excerpt::new(name)))
 }
 
 /// Returns the error of parameters that are not a JSON object, or have a member twice.
@@ -383,7 +426,42 @@ enum Begun<'a> {
 
 #[cfg(test)]
 mod tests {
+    use mcp_server::{Server, tool};
+
     use super::*;
+    use crate::{
+        Gateway, Host,
+        policy::{Effect, Policy, Rule},
+    };
+
+    #[tokio::test]
+    async fn a_definition_is_current_and_is_hidden_from_denied_callers() {
+        let upstream =
+            (0..250).fold(Server::builder("s", "1"), |server, n| server.tool(tool(format!("t{n}"), async || "old")));
+        let upstream = upstream.build();
+        let guests = Rule::new(Effect::Deny).tool("t1".parse().unwrap()).principal("guest-*".parse().unwrap());
+        let host = Host::builder("gateway", "1").server("s", &upstream).policy(Policy::new().rule(guests));
+        let host = host.start().await.unwrap();
+        let relays = Relays::new(&Gateway::builder(host.clone()).core());
+        relays.core.merged_here();
+        let (ada, guest) = (Principal::new("ada"), Principal::new("guest-7"));
+        let finds = |name: &str, caller| relays.find(SourceList::Tools, name, caller).is_some();
+        for (name, caller, is_found) in [
+            ("s__t1", None, true),
+            ("s__t1", Some(&ada), true),
+            ("s__t1", Some(&guest), false),
+            ("s__t2", Some(&guest), true),
+            ("s__t250", Some(&ada), false),
+        ] {
+            assert_eq!(finds(name, caller), is_found, "{name} {caller:?}");
+        }
+        upstream.tools().add(tool("t250", async || "new")).unwrap();
+        let mut changes = host.catalog_changes();
+        let listed = changes.wait_for(|catalog| catalog.tools().len() == 251);
+        tokio::time::timeout(std::time::Duration::from_secs(20), listed).await.unwrap().unwrap();
+        // No request has merged the new catalog.
+        assert!(finds("s__t250", Some(&ada)));
+    }
 
     fn size<A, B, F: Future>(_: impl FnOnce(A, B) -> F) -> usize {
         size_of::<F>()

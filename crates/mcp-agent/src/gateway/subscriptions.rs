@@ -125,9 +125,7 @@ impl Core {
         let downstream = Downstream::of(call.context()).beside_calls();
         let not_found = || RpcError::resource_not_found(call.context().version(), call.name());
         let (server, uri) = self.find_resource(call, call.name()).await.ok_or_else(not_found)?;
-        let mut input = PolicyInput::resource(&*server, &*uri);
-        input.principal = downstream.principal.as_deref().map(str::to_owned);
-        self.permit(&server, &input).await?;
+        self.permit(&server, PolicyInput::resource(&*server, &*uri), &downstream).await?;
         let (connection, fingerprint) = self.connection_key(&server, &downstream).await?;
         let key = Key { server, uri, connection, fingerprint };
         let shared = self.subscriptions.shared(&key);

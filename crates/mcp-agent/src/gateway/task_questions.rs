@@ -6,7 +6,10 @@ use mcp_protocol::{InputRequests, JsonObject, Meta, Method as _, RpcError, metho
 use mcp_server_core::source::SourceCall;
 use parking_lot::Mutex;
 use serde_json::{json, value::to_raw_value};
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{
+    sync::{OnceCell, mpsc},
+    time::timeout,
+};
 
 use super::{
     Core,
@@ -33,7 +36,33 @@ pub(super) struct TaskKey {
 /// The parked requests for the results of tasks that ask.
 #[derive(Default)]
 pub(super) struct TaskQuestions {
-    calls: Mutex<HashMap<TaskKey, u64>>,
+    calls: Mutex<HashMap<TaskKey, Arc<TaskCall>>>,
+}
+
+/// The parked request for the result of one task. Requests for its state at the same time park one request.
+type TaskCall = OnceCell<u64>;
+
+impl TaskQuestions {
+    /// Returns the request for the result of a task, which may not be parked yet. `is_open` is whether a parked request has not ended.
+    fn call(&self, key: TaskKey, is_open: impl Fn(u64) -> bool) -> Arc<TaskCall> {
+        let mut calls = self.calls.lock();
+        // A cell without a request belongs to a state that parks it now.
+        calls.retain(|_, call| call.get().map_or(Arc::strong_count(call) > 1, |parked| is_open(*parked)));
+        Arc::clone(calls.entry(key).or_default())
+    }
+
+    /// Returns the number of the parked request of a task.
+    fn parked(&self, key: &TaskKey) -> Option<u64> {
+        self.calls.lock().get(key)?.get().copied()
+    }
+
+    /// Removes the request of a task, unless a newer one has its place.
+    fn remove(&self, key: &TaskKey, call: &Arc<TaskCall>) {
+        let mut calls = self.calls.lock();
+        if calls.get(key).is_some_and(|current| Arc::ptr_eq(current, call)) {
+            calls.remove(key);
+        }
+    }
 }
 
 impl Core {
@@ -47,20 +76,46 @@ impl Core {
         client: Downstream,
         meta: Meta,
     ) -> Result<InputRequests, Fault> {
-        let known = self.task_questions.calls.lock().get(&key).copied();
-        if let Some(parked) = known {
-            let round = self.parked.resume(parked, 0, JsonObject::new(), call.clone());
-            match timeout(FURTHER, round).await {
-                Ok(Ok(ParkedRound::Asked { requests, .. })) => return Ok(self.with_prefix(parked, requests)),
-                Err(_) => return Ok(InputRequests::new()),
-                Ok(round) => {
-                    self.task_questions.calls.lock().remove(&key);
-                    if round.is_ok() {
-                        return Ok(InputRequests::new());
-                    }
-                }
+        let known = self.task_questions.call(key.clone(), |parked| self.parked.contains(parked));
+        let mut asked = None;
+        let parked = known
+            .get_or_try_init(|| async {
+                let (parked, requests) =
+                    self.park_task(&key, call, reached, client, meta).await?.ok_or(None::<Fault>)?;
+                asked = Some(requests);
+                Ok::<_, Option<Fault>>(parked)
+            })
+            .await;
+        let parked = match (parked, asked) {
+            (Ok(parked), Some(requests)) => return Ok(self.with_prefix(*parked, requests)),
+            (Ok(parked), None) => *parked,
+            (Err(fault), _) => {
+                self.task_questions.remove(&key, &known);
+                // Without a question, the next state shows the end of the task.
+                return fault.map_or_else(|| Ok(InputRequests::new()), Err);
+            }
+        };
+        let round = self.parked.resume(parked, 0, JsonObject::new(), call.clone());
+        match timeout(FURTHER, round).await {
+            Ok(Ok(ParkedRound::Asked { requests, .. })) => Ok(self.with_prefix(parked, requests)),
+            Err(_) => Ok(InputRequests::new()),
+            Ok(_) => {
+                // The next state parks another request if the task has not ended.
+                self.task_questions.remove(&key, &known);
+                Ok(InputRequests::new())
             }
         }
+    }
+
+    /// Parks a request for the result of a task. Returns its number and its questions; `None` if it does not ask.
+    async fn park_task(
+        &self,
+        key: &TaskKey,
+        call: &SourceCall,
+        reached: Reached,
+        client: Downstream,
+        meta: Meta,
+    ) -> Result<Option<(u64, InputRequests)>, Fault> {
         let params = to_raw_value(&json!({ "taskId": key.task.id })).map_err(|error| invalid(&error))?;
         let (names, pages) = (self.names, self.pages.clone());
         let started = self.parked.start(key.principal.clone(), call.clone(), |questions| async move {
@@ -79,17 +134,10 @@ impl Core {
             let result = of_client(names, method::CallTool::NAME, &server, result.into_bytes(), version)?;
             Ok(Relayed::Complete { server, result })
         });
-        match timeout(FIRST, started).await {
-            Ok(Ok(ParkedRound::Asked { call: parked, requests, .. })) => {
-                let mut calls = self.task_questions.calls.lock();
-                calls.retain(|_, parked| self.parked.contains(*parked));
-                calls.insert(key, parked);
-                drop(calls);
-                Ok(self.with_prefix(parked, requests))
-            }
-            // The next state shows the end of the task.
-            _ => Ok(InputRequests::new()),
-        }
+        Ok(match timeout(FIRST, started).await {
+            Ok(Ok(ParkedRound::Asked { call: parked, requests, .. })) => Some((parked, requests)),
+            _ => None,
+        })
     }
 
     /// Sends responses to the questions of a task. Responses to unknown and to answered questions have no effect.
@@ -97,7 +145,7 @@ impl Core {
     /// # Errors
     /// `-32602` for a response of another form. The question stays open.
     pub(super) fn answer_task_questions(&self, key: &TaskKey, responses: JsonObject) -> Result<(), RpcError> {
-        let Some(parked) = self.task_questions.calls.lock().get(key).copied() else { return Ok(()) };
+        let Some(parked) = self.task_questions.parked(key) else { return Ok(()) };
         let prefix = self.prefix(parked);
         for (question, response) in responses.0 {
             let Some(question) = question.strip_prefix(&prefix) else { continue };

@@ -14,7 +14,7 @@ use serde_json::{
 };
 use tokio::{
     sync::mpsc,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 use super::{
@@ -41,6 +41,8 @@ const LONGEST: Duration = Duration::from_secs(60);
 const LIVENESS: Duration = Duration::from_secs(30);
 /// How long a cancellation waits for the end of a task whose server cancels later.
 const SETTLE: Duration = Duration::from_secs(5);
+/// How long a request for the result of a task waits. The client can repeat the request.
+const WAIT: Duration = Duration::from_secs(3600);
 /// The most input requests of a task that one request for the result answers.
 const QUESTIONS: usize = 1024;
 
@@ -72,6 +74,11 @@ fn unknown() -> RpcError {
 
 fn ended() -> RpcError {
     RpcError::invalid_params("the task has ended, and cannot be cancelled any more")
+}
+
+fn still_runs() -> RpcError {
+    let data = json!({ "reason": "task_running", "retryable": true });
+    RpcError::internal("the task still runs: request its result again").with_data(data)
 }
 
 pub(super) fn invalid(error: &serde_json::Error) -> RpcError {
@@ -107,10 +114,13 @@ impl Core {
     /// Waits for the result of a task, for a client of 2025-11-25.
     pub(super) async fn task_result(self: &Arc<Self>, call: &SourceCall) -> Result<SourceResult, Fault> {
         let request = TaskRequest::open(self, call).await?;
-        let result = match request.upstream {
-            Dialect::Core => request.payload(Some(AskedClient::Session(call.clone()))).await?,
-            Dialect::Extension => request.follow().await?,
+        let waited = async {
+            match request.upstream {
+                Dialect::Core => Box::pin(request.payload(Some(AskedClient::Session(call.clone())))).await,
+                Dialect::Extension => Box::pin(request.follow()).await,
+            }
         };
+        let result = timeout(WAIT, waited).await.map_err(|_| still_runs())??;
         let json = str_of(result.json())?;
         let mut members = Members::read(json).map_err(|error| invalid(&error))?;
         let mut meta: Meta = members.decode("_meta").unwrap_or_default();
@@ -190,7 +200,7 @@ impl<'a> TaskRequest<'a> {
             .map_err(|error| RpcError::invalid_params(format!("the parameters cannot be read: {error}")))?;
         let client = Downstream::of(context).beside_calls();
         let reached = match core.reach_server(&task.server, None, &client).await {
-            Err(CallError::UnknownServer { .. }) => return Err(unknown().into()),
+            Err(Fault::Call(CallError::UnknownServer { .. })) => return Err(unknown().into()),
             reached => reached?,
         };
         let dialects = Dialect::of(context.version()).zip(Dialect::of(reached.client.version()));
@@ -283,7 +293,10 @@ impl<'a> TaskRequest<'a> {
                     let requests: InputRequests = members.decode("inputRequests").unwrap_or_default();
                     let mut responses = JsonObject::new();
                     for (key, request) in requests.0 {
-                        if answered.len() < QUESTIONS && answered.insert(key.clone()) {
+                        if answered.len() >= QUESTIONS && !answered.contains(&key) {
+                            return Err(RpcError::internal("the task has too many input requests").into());
+                        }
+                        if answered.insert(key.clone()) {
                             responses.insert(key, self.call.ask(related_to(request, self.call.name())).await?);
                         }
                     }
@@ -402,7 +415,7 @@ pub(super) async fn exchange(
 fn code(fault: &Fault) -> Option<ErrorCode> {
     match fault {
         Fault::Call(CallError::Client { error, .. }) => error.rpc().map(|error| error.code),
-        Fault::Call(_) => None,
+        Fault::Call(_) | Fault::Hidden => None,
         Fault::Rpc(error) => Some(error.code),
     }
 }

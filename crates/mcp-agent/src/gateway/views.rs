@@ -9,7 +9,10 @@ use super::{
     item::Item,
     merged::{Lists, Merged, Selection},
 };
-use crate::policy::{Policy, PolicyInput};
+use crate::{
+    policy::{Policy, PolicyInput},
+    registry::Slot,
+};
 
 /// The largest number of callers whose lists are kept, and of the bytes of these lists. Beyond them, all lists are written again.
 const CALLERS: usize = 4096;
@@ -63,6 +66,13 @@ impl Kept {
 }
 
 impl Core {
+    /// Whether the policies deny an item to a caller for all arguments, so that the lists of the caller lack it.
+    pub(super) fn hides(&self, slot: &Slot, mut input: PolicyInput, principal: Option<&Arc<str>>) -> bool {
+        let gate = &self.host.shared().gate;
+        input.principal = principal.map(|principal| principal.to_string());
+        (gate.decides() || !slot.options.rules.is_empty()) && gate.denies(&input, &slot.options.rules)
+    }
+
     /// Returns the lists of a caller.
     pub(super) fn lists(&self, merged: &Merged, principal: Option<&Arc<str>>) -> Arc<Lists> {
         let shared = self.host.shared();
@@ -112,7 +122,7 @@ impl Core {
     }
 }
 
-fn input(kind: ItemKind, item: &Item) -> PolicyInput {
+pub(super) fn input(kind: ItemKind, item: &Item) -> PolicyInput {
     let (server, name) = (&*item.server, &*item.original);
     match kind {
         ItemKind::Tool => {

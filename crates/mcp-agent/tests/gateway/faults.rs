@@ -136,7 +136,8 @@ async fn a_gateway_that_reaches_itself_does_not_serve_itself() {
         let client = client().connect(&server).await.unwrap();
         let tools = client.list_tools().await.unwrap();
         assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["local__t"], "{version}");
-        assert!(call(&client, "itself__local__t").await.is_err());
+        let unknown = (-32602, "Unknown tool: itself__local__t".to_owned());
+        assert_eq!(call(&client, "itself__local__t").await.unwrap_err(), unknown, "{version}");
     }
 }
 

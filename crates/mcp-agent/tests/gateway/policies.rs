@@ -1,27 +1,52 @@
 //! The policies of a host, for each caller of its gateway.
 
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
 use mcp_agent::{
     Gateway, Host,
-    policy::{Effect, Policy, Rule},
+    policy::{AuditEvent, Effect, Outcome, Policy, Rule},
 };
-use mcp_protocol::CacheScope;
-use mcp_server::{Server, resource, tool};
-use serde_json::value::RawValue;
+use mcp_protocol::{CacheScope, CompletionReference};
+use mcp_server::{CacheHint, prelude::*, prompt, resource, template, tool};
+use serde_json::{json, value::RawValue};
 
 use crate::common::{REVISIONS, connect_as};
 
+#[derive(Deserialize, JsonSchema)]
+struct Name {
+    name: String,
+}
+
 #[tokio::test]
 async fn each_caller_has_the_items_that_the_policies_allow() {
+    let events: Arc<Mutex<Vec<AuditEvent>>> = Arc::default();
+    let sink = Arc::clone(&events);
+    let public = CacheHint::public(Duration::from_secs(60));
     let files = Server::builder("files", "1")
+        .list_cache(public)
         .tool(tool("read", async || "read"))
         .tool(tool("write", async || "written"))
         .resource(resource("secret:a", async || "secret"))
+        .resource_template(
+            template("secret:{name}", async |Args(Name { name }): Args<Name>| name).complete_from("name", ["b"]),
+        )
+        .prompt(prompt("plan", async |Args(Name { name }): Args<Name>| name).complete_from("name", ["c"]))
         .build();
     let deny = |rule: Rule| rule.principal("guest-*".parse().unwrap()).reason("Guests only read.");
     let policy = Policy::new()
         .rule(deny(Rule::new(Effect::Deny).tool("write".parse().unwrap())))
-        .rule(deny(Rule::new(Effect::Deny).resource("secret:*".parse().unwrap())));
-    let host = Host::builder("gateway", "1").server("files", &files).policy(policy).start().await.unwrap();
+        .rule(deny(Rule::new(Effect::Deny).resource("secret:*".parse().unwrap())))
+        .rule(deny(Rule::new(Effect::Deny).prompt("plan".parse().unwrap())));
+    let host = Host::builder("gateway", "1")
+        .server("files", &files)
+        .policy(policy)
+        .audit(move |event: &AuditEvent| sink.lock().unwrap().push(event.clone()))
+        .start()
+        .await
+        .unwrap();
     for version in REVISIONS {
         let server = Gateway::builder(host.clone()).build().unwrap().versions([version]).build();
         let (ada, guest) = (connect_as(&server, "ada").await, connect_as(&server, "guest-7").await);
@@ -32,14 +57,84 @@ async fn each_caller_has_the_items_that_the_policies_allow() {
             assert_eq!(page.items.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), expected, "{version}");
             assert_ne!(page.cache_scope, Some(CacheScope::Public));
             assert_eq!(client.list_resources().await.unwrap().len(), resources);
+            assert_eq!(client.list_resource_templates().await.unwrap().len(), resources);
+            assert_eq!(client.list_prompts().await.unwrap().len(), resources);
         }
         assert_eq!(ada.call_tool("files__write", ()).await.unwrap().text(), "written");
-        let refused = guest.call_tool("files__write", ()).await.unwrap();
-        assert!(refused.is_error() && refused.text().contains("Guests only read."), "{refused:?}");
         assert!(ada.read_resource("mcp://files/secret:a").await.is_ok());
-        let error = guest.read_resource("mcp://files/secret:a").await.unwrap_err();
-        assert!(error.to_string().contains("Guests only read."), "{error}");
+        assert!(ada.get_prompt("files__plan", json!({ "name": "x" })).await.is_ok());
+        for (reference, expected) in references("files__plan", "secret:{name}").into_iter().zip(["c", "b"]) {
+            let completed = ada.complete(reference, "name", "").await.unwrap();
+            assert_eq!(completed.completion.values, [expected], "{version}");
+        }
+        let opened = ada.subscribe(["mcp://files/secret:a"]).await.unwrap();
+        assert_eq!(opened.honoured().resource_subscriptions, ["mcp://files/secret:a"], "{version}");
     }
+    assert!(events.lock().unwrap().iter().all(|event| event.outcome == Outcome::Allowed));
+}
+
+fn references(prompt: &str, template: &str) -> [CompletionReference; 2] {
+    let template = CompletionReference::resource_template(format!("mcp://files/{template}"));
+    [CompletionReference::prompt(prompt), template]
+}
+
+/// Returns an error without the name that the client sent.
+fn without(name: &str, error: &mcp_client::Error) -> (i64, String) {
+    let error = error.rpc().unwrap();
+    assert!(!format!("{error:?}").contains("Guests"), "{error:?}");
+    (error.code.0, format!("{} {:?}", error.message, error.data).replace(name, "NAME"))
+}
+
+#[tokio::test]
+async fn an_item_that_the_policies_deny_is_unknown_and_the_audit_has_the_reason() {
+    let events: Arc<Mutex<Vec<AuditEvent>>> = Arc::default();
+    let sink = Arc::clone(&events);
+    let files = Server::builder("files", "1")
+        .tool(tool("write", async || "written"))
+        .resource(resource("secret:a", async || "secret"))
+        .prompt(prompt("plan", async |Args(Name { name }): Args<Name>| name).complete_from("name", ["c"]))
+        .build();
+    let policy = Policy::new().rule(Rule::new(Effect::Deny).reason("Guests only read."));
+    let host = Host::builder("gateway", "1")
+        .server("files", &files)
+        .policy(policy)
+        .audit(move |event: &AuditEvent| sink.lock().unwrap().push(event.clone()))
+        .start()
+        .await
+        .unwrap();
+    for version in REVISIONS {
+        let server = Gateway::builder(host.clone()).build().unwrap().versions([version]).build();
+        let guest = connect_as(&server, "guest-7").await;
+        let call = async |name: &str| guest.call_tool(name, ()).await.map(drop).unwrap_err();
+        let unknown = without("files__other", &call("files__other").await);
+        assert_eq!(without("files__write", &call("files__write").await), unknown, "{version}");
+        let read = async |uri: &str| guest.read_resource(uri).await.map(drop).unwrap_err();
+        let unknown = without("secret:b", &read("mcp://nowhere/secret:b").await).0;
+        let hidden = read("mcp://files/secret:a").await;
+        assert!(hidden.is_resource_not_found(), "{version} {hidden}");
+        assert_eq!(without("secret:a", &hidden).0, unknown, "{version}");
+        let prompt = async |name: &str| guest.get_prompt(name, json!({ "name": "x" })).await.map(drop).unwrap_err();
+        let unknown = without("files__other", &prompt("files__other").await);
+        assert_eq!(without("files__plan", &prompt("files__plan").await), unknown, "{version}");
+        for (hidden, other) in references("files__plan", "secret:a").into_iter().zip(references("other", "other:a")) {
+            let complete = async |reference| guest.complete(reference, "name", "").await.map(drop).unwrap_err();
+            let (hidden, other) = (complete(hidden).await, complete(other).await);
+            assert_eq!(without("", &hidden).0, without("", &other).0, "{version}");
+        }
+        let subscribed = guest.subscribe(["mcp://files/secret:a"]).await;
+        assert!(subscribed.map_or(true, |open| open.honoured().resource_subscriptions.is_empty()), "{version}");
+    }
+    let events = events.lock().unwrap();
+    let denied = |name: &str| {
+        let is_denied = |event: &&AuditEvent| {
+            event.tool == name
+                && event.outcome != Outcome::Allowed
+                && event.reason.as_deref() == Some("Guests only read.")
+        };
+        events.iter().filter(is_denied).count()
+    };
+    // The tool, the read with its completion and its subscription, and the prompt with its completion: in two revisions.
+    assert_eq!((denied("write"), denied("secret:a"), denied("plan")), (2, 6, 4), "{events:?}");
 }
 
 #[tokio::test]

@@ -90,6 +90,7 @@ async fn serve_host(
         builder = builder.state_keys(keys::read(path)?);
     }
     let failed = |error: &(dyn std::error::Error + 'static)| Failure::usage(line(&ErrorChain::new(error).to_string()));
+    let observed = builder.gateway();
     let mut server = builder.build().map_err(|error| failed(&error))?;
     if let Some(url) = &gateway.redis {
         let store = RedisOptions::from_url(url).map_err(|error| failed(&error))?.namespace(NAMESPACE);
@@ -104,10 +105,9 @@ async fn serve_host(
     }
     let server: Server = server.build();
     if operators.as_ref().is_none_or(|operators| !operators.is_empty()) {
-        let host = host.clone();
         config = config.status("/status", move |caller| {
             let may_read = operators.as_ref().is_none_or(|operators| operators.include(caller));
-            may_read.then(|| status::document(&host))
+            may_read.then(|| status::document(&observed))
         });
     }
     let count = host.statuses().len();

@@ -263,12 +263,12 @@ impl Table {
     }
 }
 
-/// Returns the number of a request of this client. Some servers send numbers of progress tokens as strings.
 /// Returns whether a method of the server is an input request.
 fn is_input_request(name: &str) -> bool {
     matches!(name, method::Elicit::NAME | method::CreateMessage::NAME | method::ListRoots::NAME)
 }
 
+/// Returns the number of a request of this client. Some servers send numbers of progress tokens as strings.
 fn number(id: &RequestId) -> Option<i64> {
     match id {
         RequestId::Integer(id) => Some(*id),

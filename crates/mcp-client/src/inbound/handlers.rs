@@ -76,6 +76,43 @@ pub trait Handler: Send + Sync + 'static {
         Box::pin(std::future::ready(Err(refuse("roots/list"))))
     }
 
+    /// Whether [`Handler::request`] also answers elicitation, sampling and roots. It is for a relay, whose answers come from another
+    /// client. Default: false.
+    ///
+    /// The client checks that the handler declared the capability. The parameters and the result stay JSON: members that this library
+    /// does not know pass, an answer to a form receives no default values, and the server decides whether it fits the form.
+    ///
+    /// ```
+    /// use mcp_client::{
+    ///     Handler, InputContext, RawRequest,
+    ///     protocol::{ClientCapabilities, RootsCapability, RpcError},
+    ///     transport::BoxFuture,
+    /// };
+    /// use serde_json::{Value, json};
+    ///
+    /// struct Relay;
+    ///
+    /// impl Handler for Relay {
+    ///     fn capabilities(&self) -> ClientCapabilities {
+    ///         ClientCapabilities::new().with_roots(RootsCapability::new())
+    ///     }
+    ///
+    ///     fn relays(&self) -> bool {
+    ///         true
+    ///     }
+    ///
+    ///     fn request(&self, question: InputContext<RawRequest>) -> BoxFuture<'_, Result<Value, RpcError>> {
+    ///         println!("{} {:?}", question.method(), question.raw_params());
+    ///         Box::pin(async { Ok(json!({ "roots": [] })) })
+    ///     }
+    /// }
+    ///
+    /// let builder = mcp_client::Client::builder("my-relay", "1.0").handler(Relay);
+    /// ```
+    fn relays(&self) -> bool {
+        false
+    }
+
     /// Handles a request that the protocol does not define.
     fn request(&self, context: InputContext<RawRequest>) -> BoxFuture<'_, Result<Value, RpcError>> {
         Box::pin(std::future::ready(Err(refuse(context.method()))))
@@ -107,6 +144,8 @@ pub(crate) struct HandlerSet {
     pub(crate) roots: Option<Roots>,
     /// Lists the roots of one call, instead of `roots`.
     pub(crate) roots_of_call: Option<Arc<dyn Handler>>,
+    /// Answers the input requests during one call as JSON, if it declares them.
+    pub(crate) relay_of_call: Option<Arc<dyn Handler>>,
     pub(crate) other: Option<Answering<RawRequest, Value>>,
     pub(crate) handler: Option<Arc<dyn Handler>>,
 }
@@ -129,9 +168,11 @@ where
 impl HandlerSet {
     /// Returns true if no handler and no closure is set.
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { elicit, elicit_url, sample, samples_with_tools: _, roots, roots_of_call, other, handler } = self;
+        let Self { elicit, elicit_url, sample, samples_with_tools: _, roots, other, handler, .. } = self;
+        let Self { roots_of_call, relay_of_call, .. } = self;
         let has_closure = elicit.is_some() || elicit_url.is_some() || sample.is_some() || other.is_some();
-        !has_closure && roots.is_none() && roots_of_call.is_none() && handler.is_none()
+        let has_handler_of_call = roots_of_call.is_some() || relay_of_call.is_some();
+        !has_closure && roots.is_none() && !has_handler_of_call && handler.is_none()
     }
 
     /// Returns the handlers during a call: the handler of the call answers the requests that it declares.
@@ -143,6 +184,7 @@ impl HandlerSet {
         else {
             return handlers;
         };
+        handlers.relay_of_call = own.relays().then(|| Arc::clone(own));
         if declared.supports_form_elicitation() {
             let own = Arc::clone(own);
             handlers.elicit = Some(answering(move |context| {
@@ -169,6 +211,17 @@ impl HandlerSet {
             handlers.roots_of_call = Some(Arc::clone(own));
         }
         handlers
+    }
+
+    /// Returns the handler that answers an input request as JSON. Closures of the builder take precedence over a handler.
+    pub(crate) fn relay(
+        &self,
+        declares: fn(&ClientCapabilities) -> bool,
+        has_closure: bool,
+    ) -> Option<&Arc<dyn Handler>> {
+        let of_call = self.relay_of_call.as_ref().filter(|handler| declares(&handler.capabilities()));
+        let of_client = || self.handler.as_ref().filter(|handler| !has_closure && handler.relays());
+        of_call.or_else(of_client)
     }
 
     /// Returns the capabilities of all handlers, in the newest form.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use mcp_protocol::{
-    CreateMessageParams, ElicitParams, EmptyParams, ListRootsResult, Method, RequestMeta, RpcError, Shape, jsonrpc,
-    method,
+    ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitParams, EmptyParams, JsonObject,
+    ListRootsResult, Method, RequestMeta, RpcError, Shape, jsonrpc, method, shape_object,
 };
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
@@ -70,6 +70,10 @@ impl ServerRequest {
             method::CreateMessage::NAME => sample(&handlers, &request, source).await,
             method::ListRoots::NAME => {
                 decode::<EmptyParams>(&request)?;
+                let has_closure = handlers.roots.is_some() || handlers.roots_of_call.is_some();
+                if let Some(relay) = handlers.relay(ClientCapabilities::supports_roots, has_closure) {
+                    return relay.request(InputContext::new(request, source)).await;
+                }
                 let roots = match (&handlers.roots_of_call, &handlers.roots, &handlers.handler) {
                     (Some(handler), _, _) | (None, None, Some(handler)) => handler.list_roots().await?,
                     (None, Some(roots), _) => roots.list(),
@@ -103,6 +107,10 @@ async fn elicit(handlers: &HandlerSet, request: &RawRequest, source: RequestSour
             if !declared.supports_form_elicitation() {
                 return Err(undeclared("form"));
             }
+            let has_closure = handlers.elicit.is_some();
+            if let Some(relay) = handlers.relay(ClientCapabilities::supports_form_elicitation, has_closure) {
+                return relay.request(InputContext::new(request.clone(), source)).await;
+            }
             let context = InputContext::new(params.clone(), source);
             let result = match (&handlers.elicit, &handlers.handler) {
                 (Some(answer), _) => answer(context).await?,
@@ -114,6 +122,10 @@ async fn elicit(handlers: &HandlerSet, request: &RawRequest, source: RequestSour
         ElicitParams::Url(params) => {
             if !declared.supports_url_elicitation() {
                 return Err(undeclared("url"));
+            }
+            let has_closure = handlers.elicit_url.is_some();
+            if let Some(relay) = handlers.relay(ClientCapabilities::supports_url_elicitation, has_closure) {
+                return relay.request(InputContext::new(request.clone(), source)).await;
             }
             let context = InputContext::new(params, source);
             let mut result = match (&handlers.elicit_url, &handlers.handler) {
@@ -139,6 +151,14 @@ async fn sample(handlers: &HandlerSet, request: &RawRequest, source: RequestSour
         return Err(RpcError::invalid_params("the client does not support tools in sampling"));
     }
     let version = source.negotiated.version;
+    if let Some(relay) = handlers.relay(ClientCapabilities::supports_sampling, handlers.sample.is_some()) {
+        let result = relay.request(InputContext::new(request.clone(), source)).await?;
+        let Value::Object(result) = result else { return Ok(result) };
+        let mut result = JsonObject(result);
+        // The server decides about a result that is not valid.
+        let _ = shape_object::<CreateMessageResult>(&mut result, version);
+        return Ok(result.into());
+    }
     let context = InputContext::new(params, source);
     let mut result = match (&handlers.sample, &handlers.handler) {
         (Some(answer), _) => answer(context).await?,

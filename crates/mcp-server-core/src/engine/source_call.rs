@@ -223,6 +223,7 @@ impl SourceWork {
             name: self.name.clone(),
             params: Arc::clone(&self.params),
             cursor: self.cursor.clone(),
+            definition: self.definition.clone(),
             accepts_task: self.accepts_task,
             context: context.clone(),
             clock: clock.clone(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mcp_protocol::{
     ClientCapabilities, CreateMessageParams, ElicitParams, InputRequest, InputRequiredResult, JsonObject, Method as _,
-    ProtocolVersion, RpcError, Shape as _, method,
+    ProtocolVersion, RpcError, method, shape_object,
 };
 use serde_json::{
     Value,
@@ -139,25 +139,22 @@ fn limit_of(request: &InputRequest, limits: &InputLimits, declared: &ClientCapab
 fn shaped(request: InputRequest, version: ProtocolVersion) -> Result<InputRequest, RpcError> {
     let invalid = |error: serde_json::Error| RpcError::internal(format!("an input request is not valid: {error}"));
     let InputRequest { method, params, .. } = request;
-    let params = params.unwrap_or_else(|| JsonObject::new().into());
-    let params = match &*method {
+    let mut params: JsonObject = params.map(serde_json::from_value).transpose().map_err(invalid)?.unwrap_or_default();
+    match &*method {
         method::Elicit::NAME => {
-            let mut typed: ElicitParams = serde_json::from_value(params).map_err(invalid)?;
-            typed.shape(version);
-            if let ElicitParams::Url(page) = &mut typed
-                && version.has_elicitation_complete()
-                && page.elicitation_id.is_none()
-            {
-                page.elicitation_id = Some(random::id()?);
+            shape_object::<ElicitParams>(&mut params, version).map_err(invalid)?;
+            let is_url = params.get("mode").is_some_and(|mode| mode == "url");
+            if is_url && version.has_elicitation_complete() && params.get("elicitationId").is_none_or(Value::is_null) {
+                params.insert("elicitationId".to_owned(), random::id()?.into());
             }
-            serde_json::to_value(typed).map_err(invalid)?
+            if !version.has_elicitation_modes() {
+                params.shift_remove("mode");
+            }
         }
         method::CreateMessage::NAME => {
-            let mut typed: CreateMessageParams = serde_json::from_value(params).map_err(invalid)?;
-            typed.shape(version);
-            serde_json::to_value(typed).map_err(invalid)?
+            shape_object::<CreateMessageParams>(&mut params, version).map_err(invalid)?;
         }
-        _ => params,
-    };
-    Ok(InputRequest::new(method, Some(params)))
+        _ => {}
+    }
+    Ok(InputRequest::new(method, Some(params.into())))
 }

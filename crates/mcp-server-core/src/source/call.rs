@@ -12,7 +12,7 @@ use mcp_transport::PauseClock;
 use serde_json::{Value, value::RawValue};
 use tokio::time::{Instant, sleep};
 
-use super::{PageNotifier, SourceSession, UpdateNotifier, ask};
+use super::{PageNotifier, SourceDefinition, SourceSession, UpdateNotifier, ask};
 use crate::{
     context::Context,
     inputs::{InputLimits, InputRound},
@@ -28,6 +28,8 @@ pub struct SourceCall {
     pub(crate) name: Box<str>,
     pub(crate) params: Arc<RawValue>,
     pub(crate) cursor: Option<Box<str>>,
+    /// The definition that the server used to check the request.
+    pub(crate) definition: Option<SourceDefinition>,
     pub(crate) accepts_task: bool,
     pub(crate) context: Context,
     pub(crate) clock: CallClock,
@@ -74,6 +76,30 @@ impl SourceCall {
     #[must_use]
     pub fn cursor(&self) -> Option<&str> {
         self.cursor.as_deref()
+    }
+
+    /// Whether the server compared the HTTP headers of a call with this definition of its tool
+    /// ([`Source::find`](super::Source::find)). True for each definition without mirrored arguments, and for a revision without such
+    /// headers.
+    ///
+    /// A source whose tools change checks the definition that it calls.
+    ///
+    /// ```
+    /// use mcp_protocol::RpcError;
+    /// use mcp_server_core::source::{SourceCall, SourceDefinition};
+    ///
+    /// fn check(call: &SourceCall, current: &SourceDefinition) -> Result<(), RpcError> {
+    ///     let changed = || RpcError::invalid_params("the tool changed during the call: list the tools again");
+    ///     call.has_checked_headers_of(current).then_some(()).ok_or_else(changed)
+    /// }
+    /// # let _ = check;
+    /// ```
+    #[must_use]
+    pub fn has_checked_headers_of(&self, definition: &SourceDefinition) -> bool {
+        let is_checked = |checked: &SourceDefinition| checked.header_params() == definition.header_params();
+        !self.context.version().is_stateless()
+            || definition.header_params().is_empty()
+            || self.definition.as_ref().is_some_and(is_checked)
     }
 
     /// Returns true if the call of the tool may become a task ([`SourceOutcome::Task`](super::SourceOutcome::Task)).

@@ -162,9 +162,9 @@ impl<R, C> ParkedCall<R, C> {
         Wait { call: self }
     }
 
-    /// Ends each wait when the value is dropped.
-    pub(super) fn ending(self: &Arc<Self>) -> Ending<R, C> {
-        Ending { call: Arc::clone(self) }
+    /// Removes the call and ends each wait when the value is dropped.
+    pub(super) fn ending(self: &Arc<Self>, shared: Weak<Shared<R, C>>) -> Ending<R, C> {
+        Ending { call: Arc::clone(self), shared }
     }
 
     /// Waits until no round has waited for the lifetime.
@@ -232,13 +232,17 @@ impl<R, C> Drop for Wait<'_, R, C> {
     }
 }
 
-/// The task of a call. Its drop, also by a panic, ends each wait.
+/// The task of a call. Its drop, also by a panic, removes the call and ends each wait.
 pub(super) struct Ending<R, C> {
     call: Arc<ParkedCall<R, C>>,
+    shared: Weak<Shared<R, C>>,
 }
 
 impl<R, C> Drop for Ending<R, C> {
     fn drop(&mut self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.remove(self.call.id);
+        }
         self.call.state().has_ended = true;
         self.call.changed.send_replace(());
     }

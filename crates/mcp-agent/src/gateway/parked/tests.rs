@@ -153,6 +153,19 @@ async fn each_round_answers_the_questions_of_the_former_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_whose_task_panics_after_a_question_is_removed() {
+    let calls = calls();
+    let round = calls.start(None, "first", |questions| async move {
+        asks(questions, "name").await;
+        panic!("the panic of the test");
+    });
+    let (call, number, _) = asked(round.await);
+    let round = calls.resume(call, number, responses(1, answer("a")), "next").await;
+    assert_eq!(round.unwrap_err(), ParkedError::Gone);
+    assert!(!calls.contains(call) && calls.shared.table.lock().calls.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_second_response_and_a_response_without_a_question_do_not_reach_the_server() {
     let calls = calls();
     let round = calls.start(None, "first", |questions| async move {

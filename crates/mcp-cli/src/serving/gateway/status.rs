@@ -2,15 +2,30 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use mcp_agent::{Host, ServerStatus};
+use mcp_agent::{DroppedItem, Gateway, ServerStatus};
 use serde_json::{Value, json};
 
 use crate::connection::VERSION;
 
-/// Returns the states of all servers. The lines of their stderr are not a part of it, because they may contain secrets.
-pub(super) fn document(host: &Host) -> Value {
+/// The most dropped items of a document.
+const DROPPED: usize = 1000;
+
+/// Returns the states of all servers, and the items that the gateway does not serve. The lines of their stderr are not a part of it, because they may contain secrets.
+pub(super) fn document(gateway: &Gateway) -> Value {
+    let host = gateway.host();
     let servers: Vec<Value> = host.statuses().iter().map(server).collect();
-    json!({ "version": VERSION, "servers": servers, "faults": host.file_faults() })
+    let dropped: Vec<Value> = gateway.diagnostics().iter().take(DROPPED).map(dropped).collect();
+    json!({
+        "version": VERSION,
+        "servers": servers,
+        "faults": host.file_faults(),
+        "circular": gateway.circular_servers(),
+        "dropped": dropped,
+    })
+}
+
+fn dropped(item: &DroppedItem) -> Value {
+    json!({ "kind": item.kind.to_string(), "name": item.name, "server": item.server, "winner": item.winner })
 }
 
 fn server(status: &ServerStatus) -> Value {

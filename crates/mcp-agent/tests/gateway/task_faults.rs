@@ -1,0 +1,202 @@
+//! Tasks that ask, that do not end, and that are requested by several clients at once.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use mcp_client::Client;
+use mcp_protocol::{
+    ClientCapabilities, ElicitParams, ElicitationCapability, FormElicitParams, InputRequest, JsonObject,
+    ProtocolVersion, RpcError, tasks::ext,
+};
+use mcp_server::{
+    Server,
+    source::{Source, SourceCall, SourceFeatures, SourceList, SourceOutcome, SourcePage, SourceResult},
+};
+use mcp_transport::BoxFuture;
+use serde_json::{Value, json};
+use tokio::{sync::Barrier, time::timeout};
+
+use crate::common::{REVISIONS, SOON, cells, client, gateway, page};
+
+/// The states of a task.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Works,
+    /// It asks when a client requests its result. Two states are sent at the same time.
+    Asks,
+    /// Each state has other questions.
+    AsksWithoutEnd,
+}
+
+/// A server with one task.
+struct Tasks {
+    kind: Kind,
+    states: Barrier,
+    results: Arc<AtomicUsize>,
+    keys: AtomicUsize,
+}
+
+fn question() -> InputRequest {
+    let schema = JsonObject::new().with("type", "object").with("properties", json!({}));
+    InputRequest::elicit(&ElicitParams::Form(FormElicitParams::new("Name?", schema))).unwrap()
+}
+
+impl Tasks {
+    fn of(kind: Kind, version: ProtocolVersion) -> (Server, Arc<AtomicUsize>) {
+        let results = Arc::<AtomicUsize>::default();
+        let (states, keys) = (Barrier::new(2), AtomicUsize::new(0));
+        let source = Self { kind, states, results: Arc::clone(&results), keys };
+        (Server::builder::<()>("s", "1").versions([version]).source(source).build(), results)
+    }
+
+    fn state(&self, version: ProtocolVersion) -> Value {
+        let mut task = json!({
+            "taskId": "up-1", "createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z",
+            "status": if self.kind == Kind::Works { "working" } else { "input_required" },
+        });
+        let times = if version.has_extensions() { ["ttlMs", "pollIntervalMs"] } else { ["ttl", "pollInterval"] };
+        (task[times[0]], task[times[1]]) = (Value::Null, json!(60_000));
+        if version.has_extensions() && self.kind == Kind::AsksWithoutEnd {
+            let first = self.keys.fetch_add(100, Ordering::Relaxed);
+            task["inputRequests"] = (first..first + 100).map(|key| (key.to_string(), json!(question()))).collect();
+        }
+        task
+    }
+}
+
+impl Source for Tasks {
+    fn features(&self) -> SourceFeatures {
+        SourceFeatures::NONE.with_tools().with_tasks()
+    }
+
+    fn list(&self, _list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        page([r#"{"name":"t","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}"#])
+    }
+
+    fn call_tool(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        let version = call.context().version();
+        let mut task = self.state(version);
+        task["status"] = json!("working");
+        let result = match version.has_extensions() {
+            true => {
+                task["resultType"] = json!("task");
+                task
+            }
+            false => json!({ "task": task }),
+        };
+        let result = SourceResult::new(result.to_string(), version);
+        Box::pin(std::future::ready(Ok(SourceOutcome::Task(result))))
+    }
+
+    fn get_task(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        Box::pin(async move {
+            let version = call.context().version();
+            if self.kind == Kind::Asks {
+                self.states.wait().await;
+            }
+            let mut state = self.state(version);
+            if version.has_extensions() {
+                state["resultType"] = json!("complete");
+            }
+            Ok(SourceResult::new(state.to_string(), version))
+        })
+    }
+
+    fn task_result(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        Box::pin(async move {
+            self.results.fetch_add(1, Ordering::Relaxed);
+            if self.kind == Kind::Asks {
+                call.ask(question()).await?;
+            }
+            std::future::pending().await
+        })
+    }
+
+    fn update_task(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        let result = SourceResult::new(r#"{"resultType":"complete"}"#, call.context().version());
+        Box::pin(std::future::ready(Ok(result)))
+    }
+}
+
+fn capabilities() -> ClientCapabilities {
+    ClientCapabilities::new()
+        .with_elicitation(ElicitationCapability::new().with_form())
+        .with_extension(ext::IDENTIFIER, JsonObject::new())
+}
+
+/// Sends a request without a time limit, and returns its result.
+async fn raw(client: &Client, method: &'static str, params: Value) -> Result<Value, RpcError> {
+    let sent = client.request_raw(method, params).raw_result().capabilities(capabilities()).answers(Arc::new(User));
+    match sent.total_timeout(None).idle_timeout(None).raw_inputs().raw_task(true).await {
+        Ok(mcp_client::Round::Complete(result)) => Ok(serde_json::from_slice(result.bytes()).unwrap()),
+        Ok(mcp_client::Round::Task(created)) => Ok(serde_json::from_slice(created.bytes()).unwrap()),
+        Ok(_) => panic!("{method} asks"),
+        Err(error) => Err(error.rpc().unwrap_or_else(|| panic!("{error}")).clone()),
+    }
+}
+
+/// Starts the task, and returns its id.
+async fn start(client: &Client) -> Value {
+    let created = raw(client, "tools/call", json!({ "name": "s__t", "task": {} })).await.unwrap();
+    created.get("task").unwrap_or(&created)["taskId"].clone()
+}
+
+#[tokio::test]
+async fn two_requests_for_the_state_of_a_task_park_one_request_for_its_result() {
+    let (server, results) = Tasks::of(Kind::Asks, REVISIONS[0]);
+    let gateway = gateway(&[("s", &server)]).await.build().unwrap().versions([REVISIONS[1]]).build();
+    let client = client().connect(&gateway).await.unwrap();
+    let id = start(&client).await;
+    let state = || raw(&client, "tasks/get", json!({ "taskId": id }));
+    let (one, other) = timeout(SOON, async { tokio::join!(state(), state()) }).await.unwrap();
+    let (one, other) = (one.unwrap(), other.unwrap());
+    assert_eq!(one["inputRequests"].as_object().unwrap().len(), 1, "{one}");
+    assert_eq!(one["inputRequests"], other["inputRequests"]);
+    assert_eq!(results.load(Ordering::Relaxed), 1);
+}
+
+/// Answers each form.
+struct User;
+
+impl mcp_client::Handler for User {
+    fn capabilities(&self) -> ClientCapabilities {
+        capabilities()
+    }
+
+    fn elicit(
+        &self,
+        _form: mcp_client::InputContext<FormElicitParams>,
+    ) -> BoxFuture<'_, Result<mcp_protocol::ElicitResult, RpcError>> {
+        Box::pin(async { Ok(mcp_protocol::ElicitResult::accept(JsonObject::new())) })
+    }
+}
+
+// The clock is paused. It advances only while each task waits for a time.
+#[tokio::test(start_paused = true)]
+async fn a_request_for_the_result_of_a_task_that_does_not_end_is_bounded() {
+    for (down, up) in cells().filter(|(down, _)| down.has_core_tasks()) {
+        let kinds: &[(Kind, &str)] = match up.has_extensions() {
+            true => &[(Kind::Works, "still runs"), (Kind::AsksWithoutEnd, "too many input requests")],
+            false => &[(Kind::Works, "still runs")],
+        };
+        for (kind, expected) in kinds {
+            let (server, _) = Tasks::of(*kind, up);
+            let gateway = gateway(&[("s", &server)]).await.build().unwrap().versions([down]).build();
+            let client = client().handler(User).connect(&gateway).await.unwrap();
+            let id = start(&client).await;
+            let waiting = raw(&client, "tasks/result", json!({ "taskId": id }));
+            let error = timeout(Duration::from_secs(7200), waiting).await.unwrap().unwrap_err();
+            assert_eq!(error.code.0, -32603, "{up} {error}");
+            assert!(error.message.contains(expected), "{up} {error}");
+            if *kind == Kind::Works {
+                assert_eq!(error.data.unwrap()["retryable"], true, "{up}");
+            }
+        }
+    }
+}
