@@ -19,6 +19,7 @@ mod questions;
 mod raw_names;
 mod raw_questions;
 mod relay;
+mod revisions;
 mod rounds;
 mod sessions;
 mod stripped;

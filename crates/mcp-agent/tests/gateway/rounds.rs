@@ -33,7 +33,7 @@ use tokio::time::timeout;
 
 use crate::common::{Pipe, REVISIONS, SOON, cells, client, over_http};
 
-const TOOLS: [&str; 4] = ["form", "url", "sample", "roots"];
+pub(crate) const TOOLS: [&str; 4] = ["form", "url", "sample", "roots"];
 
 #[derive(Deserialize, JsonSchema)]
 struct Answer {
@@ -42,7 +42,7 @@ struct Answer {
 
 /// Lets other tasks run, a number of times that differs between calls in a fixed order.
 #[derive(Clone, Default)]
-struct Turns(Arc<AtomicU64>);
+pub(crate) struct Turns(Arc<AtomicU64>);
 
 impl Turns {
     async fn pass(&self) {
@@ -86,7 +86,7 @@ fn asking(version: ProtocolVersion, turns: &Turns) -> Server {
 }
 
 /// Answers each question with the name of the user.
-struct User {
+pub(crate) struct User {
     name: String,
     turns: Turns,
     /// Ends during the first question.
@@ -94,7 +94,7 @@ struct User {
 }
 
 impl User {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         Self { name: name.to_owned(), turns: Turns::default(), kills: Mutex::default() }
     }
 }
@@ -133,13 +133,23 @@ impl Handler for User {
 }
 
 /// Starts a host with an asking server.
-async fn host(version: ProtocolVersion, is_http: bool, turns: &Turns, options: ServerOptions) -> Host {
+pub(crate) async fn host(version: ProtocolVersion, is_http: bool, turns: &Turns, options: ServerOptions) -> Host {
     let server = asking(version, turns);
     let connector: Arc<dyn Connect> = match is_http {
         true => Arc::new(mcp_client::http::Http::new(over_http(server).await).unwrap()),
         false => Arc::new(Pipe::new(server)),
     };
     Host::builder("gateway", "1").server_with("s", connector, options).start().await.unwrap()
+}
+
+/// Returns the text of the answer of `ada` to the question of a tool.
+pub(crate) fn answer_of_ada(tool: &str) -> &'static str {
+    match tool {
+        "form" => "ada",
+        "url" => "visited",
+        "sample" => r#"{"type":"text","text":"ada"}"#,
+        _ => "file:///ada",
+    }
 }
 
 /// Connects a user to a gateway in memory.
@@ -159,13 +169,7 @@ async fn each_kind_of_question_reaches_the_user_in_each_cell() {
             for tool in TOOLS {
                 let call = user.call_tool(format!("s__{tool}"), ());
                 let result = timeout(SOON, call.into_future()).await.unwrap().unwrap();
-                let expected = match tool {
-                    "form" => "ada",
-                    "url" => "visited",
-                    "sample" => r#"{"type":"text","text":"ada"}"#,
-                    _ => "file:///ada",
-                };
-                assert_eq!(result.text(), expected, "{tool}: {down} to {up}, over HTTP: {is_http}");
+                assert_eq!(result.text(), answer_of_ada(tool), "{tool}: {down} to {up}, over HTTP: {is_http}");
                 passed += 1;
             }
         }
