@@ -13,7 +13,7 @@ mod wire;
 
 use std::{fmt, sync::Arc};
 
-use mcp_client::transport::Connect;
+use mcp_client::{http::Authorizer, transport::Connect};
 use serde::Serialize;
 use tokio::task::spawn_blocking;
 use tokio_util::sync::DropGuard;
@@ -25,11 +25,17 @@ pub use self::{
     error::{AcceptError, ServerError, StartError},
     toolset::{FoundTool, Toolset},
 };
-use self::{definition::DefinedServer, logins::Logins, toolset::LastToolset, watching::FileFaults, wire::Wire};
 #[cfg(feature = "oauth")]
 pub use self::{
     definition::connector_with_oauth,
     logins::{oauth_settings, token_exchange_authorizer},
+};
+use self::{
+    definition::{ConnectorOfCaller, DefinedServer},
+    logins::Logins,
+    toolset::LastToolset,
+    watching::FileFaults,
+    wire::Wire,
 };
 use crate::{
     CallError, Caller, HostCall, ServerOptions, ServerState, ServerStatus, StatusEvents,
@@ -335,7 +341,41 @@ impl Host {
         definition: &ServerDefinition,
         connector: Arc<dyn Connect>,
     ) -> Result<(), ServerError> {
-        self.insert_defined(definition, || DefinedServer::with(definition, connector, self.is_approved(definition)))
+        let server = || DefinedServer::with(definition, connector, None, self.is_approved(definition));
+        self.insert_defined(definition, server)
+    }
+
+    /// Adds the server of a definition as [`Host::add_definition_with`] does, with connectors of the application for callers too.
+    ///
+    /// `of_caller` returns the connector of a caller of a server with a [token exchange](crate::config::TokenExchange), for the
+    /// authorizer with the token of this caller. The connector must not send other credentials.
+    ///
+    /// ```
+    /// # fn example(host: mcp_agent::Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::sync::Arc;
+    ///
+    /// use mcp_agent::config::ServerDefinition;
+    /// use mcp_client::http::Http;
+    ///
+    /// let definition = ServerDefinition::http("search", "https://search.example/mcp");
+    /// let endpoint = Http::new("https://search.example/mcp")?.header("x-tenant", "7")?;
+    /// let of_hosts = Arc::new(endpoint.clone());
+    /// host.add_definition_with_connectors(&definition, of_hosts, move |own| Arc::new(endpoint.clone().authorizer(own)))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`ServerError`] if the definition is invalid or disabled, or another server has its name.
+    pub fn add_definition_with_connectors(
+        &self,
+        definition: &ServerDefinition,
+        connector: Arc<dyn Connect>,
+        of_caller: impl Fn(Arc<dyn Authorizer>) -> Arc<dyn Connect> + Send + Sync + 'static,
+    ) -> Result<(), ServerError> {
+        let of_caller = Some(Box::new(of_caller) as ConnectorOfCaller);
+        let server = || DefinedServer::with(definition, connector, of_caller, self.is_approved(definition));
+        self.insert_defined(definition, server)
     }
 
     /// Returns the server of a definition, with the login of the host.

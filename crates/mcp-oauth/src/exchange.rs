@@ -1,14 +1,18 @@
 //! The exchange of the token of a caller for a token of another server (RFC 8693).
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use mcp_fetch::Fetch;
 use mcp_protocol::auth::{Secret, TokenResponse, grant_type, token_type};
+use tokio::sync::OnceCell;
 
 use crate::{
+    discovery,
     error::{Error, ErrorKind},
+    quirks::Quirk,
     registration::Registration,
     token_endpoint::{TOKEN_ENDPOINT, TokenEndpoint},
+    trail::Reader,
 };
 
 /// Exchanges the token of a caller for a token of another server, for a server that calls the other server on behalf of its
@@ -31,13 +35,21 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct TokenExchange {
-    url: String,
+    place: Place,
     client: Registration,
     resource: Option<String>,
     audience: Option<String>,
     scopes: Vec<String>,
     requested: String,
     fetch: Fetch,
+}
+
+/// The place of the token endpoint.
+#[derive(Debug, Clone)]
+enum Place {
+    Url(String),
+    /// The URL is in the metadata of the issuer. Clones share it.
+    Issuer(String, Arc<OnceCell<String>>),
 }
 
 /// A bearer token for another server.
@@ -59,8 +71,27 @@ impl TokenExchange {
         client_id: impl Into<String>,
         client_secret: impl Into<Secret>,
     ) -> Self {
+        Self::at(Place::Url(token_endpoint.into()), client_id, client_secret)
+    }
+
+    /// Returns an exchange as [`TokenExchange::new`] does, at the token endpoint of an issuer. The first request reads the metadata
+    /// of the issuer (RFC 8414, OpenID Connect Discovery). After a failure, the next request reads it again.
+    ///
+    /// ```
+    /// let exchange = mcp_oauth::TokenExchange::of_issuer("https://idp.example.com", "gateway", "hunter2");
+    /// # let _ = exchange;
+    /// ```
+    pub fn of_issuer(
+        issuer: impl Into<String>,
+        client_id: impl Into<String>,
+        client_secret: impl Into<Secret>,
+    ) -> Self {
+        Self::at(Place::Issuer(issuer.into(), Arc::default()), client_id, client_secret)
+    }
+
+    fn at(place: Place, client_id: impl Into<String>, client_secret: impl Into<Secret>) -> Self {
         Self {
-            url: token_endpoint.into(),
+            place,
             client: Registration::of_application(client_id).with_secret(client_secret),
             resource: None,
             audience: None,
@@ -112,10 +143,11 @@ impl TokenExchange {
     /// Exchanges the access token of a caller.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] if the token endpoint is away, and [`ErrorKind::Token`] or [`ErrorKind::Denied`] if it refuses
+    /// [`ErrorKind::Unavailable`] if the token endpoint or the issuer is away, [`ErrorKind::Discovery`] if the issuer has no valid
+    /// metadata with a token endpoint, and [`ErrorKind::Token`] or [`ErrorKind::Denied`] if it refuses
     /// the exchange. [`ErrorKind::Token`] also if the answer has another type of token, or contains the token of the caller.
     pub async fn exchange(&self, token_of_caller: &Secret) -> Result<ExchangedToken, Error> {
-        let endpoint = self.endpoint();
+        let endpoint = self.endpoint().await?;
         let scope = self.scopes.join(" ");
         let mut params = vec![
             ("grant_type", grant_type::TOKEN_EXCHANGE),
@@ -145,20 +177,30 @@ impl TokenExchange {
     /// # Errors
     /// As [`TokenExchange::exchange`].
     pub async fn for_client(&self) -> Result<ExchangedToken, Error> {
-        let answer = self.endpoint().client_credentials(&self.scopes, self.audience.as_deref()).await?;
+        let answer = self.endpoint().await?.client_credentials(&self.scopes, self.audience.as_deref()).await?;
         Ok(answer.into())
     }
 
-    fn endpoint(&self) -> TokenEndpoint<'_> {
-        TokenEndpoint {
+    async fn endpoint(&self) -> Result<TokenEndpoint<'_>, Error> {
+        let url = match &self.place {
+            Place::Url(url) => url,
+            Place::Issuer(issuer, url) => url.get_or_try_init(|| self.discover(issuer)).await?,
+        };
+        Ok(TokenEndpoint {
             fetch: &self.fetch,
-            url: &self.url,
+            url,
             name: TOKEN_ENDPOINT,
             client: &self.client,
             key: None,
             resource: self.resource.as_deref(),
             proofs: None,
-        }
+        })
+    }
+
+    async fn discover(&self, issuer: &str) -> Result<String, Error> {
+        let reader = Reader::unrecorded(&self.fetch);
+        let server = discovery::server(reader, issuer, &Quirk::of_issuer(issuer)).await?;
+        server.token_url().map(ToOwned::to_owned)
     }
 }
 
@@ -171,7 +213,7 @@ impl From<TokenResponse> for ExchangedToken {
 impl fmt::Debug for TokenExchange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenExchange")
-            .field("url", &self.url)
+            .field("place", &self.place)
             .field("client_id", &self.client.client_id)
             .field("resource", &self.resource)
             .field("audience", &self.audience)

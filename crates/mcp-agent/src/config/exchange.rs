@@ -17,7 +17,7 @@ use super::{
 /// ```
 /// use mcp_agent::config::{Endpoint, ServerDefinition, TokenExchange};
 ///
-/// let mut exchange = TokenExchange::new("https://idp.example.com", "https://idp.example.com/token", "gateway", "hunter2");
+/// let mut exchange = TokenExchange::new("https://idp.example.com", "gateway", "hunter2");
 /// exchange.scopes = vec!["search".to_owned()];
 /// let mut definition = ServerDefinition::http("search", "https://search.example.com/mcp");
 /// if let Endpoint::Http(http) = &mut definition.endpoint {
@@ -30,8 +30,8 @@ use super::{
 pub struct TokenExchange {
     /// The issuer of the tokens of the callers. Tokens of other issuers are not sent to the token endpoint.
     pub issuer: String,
-    /// The URL of the token endpoint.
-    pub token_endpoint: String,
+    /// The URL of the token endpoint. `None`: the URL in the metadata of the issuer.
+    pub token_endpoint: Option<String>,
     /// The client id of the gateway at the token endpoint.
     pub client_id: String,
     /// The secret of the client.
@@ -44,7 +44,8 @@ pub struct TokenExchange {
     pub scopes: Vec<String>,
     /// The type of the tokens: an access token (the default) or a JWT.
     pub requested_token_type: String,
-    /// Further hosts in private networks to which the requests may go. The host of the token endpoint needs no entry.
+    /// Further hosts in private networks to which the requests may go. The host of the token endpoint, or of the issuer without a
+    /// token endpoint, needs no entry.
     pub allowed_hosts: Vec<String>,
 }
 
@@ -52,15 +53,10 @@ impl TokenExchange {
     /// Returns an exchange with its required settings.
     ///
     /// See the example of the [type](Self).
-    pub fn new(
-        issuer: impl Into<String>,
-        token_endpoint: impl Into<String>,
-        client_id: impl Into<String>,
-        client_secret: impl Into<Secret>,
-    ) -> Self {
+    pub fn new(issuer: impl Into<String>, client_id: impl Into<String>, client_secret: impl Into<Secret>) -> Self {
         Self {
             issuer: issuer.into(),
-            token_endpoint: token_endpoint.into(),
+            token_endpoint: None,
             client_id: client_id.into(),
             client_secret: client_secret.into(),
             resource: None,
@@ -83,20 +79,20 @@ pub(super) fn read(node: &Node<'_>, expander: &Expander<'_>, is_enabled: bool) -
         text(&node.get(name).ok_or_else(missing)?)
     };
     node.object()?;
-    let mut exchange = TokenExchange::new(
-        required("issuer")?,
-        required("tokenEndpoint")?,
-        required("clientId")?,
-        required("clientSecret")?,
-    );
+    let mut exchange = TokenExchange::new(required("issuer")?, required("clientId")?, required("clientSecret")?);
     for (name, member) in node.members()? {
         if member.value.is_null() {
             continue;
         }
         match name {
             "issuer" | "clientId" | "clientSecret" => {}
-            "tokenEndpoint" if is_enabled => check_url(&member, &exchange.token_endpoint)?,
-            "tokenEndpoint" => {}
+            "tokenEndpoint" => {
+                let url = text(&member)?;
+                if is_enabled {
+                    check_url(&member, &url)?;
+                }
+                exchange.token_endpoint = Some(url);
+            }
             "resource" => exchange.resource = Some(text(&member)?),
             "audience" => exchange.audience = Some(text(&member)?),
             "scope" => exchange.scopes = text(&member)?.split_whitespace().map(ToOwned::to_owned).collect(),
@@ -109,6 +105,13 @@ pub(super) fn read(node: &Node<'_>, expander: &Expander<'_>, is_enabled: bool) -
                 return Err(member.fault(Code::MisspelledMember, message, remedy));
             }
         }
+    }
+    // The metadata of the issuer names the receiver of the tokens and of the secret.
+    if exchange.token_endpoint.is_none()
+        && is_enabled
+        && let Some(issuer) = node.get("issuer")
+    {
+        check_url(&issuer, &exchange.issuer)?;
     }
     Ok(exchange)
 }
@@ -136,6 +139,6 @@ fn check_url(node: &Node<'_>, text: &str) -> Result<(), Fault> {
     if Url::parse(text).is_ok_and(|url| is_safe(&url) && url.username().is_empty() && url.password().is_none()) {
         return Ok(());
     }
-    let message = "the value is not the URL of a token endpoint";
+    let message = "the value is not the URL of an authorization server";
     Err(node.fault(Code::InvalidUrl, message, "write a URL that begins with `https://`, without a user name"))
 }

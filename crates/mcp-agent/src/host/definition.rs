@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mcp_client::{
     ChildProcess,
-    http::{ConfigError, Http},
+    http::{Authorizer, ConfigError, Http},
     transport::{BoxFuture, Connect, Transport, TransportError},
 };
 use sha2::{Digest, Sha256};
@@ -126,6 +126,9 @@ fn without_authorization(http: &HttpServer) -> HttpServer {
     http
 }
 
+/// Returns the connector of a caller for the authorizer of its token.
+pub(super) type ConnectorOfCaller = Box<dyn Fn(Arc<dyn Authorizer>) -> Arc<dyn Connect> + Send + Sync>;
+
 /// The connector of a definition that a host cannot use.
 struct Unusable(ServerError);
 
@@ -156,21 +159,27 @@ impl DefinedServer {
     /// Returns the server of a definition. A server of a project file needs an approval, unless the user has approved it.
     pub(super) fn new(definition: &ServerDefinition, logins: &Logins, is_approved: bool) -> Result<Self, ServerError> {
         let connector = connector_with(definition, |http, endpoint| logins.authorize(definition, http, endpoint))?;
-        Self::with(definition, connector, is_approved)
+        Self::with(definition, connector, None, is_approved)
     }
 
-    /// Returns the server of a definition with a connector of the application.
+    /// Returns the server of a definition with a connector of the application. `of_caller` returns the connectors of callers with
+    /// tokens of their own.
     pub(super) fn with(
         definition: &ServerDefinition,
         connector: Arc<dyn Connect>,
+        of_caller: Option<ConnectorOfCaller>,
         is_approved: bool,
     ) -> Result<Self, ServerError> {
         check_name(&definition.name)?;
         let mut options = options(definition)?;
         options.needs_approval &= !is_approved;
         if let Endpoint::Http(http) = &definition.endpoint {
-            let endpoint = || endpoint(&definition.name, &without_authorization(http));
-            options = with_exchange(definition, http, endpoint, options)?;
+            let of_definition = || {
+                let endpoint = endpoint(&definition.name, &without_authorization(http))?;
+                let connector = move |own| Arc::new(endpoint.clone().authorizer(own)) as Arc<dyn Connect>;
+                Ok(Box::new(connector) as ConnectorOfCaller)
+            };
+            options = with_exchange(definition, http, || of_caller.map_or_else(of_definition, Ok), options)?;
         }
         Ok(Self { connector, options, fingerprint: fingerprint(definition) })
     }

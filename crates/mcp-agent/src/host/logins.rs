@@ -13,14 +13,13 @@ use mcp_client::http::Http;
 use mcp_client::{
     http::Authorizer,
     oauth::{OAuth, OAuthBuilder},
-    transport::Connect,
 };
 #[cfg(feature = "oauth")]
 use parking_lot::Mutex;
 #[cfg(feature = "oauth")]
 use url::Url;
 
-use super::DefinitionError;
+use super::{DefinitionError, definition::ConnectorOfCaller};
 use crate::{
     ServerOptions,
     config::{HttpServer, ServerDefinition},
@@ -140,7 +139,7 @@ fn exchange_fault(definition: &ServerDefinition, error: &dyn std::error::Error) 
 }
 
 /// Adds the token exchange of a definition to the options of its server. The connections of callers then have the tokens of the
-/// callers, and no other credentials. `endpoint` is the endpoint without the header `Authorization`.
+/// callers, and no other credentials.
 ///
 /// # Errors
 /// If a permitted host of the exchange is invalid, or the host has no token exchanges.
@@ -148,24 +147,22 @@ fn exchange_fault(definition: &ServerDefinition, error: &dyn std::error::Error) 
 pub(super) fn with_exchange(
     definition: &ServerDefinition,
     http: &HttpServer,
-    endpoint: impl FnOnce() -> Result<Http, DefinitionError>,
+    of_caller: impl FnOnce() -> Result<ConnectorOfCaller, DefinitionError>,
     mut options: ServerOptions,
 ) -> Result<ServerOptions, DefinitionError> {
     let Some(settings) = &http.token_exchange else { return Ok(options) };
     let exchanges = Exchanges::new(&definition.name, &http.url, settings);
     let exchanges = exchanges.map_err(|error| exchange_fault(definition, &error))?;
     options.exchanges = Some(Arc::clone(&exchanges));
-    let endpoint = endpoint()?;
-    Ok(options.connector_of(move |authority| {
-        Some(Arc::new(endpoint.clone().authorizer(exchanges.of_caller(authority))) as Arc<dyn Connect>)
-    }))
+    let of_caller = of_caller()?;
+    Ok(options.connector_of(move |authority| Some(of_caller(Arc::new(exchanges.of_caller(authority))))))
 }
 
 #[cfg(not(feature = "oauth"))]
 pub(super) fn with_exchange(
     definition: &ServerDefinition,
     http: &HttpServer,
-    _: impl FnOnce() -> Result<Http, DefinitionError>,
+    _: impl FnOnce() -> Result<ConnectorOfCaller, DefinitionError>,
     options: ServerOptions,
 ) -> Result<ServerOptions, DefinitionError> {
     if http.token_exchange.is_none() {

@@ -109,14 +109,17 @@ struct State {
 /// # Errors
 /// If the name of a permitted host is invalid.
 fn exchange_of(settings: &config::TokenExchange, server: &str) -> Result<TokenExchange, FetchError> {
-    let endpoint = &settings.token_endpoint;
+    let (client_id, secret) = (&settings.client_id, settings.client_secret.clone());
+    let (endpoint, exchange) = match &settings.token_endpoint {
+        Some(endpoint) => (endpoint, TokenExchange::new(endpoint, client_id, secret)),
+        None => (&settings.issuer, TokenExchange::of_issuer(&settings.issuer, client_id, secret)),
+    };
     let mut fetch = Fetch::builder().for_server(endpoint);
     // The user chose this host, and no server did.
     let own = Url::parse(endpoint).ok().and_then(|url| url.host_str().map(ToOwned::to_owned));
     for host in own.iter().chain(&settings.allowed_hosts) {
         fetch = fetch.allow_host(host)?;
     }
-    let exchange = TokenExchange::new(endpoint, &settings.client_id, settings.client_secret.clone());
     let mut exchange = exchange.scopes(&settings.scopes).requested_token_type(&settings.requested_token_type);
     exchange = match (&settings.resource, &settings.audience) {
         (None, None) => exchange.resource(server),

@@ -191,6 +191,13 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "p",
+        r#"{"mcpServers": {"s": {"url": "https://x.example/", "x-mcp": {"tokenExchange": {"issuer": "http://i.example",
+           "clientId": "c", "clientSecret": "s"}}}}}"#,
+        "invalid-url",
+        "$.mcpServers.s.x-mcp.tokenExchange.issuer",
+    ),
+    (
+        "p",
         r#"{"mcpServers": {"s": {"url": "https://x.example/", "x-mcp": {"tokenExchange": {"issuer": "i", "clientId": "c",
            "clientSecret": "s", "tokenEndpoint": "https://i.example/token", "scopes": ["a"]}}}}}"#,
         "misspelled-member",

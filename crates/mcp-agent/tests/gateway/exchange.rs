@@ -13,9 +13,10 @@ use std::{
 
 use mcp_agent::{
     Gateway, Host,
-    config::{ConfigFile, Environment, Scope},
+    config::{self, ConfigFile, Environment, Scope, ServerDefinition},
+    token_exchange_authorizer,
 };
-use mcp_client::{Client, http::Http};
+use mcp_client::{Client, http::Http, transport::Connect};
 use mcp_protocol::{Challenge, ProtocolVersion, RpcError, auth::grant_type};
 use mcp_server::{
     auth::{ApiKeys, AuthRequest, Authenticated, Authenticator, BoxFuture, Chain, Jwt, Rejection},
@@ -35,13 +36,17 @@ const SECRET: &str = "secret-of-the-gateway";
 #[derive(Clone)]
 struct Seen {
     tokens: Arc<Mutex<Vec<String>>>,
+    /// The header of the application, and whether the request has a token.
+    tenants: Arc<Mutex<Vec<(Option<String>, bool)>>>,
     rejects: Arc<AtomicBool>,
     jwt: Arc<Jwt>,
 }
 
 impl Authenticator for Seen {
     fn authenticate<'a>(&'a self, request: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
-        let token = request.headers.get("authorization").map(|value| value.to_str().unwrap().to_owned());
+        let header = |name: &str| request.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
+        let token = header("authorization");
+        self.tenants.lock().unwrap().push((header("x-tenant"), token.is_some()));
         self.tokens.lock().unwrap().extend(token.iter().map(|token| token.trim_start_matches("Bearer ").to_owned()));
         if self.rejects.swap(false, Ordering::SeqCst) {
             return Box::pin(std::future::ready(Err(Rejection::Invalid)));
@@ -69,7 +74,7 @@ async fn upstream(version: ProtocolVersion, issuer: &str) -> (String, Seen) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let jwt = Arc::new(Jwt::issuer(issuer).unwrap().audience(&url));
-    let seen = Seen { tokens: Arc::default(), rejects: Arc::default(), jwt };
+    let seen = Seen { tokens: Arc::default(), tenants: Arc::default(), rejects: Arc::default(), jwt };
     let who = async |caller: Principal| {
         let scopes: Vec<String> = caller.scopes.into_iter().collect();
         format!("{} {} {}", caller.subject, caller.client_id.unwrap_or_default(), scopes.join(","))
@@ -238,4 +243,63 @@ async fn the_token_of_another_issuer_is_not_sent_to_the_token_endpoint() {
     let ada = timeout(SOON, client().connect(http)).await.unwrap().unwrap();
     assert_eq!(reason(&who(&ada, "one").await.unwrap_err()), "token_of_other_issuer");
     assert_eq!(world.exchanges(), 0);
+}
+
+#[tokio::test]
+async fn an_application_builds_the_connectors_of_callers() {
+    let world = World::new(ProtocolVersion::LATEST, None).await;
+    let (url, seen) = upstream(ProtocolVersion::LATEST, world.issuer.issuer()).await;
+    let endpoint = format!("{}/token", world.issuer.issuer());
+    let mut exchange = config::TokenExchange::new(world.issuer.issuer(), "gateway", SECRET);
+    exchange.token_endpoint = Some(endpoint);
+    let mut definition = ServerDefinition::http("three", &url);
+    if let config::Endpoint::Http(http) = &mut definition.endpoint {
+        http.token_exchange = Some(exchange.into());
+    }
+    let of_host = token_exchange_authorizer(&definition).unwrap().unwrap();
+    let http = Http::new(&url).unwrap().header("x-tenant", "7").unwrap();
+    let of_callers = http.clone();
+    let connector = Arc::new(http.authorizer(of_host));
+    let of_caller = move |own| Arc::new(of_callers.clone().authorizer(own)) as Arc<dyn Connect>;
+    world.host.add_definition_with_connectors(&definition, connector, of_caller).unwrap();
+    timeout(SOON, world.host.catalog_changes().wait_for(|catalog| catalog.tool("three__who").is_ok())).await.unwrap();
+    let ada = world.user(ProtocolVersion::LATEST, &world.token("ada", &["read"]).await).await;
+    assert_eq!(who(&ada, "three").await.unwrap(), "ada gateway read");
+    let tenants = seen.tenants.lock().unwrap().clone();
+    assert!(tenants.iter().all(|tenant| *tenant == (Some("7".to_owned()), true)), "{tenants:?}");
+    assert_eq!(seen.distinct().len(), 2, "the token of the gateway, and that of the caller");
+}
+
+#[tokio::test]
+async fn the_token_endpoint_is_that_of_the_metadata_of_the_issuer() {
+    let world = World::new(ProtocolVersion::LATEST, None).await;
+    let (url, seen) = upstream(ProtocolVersion::LATEST, world.issuer.issuer()).await;
+    let add = |name: &str, issuer: &str| {
+        let mut definition = ServerDefinition::http(name, &url);
+        if let config::Endpoint::Http(http) = &mut definition.endpoint {
+            http.token_exchange = Some(config::TokenExchange::new(issuer, "gateway", SECRET).into());
+        }
+        world.host.add_definition(&definition).unwrap();
+    };
+    add("three", world.issuer.issuer());
+    timeout(SOON, world.host.catalog_changes().wait_for(|catalog| catalog.tool("three__who").is_ok())).await.unwrap();
+    for name in ["ada", "grace"] {
+        let token = world.token(name, &["read"]).await;
+        let user = world.user(ProtocolVersion::LATEST, &token).await;
+        assert_eq!(who(&user, "three").await.unwrap(), format!("{name} gateway read"));
+        assert!(!seen.distinct().contains(&token), "the server received the token of a caller");
+    }
+    assert_eq!(world.exchanges(), 2);
+
+    // The metadata of another issuer is not that of the entry, so no request has a token.
+    add("four", &format!("{}/other", world.issuer.issuer()));
+    let failed = |host: &Host| host.start_error("four").is_some();
+    let mut events = world.host.status_events();
+    let waited = async {
+        while !failed(&world.host) {
+            events.next().await.unwrap();
+        }
+    };
+    timeout(SOON, waited).await.unwrap();
+    assert_eq!(world.exchanges(), 2);
 }
