@@ -36,7 +36,7 @@ use super::{
 use crate::{
     CatalogTool,
     catalog::ServerTasks,
-    policy::{self, PolicyInput},
+    policy::{self, PolicyInput, Refusal, RefusalKind},
 };
 
 /// Serves the items of all servers.
@@ -236,8 +236,11 @@ impl Core {
         if !shared.gate.is_active() && slot.options.rules.is_empty() {
             return Ok(());
         }
-        let denied = |_| RpcError::invalid_request("a policy denies the request meanwhile");
-        shared.gate.check_round(&input, &slot.options.rules).map_err(denied)
+        let refused = |refusal: Refusal| match refusal.kind() {
+            RefusalKind::NotRecorded => RpcError::invalid_request(refusal.to_string()),
+            _ => RpcError::invalid_request("a policy denies the request meanwhile"),
+        };
+        shared.gate.check_round(&input, &slot.options.rules).await.map_err(refused)
     }
 
     async fn find_prompt(self: &Arc<Self>, name: &str) -> Result<Arc<Item>, RpcError> {

@@ -1,11 +1,18 @@
 //! Events for the record of decisions.
 
 use std::{
+    error::Error,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
+use mcp_transport::BoxFuture;
+use tokio::time::timeout;
+
 use super::{Action, Effect, PolicyInput, RefusalKind};
+
+/// The longest wait for a sink that must store the event of a call.
+const STORED: Duration = Duration::from_secs(5);
 
 /// A decision about a call, for the record. It contains no arguments.
 ///
@@ -123,6 +130,42 @@ impl Outcome {
 pub trait AuditSink: Send + Sync + 'static {
     /// Stores an event. The call waits for the return, so a slow sink passes events on to its own task.
     fn record(&self, event: &AuditEvent);
+
+    /// Stores the event of a call that runs, for a gate that refuses calls without a stored event ([`Gate::require_audit`]). The gate
+    /// waits for 5 seconds at most. Default: [`AuditSink::record`], which always succeeds.
+    ///
+    /// ```
+    /// use std::{error::Error, future::ready};
+    ///
+    /// use mcp_agent::policy::{AuditEvent, AuditSink, Gate, PolicyInput, RefusalKind};
+    /// use mcp_transport::BoxFuture;
+    ///
+    /// struct Full;
+    ///
+    /// impl AuditSink for Full {
+    ///     fn record(&self, _: &AuditEvent) {}
+    ///
+    ///     fn store<'a>(&'a self, _: &'a AuditEvent) -> BoxFuture<'a, Result<(), Box<dyn Error + Send + Sync>>> {
+    ///         Box::pin(ready(Err("the disk is full".into())))
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let gate = Gate::new().audit(Full).require_audit();
+    /// let refusal = gate.check(&PolicyInput::new("files", "read")).await.unwrap_err();
+    /// assert_eq!(refusal.kind(), RefusalKind::NotRecorded);
+    /// # }
+    /// ```
+    ///
+    /// [`Gate::require_audit`]: super::Gate::require_audit
+    ///
+    /// # Errors
+    /// If the event cannot be stored.
+    fn store<'a>(&'a self, event: &'a AuditEvent) -> BoxFuture<'a, Result<(), Box<dyn Error + Send + Sync>>> {
+        self.record(event);
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 impl<F: Fn(&AuditEvent) + Send + Sync + 'static> AuditSink for F {
@@ -157,13 +200,43 @@ pub(super) struct Open<'a> {
     pub(super) policy: Option<Arc<str>>,
     pub(super) reason: Option<String>,
     pub(super) sink: Option<&'a dyn AuditSink>,
+    /// A call runs only if the sink has stored its event.
+    pub(super) is_required: bool,
     pub(super) is_closed: bool,
 }
 
 impl Open<'_> {
+    /// Closes the event with an outcome, and returns the outcome for the call.
+    pub(super) async fn settle(&mut self, outcome: Outcome) -> Outcome {
+        if !self.is_required || !outcome.runs() {
+            self.close(outcome);
+            return outcome;
+        }
+        let mut event = self.event(outcome);
+        let stored = match self.sink {
+            Some(sink) => timeout(STORED, sink.store(&event)).await.unwrap_or_else(|elapsed| Err(elapsed.into())),
+            None => Err("the gate has no audit sink".into()),
+        };
+        self.is_closed = true;
+        if let Err(error) = stored {
+            tracing::error!(%error, "the audit event of a call cannot be stored, so the call is refused");
+            event.outcome = Outcome::Refused(RefusalKind::NotRecorded);
+        }
+        trace(&event);
+        event.outcome
+    }
+
     pub(super) fn close(&mut self, outcome: Outcome) {
         self.is_closed = true;
-        let event = AuditEvent {
+        let event = self.event(outcome);
+        trace(&event);
+        if let Some(sink) = self.sink {
+            sink.record(&event);
+        }
+    }
+
+    fn event(&self, outcome: Outcome) -> AuditEvent {
+        AuditEvent {
             at: SystemTime::now(),
             action: self.input.action,
             server: self.input.server.clone(),
@@ -175,10 +248,6 @@ impl Open<'_> {
             outcome,
             reason: self.reason.clone(),
             waited: self.started.elapsed(),
-        };
-        trace(&event);
-        if let Some(sink) = self.sink {
-            sink.record(&event);
         }
     }
 }

@@ -116,6 +116,8 @@ pub enum RefusalKind {
     HookTimedOut,
     /// The definition of the tool is new or has changed, and no person accepted it ([`pins`](crate::pins)).
     Unaccepted,
+    /// The audit event of the call cannot be stored ([`Gate::require_audit`](super::Gate::require_audit)).
+    NotRecorded,
 }
 
 impl Refusal {
@@ -212,6 +214,9 @@ impl fmt::Display for Refusal {
             RefusalKind::HookTimedOut => write!(f, "{source} did not decide {call} in time")?,
             RefusalKind::Unaccepted => {
                 write!(f, "{source} blocks {call} until a person accepts the definition of the tool")?;
+            }
+            RefusalKind::NotRecorded => {
+                return write!(f, "the host refuses {call}, because its audit event cannot be stored");
             }
         }
         self.reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))

@@ -41,6 +41,7 @@ pub struct Gate {
     steps: Vec<Step>,
     approver: Option<Arc<dyn Approver>>,
     sink: Option<Arc<dyn AuditSink>>,
+    requires_audit: bool,
     limits: Limits,
     questions: Arc<Questions>,
 }
@@ -185,6 +186,14 @@ impl Gate {
         self
     }
 
+    /// Refuses each call whose audit event the sink does not store ([`AuditSink::store`]). Without a sink, the gate refuses all calls.
+    /// Default: the calls run.
+    #[must_use]
+    pub fn require_audit(mut self) -> Self {
+        self.requires_audit = true;
+        self
+    }
+
     /// Sets the time in which a person answers. Default: 5 minutes. A call without an answer is refused.
     #[must_use]
     pub fn approval_timeout(mut self, limit: Duration) -> Self {
@@ -226,18 +235,18 @@ impl Gate {
         let started = Instant::now();
         let Decided { decision, by, policy, fault } = self.decide(input, check).await;
         let Decision { effect, reason, .. } = decision;
-        let sink = self.sink.as_deref();
-        let mut open = Open { input, started, effect, decided_by: by, policy, reason, sink, is_closed: false };
+        let (sink, is_required) = (self.sink.as_deref(), self.requires_audit);
+        let mut open =
+            Open { input, started, effect, decided_by: by, policy, reason, sink, is_required, is_closed: false };
         let outcome = match (fault, effect) {
             (Some(fault), _) => Outcome::Refused(fault),
             (None, Effect::Allow) => Outcome::Allowed,
             (None, Effect::Deny) => Outcome::Refused(RefusalKind::Denied),
             (None, Effect::Ask) => self.ask(input, open.reason.as_deref()).await,
         };
-        open.close(outcome);
-        match outcome {
+        match open.settle(outcome).await {
             Outcome::Refused(kind) => Err(Refusal::new(kind, input, by, open.policy.take(), open.reason.take())),
-            _ => {
+            outcome => {
                 let is_approved = outcome == Outcome::Approved;
                 Ok(Pass { accepts_definition: by == DecidedBy::Pin && is_approved, is_approved })
             }
@@ -247,24 +256,23 @@ impl Gate {
     /// Decides a later round of a call that a client continues, and records it. The decision about the first round counts, unless a
     /// policy denies the call meanwhile.
     #[cfg(feature = "gateway")]
-    pub(crate) fn check_round(&self, input: &PolicyInput, rules: &[Rule]) -> Result<(), Refusal> {
+    pub(crate) async fn check_round(&self, input: &PolicyInput, rules: &[Rule]) -> Result<(), Refusal> {
         let is_denied = self.denies(input, rules);
         let effect = if is_denied { Effect::Deny } else { Effect::Allow };
-        let by = DecidedBy::EarlierRound;
-        let (started, sink) = (Instant::now(), self.sink.as_deref());
-        let mut open =
-            Open { input, started, effect, decided_by: by, policy: None, reason: None, sink, is_closed: false };
-        if !is_denied {
-            open.close(Outcome::Allowed);
-            return Ok(());
+        let decided_by = DecidedBy::EarlierRound;
+        let (started, sink, is_required) = (Instant::now(), self.sink.as_deref(), self.requires_audit);
+        let (policy, reason, is_closed) = (None, None, false);
+        let mut open = Open { input, started, effect, decided_by, policy, reason, sink, is_required, is_closed };
+        let outcome = if is_denied { Outcome::Refused(RefusalKind::Denied) } else { Outcome::Allowed };
+        match open.settle(outcome).await {
+            Outcome::Refused(kind) => Err(Refusal::new(kind, input, decided_by, None, None)),
+            _ => Ok(()),
         }
-        open.close(Outcome::Refused(RefusalKind::Denied));
-        Err(Refusal::new(RefusalKind::Denied, input, by, None, None))
     }
 
     /// Whether a check of a host has any effect.
     pub(crate) fn is_active(&self) -> bool {
-        !self.steps.is_empty() || self.sink.is_some()
+        !self.steps.is_empty() || self.sink.is_some() || self.requires_audit
     }
 
     /// Returns the policy files, which a host can read again.

@@ -1,6 +1,7 @@
 //! Tests of policies and gates.
 
 use std::{
+    error::Error,
     future::pending,
     sync::{Arc, Mutex},
     time::Duration,
@@ -163,6 +164,57 @@ async fn each_effect_has_its_outcome_and_one_audit_event() {
         }
         assert_eq!(gate.pending(), []);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_required_audit_refuses_calls_without_a_stored_event() {
+    /// Stores events, fails, or never answers.
+    struct Sink(Option<bool>, Arc<Mutex<Vec<Outcome>>>);
+
+    impl AuditSink for Sink {
+        fn record(&self, event: &AuditEvent) {
+            self.1.lock().unwrap().push(event.outcome);
+        }
+
+        fn store<'a>(&'a self, event: &'a AuditEvent) -> BoxFuture<'a, Result<(), Box<dyn Error + Send + Sync>>> {
+            Box::pin(async {
+                match self.0 {
+                    Some(true) => {
+                        self.record(event);
+                        Ok(())
+                    }
+                    Some(false) => Err("the disk is full".into()),
+                    None => pending().await,
+                }
+            })
+        }
+    }
+
+    let refused = Outcome::Refused(RefusalKind::NotRecorded);
+    for (stores, is_required, expected) in [
+        (Some(true), true, Outcome::Allowed),
+        (Some(false), true, refused),
+        (None, true, refused),
+        (Some(false), false, Outcome::Allowed),
+    ] {
+        let seen = Arc::default();
+        let gate = Gate::new().audit(Sink(stores, Arc::clone(&seen)));
+        let gate = if is_required { gate.require_audit() } else { gate };
+        let outcome = match gate.check(&input("a", "b")).await {
+            Ok(()) => Outcome::Allowed,
+            Err(refusal) => Outcome::Refused(refusal.kind()),
+        };
+        assert_eq!(outcome, expected, "{stores:?} {is_required}");
+        assert_eq!(seen.lock().unwrap().len(), usize::from(expected.runs()));
+        // A refused call needs no stored event.
+        let gate = gate.default_effect(Effect::Deny);
+        assert_eq!(gate.check(&input("a", "b")).await.unwrap_err().kind(), RefusalKind::Denied);
+    }
+    let refusal = Gate::new().require_audit().check(&input("a", "b")).await.unwrap_err();
+    assert_eq!(
+        refusal.to_string(),
+        r#"the host refuses the call of "b" of "a", because its audit event cannot be stored"#
+    );
 }
 
 #[tokio::test(start_paused = true)]

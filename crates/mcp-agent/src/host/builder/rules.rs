@@ -80,6 +80,12 @@ impl HostBuilder {
         self
     }
 
+    /// Refuses each call whose audit event the receiver does not store ([`Gate::require_audit`]). Default: the calls run.
+    pub fn require_audit(mut self) -> Self {
+        self.gate = self.gate.require_audit();
+        self
+    }
+
     /// Pins the definition of each tool on its first use, and compares each later list with the pins.
     ///
     /// A changed definition is in the notes of [`ServerStatus`](crate::ServerStatus), and in
