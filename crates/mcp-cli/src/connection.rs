@@ -161,6 +161,19 @@ pub(crate) fn to_server(
     Ok(Arc::new(TracedConnector::new(server::connector(server, options, authorizer)?, options.trace)))
 }
 
+/// Returns the connector of a caller for the authorizer with its token.
+pub(crate) type ConnectorOfCaller = Box<dyn Fn(Arc<dyn Authorizer>) -> Arc<dyn Connect> + Send + Sync>;
+
+/// Returns a function with the connectors of the callers of a server, for the authorizers with their tokens. `None` for a command.
+pub(crate) fn of_callers(server: &ServerDefinition, options: &Options) -> Result<Option<ConnectorOfCaller>, Failure> {
+    let (endpoint, traces) = (server::endpoint_of_callers(server, options)?, options.trace);
+    Ok(endpoint.map(|endpoint| -> ConnectorOfCaller {
+        Box::new(move |own| {
+            Arc::new(TracedConnector::new(Arc::new(endpoint.clone().authorizer(own)), traces)) as Arc<dyn Connect>
+        })
+    }))
+}
+
 /// Reports a server that has not answered yet. From then on, new lines of its stderr are printed.
 fn report(start: &SlowStart, is_command: bool) {
     note(format!("mcp: {start}"));

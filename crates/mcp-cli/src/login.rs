@@ -111,8 +111,14 @@ pub(crate) async fn finish_renewals(limit: Duration) {
 
 /// Returns whether a login at the server is stored. Nothing is created and no request is sent.
 pub(crate) async fn is_stored(server: &Url) -> bool {
-    let Ok(Some(logins)) = Logins::existing() else { return false };
-    matches!(stored(&logins).stored_login(server).await, Ok(Some(_)))
+    of(server).await.is_some()
+}
+
+/// Returns the stored login at the server. Nothing is created and no request is sent.
+pub(crate) async fn of(server: &Url) -> Option<StoredLogin> {
+    let logins = Logins::existing().ok()??;
+    let auth = builder(&logins, Way::Refused).store(logins.store).build();
+    auth.stored_login(server).await.ok()?
 }
 
 /// Runs a command about logins.

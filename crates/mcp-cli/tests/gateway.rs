@@ -24,7 +24,7 @@ use super::{
 };
 
 /// Returns `mcp gateway` with a configuration file of these servers.
-fn gateway(project: &Project, servers: &Value, arguments: &[&str]) -> Command {
+pub(crate) fn gateway(project: &Project, servers: &Value, arguments: &[&str]) -> Command {
     let file = project.write("servers.json", &json!({ "mcpServers": servers }));
     let mut command = project.command(&["gateway", "--config", &file]);
     command.args(arguments);
@@ -38,7 +38,7 @@ fn with_pid(file: &std::path::Path) -> Value {
 }
 
 /// Sends a GET request, and returns the status and the body.
-fn get(url: &str, path: &str, headers: &str) -> (u16, String) {
+pub(crate) fn get(url: &str, path: &str, headers: &str) -> (u16, String) {
     let address = url.strip_prefix("http://").and_then(|url| url.split('/').next()).unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(TIMEOUT)).unwrap();

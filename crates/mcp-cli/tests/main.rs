@@ -9,6 +9,10 @@ mod exit;
 mod explain;
 mod format;
 mod gateway;
+#[cfg(target_os = "linux")]
+mod gateway_audit;
+#[cfg(unix)]
+mod gateway_login;
 mod help;
 mod lint;
 mod listen;

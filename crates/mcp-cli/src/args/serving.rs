@@ -60,6 +60,9 @@ pub(crate) struct GatewayOptions {
     /// Append a line of JSON for each decision about a call to this file.
     #[arg(long, value_name = "FILE")]
     pub(crate) audit: Option<PathBuf>,
+    /// Refuse each call whose line the file of --audit does not accept.
+    #[arg(long, requires = "audit")]
+    pub(crate) audit_required: bool,
     /// Share the requests of a client between several gateways: each line of this file is a key of 32 bytes in 64 hexadecimal
     /// digits. The first key is the newest.
     #[arg(long, value_name = "FILE")]

@@ -22,9 +22,21 @@ pub(super) fn connector(
 ) -> Result<Arc<dyn Connect>, Failure> {
     match &server.endpoint {
         Endpoint::Stdio(stdio) => Ok(Arc::new(child(stdio, options))),
-        Endpoint::Http(http) => Ok(Arc::new(remote(http, options, authorizer)?)),
+        Endpoint::Http(http) => {
+            let remote = remote(http, options, |_| true)?;
+            Ok(Arc::new(match authorizer {
+                Some(authorizer) => remote.authorizer(authorizer),
+                None => remote,
+            }))
+        }
         _ => Err(Failure::usage(format!("`mcp` cannot connect to the server `{}`", server.name))),
     }
+}
+
+/// Returns the endpoint of a server for callers with tokens of their own, without other credentials. `None` for a command.
+pub(super) fn endpoint_of_callers(server: &ServerDefinition, options: &Options) -> Result<Option<Http>, Failure> {
+    let Endpoint::Http(http) = &server.endpoint else { return Ok(None) };
+    remote(http, options, |name| !name.eq_ignore_ascii_case("authorization")).map(Some)
 }
 
 /// Returns the longest wait for a server at its start.
@@ -45,15 +57,16 @@ fn child(server: &StdioServer, options: &Options) -> ChildProcess {
     }
 }
 
-fn remote(server: &HttpServer, options: &Options, authorizer: Option<Arc<dyn Authorizer>>) -> Result<Http, Failure> {
+/// Returns the endpoint of a server, with the headers that it may send.
+fn remote(server: &HttpServer, options: &Options, sends: impl Fn(&str) -> bool) -> Result<Http, Failure> {
     let http = match server.transport {
         HttpTransport::Sse => Http::sse(&server.url),
         _ => Http::new(&server.url),
     };
     let mut http = http.map_err(|error| Failure::rejected(&error))?;
     let of_options = options.header.iter().flatten().map(|(name, value)| (name.as_str(), value.as_str()));
-    let given: Vec<(&str, &str)> = of_options.collect();
-    for (name, value) in &server.headers {
+    let given: Vec<(&str, &str)> = of_options.filter(|(name, _)| sends(name)).collect();
+    for (name, value) in server.headers.iter().filter(|(name, _)| sends(name)) {
         // A header of the command line replaces that of the file.
         if !given.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)) {
             http = http.header(name, value.expose()).map_err(|error| Failure::rejected(&error))?;
@@ -65,8 +78,5 @@ fn remote(server: &HttpServer, options: &Options, authorizer: Option<Arc<dyn Aut
     for host in super::allowed_hosts(options) {
         http = http.allow_host(&host).map_err(|error| Failure::rejected(&error))?;
     }
-    Ok(match authorizer {
-        Some(authorizer) => http.authorizer(authorizer),
-        None => http,
-    })
+    Ok(http)
 }

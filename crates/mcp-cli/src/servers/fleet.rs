@@ -11,6 +11,7 @@ use mcp_agent::{
 use mcp_client::{Client, Reconnect};
 use mcp_protocol::{JsonObject, Tool};
 use mcp_tool_format::safe_name;
+use mcp_transport::Connect;
 
 use super::state_directory;
 use crate::{
@@ -85,7 +86,7 @@ impl Fleet {
             _ => Failure::local(error.to_string()),
         })?;
         opened.keep_host(&host);
-        let unusable = add_to(&host, &servers, &options, can_ask).await;
+        let unusable = add_to(&host, &servers, &options, can_ask, |_, connector| connector).await;
         settle(&host).await;
         logs::keep_server_stderr();
         Ok(Self { host, needs_tools: lists == Lists::Tools, servers, unusable })
@@ -174,19 +175,22 @@ impl Fleet {
     }
 }
 
-/// Adds servers to a host. Returns the failures of the servers with a definition that `mcp` cannot use.
+/// Adds servers to a host, with wrapped connectors. Returns the failures of the servers with a definition that `mcp` cannot use.
 pub(crate) async fn add_to(
     host: &Host,
     servers: &[ServerDefinition],
     options: &Options,
     can_ask: bool,
+    mut wrap: impl FnMut(&ServerDefinition, Arc<dyn Connect>) -> Arc<dyn Connect>,
 ) -> HashMap<String, Failure> {
     let mut unusable = HashMap::new();
     for server in servers {
-        let authorizer = super::authorizer(server, options, can_ask).await;
-        let connector = authorizer.and_then(|authorizer| connection::to_server(server, options, authorizer));
+        let connector = connector(server, options, can_ask).await;
         let added = connector.and_then(|connector| {
-            let added = host.add_definition_with(server, connector);
+            let added = match connection::of_callers(server, options)? {
+                Some(of_caller) => host.add_definition_with_connectors(server, wrap(server, connector), of_caller),
+                None => host.add_definition_with(server, wrap(server, connector)),
+            };
             added.map_err(|error| Failure::usage(error.to_string()))
         });
         if let Err(failure) = added {
@@ -194,6 +198,16 @@ pub(crate) async fn add_to(
         }
     }
     unusable
+}
+
+/// Returns the connector of a server, with its stored login.
+pub(crate) async fn connector(
+    server: &ServerDefinition,
+    options: &Options,
+    can_ask: bool,
+) -> Result<Arc<dyn Connect>, Failure> {
+    let authorizer = super::authorizer(server, options, can_ask).await?;
+    connection::to_server(server, options, authorizer)
 }
 
 /// Returns the definition of a server for one command.

@@ -3,6 +3,7 @@
 mod audit;
 mod host;
 mod keys;
+mod logins;
 mod status;
 
 use std::{sync::Arc, time::Duration};
@@ -16,6 +17,7 @@ use mcp_server::{Server, http::HttpConfig};
 use mcp_store_redis::{RedisOptions, RedisStore};
 use tokio::{net::lookup_host, time::timeout};
 
+use self::logins::Renewable;
 use super::{auth::Auth, listener::Listener};
 use crate::{
     args::{GatewayOptions, NameForm, Options},
@@ -51,19 +53,24 @@ pub(super) async fn serve(gateway: &GatewayOptions, options: &Options, mut signa
             "without --auth, the clients have no tokens for the token exchange of the server `{server}`: each of its calls fails"
         )));
     }
-    let host = host::start(gateway, options, auth.is_some(), &servers).await?;
+    let (host, audit) = host::start(gateway, options, auth.is_some(), &servers).await?;
     let served = async {
+        let mut renewable = Renewable::new(options);
         tokio::select! {
-            ready = host::ready(&host, &servers, options) => ready?,
+            ready = host::ready(&host, &servers, options, &mut renewable) => ready?,
             code = signals.next() => return Err(Failure::interrupted(code)),
         }
         logs::keep_server_stderr();
+        let _watching = host::watch(&host, renewable);
         serve_host(&host, auth, &listener, gateway, options, signals.clone()).await
     };
     let served = served.await;
     let end = async {
         // If the time is not enough, the shutdown of the runtime kills the processes of the servers.
         let _ = timeout(END, host.shutdown()).await;
+        if let Some(audit) = audit {
+            audit.finish().await;
+        }
         login::finish_renewals(RENEWAL_LIMIT).await;
     };
     tokio::select! {
@@ -113,7 +120,6 @@ async fn serve_host(
     let count = host.statuses().len();
     let name =
         if count == 1 { "the gateway of 1 server".to_owned() } else { format!("the gateway of {count} servers") };
-    let _watching = host::watch(host);
     listener.serve(&server, config, &name, options.json, signals).await
 }
 

@@ -12,7 +12,7 @@ use mcp_protocol::ErrorChain;
 use tokio::time::{sleep, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::audit::AuditFile;
+use super::{audit::AuditFile, logins::Renewable};
 use crate::{
     args::{GatewayOptions, Options},
     connection::{ClientSettings, NAME, VERSION},
@@ -30,13 +30,13 @@ const WATCH: Duration = Duration::from_secs(2);
 const FIRST_RETRY: Duration = Duration::from_secs(5);
 const LAST_RETRY: Duration = Duration::from_secs(300);
 
-/// Starts a host, and begins the starts of its servers.
+/// Starts a host without servers, and returns it with the file of its audit events.
 pub(super) async fn start(
     gateway: &GatewayOptions,
     options: &Options,
     has_auth: bool,
     servers: &[ServerDefinition],
-) -> Result<Host, Failure> {
+) -> Result<(Host, Option<AuditFile>), Failure> {
     servers::check_options(servers, options)?;
     let settings = ClientSettings::without_answers(options);
     let definitions: HashMap<String, ServerDefinition> =
@@ -56,20 +56,30 @@ pub(super) async fn start(
     if let Some(path) = &options.pins {
         builder = builder.pins(PinFile::new(path), PinRules::new().drift(Drift::Block));
     }
+    let mut audit = None;
     if let Some(path) = &gateway.audit {
-        let file = AuditFile::open(path)?;
-        builder = builder.audit(move |event: &_| file.record(event));
+        let file = audit.insert(AuditFile::open(path).await?);
+        builder = builder.audit(file.clone());
+    }
+    if gateway.audit_required {
+        builder = builder.require_audit();
     }
     let invalid = |error| Failure::usage(line(&ErrorChain::new(&error).to_string()));
-    builder.start().await.map_err(invalid)
+    Ok((builder.start().await.map_err(invalid)?, audit))
 }
 
 /// Starts the servers, and waits until each of them is ready or has failed, or the time limit ends.
 ///
 /// # Errors
 /// If a required server or each server failed.
-pub(super) async fn ready(host: &Host, servers: &[ServerDefinition], options: &Options) -> Result<(), Failure> {
-    let unusable = servers::add_to(host, servers, options, false).await;
+pub(super) async fn ready(
+    host: &Host,
+    servers: &[ServerDefinition],
+    options: &Options,
+    renewable: &mut Renewable,
+) -> Result<(), Failure> {
+    let wrap = |server: &_, connector| renewable.wrap(server, connector);
+    let unusable = servers::add_to(host, servers, options, false, wrap).await;
     // Servers that need longer join later.
     let _ = timeout(START_WAIT, servers::settle(host)).await;
     let mut failures = Vec::new();
@@ -105,12 +115,12 @@ fn reason(host: &Host, status: &ServerStatus) -> String {
 }
 
 /// Prints the changes of the states, and starts failed servers again, until the drop of the returned value.
-pub(super) fn watch(host: &Host) -> AbortOnDropHandle<()> {
+pub(super) fn watch(host: &Host, renewable: Renewable) -> AbortOnDropHandle<()> {
     let host = host.clone();
     AbortOnDropHandle::new(tokio::spawn(async move {
         let mut events = host.status_events();
         let mut known: HashMap<String, ServerState> = HashMap::new();
-        let mut retries: HashMap<String, Retry> = HashMap::new();
+        let mut retries = Retries { renewable, waiting: HashMap::new() };
         for status in host.statuses() {
             follow(&host, &status, &mut retries);
             known.insert(status.name.to_string(), status.state);
@@ -125,6 +135,12 @@ pub(super) fn watch(host: &Host) -> AbortOnDropHandle<()> {
     }))
 }
 
+/// The attempts to start servers again.
+struct Retries {
+    renewable: Renewable,
+    waiting: HashMap<String, Retry>,
+}
+
 /// The attempts to start a failed server.
 struct Retry {
     next: Duration,
@@ -132,19 +148,25 @@ struct Retry {
 }
 
 /// Plans the next attempt for a failed server. A ready server begins anew with the shortest wait.
-fn follow(host: &Host, status: &ServerStatus, retries: &mut HashMap<String, Retry>) {
+fn follow(host: &Host, status: &ServerStatus, retries: &mut Retries) {
     let name = status.name.to_string();
     match status.state {
-        ServerState::Ready | ServerState::Degraded => drop(retries.remove(&name)),
+        ServerState::Ready | ServerState::Degraded => drop(retries.waiting.remove(&name)),
+        ServerState::NeedsLogin => {
+            let (host, server, renewable) = (host.clone(), name.clone(), retries.renewable.clone());
+            let waiting = tokio::spawn(async move { renewable.restart_after_login(&host, &server).await });
+            let _waiting = AbortOnDropHandle::new(waiting);
+            retries.waiting.insert(name, Retry { next: FIRST_RETRY, _waiting });
+        }
         ServerState::Failed => {
-            let wait = retries.get(&name).map_or(FIRST_RETRY, |retry| retry.next);
+            let wait = retries.waiting.get(&name).map_or(FIRST_RETRY, |retry| retry.next);
             let (host, server) = (host.clone(), name.clone());
             let waiting = tokio::spawn(async move {
                 sleep(wait).await;
                 host.restart(&server);
             });
             let next = LAST_RETRY.min(wait * 2);
-            retries.insert(name, Retry { next, _waiting: AbortOnDropHandle::new(waiting) });
+            retries.waiting.insert(name, Retry { next, _waiting: AbortOnDropHandle::new(waiting) });
         }
         _ => {}
     }
