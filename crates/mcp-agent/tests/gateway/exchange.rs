@@ -32,12 +32,14 @@ use crate::common::{REVISIONS, SOON, client};
 
 const SECRET: &str = "secret-of-the-gateway";
 
+/// The header of the application in a request, and whether the request has a token.
+type Tenant = (Option<String>, bool);
+
 /// The authentication of an upstream server, which keeps the tokens that it receives.
 #[derive(Clone)]
 struct Seen {
     tokens: Arc<Mutex<Vec<String>>>,
-    /// The header of the application, and whether the request has a token.
-    tenants: Arc<Mutex<Vec<(Option<String>, bool)>>>,
+    tenants: Arc<Mutex<Vec<Tenant>>>,
     rejects: Arc<AtomicBool>,
     jwt: Arc<Jwt>,
 }
