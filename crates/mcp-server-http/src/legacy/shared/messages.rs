@@ -165,12 +165,12 @@ impl SharedSessions {
 
     /// Receives the messages of the other nodes.
     async fn receive(&self) {
+        // A node with a lease receives the cancellations of its requests. The node replaces a lost lease itself.
+        if let Err(error) = self.store.node.lease().await {
+            tracing::warn!(%error, "this node receives no cancellations of other nodes yet");
+        }
         let mut pause = PAUSES.0;
         loop {
-            // A node with a lease receives the cancellations of its requests.
-            if let Err(error) = self.store.node.lease().await {
-                tracing::warn!(%error, "this node cannot serve the sessions of other nodes yet");
-            }
             match self.store.subscribe().await {
                 Ok(mut messages) => {
                     pause = PAUSES.0;
