@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::Error;
+use tokio::time::{sleep, timeout};
 
 use crate::{fleet::Settings, random::Random};
 
@@ -42,57 +43,72 @@ impl Run {
 
 type Outcome<'a> = Pin<Box<dyn Future<Output = Result<String, Error>> + 'a>>;
 
-/// A check: its name, its promise, and its function. The function returns a line with the measured values.
+/// A check: its name, its promise, its time limit, and its function. The function returns a line with the measured values.
 pub(crate) struct Check {
     pub(crate) name: &'static str,
     pub(crate) promise: &'static str,
+    /// The time limit of the whole check, at any size.
+    pub(crate) limit: Duration,
     pub(crate) run: fn(&mut Run) -> Outcome<'_>,
+}
+
+const fn minutes(count: u64) -> Duration {
+    Duration::from_secs(60 * count)
 }
 
 pub(crate) const CHECKS: &[Check] = &[
     Check {
         name: "events",
         promise: "each event of 50 streams arrives once and in order, while nodes are killed",
+        limit: minutes(8),
         run: |run| Box::pin(events::check(run)),
     },
     Check {
         name: "questions",
         promise: "each elicitation is answered through another node, with an added p99 of 5 ms at most",
+        limit: minutes(4),
         run: |run| Box::pin(questions::check(run)),
     },
     Check {
         name: "tasks",
         promise: "the tasks of a killed node fail within 15 s, and ended tasks keep their results",
+        limit: minutes(4),
         run: |run| Box::pin(tasks::check(run)),
     },
     Check {
         name: "effects",
         promise: "no order is placed twice, while nodes are killed",
+        limit: minutes(4),
         run: |run| Box::pin(effects::check(run)),
     },
     Check {
         name: "outage",
         promise: "Redis is killed: acknowledged writes stay, stateless calls succeed, and nodes recover within 5 s",
+        limit: minutes(4),
         run: |run| Box::pin(outage::check(run)),
     },
     Check {
         name: "isolation",
         promise: "a node is cut from Redis: its clients have an answer or a typed error within 6 s, and it never acts twice",
+        limit: minutes(4),
         run: |run| Box::pin(isolation::check(run)),
     },
     Check {
         name: "swaps",
         promise: "compare-and-swap is linearizable, while Redis is stopped, killed and cut from its clients",
+        limit: minutes(4),
         run: |run| Box::pin(swaps::check(run)),
     },
     Check {
         name: "tokens",
         promise: "three processes send one token request for each rotation of their refresh token",
+        limit: minutes(4),
         run: |run| Box::pin(tokens::check(run)),
     },
     Check {
         name: "restart",
         promise: "a rolling restart of all nodes fails no read-only call, and opens at most one session again for each client",
+        limit: minutes(4),
         run: |run| Box::pin(restart::check(run)),
     },
 ];
@@ -104,16 +120,15 @@ pub(crate) fn percentile(durations: &mut [Duration], share: usize) -> Duration {
     durations.get((durations.len() * share / 100).min(last)).copied().unwrap_or_default()
 }
 
-/// Repeats `test` every 50 ms until it is true. Returns the time that it took, or `None` after `limit`.
+/// Repeats `test` every 50 ms until it is true. Returns the time that it took, or `None` after `limit`, also during a test.
 pub(crate) async fn until(limit: Duration, mut test: impl AsyncFnMut() -> bool) -> Option<Duration> {
     let start = Instant::now();
-    while start.elapsed() < limit {
-        if test().await {
-            return Some(start.elapsed());
+    let tests = async {
+        while !test().await {
+            sleep(Duration::from_millis(50)).await;
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    None
+    };
+    timeout(limit, tests).await.ok().map(|()| start.elapsed())
 }
 
 #[cfg(test)]
@@ -126,5 +141,13 @@ mod tests {
         assert_eq!(percentile(&mut durations, 99), Duration::from_millis(100));
         assert_eq!(percentile(&mut durations, 50), Duration::from_millis(51));
         assert_eq!(percentile(&mut [], 99), Duration::ZERO);
+    }
+
+    #[tokio::test]
+    async fn a_test_that_does_not_end_in_time_has_failed() {
+        let limit = Duration::from_millis(20);
+        assert!(until(Duration::from_secs(60), async || true).await.is_some());
+        assert!(until(limit, async || false).await.is_none());
+        assert!(until(limit, async || std::future::pending().await).await.is_none());
     }
 }

@@ -17,6 +17,10 @@ pub(crate) const NODES: usize = 3;
 /// The settings of a Redis whose acknowledged writes are on the disk.
 pub(crate) const DURABLE: &[&str] = &["--appendonly yes", "--appendfsync always", "--maxmemory-policy noeviction"];
 
+/// The settings of the guide. Redis writes to the disk in the background.
+pub(crate) const RECOMMENDED: &[&str] =
+    &["--appendonly yes", "--appendfsync everysec", "--maxmemory-policy noeviction"];
+
 /// The settings of a fleet.
 #[derive(Clone)]
 pub(crate) struct Settings {
@@ -37,7 +41,12 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// Starts Redis, the nodes and the balancer.
     pub(crate) async fn start(settings: &Settings) -> Result<Self, Error> {
-        let redis = tokio::task::block_in_place(|| RedisServer::start(DURABLE)).context("redis-server")?;
+        Self::start_with(settings, DURABLE).await
+    }
+
+    /// Starts Redis with these settings, the nodes and the balancer.
+    pub(crate) async fn start_with(settings: &Settings, redis: &[&str]) -> Result<Self, Error> {
+        let redis = tokio::task::block_in_place(|| RedisServer::start(redis)).context("redis-server")?;
         let urls = std::array::from_fn(|_| redis.url());
         Self::with(settings, redis, urls).await
     }

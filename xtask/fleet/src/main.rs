@@ -4,7 +4,8 @@
 
 use std::{process::ExitCode, time::Instant};
 
-use anyhow::{Context, Error};
+use anyhow::{Context, Error, anyhow};
+use tokio::time::timeout;
 
 use self::{
     checks::{CHECKS, Run},
@@ -75,7 +76,8 @@ async fn check(options: Options) -> Result<(), Error> {
         let settings = Settings { program: options.program.clone(), args: options.args.clone(), directory };
         let mut run = Run { settings, random: Random::new(options.seed), size: options.size };
         let start = Instant::now();
-        match (check.run)(&mut run).await {
+        let ended = timeout(check.limit, (check.run)(&mut run)).await;
+        match ended.unwrap_or_else(|_| Err(anyhow!("the check does not end within {:?}", check.limit))) {
             Ok(line) => println!("  ok, {:.0} s: {line}", start.elapsed().as_secs_f64()),
             Err(error) => {
                 println!("  FAILED, {:.0} s: {error:#}", start.elapsed().as_secs_f64());

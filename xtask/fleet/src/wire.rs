@@ -10,6 +10,10 @@ use bytes::Bytes;
 use mcp_client::http::reqwest::{Client, RequestBuilder, Response, StatusCode};
 use mcp_transport::sse::Decoder;
 use serde_json::{Value, json};
+use tokio::{
+    task::JoinSet,
+    time::{timeout, timeout_at},
+};
 
 /// The time in which a request or a resumption must succeed, over all attempts.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -18,6 +22,7 @@ const EVENT_BYTES: usize = 1 << 20;
 const REVISION: &str = "2025-11-25";
 
 /// An open session.
+#[derive(Clone)]
 pub(crate) struct Session {
     client: Client,
     url: String,
@@ -46,18 +51,23 @@ pub(crate) enum Outcome {
 }
 
 impl Session {
+    /// The session at a node.
+    pub(crate) fn at(&self, url: &str) -> Self {
+        Self { url: url.to_owned(), ..self.clone() }
+    }
+
     /// Calls the tool `add` once, at a node.
     pub(crate) async fn add_at(&self, url: &str, id: u64) -> Result<Outcome, Error> {
         let arguments = json!({ "a": 2, "b": 3 });
         let call = json!({
             "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": "add", "arguments": arguments },
         });
-        outcome(self.with_id(post(&self.client, url, &call)).send().await?, id).await
+        outcome(self.with_id(post(&self.client, url, &call)), id).await
     }
 
     /// Requests the end of the session once, at a node.
     pub(crate) async fn delete_at(&self, url: &str) -> Result<Outcome, Error> {
-        outcome(self.with_id(self.client.delete(url)).send().await?, 0).await
+        outcome(self.with_id(self.client.delete(url)), 0).await
     }
 
     /// Opens a session.
@@ -88,7 +98,8 @@ impl Session {
         });
         let mut stream = Stream { numbers: Vec::new(), response: None, resumed: 0 };
         // A call whose connection is lost is not sent again, because it may run.
-        let Ok(first) = self.with_id(post(&self.client, &self.url, &call)).send().await else { return Ok(stream) };
+        let sent = self.with_id(post(&self.client, &self.url, &call)).send();
+        let Ok(first) = timeout(LIMIT, sent).await.context("no response in time")? else { return Ok(stream) };
         match first.status() {
             StatusCode::OK => {}
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE => return Ok(stream),
@@ -117,7 +128,7 @@ impl Session {
     async fn read(&self, response: Response, decoder: &mut Decoder, id: u64, stream: &mut Stream) -> Result<(), Error> {
         let mut response = response;
         // The end of a connection can be an error, because a node was killed.
-        while let Ok(Some(chunk)) = tokio::time::timeout(LIMIT, response.chunk()).await.context("no event in time")? {
+        while let Ok(Some(chunk)) = timeout(LIMIT, response.chunk()).await.context("no event in time")? {
             decoder.feed(chunk);
             while let Some(event) = decoder.next_event() {
                 let event = event?;
@@ -139,6 +150,45 @@ impl Session {
         Ok(())
     }
 
+    /// Calls the tool `order` at this node, and sends the answer to its question to the node at `answered_at`. Returns the time
+    /// of the call.
+    pub(crate) async fn order(&self, id: u64, item: &str, answered_at: &str) -> Result<Duration, Error> {
+        let call = json!({
+            "jsonrpc": "2.0", "id": id, "method": "tools/call",
+            "params": { "name": "order", "arguments": { "item": item } },
+        });
+        let start = Instant::now();
+        let mut response = self.with_id(post(&self.client, &self.url, &call)).timeout(LIMIT).send().await?;
+        ensure!(response.status() == StatusCode::OK, "tools/call: {}", response.status());
+        let (mut decoder, mut answers) = (Decoder::new(EVENT_BYTES), JoinSet::new());
+        while let Some(chunk) = response.chunk().await? {
+            decoder.feed(chunk);
+            while let Some(event) = decoder.next_event() {
+                let event = event?;
+                if !event.is_message() || event.data.is_empty() {
+                    continue;
+                }
+                let message = parsed(&event.data)?;
+                if message["method"] == "elicitation/create" {
+                    let result = json!({ "action": "accept", "content": { "confirm": true } });
+                    let answer = json!({ "jsonrpc": "2.0", "id": message["id"], "result": result });
+                    // The response can arrive before the status of the answer.
+                    answers.spawn(self.with_id(post(&self.client, answered_at, &answer)).timeout(LIMIT).send());
+                } else if message["id"] == id {
+                    let is_ordered = message["result"]["content"].is_array() && message["result"]["isError"] != true;
+                    let time = start.elapsed();
+                    ensure!(is_ordered, "the call returned {message}");
+                    let answers = answers.join_all().await;
+                    let [answer] = &answers[..] else { bail!("the call asked {} questions", answers.len()) };
+                    let status = answer.as_ref().map(Response::status);
+                    ensure!(matches!(status, Ok(StatusCode::ACCEPTED)), "the answer: {status:?}");
+                    return Ok(time);
+                }
+            }
+        }
+        bail!("the stream of the call ended without a response")
+    }
+
     /// Ends the session.
     pub(crate) async fn delete(&self) -> Result<(), Error> {
         // The node of a lost response can have ended the session already.
@@ -152,48 +202,54 @@ impl Session {
 /// Requests a session once, at a node.
 pub(crate) async fn open_at(url: &str) -> Result<Outcome, Error> {
     let client = Client::builder().no_proxy().tcp_nodelay(true).build()?;
-    outcome(post(&client, url, &initialize()).send().await?, 0).await
+    outcome(post(&client, url, &initialize()), 0).await
 }
 
 /// Whether a node reports that its store works.
 pub(crate) async fn has_store(address: SocketAddr) -> Result<bool, Error> {
-    let client = Client::builder().no_proxy().build()?;
+    let client = Client::builder().no_proxy().timeout(LIMIT).build()?;
     let response = client.get(format!("http://{address}/health")).send().await?.error_for_status()?;
     Ok(parsed(&response.bytes().await?)?["store"] == "ok")
 }
 
-async fn outcome(response: Response, id: u64) -> Result<Outcome, Error> {
+/// Sends a request once, and returns its outcome within the time limit.
+async fn outcome(request: RequestBuilder, id: u64) -> Result<Outcome, Error> {
+    let response = request.timeout(LIMIT).send().await?;
     match response.status() {
         StatusCode::SERVICE_UNAVAILABLE if response.headers().contains_key("retry-after") => Ok(Outcome::Unavailable),
         StatusCode::NOT_FOUND => Ok(Outcome::Gone),
         StatusCode::OK | StatusCode::NO_CONTENT => {
-            let is_stream = response.headers().get("content-type").is_some_and(|kind| kind == "text/event-stream");
-            let body = response.bytes().await?;
-            let mut message = Value::Null;
-            if is_stream {
-                let mut decoder = Decoder::new(EVENT_BYTES);
-                decoder.feed(body);
-                while let Some(event) = decoder.next_event() {
-                    let event = event?;
-                    if event.is_message() && !event.data.is_empty() {
-                        message = parsed(&event.data)?;
-                    }
-                }
-                ensure!(message["id"] == id, "a stream ended without the response: {message}");
-            } else if !body.is_empty() {
-                message = parsed(&body)?;
-            }
+            let message = last_message(response, id).await?;
             Ok(message["error"]["code"].as_i64().map_or(Outcome::Result, Outcome::Error))
         }
         status => bail!("{status} {}", response.text().await.unwrap_or_default()),
     }
 }
 
+/// Returns the response of a request with this id, or `null` if the body is empty.
+async fn last_message(response: Response, id: u64) -> Result<Value, Error> {
+    let is_stream = response.headers().get("content-type").is_some_and(|kind| kind == "text/event-stream");
+    let body = response.bytes().await?;
+    if !is_stream {
+        return if body.is_empty() { Ok(Value::Null) } else { parsed(&body) };
+    }
+    let (mut message, mut decoder) = (Value::Null, Decoder::new(EVENT_BYTES));
+    decoder.feed(body);
+    while let Some(event) = decoder.next_event() {
+        let event = event?;
+        if event.is_message() && !event.data.is_empty() {
+            message = parsed(&event.data)?;
+        }
+    }
+    ensure!(message["id"] == id, "a stream ended without the response: {message}");
+    Ok(message)
+}
+
 fn initialize() -> Value {
     json!({
         "jsonrpc": "2.0", "id": 0, "method": "initialize",
         "params": {
-            "protocolVersion": REVISION, "capabilities": {},
+            "protocolVersion": REVISION, "capabilities": { "elicitation": {} },
             "clientInfo": { "name": "fleet-check", "version": "0" },
         },
     })
@@ -215,14 +271,15 @@ fn post(client: &Client, url: &str, message: &Value) -> RequestBuilder {
 async fn accepted(request: impl Fn() -> RequestBuilder) -> Result<Response, Error> {
     let deadline = Instant::now() + LIMIT;
     loop {
-        let error = match request().send().await {
-            Ok(response) if response.status().is_success() => return Ok(response),
-            Ok(response) if response.status().is_client_error() => {
+        let error = match timeout_at(deadline.into(), request().send()).await {
+            Ok(Ok(response)) if response.status().is_success() => return Ok(response),
+            Ok(Ok(response)) if response.status().is_client_error() => {
                 let status = response.status();
                 bail!("{status} {}", response.text().await.unwrap_or_default());
             }
-            Ok(response) => anyhow!("{}", response.status()),
-            Err(error) => error.into(),
+            Ok(Ok(response)) => anyhow!("{}", response.status()),
+            Ok(Err(error)) => error.into(),
+            Err(_) => anyhow!("no response"),
         };
         if Instant::now() >= deadline {
             return Err(error.context("no node accepted the request in time"));

@@ -24,7 +24,10 @@ const EVENTS_OF_A_CALL: u32 = 12;
 /// With the calls that end early, a run of the full size takes two minutes or more.
 const PAUSE: Duration = Duration::from_millis(300);
 const BETWEEN_KILLS: Duration = Duration::from_secs(5);
-const LIMIT: Duration = Duration::from_secs(600);
+/// The calls that a kill ends on average, at most. About a third of the calls run at each of three nodes.
+const ENDED_BY_A_KILL: usize = STREAMS * 2 / 5;
+/// The time limit of a stream.
+const LIMIT: Duration = Duration::from_secs(420);
 
 /// The counts of all streams.
 #[derive(Default)]
@@ -56,7 +59,10 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
     fleet.nodes = nodes;
     let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
     ensure!(kills > 0, "no node was killed");
-    ensure!(count(&counts.resumed) > 0, "no stream was resumed");
+    ensure!(count(&counts.resumed) >= kills, "{kills} kills, but only {} resumptions", count(&counts.resumed));
+    let (completed, ended) = (count(&counts.completed), count(&counts.failed) + count(&counts.lost));
+    ensure!(ended <= (kills + 1) * ENDED_BY_A_KILL, "{kills} kills ended {ended} calls");
+    ensure!(completed > 0, "no call was completed");
     Ok(format!(
         "{} events in {:.0} s, {kills} kills, {} resumptions, calls: {} completed, {} failed with a typed error, {} lost \
          before their first event",

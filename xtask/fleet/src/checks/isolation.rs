@@ -108,6 +108,9 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
     let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
     let (longest, kind) = *answers.longest.lock();
     ensure!(count(&answers.refusals) > 0, "the cut had no effect");
+    ensure!(count(&answers.results) > 0, "no request to the node succeeded");
+    // Both rounds of a flow arrive at the other nodes in four of nine cases.
+    ensure!(placed * 4 >= count(&answers.flows), "only {placed} of {} flows succeeded", count(&answers.flows));
     Ok(format!(
         "{:.0} s without Redis: {} results, {} typed errors, the longest request {:.1} s ({kind}); {placed} of {} flows \
          placed, 0 twice; shown after {:.1} s, recovered after {:.1} s",

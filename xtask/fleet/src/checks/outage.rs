@@ -15,11 +15,14 @@ use mcp_store_redis::{RedisOptions, RedisStore};
 use serde_json::json;
 use tokio::{
     task::{JoinSet, block_in_place},
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 use super::{Run, percentile, until};
-use crate::{fleet::Fleet, wire::Session};
+use crate::{
+    fleet::Fleet,
+    wire::{self, Outcome, Session},
+};
 
 const WRITERS: usize = 8;
 const CALLERS: usize = 8;
@@ -27,8 +30,12 @@ const CALLERS: usize = 8;
 const WRITES: Duration = Duration::from_secs(5);
 /// The time without Redis, at full size.
 const AWAY: Duration = Duration::from_secs(5);
-/// The time in which the nodes serve sessions again.
+/// The time in which each node serves sessions again.
 const RECOVERY: Duration = Duration::from_secs(5);
+/// The time in which each node shows the missing store, and rejects a request that needs it.
+const ANSWER: Duration = Duration::from_secs(6);
+/// The factor of the p99 of stateless calls without Redis that the promise allows.
+const SLOWER: u32 = 2;
 
 pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
     let mut fleet = Fleet::start(&run.settings).await?;
@@ -47,20 +54,38 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
     sleep(WRITES * run.size / 100).await;
     fleet.redis.kill()?;
     away.store(true, Ordering::Relaxed);
-    sleep(AWAY * run.size / 100).await;
+    let start = Instant::now();
+    let limit = run.limit(ANSWER);
+    for node in &fleet.nodes {
+        let shown = until(limit, async || wire::has_store(node.address).await.is_ok_and(|has_store| !has_store)).await;
+        shown.context("the readiness of a node does not show the missing store")?;
+        let opened = timeout(limit, wire::open_at(&node.url())).await.context("a new session has no answer")??;
+        ensure!(opened == Outcome::Unavailable, "a new session without Redis: {opened:?}");
+    }
+    sleep((AWAY * run.size / 100).saturating_sub(start.elapsed())).await;
     away.store(false, Ordering::Relaxed);
     block_in_place(|| fleet.redis.restart())?;
-    let recovered = until(run.limit(RECOVERY), async || {
-        let stream = session.count(1, 1, Duration::ZERO).await;
-        stream.is_ok_and(|stream| matches!(stream.response, Some(Ok(_))))
-    })
-    .await
-    .with_context(|| format!("no call in a session succeeds within {RECOVERY:?} after the start of Redis"))?;
+    let start = Instant::now();
+    let mut id = 0;
+    for node in &fleet.nodes {
+        let session = session.at(&node.url());
+        let left = run.limit(RECOVERY).saturating_sub(start.elapsed());
+        let recovered = until(left, async || {
+            id += 1;
+            // The event of the stream is in Redis before the client receives it.
+            let stream = session.count(id, 1, Duration::ZERO).await;
+            stream.is_ok_and(|stream| stream.numbers == [1] && matches!(stream.response, Some(Ok(_))))
+        });
+        let late = || format!("no call in a session succeeds at a node within {RECOVERY:?} after the start of Redis");
+        recovered.await.with_context(late)?;
+    }
+    let recovered = start.elapsed();
     sleep(WRITES * run.size / 100).await;
     done.store(true, Ordering::Relaxed);
     let mut acknowledged = 0;
     while let Some(ended) = writers.join_next().await {
         let (log, written) = ended??;
+        ensure!(!written.is_empty(), "no write to {log} was acknowledged");
         let stored = read(&*store, &log).await?;
         let lost: Vec<&u64> = written.iter().filter(|number| stored.binary_search(number).is_err()).collect();
         ensure!(lost.is_empty(), "{} acknowledged records of {log} are lost, the first is {}", lost.len(), lost[0]);
@@ -72,9 +97,11 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
         quiet.extend(with);
         out.extend(without);
     }
-    ensure!(!out.is_empty(), "no call was made while Redis was away");
+    ensure!(!out.is_empty() && !quiet.is_empty(), "no call was made with Redis, or without Redis");
     let calls = out.len();
     let (quiet, out) = (percentile(&mut quiet, 99), percentile(&mut out, 99));
+    let is_slow = out > quiet * SLOWER && run.size >= 100;
+    ensure!(!is_slow, "the p99 of stateless calls is {out:.1?} without Redis, and {quiet:.1?} with Redis");
     Ok(format!(
         "{acknowledged} acknowledged writes, 0 lost; {calls} stateless calls without Redis, 0 failed, p99 {out:.1?} \
          (with Redis {quiet:.1?}); sessions after {:.1} s",

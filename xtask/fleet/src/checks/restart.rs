@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -25,27 +25,30 @@ const SESSIONS: usize = CONNECTIONS / 2;
 const RECORDS: &str = "mcp/fleet/session/";
 /// The pause between the restarts of two nodes, at full size.
 const PAUSE: Duration = Duration::from_secs(15);
+/// The calls that each client makes at least, at full size.
+const CALLS: usize = 100;
 
 pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
     let mut fleet = Fleet::start(&run.settings).await?;
-    let (done, calls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let done = Arc::new(AtomicBool::new(false));
     let mut clients = JoinSet::new();
     for number in 0..CONNECTIONS {
         let version = if number % 2 == 0 { ProtocolVersion::V2026_07_28 } else { ProtocolVersion::V2025_11_25 };
         let client = Client::builder("fleet-check", "0").versions([version]).connect(fleet.url().as_str()).await?;
         // The client repeats the calls of tools that it knows as read-only.
         client.list_tools().await?;
-        let (done, calls) = (done.clone(), calls.clone());
+        let done = done.clone();
         clients.spawn(async move {
+            let mut calls = 0_usize;
             while !done.load(Ordering::Relaxed) {
                 let result = client.call_tool("add", json!({ "a": 2, "b": 3 })).await;
                 let result = result.with_context(|| format!("a call in {version}"))?;
                 ensure!(result.text() == "5", "a wrong answer: {}", result.text());
-                calls.fetch_add(1, Ordering::Relaxed);
+                calls += 1;
                 sleep(Duration::from_millis(5)).await;
             }
             client.close().await;
-            Ok::<_, Error>(())
+            Ok::<_, Error>(calls)
         });
     }
     let store = RedisStore::connect(RedisOptions::from_url(&fleet.redis.url())?).await?;
@@ -64,14 +67,19 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
     // The record of a lost session stays, so each further session is counted.
     let opened = sessions(&store).await?;
     done.store(true, Ordering::Relaxed);
-    let mut faults = Vec::new();
+    let (mut counts, mut faults) = (Vec::new(), Vec::new());
     while let Some(ended) = clients.join_next().await {
-        faults.extend(ended?.err());
+        match ended? {
+            Ok(calls) => counts.push(calls),
+            Err(error) => faults.push(error),
+        }
     }
-    let calls = calls.load(Ordering::Relaxed);
     if let Some(first) = faults.pop() {
         return Err(first.context(format!("{} of {CONNECTIONS} clients had a failed call", faults.len() + 1)));
     }
+    let (calls, fewest) = (counts.iter().sum::<usize>(), counts.iter().min().copied().unwrap_or(0));
+    let expected = run.of(CALLS);
+    ensure!(fewest >= expected, "a client made {fewest} calls, at least {expected} are expected");
     let again = opened.saturating_sub(SESSIONS);
     ensure!(again <= SESSIONS, "{SESSIONS} clients have opened {again} further sessions");
     Ok(format!(

@@ -56,7 +56,8 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
         ended??;
     }
     let found = registers.check()?;
-    ensure!(is_killed && found.unknown > 0, "the faults had no effect: {found:?}");
+    ensure!(is_killed && stops > 0 && cuts > 0, "a fault is missing: {stops} stops, {cuts} cuts");
+    ensure!(found.unknown > 0, "the faults had no effect: {found:?}");
     ensure!(found.swaps > 20, "the clients did not work: {found:?}");
     Ok(format!(
         "{} swaps on {} registers by {} clients, {} unknown outcomes; {stops} stops, {cuts} cuts, 1 kill; linearizable",

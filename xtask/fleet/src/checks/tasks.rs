@@ -40,6 +40,12 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
     })
     .await
     .with_context(|| format!("{failed} of {count} running tasks failed within {NOTICED:?}"))?;
+    for task in &running {
+        let error = behind.task(task.as_str()).result().await.err().context("a failed task has a result")?;
+        let is_retryable =
+            error.rpc().and_then(|error| error.data.as_ref()).is_some_and(|data| data["retryable"] == true);
+        ensure!(is_retryable, "a failed task has another error: {error}");
+    }
     for task in &ended {
         let result = behind.task(task.as_str()).result().await.context("the result of an ended task is lost")?;
         ensure!(result.text() == "the report took 0 s", "another result: {}", result.text());
