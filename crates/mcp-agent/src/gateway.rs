@@ -27,6 +27,7 @@ mod source;
 mod subscriptions;
 mod task_form;
 mod task_list;
+mod task_policy;
 mod task_questions;
 mod tasks;
 mod uris;
@@ -55,6 +56,7 @@ use self::{
     sessions::Sessions,
     source::Relays,
     subscriptions::Subscriptions,
+    task_policy::TaskTools,
     task_questions::TaskQuestions,
     used::UsedStates,
 };
@@ -106,6 +108,7 @@ struct Core {
     passed_rounds: OnceLock<HandlerGuard>,
     subscriptions: Subscriptions,
     task_questions: TaskQuestions,
+    task_tools: TaskTools,
     instructions: Instructions,
     links: Links,
     pages: Pages,
@@ -247,6 +250,7 @@ impl GatewayBuilder {
                 passed_rounds: OnceLock::new(),
                 subscriptions: Subscriptions::default(),
                 task_questions: TaskQuestions::default(),
+                task_tools: TaskTools::default(),
                 instructions: Instructions::default(),
                 links: Links::default(),
                 pages: Pages::default(),

@@ -13,7 +13,7 @@ use super::{
     fault::Fault,
     members::Members,
     task_form::Dialect,
-    tasks::{ServerTask, exchange, invalid, text},
+    tasks::{exchange, invalid, text},
 };
 
 /// The most servers without tasks that one page skips.
@@ -92,7 +92,10 @@ impl Core {
         for task in page.decode::<Vec<Box<RawValue>>>("tasks").unwrap_or_default() {
             let mut task = Members::read(task.get()).map_err(|error| invalid(&error))?;
             let Some(id) = task.decode::<String>("taskId") else { continue };
-            let id = ServerTask { server: reached.server.to_string(), id };
+            let id = self.task_tools.task(&reached.server, id);
+            if self.hides_task(&id, client.principal.as_ref()) {
+                continue;
+            }
             task.set("taskId", &self.seals()?.seal_task(&id, call.context().principal())?);
             tasks.push(task.write());
         }

@@ -51,19 +51,21 @@ const QUESTIONS: usize = 1024;
 pub(super) struct ServerTask {
     pub(super) server: String,
     pub(super) id: String,
+    /// The tool of the task at the server, if the gateway knows it.
+    pub(super) tool: Option<String>,
 }
 
 impl Seals {
     /// Returns the id of a task for a client. It opens only for the same principal.
     pub(super) fn seal_task(&self, task: &ServerTask, principal: Option<&Principal>) -> Result<String, RpcError> {
-        let text = json!([task.server, task.id]).to_string();
+        let text = json!([task.server, task.id, task.tool]).to_string();
         self.keys().seal_id(KIND, &text, principal)
     }
 
     fn open_task(&self, sealed: &str, principal: Option<&Principal>) -> Option<ServerTask> {
         let text = self.keys().open_id(KIND, sealed, principal)?;
-        let (server, id) = serde_json::from_str(&text).ok()?;
-        Some(ServerTask { server, id })
+        let (server, id, tool) = serde_json::from_str(&text).ok()?;
+        Some(ServerTask { server, id, tool })
     }
 }
 
@@ -99,7 +101,10 @@ impl Core {
         let json = text(result)?;
         let found = dialects.and_then(|(from, to)| Some((from, to, created_id(json, from)?)));
         let (from, to, id) = found.ok_or_else(|| RpcError::internal("the answer of the server is not valid"))?;
-        let task = ServerTask { server: server.to_string(), id };
+        let merged = self.newest_merged();
+        let tool = merged.tools.get(call.name()).filter(|item| item.server == *server);
+        let task = ServerTask { server: server.to_string(), id, tool: tool.map(|item| item.original.to_string()) };
+        self.task_tools.learn(&task);
         let id = self.seals()?.seal_task(&task, call.context().principal())?;
         let json = created(json, from, to, &id).map_err(|error| invalid(&error))?;
         Ok(SourceOutcome::Task(SourceResult::new(json.get().to_owned(), version)))
@@ -199,6 +204,10 @@ impl<'a> TaskRequest<'a> {
         let params = Members::read(call.params().get())
             .map_err(|error| RpcError::invalid_params(format!("the parameters cannot be read: {error}")))?;
         let client = Downstream::of(context).beside_calls();
+        if core.hides_task(&task, client.principal.as_ref()) {
+            return Err(unknown().into());
+        }
+        core.task_tools.learn(&task);
         let reached = match core.reach_server(&task.server, None, &client).await {
             Err(Fault::Call(CallError::UnknownServer { .. })) => return Err(unknown().into()),
             reached => reached?,
@@ -352,7 +361,9 @@ impl<'a> TaskRequest<'a> {
     }
 
     fn key(&self) -> TaskKey {
-        TaskKey { principal: self.client.principal.clone(), task: self.task.clone() }
+        // The id of a list can lack the tool.
+        let task = ServerTask { tool: None, ..self.task.clone() };
+        TaskKey { principal: self.client.principal.clone(), task }
     }
 
     /// Adds the result, the error or the input requests to the state of a task of 2025-11-25.

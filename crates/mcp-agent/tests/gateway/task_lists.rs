@@ -1,16 +1,23 @@
-//! The lists of tasks of a gateway: a caller receives the tasks of its own credentials only.
+//! The lists of tasks of a gateway: a caller receives the tasks of its own credentials only, without those that a policy hides.
 
 use std::sync::Arc;
 
-use mcp_agent::{Gateway, Host, ServerOptions};
+use mcp_agent::{
+    Gateway, Host, ServerOptions,
+    policy::{Gate, PolicyFile},
+};
 use mcp_client::transport::{BoxFuture, Connect};
 use mcp_protocol::{ProtocolVersion, RpcError};
 use mcp_server::{
     Server,
-    source::{Source, SourceCall, SourceFeatures, SourceList, SourcePage, SourceResult},
+    source::{Source, SourceCall, SourceFeatures, SourceList, SourceOutcome, SourcePage, SourceResult},
 };
 
-use crate::common::{Pipe, connect_as, page};
+use serde_json::json;
+
+use crate::common::{Pipe, connect_as, page, raw};
+
+const TASK: &str = r#"{"taskId":"up-1","status":"working","ttl":null,"createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z"}"#;
 
 /// A server whose list has the tasks of all callers of its credentials.
 struct Tasks;
@@ -21,12 +28,23 @@ impl Source for Tasks {
     }
 
     fn list(&self, _list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
-        page([r#"{"name":"t","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}"#])
+        page([
+            r#"{"name":"t","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}"#,
+            r#"{"name":"other","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}"#,
+        ])
+    }
+
+    fn call_tool(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        let result = SourceResult::new(format!(r#"{{"task":{TASK}}}"#), ProtocolVersion::V2025_11_25);
+        Box::pin(std::future::ready(Ok(SourceOutcome::Task(result))))
+    }
+
+    fn get_task(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        Box::pin(std::future::ready(Ok(SourceResult::new(TASK, ProtocolVersion::V2025_11_25))))
     }
 
     fn list_tasks(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
-        let times = r#""createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z""#;
-        let json = format!(r#"{{"tasks":[{{"taskId":"up-1","status":"working","ttl":null,{times}}}]}}"#);
+        let json = format!(r#"{{"tasks":[{TASK}]}}"#);
         Box::pin(std::future::ready(Ok(SourceResult::new(json, ProtocolVersion::V2025_11_25))))
     }
 }
@@ -42,5 +60,42 @@ async fn a_caller_with_shared_credentials_receives_no_tasks_of_other_callers() {
     for (user, tasks) in [("ada", 1), ("grace", 0)] {
         let listed = connect_as(&gateway, user).await.list_tasks().await.unwrap();
         assert_eq!(listed.len(), tasks, "{user}");
+    }
+}
+
+#[tokio::test]
+async fn a_task_of_a_tool_that_a_changed_policy_denies_is_unknown() {
+    let version = ProtocolVersion::V2025_11_25;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("policy.toml");
+    std::fs::write(&path, "").unwrap();
+    let file = PolicyFile::load(&path).unwrap();
+    let server = Server::builder::<()>("s", "1").versions([version]).source(Tasks).build();
+    let of_ada: Arc<dyn Connect> = Arc::new(Pipe::new(server.clone()));
+    let options = ServerOptions::new().connector_of(move |_| Some(Arc::clone(&of_ada)));
+    let host = Host::builder("gateway", "1").gate(Gate::new().policy_file(file.clone()));
+    let host = host.server_with("s", Pipe::new(server), options).start().await.unwrap();
+    let gateway = || Gateway::builder(host.clone()).build().unwrap().versions([version]).build();
+    let ada = connect_as(&gateway(), "ada").await;
+    let created = raw(&ada, "tools/call", json!({ "name": "s__t", "task": {} })).await.unwrap();
+    let id = created["task"]["taskId"].clone();
+    // This gateway has not created the task, and does not know its tool.
+    let other = connect_as(&gateway(), "ada").await;
+    for (denied, is_known, is_known_by_other) in [("other", true, true), ("t", false, true), ("*", false, false)] {
+        std::fs::write(&path, format!("[[rule]]\ntool = \"{denied}\"\neffect = \"deny\"\n")).unwrap();
+        file.reload().unwrap();
+        let state = raw(&ada, "tasks/get", json!({ "taskId": id })).await;
+        assert_eq!(state.as_ref().map(|state| &state["taskId"]).ok(), is_known.then_some(&id), "{denied}");
+        if let Err(error) = state {
+            assert_eq!((error.code.0, &*error.message), (-32602, "Task not found"), "{denied}");
+            let result = raw(&ada, "tasks/result", json!({ "taskId": id })).await.unwrap_err();
+            assert_eq!(result, error, "{denied}");
+        }
+        let listed = raw(&ada, "tasks/list", json!({})).await.unwrap();
+        let expected: Vec<_> = is_known.then_some(&id).into_iter().collect();
+        let ids: Vec<_> = listed["tasks"].as_array().unwrap().iter().map(|task| &task["taskId"]).collect();
+        assert_eq!(ids, expected, "{denied}");
+        let of_other = other.list_tasks().await.unwrap();
+        assert_eq!(of_other.len(), usize::from(is_known_by_other), "{denied}");
     }
 }
