@@ -15,6 +15,7 @@ use tracing_subscriber::{Layer, filter::filter_fn, layer::Context, layer::Subscr
 
 use crate::{
     screen::{note, warn},
+    spans,
     style::{self, Style},
     text::printable,
 };
@@ -70,7 +71,7 @@ pub(crate) fn install(all: bool, stderr: bool) {
     });
     let layer = Notes.with_filter(is_enabled.with_max_level_hint(LevelFilter::DEBUG));
     // This program has no other subscriber.
-    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer));
+    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer).with(spans::layer()));
 }
 
 /// Prints each new stderr line of the server's command. The caller has printed the earlier lines.

@@ -63,6 +63,9 @@ pub(crate) struct GatewayOptions {
     /// Refuse each call whose line the file of --audit does not accept.
     #[arg(long, requires = "audit")]
     pub(crate) audit_required: bool,
+    /// Append each span of the gateway to this file, as a line of OTLP JSON.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) spans: Option<PathBuf>,
     /// Share the requests of a client between several gateways: each line of this file is a key of 32 bytes in 64 hexadecimal
     /// digits. The first key is the newest.
     #[arg(long, value_name = "FILE")]

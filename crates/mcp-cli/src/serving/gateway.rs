@@ -26,6 +26,7 @@ use crate::{
     screen::warn,
     servers,
     signals::Signals,
+    spans,
     text::line,
 };
 
@@ -53,6 +54,9 @@ pub(super) async fn serve(gateway: &GatewayOptions, options: &Options, mut signa
             "without --auth, the clients have no tokens for the token exchange of the server `{server}`: each of its calls fails"
         )));
     }
+    if let Some(path) = &gateway.spans {
+        spans::open(path).await?;
+    }
     let (host, audit) = host::start(gateway, options, auth.is_some(), &servers).await?;
     let served = async {
         let mut renewable = Renewable::new(options);
@@ -71,6 +75,7 @@ pub(super) async fn serve(gateway: &GatewayOptions, options: &Options, mut signa
         if let Some(audit) = audit {
             audit.finish().await;
         }
+        spans::finish().await;
         login::finish_renewals(RENEWAL_LIMIT).await;
     };
     tokio::select! {
@@ -103,6 +108,9 @@ async fn serve_host(
         let store = RedisOptions::from_url(url).map_err(|error| failed(&error))?.namespace(NAMESPACE);
         let store = RedisStore::connect(store).await.map_err(|error| failed(&error))?;
         server = server.store(Arc::new(store));
+    }
+    if gateway.spans.is_some() {
+        server = server.propagate(spans::Bridge);
     }
     let mut config = HttpConfig::new();
     let operators = auth.as_ref().map(Auth::operators);

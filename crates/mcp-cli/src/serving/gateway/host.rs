@@ -18,7 +18,7 @@ use crate::{
     connection::{ClientSettings, NAME, VERSION},
     failure::Failure,
     screen::{note, warn},
-    servers,
+    servers, spans,
     text::line,
 };
 
@@ -60,6 +60,9 @@ pub(super) async fn start(
     if let Some(path) = &gateway.audit {
         let file = audit.insert(AuditFile::open(path).await?);
         builder = builder.audit(file.clone());
+    }
+    if gateway.spans.is_some() {
+        builder = builder.propagate(spans::Bridge);
     }
     if gateway.audit_required {
         builder = builder.require_audit();
