@@ -13,7 +13,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{failure::Failure, screen::warn, text::line};
+use crate::{screen::warn, text::line};
 
 /// The number of lines that wait for the file. Further lines are lost, unless their senders wait for the file.
 const WAITING: usize = 4096;
@@ -38,22 +38,22 @@ struct Entry {
 }
 
 impl LineFile {
-    /// Opens the file, and starts its thread.
-    pub(crate) async fn open(path: &Path, kind: &'static str) -> Result<Self, Failure> {
+    /// Opens the file, and starts its thread. `kind` is the noun of a line for warnings, with its article.
+    ///
+    /// # Errors
+    /// If the file cannot be opened within a time limit. The error has the name of the file.
+    pub(crate) async fn open(path: &Path, kind: &'static str) -> io::Result<Self> {
         let (name, path) = (line(&path.display().to_string()), path.to_owned());
         let (entries, waiting) = mpsc::channel(WAITING);
         let (opened, is_open) = oneshot::channel();
         let of_thread = name.clone();
         let work = move || write_all(&path, waiting, opened, &of_thread, kind);
         let failed =
-            |error: &dyn std::error::Error| Failure::usage(format!("{name}: the file cannot be opened: {error}"));
-        thread::Builder::new().name("lines".to_owned()).spawn(work).map_err(|error| failed(&error))?;
-        match timeout(OPEN, is_open).await {
-            Ok(Ok(Ok(()))) => Ok(Self { entries, name, kind }),
-            Ok(Ok(Err(error))) => Err(failed(&error)),
-            Ok(Err(error)) => Err(failed(&error)),
-            Err(error) => Err(failed(&error)),
-        }
+            |error: io::Error| io::Error::new(error.kind(), format!("{name}: the file cannot be opened: {error}"));
+        thread::Builder::new().name("lines".to_owned()).spawn(work).map_err(failed)?;
+        let opened = timeout(OPEN, is_open).await.map_err(|elapsed| failed(elapsed.into()))?;
+        opened.map_err(|_| failed(ErrorKind::BrokenPipe.into()))?.map_err(failed)?;
+        Ok(Self { entries, name, kind })
     }
 
     /// Appends a line later. A lost line is a warning.

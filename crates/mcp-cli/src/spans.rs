@@ -3,6 +3,7 @@
 use std::{
     fmt,
     hash::{BuildHasher as _, RandomState},
+    io,
     path::Path,
     sync::OnceLock,
     time::{SystemTime, UNIX_EPOCH},
@@ -23,13 +24,16 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use crate::{failure::Failure, line_file::LineFile};
+use crate::line_file::LineFile;
 
 /// The file. Without a file, no span is recorded.
 static FILE: OnceLock<LineFile> = OnceLock::new();
 
 /// Opens the file of spans. It must be open before the first span.
-pub(crate) async fn open(path: &Path) -> Result<(), Failure> {
+///
+/// # Errors
+/// If the file cannot be opened. The error has the name of the file.
+pub(crate) async fn open(path: &Path) -> io::Result<()> {
     let file = LineFile::open(path, "a span").await?;
     let _ = FILE.set(file);
     Ok(())

@@ -55,7 +55,7 @@ pub(super) async fn serve(gateway: &GatewayOptions, options: &Options, mut signa
         )));
     }
     if let Some(path) = &gateway.spans {
-        spans::open(path).await?;
+        spans::open(path).await.map_err(|error| Failure::usage(error.to_string()))?;
     }
     let (host, audit) = host::start(gateway, options, auth.is_some(), &servers).await?;
     let served = async {

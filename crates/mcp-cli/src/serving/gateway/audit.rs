@@ -16,7 +16,8 @@ pub(super) struct AuditFile(LineFile);
 impl AuditFile {
     /// Opens the file.
     pub(super) async fn open(path: &Path) -> Result<Self, Failure> {
-        LineFile::open(path, "an audit event").await.map(Self)
+        let file = LineFile::open(path, "an audit event").await;
+        file.map(Self).map_err(|error| Failure::usage(error.to_string()))
     }
 
     /// Waits until the events are written, within a time limit.
