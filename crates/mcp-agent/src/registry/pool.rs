@@ -176,7 +176,7 @@ impl Slot {
     }
 
     #[cfg(not(feature = "oauth"))]
-    #[expect(clippy::unused_async, clippy::unused_self, reason = "the feature `oauth` has token exchanges")]
+    #[expect(clippy::unused_async, reason = "the feature `oauth` has token exchanges")]
     async fn admit(&self, _: &Caller, _: Duration) -> Result<(), Unavailable> {
         Ok(())
     }
