@@ -83,23 +83,28 @@ impl DynamicItems {
 
     /// Adds an item that does not exist, and removes an item that exists, on all nodes. Returns whether it exists now.
     pub(crate) async fn toggle(&self, server: &Server, item: Item) -> Result<bool, ToolError> {
-        let mut current = self.store.get(&item.key()).await.map_err(failed)?;
+        let mut current = self.store.get(&item.key()).await.map_err(|error| failed(&error))?;
         let exists = loop {
             let new = if current.is_some() { None } else { Some(Arc::from(*b"exists")) };
             let exists = new.is_some();
-            match self.store.compare_and_swap(&item.key(), current.as_deref(), new, None).await.map_err(failed)? {
+            match self
+                .store
+                .compare_and_swap(&item.key(), current.as_deref(), new, None)
+                .await
+                .map_err(|error| failed(&error))?
+            {
                 Swap::Lost { current: newer } => current = newer,
                 _ => break exists,
             }
         };
         self.apply(server, item).await?;
-        self.store.publish(TOPIC, Arc::from(*b"changed")).await.map_err(failed)?;
+        self.store.publish(TOPIC, Arc::from(*b"changed")).await.map_err(|error| failed(&error))?;
         Ok(exists)
     }
 
     async fn apply(&self, server: &Server, item: Item) -> Result<(), ToolError> {
         let _applying = self.applying.lock().await;
-        let exists = self.store.get(&item.key()).await.map_err(failed)?.is_some();
+        let exists = self.store.get(&item.key()).await.map_err(|error| failed(&error))?.is_some();
         item.set(server, exists).map_err(|error| ToolError::new(error.to_string()))
     }
 
@@ -114,7 +119,7 @@ impl DynamicItems {
     }
 
     async fn follow_once(&self, server: &Server) -> Result<(), ToolError> {
-        let mut changes = self.store.subscribe(TOPIC, 1).await.map_err(failed)?;
+        let mut changes = self.store.subscribe(TOPIC, 1).await.map_err(|error| failed(&error))?;
         loop {
             for item in Item::ALL {
                 self.apply(server, item).await?;
@@ -127,6 +132,6 @@ impl DynamicItems {
     }
 }
 
-fn failed(error: StoreError) -> ToolError {
+fn failed(error: &StoreError) -> ToolError {
     ToolError::new(format!("the lists cannot be changed: {error}"))
 }
