@@ -23,7 +23,7 @@ use super::{
 };
 use crate::error::contain_async;
 
-/// The most requests of other nodes that run at the same time. Requests that wait for a change have the same limit again.
+/// The most requests of other nodes that run at the same time. Each kind of requests that wait for a change has the same limit again.
 const RUNNING: usize = 4096;
 /// The most rejections that are sent at the same time. The sender of a further request times out.
 const REJECTIONS: usize = 64;
@@ -68,20 +68,23 @@ impl Shared {
         // An acknowledgement and a reply.
         let (sender, mut answers) = mpsc::channel(2);
         self.pending.waiting.lock().insert(number, sender);
-        let mut guard = WaitGuard { shared: self, lease, node, number, is_acknowledged: false };
+        let mut guard = WaitGuard { shared: self, lease, node, number, is_gone: false };
         let deadline = Instant::now() + limits.acknowledgement;
         let sent = message::send(&self.store, node, lease.id(), number, Part::Request(kind.to_owned()), body);
         timeout_at(deadline, sent).await.map_err(|_| NodeError::interrupted())??;
         let first = match timeout_at(deadline, answers.recv()).await {
             Ok(answer) => answer,
             Err(_) if self.is_alive_now(node).await => return Err(NodeError::unacknowledged()),
-            Err(_) => return Err(NodeError::gone()),
+            Err(_) => {
+                guard.is_gone = true;
+                return Err(NodeError::gone());
+            }
         };
         // Without an answer, this node lost its lease.
         match first.ok_or_else(NodeError::interrupted)? {
             Answer::Reply(body) => return Ok(body),
             Answer::Rejected(rejection) => return Err(rejection.into()),
-            Answer::Acknowledged => guard.is_acknowledged = true,
+            Answer::Acknowledged => {}
         }
         let end = Instant::now() + limits.reply;
         loop {
@@ -94,7 +97,7 @@ impl Shared {
                 Ok(None) => return Err(NodeError::interrupted()),
                 Err(_) if Instant::now() >= end => return Err(NodeError::no_reply()),
                 Err(_) if !self.is_alive_now(node).await => {
-                    guard.is_acknowledged = false;
+                    guard.is_gone = true;
                     return Err(NodeError::gone());
                 }
                 Err(_) => {}
@@ -131,14 +134,15 @@ struct WaitGuard<'a> {
     lease: &'a Lease,
     node: &'a str,
     number: u64,
-    is_acknowledged: bool,
+    /// The other node stopped, so it runs no handler.
+    is_gone: bool,
 }
 
 impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         // The receiver removes the entry of an answered request.
         let is_waiting = self.shared.pending.waiting.lock().remove(&self.number).is_some();
-        if !is_waiting || !self.is_acknowledged {
+        if !is_waiting || self.is_gone {
             return;
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -157,16 +161,15 @@ pub(super) struct Running {
     handles: HashMap<(String, u64), AbortHandle>,
     /// The free places of requests.
     places: Arc<Semaphore>,
-    /// The free places of requests that wait for a change.
-    waiting: Arc<Semaphore>,
+    /// The free places of requests that wait for a change, for each kind.
+    waiting: HashMap<String, Arc<Semaphore>>,
     rejections: Arc<Semaphore>,
 }
 
 impl Default for Running {
     fn default() -> Self {
-        let [places, waiting, rejections] =
-            [RUNNING, RUNNING, REJECTIONS].map(|places| Arc::new(Semaphore::new(places)));
-        Self { tasks: JoinSet::new(), handles: HashMap::new(), places, waiting, rejections }
+        let [places, rejections] = [RUNNING, REJECTIONS].map(|places| Arc::new(Semaphore::new(places)));
+        Self { tasks: JoinSet::new(), handles: HashMap::new(), places, waiting: HashMap::new(), rejections }
     }
 }
 
@@ -187,7 +190,11 @@ impl Running {
         match &head.part {
             Part::Request(kind) => {
                 let is_waiting = shared.waiting_kinds.lock().contains(kind.as_str());
-                let places = if is_waiting { &self.waiting } else { &self.places };
+                let places = if is_waiting {
+                    self.waiting.entry(kind.clone()).or_insert_with(|| Arc::new(Semaphore::new(RUNNING)))
+                } else {
+                    &self.places
+                };
                 let Ok(place) = places.clone().try_acquire_owned() else {
                     return self.reject(shared, lease, head);
                 };
@@ -291,11 +298,12 @@ mod tests {
         store::ServerStore,
     };
 
-    /// A node whose requests `never` and `waits` do not end.
+    /// A node whose requests `never`, `waits` and `waits_too` do not end.
     fn shared() -> Arc<Shared> {
         let node = Node::new(ServerStore::new(Arc::new(MemoryStore::new()), "t"), &NodeLimits::default());
         node.handle("never", |_| std::future::pending());
         node.handle_waiting("waits", |_| std::future::pending());
+        node.handle_waiting("waits_too", |_| std::future::pending());
         node.shared.clone()
     }
 
@@ -312,19 +320,22 @@ mod tests {
             running.receive(&shared, &lease, head(number, &request("waits")), Vec::new());
         }
         assert_eq!(running.tasks.len(), RUNNING + REJECTIONS);
-        assert_eq!((running.waiting.available_permits(), running.places.available_permits()), (0, RUNNING));
+        assert_eq!((running.waiting["waits"].available_permits(), running.places.available_permits()), (0, RUNNING));
+        // Another kind of requests that wait has its own places.
+        running.receive(&shared, &lease, head(RUNNING as u64 * 4, &request("waits_too")), Vec::new());
+        assert_eq!(running.tasks.len(), RUNNING + REJECTIONS + 1);
         for number in 0..2 * RUNNING as u64 {
             running.receive(&shared, &lease, head(RUNNING as u64 * 2 + number, &request("never")), Vec::new());
         }
         // The limit of rejections is common.
-        assert_eq!(running.tasks.len(), 2 * RUNNING + REJECTIONS);
+        assert_eq!(running.tasks.len(), 2 * RUNNING + REJECTIONS + 1);
         assert_eq!(running.places.available_permits(), 0);
         // A reply needs no place.
         running.receive(&shared, &lease, head(1, &serde_json::json!("reply")), Vec::new());
-        assert_eq!(running.tasks.len(), 2 * RUNNING + REJECTIONS);
+        assert_eq!(running.tasks.len(), 2 * RUNNING + REJECTIONS + 1);
         // A cancelled request returns its place.
         running.receive(&shared, &lease, head(0, &serde_json::json!("cancel")), Vec::new());
-        while running.waiting.available_permits() == 0 {
+        while running.waiting["waits"].available_permits() == 0 {
             running.ended().await;
         }
     }
