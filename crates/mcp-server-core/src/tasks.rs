@@ -22,7 +22,7 @@ use std::time::Duration;
 pub use self::policy::TaskPolicy;
 pub(crate) use self::{
     drive::Driver,
-    elsewhere::CancelOutcome,
+    elsewhere::{CancelOutcome, StoredTask},
     id::is_id,
     offers::OfferAnswer,
     owner::Owner,

@@ -23,6 +23,8 @@ pub(crate) enum Link {
     Stalled,
     /// Operations fail at once. Messages are lost.
     Down,
+    /// Writes of records fail, because the store is full.
+    Full,
     /// Operations succeed. Messages are lost.
     Deaf,
 }
@@ -49,6 +51,14 @@ impl CutStore {
         self.operations.load(Ordering::SeqCst)
     }
 
+    /// Passes the write of a record.
+    async fn pass_write(&self) -> Result<(), StoreError> {
+        if *self.link.borrow() == Link::Full {
+            return Err(StoreError::full("the store is full"));
+        }
+        self.pass().await
+    }
+
     async fn pass(&self) -> Result<(), StoreError> {
         self.operations.fetch_add(1, Ordering::SeqCst);
         if *self.link.borrow() == Link::Down {
@@ -69,7 +79,7 @@ impl KeyValue for CutStore {
 
     fn put<'a>(&'a self, key: &'a str, value: Arc<[u8]>, ttl: Option<Duration>) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            self.pass().await?;
+            self.pass_write().await?;
             self.store.put(key, value, ttl).await
         })
     }
@@ -82,7 +92,7 @@ impl KeyValue for CutStore {
         ttl: Option<Duration>,
     ) -> StoreFuture<'a, Swap> {
         Box::pin(async move {
-            self.pass().await?;
+            self.pass_write().await?;
             self.store.compare_and_swap(key, expected, new, ttl).await
         })
     }
@@ -170,7 +180,9 @@ impl PubSub for CutStore {
             tokio::spawn(async move {
                 while let Some(delivery) = messages.recv().await {
                     let is_open = match delivery {
-                        Delivery::Message(message) if *link.borrow() == Link::Up => sender.send(message),
+                        Delivery::Message(message) if matches!(*link.borrow(), Link::Up | Link::Full) => {
+                            sender.send(message)
+                        }
                         _ => sender.lost(1),
                     };
                     if !is_open {

@@ -2,7 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use mcp_protocol::{CallToolResult, ProtocolVersion};
 use mcp_server_core::{
@@ -10,7 +16,7 @@ use mcp_server_core::{
     engine::{Engine as _, Peer},
     resource, tool,
 };
-use mcp_store::{MemoryStore, SealKeys, SealedStore};
+use mcp_store::{KeyValue as _, MemoryStore, SealKeys, SealedStore};
 use mcp_transport::{Transport as _, memory::duplex, recv};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
@@ -52,6 +58,78 @@ async fn a_task_shows_no_end_before_the_store_has_accepted_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_end_of_a_task_waits_for_space_in_a_full_store() {
+    let (_store, mut here, mut there) = two().await;
+    let id = made(&mut here.client, "gated").await;
+    here.cut.set(Link::Full);
+    here.jobs.gate.add_permits(1);
+    sleep(Duration::from_secs(4)).await;
+    assert_eq!(there.get(&id).await["status"], "working");
+    let error = here.client.error("tasks/get", of(&id)).await;
+    assert_eq!(code_and_text(&error), (-32603, "the end of the task is not stored yet"));
+    here.cut.set(Link::Up);
+    wait_for(&mut here.client, &id, "completed").await;
+    drop(here);
+    // The end is stored, so a stopped node does not change it.
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!(there.get(&id).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_task_is_stored_although_the_store_lost_its_creation() {
+    let (store, mut here, mut there) = two().await;
+    let id = made(&mut here.client, "gated").await;
+    let (key, _) = records(&store, "/task/").await.remove(0);
+    assert!(store.delete(&key).await.unwrap());
+    here.jobs.gate.add_permits(1);
+    wait_for(&mut here.client, &id, "completed").await;
+    assert_eq!(there.get(&id).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_without_an_end_fails_if_its_node_does_not_know_it() {
+    let (store, mut here, mut there) = two().await;
+    let held = made(&mut here.client, "hold").await;
+    let (key, bytes) = records(&store, "/task/").await.remove(0);
+    // The node stored this record after it had given up the creation.
+    let held_id = held.as_str().unwrap();
+    let (start, last) = held_id.split_at(held_id.len() - 1);
+    let late = format!("{start}{}", if last == "0" { "1" } else { "0" });
+    let text = std::str::from_utf8(&bytes).unwrap().replace(held_id, &late);
+    let key = key.replace(held_id, &late);
+    store.put(&key, text.into_bytes().into(), Some(Duration::from_secs(600))).await.unwrap();
+    let task = there.get(&json!(late)).await;
+    assert_eq!((&task["status"], &task["error"]["data"]["retryable"]), (&json!("failed"), &json!(true)));
+    assert_eq!(there.get(&held).await["status"], "working");
+}
+
+/// Returns the records whose keys contain a text.
+async fn records(store: &MemoryStore, part: &str) -> Vec<(String, Arc<[u8]>)> {
+    let page = store.list("", None, 1000).await.unwrap();
+    page.entries.into_iter().filter(|(key, _)| key.contains(part)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_repeats_the_request_for_a_state_that_was_lost_between_nodes() {
+    let (store, here, mut there) = two().await;
+    let task = here.jobs.server.tasks().create(NewTask::for_local().message("queued")).await.unwrap();
+    let id = json!(task.id());
+    listen(&mut there.client, &id).await;
+    assert_eq!(next_status(&mut there.client).await, "working queued");
+    let mut record: Value = serde_json::from_slice(&records(&store, "/task/").await[0].1).unwrap();
+    record["message"] = json!("compiling");
+    let view = json!([[{ "record": record, "questions": {}, "awaits_input": false, "version": 1 }]]);
+    let asked = AtomicUsize::new(0);
+    here.jobs.server.node().unwrap().handle("task/states", move |_| {
+        let is_lost = asked.fetch_add(1, Ordering::SeqCst) == 0;
+        let reply = if is_lost { json!(null) } else { view.clone() };
+        async move { serde_json::to_vec(&reply).unwrap() }
+    });
+    task.progress("compiling");
+    assert_eq!(next_status(&mut there.client).await, "working compiling");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_application_receives_no_success_for_a_task_that_another_node_ended() {
     let (_store, here, mut there) = two().await;
     for is_cancelled in [false, true] {
@@ -80,6 +158,21 @@ async fn a_question_that_was_lost_between_nodes_is_sent_again() {
     let waiting = client.start("tasks/result", of(&id)).await;
     sleep(Duration::from_secs(1)).await;
     there.cut.set(Link::Up);
+    let question = client.notification("elicitation/create").await;
+    answer(&mut client, &question).await;
+    assert_eq!(client.response(waiting).await["result"]["content"][0]["text"], "Hello, Ada!");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_reaches_a_node_that_had_no_lease_at_first() {
+    let (_here, there, mut client, id) = asked_at_another_node().await;
+    // Work that holds the lost lease delays the next one.
+    let _held = there.jobs.server.node().unwrap().lease().await.unwrap();
+    there.cut.set(Link::Down);
+    sleep(Duration::from_secs(11)).await;
+    there.cut.set(Link::Up);
+    let waiting = client.start("tasks/result", of(&id)).await;
+    sleep(Duration::from_secs(15)).await;
     let question = client.notification("elicitation/create").await;
     answer(&mut client, &question).await;
     assert_eq!(client.response(waiting).await["result"]["content"][0]["text"], "Hello, Ada!");

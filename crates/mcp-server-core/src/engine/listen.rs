@@ -135,11 +135,14 @@ pub(super) async fn run(prepared: Box<Prepared>, work: Box<ListenWork>) -> Optio
     let stream = ListenStream { id: &id, sink: &**sink };
     let ending = scope.ending(&server.data.shutdown);
     let fetch = async |task: Box<str>| {
-        Ok::<_, RpcError>(find_for_listener(&server, &scope, &id, &task).await?.map(|found| match found {
-            ListenTarget::Running(running_task) => running_task.detailed(),
-            ListenTarget::Elsewhere(record) => record.into_detailed(),
-            ListenTarget::Ended(task) => *task,
-        }))
+        Ok(match find_for_listener(&server, &scope, &id, &task).await? {
+            None => None,
+            Some(ListenTarget::Running(running_task)) => Some(running_task.detailed()),
+            Some(ListenTarget::Elsewhere(stored)) if stored.is_current => Some(stored.record.into_detailed()),
+            // The stream repeats the request, because no other change may follow.
+            Some(ListenTarget::Elsewhere(_)) => return Err(unavailable()),
+            Some(ListenTarget::Ended(task)) => Some(*task),
+        })
     };
     let run = async {
         // The tasks that run on other nodes. Dropping it ends the subscriptions to them.
@@ -149,9 +152,10 @@ pub(super) async fn run(prepared: Box<Prepared>, work: Box<ListenWork>) -> Optio
             for task in tasks {
                 match find_for_listener(&server, &scope, &id, &task).await? {
                     Some(ListenTarget::Running(running_task)) => listening.add_task(&running_task),
-                    Some(ListenTarget::Elsewhere(record)) => {
+                    Some(ListenTarget::Elsewhere(stored)) => {
                         let (table, changes) = (server.data.tasks.clone(), listening.add_stored(&task));
-                        elsewhere.spawn(async move { table.watch_elsewhere(&record, || changes.notify()).await });
+                        elsewhere
+                            .spawn(async move { table.watch_elsewhere(&stored.record, || changes.notify()).await });
                     }
                     // The outcome may be large, so the stream fetches it when it sends it.
                     Some(ListenTarget::Ended(_)) => drop(listening.add_stored(&task)),

@@ -39,7 +39,7 @@ pub(super) async fn result(query: &TaskQuery<'_>, id: &str) -> Result<Reply, Ref
                 running_task.ended().await;
                 running_task.record()
             }
-            Found::Stored(record, _) => *record,
+            Found::Stored(stored) => stored.record,
         };
         match record.outcome {
             Some(TaskOutcome::Result(members)) => return Ok(query.reply(payload(id, members))),

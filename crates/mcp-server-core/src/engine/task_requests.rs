@@ -18,7 +18,7 @@ use crate::{
     Server,
     request::{Refusal, Reply, Scope},
     store::unavailable,
-    tasks::{self, CancelOutcome, Found, Owner, Record, RunningTask, TaskOutcome},
+    tasks::{self, CancelOutcome, Found, Owner, Record, RunningTask, StoredTask, TaskOutcome},
 };
 
 /// A request about tasks.
@@ -35,8 +35,8 @@ pub(crate) enum TaskWork {
 pub(crate) enum ListenTarget {
     /// The task runs on this node.
     Running(Arc<RunningTask>),
-    /// The task runs on another node. This is its current state.
-    Elsewhere(Box<Record>),
+    /// The task runs on another node.
+    Elsewhere(Box<StoredTask>),
     /// The task has ended. This is its final state.
     Ended(Box<DetailedTask>),
 }
@@ -55,10 +55,10 @@ pub(crate) async fn find_for_listener(
     let query = TaskQuery { server, scope, request, owner: owner_of(scope) };
     match query.find(id).await {
         Ok(Found::Running(running_task)) => Ok(Some(ListenTarget::Running(running_task))),
-        Ok(Found::Stored(record, _)) if record.outcome.is_some() => {
-            Ok(Some(ListenTarget::Ended(Box::new(record.into_detailed()))))
+        Ok(Found::Stored(stored)) if stored.record.outcome.is_some() => {
+            Ok(Some(ListenTarget::Ended(Box::new(stored.record.into_detailed()))))
         }
-        Ok(Found::Stored(record, _)) => Ok(record.node.is_some().then_some(ListenTarget::Elsewhere(record))),
+        Ok(Found::Stored(stored)) => Ok(stored.record.node.is_some().then_some(ListenTarget::Elsewhere(stored))),
         Err(Refusal::Error(error)) if error.code == ErrorCode::INTERNAL_ERROR => Err(error),
         Err(_) => Ok(None),
     }
@@ -130,7 +130,7 @@ impl TaskWork {
             Self::Update { id, answers } => {
                 match query.locate(&id).await? {
                     Found::Running(running_task) => running_task.answer(answers),
-                    Found::Stored(record, _) => server.data.tasks.answer_elsewhere(&record, answers).await?,
+                    Found::Stored(stored) => server.data.tasks.answer_elsewhere(&stored.record, answers).await?,
                 }
                 Ok(query.reply(EmptyResult::default()))
             }
@@ -192,12 +192,12 @@ impl TaskQuery<'_> {
                 let is_cancelled = |record: &Record| record.outcome == Some(TaskOutcome::Cancelled);
                 Ok(!was_final && running_task.inspect(is_cancelled))
             }
-            Found::Stored(record, bytes) => {
-                let (server, record, bytes) = (self.server.clone(), record.clone(), bytes.clone());
+            Found::Stored(stored) => {
+                let (server, record, bytes) = (self.server.clone(), stored.record.clone(), stored.bytes.clone());
                 // The record is marked first. The other node must then be notified, also when this request is dropped.
                 let cancelling = tokio::spawn(async move {
                     let (id, node) = (record.id.clone(), record.node.clone());
-                    let cancelled = server.data.tasks.cancel_stored(*record, &bytes).await?;
+                    let cancelled = server.data.tasks.cancel_stored(record, &bytes).await?;
                     if cancelled != CancelOutcome::Ended
                         && !server.data.tasks.cancel_elsewhere(&id, node.as_deref()).await
                         && let Some(fleet) = server.data.publisher.fleet()

@@ -77,15 +77,15 @@ impl Driver {
         }
     }
 
-    /// Stores the end of a task, and repeats this while the store is unavailable and the task has not expired.
+    /// Stores the end of a task. It repeats this until the store has accepted the end, or the task has expired.
+    ///
+    /// No node shows the end before. A node that took over would store another end.
     pub(crate) async fn store_end(&self, task: &Arc<RunningTask>) {
         let mut pause = PAUSES.0;
         while let Err(error) = self.table.persist(task).await {
-            if !error.is_retryable() {
-                tracing::error!(%error, "the end of a task cannot be stored");
-                // This node shows the end while it runs. The other nodes ask it for the state of the task.
-                task.show_end(None);
-                return;
+            if error.is_invalid() && task.discard_result() {
+                tracing::error!(%error, "the store does not accept the result of a task");
+                continue;
             }
             tracing::warn!(%error, "the end of a task is not stored yet");
             tokio::time::sleep(pause).await;

@@ -1,7 +1,7 @@
 //! Tasks of other nodes: their state, their answers, their cancellation, and the end of tasks whose node stopped.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     convert::Infallible,
     future::pending,
     sync::Arc,
@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::json;
 use tokio::{
     sync::watch,
+    task::JoinSet,
     time::{Instant, timeout},
 };
 
@@ -56,14 +57,28 @@ pub(crate) enum CancelOutcome {
 }
 
 /// A record and its bytes in the store.
-pub(super) struct StoredTask {
-    pub(super) record: Record,
-    bytes: Arc<[u8]>,
+pub(crate) struct StoredTask {
+    pub(crate) record: Record,
+    pub(crate) bytes: Arc<[u8]>,
+    /// The record has the current state. The state of a task on a node that does not reply is not current.
+    pub(crate) is_current: bool,
+}
+
+/// The reply of a node to the request for the states of its tasks.
+enum States {
+    /// The states of the running tasks among those of the request.
+    Running(Vec<View>),
+    /// The node did not reply in time.
+    Unknown,
+    /// The node stopped.
+    Stopped,
 }
 
 impl StoredTask {
-    pub(super) fn new(record: Record, bytes: Arc<[u8]>) -> Self {
-        Self { record, bytes }
+    fn new(record: Record, bytes: Arc<[u8]>) -> Self {
+        // Only the node of a running task knows its state.
+        let is_current = record.outcome.is_some() || record.node.is_none();
+        Self { record, bytes, is_current }
     }
 
     /// Returns the record with the end of a task whose node stopped.
@@ -81,12 +96,13 @@ impl StoredTask {
     fn update(&mut self, view: View) {
         let View { record, questions, awaits_input, version } = view;
         self.record = Record { questions, awaits_input, version, ..record };
+        self.is_current = true;
     }
 }
 
 impl From<StoredTask> for Found {
-    fn from(StoredTask { record, bytes }: StoredTask) -> Self {
-        Self::Stored(Box::new(record), bytes)
+    fn from(stored: StoredTask) -> Self {
+        Self::Stored(Box::new(stored))
     }
 }
 
@@ -252,29 +268,45 @@ impl TaskTable {
                 nodes.entry(node).or_default().push(task);
             }
         }
-        for (node, mut tasks) in nodes {
-            let mut is_alive = me.is_alive(&node).await.map_err(|error| error.to_rpc())?;
-            if is_alive {
-                let ids: Vec<_> = tasks.iter().map(|task| &task.record.id).collect();
-                match ask::<Vec<View>>(me, &node, STATES, &ids).await {
-                    Ok(views) => {
-                        for view in views {
-                            if let Some(task) = tasks.iter_mut().find(|task| task.record.id == view.record.id) {
-                                task.update(view);
-                            }
+        let mut asking = JoinSet::new();
+        for (node, tasks) in &nodes {
+            let (me, node) = (me.clone(), node.clone());
+            let ids: Vec<_> = tasks.iter().map(|task| task.record.id.clone()).collect();
+            asking.spawn(async move { (states_at(&me, &node, ids).await, node) });
+        }
+        while let Some(asked) = asking.join_next().await {
+            let Ok((states, node)) = asked else { continue };
+            let tasks = nodes.remove(&node).unwrap_or_default();
+            match states.map_err(|error| error.to_rpc())? {
+                States::Unknown => {}
+                States::Stopped => {
+                    for task in tasks {
+                        self.end_abandoned(task).await?;
+                    }
+                }
+                States::Running(views) => {
+                    let ids = views.into_iter().map(|view| (view.record.id.clone(), view));
+                    let mut views: HashMap<_, _> = ids.collect();
+                    for task in tasks {
+                        match views.remove(&task.record.id) {
+                            Some(view) => task.update(view),
+                            None => self.end_unknown(task).await?,
                         }
                     }
-                    Err(error) if error.is_gone() => is_alive = false,
-                    Err(error) => tracing::debug!(%error, "the state of a task on another node is not known"),
-                }
-            }
-            if !is_alive {
-                for task in tasks {
-                    self.end_abandoned(task).await?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Reads the record of a task that does not run on its node any more. A record without an end is that of a failed creation.
+    async fn end_unknown(&self, task: &mut StoredTask) -> Result<(), RpcError> {
+        let key = Owner::named(&task.record.owner).key(&task.record.id);
+        let stored = self.records.get(&key).await.map_err(|error| cannot_read(&error))?;
+        let stored = stored.and_then(|bytes| StoredTask::read(&bytes)).ok_or_else(unknown)?;
+        let is_unchanged = stored.bytes == task.bytes;
+        *task = stored;
+        if is_unchanged { self.end_abandoned(task).await } else { Ok(()) }
     }
 
     /// Ends the record of a task whose node stopped, unless another node ended it first.
@@ -282,7 +314,7 @@ impl TaskTable {
         let mut ended = task.abandoned();
         let swapped = self.replace(&mut ended, &task.bytes).await.map_err(|error| cannot_read(&error))?;
         *task = match swapped {
-            (Swap::Done, bytes) => StoredTask { record: ended, bytes },
+            (Swap::Done, bytes) => StoredTask::new(ended, bytes),
             (Swap::Lost { current: Some(current) }, _) => StoredTask::read(&current).ok_or_else(unknown)?,
             _ => return Err(unknown()),
         };
@@ -398,16 +430,27 @@ impl TaskTable {
         request: &RequestId,
     ) -> Infallible {
         let (Some(me), Some(node)) = (&self.node, &record.node) else { return pending().await };
-        let (Ok(lease), Ok(waiter)) = (me.lease().await, random::id()) else { return pending().await };
-        let waiter = Waiter { node: lease.id().to_owned(), id: waiter };
-        drop(lease);
+        let Ok(waiter) = random::id() else { return pending().await };
         let id = record.id.clone();
-        let _leaving = LeaveGuard { table: self, node, id: &id, waiter: &waiter };
         let client = session.client_capabilities().clone();
-        let wanted = TakeOffer { id: id.clone(), client, waiter: waiter.clone() };
+        let waiter = Waiter { node: String::new(), id: waiter };
+        let mut leaving = LeaveGuard { table: self, node, wanted: TakeOffer { id: id.clone(), client, waiter } };
         loop {
             let start = Instant::now();
-            match ask::<Option<(u64, InputRequest)>>(me, node, TAKE_OFFER, &wanted).await {
+            // This node has another identity after it lost its lease.
+            match me.lease().await {
+                Ok(lease) if lease.id() != leaving.wanted.waiter.node => {
+                    lease.id().clone_into(&mut leaving.wanted.waiter.node);
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::debug!(%error, "the input requests of a task on another node are late");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            }
+            let wanted = &leaving.wanted;
+            match ask::<Option<(u64, InputRequest)>>(me, node, TAKE_OFFER, wanted).await {
                 Ok(Some((number, question))) => {
                     let answer = match session.ask(&question, Some(sink), request).await {
                         Ok(answer) => OfferAnswer::Answer(answer),
@@ -458,18 +501,39 @@ impl TaskTable {
 struct LeaveGuard<'a> {
     table: &'a Arc<TaskTable>,
     node: &'a str,
-    id: &'a str,
-    waiter: &'a Waiter,
+    wanted: TakeOffer,
 }
 
 impl Drop for LeaveGuard<'_> {
     fn drop(&mut self) {
         let (Some(me), Ok(runtime)) = (self.table.node.clone(), tokio::runtime::Handle::try_current()) else { return };
-        let (node, body) = (self.node.to_owned(), (self.id.to_owned(), self.waiter.clone()));
+        let (node, body) = (self.node.to_owned(), (self.wanted.id.clone(), self.wanted.waiter.clone()));
         runtime.spawn(async move {
             // Without this message, the input request ends at its time limit.
             let _ = ask::<bool>(&me, &node, LEAVE, &body).await;
         });
+    }
+}
+
+/// Returns the states of tasks at their node.
+///
+/// # Errors
+/// Fails when the store fails.
+async fn states_at(me: &Node, node: &str, ids: Vec<String>) -> Result<States, NodeError> {
+    if !me.is_alive(node).await? {
+        return Ok(States::Stopped);
+    }
+    match timeout(me.limits().acknowledgement, ask::<Vec<View>>(me, node, STATES, &ids)).await {
+        Ok(Ok(views)) => Ok(States::Running(views)),
+        Ok(Err(error)) if error.is_gone() => Ok(States::Stopped),
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "the states of tasks on another node are not known");
+            Ok(States::Unknown)
+        }
+        Err(_) => {
+            tracing::debug!(node, "another node did not return the states of its tasks in time");
+            Ok(States::Unknown)
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use mcp_protocol::{
-    InputRequest, JsonObject, NotificationMethod, jsonrpc, notification,
+    InputRequest, JsonObject, NotificationMethod, RpcError, jsonrpc, notification,
     tasks::{TaskState, ext::DetailedTask},
 };
 use parking_lot::{Mutex, MutexGuard};
@@ -258,6 +258,18 @@ impl RunningTask {
             self.show_end(None);
         }
         true
+    }
+
+    /// Replaces the result that the task ended with by an error. Returns false if the task did not end with a result, or shows its
+    /// end.
+    pub(super) fn discard_result(&self) -> bool {
+        match &mut self.state().decided {
+            Some(Decided { outcome: outcome @ TaskOutcome::Result(_), .. }) => {
+                *outcome = TaskOutcome::Error(RpcError::internal("the result of this task cannot be stored"));
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Shows the end that the store has, or else the decided end. It has no effect on a task that shows its end.

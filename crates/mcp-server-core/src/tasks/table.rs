@@ -62,8 +62,8 @@ struct Entry {
 pub(crate) enum Found {
     /// The task runs on this node.
     Running(Arc<RunningTask>),
-    /// The task has ended or runs on another node. This is its stored record.
-    Stored(Box<Record>, Arc<[u8]>),
+    /// The task has ended or runs on another node.
+    Stored(Box<StoredTask>),
 }
 
 impl Found {
@@ -71,7 +71,7 @@ impl Found {
     pub(crate) fn inspect<T>(&self, inspect: impl FnOnce(&Record) -> T) -> T {
         match self {
             Self::Running(running_task) => running_task.inspect(inspect),
-            Self::Stored(record, _) => inspect(record),
+            Self::Stored(stored) => inspect(&stored.record),
         }
     }
 
@@ -79,7 +79,7 @@ impl Found {
     pub(crate) fn into_detailed(self) -> DetailedTask {
         match self {
             Self::Running(running_task) => running_task.detailed(),
-            Self::Stored(record, _) => record.into_detailed(),
+            Self::Stored(stored) => stored.record.into_detailed(),
         }
     }
 }
@@ -204,15 +204,14 @@ impl TaskTable {
     /// `-32602` when the task is unknown. `-32603` when the store fails.
     pub(crate) async fn find(&self, owner: &Owner, id: &str) -> Result<Found, RpcError> {
         match self.locate(owner, id).await? {
-            Found::Stored(record, bytes) => {
-                let mut found = StoredTask::new(*record, bytes);
-                self.follow(std::slice::from_mut(&mut found)).await?;
-                Ok(found.into())
+            Found::Stored(mut found) => {
+                self.follow(std::slice::from_mut(&mut *found)).await?;
+                Ok(Found::Stored(found))
             }
             Found::Running(running_task) => {
                 // Only the store can tell whether another node ended the task first.
                 if running_task.is_over() && !running_task.is_final() {
-                    self.persist(&running_task).await.map_err(|error| cannot_read(&error))?;
+                    self.persist(&running_task).await.map_err(|error| not_stored(&error))?;
                 }
                 Ok(Found::Running(running_task))
             }
@@ -253,9 +252,16 @@ impl TaskTable {
         after: Option<&str>,
         count: usize,
     ) -> Result<(Vec<Found>, Option<String>), RpcError> {
-        let after = after.map(|id| owner.key(id));
-        let page = self.records.list(&owner.prefix(), after.as_deref(), count).await;
-        let page = page.map_err(|error| cannot_read(&error))?;
+        let mut after = after.map(|id| owner.key(id));
+        let page = loop {
+            let page = self.records.list(&owner.prefix(), after.as_deref(), count).await;
+            let page = page.map_err(|error| cannot_read(&error))?;
+            // A page of expired records has no entries, and further pages follow.
+            match page.next {
+                Some(next) if page.entries.is_empty() => after = Some(next),
+                _ => break page,
+            }
+        };
         // The cursor of the store may contain no id, but a listing also continues after a key.
         let last = page.next.as_ref().and_then(|_| page.entries.last());
         let next = last.and_then(|(key, _)| key.rsplit('/').next()).map(str::to_owned);
@@ -335,7 +341,12 @@ impl TaskTable {
         };
         let key = Owner::named(&record.owner).key(running_task.id());
         let written = running_task.stored_bytes();
-        let swap = self.records.compare_and_swap(&key, Some(&written), Some(bytes), Some(left)).await?;
+        let end = |expected| self.records.compare_and_swap(&key, expected, Some(bytes.clone()), Some(left));
+        let mut swap = end(Some(&*written)).await?;
+        if matches!(swap, Swap::Lost { current: None }) {
+            // A store that was restarted can lack the creation of the task.
+            swap = end(None).await?;
+        }
         let stored = match swap {
             Swap::Lost { current: Some(current) } => Record::read(&current),
             _ => None,
@@ -434,6 +445,14 @@ pub(crate) fn not_created() -> RpcError {
 /// Returns the same error for unknown, foreign and expired tasks.
 pub(crate) fn unknown() -> RpcError {
     RpcError::invalid_params("Task not found")
+}
+
+/// The error of a task whose end is decided, but not stored. The driver of the task logs the cause.
+fn not_stored(error: &StoreError) -> RpcError {
+    if error.is_unavailable() {
+        return unavailable();
+    }
+    RpcError::internal("the end of the task is not stored yet")
 }
 
 pub(super) fn cannot_read(error: &StoreError) -> RpcError {

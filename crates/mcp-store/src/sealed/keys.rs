@@ -29,8 +29,9 @@ const TOPIC: &str = "\u{1}t/";
 
 /// The keys of a [`SealedStore`](super::SealedStore): a key for names, and keys for values with the newest first.
 ///
-/// The first key encrypts values, and all keys decrypt them. To rotate, put a new key first. Remove an old key when its
-/// records have expired or were written again. The key for names does not rotate, because it determines where a record is.
+/// The first key encrypts values, and all keys decrypt them. To rotate the key of one process, put a new key first. Processes
+/// with a common store need two steps, because each of them must decrypt the values of the others. First add the new key as the
+/// last one to all processes, and then put it first. Remove an old key when its records have expired or were written again. The key for names does not rotate, because it determines where a record is.
 /// It does not decrypt values.
 ///
 /// ```
