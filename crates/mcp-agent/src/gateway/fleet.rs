@@ -92,7 +92,7 @@ impl Core {
         if gateway != self.hop.as_str() {
             return None;
         }
-        let reply = match timeout(limit, self.parked.resume(call, number, responses, None)).await {
+        let reply = match timeout(limit, self.parked.resume_for_node(call, number, responses)).await {
             Err(_) => RoundReply::Running,
             Ok(Ok(ParkedRound::Asked { number, requests, .. })) => RoundReply::Asked { number, requests },
             Ok(Ok(ParkedRound::Complete(result))) => match result {

@@ -163,7 +163,7 @@ impl<R: Parkable, C: Clone + Send + Sync + 'static> ParkedCalls<R, C> {
     }
 
     /// Continues a call with the responses to its questions, and waits for its result or the next question. `number` is that of
-    /// the former round. A round without responses only waits. A round of another node has no `request`.
+    /// the former round. A round without responses only waits.
     ///
     /// If the caller drops this future, only the wait ends.
     ///
@@ -174,15 +174,40 @@ impl<R: Parkable, C: Clone + Send + Sync + 'static> ParkedCalls<R, C> {
         call: u64,
         number: u32,
         responses: JsonObject,
-        request: impl Into<Option<C>>,
+        request: C,
     ) -> Result<ParkedRound<R>, ParkedError> {
-        let call = {
-            let table = self.shared.table.lock();
-            table.calls.get(&call).map(|entry| Arc::clone(&entry.call)).ok_or(ParkedError::Gone)?
-        };
-        let _wait = call.wait(request.into());
-        call.answer(number, responses)?;
-        self.round(&call).await
+        let call = self.call(call)?;
+        let _wait = call.begin_round(number, responses, Some(request))?;
+        let round = self.round(&call).await;
+        if !matches!(round, Ok(ParkedRound::Asked { .. })) {
+            self.shared.remove(call.id);
+        }
+        round
+    }
+
+    /// Continues a call as [`ParkedCalls::resume`] does, for a round of another node. A completed call stays for a short time,
+    /// because the reply to that node can be lost.
+    ///
+    /// # Errors
+    /// [`ParkedError`]. A round with an error changes nothing.
+    pub(crate) async fn resume_for_node(
+        &self,
+        call: u64,
+        number: u32,
+        responses: JsonObject,
+    ) -> Result<ParkedRound<R>, ParkedError> {
+        let call = self.call(call)?;
+        let _wait = call.begin_round(number, responses, None)?;
+        let round = self.round(&call).await;
+        if matches!(round, Ok(ParkedRound::Complete(_))) {
+            call.delivered();
+            self.shared.unpark(call.id);
+        }
+        round
+    }
+
+    fn call(&self, id: u64) -> Result<Arc<ParkedCall<R, C>>, ParkedError> {
+        self.shared.table.lock().calls.get(&id).map(|entry| Arc::clone(&entry.call)).ok_or(ParkedError::Gone)
     }
 
     /// Sends responses to the questions of a call, without waiting.
@@ -190,11 +215,7 @@ impl<R: Parkable, C: Clone + Send + Sync + 'static> ParkedCalls<R, C> {
     /// # Errors
     /// [`ParkedError`]. No question has a response then.
     pub(crate) fn answer(&self, call: u64, responses: JsonObject) -> Result<(), ParkedError> {
-        let call = {
-            let table = self.shared.table.lock();
-            table.calls.get(&call).map(|entry| Arc::clone(&entry.call)).ok_or(ParkedError::Gone)?
-        };
-        call.answer(u32::MAX, responses)
+        self.call(call)?.answer(u32::MAX, responses)
     }
 
     /// Whether the call has not ended.
@@ -204,15 +225,9 @@ impl<R: Parkable, C: Clone + Send + Sync + 'static> ParkedCalls<R, C> {
 
     async fn round(&self, call: &ParkedCall<R, C>) -> Result<ParkedRound<R>, ParkedError> {
         match call.next().await {
-            Next::Complete(result) => {
-                self.shared.remove(call.id);
-                Ok(ParkedRound::Complete(result))
-            }
+            Next::Complete(result) => Ok(ParkedRound::Complete(result)),
             Next::Asked { number, requests } => Ok(ParkedRound::Asked { call: call.id, number, requests }),
-            Next::Dropped => {
-                self.shared.remove(call.id);
-                Err(ParkedError::Dropped)
-            }
+            Next::Dropped => Err(ParkedError::Dropped),
             Next::Ended => Err(ParkedError::Gone),
         }
     }
@@ -244,6 +259,13 @@ impl<R, C> Shared<R, C> {
             entry.is_parked = true;
         }
         Ok(())
+    }
+
+    /// Does not count a call as parked any more.
+    fn unpark(&self, id: u64) {
+        if let Some(entry) = self.table.lock().calls.get_mut(&id) {
+            entry.is_parked = false;
+        }
     }
 
     /// Counts the bytes of a question or a result.

@@ -1,6 +1,8 @@
 //! One parked call: its questions, their answers, and its result.
 
 use std::{
+    collections::BTreeMap,
+    hash::{BuildHasher as _, RandomState},
     io,
     sync::{Arc, Weak},
     time::Duration,
@@ -14,7 +16,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::Value;
 use tokio::{
     sync::{oneshot, watch},
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, sleep, timeout_at},
 };
 
 use super::{ParkedError, Refused, Shared};
@@ -25,6 +27,8 @@ const OPEN: usize = 64;
 const QUESTIONS: usize = 1024;
 /// The time in which further questions join the round of the first one.
 const GATHER: Duration = Duration::from_millis(20);
+/// The time for which a call stays after another node received its result.
+const DELIVERED: Duration = Duration::from_secs(30);
 /// The keys of input requests are this text with the number of the question.
 const KEY: &str = "question-";
 
@@ -44,10 +48,14 @@ struct State<R, C> {
     is_fleeting: bool,
     was_dropped: bool,
     has_ended: bool,
-    /// The number of rounds that wait, and the newest of them.
-    waiting: usize,
-    request: Option<C>,
+    /// Another node received the result, and can request it again.
+    is_delivered: bool,
+    /// The rounds that wait, in their order. A round of another node has no request.
+    rounds: BTreeMap<u64, Option<C>>,
+    next_round: u64,
     last_round: Instant,
+    /// The keys of the hashes of responses.
+    hashes: RandomState,
 }
 
 enum Question {
@@ -55,7 +63,8 @@ enum Question {
         request: InputRequest,
         answer: oneshot::Sender<Value>,
     },
-    Answered,
+    /// The hash of the response, by which a repeated response is known.
+    Answered(u64),
     /// The upstream server withdrew the question.
     Withdrawn,
 }
@@ -80,9 +89,11 @@ impl<R: Clone, C> ParkedCall<R, C> {
             is_fleeting: false,
             was_dropped: false,
             has_ended: false,
-            waiting: 0,
-            request: None,
+            is_delivered: false,
+            rounds: BTreeMap::new(),
+            next_round: 0,
             last_round: Instant::now(),
+            hashes: RandomState::new(),
         };
         Self { id, state: Mutex::new(state), changed: watch::Sender::new(()) }
     }
@@ -105,35 +116,26 @@ impl<R: Clone, C> ParkedCall<R, C> {
         }
     }
 
-    /// Sends responses to the questions up to a number. Responses to other keys have no effect.
+    /// Sends responses to the questions up to a number. Responses to other keys have no effect, nor has an equal response to an
+    /// answered question: a client repeats a round whose reply it has not received.
     ///
     /// # Errors
     /// [`ParkedError::Answered`] or [`ParkedError::Invalid`]. No question has a response then.
     pub(super) fn answer(&self, number: u32, responses: JsonObject) -> Result<(), ParkedError> {
+        self.state().answer(number, responses)
+    }
+
+    /// Sends responses as [`ParkedCall::answer`] does, and marks their round as waiting.
+    pub(super) fn begin_round(
+        &self,
+        number: u32,
+        responses: JsonObject,
+        request: Option<C>,
+    ) -> Result<Wait<'_, R, C>, ParkedError> {
         let mut state = self.state();
-        let mut answers = Vec::new();
-        for (key, response) in responses.0 {
-            let question = key.strip_prefix(KEY).and_then(|text| text.parse::<u32>().ok());
-            let Some(index) = question.filter(|question| *question <= number).and_then(|n| n.checked_sub(1)) else {
-                continue;
-            };
-            match state.questions.get(index as usize) {
-                Some(Question::Open { request, .. }) => {
-                    check(request, &response).map_err(|reason| ParkedError::Invalid { key, reason })?;
-                    answers.push((index, response));
-                }
-                Some(Question::Answered) => return Err(ParkedError::Answered { key }),
-                Some(Question::Withdrawn) | None => {}
-            }
-        }
-        for (index, response) in answers {
-            let Some(question) = state.questions.get_mut(index as usize) else { continue };
-            if let Question::Open { answer, .. } = std::mem::replace(question, Question::Answered) {
-                // The upstream server can withdraw the question at the same time.
-                let _ = answer.send(response);
-            }
-        }
-        Ok(())
+        state.answer(number, responses)?;
+        // The call cannot continue before the lock is released.
+        Ok(Wait { call: self, number: state.add_round(request) })
     }
 
     /// Stores the result. If it does not fit into the limits, only a round that waits receives it.
@@ -141,7 +143,7 @@ impl<R: Clone, C> ParkedCall<R, C> {
         {
             let mut state = self.state();
             state.is_fleeting = !fits;
-            if fits || state.waiting > 0 {
+            if fits || !state.rounds.is_empty() {
                 state.result = Some(result);
             } else {
                 state.was_dropped = true;
@@ -154,12 +156,13 @@ impl<R: Clone, C> ParkedCall<R, C> {
 impl<R, C> ParkedCall<R, C> {
     /// Marks a round as waiting. The lifetime of the call begins anew when the value is dropped.
     pub(super) fn wait(&self, request: Option<C>) -> Wait<'_, R, C> {
-        let mut state = self.state();
-        state.waiting += 1;
-        if request.is_some() {
-            state.request = request;
-        }
-        Wait { call: self }
+        Wait { call: self, number: self.state().add_round(request) }
+    }
+
+    /// Shortens the lifetime of a call whose result another node received.
+    pub(super) fn delivered(&self) {
+        self.state().is_delivered = true;
+        self.changed.send_replace(());
     }
 
     /// Removes the call and ends each wait when the value is dropped.
@@ -169,22 +172,61 @@ impl<R, C> ParkedCall<R, C> {
 
     /// Waits until no round has waited for the lifetime.
     pub(super) async fn lapsed(&self, lifetime: Duration) {
+        let mut changed = self.changed.subscribe();
         loop {
             let now = Instant::now();
             let end = {
                 let state = self.state();
-                let since = if state.waiting > 0 { now } else { state.last_round };
-                since + lifetime
+                let since = if state.rounds.is_empty() { state.last_round } else { now };
+                since + if state.is_delivered { lifetime.min(DELIVERED) } else { lifetime }
             };
             if end <= now {
                 return;
             }
-            sleep_until(end).await;
+            // Without a change, the future of the changes ends with the call.
+            let _ = timeout_at(end, changed.changed()).await;
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State<R, C>> {
         self.state.lock()
+    }
+}
+
+impl<R, C> State<R, C> {
+    fn answer(&mut self, number: u32, responses: JsonObject) -> Result<(), ParkedError> {
+        let mut answers = Vec::new();
+        for (key, response) in responses.0 {
+            let question = key.strip_prefix(KEY).and_then(|text| text.parse::<u32>().ok());
+            // Another text of the same number names no question.
+            let question = question.filter(|question| *question <= number && key == format!("{KEY}{question}"));
+            let Some(index) = question.and_then(|question| question.checked_sub(1)) else { continue };
+            match self.questions.get(index as usize) {
+                Some(Question::Open { request, .. }) => {
+                    check(request, &response).map_err(|reason| ParkedError::Invalid { key, reason })?;
+                    answers.push((index, response));
+                }
+                Some(Question::Answered(hash)) if *hash == self.hashes.hash_one(&response) => {}
+                Some(Question::Answered(_)) => return Err(ParkedError::Answered { key }),
+                Some(Question::Withdrawn) | None => {}
+            }
+        }
+        for (index, response) in answers {
+            let hash = self.hashes.hash_one(&response);
+            let Some(question) = self.questions.get_mut(index as usize) else { continue };
+            if let Question::Open { answer, .. } = std::mem::replace(question, Question::Answered(hash)) {
+                // The upstream server can withdraw the question at the same time.
+                let _ = answer.send(response);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a round that waits, and returns its number.
+    fn add_round(&mut self, request: Option<C>) -> u64 {
+        self.next_round += 1;
+        self.rounds.insert(self.next_round, request);
+        self.next_round
     }
 }
 
@@ -214,20 +256,19 @@ impl<R: Clone, C> State<R, C> {
 /// A round that waits.
 pub(super) struct Wait<'a, R, C> {
     call: &'a ParkedCall<R, C>,
+    number: u64,
 }
 
 impl<R, C> Drop for Wait<'_, R, C> {
     fn drop(&mut self) {
         let _dropped = {
             let mut state = self.call.state();
-            state.waiting -= 1;
+            let round = state.rounds.remove(&self.number);
             state.last_round = Instant::now();
-            if state.waiting > 0 {
-                return;
-            }
-            let result = if state.is_fleeting { state.result.take() } else { None };
+            let is_last = state.rounds.is_empty();
+            let result = if is_last && state.is_fleeting { state.result.take() } else { None };
             state.was_dropped |= result.is_some();
-            (state.request.take(), result)
+            (round, result)
         };
     }
 }
@@ -259,9 +300,9 @@ impl<R, C: Clone> Questions<R, C> {
         Self { shared: Arc::downgrade(shared), call: Arc::downgrade(call) }
     }
 
-    /// Returns the newest round that waits; `None` if no round waits.
+    /// Returns the newest round of this node that waits; `None` if no round waits.
     pub(crate) fn request(&self) -> Option<C> {
-        self.call.upgrade()?.state().request.clone()
+        self.call.upgrade()?.state().rounds.values().rev().find_map(Clone::clone)
     }
 
     /// Parks the call, and waits for the response to a question. The drop of the future withdraws the question.

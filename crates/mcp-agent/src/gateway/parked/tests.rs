@@ -177,13 +177,41 @@ async fn a_second_response_and_a_response_without_a_question_do_not_reach_the_se
     let (_, second, _) = asked(calls.resume(call, number, responses(1, answer("a")), "next").await);
     let early = calls.resume(call, number, responses(2, answer("guess")), "next").await;
     assert_eq!(asked(early).2, ["question-2 second"]);
-    for key in ["question-0", "question-3", "question-x", "other", "question-18446744073709551616"] {
+    for key in [
+        "question-0",
+        "question-3",
+        "question-x",
+        "other",
+        "question-02",
+        "question-+2",
+        "question-18446744073709551616",
+    ] {
         let round = calls.resume(call, second, JsonObject::new().with(key, answer("x")), "next").await;
         assert_eq!(asked(round).2, ["question-2 second"], "{key}");
     }
     let again = calls.resume(call, second, responses(1, answer("b")), "next").await;
     assert_eq!(again.unwrap_err(), ParkedError::Answered { key: "question-1".to_owned() });
+    // The client repeats a round whose reply was lost.
+    let repeated = calls.resume(call, second, responses(1, answer("a")), "next").await;
+    assert_eq!(asked(repeated).2, ["question-2 second"]);
     assert_eq!(complete(calls.resume(call, second, responses(2, answer("c")), "next").await), "a c");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_can_request_a_result_again_for_a_short_time() {
+    let calls = calls();
+    let round = calls.start(None, "first", |questions| async move { asks(questions, "name").await });
+    let (call, number, _) = asked(round.await);
+    for _ in 0..3 {
+        advance(Duration::from_secs(20)).await;
+        assert_eq!(complete(calls.resume_for_node(call, number, responses(1, answer("a"))).await), "a");
+        assert_eq!(calls.len(), 0);
+    }
+    let other = calls.resume_for_node(call, number, responses(1, answer("b"))).await;
+    assert_eq!(other.unwrap_err(), ParkedError::Answered { key: "question-1".to_owned() });
+    tokio::time::sleep(Duration::from_secs(31)).await;
+    let late = calls.resume_for_node(call, number, responses(1, answer("a"))).await;
+    assert_eq!(late.unwrap_err(), ParkedError::Gone);
 }
 
 #[tokio::test(start_paused = true)]
@@ -386,7 +414,17 @@ async fn a_call_knows_its_current_round() {
     });
     let (call, number, _) = asked(round.await);
     let parked = Arc::clone(&calls.shared.table.lock().calls[&call].call);
-    assert_eq!(Questions::new(&calls.shared, &parked).request(), None);
+    let questions = Questions::new(&calls.shared, &parked);
+    assert_eq!(questions.request(), None);
+    // A round that fails, or that has ended, is not the current one.
+    let older = parked.wait(Some("older"));
+    let newer = parked.wait(Some("newer"));
+    assert!(calls.resume(call, number, responses(1, json!(7)), "invalid").await.is_err());
+    assert_eq!(questions.request(), Some("newer"));
+    drop(newer);
+    assert_eq!(questions.request(), Some("older"));
+    drop(older);
+    assert_eq!(questions.request(), None);
     let done = complete(calls.resume(call, number, responses(1, answer("a")), "next").await);
     assert_eq!(done, r#"Some("first") a Some("next")"#);
 }
