@@ -33,6 +33,8 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from
 /// The delays become short again after a connection that lived as long as this.
 const STABLE: Duration = Duration::from_secs(3);
 
+/// The number of the first connection.
+const FIRST: u64 = 1;
 /// The number of redirections that a call follows.
 const REDIRECTIONS: usize = 3;
 
@@ -47,6 +49,8 @@ pub(crate) enum Effect {
 pub(crate) struct Link {
     dialer: Arc<Dialer>,
     state: watch::Receiver<State>,
+    /// The number of the newest connection.
+    newest: watch::Receiver<u64>,
     call_time: Duration,
     supervisor: JoinHandle<()>,
 }
@@ -85,8 +89,14 @@ impl Link {
         let first = connect(&dialer).await?;
         report(&first.settings);
         let (sender, state) = watch::channel(State::Connecting);
-        let supervisor = tokio::spawn(supervise(dialer.clone(), sender, first, call_time));
-        Ok(Self { dialer, state, call_time, supervisor })
+        let (numbers, newest) = watch::channel(FIRST);
+        let supervisor = tokio::spawn(supervise(dialer.clone(), (sender, numbers), first, call_time));
+        Ok(Self { dialer, state, newest, call_time, supervisor })
+    }
+
+    /// Returns the number of the newest connection. It changes with each new connection.
+    pub(crate) fn newest(&self) -> watch::Receiver<u64> {
+        self.newest.clone()
     }
 
     /// The longest time for the acknowledgement of replicas, in milliseconds: half of the time limit of a call.
@@ -225,10 +235,15 @@ pub(crate) fn open_error(error: io::Error) -> StoreError {
     StoreError::unavailable("redis is not reachable").with_source(error)
 }
 
-async fn supervise(dialer: Arc<Dialer>, state: watch::Sender<State>, first: Connected, call_time: Duration) {
+async fn supervise(
+    dialer: Arc<Dialer>,
+    (state, newest): (watch::Sender<State>, watch::Sender<u64>),
+    first: Connected,
+    call_time: Duration,
+) {
     let mut settings = first.settings.clone();
     let mut next = Some(first);
-    let mut number = 0;
+    let mut number = FIRST;
     let mut backoff = Backoff::new();
     loop {
         let connected = match next.take() {
@@ -240,9 +255,10 @@ async fn supervise(dialer: Arc<Dialer>, state: watch::Sender<State>, first: Conn
             settings = connected.settings;
         }
         let (start, broken) = (Instant::now(), Arc::new(Notify::new()));
-        number += 1;
         let live = Live { connection: connected.connection.clone(), number, broken: broken.clone() };
         state.send_replace(State::Up(live));
+        newest.send_replace(number);
+        number += 1;
         let reason = tokio::select! {
             () = connected.driver => "closed",
             () = broken.notified() => "failed",

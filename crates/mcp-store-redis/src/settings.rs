@@ -25,7 +25,9 @@ enum Persistence {
     Some,
     /// Snapshots alone.
     Snapshots,
-    /// Nothing on disk, or no append-only file and unknown snapshots.
+    /// No append-only file, and unknown snapshots.
+    Unlogged,
+    /// Nothing on disk.
     Nothing,
 }
 
@@ -73,6 +75,9 @@ impl Settings {
         }
         warnings.extend(match self.persistence {
             Some(Persistence::Nothing) => Some("redis stores nothing on disk: a crash of redis loses all records"),
+            Some(Persistence::Unlogged) => Some(
+                "redis has no append-only file: a crash of redis loses all writes since the last snapshot, and all records without snapshots",
+            ),
             Some(Persistence::Snapshots) => Some(
                 "redis stores snapshots alone: a crash of redis loses all writes since the last snapshot, often several minutes",
             ),
@@ -109,7 +114,8 @@ impl Settings {
         let value = |name: &str| info.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':'));
         let persistence = match value("aof_enabled") {
             Some("1") => Some(Persistence::Some),
-            Some(_) => Some(Persistence::Snapshots),
+            // `INFO` does not contain the settings of snapshots.
+            Some(_) => Some(Persistence::Unlogged),
             None => None,
         };
         Self { eviction: value("maxmemory_policy").map(str::to_owned), persistence }
@@ -154,6 +160,8 @@ mod tests {
             assert_eq!(settings.note().is_some(), note, "{pairs:?}");
         }
         assert_eq!(Settings::from_info("").warnings().len(), 2);
+        let unlogged = Settings::from_info("aof_enabled:0\r\nmaxmemory_policy:noeviction\r\n");
+        assert!(unlogged.warnings()[0].starts_with("redis has no append-only file"), "{:?}", unlogged.warnings());
         let info = Settings::from_info("aof_enabled:1\r\nmaxmemory_policy:noeviction\r\n");
         assert_eq!((info.warnings().len(), info.note().is_some()), (0, true));
     }

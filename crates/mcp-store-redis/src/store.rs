@@ -69,7 +69,7 @@ impl RedisStore {
         let names = Names::new(&options.namespace)?;
         let dialer = Arc::new(Dialer::new(&options, names.index())?);
         let link = Link::open(dialer.clone(), options.call_time).await?;
-        let topics = Topics::start(dialer, names.clone(), options.call_time);
+        let topics = Topics::start(dialer, names.clone(), options.call_time, link.newest());
         let shared = Shared { link, topics, names, address: options.to_string() };
         Ok(Self { shared: Arc::new(shared), acknowledgement: None })
     }

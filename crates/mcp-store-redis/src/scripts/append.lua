@@ -10,6 +10,8 @@ if writer then
   end
   if tonumber(number) == tonumber(ARGV[4]) then
     sequence = tonumber(of)
+    -- `WAIT` only waits for the replicas of writes of this connection, and the first append can belong to a lost one.
+    redis.call('HSET', KEYS[2], 'w:' .. ARGV[3], writer)
   end
 end
 if not sequence then
