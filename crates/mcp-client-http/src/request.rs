@@ -1,6 +1,6 @@
 //! A request of the protocol: its POST, and its answer as JSON or on an event stream.
 
-use std::{sync::Arc, time::Duration};
+use std::{io::Write as _, sync::Arc, time::Duration};
 
 use http::{HeaderMap, StatusCode};
 use mcp_protocol::{
@@ -194,10 +194,13 @@ fn answers(message: &[u8], id: &RequestId) -> bool {
 fn is_usual_result(message: &[u8], id: &RequestId) -> bool {
     let RequestId::Integer(id) = id else { return false };
     let Some(rest) = message.strip_prefix(br#"{"jsonrpc":"2.0","id":"#) else { return false };
-    let Some(comma) = rest.iter().take(LONGEST_INTEGER + 1).position(|byte| *byte == b',') else { return false };
-    let (number, rest) = rest.split_at(comma);
-    let is_own = std::str::from_utf8(number).is_ok_and(|number| number.parse() == Ok(*id));
-    is_own && rest.starts_with(br#","result":"#)
+    let mut number = [0; LONGEST_INTEGER];
+    let mut left = &mut number[..];
+    if write!(left, "{id}").is_err() {
+        return false;
+    }
+    let length = LONGEST_INTEGER - left.len();
+    rest.strip_prefix(&number[..length]).is_some_and(|rest| rest.starts_with(br#","result":"#))
 }
 
 fn answers_as_whole(message: &[u8], id: &RequestId) -> bool {
@@ -255,6 +258,14 @@ mod tests {
             (r#"{"jsonrpc":"2.0","id":7,"result":{}}"#.to_owned(), true),
             (r#"{"jsonrpc":"2.0","id":8,"result":{}}"#.to_owned(), false),
             (r#"{"jsonrpc":"2.0","id":"7","result":{}}"#.to_owned(), false),
+            // Texts that are not JSON numbers.
+            (r#"{"jsonrpc":"2.0","id":+7,"result":{}}"#.to_owned(), false),
+            (r#"{"jsonrpc":"2.0","id":007,"result":{}}"#.to_owned(), false),
+            // The parser ignores the parameters of a response.
+            (r#"{"jsonrpc":"2.0","params":{},"id":7,"result":{}}"#.to_owned(), true),
+            (r#"{"jsonrpc":"2.0","id":7,"result":{},"params":{}}"#.to_owned(), true),
+            (format!(r#"{{"jsonrpc":"2.0","params":"{large}","id":7,"result":{{}}}}"#), true),
+            (format!(r#"{{"jsonrpc":"2.0","params":"{large}","id":7,"method":"m"}}"#), false),
             (r#"{"jsonrpc":"2.0","id":70,"result":{}}"#.to_owned(), false),
             (r#"{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"m"}}"#.to_owned(), true),
             (r#"{"result":{},"id":7,"jsonrpc":"2.0"}"#.to_owned(), true),

@@ -2,8 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use mcp_protocol::{Excerpt, Meta, Method as _, ProtocolVersion, TraceContext, method};
-use serde::Deserialize;
+use mcp_protocol::{CallToolResult, Excerpt, Meta, Method as _, ProtocolVersion, TraceContext, method};
 use tracing::{Span, field::Empty};
 
 use crate::Error;
@@ -126,7 +125,7 @@ impl RequestSpan {
         match outcome {
             Ok((result, version)) => {
                 self.span.record("mcp.protocol.version", version.as_str());
-                if is_tool_error(result) {
+                if CallToolResult::is_failed(result) {
                     self.fail("tool_error");
                 }
             }
@@ -156,37 +155,6 @@ impl Drop for RequestSpan {
     fn drop(&mut self) {
         if !self.has_ended && !self.span.is_disabled() {
             self.fail("cancelled");
-        }
-    }
-}
-
-/// Whether a result is that of a failed tool.
-fn is_tool_error(result: &[u8]) -> bool {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Failed {
-        is_error: bool,
-    }
-    // Most results are not parsed.
-    let name = b"\"isError\"";
-    result.windows(name.len()).any(|part| part == name)
-        && serde_json::from_slice(result).is_ok_and(|Failed { is_error }| is_error)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_the_member_of_the_result_counts_as_a_tool_error() {
-        for (result, expected) in [
-            (r#"{"content":[],"isError":true}"#, true),
-            (r#"{"content":[],"isError":false}"#, false),
-            (r#"{"content":[{"type":"text","text":"\"isError\":true"}]}"#, false),
-            (r#"{"structuredContent":{"isError":true},"content":[]}"#, false),
-            ("{}", false),
-        ] {
-            assert_eq!(is_tool_error(result.as_bytes()), expected, "{result}");
         }
     }
 }

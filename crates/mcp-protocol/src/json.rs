@@ -1,5 +1,6 @@
 //! The JSON object type of open shapes, and the lenient readers that the wire types share.
 
+pub(crate) mod raw;
 pub(crate) mod write;
 
 use std::ops::{Deref, DerefMut};

@@ -81,7 +81,10 @@ pub use self::{
     excerpt::Excerpt,
     implementation::{Icon, IconTheme, Implementation},
     input_request::{InputRequest, InputRequests, InputRequiredResult},
-    json::JsonObject,
+    json::{
+        JsonObject,
+        raw::{MemberFinder, RawMembers},
+    },
     jsonrpc::{Message, RequestId},
     lifecycle::{DiscoverResult, EmptyParams, EmptyResult, InitializeParams, InitializeResult},
     logging::{LoggingLevel, LoggingMessageParams, SetLevelParams, UnknownLevel},

@@ -1,9 +1,11 @@
 //! Tools: definitions, and the parameters and results of `tools/*` (server, tools).
 
+use std::sync::LazyLock;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ContentBlock, Icon, JsonObject, Meta, json, tasks::TaskMetadata};
+use crate::{ContentBlock, Icon, JsonObject, MemberFinder, Meta, json, jsonrpc::each_member, tasks::TaskMetadata};
 
 /// A tool that a server offers.
 ///
@@ -258,6 +260,27 @@ pub struct CallToolResult {
 }
 
 impl CallToolResult {
+    /// Whether a raw result is that of a failed tool: a member `isError` is `true`. A result without this text is not parsed.
+    ///
+    /// ```
+    /// use mcp_protocol::CallToolResult;
+    ///
+    /// assert!(CallToolResult::is_failed(br#"{"content":[],"isError":true}"#));
+    /// assert!(!CallToolResult::is_failed(br#"{"content":[],"structuredContent":{"isError":true}}"#));
+    /// ```
+    #[must_use]
+    pub fn is_failed(result: &[u8]) -> bool {
+        static MEMBER: LazyLock<MemberFinder> = LazyLock::new(|| MemberFinder::new("isError"));
+        if !MEMBER.may_have_literal(result, "true") {
+            return false;
+        }
+        let Ok(json) = std::str::from_utf8(result) else { return false };
+        let mut is_failed = false;
+        // Readers use the first or the last of two members, so each one counts. The members before an invalid text count too.
+        let _ = each_member(json, |name, value| is_failed |= name == "isError" && value.get() == "true");
+        is_failed
+    }
+
     /// Returns a result with this content.
     #[must_use]
     pub fn new(content: Vec<ContentBlock>) -> Self {

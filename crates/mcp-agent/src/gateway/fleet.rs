@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mcp_protocol::{InputRequests, JsonObject, ProtocolVersion, RpcError};
+use mcp_protocol::{CallToolResult, InputRequests, JsonObject, ProtocolVersion, RpcError};
 use mcp_server_core::{
     InputRound,
     engine::{Engine as _, Node},
@@ -17,7 +17,7 @@ use super::{
     asked::{Place, parked_error},
     fault::Fault,
     parked::ParkedRound,
-    relay::{Relayed, is_error},
+    relay::Relayed,
     seal::{LIFETIME, RelayState},
     used::StateId,
 };
@@ -139,7 +139,7 @@ impl Core {
                 }
                 Ok(RoundReply::Complete { version, result }) => {
                     let Some(version) = ProtocolVersion::parse(&version) else { return Err(other_node().into()) };
-                    let is_error = is_error(result.get().as_bytes());
+                    let is_error = CallToolResult::is_failed(result.get().as_bytes());
                     let result = SourceResult::new(String::from(Box::<str>::from(result)), version);
                     let result = if is_error { result.failed() } else { result };
                     return Ok(self.outcome(call, Relayed::Complete { server: Arc::clone(&place.server), result })?);

@@ -1,17 +1,14 @@
 //! One request to a server: its parameters, progress and metadata there, and its raw result back.
 
-use std::{
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use mcp_client::{InputRequired, RawResult, Round as UpstreamRound};
 use mcp_protocol::{
-    CacheScope, ClientCapabilities, JsonObject, LoggingLevel, Meta, Method as _, ProtocolVersion, RpcError, method,
+    CacheScope, CallToolResult, ClientCapabilities, JsonObject, LoggingLevel, Meta, Method as _, ProtocolVersion,
+    RpcError, method,
 };
 use mcp_server_core::source::{SourceCall, SourceOutcome, SourceResult};
-use memchr::memmem::Finder;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
@@ -189,7 +186,7 @@ pub(super) fn of_client(
     mut bytes: Bytes,
     version: ProtocolVersion,
 ) -> Result<SourceResult, RpcError> {
-    let is_error = is_error(&bytes);
+    let is_error = CallToolResult::is_failed(&bytes);
     if names == Names::Provider {
         let renamed = uris::rename(method, &bytes, |uri| names.uri(server, uri)).map_err(|error| {
             tracing::warn!(server, %error, "the URIs of a result cannot be replaced");
@@ -212,22 +209,6 @@ fn private(result: SourceResult) -> Result<SourceResult, RpcError> {
     }
     members.set("cacheScope", &CacheScope::Private);
     Ok(SourceResult::new(members.write().get().to_owned(), result.version()))
-}
-
-/// Whether a result is that of a failed tool. Only a result that contains a member `isError` with `true` is parsed.
-pub(super) fn is_error(result: &[u8]) -> bool {
-    // Each search would build the tables of the name again.
-    static MEMBER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"isError\""));
-    let is_true = |end: usize| {
-        let value = result[end..].trim_ascii_start().strip_prefix(b":");
-        value.is_some_and(|value| value.trim_ascii_start().starts_with(b"true"))
-    };
-    let length = MEMBER.needle().len();
-    if !MEMBER.find_iter(result).any(|start| is_true(start + length)) {
-        return false;
-    }
-    let members = std::str::from_utf8(result).ok().and_then(|json| Members::read(json).ok());
-    members.and_then(|members| members.decode("isError")) == Some(true)
 }
 
 /// Forwards a notification to the request of the client that waits.

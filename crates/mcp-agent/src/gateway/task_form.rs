@@ -127,9 +127,8 @@ pub(super) fn relate(result: &mut Members<'_>, id: &str) {
 
 /// Changes the result of a task of 2025-11-25 into the result in a state of the extension: it has a type, and no related task.
 pub(super) fn nest(result: &mut Members<'_>) {
-    if result.get("resultType").is_none() {
-        result.set("resultType", "complete");
-    }
+    // A server of 2025-11-25 cannot send a result of another type.
+    result.set("resultType", "complete");
     let meta: Option<Meta> = result.decode("_meta");
     if let Some(mut meta) = meta.filter(|meta| meta.related_task().is_some()) {
         meta.shift_remove(keys::RELATED_TASK);
@@ -205,6 +204,9 @@ mod tests {
             let expected = format!(r#"{{"content":[]{expected},"resultType":"complete"}}"#);
             assert_eq!(result.write().get(), expected);
         }
+        let mut forged = Members::read(r#"{"content":[],"resultType":"input_required","inputRequests":{}}"#).unwrap();
+        nest(&mut forged);
+        assert_eq!(forged.write().get(), r#"{"content":[],"resultType":"complete","inputRequests":{}}"#);
     }
 
     #[test]

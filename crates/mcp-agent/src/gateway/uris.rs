@@ -2,8 +2,7 @@
 
 use std::{borrow::Cow, sync::LazyLock};
 
-use mcp_protocol::{Method as _, method};
-use memchr::memmem::Finder;
+use mcp_protocol::{MemberFinder, Method as _, method};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::members::Members;
@@ -17,7 +16,7 @@ type Changed = serde_json::Result<Option<Box<RawValue>>>;
 /// # Errors
 /// If an object that can contain a URI has a member twice.
 pub(super) fn rename(method: &str, result: &[u8], rename: impl Fn(&str) -> Cow<'_, str> + Copy) -> Changed {
-    if !may_have_uri(result) {
+    if !URI.may_have(result) {
         return Ok(None);
     }
     let mut members: Members<'_> = serde_json::from_slice(result)?;
@@ -30,16 +29,8 @@ pub(super) fn rename(method: &str, result: &[u8], rename: impl Fn(&str) -> Cow<'
     Ok(changed?.then(|| members.write()))
 }
 
-// Each search would build the tables of its text again.
-static URI: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"uri\""));
-static ESCAPED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\\u00"));
-
-/// Whether JSON can contain a member `uri`. Other JSON is not parsed. The name of a member can contain escaped characters.
-fn may_have_uri(json: &[u8]) -> bool {
-    // Most results have no escaped characters, and the search for one byte is the fastest.
-    let is_escaped = || memchr::memchr(b'\\', json).is_some_and(|at| ESCAPED.find(&json[at..]).is_some());
-    URI.find(json).is_some() || is_escaped()
-}
+/// JSON that cannot contain a member `uri` is not parsed.
+static URI: LazyLock<MemberFinder> = LazyLock::new(|| MemberFinder::new("uri"));
 
 /// Changes the entries of a list. Returns false if no entry changes.
 fn change_list(
@@ -92,7 +83,7 @@ fn change_member(object: &RawValue, name: &'static str, change: impl Fn(&RawValu
 
 /// Reads an object that can contain a URI; `None` for other values.
 fn read(json: &RawValue) -> serde_json::Result<Option<Members<'_>>> {
-    if json.get().starts_with('{') && may_have_uri(json.get().as_bytes()) {
+    if json.get().starts_with('{') && URI.may_have(json.get().as_bytes()) {
         return Members::read(json.get()).map(Some);
     }
     Ok(None)

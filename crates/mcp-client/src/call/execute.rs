@@ -3,11 +3,11 @@
 use std::{
     collections::BTreeMap,
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{Arc, LazyLock},
 };
 
 use mcp_protocol::{
-    Excerpt, InputRequests, InputRequiredResult, JsonObject, Method, ResultType, RpcError, method, tasks,
+    Excerpt, InputRequests, InputRequiredResult, JsonObject, MemberFinder, Method, ResultType, RpcError, method, tasks,
 };
 use serde_json::value::{RawValue, to_raw_value};
 use tokio::task::JoinSet;
@@ -109,7 +109,9 @@ async fn rounds(
             answered => answered?,
         };
         let Answer { mut reply, connection, may_be_task, guard } = answered;
-        let kind = if reply.version.has_result_type() { kind(&reply)? } else { ResultType::Complete };
+        let invalid = |text: String| Error::invalid(format!("the result of {}: {text}", reply.method));
+        let has_type = reply.version.has_result_type();
+        let kind = if has_type { kind(&reply.bytes).map_err(invalid)? } else { ResultType::Complete };
         match kind {
             ResultType::Complete => {
                 // A result that depends on input responses is not cached.
@@ -152,13 +154,18 @@ fn created(reply: &Reply) -> Option<tasks::Task> {
 }
 
 /// Returns the type of a result, in revisions that declare it.
-fn kind(reply: &Reply) -> Result<ResultType, Error> {
-    if reply.bytes.starts_with(br#"{"resultType":"complete""#) {
+///
+/// # Errors
+/// If the type is not a string, or occurs twice. Two readers could use different types.
+fn kind(result: &[u8]) -> Result<ResultType, String> {
+    static MEMBER: LazyLock<MemberFinder> = LazyLock::new(|| MemberFinder::new("resultType"));
+    // Most results begin with their type, and are not parsed.
+    let rest = result.strip_prefix(br#"{"resultType":"complete""#);
+    if rest.is_some_and(|rest| !MEMBER.may_have(rest)) {
         return Ok(ResultType::Complete);
     }
-    let invalid = |text: String| Error::invalid(format!("the result of {}: {text}", reply.method));
-    let raw: &RawValue = serde_json::from_slice(&reply.bytes).map_err(|error| invalid(error.to_string()))?;
-    ResultType::of(raw).map_err(|error| invalid(error.message))
+    let raw: &RawValue = serde_json::from_slice(result).map_err(|error| error.to_string())?;
+    ResultType::of(raw).map_err(|error| error.message)
 }
 
 /// Returns true if the server may answer the method with input requests.
@@ -214,6 +221,24 @@ mod tests {
 
     fn size<A, B, C, F: Future>(_: impl FnOnce(A, B, C) -> F) -> usize {
         size_of::<F>()
+    }
+
+    #[test]
+    fn a_result_has_one_type() {
+        for (result, expected) in [
+            (r#"{"resultType":"complete","content":[]}"#, Ok(ResultType::Complete)),
+            (r#"{"resultType":"complete","structuredContent":{"resultType":"task"}}"#, Ok(ResultType::Complete)),
+            (
+                r#"{"resultType":"complete","content":[{"type":"text","text":"\"resultType\" \u0041"}]}"#,
+                Ok(ResultType::Complete),
+            ),
+            (r#"{"result\u0054ype":"task"}"#, Ok(ResultType::Task)),
+            (r#"{"resultType":"complete","resultType":"input_required","requestState":"x"}"#, Err(())),
+            (r#"{"resultType":"complete","x":1,"result\u0054ype":"input_required"}"#, Err(())),
+            (r#"{"resultType":"complete","resultType":"complete"}"#, Err(())),
+        ] {
+            assert_eq!(kind(result.as_bytes()).map_err(drop), expected, "{result}");
+        }
     }
 
     #[test]

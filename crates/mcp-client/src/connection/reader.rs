@@ -1,10 +1,13 @@
 //! Reads a connection: completes requests, and hands requests and notifications of the server to the receiver.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+};
 
 use mcp_protocol::{
-    CancelledParams, EmptyParams, EmptyResult, ErrorCode, Excerpt, Message, Method, NotificationMethod, ProgressParams,
-    ProgressToken, ProtocolVersion, RequestId, RpcError,
+    CancelledParams, EmptyParams, EmptyResult, ErrorCode, Excerpt, MemberFinder, Message, Method, NotificationMethod,
+    ProgressParams, ProgressToken, ProtocolVersion, RequestId, RpcError,
     jsonrpc::{self, Beginning, EnvelopeError, Notification as RawNotification, Request, Response},
     meta::keys,
     method, notification,
@@ -372,7 +375,7 @@ impl Reader<'_> {
         let busy = || RpcError::internal("the client is busy");
         let (connection, receiver) = (self.connection, &self.manager.receiver);
         let has_streams = connection.sender.has_request_streams();
-        let task = related_task(request);
+        let task = related_task(request.params)?;
         let call = task.as_deref().and_then(|task| connection.pending.call_of_task(task));
         let asker = match (call, task) {
             (Some(call), _) => Asker::Call(call),
@@ -408,10 +411,15 @@ impl Reader<'_> {
 }
 
 /// Returns the task that a request of the server names (2025-11-25).
-fn related_task(request: &Request<'_>) -> Option<String> {
-    let params = request.params.filter(|params| params.get().contains(keys::RELATED_TASK))?;
-    let params: EmptyParams = serde_json::from_str(params.get()).ok()?;
-    params.meta?.related_task().map(str::to_owned)
+///
+/// # Errors
+/// `-32602` if the parameters can name a task, and cannot be read. The call of another client could answer the request.
+fn related_task(params: Option<&RawValue>) -> Result<Option<String>, RpcError> {
+    static MEMBER: LazyLock<MemberFinder> = LazyLock::new(|| MemberFinder::new(keys::RELATED_TASK));
+    let Some(params) = params.filter(|params| MEMBER.may_have(params.get().as_bytes())) else { return Ok(None) };
+    let params: EmptyParams = serde_json::from_str(params.get())
+        .map_err(|error| RpcError::invalid_params(format!("the parameters cannot be read: {error}")))?;
+    Ok(params.meta.and_then(|meta| meta.related_task().map(str::to_owned)))
 }
 
 type Answer = BoxFuture<'static, Result<Value, RpcError>>;
@@ -443,4 +451,28 @@ async fn respond(connection: &Connection, route: Route, message: Vec<u8>) {
     frame.hints.version = connection.version();
     // If the connection has ended, the reading task notices it.
     let _ = connection.sender.send(frame).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_related_task_of_a_request_has_one_meaning_in_each_spelling() {
+        for (params, expected) in [
+            (r#"{"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"t"}}}"#, Ok(Some("t"))),
+            // The form that PHP writes.
+            (r#"{"_meta":{"io.modelcontextprotocol\/related-task":{"taskId":"t"}}}"#, Ok(Some("t"))),
+            (r#"{"_meta":{"io.modelcontextprotocol/rel\u0061ted-task":{"taskId":"t"}}}"#, Ok(Some("t"))),
+            (r#"{"message":"a\/b","n":1e400}"#, Ok(None)),
+            (r#"{"arguments":{"io.modelcontextprotocol/related-task":{"taskId":"t"}}}"#, Ok(None)),
+            (r#"{"_meta":{"a":1e400,"io.modelcontextprotocol/related-task":{"taskId":"t"}}}"#, Err(())),
+            ("{}", Ok(None)),
+        ] {
+            let params: Box<RawValue> = serde_json::from_str(params).unwrap();
+            let expected = expected.map(|task| task.map(str::to_owned));
+            assert_eq!(related_task(Some(&params)).map_err(drop), expected, "{params}");
+        }
+        assert_eq!(related_task(None).unwrap(), None);
+    }
 }

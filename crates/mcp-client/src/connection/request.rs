@@ -1,10 +1,11 @@
 //! Serializes requests: the parameters, with the metadata of the revision, the options of the call and its input
 //! responses.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, sync::LazyLock};
 
 use mcp_protocol::{
-    ClientCapabilities, Implementation, JsonObject, LoggingLevel, Meta, ProtocolVersion, Shape,
+    ClientCapabilities, Implementation, JsonObject, LoggingLevel, MemberFinder, Meta, ProtocolVersion, RawMembers,
+    Shape,
     meta::keys,
     method::{self, Method, RequestName},
     shape_params,
@@ -14,7 +15,7 @@ use serde::{
     Deserialize, Deserializer as _, Serialize,
     de::{MapAccess, Visitor},
 };
-use serde_json::{Value, value::RawValue};
+use serde_json::value::RawValue;
 
 use crate::Error;
 
@@ -150,17 +151,16 @@ impl Body {
         if !text.starts_with('{') {
             return Err("the parameters of a request must be a JSON object".into());
         }
+        static MEMBER: LazyLock<MemberFinder> = LazyLock::new(|| MemberFinder::new("_meta"));
         // Most requests have no metadata, and only pay for this search.
-        if !text.contains("\"_meta\"") {
+        if !MEMBER.may_have(text.as_bytes()) {
             return Ok(Self { text, meta: None });
         }
-        let mut members: JsonObject = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-        let meta = match members.shift_remove("_meta") {
-            None | Some(Value::Null) => None,
-            Some(Value::Object(meta)) => Some(Meta(meta.into())),
-            Some(_) => return Err("`_meta` must be a JSON object".into()),
-        };
-        Ok(Self { text: serde_json::to_string(&members).map_err(|error| error.to_string())?, meta })
+        let mut members = RawMembers::read(&text).map_err(|error| error.to_string())?;
+        let Some(meta) = members.remove("_meta") else { return Ok(Self { text, meta: None }) };
+        let meta: Option<JsonObject> =
+            serde_json::from_str(meta.get()).map_err(|error| format!("`_meta` must be a JSON object: {error}"))?;
+        Ok(Self { text: members.write(), meta: meta.map(Meta) })
     }
 }
 
@@ -218,7 +218,8 @@ pub(crate) fn write_request(
     meta_template: &MetaTemplate,
     extra: &RequestExtras<'_>,
 ) -> Vec<u8> {
-    let shaped = shape_params(&request.method, &request.body.text, meta_template.version);
+    // The server rejects a body whose names are not valid Unicode.
+    let shaped = shape_params(&request.method, &request.body.text, meta_template.version).unwrap_or_default();
     let params = shaped.as_deref().unwrap_or(&request.body.text);
     let is_stateless = meta_template.version.is_stateless();
     let mut out = Vec::with_capacity(params.len() + meta_template.members.len() + SPARE);
@@ -244,13 +245,16 @@ pub(crate) fn write_request(
         push_member(&mut out, "task", task);
         trim(&mut out);
     }
-    let mut meta = Vec::with_capacity(meta_template.members.len() + SPARE);
-    meta.extend_from_slice(&meta_template.members);
+    let before = out.len();
+    separate(&mut out);
+    out.extend_from_slice(b"\"_meta\":{");
+    let first = out.len();
+    out.extend_from_slice(&meta_template.members);
     if extra.wants_progress {
-        push_member(&mut meta, keys::PROGRESS_TOKEN, &id);
+        push_member(&mut out, keys::PROGRESS_TOKEN, &id);
     }
     if let Some(level) = extra.log_level.filter(|_| is_stateless) {
-        push_member(&mut meta, keys::LOG_LEVEL, &level);
+        push_member(&mut out, keys::LOG_LEVEL, &level);
     }
     // The later of two equal keys counts. Callers cannot overwrite the reserved keys.
     let merged: JsonObject;
@@ -269,13 +273,14 @@ pub(crate) fn write_request(
             _ => false,
         };
         if !is_ours {
-            push_member(&mut meta, key, value);
+            push_member(&mut out, key, value);
         }
     }
-    if !meta.is_empty() {
-        separate(&mut out);
-        out.extend_from_slice(b"\"_meta\":{");
-        out.extend_from_slice(&meta[..meta.len() - 1]);
+    if out.len() == first {
+        // The request has no metadata.
+        out.truncate(before);
+    } else {
+        trim(&mut out);
         out.push(b'}');
     }
     out.extend_from_slice(b"}}");
@@ -314,7 +319,7 @@ fn push_json(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -326,6 +331,30 @@ mod tests {
         let read: Value =
             serde_json::from_slice(&bytes).unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&bytes)));
         assert_eq!(read, json!({"jsonrpc": "2.0", "id": 7, "method": "m", "params": expected}));
+    }
+
+    #[test]
+    fn raw_parameters_keep_their_bytes_beside_the_metadata() {
+        let raw = |params: &str| RawValue::from_string(params.to_owned()).unwrap();
+        let legacy =
+            MetaTemplate::new(ProtocolVersion::V2025_11_25, &ClientCapabilities::new(), &Implementation::new("c", "1"));
+        let progress = RequestExtras { wants_progress: true, ..RequestExtras::default() };
+        for (params, expected) in [
+            (
+                r#"{"a":{"_meta":1,"n":12345678901234567890123,"m": 1e400}}"#,
+                r#""a":{"_meta":1,"n":12345678901234567890123,"m": 1e400},"_meta":{"progressToken":7}"#,
+            ),
+            (r#"{"n":1.50,"\u005fmeta":{"progressToken":9,"k":1}}"#, r#""n":1.50,"_meta":{"progressToken":7,"k":1}"#),
+            (r#"{"_meta":{"progressToken":9},"\u005fmeta":null}"#, r#""_meta":{"progressToken":7}"#),
+        ] {
+            let request = Request::new("x/y", &raw(params)).unwrap();
+            let bytes = write_request(7, &request, &legacy, &progress);
+            let expected = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"x/y","params":{{{expected}}}}}"#);
+            assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+        }
+        for invalid in [r#"{"\u005fmeta":7}"#, r#"{"_meta":[]}"#] {
+            assert!(Request::new("x/y", &raw(invalid)).is_err(), "{invalid}");
+        }
     }
 
     #[test]

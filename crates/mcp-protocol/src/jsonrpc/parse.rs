@@ -154,7 +154,7 @@ pub(super) fn beginning(start: &[u8]) -> Beginning {
         match key {
             "id" => ids.push(value),
             "result" | "error" => is_response = true,
-            "method" | "params" => is_other = true,
+            "method" => is_other = true,
             _ => {}
         }
         end = value.get().as_bytes().as_ptr_range().end.addr() - text.as_bytes().as_ptr().addr();
@@ -164,7 +164,7 @@ pub(super) fn beginning(start: &[u8]) -> Beginning {
         text[end..].trim_start().strip_prefix(if end == 0 { '{' } else { ',' }).unwrap_or_default().trim_start();
     let is_next = |key: &str| opened.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':'));
     is_response |= is_next("\"result\"") || is_next("\"error\"");
-    is_other |= is_next("\"method\"") || is_next("\"params\"");
+    is_other |= is_next("\"method\"");
     match (is_response, is_other, &ids[..]) {
         (_, true, _) => Beginning::Other,
         (false, false, _) => Beginning::Unknown,
@@ -448,7 +448,9 @@ mod tests {
             (r#"{"error":{"code":-32600,"message":"no"},"id":12"#, Beginning::Response(None)),
             (r#"{"id":null,"error":{"#, Beginning::Response(None)),
             (r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"xxx"#, Beginning::Other),
-            (r#"{"jsonrpc":"2.0","id":7,"params":{"a"#, Beginning::Other),
+            // The parser ignores the parameters of a response.
+            (r#"{"jsonrpc":"2.0","id":7,"params":{"a"#, Beginning::Unknown),
+            (r#"{"params":{},"id":7,"result":{"a"#, response(7.into())),
             (r#"{"method":"m","id":7,"result":{"a"#, Beginning::Other),
             (r#"{"method":"m"#, Beginning::Other),
             (r#"{"id":7"#, Beginning::Unknown),

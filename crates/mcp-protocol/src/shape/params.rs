@@ -1,49 +1,84 @@
 //! Parameters of requests in the form of a revision.
 
-use serde_json::Value;
+use std::sync::LazyLock;
+
+use serde_json::value::RawValue;
 
 use crate::{
-    JsonObject, Method, ProtocolVersion,
+    MemberFinder, Method, ProtocolVersion, RawMembers,
     method::{CallTool, Complete, GetPrompt, ReadResource},
 };
 
 /// A member, and whether a revision knows it.
-type Member = (&'static str, fn(ProtocolVersion) -> bool);
+struct Member {
+    name: &'static str,
+    is_known: fn(ProtocolVersion) -> bool,
+    finder: LazyLock<MemberFinder>,
+}
 
-const CALL: &[Member] = &[("task", ProtocolVersion::has_core_tasks), INPUTS[0], INPUTS[1]];
-const INPUTS: [Member; 2] =
-    [("inputResponses", ProtocolVersion::has_input_required), ("requestState", ProtocolVersion::has_input_required)];
-const COMPLETE: &[Member] = &[("context", ProtocolVersion::has_completion_context)];
+macro_rules! member {
+    ($name:literal, $is_known:ident) => {
+        Member { name: $name, is_known: ProtocolVersion::$is_known, finder: LazyLock::new(|| MemberFinder::new($name)) }
+    };
+}
+
+static CALL: [Member; 3] = [
+    member!("task", has_core_tasks),
+    member!("inputResponses", has_input_required),
+    member!("requestState", has_input_required),
+];
+static COMPLETE: [Member; 1] = [member!("context", has_completion_context)];
+static TITLE: LazyLock<MemberFinder> = LazyLock::new(|| MemberFinder::new("title"));
 
 /// Returns the parameters of a request in the form of a revision; `None` when they already have it, as nearly all do.
-/// It costs a look at the name, and a search where a member could have to go.
-#[must_use]
-pub fn shape_params(method: &str, params: &str, version: ProtocolVersion) -> Option<String> {
-    let members: &[Member] = match method {
-        CallTool::NAME => CALL,
-        GetPrompt::NAME | ReadResource::NAME => &INPUTS,
-        Complete::NAME => COMPLETE,
-        _ => return None,
+/// It costs a look at the name, and a search where a member could have to go. The other members keep their bytes.
+///
+/// ```
+/// use mcp_protocol::{ProtocolVersion, shape_params};
+///
+/// let params = r#"{"name":"t","arguments":{"n":1.50},"requestState":"s"}"#;
+/// let shaped = shape_params("tools/call", params, ProtocolVersion::LATEST_LEGACY)?;
+/// assert_eq!(shaped.as_deref(), Some(r#"{"name":"t","arguments":{"n":1.50}}"#));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+///
+/// # Errors
+/// When a member could have to go, and the parameters are not a JSON object.
+pub fn shape_params(method: &str, params: &str, version: ProtocolVersion) -> Result<Option<String>, serde_json::Error> {
+    let known: &[Member] = match method {
+        CallTool::NAME => &CALL,
+        GetPrompt::NAME | ReadResource::NAME => &CALL[1..],
+        Complete::NAME => &COMPLETE,
+        _ => return Ok(None),
     };
-    let is_foreign = |(name, knows): &&Member| !knows(version) && params.contains(*name);
-    let has_title = method == Complete::NAME && !version.has_titles() && params.contains("title");
-    let foreign: Vec<&str> = members.iter().filter(is_foreign).map(|(name, _)| *name).collect();
-    if foreign.is_empty() && !has_title {
-        return None;
+    let may_go = |member: &&Member| !(member.is_known)(version) && member.finder.may_have(params.as_bytes());
+    let may_have_title = method == Complete::NAME && !version.has_titles() && TITLE.may_have(params.as_bytes());
+    let mut foreign = known.iter().filter(may_go).peekable();
+    if foreign.peek().is_none() && !may_have_title {
+        return Ok(None);
     }
-    let mut members: JsonObject = serde_json::from_str(params).ok()?;
-    for name in foreign {
-        members.shift_remove(name);
+    let reference: Box<RawValue>;
+    let mut members = RawMembers::read(params)?;
+    let count = members.0.len();
+    for member in foreign {
+        members.remove(member.name);
     }
-    if has_title && let Some(Value::Object(reference)) = members.get_mut("ref") {
-        reference.shift_remove("title");
+    let mut is_changed = members.0.len() != count;
+    let found = members.0.iter_mut().find(|(name, value)| name == "ref" && value.get().starts_with('{'));
+    if may_have_title && let Some((_, value)) = found {
+        let mut inner = RawMembers::read(value.get())?;
+        if inner.remove("title").is_some() {
+            reference = RawValue::from_string(inner.write())?;
+            *value = &reference;
+            is_changed = true;
+        }
     }
-    serde_json::to_string(&members).ok()
+    Ok(is_changed.then(|| members.write()))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -53,11 +88,11 @@ mod tests {
         for (index, &version) in ProtocolVersion::ALL.iter().rev().enumerate() {
             let expected = *expected.get(index).or(expected.last()).unwrap();
             let text = full.to_string();
-            let shaped = shape_params(method, &text, version);
+            let shaped = shape_params(method, &text, version).unwrap();
             assert_eq!(shaped.is_none(), expected == full, "{version}: the parameters are borrowed if nothing changes");
             let shaped = shaped.unwrap_or(text);
             assert_eq!(serde_json::from_str::<Value>(&shaped).unwrap(), *expected, "{version}");
-            assert_eq!(shape_params(method, &shaped, version), None, "{version} twice");
+            assert_eq!(shape_params(method, &shaped, version).unwrap(), None, "{version} twice");
         }
     }
 
@@ -82,9 +117,28 @@ mod tests {
     }
 
     #[test]
-    fn arguments_with_reserved_names_are_kept() {
-        let arguments = json!({"name": "t", "arguments": {"task": 1, "requestState": 2}});
-        let shaped = shape_params("tools/call", &arguments.to_string(), ProtocolVersion::V2024_11_05).unwrap();
-        assert_eq!(serde_json::from_str::<Value>(&shaped).unwrap(), arguments);
+    fn the_other_members_keep_their_bytes() {
+        let call = |params: &str| shape_params("tools/call", params, ProtocolVersion::V2025_06_18);
+        for unchanged in [
+            r#"{"name":"create_task","arguments":{"n":12345678901234567890123,"m":1.50,"a":1,"a":2}}"#,
+            r#"{"name":"t","arguments":{"task":1e400,"requestState":2,"input\u0052esponses":{}}}"#,
+        ] {
+            assert_eq!(call(unchanged).unwrap(), None, "{unchanged}");
+        }
+        for (params, expected) in [
+            (r#"{"name":"t","request\u0053tate":"s"}"#, r#"{"name":"t"}"#),
+            (r#"{"name":"t","requestState":"s","requestState":"u"}"#, r#"{"name":"t"}"#),
+            (
+                r#"{"name":"t","arguments":{"n": 1e400,"task":1.50},"t\u0061sk":{},"requestState":"s"}"#,
+                r#"{"name":"t","arguments":{"n": 1e400,"task":1.50}}"#,
+            ),
+        ] {
+            assert_eq!(call(params).unwrap().as_deref(), Some(expected), "{params}");
+        }
+        let complete = r#"{"ref":{"type":"ref/prompt","t\u0069tle":"P","n":1e400},"argument":{"title":1.50}}"#;
+        let expected = r#"{"ref":{"type":"ref/prompt","n":1e400},"argument":{"title":1.50}}"#;
+        let shaped = shape_params("completion/complete", complete, ProtocolVersion::V2024_11_05).unwrap();
+        assert_eq!(shaped.as_deref(), Some(expected));
+        assert!(call(r#"{"name":"t","requestState":"s","\ud800":1}"#).is_err());
     }
 }

@@ -1,11 +1,8 @@
 //! Raw results and definitions in the form of a revision. Unknown members, the order of members and numbers stay as they are.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::LazyLock};
 
-use serde::{
-    Deserialize, Deserializer, Serialize,
-    de::{DeserializeOwned, MapAccess, Visitor},
-};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{
     Value,
     value::{RawValue, to_raw_value},
@@ -13,7 +10,8 @@ use serde_json::{
 
 use super::Shape;
 use crate::{
-    ContentBlock, Method, Prompt, ProtocolVersion, Resource, ResourceTemplate, Tool,
+    ContentBlock, MemberFinder, Method, Prompt, ProtocolVersion, RawMembers, Resource, ResourceTemplate, Tool,
+    json::raw,
     method::{CallTool, GetPrompt, ListPrompts, ListResourceTemplates, ListResources, ListTools, ReadResource},
 };
 
@@ -65,7 +63,7 @@ pub fn shape_raw_result(
     if from == to {
         return Ok(RawShape::Unchanged);
     }
-    let Members(mut members) = serde_json::from_slice(result)?;
+    let RawMembers(mut members) = serde_json::from_slice(result)?;
     let count = members.len();
     let has_hints = is_list(method) || method == ReadResource::NAME;
     // One of the revisions is older than these members. A result of an older revision cannot use them with their meaning.
@@ -86,7 +84,7 @@ pub fn shape_raw_result(
             false => RawShape::Unchanged,
         });
     }
-    Ok(RawShape::Rewritten { json: write(&members, &owned)?, has_meta, is_empty })
+    Ok(RawShape::Rewritten { json: write(&members, &owned), has_meta, is_empty })
 }
 
 /// Returns a raw definition of a list in the form of a revision; `None` if it already has this form. `method` is the method
@@ -107,7 +105,7 @@ pub fn shape_raw_result(
 pub fn shape_raw_definition(method: &str, definition: &str, to: ProtocolVersion) -> Option<String> {
     if to == ProtocolVersion::LATEST {
         // The newest form of a tool can contain the task support of a server of 2025-11-25.
-        return (method == ListTools::NAME).then(|| without(definition, "execution")).flatten();
+        return (method == ListTools::NAME).then(|| without(definition, "execution", &EXECUTION)).flatten();
     }
     match method {
         ListTools::NAME => shaped::<Tool>(definition, to),
@@ -118,18 +116,16 @@ pub fn shape_raw_definition(method: &str, definition: &str, to: ProtocolVersion)
     }
 }
 
+static EXECUTION: LazyLock<MemberFinder> = LazyLock::new(|| MemberFinder::new("execution"));
+
 /// Returns an object without a member; `None` if it lacks the member.
-fn without(json: &str, member: &str) -> Option<String> {
-    if !json.contains(member) {
+fn without(json: &str, name: &str, member: &MemberFinder) -> Option<String> {
+    if !member.may_have(json.as_bytes()) {
         return None;
     }
-    let Members(mut members) = serde_json::from_str(json).ok()?;
-    let count = members.len();
-    members.retain(|(name, _)| name != member);
-    if members.len() == count {
-        return None;
-    }
-    write(&members, &[]).ok()
+    let mut members = RawMembers::read(json).ok()?;
+    members.remove(name)?;
+    Some(members.write())
 }
 
 fn is_list(method: &str) -> bool {
@@ -147,34 +143,6 @@ fn shaped<T: Shape + Clone + PartialEq + Serialize + DeserializeOwned>(
         return None;
     }
     serde_json::to_string(&shaped).ok()
-}
-
-/// The members of an object in their order, without decoding their values.
-struct Members<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
-
-#[derive(Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Object;
-        impl<'de> Visitor<'de> for Object {
-            type Value = Members<'de>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
-                let mut members = Vec::new();
-                while let Some((Name(name), value)) = map.next_entry::<Name<'de>, &'de RawValue>()? {
-                    members.push((name, value));
-                }
-                Ok(Members(members))
-            }
-        }
-        deserializer.deserialize_map(Object)
-    }
 }
 
 /// A member that replaces the member of the same name. `None` removes it.
@@ -247,6 +215,8 @@ fn shape_list(
     to_raw_value(&entries).map(Some)
 }
 
+static LAST_MODIFIED: LazyLock<MemberFinder> = LazyLock::new(|| MemberFinder::new("lastModified"));
+
 /// Returns a content block in the form of a revision without icons; `None` if it has this form.
 fn shape_block(block: &RawValue, to: ProtocolVersion) -> Result<Option<Box<RawValue>>, serde_json::Error> {
     #[derive(Deserialize)]
@@ -261,7 +231,7 @@ fn shape_block(block: &RawValue, to: ProtocolVersion) -> Result<Option<Box<RawVa
         shaped.shape(to);
         return if shaped == typed { Ok(None) } else { to_raw_value(&shaped).map(Some) };
     }
-    if to.has_titles() || !block.get().contains("lastModified") {
+    if to.has_titles() || !LAST_MODIFIED.may_have(block.get().as_bytes()) {
         return Ok(None);
     }
     let mut value: Value = serde_json::from_str(block.get())?;
@@ -272,32 +242,18 @@ fn shape_block(block: &RawValue, to: ProtocolVersion) -> Result<Option<Box<RawVa
 
 /// Returns a message of a prompt in the form of a revision without icons; `None` if it has this form.
 fn shape_message(message: &RawValue, to: ProtocolVersion) -> Result<Option<Box<RawValue>>, serde_json::Error> {
-    let Ok(Members(mut members)) = serde_json::from_str(message.get()) else { return Ok(None) };
+    let Ok(RawMembers(mut members)) = serde_json::from_str(message.get()) else { return Ok(None) };
     let Some(content) = find_ref(&members, "content") else { return Ok(None) };
     let Some(content) = shape_block(content, to)? else { return Ok(None) };
     members.retain(|(name, _)| name != "content");
-    let json = write(&members, &[("content", Some(content))])?;
+    let json = write(&members, &[("content", Some(content))]);
     RawValue::from_string(json).map(Some)
 }
 
 /// Writes an object. Replaced members come first, so that `content` is found early.
-fn write(members: &[(Cow<'_, str>, &RawValue)], replaced: &[Replaced]) -> Result<String, serde_json::Error> {
-    let len: usize = members.iter().map(|(name, value)| name.len() + value.get().len() + 8).sum();
-    let added: usize =
-        replaced.iter().filter_map(|(_, value)| value.as_ref()).map(|value| value.get().len() + 32).sum();
-    let mut out = String::with_capacity(len + added + 2);
-    out.push('{');
+fn write(members: &[(Cow<'_, str>, &RawValue)], replaced: &[Replaced]) -> String {
     let replaced = replaced.iter().filter_map(|(name, value)| Some((*name, &**value.as_ref()?)));
-    for (name, value) in replaced.chain(members.iter().map(|(name, value)| (&**name, *value))) {
-        if out.len() > 1 {
-            out.push(',');
-        }
-        out.push_str(&serde_json::to_string(name)?);
-        out.push(':');
-        out.push_str(value.get());
-    }
-    out.push('}');
-    Ok(out)
+    raw::write(replaced.chain(members.iter().map(|(name, value)| (&**name, *value))))
 }
 
 #[cfg(test)]
@@ -387,6 +343,9 @@ mod tests {
         let plain = r#"{"name" : "t","inputSchema":{"x":1.0},"later":{"a":[1e2]},"_meta":{}}"#;
         let full =
             r#"{"icons":[{"src":"data:,"}],"execution":{"taskSupport":"optional"},"name":"t","inputSchema":{},"z":1}"#;
+        let escaped = r#"{"ex\u0065cution":{},"name":"t","inputSchema":{}}"#;
+        let shaped = shape_raw_definition("tools/list", escaped, LATEST);
+        assert_eq!(shaped.as_deref(), Some(r#"{"name":"t","inputSchema":{}}"#));
         for to in ProtocolVersion::ALL {
             assert_eq!(shape_raw_definition("tools/list", plain, *to), None);
             let shaped = shape_raw_definition("tools/list", full, *to);

@@ -136,8 +136,9 @@ impl SourceWork {
         };
         let definition = list.and_then(|list| source.find(list, &name, scope.principal.as_deref()));
         // A client of an older revision cannot send input responses with their meaning.
-        let shaped = params.map(|params| shape_params(method, params.get(), scope.version));
         let unreadable = |_| RpcError::invalid_params("the parameters cannot be read");
+        let shape = |params: &RawValue| shape_params(method, params.get(), scope.version);
+        let shaped = params.map(shape).transpose().map_err(unreadable)?;
         let params: Box<RawValue> = match (shaped, params) {
             (Some(None), Some(params)) => params.to_owned(),
             (shaped, _) => {

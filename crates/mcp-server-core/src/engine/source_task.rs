@@ -1,7 +1,9 @@
 //! Requests about tasks that the source of a server serves, and the calls that become tasks there.
 
+use std::sync::LazyLock;
+
 use mcp_protocol::{
-    Method as _, PaginatedParams, ProtocolVersion, ResultType, RpcError, TaskSupport,
+    MemberFinder, Method as _, PaginatedParams, ProtocolVersion, ResultType, RpcError, TaskSupport,
     jsonrpc::{Request, decode_params},
     method,
     tasks::{CreateTaskResult, TaskParams, ext},
@@ -63,9 +65,8 @@ impl Server {
         if !self.source_serves_tasks() || scope.lacks_session() || scope.transport().is_none() {
             return Ok(false);
         }
-        // The name of a member can contain escaped characters.
-        let may_have_task = params.get().contains("\"task\"") || params.get().contains('\\');
-        let task = match may_have_task {
+        static MEMBER: LazyLock<MemberFinder> = LazyLock::new(|| MemberFinder::new("task"));
+        let task = match MEMBER.may_have(params.get().as_bytes()) {
             true => decode_params::<Params<'_>>(method::CallTool::NAME, Some(params))?.task,
             false => None,
         };
