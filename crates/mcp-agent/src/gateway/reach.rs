@@ -91,7 +91,7 @@ impl Core {
                 };
             }
             if self.is_current(&slot) {
-                let mut reached = self.reach(&slot, downstream, slot.call_timeout(&item.original)).await?;
+                let mut reached = self.reach(Some(call), &slot, downstream, slot.call_timeout(&item.original)).await?;
                 reached.is_approved = is_approved;
                 let now = self.merged().await.tools.get(name).and_then(|item| item.tool.clone());
                 if now.is_some_and(|now| now.has_definition_of(&tool)) {
@@ -129,6 +129,7 @@ impl Core {
     /// [`Fault::Hidden`] if the policies deny the item to the caller.
     pub(super) async fn reach_server(
         &self,
+        call: &SourceCall,
         server: &str,
         input: Option<PolicyInput>,
         downstream: &Downstream,
@@ -143,9 +144,15 @@ impl Core {
             let reason = Some("it was replaced during the approval".to_owned());
             return Err(CallError::Unavailable { server, state, reason, retry_in: None }.into());
         }
-        let mut reached = self.reach(&slot, downstream, slot.options.call_timeout).await?;
+        let mut reached = self.reach(Some(call), &slot, downstream, slot.options.call_timeout).await?;
         reached.is_approved = is_approved;
         Ok(reached)
+    }
+
+    /// Returns a connection to a server for a lost subscription, which ends with the session of its call.
+    pub(super) async fn reach_again(&self, server: &str, downstream: &Downstream) -> Result<Reached, Fault> {
+        let slot = self.slot(server)?;
+        Ok(self.reach(None, &slot, downstream, slot.options.call_timeout).await?)
     }
 
     /// Returns the key of the connection of a caller to a server, and the fingerprint of the server.
@@ -206,8 +213,11 @@ impl Core {
         self.host.shared().registry.slot(&slot.name).is_some_and(|now| Arc::ptr_eq(&now, slot))
     }
 
+    /// Returns a connection to a server. The connections of the session of a call end with the session, also if no connection is
+    /// reached.
     async fn reach(
         &self,
+        call: Option<&SourceCall>,
         slot: &Arc<Slot>,
         downstream: &Downstream,
         limit: Option<Duration>,
@@ -218,6 +228,7 @@ impl Core {
         let began = Instant::now();
         let unavailable = |cause| CallError::unavailable(&slot.name, cause);
         let mut is_stateless = is_stateless(slot, wait).await?;
+        let _end = call.map(|call| self.end_with_session(call, downstream, slot));
         let mut attempts = 0..ATTEMPTS;
         let (lease, client) = loop {
             let caller = downstream.caller_at(slot, is_stateless);

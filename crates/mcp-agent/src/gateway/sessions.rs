@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use super::{Core, caller::Downstream};
-use crate::{Caller, Host, Sharing};
+use crate::{Caller, Host, Sharing, registry::Slot};
 
 /// The sessions with connections of their own.
 #[derive(Default)]
@@ -32,14 +32,39 @@ impl Drop for Connections {
     }
 }
 
+/// A request of a session that opens a connection. The session can end meanwhile, so the drop of the value registers the end again.
+pub(super) struct Opening<'a> {
+    core: &'a Core,
+    call: &'a SourceCall,
+    downstream: &'a Downstream,
+    slot: &'a Slot,
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.core.register_end(self.call, self.downstream, self.slot);
+    }
+}
+
 impl Core {
-    /// Ends the connections of a session to a server with its session, if the server has connections for single sessions.
-    pub(super) fn end_with_session(&self, call: &SourceCall, downstream: &Downstream, server: &str) {
-        let Some(session) = &downstream.session else { return };
-        let slot = self.host.shared().registry.slot(server);
-        if slot.is_none_or(|slot| slot.options.sharing != Sharing::Session) {
+    /// Ends the connections of a session to a server with its session, if the server has connections for single sessions. The
+    /// returned value exists while the request opens a connection.
+    pub(super) fn end_with_session<'a>(
+        &'a self,
+        call: &'a SourceCall,
+        downstream: &'a Downstream,
+        slot: &'a Slot,
+    ) -> Opening<'a> {
+        self.register_end(call, downstream, slot);
+        Opening { core: self, call, downstream, slot }
+    }
+
+    fn register_end(&self, call: &SourceCall, downstream: &Downstream, slot: &Slot) {
+        let Some(session) = downstream.session.as_ref().filter(|_| slot.options.sharing == Sharing::Session) else {
             return;
-        }
+        };
+        // The end of the runtime ends the connections.
+        let Ok(runtime) = Handle::try_current() else { return };
         let known = &self.sessions.known;
         if !known.lock().insert(Arc::clone(session)) {
             return;
@@ -49,7 +74,7 @@ impl Core {
             caller: downstream.caller(true),
             session: Arc::clone(session),
             known: Arc::clone(known),
-            runtime: Handle::current(),
+            runtime,
         });
     }
 }

@@ -154,7 +154,7 @@ impl Core {
         let not_found = || RpcError::resource_not_found(call.context().version(), call.name());
         let (server, uri) = self.find_resource(call, call.name()).await.ok_or_else(not_found)?;
         let input = PolicyInput::resource(&*server, &*uri);
-        let reached = self.reach_server(&server, Some(input), &request.downstream).await?;
+        let reached = self.reach_server(call, &server, Some(input), &request.downstream).await?;
         request.send("uri", &*uri, &uri, reached, None).await
     }
 
@@ -166,7 +166,7 @@ impl Core {
         };
         let item = self.find_prompt(call.name()).await?;
         let input = PolicyInput::prompt(&*item.server, &*item.original).arguments(arguments(&request.params)?);
-        let reached = self.reach_server(&item.server, Some(input), &request.downstream).await?;
+        let reached = self.reach_server(call, &item.server, Some(input), &request.downstream).await?;
         request.send("name", &*item.original, &item.original, reached, None).await
     }
 
@@ -191,7 +191,7 @@ impl Core {
         let reference = request.params.get("ref").map_or("{}", |reference| reference.get()).to_owned();
         let mut reference = Members::read(&reference).map_err(|error| invalid_params(&error))?;
         reference.set(member, &*original);
-        let reached = match self.reach_server(&server, Some(input), &request.downstream).await {
+        let reached = match self.reach_server(call, &server, Some(input), &request.downstream).await {
             Err(Fault::Hidden) => return Err(unknown.into()),
             reached => reached?,
         };
@@ -352,7 +352,7 @@ impl<'a> Incoming<'a> {
         responses: (JsonObject, Option<String>),
     ) -> Result<SourceOutcome, Fault> {
         let principal = self.downstream.principal.as_ref();
-        let mut reached = self.core.reach_server(&place.server, None, &self.downstream).await?;
+        let mut reached = self.core.reach_server(self.call, &place.server, None, &self.downstream).await?;
         if *reached.fingerprint != *fingerprint {
             // Another server has the name of the server that asked.
             return Err(InputRound::state_expired().into());
@@ -378,7 +378,6 @@ impl<'a> Incoming<'a> {
         responses: Option<(JsonObject, Option<String>)>,
     ) -> Result<SourceOutcome, Fault> {
         let Self { core, call, mut params, downstream, meta } = self;
-        core.end_with_session(call, &downstream, &reached.server);
         params.set(key, value);
         let negotiated = reached.client.negotiated();
         let passes = call.context().version().has_input_required() && negotiated.version.has_input_required();

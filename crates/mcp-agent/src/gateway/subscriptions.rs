@@ -133,7 +133,8 @@ impl Core {
         let notified = Notified { notifier: call.update_notifier(), principal: downstream.principal.clone() };
         let subscriber = Subscriber::new(Arc::clone(&shared), notified);
         let opening = || async {
-            let (reached, subscription) = self.open_subscription(&key, &downstream).await?;
+            let reached = self.reach_server(call, &key.server, None, &downstream).await?;
+            let (reached, subscription) = self.open_subscription(&key, reached).await?;
             shared.is_open.send_replace(true);
             let wanted = Arc::clone(&shared.wanted);
             let (core, shared, key) = (Arc::downgrade(self), Arc::downgrade(&shared), key.clone());
@@ -144,12 +145,10 @@ impl Core {
         if !shared.opened_within(self.host.shared().registry.settings.call_wait).await {
             return Err(lost(&key.server, ServerState::Failed, "the subscription to the resource is lost").into());
         }
-        self.end_with_session(call, &downstream, &key.server);
         Ok(SourceSubscription::new(subscriber))
     }
 
-    async fn open_subscription(&self, key: &Key, downstream: &Downstream) -> Result<(Reached, Subscription), Fault> {
-        let reached = self.reach_server(&key.server, None, downstream).await?;
+    async fn open_subscription(&self, key: &Key, reached: Reached) -> Result<(Reached, Subscription), Fault> {
         if reached.fingerprint != key.fingerprint {
             return Err(lost(&key.server, ServerState::Stopped, "another server has its name").into());
         }
@@ -230,7 +229,8 @@ impl Follower {
                 if self.permitted(&core).is_empty() {
                     continue;
                 }
-                if let Ok(opened) = core.open_subscription(&self.key, &self.downstream).await {
+                let Ok(reached) = core.reach_again(&self.key.server, &self.downstream).await else { continue };
+                if let Ok(opened) = core.open_subscription(&self.key, reached).await {
                     break opened;
                 }
             };

@@ -75,7 +75,7 @@ impl Core {
         client: &Downstream,
         meta: &mcp_protocol::Meta,
     ) -> Result<(Vec<Box<RawValue>>, Option<String>), Fault> {
-        let reached = self.reach_server(server, None, client).await?;
+        let reached = self.reach_server(call, server, None, client).await?;
         let negotiated = reached.client.negotiated();
         let lists = negotiated.capabilities.tasks.as_ref().is_some_and(|tasks| tasks.list.is_some());
         if !lists || Dialect::of(negotiated.version) != Some(Dialect::Core) {

@@ -208,7 +208,7 @@ impl<'a> TaskRequest<'a> {
             return Err(unknown().into());
         }
         core.task_tools.learn(&task);
-        let reached = match core.reach_server(&task.server, None, &client).await {
+        let reached = match core.reach_server(call, &task.server, None, &client).await {
             Err(Fault::Call(CallError::UnknownServer { .. })) => return Err(unknown().into()),
             reached => reached?,
         };
@@ -387,7 +387,7 @@ impl<'a> TaskRequest<'a> {
             },
             Some(TaskStatus::InputRequired) => {
                 // The request for the result has a connection of its own use, because it outlives this request.
-                let reached = self.core.reach_server(&self.task.server, None, &self.client).await?;
+                let reached = self.core.reach_server(self.call, &self.task.server, None, &self.client).await?;
                 let (client, meta) = (self.client.clone(), self.meta.clone());
                 let requests = self.core.task_questions(self.key(), self.call, reached, client, meta).await?;
                 state.set("inputRequests", &requests);

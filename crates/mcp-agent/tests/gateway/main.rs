@@ -21,6 +21,7 @@ mod raw_questions;
 mod relay;
 mod revisions;
 mod rounds;
+mod session_ends;
 mod sessions;
 mod stripped;
 mod task_faults;
