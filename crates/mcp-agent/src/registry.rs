@@ -49,7 +49,10 @@ pub use self::{
     token_fault::TokenFault,
 };
 #[cfg(feature = "gateway")]
-pub(crate) use self::{listing::GATEWAYS, sessions::Asking};
+pub(crate) use self::{
+    listing::{GATEWAYS, MAX_GATEWAYS},
+    sessions::Asking,
+};
 pub(crate) use self::{
     manifest::Manifest,
     pinning::PinKeeper,

@@ -1,6 +1,6 @@
 //! The changes of the merged lists, as notifications for the clients of the gateway.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use mcp_protocol::{ProtocolVersion, ServerCapabilities};
 use mcp_server_core::{
@@ -36,7 +36,7 @@ impl ServerExtension for Announcer {
         // A gateway that reaches itself, also through other gateways, finds its id.
         let catalog = self.core.host.catalog();
         let behind = catalog.facts().iter().flat_map(|facts| facts.gateways.iter().map(|id| &**id));
-        let ids: BTreeSet<&str> = behind.chain(self.core.hop.all()).collect();
+        let ids = self.core.hop.declared(behind);
         let experimental = capabilities.experimental.get_or_insert_default();
         experimental.insert(GATEWAYS.to_owned(), json!({ "ids": ids }));
         capabilities

@@ -1,6 +1,7 @@
-//! The guard against requests that run in a circle: each gateway adds its id to the metadata of a request.
+//! The guard against gateways that reach themselves: by the ids in the metadata of a request, and by the ids that servers declare.
 
 use std::{
+    collections::BTreeSet,
     hash::{BuildHasher as _, RandomState},
     sync::Arc,
 };
@@ -13,45 +14,77 @@ use serde_json::{
 };
 
 use super::members::Members;
+use crate::registry::MAX_GATEWAYS;
 
 /// The member of the metadata with the ids of the gateways of a request, the first one first.
 const HOPS: &str = "mcp-gateway/hops";
 /// The largest number of gateways of a request.
 const LONGEST: usize = 16;
 
-/// The id of a gateway, and the ids of its fleet.
+/// The ids of a gateway, and those of its fleet.
 #[derive(Debug, Clone)]
 pub(super) struct HopId {
+    /// The ids in the metadata of requests.
+    hops: Ids,
+    /// The ids that the gateway declares to its clients. Its servers receive the ids of hops only, so they cannot declare these.
+    declared: Ids,
+}
+
+#[derive(Debug, Clone)]
+struct Ids {
     own: Arc<str>,
     /// An id for each state key that the nodes of a fleet share.
     fleet: Arc<[String]>,
 }
 
-impl HopId {
+impl Ids {
     /// Returns a random id.
-    pub(super) fn new() -> Self {
-        // Two gateways must differ, and the id is not a secret.
+    fn new() -> Self {
         let [first, second] = [(); 2].map(|()| RandomState::new().hash_one(std::process::id()));
         Self { own: format!("{first:016x}{second:016x}").into(), fleet: Arc::default() }
     }
 
-    /// Returns the id of a node of a fleet. Nodes with a common key lead to each other.
-    pub(super) fn of_fleet(&self, keys: &StateKeys) -> Self {
-        Self { fleet: keys.ids().into(), ..self.clone() }
+    fn of_fleet(&self, keys: &StateKeys, purpose: &str) -> Self {
+        Self { own: Arc::clone(&self.own), fleet: keys.ids(purpose).into() }
     }
 
-    pub(super) fn as_str(&self) -> &str {
-        &self.own
-    }
-
-    /// Returns the id of this gateway, and those of its fleet.
-    pub(super) fn all(&self) -> impl Iterator<Item = &str> {
+    fn all(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&*self.own).chain(self.fleet.iter().map(String::as_str))
     }
 
-    /// Whether an id is that of this gateway or of its fleet.
-    pub(super) fn includes(&self, id: &str) -> bool {
+    fn include(&self, id: &str) -> bool {
         self.all().any(|own| own == id)
+    }
+}
+
+impl HopId {
+    /// Returns random ids.
+    pub(super) fn new() -> Self {
+        Self { hops: Ids::new(), declared: Ids::new() }
+    }
+
+    /// Returns the ids of a node of a fleet. Nodes with a common key lead to each other.
+    pub(super) fn of_fleet(&self, keys: &StateKeys) -> Self {
+        Self {
+            hops: self.hops.of_fleet(keys, "gateway hop"),
+            declared: self.declared.of_fleet(keys, "declared gateway"),
+        }
+    }
+
+    /// Returns the id of this gateway in the metadata of requests.
+    pub(super) fn as_str(&self) -> &str {
+        &self.hops.own
+    }
+
+    /// Returns the ids that the gateway declares: its own ones first, and those that its servers declare.
+    pub(super) fn declared<'a>(&'a self, behind: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+        let behind: BTreeSet<&str> = behind.filter(|id| !self.declared.include(id)).collect();
+        self.declared.all().chain(behind).take(MAX_GATEWAYS).collect()
+    }
+
+    /// Whether a declared id is that of this gateway or of its fleet.
+    pub(super) fn has_declared(&self, id: &str) -> bool {
+        self.declared.include(id)
     }
 
     /// Returns decoded metadata in the form of [`HopId::forward`].
@@ -78,7 +111,7 @@ impl HopId {
             forwarded.insert(key.to_owned(), serde_json::from_str(value.get()).map_err(unreadable)?);
         }
         let mut hops: Vec<Value> = meta.decode(HOPS).unwrap_or_default();
-        if hops.iter().any(|hop| hop.as_str().is_some_and(|hop| self.includes(hop))) {
+        if hops.iter().any(|hop| hop.as_str().is_some_and(|hop| self.hops.include(hop))) {
             tracing::warn!("a request came back to this gateway: remove the server that leads to the gateway itself");
             return Err(RpcError::invalid_request(
                 "the request came back to this gateway: one of its servers leads to the gateway itself, so remove that server",
@@ -87,7 +120,7 @@ impl HopId {
         if hops.len() >= LONGEST {
             return Err(RpcError::invalid_request(format!("the request came through more than {LONGEST} gateways")));
         }
-        hops.push(self.fleet.first().map_or(&*self.own, String::as_str).into());
+        hops.push(self.hops.fleet.first().map_or(&*self.hops.own, String::as_str).into());
         forwarded.insert(HOPS.to_owned(), hops.into());
         Ok(forwarded)
     }
@@ -98,6 +131,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_servers_of_a_gateway_cannot_declare_its_ids() {
+        let gateway = HopId::new().of_fleet(&StateKeys::new([[1; 32]]));
+        let sent = gateway.forward(None).unwrap();
+        let hop = sent[HOPS][0].as_str().unwrap();
+        assert!(!gateway.has_declared(hop) && !gateway.has_declared(gateway.as_str()));
+        // Many foreign ids do not replace the own ones.
+        let foreign: Vec<String> = (0..2 * MAX_GATEWAYS).map(|n| format!("{n:064}")).collect();
+        let declared = gateway.declared(foreign.iter().map(String::as_str));
+        assert_eq!(declared.len(), MAX_GATEWAYS);
+        assert!(declared[..2].iter().all(|id| gateway.has_declared(id)));
+        let other = HopId::new();
+        assert!(other.declared(declared.into_iter()).iter().any(|id| gateway.has_declared(id)));
+    }
 
     #[test]
     fn a_request_that_comes_back_is_rejected() {

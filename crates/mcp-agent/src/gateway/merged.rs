@@ -88,7 +88,7 @@ impl Merged {
         let mut dropped = Vec::new();
         let servers: HashMap<&str, &Arc<str>> = catalog.shared_servers().iter().map(|name| (&**name, name)).collect();
         // The lists of a server that leads to this gateway contain the lists of this gateway.
-        let leads_back = |facts: &ListFacts| facts.gateways.iter().any(|id| own.includes(id));
+        let leads_back = |facts: &ListFacts| facts.gateways.iter().any(|id| own.has_declared(id));
         let circular: Vec<Arc<str>> = catalog
             .shared_servers()
             .iter()

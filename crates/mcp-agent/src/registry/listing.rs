@@ -23,7 +23,8 @@ const MAX_NAMED: usize = 20;
 pub(crate) const GATEWAYS: &str = "mcp-gateway";
 /// The longest id of a gateway, and the largest number of gateways behind a server.
 const GATEWAY_ID: usize = 64;
-const MAX_GATEWAYS: usize = 64;
+/// The most ids that count.
+pub(crate) const MAX_GATEWAYS: usize = 64;
 
 /// The items of a server, and the reasons why they may be incomplete.
 pub(super) struct Listed {

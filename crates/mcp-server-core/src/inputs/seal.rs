@@ -124,19 +124,22 @@ impl StateKeys {
         Ok(Self::new([random::bytes().map_err(std::io::Error::other)?]))
     }
 
-    /// Returns an id of each key, in their order. Processes with a common key have a common id. The id is public, and does not
-    /// reveal the key.
+    /// Returns an id of each key for a purpose, in their order. Processes with a common key have a common id. The id is public,
+    /// and reveals neither the key nor the id for another purpose.
     ///
     /// ```
     /// use mcp_server_core::StateKeys;
     ///
     /// let (new, old) = ([7; 32], [6; 32]);
     /// let (rotated, former) = (StateKeys::new([new, old]), StateKeys::new([old]));
-    /// assert_eq!(rotated.ids()[1..], former.ids()[..]);
+    /// assert_eq!(rotated.ids("node")[1..], former.ids("node")[..]);
+    /// assert_ne!(former.ids("node"), former.ids("list"));
     /// ```
     #[must_use]
-    pub fn ids(&self) -> Vec<String> {
-        let id = |key: &Key| Sha256::new().chain_update(b"mcp id of a key").chain_update(key.nonces).finalize();
+    pub fn ids(&self, purpose: &str) -> Vec<String> {
+        let id = |key: &Key| {
+            Sha256::new().chain_update(b"mcp id of a key").chain_update(key.nonces).chain_update(purpose).finalize()
+        };
         let hex = |key: &Key| id(key).iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         self.keys.iter().map(hex).collect()
     }
