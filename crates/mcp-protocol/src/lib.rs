@@ -83,7 +83,7 @@ pub use self::{
     input_request::{InputRequest, InputRequests, InputRequiredResult},
     json::{
         JsonObject,
-        raw::{MemberFinder, RawMembers},
+        raw::{MemberFinder, RawMembers, UniqueNames},
     },
     jsonrpc::{Message, RequestId},
     lifecycle::{DiscoverResult, EmptyParams, EmptyResult, InitializeParams, InitializeResult},

@@ -1,9 +1,9 @@
 //! A connection to a server that a request may use: after the policies have decided, and while the server is the same.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use mcp_client::Client;
-use mcp_protocol::{JsonObject, RpcError};
+use mcp_protocol::{JsonObject, RpcError, UniqueNames};
 use mcp_server_core::source::SourceCall;
 use tokio::time::Instant;
 
@@ -16,8 +16,6 @@ use crate::{
 
 /// The number of checks of a call whose tool changes meanwhile.
 const CHECKS: usize = 4;
-/// The number of further connections of a request whose server changes between sessions and the stateless revision.
-const ATTEMPTS: usize = 2;
 
 /// A connection to a server. It does not become idle until the value is dropped.
 pub(super) struct Reached {
@@ -49,13 +47,16 @@ impl Reached {
 /// Returns the arguments of a call or a prompt, for the policies.
 ///
 /// # Errors
-/// `-32602` if the arguments cannot be decoded. The policies would decide about other arguments than the server receives.
+/// `-32602` if the arguments cannot be decoded, or have a name twice. The policies would decide about other arguments than the server
+/// receives.
 pub(super) fn arguments(params: &Members<'_>) -> Result<JsonObject, RpcError> {
     let Some(arguments) = params.get("arguments").filter(|arguments| arguments.get() != "null") else {
         return Ok(JsonObject::new());
     };
-    serde_json::from_str(arguments.get())
-        .map_err(|error| RpcError::invalid_params(format!("the arguments cannot be read: {error}")))
+    let unreadable =
+        |error: &dyn fmt::Display| RpcError::invalid_params(format!("the arguments cannot be read: {error}"));
+    let arguments: UniqueNames = serde_json::from_str(arguments.get()).map_err(|error| unreadable(&error))?;
+    JsonObject::from_value(arguments.into_value()).ok_or_else(|| unreadable(&"they are not a JSON object"))
 }
 
 impl Core {
@@ -229,17 +230,16 @@ impl Core {
         let unavailable = |cause| CallError::unavailable(&slot.name, cause);
         let mut is_stateless = is_stateless(slot, wait).await?;
         let _end = call.map(|call| self.end_with_session(call, downstream, slot));
-        let mut attempts = 0..ATTEMPTS;
         let (lease, client) = loop {
             let caller = downstream.caller_at(slot, is_stateless);
             let reached = slot.reach(registry, &caller, wait.saturating_sub(began.elapsed())).await;
             let (lease, client) = reached.map_err(unavailable)?;
-            // A server that was started again can have another revision.
-            let is_known = client.version().is_stateless() == is_stateless;
-            if is_known || attempts.next().is_none() {
+            // A server that was started again can have another revision. Only a connection of the caller has its capabilities, and a
+            // stateless connection needs none.
+            if !is_stateless || client.version().is_stateless() {
                 break (lease, client);
             }
-            is_stateless = !is_stateless;
+            is_stateless = false;
         };
         let limit = limit.map(|limit| limit.saturating_sub(began.elapsed()));
         let (server, fingerprint) = (Arc::clone(&slot.name), Arc::clone(&slot.fingerprint));
@@ -256,4 +256,29 @@ async fn is_stateless(slot: &Arc<Slot>, wait: Duration) -> Result<bool, CallErro
         listed.map_err(|cause| CallError::unavailable(&slot.name, cause))?;
     }
     Ok(slot.version().is_some_and(mcp_protocol::ProtocolVersion::is_stateless))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_with_a_repeated_name_are_rejected() {
+        for (params, expected) in [
+            (r#"{"arguments":{"path":"/etc/shadow","path":"/tmp/ok"}}"#, Err("the member \"path\" occurs twice")),
+            (r#"{"arguments":{"a":[{"b":{"c":1,"\u0063":2}}]}}"#, Err("the member \"c\" occurs twice")),
+            (r#"{"arguments":[]}"#, Err("they are not a JSON object")),
+            (r#"{"arguments":{"n":1e400}}"#, Err("number out of range")),
+            (r#"{"arguments":{"a":{"c":1},"b":{"c":1}}}"#, Ok(2)),
+            (r#"{"arguments":null}"#, Ok(0)),
+            ("{}", Ok(0)),
+        ] {
+            let read = arguments(&Members::read(params).unwrap());
+            match (&read, expected) {
+                (Ok(read), Ok(count)) => assert_eq!(read.len(), count, "{params}"),
+                (Err(error), Err(part)) => assert!(error.message.contains(part), "{params}: {error}"),
+                _ => panic!("{params}: {read:?}"),
+            }
+        }
+    }
 }

@@ -222,8 +222,8 @@ impl Follower {
                 wait = (wait * 2).min(LONGEST_RETRY);
                 let Some(core) = self.core.upgrade() else { return };
                 if core.fingerprint(&self.key.server).is_some_and(|now| now != self.key.fingerprint) {
-                    // Another server has the name. A subscription at it belongs to another key.
-                    return;
+                    // Another server has the name. A subscription at it belongs to another key, but the definition can change back.
+                    continue;
                 }
                 // The policies decide again, because they can have changed.
                 if self.permitted(&core).is_empty() {

@@ -5,9 +5,9 @@ use std::{borrow::Cow, fmt, sync::LazyLock};
 use memchr::memmem::Finder;
 use serde::{
     Deserialize, Deserializer,
-    de::{MapAccess, Visitor},
+    de::{Error as _, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::value::RawValue;
+use serde_json::{Map, Value, value::RawValue};
 
 /// The members of a JSON object in their order, without decoding their values. Names are decoded.
 ///
@@ -47,6 +47,23 @@ impl<'a> RawMembers<'a> {
         removed
     }
 
+    /// Replaces each member with a name by one member at the end.
+    ///
+    /// ```
+    /// use mcp_protocol::RawMembers;
+    /// use serde_json::value::to_raw_value;
+    ///
+    /// let two = to_raw_value(&2)?;
+    /// let mut members = RawMembers::read(r#"{"a":1,"b":1.50}"#)?;
+    /// members.set("a", &two);
+    /// assert_eq!(members.write(), r#"{"b":1.50,"a":2}"#);
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    pub fn set(&mut self, name: &'a str, value: &'a RawValue) {
+        self.remove(name);
+        self.0.push((name.into(), value));
+    }
+
     /// Returns the object as JSON. Each value keeps its bytes.
     #[must_use]
     pub fn write(&self) -> String {
@@ -76,6 +93,92 @@ impl<'de: 'a, 'a> Deserialize<'de> for RawMembers<'a> {
             }
         }
         deserializer.deserialize_map(Object)
+    }
+}
+
+/// A JSON value whose objects have each name once. Two readers of an object with a repeated name can use different values.
+///
+/// ```
+/// use mcp_protocol::UniqueNames;
+///
+/// let value: UniqueNames = serde_json::from_str(r#"{"a":[{"b":1}]}"#)?;
+/// assert_eq!(value.into_value()["a"][0]["b"], 1);
+/// let error = serde_json::from_str::<UniqueNames>(r#"{"a":[{"b":1,"\u0062":2}]}"#).unwrap_err();
+/// assert!(error.to_string().starts_with("the member \"b\" occurs twice"));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct UniqueNames(Value);
+
+impl UniqueNames {
+    /// Returns the value.
+    #[must_use]
+    pub fn into_value(self) -> Value {
+        self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for UniqueNames {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(UniqueVisitor).map(Self)
+    }
+}
+
+struct UniqueVisitor;
+
+impl<'de> Visitor<'de> for UniqueVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(UniqueNames(value)) = items.next_element()? {
+            values.push(value);
+        }
+        Ok(values.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut members = Map::new();
+        while let Some(name) = map.next_key::<String>()? {
+            if members.contains_key(&name) {
+                return Err(A::Error::custom(format_args!("the member {name:?} occurs twice")));
+            }
+            let UniqueNames(value) = map.next_value()?;
+            members.insert(name, value);
+        }
+        Ok(Value::Object(members))
     }
 }
 

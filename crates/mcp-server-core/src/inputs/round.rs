@@ -3,7 +3,7 @@
 use std::fmt;
 
 use mcp_protocol::{
-    JsonObject, Principal, RpcError,
+    JsonObject, Principal, RpcError, UniqueNames,
     jsonrpc::{Request, decode_params},
 };
 use serde::{
@@ -149,8 +149,13 @@ impl<'de> Visitor<'de> for Members {
                 "_meta" => {
                     members.next_value::<IgnoredAny>()?;
                 }
+                _ if params.repeated.contains_key(&name) => {
+                    return Err(de::Error::custom(format_args!("the member {name:?} occurs twice")));
+                }
+                // The seal binds each value that a reader of the arguments could use.
                 _ => {
-                    params.repeated.insert(name, members.next_value()?);
+                    let value: UniqueNames = members.next_value()?;
+                    params.repeated.insert(name, value.into_value());
                 }
             }
         }
@@ -231,6 +236,8 @@ mod tests {
             (r#"{"inputResponses":{},"inputResponses":{}}"#, "duplicate field `inputResponses`"),
             (r#"{"inputResponses":[]}"#, "`/inputResponses`: invalid type: array, expected an object"),
             (r#"{"arguments":{"n":1e400}}"#, "`/arguments/n`: number out of range"),
+            (r#"{"arguments":{"a":{"b":1,"b":2}}}"#, "`/arguments/a`: the member \"b\" occurs twice"),
+            (r#"{"name":"x","name":"y"}"#, "the member \"name\" occurs twice"),
         ] {
             let raw: Box<RawValue> = serde_json::from_str(text).unwrap();
             let error = decode_params::<Params>("m", Some(&raw)).err().unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mcp_protocol::{
     ClientCapabilities, CreateMessageParams, ElicitParams, InputRequest, InputRequiredResult, JsonObject, Method as _,
-    ProtocolVersion, RpcError, method, shape_object,
+    ProtocolVersion, RawMembers, RpcError, method, shape_object,
 };
 use serde_json::{
     Value,
@@ -35,14 +35,18 @@ pub(crate) async fn answer_inputs(
     for (key, request) in requests.0 {
         responses.insert(key, call.ask(request).await?);
     }
-    let mut params: JsonObject = serde_json::from_str(first.get()).map_err(invalid)?;
-    if !responses.is_empty() {
-        params.insert("inputResponses".to_owned(), responses.into());
+    // The other parameters keep their bytes, because the source can bind its state to them.
+    let mut params = RawMembers::read(first.get()).map_err(invalid)?;
+    let has_responses = !responses.is_empty();
+    let (responses, state) =
+        (to_raw_value(&responses).map_err(invalid)?, to_raw_value(&request_state).map_err(invalid)?);
+    if has_responses {
+        params.set("inputResponses", &responses);
     }
-    if let Some(state) = request_state {
-        params.insert("requestState".to_owned(), state.into());
+    if request_state.is_some() {
+        params.set("requestState", &state);
     }
-    to_raw_value(&params).map_err(invalid)
+    RawValue::from_string(params.write()).map_err(invalid)
 }
 
 /// Sends an input request to the client of a session, and waits for the answer.
