@@ -16,6 +16,8 @@ use crate::{
 
 const USAGE: &str = "usage: cargo xtask fleet [--seed N] [--size PERCENT] [--check NAME]... [--no-suites]";
 const REDIS: &str = "redis-server";
+/// The oldest major version of Redis and Valkey.
+const OLDEST: u32 = 7;
 const INSTALL_LIMIT: Duration = Duration::from_secs(300);
 const CHECK_LIMIT: Duration = Duration::from_secs(40 * 60);
 /// The size of the checks in CI, in hundredths of the full size.
@@ -59,7 +61,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let directory = Metadata::load(&root)?.target().join("fleet");
     let mut check = Command::new(program);
     check.arg("check").arg("--program").arg(node).arg("--directory").arg(directory).args(options.forwarded);
-    // A random key for the request states of this run: any key serves, if all nodes have it.
+    // All nodes need the same key, and any key works.
     check.args(["--", "--state-key"]).arg("5e".repeat(32));
     process::run(&mut check, CHECK_LIMIT)?;
     if options.suites { conformance::run(&["fleet".to_owned()]) } else { Ok(()) }
@@ -85,9 +87,16 @@ fn require_redis() -> Result<(), Error> {
     Err(Error::msg(format!("`{REDIS}` 7 is missing. Install it, for example by `apt-get install {REDIS}`")))
 }
 
+/// Whether Redis is installed in a version that the store supports.
 fn is_installed() -> bool {
-    let version = Command::new(REDIS).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    version.is_ok_and(|status| status.success())
+    let version = Command::new(REDIS).arg("--version").stderr(Stdio::null()).output();
+    version.is_ok_and(|output| major(&String::from_utf8_lossy(&output.stdout)).is_some_and(|major| major >= OLDEST))
+}
+
+/// Returns the major version of a line such as `Redis server v=7.0.15 sha=00000000:0`.
+fn major(line: &str) -> Option<u32> {
+    let (_, version) = line.split_once(" v=")?;
+    version.split('.').next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -96,6 +105,17 @@ mod tests {
 
     fn parse(line: &str) -> Result<Options, Error> {
         Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_version_of_redis_is_read() {
+        for (line, expected) in [
+            ("Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64", Some(7)),
+            ("Valkey server v=8.1.1 sha=00000000:0", Some(8)),
+            ("Redis server", None),
+        ] {
+            assert_eq!(major(line), expected, "{line}");
+        }
     }
 
     #[test]

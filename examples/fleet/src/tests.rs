@@ -27,7 +27,7 @@ async fn orders_of_both_nodes_are_in_one_log() -> Result<(), Error> {
     assert_eq!(second.call_tool("order", json!({ "item": "milk" })).await?.text(), "order 2");
     assert_eq!(second.call_tool("order", json!({ "item": "tea" })).await?.text(), "order 3");
     let orders = first.call_tool("orders", ()).await?;
-    assert_eq!(orders.structured_content, Some(json!({ "placed": 3, "repeated": ["tea"] })));
+    assert_eq!(orders.structured_content, Some(json!({ "placed": 3, "items": ["milk", "tea"], "repeated": ["tea"] })));
     Ok(())
 }
 

@@ -18,7 +18,11 @@ pub(crate) fn register(builder: ServerBuilder<Shop>) -> ServerBuilder<Shop> {
         .tool(tool("count", count).read_only())
         .tool(tool("report", report).long_running().read_only())
         .tool(tool("order", order))
-        .tool(tool("orders", orders).description("Count all orders, and list repeated items.").read_only())
+        .tool(
+            tool("orders", orders)
+                .description("List the ordered items, and those that were ordered repeatedly.")
+                .read_only(),
+        )
 }
 
 /// Add two numbers.
@@ -69,6 +73,9 @@ async fn report(Args(Report { seconds }): Args<Report>) -> String {
 struct Order {
     /// The item.
     item: String,
+    /// The time that the order takes, in milliseconds.
+    #[serde(default)]
+    takes_ms: u64,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -80,7 +87,7 @@ struct Confirm {
 async fn order(
     State(Shop(store)): State<Shop>,
     inputs: Inputs,
-    Args(Order { item }): Args<Order>,
+    Args(Order { item, takes_ms }): Args<Order>,
 ) -> Result<String, ToolError> {
     let Confirm { confirm } = inputs.elicit("confirm", format!("Order {item}?")).await?;
     if !confirm {
@@ -89,17 +96,20 @@ async fn order(
     let number = inputs
         .once("place", async || {
             let placed = store.append(ORDERS, Arc::from(item.as_bytes()), None).await;
+            tokio::time::sleep(Duration::from_millis(takes_ms)).await;
             placed.map_err(|error| ToolError::new(format!("the order is not stored: {error}")))
         })
         .await?;
     Ok(format!("order {number}"))
 }
 
-/// The number of orders.
+/// The orders.
 #[derive(Serialize, JsonSchema)]
 struct Orders {
-    /// All orders.
+    /// The number of all orders.
     placed: usize,
+    /// The ordered items.
+    items: Vec<String>,
     /// The items that were ordered more than once.
     repeated: Vec<String>,
 }
@@ -120,5 +130,6 @@ async fn orders(State(Shop(store)): State<Shop>) -> Result<Json<Orders>, ToolErr
     let mut repeated: Vec<String> =
         items.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0].clone()).collect();
     repeated.dedup();
-    Ok(Json(Orders { placed, repeated }))
+    items.dedup();
+    Ok(Json(Orders { placed, items, repeated }))
 }

@@ -12,7 +12,7 @@ use crate::{
     case::{Call, Revision, step_call},
     cpu,
     error::Error,
-    gateway::report::{Aim, head, median, row},
+    gateway::report::{Aim, foot, head, median, row},
     http::{self, Connection},
     load::{GRACE, WARM_UP, since},
     peer::{Peer, Start},
@@ -74,8 +74,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         let with = Node::start(core, Some(redis.url())).await?;
         events(extent, &with, &Node::start(core, None).await?).await
     })?;
-    println!("\n!: the figure misses its aim. Each value is of one round, in which both servers saw the same machine.");
-    Ok(())
+    foot()
 }
 
 /// Compares the calls in a second of two servers.

@@ -12,7 +12,10 @@ mod upstream;
 use std::time::Duration;
 
 pub(crate) use self::upstream::{Upstream, serve_http, serve_stdio};
-use self::{relay::Cores, report::head};
+use self::{
+    relay::Cores,
+    report::{foot, head},
+};
 use crate::{cpu, error::Error};
 
 const FIGURES: [&str; 7] = ["added", "cpu", "text", "lists", "checks", "memory", "children"];
@@ -63,6 +66,5 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         });
         measured.map_err(|error| error.when(figure))?;
     }
-    println!("\n!: the figure misses its aim. Each ratio is of one round, in which both parts saw the same machine.");
-    Ok(())
+    foot()
 }

@@ -1,5 +1,9 @@
 //! The table of the gateway and of the fleet: each figure beside its aim.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::error::Error;
+
 /// The wanted bound of a figure.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Aim {
@@ -32,10 +36,27 @@ pub(crate) fn head(title: &str) {
     println!("{title:<52} {:>12} {:>12}  details", "measured", "aim");
 }
 
+/// The number of printed figures that miss their aims.
+static MISSED: AtomicUsize = AtomicUsize::new(0);
+
+/// Ends the table.
+///
+/// # Errors
+/// If a figure misses its aim.
+pub(crate) fn foot() -> Result<(), Error> {
+    println!("\n!: the figure misses its aim. Each value is of one round, in which both parts saw the same machine.");
+    match MISSED.load(Ordering::Relaxed) {
+        0 => Ok(()),
+        missed => Err(Error::new(format!("{missed} figures miss their aims"))),
+    }
+}
+
 /// Prints the median of the values of all rounds.
 pub(crate) fn row(name: &str, values: &[f64], unit: &str, aim: Aim, details: &str) {
     let value = median(values);
-    let mark = if aim.is_met(value) { " " } else { "!" };
+    let is_met = aim.is_met(value);
+    MISSED.fetch_add(usize::from(!is_met), Ordering::Relaxed);
+    let mark = if is_met { " " } else { "!" };
     let measured = format!("{value:.2}{unit}");
     println!("{name:<52} {measured:>12} {:>12}{mark} {details}", aim.text(unit));
 }

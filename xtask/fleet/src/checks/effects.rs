@@ -1,6 +1,7 @@
 //! Side effects that run once per flow, while nodes are killed between and during its rounds.
 
 use std::{
+    collections::HashSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -10,7 +11,7 @@ use mcp_client::{
     Client,
     protocol::{ElicitResult, ProtocolVersion},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{sync::Semaphore, task::JoinSet, time::timeout};
 
 use super::{Run, until};
@@ -22,6 +23,8 @@ const AT_ONCE: usize = 8;
 const BETWEEN_KILLS: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(500));
 /// The pause of the user before the answer. Kills fall between the rounds.
 const THINKING: Duration = Duration::from_millis(30);
+/// The time of the effect, in milliseconds. Kills fall into it too.
+const EFFECT_MS: u64 = 15;
 /// The time in which a flow ends. The guard of an effect at a killed node fails within 15 s.
 const FLOW: Duration = Duration::from_secs(20);
 const LIMIT: Duration = Duration::from_secs(60);
@@ -39,18 +42,21 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
         let (client, turns) = (client.clone(), turns.clone());
         calls.spawn(async move {
             let _turn = turns.acquire_owned().await?;
-            let call = client.call_tool("order", json!({ "item": format!("flow-{number}") }));
+            let item = item(number);
+            let call = client.call_tool("order", json!({ "item": item, "takes_ms": EFFECT_MS }));
             let start = Instant::now();
             let ended = timeout(limit, async { call.await }).await.context("a flow has no end in time")?;
-            Ok::<_, Error>((ended.is_ok_and(|result| !result.is_error()), start.elapsed()))
+            let is_placed = ended.is_ok_and(|result| !result.is_error());
+            Ok::<_, Error>((is_placed.then_some(item), start.elapsed()))
         });
     }
-    let (mut placed, mut longest) = (0, Duration::ZERO);
+    let (mut succeeded, mut longest) = (Vec::new(), Duration::ZERO);
     while let Some(ended) = calls.join_next().await {
-        let (is_placed, time) = ended??;
-        placed += usize::from(is_placed);
+        let (item, time) = ended??;
+        succeeded.extend(item);
         longest = longest.max(time);
     }
+    let placed = succeeded.len();
     let (nodes, kills) = kills.end().await?;
     fleet.nodes = nodes;
     let time = start.elapsed();
@@ -61,11 +67,8 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
     })
     .await
     .context("the orders cannot be read")?;
-    let orders = orders.unwrap_or_default();
-    let stored = usize::try_from(orders["placed"].as_u64().unwrap_or(0))?;
-    ensure!(orders["repeated"] == json!([]), "orders were placed twice: {}", orders["repeated"]);
+    let stored = placed_once(&orders.unwrap_or_default(), &succeeded)?;
     ensure!(stored <= flows, "{flows} flows placed {stored} orders");
-    ensure!(stored >= placed, "{placed} flows succeeded, but only {stored} orders are stored");
     ensure!(kills > 0, "no node was killed");
     // A kill fails at most the flows that run.
     ensure!(flows - placed <= kills * AT_ONCE, "{kills} kills, but only {placed} of {flows} flows succeeded");
@@ -75,6 +78,19 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
         time.as_secs_f64(),
         longest.as_secs_f64(),
     ))
+}
+
+fn item(number: usize) -> String {
+    format!("flow-{number}")
+}
+
+/// Checks that the log has no order twice, and each order of a flow that succeeded. Returns the number of orders.
+pub(super) fn placed_once(orders: &Value, succeeded: &[String]) -> Result<usize, Error> {
+    ensure!(orders["repeated"] == json!([]), "orders were placed twice: {}", orders["repeated"]);
+    let items: HashSet<&str> = orders["items"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let lost: Vec<_> = succeeded.iter().filter(|item| !items.contains(item.as_str())).collect();
+    ensure!(lost.is_empty(), "flows succeeded, and their orders are not stored: {lost:?}");
+    Ok(items.len())
 }
 
 /// A client of 2026-07-28 whose user confirms each order.

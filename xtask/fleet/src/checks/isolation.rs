@@ -10,6 +10,8 @@ use std::{
 
 use anyhow::{Context, Error, ensure};
 use mcp_client::{Client, protocol::tasks::TaskStatus};
+use mcp_store::KeyValue as _;
+use mcp_store_redis::{RedisOptions, RedisStore};
 use mcp_test::redis_server::Fault;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -34,6 +36,8 @@ const NOTICED: Duration = Duration::from_secs(15);
 /// The time in which the node uses Redis again.
 const RECOVERY: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
+/// The names of the leases of the nodes.
+const LEASES: &str = "mcp/fleet/node/";
 
 /// The answers of the requests during the cut.
 #[derive(Default)]
@@ -47,7 +51,8 @@ struct Answers {
     /// The longest request, without flows of orders.
     longest: Mutex<(Duration, &'static str)>,
     flows: AtomicUsize,
-    placed: AtomicUsize,
+    /// The items of the flows that succeeded.
+    placed: Mutex<Vec<String>>,
 }
 
 pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
@@ -101,9 +106,15 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
     let done = until(RECOVERY, async || tasks::status(&at_other, &task[0]).await == Some(TaskStatus::Completed)).await;
     done.context("a task after the cut has no end")?;
     let orders = at_other.call_tool("orders", ()).await?.structured_content.clone().unwrap_or_default();
-    let (placed, stored) = (answers.placed.load(Ordering::Relaxed), orders["placed"].as_u64().unwrap_or(0));
-    ensure!(orders["repeated"] == json!([]), "orders were placed twice: {}", orders["repeated"]);
-    ensure!(stored >= placed as u64, "{placed} flows succeeded, but only {stored} orders are stored");
+    effects::placed_once(&orders, &answers.placed.lock())?;
+    let placed = answers.placed.lock().len();
+    let store = RedisStore::connect(RedisOptions::from_url(&fleet.redis.url())?).await?;
+    let mut leases = 0;
+    let single = until(run.limit(NOTICED), async || {
+        leases = store.list(LEASES, None, 100).await.map_or(0, |page| page.entries.len());
+        leases == fleet.nodes.len()
+    });
+    single.await.with_context(|| format!("{} nodes have {leases} leases", fleet.nodes.len()))?;
     ensure!(all_failed(&at_other, &running).await, "a failed task has another state after the cut");
     let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
     let (longest, kind) = *answers.longest.lock();
@@ -223,13 +234,15 @@ async fn order(client: Client, orderer: usize, answers: Arc<Answers>) -> Result<
     while !answers.is_ended() {
         let start = Instant::now();
         number += 1;
-        let ended = client.call_tool("order", json!({ "item": format!("item-{orderer}-{number}") })).await;
+        let item = format!("item-{orderer}-{number}");
+        let ended = client.call_tool("order", json!({ "item": item })).await;
         let time = start.elapsed();
         let limit = answers.limits.1;
         ensure!(time <= limit, "a flow took {time:.1?}, at most {limit:?} is allowed");
         answers.flows.fetch_add(1, Ordering::Relaxed);
         match ended {
-            Ok(result) => drop(answers.placed.fetch_add(usize::from(!result.is_error()), Ordering::Relaxed)),
+            Ok(result) if result.is_error() => {}
+            Ok(_) => answers.placed.lock().push(item),
             Err(error) => typed("a flow", error)?,
         }
     }
