@@ -122,11 +122,10 @@ fn questions() -> Defaults {
 
 fn nodes() -> Defaults {
     let defaults = fields(&mcp_server::Limits::default().node);
-    from_source(
-        defaults,
-        "mcp-server-core/src/node/message.rs",
-        &[("bytes of a message to another node", "BODY_BYTES")],
-    )
+    let messages = [("bytes of a message to another node", "BODY_BYTES")];
+    let defaults = from_source(defaults, "mcp-server-core/src/node/message.rs", &messages);
+    let requests = [("requests of other nodes that a node runs at the same time", "RUNNING")];
+    from_source(defaults, "mcp-server-core/src/node/requests.rs", &requests)
 }
 
 fn endpoint() -> Defaults {
