@@ -82,7 +82,7 @@ use crate::{Catalog, Host};
 /// let host = Host::builder("my-gateway", "1.0").server("weather", &weather).start().await?;
 /// let gateway = Gateway::builder(host).names(Names::Raw).strict(true);
 /// let observed = gateway.gateway();
-/// let server = gateway.build()?.limits(|limits| limits.tool_timeout = std::time::Duration::from_secs(60)).build();
+/// let server = gateway.build()?.limits(|limits| limits.handlers = 1024).build();
 /// assert!(observed.diagnostics().is_empty());
 /// assert_eq!(server.call_tool("forecast", serde_json::json!({})).await?.content[0].as_text(), Some("rain"));
 /// # Ok(())

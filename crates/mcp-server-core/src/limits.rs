@@ -29,9 +29,11 @@ pub struct Limits {
     pub handlers_per_session: usize,
     /// The number of handlers that may run at the same time for the whole server. Default: 4,096.
     pub handlers: usize,
-    /// The total timeout of a tool call. Default: 60 seconds.
+    /// The total timeout of a tool call. A source can replace it ([`Source::time_limit`](crate::source::Source::time_limit)).
+    /// Default: 60 seconds.
     pub tool_timeout: Duration,
-    /// The total timeout of reading a resource, getting a prompt or completing an argument. Default: 60 seconds.
+    /// The total timeout of reading a resource, getting a prompt or completing an argument. A source can replace it. Default: 60
+    /// seconds.
     pub read_timeout: Duration,
     /// The number of entries on one page of a list. Default: 1,000.
     pub page_entries: usize,

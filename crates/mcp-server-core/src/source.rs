@@ -9,7 +9,7 @@ mod session;
 mod subscription;
 mod update_notifier;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use mcp_protocol::{Method as _, Principal, RpcError, method};
 use mcp_transport::BoxFuture;
@@ -48,7 +48,7 @@ pub use crate::request::SourceResult;
 /// # Calls
 /// Each function receives a [`SourceCall`] with the context of the caller: its principal, revision and capabilities, progress
 /// and log records. The server drops the future when the client cancels the request, or when the time limit is over
-/// (`Limits::tool_timeout` for tools, otherwise `Limits::read_timeout`). The time in which the client answers does not count.
+/// ([`Source::time_limit`]). The time in which the client answers does not count.
 ///
 /// # Changes
 /// A source announces changes by [`Server::notify`](crate::Server::notify): changes of lists and updates of resources.
@@ -110,6 +110,28 @@ pub trait Source: Send + Sync + 'static {
     /// The server uses the definition before a call: it names spans and access events after the item, and compares the HTTP
     /// headers that mirror arguments (`x-mcp-header`, 2026-07-28).
     fn find(&self, _list: SourceList, _name: &str, _caller: Option<&Principal>) -> Option<SourceDefinition> {
+        None
+    }
+
+    /// Returns the time limit of a request. `None`: the limit of the server, which is `Limits::tool_timeout` for tools, and
+    /// `Limits::read_timeout` for other requests.
+    ///
+    /// A source that limits its own requests returns a longer time.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use mcp_server_core::source::{Source, SourceCall};
+    ///
+    /// struct SlowPrompts;
+    ///
+    /// impl Source for SlowPrompts {
+    ///     fn time_limit(&self, call: &SourceCall) -> Option<Duration> {
+    ///         (call.method() == "prompts/get").then_some(Duration::from_secs(600))
+    ///     }
+    /// }
+    /// ```
+    fn time_limit(&self, _call: &SourceCall) -> Option<Duration> {
         None
     }
 

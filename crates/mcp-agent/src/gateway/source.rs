@@ -1,6 +1,6 @@
 //! The source of the gateway's server: lists from the merged snapshot, and requests for the servers.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use mcp_client::Negotiated;
 use mcp_protocol::{
@@ -39,6 +39,9 @@ use crate::{
     policy::{self, PolicyInput, Refusal, RefusalKind},
 };
 
+/// The time limit of a request. The limits of the request at its server are shorter: a configuration file permits seven days.
+pub(super) const LIMIT: Duration = Duration::from_secs(8 * 24 * 3600);
+
 /// Serves the items of all servers.
 pub(super) struct Relays {
     core: Arc<Core>,
@@ -58,6 +61,10 @@ impl Source for Relays {
     fn instructions(&self, caller: Option<&Principal>) -> Option<String> {
         let principal = caller.map(|caller| policy::identity(caller).into());
         self.core.merged_instructions(principal.as_ref())
+    }
+
+    fn time_limit(&self, _call: &SourceCall) -> Option<Duration> {
+        Some(LIMIT)
     }
 
     fn find(&self, list: SourceList, name: &str, caller: Option<&Principal>) -> Option<SourceDefinition> {
@@ -460,7 +467,7 @@ mod tests {
         upstream.tools().add(tool("t250", async || "new")).unwrap();
         let mut changes = host.catalog_changes();
         let listed = changes.wait_for(|catalog| catalog.tools().len() == 251);
-        tokio::time::timeout(std::time::Duration::from_secs(20), listed).await.unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(20), listed).await.unwrap().unwrap();
         // No request has merged the new catalog.
         assert!(finds("s__t250", Some(&ada)));
     }

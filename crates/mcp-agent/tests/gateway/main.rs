@@ -28,3 +28,4 @@ mod task_faults;
 mod task_lists;
 mod tasks;
 mod traces;
+mod waits;

@@ -241,7 +241,7 @@ impl SourceWork {
     ) -> Result<Option<Box<dyn std::any::Any + Send + Sync>>, RpcError> {
         let clock = CallClock::new(&server.limits().inputs);
         let call = self.call(context, &clock, stream);
-        let limit = server.limits().read_timeout;
+        let limit = self.limit(server, &call);
         let begun = pin!(contain_async(|| self.source.subscribe(call)));
         match clock.within(limit, begun).await {
             Some(begun) => Ok(begun.map_err(|panic| panicked(&panic, context))??.into_guard()),
@@ -281,15 +281,9 @@ impl SourceWork {
         if self.kind == SourceMethod::Subscribe {
             return self.subscribe_session(server, version, context).await;
         }
-        let limits = server.limits();
-        let limit = match self.kind {
-            SourceMethod::CallTool => limits.tool_timeout,
-            // The lifetime of the task limits the wait for its result.
-            SourceMethod::Task(TaskMethod::Result) => Duration::MAX,
-            _ => limits.read_timeout,
-        };
-        let clock = CallClock::new(&limits.inputs);
+        let clock = CallClock::new(&server.limits().inputs);
         let mut call = self.call(context, &clock, None);
+        let limit = self.limit(server, &call);
         for _ in 0..ROUNDS {
             let outcome = {
                 let run = pin!(self.once(server, version, context, call.clone()));
@@ -344,6 +338,19 @@ impl SourceWork {
             SourceMethod::Subscribe => Ok(Err(RpcError::method_not_found(self.method))),
         };
         outcome.map_err(|panic| panicked(&panic, context))?
+    }
+
+    /// Returns the time limit of a request.
+    fn limit(&self, server: &Server, call: &SourceCall) -> Duration {
+        if self.kind == SourceMethod::Task(TaskMethod::Result) {
+            // The lifetime of the task limits the wait for its result.
+            return Duration::MAX;
+        }
+        let of_source = contain(|| self.source.time_limit(call)).ok().flatten();
+        of_source.unwrap_or(match self.kind {
+            SourceMethod::CallTool => server.limits().tool_timeout,
+            _ => server.limits().read_timeout,
+        })
     }
 
     fn late(&self, context: &Context, limit: Duration) -> RpcError {
