@@ -167,7 +167,7 @@ impl Core {
         let Some(mut members) = json else {
             return self.asked(call, required.result().input_requests.as_ref(), &state);
         };
-        members.set("requestState", &self.seals()?.seal(&state, call.round()?.binding())?);
+        members.set("requestState", &self.seals()?.seal_for(call, &state)?);
         let json = members.write().get().to_owned();
         Ok(SourceOutcome::InputRequired(SourceResult::new(json, ProtocolVersion::LATEST)))
     }
@@ -178,7 +178,7 @@ impl Core {
         requests: Option<&InputRequests>,
         state: &RelayState,
     ) -> Result<SourceOutcome, RpcError> {
-        let sealed = self.seals()?.seal(state, call.round()?.binding())?;
+        let sealed = self.seals()?.seal_for(call, state)?;
         let mut result = json!({ "resultType": "input_required", "requestState": sealed });
         if let Some(requests) = requests {
             result["inputRequests"] = json!(requests);

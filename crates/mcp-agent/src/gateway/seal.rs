@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use mcp_protocol::RpcError;
-use mcp_server_core::{InputRound, StateBinding, StateKeys};
+use mcp_protocol::{ProtocolVersion, RpcError};
+use mcp_server_core::{InputRound, StateBinding, StateKeys, source::SourceCall};
 use serde::{Deserialize, Serialize};
 
-/// The time between two rounds of a call.
+use super::source::LIMIT;
+
+/// The time between two rounds of a stateless client.
 pub(super) const LIFETIME: Duration = Duration::from_secs(600);
 
 /// The state of a call between two rounds. The client receives it sealed.
@@ -67,10 +69,15 @@ impl Seals {
         &self.keys
     }
 
+    /// Seals the state of a call for its next round.
+    pub(super) fn seal_for(&self, call: &SourceCall, state: &RelayState) -> Result<String, RpcError> {
+        self.seal(state, lifetime(call.context().version()), call.round()?.binding())
+    }
+
     /// Seals the state of a call. It opens only for the same principal, method, name and arguments.
-    pub(super) fn seal(&self, state: &RelayState, binding: &StateBinding) -> Result<String, RpcError> {
+    fn seal(&self, state: &RelayState, lifetime: Duration, binding: &StateBinding) -> Result<String, RpcError> {
         let text = serde_json::to_string(state).map_err(|_| RpcError::internal("the state cannot be written"))?;
-        self.keys.seal_text(&text, LIFETIME, binding)
+        self.keys.seal_text(&text, lifetime, binding)
     }
 
     /// Opens the state of a round.
@@ -82,6 +89,12 @@ impl Seals {
         let text = self.keys.open_text(sealed, round.binding())?;
         serde_json::from_str(&text).map(Some).map_err(|_| InputRound::state_expired())
     }
+}
+
+/// Returns the time between two rounds of a client of a revision.
+fn lifetime(version: ProtocolVersion) -> Duration {
+    // In a session, the gateway keeps the seal while it asks the client. The time limits of the answers hold there.
+    if version.has_input_required() { LIFETIME } else { LIMIT }
 }
 
 #[cfg(test)]
@@ -122,7 +135,7 @@ mod tests {
         let call = json!({ "name": "files__read", "arguments": { "path": "a", "line": 1 }, "_meta": { "x": 1 } });
         for state in states() {
             let first = round("tools/call", &call, Some(&ada));
-            let sealed = seals.seal(&state, first.binding()).unwrap();
+            let sealed = seals.seal(&state, LIFETIME, first.binding()).unwrap();
             let next = |method: &str, name: &str, path: &str, principal| {
                 let params = json!({
                     "requestState": sealed, "inputResponses": { "k": 1 },
@@ -145,11 +158,18 @@ mod tests {
     }
 
     #[test]
+    fn the_state_of_a_session_opens_after_the_longest_answers() {
+        let answer = mcp_server_core::Limits::default().inputs.elicitation;
+        assert!(lifetime(ProtocolVersion::V2025_11_25) > 60 * answer);
+        assert_eq!(lifetime(ProtocolVersion::V2026_07_28), LIFETIME);
+    }
+
+    #[test]
     fn each_node_with_the_keys_opens_a_state_and_a_foreign_text_does_not_open() {
         let call = json!({ "name": "t" });
         let first = round("tools/call", &call, None);
         let [state, ..] = states();
-        let sealed = Seals::new(StateKeys::new([[7; 32]])).seal(&state, first.binding()).unwrap();
+        let sealed = Seals::new(StateKeys::new([[7; 32]])).seal(&state, LIFETIME, first.binding()).unwrap();
         let opened = |keys: StateKeys, sealed: &str| {
             Seals::new(keys).open(&round("tools/call", &json!({ "name": "t", "requestState": sealed }), None))
         };

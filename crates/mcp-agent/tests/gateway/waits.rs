@@ -7,9 +7,9 @@ use mcp_agent::{Gateway, Host, ServerOptions};
 use mcp_client::{Client, transport::Connect};
 use mcp_protocol::{ElicitResult, JsonObject, ProtocolVersion};
 use mcp_server::prelude::*;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use crate::common::{Pipe, cells, client};
+use crate::common::{Pipe, REVISIONS, cells, client};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -81,4 +81,27 @@ async fn the_time_limits_of_a_server_decide_about_its_calls_in_each_cell() {
             }
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_receives_the_questions_of_a_round_at_the_same_time() {
+    let both = async |inputs: Inputs| {
+        let (first, second) = tokio::join!(
+            inputs.elicit::<Answer>("first", "Your first name?"),
+            inputs.elicit::<Answer>("second", "Your second name?")
+        );
+        Ok::<_, ToolError>(format!("{} {}", first?.name, second?.name))
+    };
+    let server = Server::builder("s", "1").versions([REVISIONS[1]]).tool(tool("both", both)).build();
+    let host = Host::builder("gateway", "1").server("s", Pipe::new(server)).start().await.unwrap();
+    let gateway = Gateway::builder(host).build().unwrap().versions([REVISIONS[0]]).build();
+    // The state of the server opens for 10 minutes.
+    let user = client().idle_timeout(None).total_timeout(None).on_elicit(async |form| {
+        sleep(400 * SECOND).await;
+        Ok(ElicitResult::accept(JsonObject::new().with("name", form.message.as_str())))
+    });
+    let (user, since) = (user.connect(&gateway).await.unwrap(), Instant::now());
+    assert_eq!(user.call_tool("s__both", ()).await.unwrap().text(), "Your first name? Your second name?");
+    let elapsed = since.elapsed();
+    assert!((400 * SECOND..410 * SECOND).contains(&elapsed), "{elapsed:?}");
 }

@@ -1,10 +1,10 @@
 //! Input requests of a source in a session: their form, the capability that they need, and their answers.
 
-use std::time::Duration;
+use std::{future::poll_fn, task::Poll, time::Duration};
 
 use mcp_protocol::{
-    ClientCapabilities, CreateMessageParams, ElicitParams, InputRequest, InputRequiredResult, JsonObject, Method as _,
-    ProtocolVersion, RawMembers, RpcError, method, shape_object,
+    ClientCapabilities, CreateMessageParams, ElicitParams, InputRequest, InputRequests, InputRequiredResult,
+    JsonObject, Method as _, ProtocolVersion, RawMembers, RpcError, method, shape_object,
 };
 use serde_json::{
     Value,
@@ -17,8 +17,8 @@ use crate::{Session, context::Context, inputs::InputLimits, random};
 /// The most input requests of one round.
 const REQUESTS: usize = 64;
 
-/// Answers the input requests of a result by requests to the client, one after the other. Returns the parameters of the next
-/// round, which are the parameters of the first round with the responses.
+/// Answers the input requests of a result by requests to the client, at the same time. Returns the parameters of the next round,
+/// which are the parameters of the first round with the responses.
 pub(crate) async fn answer_inputs(
     call: &SourceCall,
     first: &RawValue,
@@ -31,10 +31,7 @@ pub(crate) async fn answer_inputs(
     if requests.len() > REQUESTS || (requests.is_empty() && request_state.is_none()) {
         return Err(RpcError::internal("the input requests of the source are not valid"));
     }
-    let mut responses = JsonObject::new();
-    for (key, request) in requests.0 {
-        responses.insert(key, call.ask(request).await?);
-    }
+    let responses = ask_all(call, requests).await?;
     // The other parameters keep their bytes, because the source can bind its state to them.
     let mut params = RawMembers::read(first.get()).map_err(invalid)?;
     let has_responses = !responses.is_empty();
@@ -47,6 +44,32 @@ pub(crate) async fn answer_inputs(
         params.set("requestState", &state);
     }
     RawValue::from_string(params.write()).map_err(invalid)
+}
+
+/// Sends input requests to the client in their order, and waits for all answers. The first error ends the others.
+///
+/// The state of a source has one lifetime for all answers of a round. Answers that arrive one after the other could exceed it.
+async fn ask_all(call: &SourceCall, requests: InputRequests) -> Result<JsonObject, RpcError> {
+    for request in requests.values() {
+        call.check_input_request(request)?;
+    }
+    let ask = |(key, request)| (key, Box::pin(call.ask(request)));
+    let mut waiting: Vec<_> = requests.0.into_iter().map(ask).collect();
+    let mut responses = JsonObject::new();
+    poll_fn(|cx| {
+        let mut at = 0;
+        while let Some((_, answer)) = waiting.get_mut(at) {
+            match answer.as_mut().poll(cx) {
+                Poll::Pending => at += 1,
+                Poll::Ready(answer) => {
+                    let (key, _) = waiting.remove(at);
+                    responses.insert(key, answer?);
+                }
+            }
+        }
+        if waiting.is_empty() { Poll::Ready(Ok(std::mem::take(&mut responses))) } else { Poll::Pending }
+    })
+    .await
 }
 
 /// Sends an input request to the client of a session, and waits for the answer.
