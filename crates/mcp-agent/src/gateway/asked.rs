@@ -15,7 +15,7 @@ use super::{
     fault::Fault,
     fleet::{self, Elsewhere},
     members::Members,
-    parked::{Parkable, ParkedError, ParkedRound, Questions, Refused},
+    parked::{Holder, Parkable, ParkedError, ParkedRound, Questions, Refused},
     relay::{Answered, Relayed},
     seal::RelayState,
     used::{self, StateId},
@@ -100,11 +100,11 @@ impl Core {
         self: &Arc<Self>,
         call: &SourceCall,
         place: &Place,
-        parked: u64,
+        (parked, holder): (u64, &Holder),
         number: u32,
         responses: JsonObject,
     ) -> Result<SourceOutcome, Fault> {
-        let round = self.parked.resume(parked, number, responses, call.clone()).await;
+        let round = self.parked.resume(parked, holder, number, responses, call.clone()).await;
         self.parked_outcome(call, place, round).await
     }
 

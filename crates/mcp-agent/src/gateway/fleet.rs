@@ -10,13 +10,13 @@ use mcp_server_core::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{json, value::RawValue};
-use tokio::time::timeout;
+use tokio::{runtime::Handle, time::timeout};
 
 use super::{
     Core,
     asked::{Place, parked_error},
     fault::Fault,
-    parked::ParkedRound,
+    parked::{Holder, ParkedRound},
     relay::Relayed,
     seal::{LIFETIME, RelayState},
     used::StateId,
@@ -39,12 +39,36 @@ pub(super) struct Elsewhere {
 }
 
 /// A round for the node of its call.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 struct PassedRound {
     gateway: String,
+    holder: Holder,
     call: u64,
     number: u32,
     responses: JsonObject,
+    /// The client cancelled the round.
+    is_cancelled: bool,
+}
+
+/// Passes the cancellation of a round on when the value is dropped before the outcome of the round.
+struct Passing<'a> {
+    node: &'a Arc<Node>,
+    lease: &'a str,
+    round: PassedRound,
+    has_outcome: bool,
+}
+
+impl Drop for Passing<'_> {
+    fn drop(&mut self) {
+        if self.has_outcome {
+            return;
+        }
+        let cancelled = PassedRound { responses: JsonObject::new(), is_cancelled: true, ..self.round.clone() };
+        // Without a runtime, the lifetime of the call ends it.
+        let (Ok(body), Ok(runtime)) = (serde_json::to_vec(&cancelled), Handle::try_current()) else { return };
+        let (node, lease) = (Arc::clone(self.node), self.lease.to_owned());
+        runtime.spawn(async move { node.request(&lease, ROUND, body).await.map(drop) });
+    }
 }
 
 /// The outcome of a passed round.
@@ -88,11 +112,16 @@ impl Core {
 
     /// Continues a parked call for another node. `None` if another gateway of the process runs the call.
     async fn passed_round(&self, body: &[u8], limit: Duration) -> Option<Vec<u8>> {
-        let PassedRound { gateway, call, number, responses } = serde_json::from_slice(body).ok()?;
+        let PassedRound { gateway, holder, call, number, responses, is_cancelled } =
+            serde_json::from_slice(body).ok()?;
         if gateway != self.hop.as_str() {
             return None;
         }
-        let reply = match timeout(limit, self.parked.resume_for_node(call, number, responses)).await {
+        if is_cancelled {
+            self.parked.cancel(call, &holder, limit).await;
+            return Some(Vec::new());
+        }
+        let reply = match timeout(limit, self.parked.resume_for_node(call, &holder, number, responses)).await {
             Err(_) => RoundReply::Running,
             Ok(Ok(ParkedRound::Asked { number, requests, .. })) => RoundReply::Asked { number, requests },
             Ok(Ok(ParkedRound::Complete(result))) => match result {
@@ -116,38 +145,31 @@ impl Core {
         &self,
         call: &SourceCall,
         place: &Place,
-        at: Elsewhere,
+        (at, holder): (Elsewhere, Holder),
         responses: JsonObject,
     ) -> Result<SourceOutcome, Fault> {
         let Some(node) = node_of(call) else { return Err(other_node().into()) };
-        let mut round = PassedRound { gateway: at.gateway, call: at.call, number: at.number, responses };
-        loop {
-            let body = serde_json::to_vec(&round).map_err(|_| RpcError::internal("the round cannot be written"))?;
-            let reply = match node.request(&at.lease, ROUND, body).await {
-                Ok(reply) => reply,
-                // The call ended with its node.
-                Err(error) if error.is_gone() => return Err(InputRound::state_expired().into()),
-                Err(error) => return Err(error.to_rpc().into()),
-            };
-            match serde_json::from_slice(&reply) {
-                Ok(RoundReply::Running) => round.responses = JsonObject::new(),
-                Ok(RoundReply::Asked { number, requests }) => {
-                    let (server, name) = (place.server.to_string(), place.name.to_string());
-                    let (node, lease) = (round.gateway, Some(at.lease));
-                    let state = RelayState::Parked { node, lease, call: at.call, number, server, name };
-                    return Ok(self.asked(call, Some(&requests), &state)?);
-                }
-                Ok(RoundReply::Complete { version, result }) => {
-                    let Some(version) = ProtocolVersion::parse(&version) else { return Err(other_node().into()) };
-                    let is_error = CallToolResult::is_failed(result.get().as_bytes());
-                    let result = SourceResult::new(String::from(Box::<str>::from(result)), version);
-                    let result = if is_error { result.failed() } else { result };
-                    return Ok(self.outcome(call, Relayed::Complete { server: Arc::clone(&place.server), result })?);
-                }
-                Ok(RoundReply::Failed(error)) => return Err(error.into()),
-                // The gateway of the call has ended, or has another version.
-                Err(_) => return Err(InputRound::state_expired().into()),
+        let Elsewhere { gateway, lease, call: parked, number } = at;
+        let round = PassedRound { gateway, holder, call: parked, number, responses, is_cancelled: false };
+        let mut passing = Passing { node, lease: &lease, round, has_outcome: false };
+        let reply = pass(&mut passing).await;
+        passing.has_outcome = true;
+        match reply? {
+            RoundReply::Running => Err(InputRound::state_expired().into()),
+            RoundReply::Asked { number, requests } => {
+                let (server, name) = (place.server.to_string(), place.name.to_string());
+                let (node, lease) = (passing.round.gateway.clone(), Some(lease.clone()));
+                let state = RelayState::Parked { node, lease, call: parked, number, server, name };
+                Ok(self.asked(call, Some(&requests), &state)?)
             }
+            RoundReply::Complete { version, result } => {
+                let Some(version) = ProtocolVersion::parse(&version) else { return Err(other_node().into()) };
+                let is_error = CallToolResult::is_failed(result.get().as_bytes());
+                let result = SourceResult::new(String::from(Box::<str>::from(result)), version);
+                let result = if is_error { result.failed() } else { result };
+                Ok(self.outcome(call, Relayed::Complete { server: Arc::clone(&place.server), result })?)
+            }
+            RoundReply::Failed(error) => Err(error.into()),
         }
     }
 
@@ -170,6 +192,25 @@ impl Core {
                 let data = json!({ "reason": "busy", "unavailable": "store", "retryAfterMs": 1000 });
                 Err(RpcError::internal("busy: the shared store is unavailable, try again later").with_data(data))
             }
+        }
+    }
+}
+
+/// Passes a round to the node of its call, and waits for the outcome.
+async fn pass(passing: &mut Passing<'_>) -> Result<RoundReply, RpcError> {
+    loop {
+        let body = serde_json::to_vec(&passing.round).map_err(|_| RpcError::internal("the round cannot be written"))?;
+        let reply = match passing.node.request(passing.lease, ROUND, body).await {
+            Ok(reply) => reply,
+            // The call ended with its node.
+            Err(error) if error.is_gone() => return Err(InputRound::state_expired()),
+            Err(error) => return Err(error.to_rpc()),
+        };
+        match serde_json::from_slice(&reply) {
+            Ok(RoundReply::Running) => passing.round.responses = JsonObject::new(),
+            Ok(outcome) => return Ok(outcome),
+            // The gateway of the call has ended, or has another version.
+            Err(_) => return Err(InputRound::state_expired()),
         }
     }
 }

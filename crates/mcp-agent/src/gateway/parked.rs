@@ -1,18 +1,24 @@
 //! Calls of stateless clients that wait for answers at an upstream server of the session era.
 
 mod call;
+mod table;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use mcp_protocol::{InputRequests, JsonObject};
 use parking_lot::Mutex;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 pub(crate) use self::call::Questions;
-use self::call::{Next, ParkedCall};
+use self::{
+    call::{ParkedCall, Wait},
+    table::{Entry, Table},
+};
 
 const LIFETIME: Duration = Duration::from_secs(600);
 const PER_PRINCIPAL: usize = 64;
@@ -64,19 +70,12 @@ struct Shared<R, C> {
     table: Mutex<Table<R, C>>,
 }
 
-struct Table<R, C> {
-    last_id: u64,
-    calls: HashMap<u64, Entry<R, C>>,
-}
-
-struct Entry<R, C> {
-    call: Arc<ParkedCall<R, C>>,
-    principal: Option<Arc<str>>,
-    is_parked: bool,
-    /// The bytes of the open questions and of the result.
-    bytes: usize,
-    /// Its drop ends the task of the call, and with it the upstream call.
-    _task: DropGuard,
+/// The client whose rounds may continue a call.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Holder {
+    pub(crate) principal: Option<Arc<str>>,
+    /// The part of the client on which its credentials at the server depend.
+    pub(crate) authority: Option<Arc<str>>,
 }
 
 /// The outcome of a round.
@@ -123,8 +122,7 @@ pub(crate) enum Refused {
 
 impl<R: Parkable, C: Clone + Send + Sync + 'static> ParkedCalls<R, C> {
     pub(crate) fn new(limits: ParkedLimits) -> Self {
-        let table = Table { last_id: 0, calls: HashMap::new() };
-        Self { shared: Arc::new(Shared { limits, table: Mutex::new(table) }) }
+        Self { shared: Arc::new(Shared { limits, table: Mutex::default() }) }
     }
 
     /// Begins a call, and waits for its result or its first question. `request` is the first round, and `run` receives the
@@ -133,7 +131,7 @@ impl<R: Parkable, C: Clone + Send + Sync + 'static> ParkedCalls<R, C> {
     /// If the caller drops this future, the upstream call ends, because the client has no state for a further round.
     pub(crate) async fn start<F>(
         &self,
-        principal: Option<Arc<str>>,
+        holder: Holder,
         request: C,
         run: impl FnOnce(Questions<R, C>) -> F,
     ) -> Result<ParkedRound<R>, ParkedError>
@@ -141,177 +139,159 @@ impl<R: Parkable, C: Clone + Send + Sync + 'static> ParkedCalls<R, C> {
         F: Future<Output = R> + Send + 'static,
     {
         let stop = CancellationToken::new();
-        let call = {
-            let mut table = self.shared.table.lock();
-            table.last_id += 1;
-            let call = Arc::new(ParkedCall::new(table.last_id));
-            let _task = stop.clone().drop_guard();
-            let entry = Entry { call: Arc::clone(&call), principal, is_parked: false, bytes: 0, _task };
-            table.calls.insert(call.id, entry);
-            call
-        };
-        let mut begun = Begun { shared: &self.shared, id: call.id, is_kept: false };
-        let wait = call.wait(Some(request));
+        let task = stop.clone().drop_guard();
+        let call = self.shared.table.lock().insert(|id| {
+            let call = Arc::new(ParkedCall::new(id));
+            (Entry::new(Arc::clone(&call), holder, task), call)
+        });
+        let waiting = self.waiting(&call, call.wait(Some(request)));
         let work = run(Questions::new(&self.shared, &call));
         let driven = drive(Arc::downgrade(&self.shared), Arc::clone(&call), stop, work);
         // The upstream request belongs to the trace of the first round.
         tokio::spawn(driven.in_current_span());
-        let round = self.round(&call).await;
-        begun.is_kept = matches!(round, Ok(ParkedRound::Asked { .. }));
-        drop(wait);
-        round
+        waiting.round().await
     }
 
     /// Continues a call with the responses to its questions, and waits for its result or the next question. `number` is that of
     /// the former round. A round without responses only waits.
     ///
-    /// If the caller drops this future, only the wait ends.
+    /// If the caller drops this future, the upstream call ends, unless another round waits: the drop is the cancellation of the
+    /// client.
     ///
     /// # Errors
     /// [`ParkedError`]. A round with an error changes nothing.
     pub(crate) async fn resume(
         &self,
         call: u64,
+        holder: &Holder,
         number: u32,
         responses: JsonObject,
         request: C,
     ) -> Result<ParkedRound<R>, ParkedError> {
-        let call = self.call(call)?;
-        let _wait = call.begin_round(number, responses, Some(request))?;
-        let round = self.round(&call).await;
-        if !matches!(round, Ok(ParkedRound::Asked { .. })) {
-            self.shared.remove(call.id);
-        }
-        round
+        let call = self.call(call, holder)?;
+        let wait = call.begin_round(number, responses, Some(request))?;
+        self.waiting(&call, wait).round().await
     }
 
     /// Continues a call as [`ParkedCalls::resume`] does, for a round of another node. A completed call stays for a short time,
     /// because the reply to that node can be lost.
+    ///
+    /// If the caller drops this future, only the wait ends. The other node cancels the call by [`ParkedCalls::cancel`].
     ///
     /// # Errors
     /// [`ParkedError`]. A round with an error changes nothing.
     pub(crate) async fn resume_for_node(
         &self,
         call: u64,
+        holder: &Holder,
         number: u32,
         responses: JsonObject,
     ) -> Result<ParkedRound<R>, ParkedError> {
-        let call = self.call(call)?;
+        let call = self.call(call, holder)?;
         let _wait = call.begin_round(number, responses, None)?;
-        let round = self.round(&call).await;
+        let round = call.round().await;
         if matches!(round, Ok(ParkedRound::Complete(_))) {
             call.delivered();
-            self.shared.unpark(call.id);
+            self.shared.table.lock().unpark(call.id);
         }
         round
     }
 
-    fn call(&self, id: u64) -> Result<Arc<ParkedCall<R, C>>, ParkedError> {
-        self.shared.table.lock().calls.get(&id).map(|entry| Arc::clone(&entry.call)).ok_or(ParkedError::Gone)
+    /// Waits for the result or the next question of a call. If the caller drops this future, only the wait ends.
+    ///
+    /// # Errors
+    /// [`ParkedError`].
+    pub(crate) async fn next(&self, call: u64, holder: &Holder, request: C) -> Result<ParkedRound<R>, ParkedError> {
+        let call = self.call(call, holder)?;
+        let mut waiting = self.waiting(&call, call.wait(Some(request)));
+        waiting.is_kept = true;
+        waiting.round().await
+    }
+
+    /// Ends a call, because the client cancelled a round at another node. A call for which a round waits longer than `limit`
+    /// continues.
+    pub(crate) async fn cancel(&self, call: u64, holder: &Holder, limit: Duration) {
+        let Ok(call) = self.call(call, holder) else { return };
+        // The round of the other node ends at the same time.
+        if timeout(limit, call.until_no_round()).await.is_ok() {
+            self.shared.remove(call.id);
+        }
+    }
+
+    /// Returns a call of a holder.
+    fn call(&self, id: u64, holder: &Holder) -> Result<Arc<ParkedCall<R, C>>, ParkedError> {
+        let table = self.shared.table.lock();
+        let entry = table.get(id).filter(|entry| entry.holder == *holder);
+        entry.map(|entry| Arc::clone(&entry.call)).ok_or(ParkedError::Gone)
     }
 
     /// Sends responses to the questions of a call, without waiting.
     ///
     /// # Errors
     /// [`ParkedError`]. No question has a response then.
-    pub(crate) fn answer(&self, call: u64, responses: JsonObject) -> Result<(), ParkedError> {
-        self.call(call)?.answer(u32::MAX, responses)
+    pub(crate) fn answer(&self, call: u64, holder: &Holder, responses: JsonObject) -> Result<(), ParkedError> {
+        self.call(call, holder)?.answer(u32::MAX, responses)
     }
 
     /// Whether the call has not ended.
     pub(crate) fn contains(&self, call: u64) -> bool {
-        self.shared.table.lock().calls.contains_key(&call)
+        self.shared.table.lock().get(call).is_some()
     }
 
-    async fn round(&self, call: &ParkedCall<R, C>) -> Result<ParkedRound<R>, ParkedError> {
-        match call.next().await {
-            Next::Complete(result) => Ok(ParkedRound::Complete(result)),
-            Next::Asked { number, requests } => Ok(ParkedRound::Asked { call: call.id, number, requests }),
-            Next::Dropped => Err(ParkedError::Dropped),
-            Next::Ended => Err(ParkedError::Gone),
-        }
+    fn waiting<'a>(&'a self, call: &'a ParkedCall<R, C>, wait: Wait<'a, R, C>) -> Waiting<'a, R, C> {
+        Waiting { shared: &self.shared, call, wait: Some(wait), is_kept: false }
     }
 
     /// Returns the number of parked calls.
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.shared.table.lock().calls.values().filter(|entry| entry.is_parked).count()
+        self.shared.table.lock().parked()
     }
 }
 
 impl<R, C> Shared<R, C> {
     /// Counts a call as parked. It has no effect for a parked call.
     fn park(&self, id: u64) -> Result<(), Refused> {
-        let mut table = self.table.lock();
-        let entry = table.calls.get(&id).ok_or(Refused::Ended)?;
-        if entry.is_parked {
-            return Ok(());
-        }
-        let principal = entry.principal.clone();
-        let parked = || table.calls.values().filter(|entry| entry.is_parked);
-        if parked().filter(|entry| entry.principal == principal).count() >= self.limits.per_principal {
-            return Err(Refused::Principal);
-        }
-        if parked().count() >= self.limits.total {
-            return Err(Refused::Total);
-        }
-        if let Some(entry) = table.calls.get_mut(&id) {
-            entry.is_parked = true;
-        }
-        Ok(())
-    }
-
-    /// Does not count a call as parked any more.
-    fn unpark(&self, id: u64) {
-        if let Some(entry) = self.table.lock().calls.get_mut(&id) {
-            entry.is_parked = false;
-        }
+        self.table.lock().park(id, &self.limits)
     }
 
     /// Counts the bytes of a question or a result.
     fn reserve(&self, id: u64, bytes: usize) -> Result<(), Refused> {
-        let mut table = self.table.lock();
-        let principal = table.calls.get(&id).ok_or(Refused::Ended)?.principal.clone();
-        let (mut own, mut all) = (bytes, bytes);
-        for entry in table.calls.values().filter(|entry| entry.bytes > 0) {
-            all += entry.bytes;
-            if entry.principal == principal {
-                own += entry.bytes;
-            }
-        }
-        if own > self.limits.bytes_per_principal || all > self.limits.total_bytes {
-            return Err(Refused::Bytes);
-        }
-        if let Some(entry) = table.calls.get_mut(&id) {
-            entry.bytes += bytes;
-        }
-        Ok(())
+        self.table.lock().reserve(id, bytes, &self.limits)
     }
 
     /// Subtracts the bytes of a question that has ended.
     fn release(&self, id: u64, bytes: usize) {
-        if let Some(entry) = self.table.lock().calls.get_mut(&id) {
-            entry.bytes = entry.bytes.saturating_sub(bytes);
-        }
+        self.table.lock().release(id, bytes);
     }
 
     fn remove(&self, id: u64) {
         // The guard of the task is dropped after the lock.
-        let _removed = self.table.lock().calls.remove(&id);
+        let _removed = self.table.lock().remove(id);
     }
 }
 
-/// Ends a call whose first round was dropped.
-struct Begun<'a, R, C> {
+/// A round that waits. Its drop ends the call if the round received no question, and no other round waits.
+struct Waiting<'a, R, C> {
     shared: &'a Shared<R, C>,
-    id: u64,
+    call: &'a ParkedCall<R, C>,
+    wait: Option<Wait<'a, R, C>>,
     is_kept: bool,
 }
 
-impl<R, C> Drop for Begun<'_, R, C> {
+impl<R: Parkable, C> Waiting<'_, R, C> {
+    async fn round(mut self) -> Result<ParkedRound<R>, ParkedError> {
+        let round = self.call.round().await;
+        self.is_kept = matches!(round, Ok(ParkedRound::Asked { .. }));
+        round
+    }
+}
+
+impl<R, C> Drop for Waiting<'_, R, C> {
     fn drop(&mut self) {
-        if !self.is_kept {
-            self.shared.remove(self.id);
+        self.wait = None;
+        if !self.is_kept && !self.call.has_rounds() {
+            self.shared.remove(self.call.id);
         }
     }
 }

@@ -7,7 +7,7 @@ use mcp_protocol::{JsonObject, RpcError, UniqueNames};
 use mcp_server_core::source::SourceCall;
 use tokio::time::Instant;
 
-use super::{Core, ItemKind, caller::Downstream, fault::Fault, item::Item, members::Members, views};
+use super::{Core, ItemKind, caller::Downstream, fault::Fault, item::Item, members::Members, parked::Holder, views};
 use crate::{
     CallError, CatalogTool, ServerState,
     policy::PolicyInput,
@@ -167,6 +167,13 @@ impl Core {
         let is_stateless = is_stateless(&slot, registry.settings.call_wait).await?;
         let key = slot.key(registry, &downstream.caller_at(&slot, is_stateless));
         Ok((key, Arc::clone(&slot.fingerprint)))
+    }
+
+    /// Returns the client of a request as the holder of its calls at a server.
+    pub(super) fn holder(&self, server: &str, downstream: &Downstream) -> Holder {
+        let slot = self.host.shared().registry.slot(server);
+        let authority = slot.and_then(|slot| slot.authority(&downstream.caller(true)));
+        Holder { principal: downstream.principal.clone(), authority }
     }
 
     /// Returns the fingerprint of the server that has a name now.

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use super::{
     Core, Names,
     asked::{Place, parks},
-    caller::of_input_requests,
+    caller::{Downstream, of_input_requests},
     fault::{self, Fault},
     members::Members,
     pages::Pages,
@@ -57,12 +57,13 @@ impl Core {
     pub(super) async fn relay(
         self: &Arc<Self>,
         call: &SourceCall,
-        principal: Option<Arc<str>>,
-        answered: Answered,
+        downstream: Downstream,
         reached: Reached,
         outgoing: Outgoing,
     ) -> Result<SourceOutcome, Fault> {
         let (names, pages, method) = (self.names, self.pages.clone(), call.method());
+        let holder = self.holder(&reached.server, &downstream);
+        let answered = Answered(downstream.capabilities);
         if !parks(call, &answered, reached.client.version()) {
             let client = AskedClient::Session(call.clone());
             // Each call copies its future, so the parts of the future are boxed.
@@ -71,7 +72,7 @@ impl Core {
         }
         let place = Place { server: Arc::clone(&reached.server), name: outgoing.name.clone() };
         // The task of a parked call does not keep the gateway.
-        let started = self.parked.start(principal, call.clone(), |questions| {
+        let started = self.parked.start(holder, call.clone(), |questions| {
             let client = AskedClient::LaterRound(questions);
             Box::pin(send(names, pages, method, client, answered.0, reached, outgoing))
         });

@@ -28,7 +28,7 @@ use super::{
     merged::Items,
     names::split_uri,
     reach::{Reached, arguments},
-    relay::{Answered, Outgoing},
+    relay::Outgoing,
     seal::LIFETIME,
     used::StateId,
     views,
@@ -337,11 +337,13 @@ impl<'a> Incoming<'a> {
             Round::First => return Ok(Begun::First(Box::new(self))),
             Round::Parked { place, call, number, responses } => {
                 self.core.check_round(self.call.method(), &place, self.downstream.principal.as_ref()).await?;
-                Box::pin(self.core.resume_parked(self.call, &place, call, number, responses)).await?
+                let holder = self.core.holder(&place.server, &self.downstream);
+                Box::pin(self.core.resume_parked(self.call, &place, (call, &holder), number, responses)).await?
             }
             Round::Elsewhere { place, at, responses } => {
                 self.core.check_round(self.call.method(), &place, self.downstream.principal.as_ref()).await?;
-                Box::pin(self.core.resume_elsewhere(self.call, &place, at, responses)).await?
+                let holder = self.core.holder(&place.server, &self.downstream);
+                Box::pin(self.core.resume_elsewhere(self.call, &place, (at, holder), responses)).await?
             }
             Round::Upstream { place, fingerprint, once, responses, state } => {
                 Box::pin(self.resume(place, &fingerprint, once, (responses, state))).await?
@@ -394,7 +396,7 @@ impl<'a> Incoming<'a> {
         }
         let task = ask_for_task(call, &mut params, &negotiated);
         let outgoing = Outgoing { name: name.into(), params: params.write(), meta, responses, task };
-        core.relay(call, downstream.principal, Answered(downstream.capabilities), reached, outgoing).await
+        core.relay(call, downstream, reached, outgoing).await
     }
 }
 

@@ -15,7 +15,7 @@ use super::{
     Core,
     caller::{Downstream, of_input_requests},
     fault::Fault,
-    parked::{ParkedError, ParkedRound},
+    parked::{Holder, ParkedError, ParkedRound},
     questions::{AskedClient, Asker},
     reach::Reached,
     relay::{Relayed, of_client},
@@ -29,7 +29,7 @@ const FURTHER: Duration = Duration::from_secs(1);
 /// The task of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct TaskKey {
-    pub(super) principal: Option<Arc<str>>,
+    pub(super) holder: Holder,
     pub(super) task: ServerTask,
 }
 
@@ -95,7 +95,7 @@ impl Core {
                 return fault.map_or_else(|| Ok(InputRequests::new()), Err);
             }
         };
-        let round = self.parked.resume(parked, 0, JsonObject::new(), call.clone());
+        let round = self.parked.next(parked, &key.holder, call.clone());
         match timeout(FURTHER, round).await {
             Ok(Ok(ParkedRound::Asked { requests, .. })) => Ok(self.with_prefix(parked, requests)),
             Err(_) => Ok(InputRequests::new()),
@@ -118,7 +118,7 @@ impl Core {
     ) -> Result<Option<(u64, InputRequests)>, Fault> {
         let params = to_raw_value(&json!({ "taskId": key.task.id })).map_err(|error| invalid(&error))?;
         let (names, pages) = (self.names, self.pages.clone());
-        let started = self.parked.start(key.principal.clone(), call.clone(), |questions| async move {
+        let started = self.parked.start(key.holder.clone(), call.clone(), |questions| async move {
             let (notices, _) = mpsc::channel(1);
             let asker = Asker {
                 client: AskedClient::LaterRound(questions),
@@ -149,7 +149,7 @@ impl Core {
         let prefix = self.prefix(parked);
         for (question, response) in responses.0 {
             let Some(question) = question.strip_prefix(&prefix) else { continue };
-            match self.parked.answer(parked, JsonObject::new().with(question, response)) {
+            match self.parked.answer(parked, &key.holder, JsonObject::new().with(question, response)) {
                 Err(error @ ParkedError::Invalid { .. }) => return Err(RpcError::invalid_params(error.to_string())),
                 Ok(()) | Err(ParkedError::Gone | ParkedError::Dropped | ParkedError::Answered { .. }) => {}
             }

@@ -363,7 +363,7 @@ impl<'a> TaskRequest<'a> {
     fn key(&self) -> TaskKey {
         // The id of a list can lack the tool.
         let task = ServerTask { tool: None, ..self.task.clone() };
-        TaskKey { principal: self.client.principal.clone(), task }
+        TaskKey { holder: self.core.holder(&self.task.server, &self.client), task }
     }
 
     /// Adds the result, the error or the input requests to the state of a task of 2025-11-25.

@@ -169,8 +169,9 @@ impl Slot {
         })
     }
 
+    /// Returns the part of a caller on which its token at the server depends.
     #[cfg(feature = "oauth")]
-    fn authority(&self, caller: &Caller) -> Option<Arc<str>> {
+    pub(crate) fn authority(&self, caller: &Caller) -> Option<Arc<str>> {
         self.options.exchanges.as_ref()?;
         caller.token.as_ref().map(|token| Arc::clone(token.authority()))
     }
@@ -183,7 +184,7 @@ impl Slot {
 
     #[cfg(not(feature = "oauth"))]
     #[expect(clippy::unused_self, reason = "the feature `oauth` has token exchanges")]
-    fn authority(&self, _: &Caller) -> Option<Arc<str>> {
+    pub(crate) fn authority(&self, _: &Caller) -> Option<Arc<str>> {
         None
     }
 

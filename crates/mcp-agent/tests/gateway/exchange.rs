@@ -16,8 +16,8 @@ use mcp_agent::{
     config::{self, ConfigFile, Environment, Scope, ServerDefinition},
     token_exchange_authorizer,
 };
-use mcp_client::{Client, http::Http, transport::Connect};
-use mcp_protocol::{Challenge, ProtocolVersion, RpcError, auth::grant_type};
+use mcp_client::{Client, Round, http::Http, transport::Connect};
+use mcp_protocol::{Challenge, ClientCapabilities, ElicitationCapability, ProtocolVersion, RpcError, auth::grant_type};
 use mcp_server::{
     auth::{ApiKeys, AuthRequest, Authenticated, Authenticator, BoxFuture, Chain, Jwt, Rejection},
     prelude::*,
@@ -71,6 +71,11 @@ impl Seen {
     }
 }
 
+#[derive(Deserialize, JsonSchema)]
+struct Answer {
+    name: String,
+}
+
 /// A server at a URL whose tool returns the identity in the token of the request.
 async fn upstream(version: ProtocolVersion, issuer: &str) -> (String, Seen) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -81,7 +86,12 @@ async fn upstream(version: ProtocolVersion, issuer: &str) -> (String, Seen) {
         let scopes: Vec<String> = caller.scopes.into_iter().collect();
         format!("{} {} {}", caller.subject, caller.client_id.unwrap_or_default(), scopes.join(","))
     };
-    let server = Server::builder("upstream", "1").versions([version]).tool(tool("who", who)).build();
+    let asks = async |inputs: Inputs| {
+        let Answer { name } = inputs.elicit("name", "Your name?").await?;
+        Ok::<_, ToolError>(name)
+    };
+    let server = Server::builder("upstream", "1").versions([version]);
+    let server = server.tool(tool("who", who)).tool(tool("asks", asks)).build();
     let config = HttpConfig::new().public_url(&url).authenticate(seen.clone());
     tokio::spawn(async move { server.serve_http_on(listener, config).await });
     (url, seen)
@@ -183,6 +193,30 @@ async fn a_token_with_fewer_scopes_does_not_use_the_token_of_another_one() {
         assert_eq!(who(&user, "one").await.unwrap(), format!("ada gateway {expected}"));
     }
     assert_eq!(world.exchanges(), 2);
+}
+
+#[tokio::test]
+async fn a_token_with_fewer_scopes_does_not_continue_the_call_of_another_one() {
+    // A server of the session era asks, so the gateway parks the call.
+    let world = World::new(REVISIONS[0], None).await;
+    let send = async |scopes: &[&str], params: Value| {
+        let user = world.user(ProtocolVersion::LATEST, &world.token("ada", scopes).await).await;
+        let capabilities = ClientCapabilities::new().with_elicitation(ElicitationCapability::new().with_form());
+        let call = user.request_raw("tools/call", params).raw_result().capabilities(capabilities).raw_inputs();
+        timeout(SOON, call.into_future()).await.unwrap()
+    };
+    let first = json!({ "name": "one__asks", "arguments": {} });
+    let Round::InputRequired(asked) = send(&["read", "write"], first).await.unwrap() else { panic!("the tool asks") };
+    let asked = asked.into_result();
+    let key = asked.input_requests.unwrap().keys().next().unwrap().clone();
+    let answer = json!({ "action": "accept", "content": { "name": "ada" } });
+    let next = json!({
+        "name": "one__asks", "arguments": {}, "requestState": asked.request_state, "inputResponses": { key: answer },
+    });
+    let refused = send(&["read"], next.clone()).await.unwrap_err();
+    assert_eq!(reason(refused.rpc().unwrap()), "request_state_expired");
+    // Another token with the same scopes continues the call.
+    assert!(matches!(send(&["read", "write"], next).await.unwrap(), Round::Complete(_)));
 }
 
 #[tokio::test]

@@ -197,12 +197,12 @@ async fn two_users_at_once_never_see_the_question_of_the_other() {
 }
 
 /// The parameters of the next round.
-fn next(arguments: &Value, state: &str, key: &str, response: &Value) -> Value {
+pub(crate) fn next(arguments: &Value, state: &str, key: &str, response: &Value) -> Value {
     json!({ "name": "s__form", "arguments": arguments, "requestState": state, "inputResponses": { key: response } })
 }
 
 /// Sends the first round of a call, and returns the key of its question and the state.
-async fn first_round(user: &Client) -> (String, String) {
+pub(crate) async fn first_round(user: &Client) -> (String, String) {
     let call = user.request_raw("tools/call", json!({ "name": "s__form", "arguments": {} }));
     let call = call.raw_result().capabilities(User::new("").capabilities()).raw_inputs();
     let Round::InputRequired(asked) = timeout(SOON, call.into_future()).await.unwrap().unwrap() else {

@@ -1,15 +1,25 @@
 //! Long calls through a gateway: the time limits of the request at the server decide. The clock of these tests is paused.
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use mcp_agent::{Gateway, Host, ServerOptions};
-use mcp_client::{Client, transport::Connect};
+use mcp_client::{Client, Handler as _, transport::Connect};
 use mcp_protocol::{ElicitResult, JsonObject, ProtocolVersion};
-use mcp_server::prelude::*;
-use tokio::time::{Instant, sleep};
+use mcp_server::{inputs::StateKeys, prelude::*, store::MemoryStore};
+use serde_json::json;
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep, timeout},
+};
 
-use crate::common::{Pipe, REVISIONS, cells, client};
+use crate::{
+    common::{Pipe, REVISIONS, SOON, cells, client, over_http},
+    rounds::{User, first_round, next},
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -104,4 +114,72 @@ async fn a_session_receives_the_questions_of_a_round_at_the_same_time() {
     assert_eq!(user.call_tool("s__both", ()).await.unwrap().text(), "Your first name? Your second name?");
     let elapsed = since.elapsed();
     assert!((400 * SECOND..410 * SECOND).contains(&elapsed), "{elapsed:?}");
+}
+
+/// Sends the time of its drop.
+struct Ended(Option<oneshot::Sender<()>>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.take().unwrap().send(());
+    }
+}
+
+/// A server whose tool `form` asks, and then waits until it is cancelled. The receivers complete when it waits, and when it ends.
+fn waiting(version: ProtocolVersion) -> (Server, oneshot::Receiver<()>, oneshot::Receiver<()>) {
+    let (started, starts) = oneshot::channel();
+    let (ended, ends) = oneshot::channel();
+    let signals = Arc::new(Mutex::new(Some((started, Ended(Some(ended))))));
+    let form = move |inputs: Inputs| {
+        let signals = Arc::clone(&signals);
+        async move {
+            let Answer { name } = inputs.elicit("name", "Your name?").await?;
+            let (started, _ended) = signals.lock().unwrap().take().unwrap();
+            started.send(()).unwrap();
+            std::future::pending::<()>().await;
+            Ok::<_, ToolError>(name)
+        }
+    };
+    (Server::builder("s", "1").versions([version]).tool(tool("form", form)).build(), starts, ends)
+}
+
+#[tokio::test]
+async fn a_client_cancels_a_call_also_after_a_question() {
+    for (down, up) in cells() {
+        for is_http in [true, false] {
+            let case = format!("{down} to {up}, over HTTP: {is_http}");
+            let (server, starts, ends) = waiting(up);
+            let host = Host::builder("gateway", "1").server("s", Pipe::new(server)).start().await.unwrap();
+            let gateway = Gateway::builder(host).build().unwrap().versions([down]).build();
+            let user = client().on_elicit(async |_| Ok(ElicitResult::accept(JsonObject::new().with("name", "ada"))));
+            let user = match is_http {
+                true => user.connect(over_http(gateway.clone()).await).await.unwrap(),
+                false => user.connect(&gateway).await.unwrap(),
+            };
+            let call = tokio::spawn(user.call_tool("s__form", ()).into_future());
+            timeout(SOON, starts).await.expect(&case).unwrap();
+            call.abort();
+            timeout(SOON, ends).await.expect(&case).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_cancels_a_parked_call_at_another_node() {
+    let store = Arc::new(MemoryStore::new());
+    let node = async |server: Server| {
+        let host = Host::builder("gateway", "1").server("s", Pipe::new(server)).start().await.unwrap();
+        let gateway = Gateway::builder(host).state_keys(StateKeys::new([[1; 32]])).build().unwrap();
+        let gateway = gateway.store(store.clone()).versions([REVISIONS[1]]).build();
+        (client().connect(&gateway).await.unwrap(), gateway)
+    };
+    let (server, starts, ends) = waiting(REVISIONS[0]);
+    let ((first, _first), (second, _second)) = (node(server).await, node(waiting(REVISIONS[0]).0).await);
+    let (key, state) = first_round(&first).await;
+    let answer = json!({ "action": "accept", "content": { "name": "ada" } });
+    let round = second.request_raw("tools/call", next(&json!({}), &state, &key, &answer));
+    let round = tokio::spawn(round.raw_result().capabilities(User::new("").capabilities()).raw_inputs().into_future());
+    timeout(SOON, starts).await.unwrap().unwrap();
+    round.abort();
+    timeout(SOON, ends).await.unwrap().unwrap();
 }

@@ -19,7 +19,7 @@ use tokio::{
     time::{Instant, sleep, timeout_at},
 };
 
-use super::{ParkedError, Refused, Shared};
+use super::{ParkedError, ParkedRound, Refused, Shared};
 
 /// The most questions of a call that wait for answers at the same time.
 const OPEN: usize = 64;
@@ -69,18 +69,6 @@ enum Question {
     Withdrawn,
 }
 
-/// The next event of a call.
-pub(super) enum Next<R> {
-    Complete(R),
-    Asked {
-        number: u32,
-        requests: InputRequests,
-    },
-    /// The result was too large to wait for this round.
-    Dropped,
-    Ended,
-}
-
 impl<R: Clone, C> ParkedCall<R, C> {
     pub(super) fn new(id: u64) -> Self {
         let state = State {
@@ -99,19 +87,19 @@ impl<R: Clone, C> ParkedCall<R, C> {
     }
 
     /// Waits for the result, or for questions without a response. The questions that a server sends at the same time share a round.
-    pub(super) async fn next(&self) -> Next<R> {
+    pub(super) async fn round(&self) -> Result<ParkedRound<R>, ParkedError> {
         let mut changed = self.changed.subscribe();
         loop {
-            let mut next = self.state().next();
-            if matches!(next, Some(Next::Asked { .. })) {
+            let mut round = self.state().round(self.id);
+            if matches!(round, Some(Ok(ParkedRound::Asked { .. }))) {
                 sleep(GATHER).await;
-                next = self.state().next();
+                round = self.state().round(self.id);
             }
-            if let Some(next) = next {
-                return next;
+            if let Some(round) = round {
+                return round;
             }
             if changed.changed().await.is_err() {
-                return Next::Ended;
+                return Err(ParkedError::Gone);
             }
         }
     }
@@ -154,6 +142,17 @@ impl<R: Clone, C> ParkedCall<R, C> {
 }
 
 impl<R, C> ParkedCall<R, C> {
+    /// Whether a round waits.
+    pub(super) fn has_rounds(&self) -> bool {
+        !self.state().rounds.is_empty()
+    }
+
+    /// Waits until no round waits.
+    pub(super) async fn until_no_round(&self) {
+        let mut changed = self.changed.subscribe();
+        while self.has_rounds() && changed.changed().await.is_ok() {}
+    }
+
     /// Marks a round as waiting. The lifetime of the call begins anew when the value is dropped.
     pub(super) fn wait(&self, request: Option<C>) -> Wait<'_, R, C> {
         Wait { call: self, number: self.state().add_round(request) }
@@ -231,15 +230,16 @@ impl<R, C> State<R, C> {
 }
 
 impl<R: Clone, C> State<R, C> {
-    fn next(&self) -> Option<Next<R>> {
+    /// Returns the outcome of a round, if the round does not wait.
+    fn round(&self, call: u64) -> Option<Result<ParkedRound<R>, ParkedError>> {
         if let Some(result) = &self.result {
-            return Some(Next::Complete(result.clone()));
+            return Some(Ok(ParkedRound::Complete(result.clone())));
         }
         if self.was_dropped {
-            return Some(Next::Dropped);
+            return Some(Err(ParkedError::Dropped));
         }
         if self.has_ended {
-            return Some(Next::Ended);
+            return Some(Err(ParkedError::Gone));
         }
         let numbered = self.questions.iter().zip(1_u32..);
         let requests: InputRequests = numbered
@@ -249,7 +249,7 @@ impl<R: Clone, C> State<R, C> {
             })
             .collect();
         let number = u32::try_from(self.questions.len()).unwrap_or(u32::MAX);
-        (!requests.is_empty()).then_some(Next::Asked { number, requests })
+        (!requests.is_empty()).then_some(Ok(ParkedRound::Asked { call, number, requests }))
     }
 }
 
@@ -270,6 +270,7 @@ impl<R, C> Drop for Wait<'_, R, C> {
             state.was_dropped |= result.is_some();
             (round, result)
         };
+        self.call.changed.send_replace(());
     }
 }
 
