@@ -372,7 +372,10 @@ impl Core {
         let next = Arc::new(Merged::new(catalog, self.names, &self.hop, &former));
         {
             let mut merged = self.merged.write();
-            // Another thread can have merged a newer catalog meanwhile.
+            // Another thread can have merged this catalog or a newer one meanwhile.
+            if merged.is_of(catalog) {
+                return Arc::clone(&merged);
+            }
             if merged.is_newer_than(catalog) {
                 return next;
             }
@@ -400,5 +403,24 @@ impl fmt::Debug for Gateway {
             .field("host", &self.core.host)
             .field("names", &self.core.names)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp_server::{Server, tool};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn the_lists_of_a_catalog_are_merged_once() {
+        let upstream = Server::builder("s", "1").tool(tool("t", async || "t")).build();
+        let host = Host::builder("gateway", "1").server("s", &upstream).start().await.unwrap();
+        let core = Gateway::builder(host.clone()).core();
+        let catalog = host.catalog();
+        // Two threads find that the catalog is not merged yet.
+        let (first, second) = (core.merge(&catalog), core.merge(&catalog));
+        assert!(Arc::ptr_eq(&first, &second));
+        assert!(Arc::ptr_eq(&first, &core.merged_here()));
     }
 }
