@@ -120,15 +120,24 @@ impl Handler for User {
     fn elicit_url(&self, page: InputContext<UrlElicitParams>) -> BoxFuture<'_, Result<ElicitResult, RpcError>> {
         assert_eq!(page.url, "https://login.example/start");
         assert_eq!(page.elicitation_id.is_some(), page.version().has_elicitation_complete());
-        Box::pin(async { Ok(ElicitResult::accept(JsonObject::new())) })
+        Box::pin(async {
+            self.turns.pass().await;
+            Ok(ElicitResult::accept(JsonObject::new()))
+        })
     }
 
     fn sample(&self, _: InputContext<CreateMessageParams>) -> BoxFuture<'_, Result<CreateMessageResult, RpcError>> {
-        Box::pin(async { Ok(CreateMessageResult::new("model", &*self.name)) })
+        Box::pin(async {
+            self.turns.pass().await;
+            Ok(CreateMessageResult::new("model", &*self.name))
+        })
     }
 
     fn list_roots(&self) -> BoxFuture<'_, Result<Vec<Root>, RpcError>> {
-        Box::pin(async { Ok(vec![Root::new(format!("file:///{}", self.name))]) })
+        Box::pin(async {
+            self.turns.pass().await;
+            Ok(vec![Root::new(format!("file:///{}", self.name))])
+        })
     }
 }
 
@@ -177,22 +186,40 @@ async fn each_kind_of_question_reaches_the_user_in_each_cell() {
     assert_eq!(passed, 32);
 }
 
+/// Lets two users call tools at the same time, and checks that each of them answers its own questions.
+async fn two_users_at_once(down: ProtocolVersion, up: ProtocolVersion, is_http: bool) {
+    let turns = Turns::default();
+    // Over HTTP, the questions of both users share one connection.
+    let options = if is_http { ServerOptions::new() } else { ServerOptions::new().asks() };
+    let host = host(up, is_http, &turns, options).await;
+    let gateway = Gateway::builder(host).build().unwrap().versions([down]).build();
+    let names = ["ada", "grace"];
+    let users = names.map(|name| client().handler(User { turns: turns.clone(), ..User::new(name) }));
+    let [ada, grace] = users.map(|builder| builder.connect(&gateway).into_future());
+    let users = [ada.await.unwrap(), grace.await.unwrap()];
+    for interleaving in 0..250 {
+        // The users answer each kind of question, and different kinds at the same time.
+        let kinds = [interleaving, interleaving / TOOLS.len()].map(|number| TOOLS[number % TOOLS.len()]);
+        let calls = [0, 1].map(|user| users[user].call_tool(format!("s__{}", kinds[user]), ()).into_future());
+        let [ada, grace] = calls;
+        let (ada, grace) = timeout(SOON, async { tokio::join!(ada, grace) }).await.unwrap();
+        let answers = [ada, grace].map(|result| result.unwrap().text());
+        let expected = [0, 1].map(|user| answer_of_ada(kinds[user]).replace("ada", names[user]));
+        assert_eq!(answers, expected, "{down} to {up}, over HTTP: {is_http}, {interleaving}");
+    }
+}
+
 #[tokio::test]
 async fn two_users_at_once_never_see_the_question_of_the_other() {
     for (down, up) in cells() {
-        let turns = Turns::default();
-        let host = host(up, false, &turns, ServerOptions::new().asks()).await;
-        let gateway = Gateway::builder(host).build().unwrap().versions([down]).build();
-        let names = ["ada", "grace"];
-        let users = names.map(|name| client().handler(User { turns: turns.clone(), ..User::new(name) }));
-        let [ada, grace] = users.map(|builder| builder.connect(&gateway).into_future());
-        let users = [ada.await.unwrap(), grace.await.unwrap()];
-        for interleaving in 0..250 {
-            let [ada, grace] = [&users[0], &users[1]].map(|user| user.call_tool("s__form", ()).into_future());
-            let (ada, grace) = timeout(SOON, async { tokio::join!(ada, grace) }).await.unwrap();
-            let answers = (ada.unwrap().text(), grace.unwrap().text());
-            assert_eq!(answers, ("ada".to_owned(), "grace".to_owned()), "{down} to {up}, {interleaving}");
-        }
+        two_users_at_once(down, up, false).await;
+    }
+}
+
+#[tokio::test]
+async fn two_users_of_one_connection_never_see_the_question_of_the_other() {
+    for (down, up) in cells() {
+        two_users_at_once(down, up, true).await;
     }
 }
 
