@@ -6,7 +6,7 @@ mod keys;
 mod logins;
 mod status;
 
-use std::{sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use mcp_agent::{
     Gateway, Host, Names,
@@ -43,9 +43,9 @@ pub(super) async fn serve(gateway: &GatewayOptions, options: &Options, mut signa
     let exchanging: Vec<&str> =
         servers.iter().filter(|server| exchanges_tokens(server)).map(|server| &*server.name).collect();
     let auth = gateway.auth.as_deref().map(|file| Auth::load(file, !exchanging.is_empty())).transpose()?;
-    let listener = Listener::at(&gateway.host, &gateway.listen);
+    let mut listener = Listener::at(&gateway.host, &gateway.listen);
     if auth.is_none() {
-        check_loopback(&listener).await?;
+        listener = only_loopback(listener).await?;
     } else if options.policy.is_empty() {
         warn("without --policy, a gateway with --auth denies each call: write rules, or `default = \"allow\"`");
     }
@@ -136,16 +136,42 @@ fn exchanges_tokens(server: &ServerDefinition) -> bool {
     matches!(&server.endpoint, Endpoint::Http(http) if http.token_exchange.is_some())
 }
 
-/// Rejects an address that other machines reach, because each of them could call the tools.
-async fn check_loopback(listener: &Listener) -> Result<(), Failure> {
-    let Listener::Http(host, port) = listener else { return Ok(()) };
+/// Resolves an address, because its name could lead to another address later. Rejects an address that other machines reach: each of
+/// them could call the tools.
+async fn only_loopback(listener: Listener) -> Result<Listener, Failure> {
+    let Listener::Http(host, port) = &listener else { return Ok(listener) };
     let unresolved = |error| Failure::usage(format!("the address `{}` is not usable: {error}", line(host)));
-    let mut addresses = lookup_host((host.as_str(), *port)).await.map_err(unresolved)?;
-    match addresses.find(|address| !address.ip().to_canonical().is_loopback()) {
-        None => Ok(()),
+    let addresses: Vec<SocketAddr> = lookup_host((host.as_str(), *port)).await.map_err(unresolved)?.collect();
+    match addresses.iter().find(|address| !address.ip().to_canonical().is_loopback()) {
+        None => Ok(Listener::Resolved(addresses)),
         Some(address) => Err(Failure::usage(format!(
             "{} is not a loopback address, and other machines could call each tool: authenticate the clients with --auth FILE",
             address.ip()
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_gateway_without_authentication_binds_the_addresses_that_were_checked() {
+        for (host, expected) in [
+            ("127.0.0.1", Some("127.0.0.1:80")),
+            ("::1", Some("[::1]:80")),
+            ("0.0.0.0", None),
+            ("192.0.2.1", None),
+            ("::ffff:192.0.2.1", None),
+        ] {
+            match (only_loopback(Listener::Http(host.to_owned(), 80)).await, expected) {
+                (Ok(Listener::Resolved(addresses)), Some(expected)) => {
+                    assert_eq!(addresses, [expected.parse::<SocketAddr>().unwrap()], "{host}");
+                }
+                (Err(failure), None) => assert!(format!("{failure:?}").contains("not a loopback address"), "{host}"),
+                _ => panic!("{host}"),
+            }
+        }
+        assert!(matches!(only_loopback(Listener::Stdio).await, Ok(Listener::Stdio)));
     }
 }

@@ -1,6 +1,9 @@
 //! A server on stdio or HTTP, until a signal.
 
-use std::{net::Ipv4Addr, pin::pin};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    pin::pin,
+};
 
 use mcp_protocol::ErrorChain;
 use mcp_server::{
@@ -16,6 +19,8 @@ pub(super) enum Listener {
     Stdio,
     /// The host and the port of an address.
     Http(String, u16),
+    /// Addresses that were resolved.
+    Resolved(Vec<SocketAddr>),
 }
 
 impl Listener {
@@ -49,6 +54,10 @@ impl Listener {
                     let config = announced(config, name.to_owned(), json);
                     let served = server.serve_http_with((host.as_str(), *port), config).await;
                     served.map_err(|error| failed(&error))
+                }
+                Self::Resolved(addresses) => {
+                    let config = announced(config, name.to_owned(), json);
+                    server.serve_http_with(&addresses[..], config).await.map_err(|error| failed(&error))
                 }
             }
         };
