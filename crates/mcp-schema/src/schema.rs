@@ -1,6 +1,9 @@
 //! A compiled schema: bounded, self-contained, and cheap to share.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
@@ -50,10 +53,27 @@ pub struct Schema {
 struct Inner {
     source: Value,
     dialect: Dialect,
-    validator: Validator,
     graph: Graph,
     /// Containers within each other that a value may have.
     depth: usize,
+    /// Bytes of memory of one compiled pattern.
+    pattern_memory: usize,
+    /// The compiled schema, or the error of its compilation. It is empty before the first use.
+    validator: OnceLock<Result<Validator, SchemaError>>,
+}
+
+impl Inner {
+    fn validator(&self) -> Result<&Validator, &SchemaError> {
+        let compile = || {
+            jsonschema::options()
+                .with_draft(self.dialect.draft())
+                .offline()
+                .with_pattern_options(PatternOptions::regex().size_limit(self.pattern_memory))
+                .build(&self.source)
+                .map_err(|error| refusal(&error))
+        };
+        self.validator.get_or_init(compile).as_ref()
+    }
 }
 
 impl Schema {
@@ -93,6 +113,42 @@ impl Schema {
     ///
     /// As [`compile`](Self::compile).
     pub fn compile_with(schema: &Value, limits: &Limits) -> Result<Self, SchemaError> {
+        let schema = Self::deferred_with(schema, limits)?;
+        match schema.prepare() {
+            Ok(()) => Ok(schema),
+            Err(error) => Err(error.clone()),
+        }
+    }
+
+    /// Accepts a schema within the default [`Limits`], and compiles it when the first value is checked.
+    ///
+    /// This is for schemas that a program derives from its own types: the start of the program does not wait for the
+    /// compiler. The limits, the dialect and the references are checked at once. [`prepare`](Self::prepare) compiles the
+    /// schema and returns the other errors. If the compilation fails, no value matches.
+    ///
+    /// ```
+    /// use mcp_schema::{Schema, ValidationErrorKind};
+    /// use serde_json::json;
+    ///
+    /// let schema = Schema::deferred(&json!({ "type": "string" }))?;
+    /// assert!(schema.is_valid(&json!("Bern")));
+    ///
+    /// let faulty = Schema::deferred(&json!({ "type": "text" }))?;
+    /// assert_eq!(faulty.prepare().unwrap_err().pointer(), "/type");
+    /// let errors = faulty.validate(&json!("Bern")).unwrap_err();
+    /// assert_eq!(errors.first().unwrap().kind(), ValidationErrorKind::Other);
+    /// # Ok::<(), mcp_schema::SchemaError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The schema is neither an object nor a boolean, declares an unknown dialect or exceeds a limit. A reference without a
+    /// target inside the schema is an error too.
+    pub fn deferred(schema: &Value) -> Result<Self, SchemaError> {
+        Self::deferred_with(schema, &Limits::default())
+    }
+
+    fn deferred_with(schema: &Value, limits: &Limits) -> Result<Self, SchemaError> {
         if !keywords::is_schema(schema) {
             let message = format!("a schema must be an object or a boolean, not {}", crate::text::quote(schema));
             return Err(SchemaError::new(SchemaErrorKind::Invalid, "", message));
@@ -101,14 +157,19 @@ impl Schema {
         let dialect =
             Dialect::of(schema).ok_or_else(|| unknown_dialect("", schema.get("$schema").unwrap_or(&Value::Null)))?;
         let graph = Graph::build(schema, dialect, limits)?;
-        let validator = jsonschema::options()
-            .with_draft(dialect.draft())
-            .offline()
-            .with_pattern_options(PatternOptions::regex().size_limit(limits.pattern_memory))
-            .build(schema)
-            .map_err(|error| refusal(&error))?;
         let depth = if graph.recursive { limits.nesting / graph.chain.max(1) } else { limits.nesting };
-        Ok(Self { inner: Arc::new(Inner { source: schema.clone(), dialect, validator, graph, depth }) })
+        let (source, pattern_memory) = (schema.clone(), limits.pattern_memory);
+        let validator = OnceLock::new();
+        Ok(Self { inner: Arc::new(Inner { source, dialect, graph, depth, pattern_memory, validator }) })
+    }
+
+    /// Compiles a [deferred](Self::deferred) schema, if no value was checked before.
+    ///
+    /// # Errors
+    ///
+    /// The schema is invalid in its dialect, or has an unsupported regular expression.
+    pub fn prepare(&self) -> Result<(), &SchemaError> {
+        self.inner.validator().map(drop)
     }
 
     /// Checks a value. The errors are sentences that help a model to correct the value.
@@ -131,14 +192,18 @@ impl Schema {
         if self.too_deep(value) {
             return Err(ValidationErrors::too_deep());
         }
-        if inner.validator.is_valid(value) {
+        let validator = match inner.validator() {
+            Ok(validator) => validator,
+            Err(error) => return Err(ValidationErrors::without_schema(error)),
+        };
+        if validator.is_valid(value) {
             return Ok(());
         }
         if effort(&inner.graph, value, EXPLAIN_ALL).is_some() {
-            return Err(explain(&inner.source, inner.validator.iter_errors(value)));
+            return Err(explain(&inner.source, validator.iter_errors(value)));
         }
         if effort(&inner.graph, value, EXPLAIN_FIRST).is_some()
-            && let Err(first) = inner.validator.validate(value)
+            && let Err(first) = validator.validate(value)
         {
             return Err(explain(&inner.source, std::iter::once(first)).incomplete());
         }
@@ -147,7 +212,7 @@ impl Schema {
 
     /// Whether a value matches; cheaper than [`validate`](Self::validate) when it does not.
     pub fn is_valid(&self, value: &Value) -> bool {
-        !self.too_deep(value) && self.inner.validator.is_valid(value)
+        !self.too_deep(value) && self.inner.validator().is_ok_and(|validator| validator.is_valid(value))
     }
 
     /// Returns the schema as it was given.

@@ -4,7 +4,7 @@ use std::{borrow::Borrow, fmt};
 
 use serde_json::Value;
 
-use crate::{message, text::shorten};
+use crate::{error::SchemaError, message, text::shorten};
 
 /// Reasons that are kept; the others are only counted.
 const KEPT: usize = 8;
@@ -177,6 +177,12 @@ impl ValidationErrors {
 
     pub(crate) fn too_deep() -> Self {
         Self::one(ValidationError::new(ValidationErrorKind::Limit, "", "the value is nested too deeply")).incomplete()
+    }
+
+    /// The error of each value if the schema cannot be compiled.
+    pub(crate) fn without_schema(error: &SchemaError) -> Self {
+        let message = format!("the schema is invalid: {error}");
+        Self::one(ValidationError::new(ValidationErrorKind::Other, "", &message)).incomplete()
     }
 
     pub(crate) fn unexplained() -> Self {

@@ -334,3 +334,26 @@ async fn integers_have_the_bounds_of_their_types() {
         }
     }
 }
+
+#[derive(Deserialize, JsonSchema)]
+struct Lookahead {
+    #[expect(dead_code, reason = "no call reaches the handler")]
+    #[schemars(regex(pattern = "(?=a)"))]
+    text: String,
+}
+
+/// A debug build finds the fault at the registration. A release build compiles derived schemas at the first call.
+#[tokio::test]
+async fn an_invalid_derived_schema_is_a_fault_of_the_server() {
+    let route = || tool("search", async |Args(_): Args<Lookahead>| "found");
+    let server = Server::builder("t", "1").build();
+    if cfg!(debug_assertions) {
+        let error = server.tools().add(route()).unwrap_err().to_string();
+        assert!(error.contains("the tool `search`: input schema: `/properties/text/pattern`"), "{error}");
+        return;
+    }
+    server.tools().add(route()).unwrap();
+    let result = server.call_tool("search", json!({ "text": "a" })).await.unwrap();
+    let text = complaint(&result).unwrap();
+    assert!(text.contains("reference") && !text.contains("Invalid arguments") && !text.contains("(?=a)"), "{text}");
+}

@@ -145,8 +145,14 @@ async fn call_tool(
         }
     }
     let limit = spec.timeout.unwrap_or(server.limits().tool_timeout);
-    if let Some(Err(errors)) = spec.input.as_ref().map(|schema| schema.validate(&arguments)) {
-        return ToolError::new(format!("Invalid arguments: {errors}")).into_tool_result(false);
+    if let Some(schema) = &spec.input {
+        if let Err(error) = schema.prepare() {
+            let fault = Fault::report("the input schema of a tool is invalid", CALL_FAILED, error);
+            return ToolError::from(fault).into_tool_result(context.shows_faults());
+        }
+        if let Err(errors) = schema.validate(&arguments) {
+            return ToolError::new(format!("Invalid arguments: {errors}")).into_tool_result(false);
+        }
     }
     let run = pin!(call_of::<ToolKind>(&entry.run, context, Arguments::Json(arguments)));
     let outcome = match timed(context, limit, spec.timeout.is_none(), run).await {

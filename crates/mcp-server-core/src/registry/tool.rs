@@ -6,7 +6,7 @@ use mcp_protocol::{
     ClientCapabilities, Icon, JsonObject, Meta, ProtocolVersion, TaskSupport, Tool, ToolAnnotations, ToolExecution,
 };
 use mcp_schema::{
-    Schema,
+    Schema, SchemaError,
     header::{HeaderParam, header_params},
 };
 use serde_json::{Map, Value, json};
@@ -410,6 +410,8 @@ impl<S> ToolRoute<S> {
         }
         self.handler.check_extractors().map_err(refuse)?;
         let mut defaults = Map::new();
+        let compile_input = if self.input_schema.is_some() { Schema::compile } else { compile_derived };
+        let compile_output = if self.output_schema.is_some() { Schema::compile } else { compile_derived };
         let input = if let Some(schema) = self.input_schema.take() {
             schema
         } else if let Some(parameters) = self.parameters.take() {
@@ -425,7 +427,7 @@ impl<S> ToolRoute<S> {
         };
         mcp_schema::check_tool_input_schema(&input).map_err(|e| refuse(format!("input schema: {e}")))?;
         let header_params = header_params(&input).map_err(|e| refuse(e.to_string()))?;
-        let compiled = Schema::compile(&input).map_err(|e| refuse(format!("input schema: {e}")))?;
+        let compiled = compile_input(&input).map_err(|e| refuse(format!("input schema: {e}")))?;
         let output = self.output_schema.take().or(self.description.output.take());
         if output.is_some() && self.description.returns == Returns::Content {
             let instead = "`Json<T>`, `Structured<T>`, `serde_json::Value` or `CallToolResult`";
@@ -434,7 +436,7 @@ impl<S> ToolRoute<S> {
             )));
         }
         let output_schema = match &output {
-            Some(schema) => Some(Schema::compile(schema).map_err(|e| refuse(format!("output schema: {e}")))?),
+            Some(schema) => Some(compile_output(schema).map_err(|e| refuse(format!("output schema: {e}")))?),
             None => None,
         };
         if self.timeout.is_some_and(|limit| limit.is_zero()) {
@@ -465,6 +467,14 @@ impl<S> ToolRoute<S> {
         };
         Ok((spec, self.handler))
     }
+}
+
+/// Accepts a schema that the library derived from types or parameters.
+///
+/// A release build compiles it when the first call arrives, because the compiler is the largest part of the start of a small
+/// server. A debug build compiles it at once, so that tests and the developer see an invalid attribute at the registration.
+fn compile_derived(schema: &Value) -> Result<Schema, SchemaError> {
+    if cfg!(debug_assertions) { Schema::compile(schema) } else { Schema::deferred(schema) }
 }
 
 impl<S> std::fmt::Debug for ToolRoute<S> {
