@@ -33,5 +33,5 @@ pub use self::{
 pub use crate::error::{Panic, contain_async, flush_faults};
 pub use crate::node::{HandlerGuard, Lease, Node, NodeError};
 pub use crate::request::{Denied, Payload, Refusal, Reply, Scope, StatelessCall, Verdict};
-pub use crate::session::{Peer, Session, SessionChange, SessionState};
+pub use crate::session::{Peer, Session, SessionChange, SessionState, Storing};
 pub use crate::trace::access as access_log;

@@ -34,7 +34,7 @@ pub(crate) use self::{
 };
 pub use self::{
     incoming::ClientNotification,
-    state::{SessionChange, SessionState},
+    state::{SessionChange, SessionState, Storing},
 };
 use self::{
     incoming::NotificationQueue,
@@ -136,8 +136,10 @@ impl Session {
     }
 
     pub(crate) fn mark_initialized(&self) {
-        self.mark_open();
-        self.changed(|| SessionChange::Initialized);
+        self.change(SessionChange::Initialized, || {
+            self.mark_open();
+            (true, ())
+        });
     }
 
     fn mark_open(&self) {
@@ -168,16 +170,18 @@ impl Session {
     }
 
     pub(crate) fn set_log_level(&self, level: LoggingLevel) {
-        *self.log_level.lock() = Some(level);
-        self.changed(|| SessionChange::LogLevel(level));
+        self.change(SessionChange::LogLevel(level), || {
+            *self.log_level.lock() = Some(level);
+            (true, ())
+        });
     }
 
     /// Counts a change of the client's roots.
     pub(crate) fn roots_changed(&self) {
-        self.count_roots_change();
-        if self.declares_roots_changes() {
-            self.changed(|| SessionChange::RootsChanged);
-        }
+        self.change(SessionChange::RootsChanged, || {
+            self.count_roots_change();
+            (self.declares_roots_changes(), ())
+        });
     }
 
     fn count_roots_change(&self) {

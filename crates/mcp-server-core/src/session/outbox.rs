@@ -30,6 +30,12 @@ impl fmt::Debug for SubscriptionGuard {
     }
 }
 
+/// A removed subscription. Its value runs code of the application when it is dropped.
+#[derive(Debug)]
+pub(super) struct Removed {
+    _guard: Option<(Arc<str>, SubscriptionGuard)>,
+}
+
 /// The subscriptions of a session and the changes that wait to be sent.
 #[derive(Debug)]
 pub(super) struct Outbox {
@@ -102,10 +108,10 @@ impl Session {
     /// # Errors
     /// `-32602` when the session has the most subscriptions that the limits allow.
     pub(crate) fn subscribe(&self, uri: &str, cap: usize) -> Result<(), RpcError> {
-        if add_uri(&mut self.outbox.state().uris, uri, cap)? {
-            self.changed(|| SessionChange::Subscribed(uri.to_owned()));
-        }
-        Ok(())
+        self.change(SessionChange::Subscribed(uri.to_owned()), || {
+            let added = add_uri(&mut self.outbox.state().uris, uri, cap);
+            (matches!(added, Ok(true)), added.map(drop))
+        })
     }
 
     /// Adds a subscription that another node accepted.
@@ -171,24 +177,24 @@ impl Session {
 
     /// Ends a subscription. An unknown URI is ignored.
     pub(crate) fn unsubscribe(&self, uri: &str) {
-        if self.remove_subscription(uri) {
-            self.changed(|| SessionChange::Unsubscribed(uri.to_owned()));
-        }
+        let removed = self.change(SessionChange::Unsubscribed(uri.to_owned()), || {
+            let removed = self.remove_subscription(uri);
+            (removed.is_some(), removed)
+        });
+        // Dropped after the lock of the changes is free.
+        drop(removed);
     }
 
-    /// Removes a subscription. Returns false if the session does not have it.
-    pub(super) fn remove_subscription(&self, uri: &str) -> bool {
+    /// Removes a subscription. `None` if the session does not have it.
+    pub(super) fn remove_subscription(&self, uri: &str) -> Option<Removed> {
         let mut state = self.outbox.state();
-        let is_removed = state.uris.remove(uri);
-        if is_removed {
-            state.pending.forget(uri);
+        if !state.uris.remove(uri) {
+            return None;
         }
+        state.pending.forget(uri);
         let guards = &mut state.guards;
-        let ended = guards.iter().position(|(subscribed, _)| **subscribed == *uri).map(|at| guards.swap_remove(at));
-        // The value runs code of the application when it is dropped.
-        drop(state);
-        drop(ended);
-        is_removed
+        let guard = guards.iter().position(|(subscribed, _)| **subscribed == *uri).map(|at| guards.swap_remove(at));
+        Some(Removed { _guard: guard })
     }
 
     /// Sends the waiting changes, because another node has a reader for them. A change without capacity keeps waiting.

@@ -84,17 +84,62 @@ impl SessionChange {
 
 /// The changes of a session that are not stored yet.
 #[derive(Debug, Default)]
-pub(super) struct Unstored(Mutex<Vec<SessionChange>>);
+pub(super) struct Unstored(Mutex<Changes>);
 
-impl Unstored {
-    fn add(&self, change: SessionChange) {
-        let mut changes = self.0.lock();
-        changes.retain(|earlier| !earlier.is_replaced_by(&change));
-        if changes.len() >= WAITING {
+#[derive(Debug, Default)]
+struct Changes {
+    /// The changes that are being stored.
+    sent: Vec<SessionChange>,
+    /// The later changes.
+    waiting: Vec<SessionChange>,
+}
+
+impl Changes {
+    fn add(&mut self, change: SessionChange) {
+        self.waiting.retain(|earlier| !earlier.is_replaced_by(&change));
+        if self.waiting.len() >= WAITING {
             tracing::warn!("a change of a session is not stored, because the store was unavailable for too long");
-            changes.remove(0);
+            self.waiting.remove(0);
         }
-        changes.push(change);
+        self.waiting.push(change);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &SessionChange> {
+        self.sent.iter().chain(&self.waiting)
+    }
+}
+
+/// Changes of a session that are being stored. They count as unstored until [`Storing::stored`]. If the value is dropped before, the
+/// session stores them again later.
+#[derive(Debug)]
+pub struct Storing<'a> {
+    session: &'a Session,
+    changes: Vec<SessionChange>,
+}
+
+impl Storing<'_> {
+    /// Returns the changes in their order.
+    #[must_use]
+    pub fn changes(&self) -> &[SessionChange] {
+        &self.changes
+    }
+
+    /// Records that the store has the changes, and that the other nodes receive them.
+    pub fn stored(self) {
+        if let Some(unstored) = self.session.unstored.get() {
+            unstored.0.lock().sent.clear();
+        }
+    }
+}
+
+impl Drop for Storing<'_> {
+    fn drop(&mut self) {
+        let Some(unstored) = self.session.unstored.get() else { return };
+        let mut changes = unstored.0.lock();
+        let later = std::mem::take(&mut changes.waiting);
+        for change in std::mem::take(&mut changes.sent).into_iter().chain(later) {
+            changes.add(change);
+        }
     }
 }
 
@@ -113,25 +158,23 @@ impl Session {
         }
     }
 
-    /// Takes the changes by messages of the client that are not stored yet. A session without a shared store has none.
+    /// Returns the changes by messages of the client that are not stored yet, for one writer at a time. A session without a shared
+    /// store has none.
     #[must_use]
-    pub fn take_changes(&self) -> Vec<SessionChange> {
-        self.unstored.get().map(|unstored| std::mem::take(&mut *unstored.0.lock())).unwrap_or_default()
+    pub fn store_changes(&self) -> Storing<'_> {
+        let changes = self.unstored.get().map(|unstored| {
+            let mut changes = unstored.0.lock();
+            let waiting = std::mem::take(&mut changes.waiting);
+            changes.sent.extend(waiting);
+            changes.sent.clone()
+        });
+        Storing { session: self, changes: changes.unwrap_or_default() }
     }
 
     /// Whether the session has changes that are not stored yet.
     #[must_use]
     pub fn has_changes(&self) -> bool {
-        self.unstored.get().is_some_and(|unstored| !unstored.0.lock().is_empty())
-    }
-
-    /// Returns changes that could not be stored.
-    pub fn return_changes(&self, changes: Vec<SessionChange>) {
-        let Some(unstored) = self.unstored.get() else { return };
-        let later = std::mem::take(&mut *unstored.0.lock());
-        for change in changes.into_iter().chain(later) {
-            unstored.add(change);
-        }
+        self.unstored.get().is_some_and(|unstored| unstored.0.lock().iter().next().is_some())
     }
 
     /// Applies a change that another node stored.
@@ -145,26 +188,36 @@ impl Session {
         }
     }
 
-    /// Replaces the state by the stored state, because changes of other nodes may have been lost.
-    pub fn replace(&self, state: &SessionState) {
+    /// Replaces the state by the stored state, because changes of other nodes may have been lost. The changes that are not stored yet
+    /// stay.
+    pub fn replace(&self, stored: &SessionState) {
+        let mut state = stored.clone();
+        // Held until the end, so that no request changes the session meanwhile.
+        let unstored = self.unstored.get().map(|unstored| unstored.0.lock());
+        unstored.iter().flat_map(|changes| changes.iter()).for_each(|change| state.apply(change));
         if state.is_initialized {
             self.mark_open();
         }
         *self.log_level.lock() = state.log_level;
         self.roots_changes.fetch_max(state.roots_changes, Ordering::AcqRel);
-        for uri in self.subscriptions().difference(&state.subscriptions) {
-            self.remove_subscription(uri);
-        }
+        let removed: Vec<_> =
+            self.subscriptions().difference(&state.subscriptions).map(|uri| self.remove_subscription(uri)).collect();
         for uri in &state.subscriptions {
             self.add_subscription(uri);
         }
+        drop(unstored);
+        // The values run code of the application when they are dropped.
+        drop(removed);
     }
 
-    /// Records a change by a message of the client.
-    pub(super) fn changed(&self, change: impl FnOnce() -> SessionChange) {
-        if let Some(unstored) = self.unstored.get() {
-            unstored.add(change());
+    /// Makes a change by a message of the client, and records it if `make` returns true.
+    pub(super) fn change<T>(&self, change: SessionChange, make: impl FnOnce() -> (bool, T)) -> T {
+        let mut unstored = self.unstored.get().map(|unstored| unstored.0.lock());
+        let (is_changed, value) = make();
+        if let Some(changes) = unstored.as_mut().filter(|_| is_changed) {
+            changes.add(change);
         }
+        value
     }
 
     /// Records the changes from now on, because the session is in a shared store.
@@ -203,7 +256,10 @@ mod tests {
         }
         first.unsubscribe("a://1");
         first.roots_changed();
-        let changes = first.take_changes();
+        let storing = first.store_changes();
+        let changes = storing.changes().to_vec();
+        assert!(first.has_changes());
+        storing.stored();
         let uri = |uri: &str| uri.to_owned();
         assert_eq!(
             changes,
@@ -233,13 +289,47 @@ mod tests {
     }
 
     #[test]
-    fn changes_that_are_returned_keep_their_order() {
+    fn changes_that_are_not_stored_keep_their_order() {
         let session = session();
         session.record_changes();
         session.set_log_level(LoggingLevel::Error);
-        let failed = session.take_changes();
+        let failed = session.store_changes();
         session.set_log_level(LoggingLevel::Debug);
-        session.return_changes(failed);
-        assert_eq!(session.take_changes(), [SessionChange::LogLevel(LoggingLevel::Debug)]);
+        drop(failed);
+        assert_eq!(session.store_changes().changes(), [SessionChange::LogLevel(LoggingLevel::Debug)]);
+        assert!(session.has_changes());
+    }
+
+    #[test]
+    fn a_stored_state_does_not_remove_the_changes_that_the_store_lacks() {
+        let session = session();
+        session.record_changes();
+        session.subscribe("a://old", 10).unwrap();
+        session.store_changes().stored();
+        let mut stored = session.state();
+        for change in [
+            SessionChange::Unsubscribed("a://old".to_owned()),
+            SessionChange::Subscribed("a://other".to_owned()),
+            SessionChange::LogLevel(LoggingLevel::Error),
+            SessionChange::RootsChanged,
+        ] {
+            stored.apply(&change);
+        }
+        session.subscribe("a://1", 10).unwrap();
+        session.roots_changed();
+        let storing = session.store_changes();
+        session.subscribe("a://2", 10).unwrap();
+        session.set_log_level(LoggingLevel::Debug);
+        session.replace(&stored);
+        let expected: BTreeSet<_> = ["a://1", "a://2", "a://other"].map(str::to_owned).into();
+        let state = session.state();
+        assert_eq!(
+            (state.subscriptions, state.log_level, state.roots_changes),
+            (expected, Some(LoggingLevel::Debug), 2)
+        );
+        storing.stored();
+        let left = session.store_changes();
+        let later = SessionChange::Subscribed("a://2".to_owned());
+        assert_eq!(left.changes(), [later, SessionChange::LogLevel(LoggingLevel::Debug)]);
     }
 }

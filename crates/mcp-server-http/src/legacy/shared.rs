@@ -345,21 +345,15 @@ impl SharedSessions {
             tracing::warn!("a request of a session waited too long for the shared store");
             return Err(Unusable::StoreFailed);
         };
-        let changes = http.session.take_changes();
-        let written = timeout_at(deadline, self.write(http, shared, &mut stored, &changes)).await;
-        let owned = match written.unwrap_or(Err(Unusable::StoreFailed)) {
-            Ok(owned) => owned,
-            Err(error) => {
-                if error == Unusable::StoreFailed {
-                    http.session.return_changes(changes);
-                }
-                return Err(error);
-            }
-        };
+        // The changes count as unstored until the end, so the other requests of the session wait for them too.
+        let storing = http.session.store_changes();
+        let written = timeout_at(deadline, self.write(http, shared, &mut stored, storing.changes())).await;
+        let owned = written.unwrap_or(Err(Unusable::StoreFailed))?;
         self.extend_events(http, shared);
-        if !changes.is_empty() {
-            self.announce_or_repeat(&shared.digest, Event::Changed(changes)).await;
+        if !storing.changes().is_empty() {
+            self.announce_or_repeat(&shared.digest, Event::Changed(storing.changes().to_vec())).await;
         }
+        storing.stored();
         // The anonymous caller must lose its access at all nodes before the principal receives an answer.
         let is_announced = match owned {
             Some(owner) => self.announce_or_repeat(&shared.digest, Event::Owned(owner)).await,
@@ -432,7 +426,6 @@ impl SharedSessions {
                 Swap::Lost { current: Some(current) } => {
                     if let Some(record) = Record::read(&current) {
                         http.session.replace(&record.state);
-                        changes.iter().for_each(|change| http.session.apply(change));
                     }
                     *stored = current;
                 }

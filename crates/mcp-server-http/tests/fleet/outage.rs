@@ -22,6 +22,8 @@ pub(crate) enum Fault {
     #[default]
     None,
     Away,
+    /// Each operation takes a while.
+    Slow,
     /// No message can be published.
     Mute,
     /// The next append fails, and takes effect after the append that follows.
@@ -55,7 +57,15 @@ impl Fragile {
     }
 
     fn then<'a, T: 'a>(&'a self, answer: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
-        if self.has(Fault::Away) { away() } else { answer }
+        let fault = *self.fault.lock().unwrap();
+        match fault {
+            Fault::Away => away(),
+            Fault::Slow => Box::pin(async {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                answer.await
+            }),
+            _ => answer,
+        }
     }
 }
 

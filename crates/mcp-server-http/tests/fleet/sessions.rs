@@ -133,6 +133,40 @@ async fn state_that_a_client_sets_at_one_node_holds_at_all() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn subscriptions_at_several_nodes_at_once_hold_at_all() {
+    let uris: Vec<_> = (0..10).map(|number| format!("note://{number}")).collect();
+    let store = Arc::new(Fragile::default());
+    let fleet = Fleet::with(2, store.clone(), HttpConfig::new(), |builder| {
+        uris.iter().fold(builder, |builder, uri| builder.resource(resource(uri, async || "one")))
+    });
+    let session = fleet.open(json!({})).await;
+    for node in &fleet.nodes {
+        assert_eq!(send(node, ping(&session)).await.status, StatusCode::OK);
+    }
+    store.set_fault(Fault::Slow);
+    let mut subscribed = tokio::task::JoinSet::new();
+    for uri in &uris {
+        let (node, request) =
+            (fleet.next().clone(), legacy(Some(&session), "resources/subscribe", json!({ "uri": uri })));
+        subscribed.spawn(async move { send(&node, request).await.status });
+    }
+    assert_eq!(within("the subscriptions", subscribed.join_all()).await, [StatusCode::OK; 10]);
+    store.set_fault(Fault::None);
+    settle().await;
+    for reader in 0..2 {
+        let mut stream = common::opened(&fleet.nodes[reader], &session).await;
+        uris.iter().for_each(|uri| fleet.servers[1 - reader].notify().resource_updated(uri));
+        let mut received = std::collections::BTreeSet::new();
+        while received.len() < uris.len() {
+            for event in next_events(&mut stream).await {
+                received.insert(event.message.unwrap()["params"]["uri"].as_str().unwrap().to_owned());
+            }
+        }
+        assert!(received.iter().eq(&uris), "{received:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_cancellation_reaches_the_node_of_the_request() {
     let build = |builder: ServerBuilder| {
