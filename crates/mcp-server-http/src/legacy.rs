@@ -268,14 +268,14 @@ impl<'a> Call<'a> {
         respond: impl FnOnce(T) -> Response<Body>,
     ) -> impl Future<Output = Response<Body>> {
         let Self { legacy, http, version, stream, open, valid_until } = self;
-        let answered = stream.clone();
+        let (answered, request) = (stream.clone(), stream.request().cloned());
         let (shared, session) = (legacy.shared.clone(), http.clone());
         let running = Box::pin(async move {
             let answer = tokio::select! {
                 biased;
                 answer = work() => answer,
                 () = answered.excluded() => {
-                    tracing::warn!("a call ends, because this node lost its lease in the shared store");
+                    tracing::warn!("a call ends, because the shared store does not take the events of its stream");
                     None
                 }
             };
@@ -295,7 +295,7 @@ impl<'a> Call<'a> {
                 Answer::Quiet(Some(answer)) => respond(answer),
                 Answer::Quiet(None) => respond::stream(Answering::ended(config.keep_alive)),
                 Answer::Streaming(number) => {
-                    let listening = Listening::new(http, number, config).end_at(valid_until);
+                    let listening = Listening::new(http, number, config).answering(request).end_at(valid_until);
                     respond::events(Body::stream(listening))
                 }
             };

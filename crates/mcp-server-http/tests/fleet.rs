@@ -75,8 +75,12 @@ impl Fleet {
 
     /// Opens a session with two requests, each at the next node.
     pub(crate) async fn open(&self, capabilities: Value) -> String {
+        self.open_as("2025-11-25", capabilities).await
+    }
+
+    pub(crate) async fn open_as(&self, version: &str, capabilities: Value) -> String {
         let params = json!({
-            "protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": { "name": "t", "version": "1" }
+            "protocolVersion": version, "capabilities": capabilities, "clientInfo": { "name": "t", "version": "1" }
         });
         let answer = self.send(common::legacy(None, "initialize", params)).await;
         assert_eq!(answer.status, StatusCode::OK, "{answer:?}");

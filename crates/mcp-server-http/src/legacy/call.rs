@@ -125,7 +125,12 @@ impl CallStream {
         }
     }
 
-    /// Waits until other nodes may end the stream of the call, because this node has lost its lease.
+    /// Returns the request, if the call is one request.
+    pub(crate) fn request(&self) -> Option<&RequestId> {
+        self.request.as_ref()
+    }
+
+    /// Waits until the stream of the call has ended, because this node has lost its lease or the shared store has failed.
     pub(crate) async fn excluded(&self) {
         self.log.excluded(|| self.opened()).await;
     }

@@ -7,6 +7,7 @@
 mod appender;
 pub(crate) mod batch;
 mod budget;
+mod progress;
 mod state;
 mod streams;
 #[cfg(test)]
@@ -33,9 +34,9 @@ use tokio::{sync::Notify, time::Instant};
 use self::{
     appender::Appender,
     batch::{Kind, first_stream},
-    state::{Event, NextBatch, Priority, State, Stored},
+    state::{Event, Priority, State, Stored},
 };
-pub(crate) use self::{budget::Budget, wait_until::wait_until};
+pub(crate) use self::{budget::Budget, streams::Failure, wait_until::wait_until};
 use super::session_store::SessionStore;
 
 /// The most events of a session.
@@ -152,115 +153,6 @@ impl EventLog {
 
     fn is_closed(&self) -> bool {
         self.lock().closed
-    }
-
-    /// Returns the next batch under a lease.
-    fn next_batch(&self, lease: &str) -> Option<NextBatch> {
-        let mut state = self.lock();
-        if let Some(stored) = &mut state.stored
-            && stored.node.as_deref() != Some(lease)
-        {
-            stored.node = Some(lease.into());
-        }
-        state.next_batch()
-    }
-
-    /// Returns the sequence of the last batch of this log in the shared store.
-    fn last_sequence(&self) -> u64 {
-        self.lock().stored.as_ref().map_or(0, |stored| stored.sequence)
-    }
-
-    /// Shows events to their readers. Returns whether the log in the store has to be trimmed.
-    fn batch_stored(&self, places: &[Place], sequence: u64, bytes: usize) -> bool {
-        let (wakers, trims) = self.lock().batch_stored(places, sequence, bytes);
-        wakers.into_iter().for_each(Waker::wake);
-        self.room.notify_waiters();
-        trims
-    }
-
-    /// Takes back the events of a batch, because other nodes have excluded its writer.
-    fn batch_rejected(&self, writer: u32) {
-        let is_current = {
-            let mut state = self.lock();
-            state.batch_rejected();
-            state.stored.as_ref().is_some_and(|stored| stored.writer == writer)
-        };
-        if is_current {
-            self.keep_lease(None);
-        }
-    }
-
-    /// Ends the streams of all calls if their lease is not this lease. Other nodes may have ended them.
-    pub(crate) fn keep_lease(&self, lease: Option<&str>) {
-        if !self.lock().has_other_lease(lease) {
-            return;
-        }
-        let Ok(writer) = getrandom::u32() else {
-            tracing::error!("the system has no random numbers, so a session ends");
-            return self.close();
-        };
-        let wakers = self.lock().exclude(writer);
-        wakers.into_iter().for_each(Waker::wake);
-        self.room.notify_waiters();
-        if let Some(appender) = &self.appender {
-            appender.excluded.notify_waiters();
-        }
-    }
-
-    /// Waits until other nodes may end the stream of a call. `stream` returns the stream if the call has one.
-    pub(crate) async fn excluded(&self, stream: impl Fn() -> Option<u64>) {
-        let Some(appender) = &self.appender else { return std::future::pending().await };
-        wait_until(&appender.excluded, || stream().filter(|stream| !self.knows(*stream)).map(drop)).await;
-    }
-
-    /// Whether the stream of a call has not ended, or the store lacks its events.
-    pub(crate) fn is_open(&self, stream: u64) -> bool {
-        let state = self.lock();
-        let has_unstored = || state.events.iter().any(|event| event.id.is_none() && event.place.stream == stream);
-        state.streams.get(stream).is_some_and(|of| !of.ended) || has_unstored()
-    }
-
-    /// Returns the writer and its lease, if calls have streams.
-    pub(crate) fn writer_of_calls(&self) -> Option<(u32, Box<str>)> {
-        let state = self.lock();
-        let stored = state.stored.as_ref().filter(|_| state.streams.has_calls())?;
-        Some((stored.writer, stored.node.clone()?))
-    }
-
-    /// Whether the store has all events, and no stream is open.
-    pub(crate) fn is_idle(&self) -> bool {
-        let state = self.lock();
-        state.events.is_empty() && !state.streams.has_calls()
-    }
-
-    /// Whether the store has the record that names the node of the writer.
-    fn is_named(&self) -> bool {
-        self.lock().stored.as_ref().is_some_and(|stored| stored.is_named)
-    }
-
-    fn set_named(&self, writer: u32) {
-        if let Some(stored) = self.lock().stored.as_mut().filter(|stored| stored.writer == writer) {
-            stored.is_named = true;
-        }
-    }
-
-    fn append_failed(&self) {
-        self.lock().append_failed();
-    }
-
-    fn disconnect_unstored(&self) {
-        let wakers = self.lock().disconnect_unstored();
-        wakers.into_iter().for_each(Waker::wake);
-        self.room.notify_waiters();
-    }
-
-    /// Starts to append the events that wait for the shared store.
-    fn append(&self) {
-        if let Some(appender) = &self.appender
-            && self.lock().begins_appending()
-        {
-            appender.start();
-        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -541,7 +433,7 @@ impl EventLog {
 
     /// Whether the log still has a stream.
     pub(crate) fn knows(&self, stream: u64) -> bool {
-        stream == STANDALONE || self.lock().streams.get(stream).is_some()
+        stream == STANDALONE || self.lock().streams.get(stream).is_some_and(|of| of.failure.is_none())
     }
 
     fn put_event(&self, out: &mut Vec<u8>, event: &Event, place: Place) {

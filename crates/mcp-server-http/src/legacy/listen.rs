@@ -9,12 +9,13 @@ use std::{
 };
 
 use bytes::Bytes;
-use mcp_server_core::ShuttingDown;
+use mcp_protocol::{RequestId, RpcError};
+use mcp_server_core::{ShuttingDown, engine::Reply};
 use mcp_transport::sse;
 use tokio::time::Instant;
 
 use super::{
-    event_log::{Place, STANDALONE},
+    event_log::{Failure, Place, STANDALONE},
     sessions::{HttpSession, Open},
 };
 use crate::{
@@ -30,6 +31,8 @@ pub(crate) struct Listening {
     session: Arc<HttpSession>,
     stream: u64,
     number: u64,
+    /// The request whose stream this is, if the connection is its response.
+    request: Option<RequestId>,
     /// The first event of the connection.
     opening: Option<Bytes>,
     keep_alive: KeepAlive,
@@ -51,6 +54,12 @@ impl Listening {
         Self::open(session, place.stream, Some(place.seq), config)
     }
 
+    /// Sets the request that the connection answers.
+    pub(crate) fn answering(mut self, request: Option<RequestId>) -> Self {
+        self.request = request;
+        self
+    }
+
     /// Ends the standalone stream when `shutdown` completes.
     pub(crate) fn end_at_shutdown(mut self, shutdown: ShuttingDown) -> Self {
         if self.stream == STANDALONE {
@@ -67,7 +76,7 @@ impl Listening {
 
     fn open(session: Arc<HttpSession>, stream: u64, after: Option<u64>, config: &HttpConfig) -> Self {
         let log = &session.log;
-        let is_removed = !log.knows(stream);
+        let is_removed = !log.knows(stream) && !log.has_failed(stream);
         let (number, place) = log.attach(stream, after);
         // The first event of a shared stream is in the log, because its position is known when the store has it.
         let mut opening = (session.session.version().has_sse_polling() && !log.is_shared()).then(|| {
@@ -82,6 +91,7 @@ impl Listening {
         Self {
             stream,
             number,
+            request: None,
             opening,
             keep_alive: KeepAlive::new(config.keep_alive),
             shutdown: None,
@@ -89,6 +99,18 @@ impl Listening {
             _open: open,
             session,
         }
+    }
+
+    /// Returns the last event of a call whose client cannot resume its stream: an error without an event id.
+    fn error(&mut self) -> Option<Bytes> {
+        let (text, is_retryable) = match self.session.log.failure(self.stream, self.number)? {
+            Failure::Cancelled => ("the call was cancelled, because the shared store did not take its messages", true),
+            Failure::ResponseLost => ("the response is lost, because the shared store did not take it", false),
+        };
+        self.session.log.detach(self.stream, self.number);
+        let data = serde_json::json!({ "reason": "store_unavailable", "retryable": is_retryable });
+        let reply = Reply::error(self.request.as_ref(), &RpcError::internal(text).with_data(data));
+        Some(sse::Event::new(&reply.payload.into_bytes()).with_event("message").encode())
     }
 }
 
@@ -108,7 +130,7 @@ impl EventStream for Listening {
         }
         if let Poll::Ready(events) = this.session.log.poll_take(this.stream, this.number, cx) {
             this.keep_alive.restart();
-            return Poll::Ready(events);
+            return Poll::Ready(events.or_else(|| this.error()));
         }
         this.keep_alive.poll(cx).map(Some)
     }

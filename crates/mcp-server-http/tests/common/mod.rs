@@ -7,7 +7,13 @@ pub(crate) mod observed_server;
 pub(crate) mod socket;
 pub(crate) mod sse;
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -195,6 +201,15 @@ pub(crate) async fn opened(service: &McpService, session: &str) -> mcp_server_ht
 pub(crate) async fn settle() {
     for _ in 0..64 {
         tokio::task::yield_now().await;
+    }
+}
+
+/// Sets a flag when it is dropped.
+pub(crate) struct SetOnDrop(pub(crate) Arc<AtomicBool>);
+
+impl Drop for SetOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
     }
 }
 

@@ -11,17 +11,9 @@ use super::{
     *,
 };
 use crate::{
-    common::{legacy_as, settle},
+    common::{SetOnDrop, legacy_as, settle},
     resume::resume,
 };
-
-struct SetOnDrop(Arc<AtomicBool>);
-
-impl Drop for SetOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
 
 fn call(session: &str, name: &str) -> Request<Full<Bytes>> {
     let params = json!({ "name": name, "arguments": {}, "_meta": { "progressToken": 1 } });

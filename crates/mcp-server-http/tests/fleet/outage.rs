@@ -1,12 +1,12 @@
 //! A store that fails: what needs the store is answered with 503, and all other requests continue.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, atomic::AtomicBool};
 
-use mcp_server_core::tool;
+use mcp_server_core::{Progress, tool};
 use mcp_store::{KeyPage, KeyValue, Log, LogPage, PubSub, Retain, StoreError, StoreFuture, Subscription, Swap};
 
 use super::*;
-use crate::common::{legacy, settle, stateless};
+use crate::common::{SetOnDrop, legacy, settle, stateless};
 
 /// A store that can fail.
 #[derive(Debug, Default)]
@@ -22,6 +22,8 @@ pub(crate) enum Fault {
     #[default]
     None,
     Away,
+    /// No operation ends.
+    Silent,
     /// Each operation takes a while.
     Slow,
     /// No message can be published.
@@ -60,6 +62,7 @@ impl Fragile {
         let fault = *self.fault.lock().unwrap();
         match fault {
             Fault::Away => away(),
+            Fault::Silent => Box::pin(std::future::pending()),
             Fault::Slow => Box::pin(async {
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 answer.await
@@ -233,4 +236,68 @@ async fn tasks_of_other_nodes_are_unavailable_while_the_store_fails() {
     let answer = within("the error", send(&fleet.nodes[1], get())).await;
     assert_eq!((answer.status, answer.error_code()), (StatusCode::SERVICE_UNAVAILABLE, Some(-32603)));
     assert_eq!(answer.header("retry-after"), Some("1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_an_event_id_ends_with_an_error_while_the_store_fails() {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let store = Arc::new(Fragile::default());
+    let fleet = Fleet::with(1, store.clone(), HttpConfig::new(), |builder| {
+        let is_over = is_over.clone();
+        builder
+            .tool(tool("hang", async move |progress: Progress| {
+                let _guard = SetOnDrop(is_over.clone());
+                progress.report(1.0, None, "").await;
+                std::future::pending::<()>().await;
+            }))
+            .tool(tool("quick", async move |progress: Progress| progress.report(1.0, None, "").await))
+    });
+    // The first revision has no event at the begin of a stream.
+    for (version, name, fault, is_retryable) in [
+        ("2025-06-18", "hang", Fault::Silent, true),
+        ("2025-11-25", "hang", Fault::Silent, true),
+        ("2025-11-25", "hang", Fault::Away, true),
+        ("2025-11-25", "quick", Fault::Silent, false),
+    ] {
+        let case = format!("{version} {name} {fault:?}");
+        let session = fleet.open_as(version, json!({})).await;
+        store.set_fault(fault);
+        is_over.store(false, Ordering::SeqCst);
+        let start = tokio::time::Instant::now();
+        let params = json!({ "name": name, "_meta": { "progressToken": 1 } });
+        let mut call = legacy(Some(&session), "tools/call", params);
+        call.headers_mut().insert("mcp-protocol-version", version.parse().unwrap());
+        let answer = within(&case, send(&fleet.nodes[0], call)).await;
+        assert!(start.elapsed() < Duration::from_secs(6), "{case}: {:?}", start.elapsed());
+        assert!(!String::from_utf8_lossy(&answer.body).contains("id: "), "{case}: {answer:?}");
+        let [error] = &answer.events()[..] else { panic!("{case}: {answer:?}") };
+        let data = json!({ "reason": "store_unavailable", "retryable": is_retryable });
+        assert_eq!(
+            (&error["id"], &error["error"]["code"], &error["error"]["data"]),
+            (&json!(1), &json!(-32603), &data)
+        );
+        settle().await;
+        assert_eq!(is_over.load(Ordering::SeqCst), name == "hang", "{case}");
+        store.set_fault(Fault::None);
+        tokio::time::sleep(Duration::from_secs(15)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_of_a_lost_lease_ends_with_an_error() {
+    let store = Arc::new(Fragile::default());
+    let fleet = Fleet::with(1, store.clone(), HttpConfig::new(), |builder| {
+        builder.tool(tool("hang", async move |progress: Progress| {
+            progress.report(1.0, None, "").await;
+            std::future::pending::<()>().await;
+        }))
+    });
+    let session = fleet.open(json!({})).await;
+    store.set_fault(Fault::Silent);
+    // The lease ends before the store has failed for three seconds.
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    let params = json!({ "name": "hang", "_meta": { "progressToken": 1 } });
+    let answer = within("the error", send(&fleet.nodes[0], legacy(Some(&session), "tools/call", params))).await;
+    let [error] = &answer.events()[..] else { panic!("{answer:?}") };
+    assert_eq!(error["error"]["data"], json!({ "reason": "store_unavailable", "retryable": true }));
 }

@@ -24,6 +24,8 @@ const BATCHES: u64 = 1024;
 const TRIM: (u64, usize) = (128, 256 << 10);
 /// How long the store may fail until the readers of the session are disconnected. They resume when it works again.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// The longest time for the work after an append. Later events wait for it, so it is short.
+const AFTERWARDS: Duration = Duration::from_secs(2);
 /// The first and the longest pause between retries of a failing store.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
@@ -45,19 +47,19 @@ pub(crate) struct Appender {
 /// The retries of a failing store.
 struct Retries {
     pause: Duration,
-    since: Option<Instant>,
+    /// The start of the first attempt. An attempt that fails late counts too.
+    since: Instant,
 }
 
 impl Retries {
     fn new() -> Self {
-        Self { pause: PAUSES.0, since: None }
+        Self { pause: PAUSES.0, since: Instant::now() }
     }
 
     /// Waits for the next attempt. Disconnects the readers that wait for too long.
     async fn wait(&mut self, log: &EventLog) {
         log.append_failed();
-        let since = *self.since.get_or_insert_with(Instant::now);
-        if since.elapsed() >= PATIENCE {
+        if self.since.elapsed() >= PATIENCE {
             log.disconnect_unstored();
         }
         sleep(self.pause).await;
@@ -105,12 +107,19 @@ impl Appender {
                 continue;
             };
             let trims = log.batch_stored(&batch.places, sequence, bytes.len());
-            self.announce().await;
-            if trims {
-                let retain = Retain::all().records(BATCHES).bytes((BYTES + bytes.len()) as u64);
-                if let Err(error) = self.store.trim(&self.session, retain).await {
-                    tracing::debug!(%error, "the events of a session are trimmed later");
-                }
+            let afterwards = async { tokio::join!(self.announce(), self.trim(trims, bytes.len())) };
+            if timeout(AFTERWARDS, afterwards).await.is_err() {
+                tracing::warn!("the readers at other nodes receive events late");
+            }
+        }
+    }
+
+    /// Trims the log in the store if it has grown so much.
+    async fn trim(&self, is_due: bool, last: usize) {
+        if is_due {
+            let retain = Retain::all().records(BATCHES).bytes((BYTES + last) as u64);
+            if let Err(error) = self.store.trim(&self.session, retain).await {
+                tracing::debug!(%error, "the events of a session are trimmed later");
             }
         }
     }

@@ -1,6 +1,12 @@
 //! The events of one session, and their eviction order.
 
-use std::{collections::VecDeque, mem, sync::Arc, task::Waker, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    mem,
+    sync::Arc,
+    task::Waker,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -10,7 +16,7 @@ use super::{
     appender::needs_trim,
     batch::{self, BatchId, BatchWriter, Kind, first_stream},
     budget::Budget,
-    streams::{Stream, Streams},
+    streams::{Failure, Stream, Streams},
 };
 
 #[derive(Debug)]
@@ -207,7 +213,8 @@ impl State {
 
     /// Ends a stream, and records its last event if there is one. A response whose stream has a reader evicts nothing.
     pub(super) fn end(&mut self, stream: u64, message: Option<Bytes>) -> Option<Waker> {
-        let is_read = self.streams.get(stream)?.reader.is_some();
+        let of = self.streams.get(stream).filter(|of| of.failure.is_none())?;
+        let is_read = of.reader.is_some();
         let answer = message.as_ref().map(Bytes::len);
         let first = match message {
             Some(message) if is_read => self.push(Kind::Answer, stream, message),
@@ -353,20 +360,27 @@ impl State {
     }
 
     /// Removes the streams of all calls, because the lease of their writer is lost: other nodes may end these streams. The later
-    /// events are those of a new writer. Returns the readers.
-    pub(super) fn exclude(&mut self, writer: u32) -> Vec<Waker> {
+    /// events are those of a new writer. `first` is the sequence number of the first event with an id. Returns the readers.
+    pub(super) fn exclude(&mut self, writer: u32, first: u64) -> Vec<Waker> {
         let Some(stored) = &mut self.stored else { return Vec::new() };
         (stored.writer, stored.node, stored.is_named, stored.batch) = (writer, None, false, 0);
         self.last_stream = first_stream(writer);
+        let mut wakers = self.streams.fail(first, |_| true);
+        wakers.extend(self.streams.remove_calls());
+        self.drop_events_of(|stream| stream != STANDALONE);
+        wakers
+    }
+
+    /// Drops the events of streams that the log does not have any more.
+    fn drop_events_of(&mut self, is_removed: impl Fn(u64) -> bool) {
         for event in mem::take(&mut self.events) {
-            if event.place.stream == STANDALONE {
-                self.events.push_back(event);
-            } else {
+            if is_removed(event.place.stream) {
                 self.bytes -= event.message.len();
                 self.budget.give(event.message.len());
+            } else {
+                self.events.push_back(event);
             }
         }
-        self.streams.remove_calls()
     }
 
     /// Drops the events that the shared store has, and no connection of this node is about to read.
@@ -392,15 +406,30 @@ impl State {
         }
     }
 
-    /// Disconnects the readers that wait for the shared store. Their clients resume when it works again.
-    pub(super) fn disconnect_unstored(&mut self) -> Vec<Waker> {
-        let mut wakers = Vec::new();
-        for event in self.events.iter().filter(|event| event.id.is_none()) {
-            let Some(of) = self.streams.get_mut(event.place.stream) else { continue };
+    /// Disconnects the readers that wait for the shared store. Their clients resume when it works again. The stream of a client without
+    /// an event id ends, because the client cannot resume it. `first` is the sequence number of the first event with an id.
+    pub(super) fn disconnect_unstored(&mut self, first: u64) -> Vec<Waker> {
+        let waiting: BTreeSet<_> =
+            self.events.iter().filter(|event| event.id.is_none()).map(|event| event.place.stream).collect();
+        let mut wakers = self.streams.fail(first, |stream| waiting.contains(&stream));
+        let failed: BTreeSet<_> = waiting.iter().copied().filter(|stream| self.has_failed(*stream)).collect();
+        self.drop_events_of(|stream| failed.contains(&stream));
+        for stream in waiting.difference(&failed) {
+            let Some(of) = self.streams.get_mut(*stream) else { continue };
             of.reader = None;
             wakers.extend(of.waker.take());
         }
         wakers
+    }
+
+    /// Whether a stream ended because the shared store failed.
+    pub(super) fn has_failed(&self, stream: u64) -> bool {
+        self.streams.get(stream).is_some_and(|of| of.failure.is_some())
+    }
+
+    /// Returns the reason for which a stream ended, for its reader alone.
+    pub(super) fn failure(&self, stream: u64, reader: u64) -> Option<Failure> {
+        self.streams.get(stream).filter(|of| of.reader == Some(reader))?.failure
     }
 
     /// Drops the events with at most this priority.

@@ -53,9 +53,29 @@ impl Streams {
         }
     }
 
-    /// Removes all streams except the standalone stream. Returns the wakers of their readers.
+    /// Removes all streams except the standalone stream and those that have failed. Returns the wakers of their readers.
     pub(super) fn remove_calls(&mut self) -> Vec<Waker> {
-        self.0.extract_if(.., |(number, _)| *number != STANDALONE).filter_map(|(_, mut of)| of.waker.take()).collect()
+        let is_removed = |number: u64, of: &Stream| number != STANDALONE && of.failure.is_none();
+        self.0
+            .extract_if(.., |(number, of)| is_removed(*number, of))
+            .filter_map(|(_, mut of)| of.waker.take())
+            .collect()
+    }
+
+    /// Ends the streams of calls whose clients wait for the first event id. `first` is the sequence number of the first event with
+    /// an id. Returns the wakers of their readers.
+    pub(super) fn fail(&mut self, first: u64, mut fails: impl FnMut(u64) -> bool) -> Vec<Waker> {
+        let mut wakers = Vec::new();
+        for (number, of) in &mut self.0 {
+            if *number == STANDALONE || of.reader.is_none() || of.cursor >= first || !fails(*number) {
+                continue;
+            }
+            of.failure = Some(if of.ended { Failure::ResponseLost } else { Failure::Cancelled });
+            (of.ended, of.answer, of.held) = (true, None, 0);
+            (of.last, of.visible) = (of.cursor, of.cursor);
+            wakers.extend(of.waker.take());
+        }
+        wakers
     }
 
     /// Whether a stream other than the standalone stream exists.
@@ -67,6 +87,15 @@ impl Streams {
     pub(super) fn into_wakers(self) -> Vec<Waker> {
         self.0.into_iter().filter_map(|(_, mut stream)| stream.waker.take()).collect()
     }
+}
+
+/// The reason for which the stream of a call ends, although its client cannot resume it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The shared store failed, and the call was cancelled.
+    Cancelled,
+    /// The shared store failed after the end of the call.
+    ResponseLost,
 }
 
 /// One stream of a session.
@@ -89,6 +118,8 @@ pub(super) struct Stream {
     pub(super) answer: Option<usize>,
     /// The latest events were evicted before the shared store had them.
     pub(super) has_gap: bool,
+    /// The reason for which the stream of a call ended before its client received an event id. The log has no events of it.
+    pub(super) failure: Option<Failure>,
     /// The reader is disconnected after it has the recorded events.
     pub(super) disconnects: bool,
     /// A writer has waited too long for the reader.
