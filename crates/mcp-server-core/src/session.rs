@@ -20,7 +20,7 @@ use std::{
 
 use mcp_protocol::{
     ClientCapabilities, ElicitationCompleteParams, Implementation, InputRequest, LoggingLevel, NotificationMethod as _,
-    ProtocolVersion, RequestId, RpcError, ServerCapabilities, jsonrpc, notification,
+    ProgressParams, ProtocolVersion, RequestId, RpcError, ServerCapabilities, jsonrpc, notification,
 };
 use mcp_transport::FrameSender;
 use parking_lot::Mutex;
@@ -227,6 +227,15 @@ impl Session {
     #[must_use]
     pub fn node_of_question(id: &RequestId) -> Option<&str> {
         pending::node_of(id)
+    }
+
+    /// Whether a notification is the progress of a question that another node may have asked.
+    pub(crate) fn is_progress_elsewhere(&self, message: &jsonrpc::Notification<'_>) -> bool {
+        if !self.is_shared() || message.method != notification::Progress::NAME {
+            return false;
+        }
+        let params = jsonrpc::decode_params::<ProgressParams>(&message.method, message.params);
+        params.is_ok_and(|params| !self.pending.awaits_progress(&params.progress_token))
     }
 
     /// Remembers that the server sent the user to the page with this id.

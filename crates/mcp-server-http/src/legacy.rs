@@ -374,6 +374,12 @@ pub(crate) async fn notification(legacy: &Legacy, notification: &Notification<'_
                 let passed = Box::pin(elsewhere::pass_cancellation(shared, &http, request)).await;
                 return passed.err().unwrap_or_else(|| respond::empty(StatusCode::ACCEPTED));
             }
+            if let Some(shared) = &legacy.shared
+                && legacy.endpoint.server.is_progress_elsewhere(&http.session, notification)
+            {
+                let passed = Box::pin(elsewhere::pass_progress(shared, &http, notification)).await;
+                return passed.err().unwrap_or_else(|| respond::empty(StatusCode::ACCEPTED));
+            }
             legacy.endpoint.server.notified(Some(&http.session), &http.peer, notification);
             if http.session.has_changes() && !legacy.saved(&http).await {
                 return respond::store_unavailable(None);

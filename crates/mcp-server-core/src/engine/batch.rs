@@ -77,7 +77,8 @@ impl Server {
                 }
                 Ok(Message::Notification(notification)) => {
                     let cancelled = Self::cancelled_request(&notification).filter(|_| session.is_shared());
-                    if cancelled.is_some_and(|id| !peer.is_running(&id)) {
+                    let is_elsewhere = cancelled.is_some_and(|id| !peer.is_running(&id));
+                    if is_elsewhere || self.is_progress_elsewhere(session, &notification) {
                         for_other_nodes.push(member.to_owned());
                     } else {
                         self.notified(Some(session), peer, &notification);

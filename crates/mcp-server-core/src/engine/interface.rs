@@ -101,6 +101,10 @@ pub trait Engine: sealed::Sealed {
     /// application.
     fn notified(&self, session: Option<&Arc<Session>>, peer: &Peer, message: &Notification<'_>);
 
+    /// Whether a notification is the progress of a question that another node of a fleet may have asked. The application of that node
+    /// has to receive it.
+    fn is_progress_elsewhere(&self, session: &Session, message: &Notification<'_>) -> bool;
+
     /// Serves a transport like [`Server::serve_as`], with a grace period of its own: how long calls may still run after the
     /// transport has ended or a shutdown began.
     ///
@@ -182,6 +186,10 @@ impl Engine for Server {
 
     fn notified(&self, session: Option<&Arc<Session>>, peer: &Peer, message: &Notification<'_>) {
         self.notified(session, peer, message);
+    }
+
+    fn is_progress_elsewhere(&self, session: &Session, message: &Notification<'_>) -> bool {
+        self.is_progress_elsewhere(session, message)
     }
 
     async fn serve_with_grace_period(

@@ -192,6 +192,11 @@ impl Server {
         params.request_id
     }
 
+    /// Whether the application receives a notification, and another node may have asked the question that it belongs to.
+    pub(crate) fn is_progress_elsewhere(&self, session: &Session, message: &Notification<'_>) -> bool {
+        self.data.config.on_notification.is_some() && session.is_progress_elsewhere(message)
+    }
+
     fn receive(&self, session: Option<&Arc<Session>>, peer: &Peer, message: &Notification<'_>) {
         if let Some(hook) = self.data.config.on_notification.clone() {
             peer.receive(message, session, hook, self.limits().read_timeout, self.shutdown_token());

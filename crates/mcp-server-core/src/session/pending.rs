@@ -5,7 +5,9 @@ use std::{
     sync::atomic::{AtomicI64, Ordering},
 };
 
-use mcp_protocol::{CancelledParams, InputRequest, NotificationMethod, RequestId, RpcError, jsonrpc, notification};
+use mcp_protocol::{
+    CancelledParams, InputRequest, NotificationMethod, ProgressToken, RequestId, RpcError, jsonrpc, notification,
+};
 use mcp_transport::{Frame, FrameSender, Route, TrySendError};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
@@ -27,9 +29,16 @@ pub(crate) struct PendingRequests {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    questions: HashMap<RequestId, oneshot::Sender<Answer>>,
+    questions: HashMap<RequestId, Question>,
     /// The session is over, and no response arrives any more.
     is_closed: bool,
+}
+
+#[derive(Debug)]
+struct Question {
+    answer: oneshot::Sender<Answer>,
+    /// The token of the progress that the client may send.
+    progress: Option<ProgressToken>,
 }
 
 impl PendingRequests {
@@ -55,6 +64,7 @@ impl PendingRequests {
     ) -> Result<Value, InputError> {
         let params = request.params.clone().unwrap_or_else(|| json!({}));
         let message = jsonrpc::request(&id, &request.method, &params).map_err(|e| InputError::misuse(e.to_string()))?;
+        let progress = serde_json::from_value(params["_meta"]["progressToken"].clone()).ok();
         let (sender, receiver) = oneshot::channel();
         {
             let mut waiting = self.waiting();
@@ -64,7 +74,7 @@ impl PendingRequests {
             if waiting.questions.len() >= WAITING {
                 return Err(InputError::misuse("too many questions wait in this session"));
             }
-            waiting.questions.insert(id.clone(), sender);
+            waiting.questions.insert(id.clone(), Question { answer: sender, progress });
         }
         let mut taken_back = CancelOnDrop { requests: self, id, sink, outbox, answered: false };
         let frame = Frame::new(message).with_route(Route::Request(about.clone()));
@@ -84,7 +94,12 @@ impl PendingRequests {
     /// Passes a response to its request. Returns false when no request waits for it.
     pub(crate) fn answer(&self, id: &RequestId, answer: Answer) -> bool {
         let waiting = self.waiting().questions.remove(id);
-        waiting.is_some_and(|sender| sender.send(answer).is_ok())
+        waiting.is_some_and(|question| question.answer.send(answer).is_ok())
+    }
+
+    /// Whether a pending request has this progress token.
+    pub(crate) fn awaits_progress(&self, token: &ProgressToken) -> bool {
+        self.waiting().questions.values().any(|question| question.progress.as_ref() == Some(token))
     }
 
     /// Fails all pending requests and rejects new ones, because the session is over.

@@ -1,5 +1,5 @@
-//! The messages of a client that belong to other nodes of a fleet: answers to their questions, and cancellations of their
-//! requests.
+//! The messages of a client that belong to other nodes of a fleet: answers to their questions, progress of these questions, and
+//! cancellations of their requests.
 
 use std::sync::Arc;
 
@@ -9,10 +9,13 @@ use mcp_protocol::{
     jsonrpc::{self, Message, Notification},
     notification,
 };
-use mcp_server_core::engine::Session;
+use mcp_server_core::engine::{NodeError, Session};
 use serde_json::{json, value::RawValue};
 
-use super::{sessions::HttpSession, shared::SharedSessions};
+use super::{
+    sessions::HttpSession,
+    shared::{Passed, SharedSessions},
+};
 use crate::answer::{body::Body, respond};
 
 /// Returns the request that a cancellation names, if this node does not run it.
@@ -33,12 +36,27 @@ pub(super) async fn pass_cancellation(
     http: &HttpSession,
     request: RequestId,
 ) -> Result<(), Response<Body>> {
-    match shared.cancel(http, &request).await {
-        Ok(true) => Ok(()),
-        Ok(false) => {
+    acknowledged(shared.cancel(http, &request).await, "the node of the request did not acknowledge the cancellation")
+}
+
+/// Passes the progress of a question to the node that asked.
+///
+/// # Errors
+/// The response if a node that may have asked does not acknowledge the progress, or the store fails.
+pub(super) async fn pass_progress(
+    shared: &SharedSessions,
+    http: &HttpSession,
+    notification: &Notification<'_>,
+) -> Result<(), Response<Body>> {
+    acknowledged(shared.progress(http, notification).await, "the node of the question did not acknowledge the progress")
+}
+
+fn acknowledged(passed: Result<Passed, NodeError>, text: &'static str) -> Result<(), Response<Body>> {
+    match passed {
+        Ok(Passed::Taken | Passed::Unknown) => Ok(()),
+        Ok(Passed::Unacknowledged) => {
             let data = json!({ "reason": "node_unavailable", "retryable": true });
-            let error = RpcError::internal("the node of the request did not acknowledge the cancellation");
-            Err(respond::unavailable(None, &error.with_data(data)))
+            Err(respond::unavailable(None, &RpcError::internal(text).with_data(data)))
         }
         Err(error) => Err(respond::unavailable(None, &error.to_rpc())),
     }
@@ -64,7 +82,7 @@ pub(super) async fn pass_answer(
     }
 }
 
-/// Passes the responses and cancellations of a batch, until one of them fails.
+/// Passes the responses, progress and cancellations of a batch, until one of them fails.
 ///
 /// # Errors
 /// The response to the batch.
@@ -84,6 +102,8 @@ pub(super) async fn pass_all(
             Ok(Message::Notification(notification)) => {
                 if let Some(request) = cancelled_request(http, &notification) {
                     pass_cancellation(shared, http, request).await?;
+                } else if notification.method == notification::Progress::NAME {
+                    pass_progress(shared, http, &notification).await?;
                 }
             }
             _ => {}

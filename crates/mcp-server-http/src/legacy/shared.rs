@@ -1,7 +1,7 @@
 //! The sessions that the nodes of a fleet share. Each node can adopt each session from its record in the store.
 
 mod answers;
-mod cancellations;
+mod broadcasts;
 mod messages;
 mod readers;
 mod record;
@@ -29,6 +29,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
+pub(crate) use self::broadcasts::Passed;
 use self::{
     messages::Unsent,
     record::{Event, Record, digest},
@@ -118,7 +119,7 @@ pub(crate) struct SharedSessions {
     unsent: Unsent,
     task: Mutex<Option<AbortHandle>>,
     /// The handlers of the requests of other nodes.
-    handlers: OnceLock<[HandlerGuard; 4]>,
+    handlers: OnceLock<[HandlerGuard; 5]>,
 }
 
 impl SharedSessions {

@@ -1,11 +1,14 @@
 //! Questions of the server: the answer of a client arrives at any node, and dead nodes end their work.
 
-use mcp_protocol::{CreateMessageParams, SamplingBlock, SamplingMessage};
-use mcp_server_core::{Context, Inputs, Progress, ToolError, tool};
+use mcp_protocol::{CreateMessageParams, Meta, SamplingBlock, SamplingMessage};
+use mcp_server_core::{ClientNotification, Context, Inputs, Progress, ToolError, tool};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{outage::Fragile, *};
+use super::{
+    outage::{Fault, Fragile},
+    *,
+};
 use crate::{
     common::{legacy_as, settle},
     resume::resume,
@@ -198,4 +201,66 @@ async fn answers_reach_each_endpoint_of_a_process() {
         assert_eq!(answered.status, StatusCode::ACCEPTED);
         assert_eq!(next_message(&mut stream).await["result"]["content"][0]["text"], "Ada", "{asks}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_progress_of_a_question_reaches_the_node_that_asked() {
+    let memory = MemoryStore::new();
+    let first = Arc::new(Fragile::of(memory.clone()));
+    let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
+    let node = AtomicUsize::new(0);
+    let fleet = Fleet::of_stores(vec![first.clone(), Arc::new(memory)], HttpConfig::new(), |builder| {
+        let (sender, node) = (sender.clone(), node.fetch_add(1, Ordering::Relaxed));
+        let builder = builder.on_notification(move |notification: ClientNotification| {
+            if notification.method() == "notifications/progress" {
+                let token = notification.params().unwrap()["progressToken"].as_str().unwrap().to_owned();
+                sender.send((node, token)).unwrap();
+            }
+            std::future::ready(())
+        });
+        builder.tool(tool("sample", async |inputs: Inputs| -> Result<String, ToolError> {
+            let mut params = CreateMessageParams::new(vec![SamplingMessage::user(SamplingBlock::text("Name?"))], 10);
+            let mut meta = Meta::new();
+            meta.set_progress_token("mine");
+            params.meta = Some(meta);
+            Ok(inputs.sample("name", params).await?.model)
+        }))
+    });
+    let progress = |token: &str| json!({ "jsonrpc": "2.0", "method": "notifications/progress", "params": { "progressToken": token, "progress": 1 } });
+    for in_batch in [false, true] {
+        let session = open_2025_03_26(&fleet).await;
+        let send_progress = async |at: usize, token: &str| {
+            let message = progress(token);
+            let request = match in_batch {
+                true => batch(&session, &json!([message])),
+                false => notification(&session, "notifications/progress", message["params"].clone()),
+            };
+            within("the response", send(&fleet.nodes[at], request)).await
+        };
+        let call = legacy_as(1, Some(&session), "tools/call", json!({ "name": "sample", "arguments": {} }));
+        let mut asking = fleet.nodes[0].handle(call).await.into_body();
+        assert_eq!(next_message(&mut asking).await["params"]["_meta"]["progressToken"], "mine");
+        for at in [0, 1] {
+            let answer = send_progress(at, "mine").await;
+            assert_eq!(answer.status, StatusCode::ACCEPTED, "{answer:?}");
+            assert_eq!(within("the progress", received.recv()).await, Some((0, "mine".to_owned())), "{in_batch} {at}");
+        }
+        // Without a node that asked, the node of the request receives it.
+        assert_eq!(send_progress(1, "other").await.status, StatusCode::ACCEPTED);
+        assert_eq!(within("the progress", received.recv()).await, Some((1, "other".to_owned())), "{in_batch}");
+        first.set_fault(Fault::Mute);
+        let refused = send_progress(1, "mine").await;
+        assert_eq!(
+            (refused.status, refused.error_code()),
+            (StatusCode::SERVICE_UNAVAILABLE, Some(-32603)),
+            "{refused:?}"
+        );
+        first.set_fault(Fault::None);
+        assert_eq!(
+            within("the progress", received.recv()).await,
+            Some((0, "mine".to_owned())),
+            "received, not acknowledged"
+        );
+    }
+    assert!(received.is_empty());
 }

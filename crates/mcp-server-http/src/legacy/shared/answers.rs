@@ -7,7 +7,7 @@ use mcp_server_core::engine::{HandlerGuard, NodeError};
 
 use super::{
     SharedSessions,
-    record::{passed_answer, read_answer},
+    record::{passed_answer, read_passed},
 };
 use crate::legacy::sessions::HttpSession;
 
@@ -41,7 +41,7 @@ impl SharedSessions {
 
     /// Completes the question of an answer. Returns false if nothing waits for it.
     fn answer_arrived(&self, body: &[u8]) -> bool {
-        let Some((session, message)) = read_answer(body) else { return false };
+        let Some((session, message)) = read_passed(body) else { return false };
         let Some(http) = self.find_known(session) else { return false };
         matches!(jsonrpc::Message::parse(message), Ok(jsonrpc::Message::Response(answer)) if http.session.answered(&answer))
     }

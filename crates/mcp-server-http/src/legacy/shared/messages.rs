@@ -120,7 +120,7 @@ impl SharedSessions {
         // The node outlives the endpoint, and the server can have several endpoints.
         self.handlers.get_or_init(|| {
             let [readers, streams] = self.receive_questions();
-            [self.receive_answers(), self.receive_cancellations(), readers, streams]
+            [self.receive_answers(), self.receive_cancellations(), self.receive_progress(), readers, streams]
         });
         self.start();
         let mut connected = self.connected.subscribe();

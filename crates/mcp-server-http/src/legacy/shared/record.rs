@@ -78,8 +78,8 @@ pub(super) fn passed_answer(session: &str, response: &jsonrpc::Response<'_>) -> 
     Some(bytes)
 }
 
-/// Returns the digest of the session id, and the message of a passed answer.
-pub(super) fn read_answer(bytes: &[u8]) -> Option<(&str, &[u8])> {
+/// Returns the digest of the session id, and the message that another node passed.
+pub(super) fn read_passed(bytes: &[u8]) -> Option<(&str, &[u8])> {
     let end = bytes.iter().position(|byte| *byte == b'\n')?;
     Some((std::str::from_utf8(&bytes[..end]).ok()?, &bytes[end + 1..]))
 }
