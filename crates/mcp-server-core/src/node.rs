@@ -16,7 +16,7 @@ use std::{
     future::Future,
     sync::{
         Arc, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -38,6 +38,8 @@ use crate::store::{STORE_TIMEOUT, ServerStore};
 
 /// The prefix of the leases.
 const LEASES: &str = "node/";
+/// How long a node that stops waits for the store.
+const RELEASE: Duration = Duration::from_secs(1);
 /// The most nodes whose life is remembered.
 const REMEMBERED: usize = 1024;
 /// The longest time, which keeps deadlines within the range of the clock.
@@ -108,6 +110,29 @@ type Ending = Arc<dyn Fn(Arc<HashSet<String>>) -> BoxFuture<'static, Result<(), 
 pub struct Node {
     shared: Arc<Shared>,
     task: Mutex<Option<AbortHandle>>,
+    /// Cloned by each listener of the server.
+    listeners: Arc<()>,
+    is_released: AtomicBool,
+}
+
+/// A listener of a server. The last listener of a server that shuts down releases the lease of the node.
+#[derive(Debug)]
+#[must_use]
+pub struct NodeListener {
+    node: Arc<Node>,
+    listeners: Arc<()>,
+}
+
+impl NodeListener {
+    /// Ends the work of the node and deletes its lease, so that the other nodes need not wait until it expires. Waits for the store
+    /// for one second. Another listener keeps the node.
+    pub async fn stop(self) {
+        let Self { node, listeners } = self;
+        drop(listeners);
+        if Arc::strong_count(&node.listeners) == 1 {
+            node.release().await;
+        }
+    }
 }
 
 /// The parts of a node that its background task uses.
@@ -144,7 +169,34 @@ impl Node {
             endings: Mutex::default(),
             alive: Mutex::default(),
         };
-        Self { shared: Arc::new(shared), task: Mutex::default() }
+        let (task, is_released) = (Mutex::default(), AtomicBool::new(false));
+        Self { shared: Arc::new(shared), task, listeners: Arc::default(), is_released }
+    }
+
+    /// Registers a listener of the server.
+    pub fn listener(self: &Arc<Self>) -> NodeListener {
+        NodeListener { node: self.clone(), listeners: self.listeners.clone() }
+    }
+
+    /// Ends the work of the node, and deletes its lease. The node gets no other lease.
+    async fn release(&self) {
+        self.is_released.store(true, Ordering::Release);
+        let Some(lease) = self.end() else { return };
+        match timeout(RELEASE, self.shared.store.delete(&key(lease.id()))).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the lease of this node is not deleted and expires later"),
+            Err(_) => tracing::warn!("the lease of this node is not deleted in time and expires later"),
+        }
+    }
+
+    /// Stops the background task, and ends the work of the lease. Returns the lease.
+    fn end(&self) -> Option<Lease> {
+        if let Some(task) = self.task.lock().take() {
+            task.abort();
+        }
+        let lease = self.shared.lease.send_replace(None)?;
+        lease.lose();
+        Some(lease)
     }
 
     /// Returns the current lease. Starts the node if it does not run, and waits until it has a lease, at most 5 seconds.
@@ -156,6 +208,9 @@ impl Node {
     pub async fn lease(&self) -> Result<Lease, NodeError> {
         if let Some(lease) = self.current() {
             return Ok(lease);
+        }
+        if self.is_released.load(Ordering::Acquire) {
+            return Err(NodeError::unavailable());
         }
         self.start();
         let mut leases = self.shared.lease.subscribe();
@@ -340,10 +395,7 @@ impl Drop for HandlerGuard {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if let Some(task) = self.task.lock().take() {
-            task.abort();
-        }
-        let (Some(lease), Ok(runtime)) = (self.current(), Handle::try_current()) else { return };
+        let (Some(lease), Ok(runtime)) = (self.end(), Handle::try_current()) else { return };
         let store = self.shared.store.clone();
         // The other nodes need not wait until the lease expires.
         runtime.spawn(async move {

@@ -67,6 +67,28 @@ async fn a_dropped_server_deletes_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_last_listener_of_a_node_deletes_its_lease() {
+    for is_cut in [false, true] {
+        let store = MemoryStore::new();
+        let ((_a, one, cut), (_b, two, _)) = (node(&store), node(&store));
+        let lease = one.lease().await.unwrap();
+        let (first, last) = (one.listener(), one.listener());
+        first.stop().await;
+        assert!(lease.is_held() && two.is_alive(lease.id()).await.unwrap());
+        sleep(Duration::from_secs(2)).await;
+        if is_cut {
+            cut.set(Link::Stalled);
+        }
+        let start = Instant::now();
+        last.stop().await;
+        // A store that does not respond delays the end for one second.
+        assert_eq!(start.elapsed(), Duration::from_secs(is_cut.into()));
+        assert!(!lease.is_held() && one.lease().await.is_err());
+        assert_eq!(two.is_alive(lease.id()).await.unwrap(), is_cut);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_killed_node_is_dead_within_fifteen_seconds() {
     let store = MemoryStore::new();
     let ((_a, one, cut), (_b, two, _)) = (node(&store), node(&store));

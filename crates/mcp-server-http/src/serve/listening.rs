@@ -11,7 +11,10 @@ use std::{
 
 #[cfg(feature = "tls")]
 use mcp_http_listener::TlsConfig;
-use mcp_server_core::Server;
+use mcp_server_core::{
+    Server,
+    engine::{Engine as _, Node},
+};
 use mcp_transport::signal;
 use tokio::{net::TcpListener, time::MissedTickBehavior};
 
@@ -120,8 +123,9 @@ impl Serve {
         let has_signals = config.has_signals;
         config.on_listening.call(address);
         let service = McpService::new(server.clone(), config).map_err(HttpError::Config)?;
+        let node = server.node().map(Node::listener);
         // Dropped after the listener: calls of sessions may outlive their connections, but not the endpoint.
-        let _end_sessions = EndSessions(service.clone());
+        let end_sessions = EndSessions(service.clone());
         let serving = on_listener(&service, listener);
         #[cfg(feature = "tls")]
         let serving = match self.tls {
@@ -138,6 +142,11 @@ impl Serve {
             signal::until_terminated(serving, || server.shutdown()).await;
         } else {
             serving.await;
+        }
+        drop(end_sessions);
+        if let Some(node) = node.filter(|_| server.is_shutting_down()) {
+            // The runtime of the process may end next.
+            node.stop().await;
         }
         Ok(())
     }

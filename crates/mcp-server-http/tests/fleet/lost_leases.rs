@@ -11,7 +11,7 @@ use super::{
     *,
 };
 use crate::{
-    common::{SetOnDrop, legacy_as, settle},
+    common::{SetOnDrop, legacy_as, settle, socket::serve},
     resume::resume,
 };
 
@@ -66,6 +66,20 @@ async fn a_node_that_loses_its_lease_ends_its_calls_before_other_nodes_do() {
     drop(stream);
     let mut resumed = fleet.nodes[1].handle(resume(&session, &last)).await.into_body();
     assert!(!next_events(&mut resumed).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_server_that_shuts_down_releases_its_lease() {
+    let store = Arc::new(MemoryStore::new());
+    let server = Server::builder("fleet", "1.0").store(store.clone()).build();
+    let endpoint = serve(&server, HttpConfig::new()).await;
+    endpoint.open().await;
+    let leases = async || store.list("mcp/fleet/node/", None, 10).await.unwrap().entries.len();
+    assert_eq!(leases().await, 1);
+    server.shutdown();
+    endpoint.ended().await.unwrap();
+    // The process may end now, although the server exists.
+    assert_eq!(leases().await, 0);
 }
 
 #[tokio::test(start_paused = true)]
