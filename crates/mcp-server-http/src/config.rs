@@ -60,6 +60,7 @@ pub struct HttpConfig {
     pub(crate) path: String,
     pub(crate) sse: Option<SsePaths>,
     pub(crate) health: Option<String>,
+    pub(crate) readiness: Option<String>,
     pub(crate) status: Option<StatusRoute>,
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) allowed_origins: Vec<String>,
@@ -141,6 +142,7 @@ impl Default for HttpConfig {
             path: "/mcp".into(),
             sse: None,
             health: None,
+            readiness: None,
             status: None,
             allowed_hosts: Vec::new(),
             allowed_origins: Vec::new(),
@@ -241,6 +243,28 @@ impl HttpConfig {
         self
     }
 
+    /// Answers GET and HEAD at this path like [`health`](Self::health), and with 503 also while the shared store fails
+    /// (`ServerBuilder::store`). Off by default.
+    ///
+    /// A balancer that checks this path sends no requests to a node that cannot reach the store. If the store itself fails, it sends no
+    /// requests to any node, although stateless calls need no store.
+    ///
+    /// ```
+    /// # use mcp_server_http::HttpConfig;
+    /// let config = HttpConfig::new().health("/livez").readiness("/readyz");
+    /// # let _ = config;
+    /// ```
+    ///
+    /// The rules for the path are those of [`path`](Self::path).
+    #[must_use]
+    pub fn readiness(mut self, path: impl Into<String>) -> Self {
+        match absolute("readiness", path.into()) {
+            Ok(path) => self.readiness = Some(path),
+            Err(fault) => return self.invalid(fault),
+        }
+        self
+    }
+
     /// Returns each path beside the path of the endpoint once.
     pub(crate) fn other_paths(&self) -> impl Iterator<Item = &str> {
         let sse = self.sse.iter().flat_map(|paths| {
@@ -248,7 +272,7 @@ impl HttpConfig {
             [Some(&*paths.stream), messages]
         });
         let status = self.status.as_ref().map(|status| &*status.path);
-        sse.flatten().chain(self.health.as_deref()).chain(status)
+        sse.flatten().chain(self.health.as_deref()).chain(self.readiness.as_deref()).chain(status)
     }
 
     /// Adds hosts under which clients may reach the server, beside the loopback hosts.

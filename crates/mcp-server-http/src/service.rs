@@ -18,7 +18,14 @@ use mcp_server_core::{
 };
 
 use crate::{
-    answer::{access::AccessRecord, body::Body, cors, health, respond, stream::Queue},
+    answer::{
+        access::AccessRecord,
+        body::Body,
+        cors,
+        health::{self, Health},
+        respond,
+        stream::Queue,
+    },
     config::{HttpConfig, SsePaths, StatusRoute},
     endpoint::{self, BoxError, Endpoint, Head, RequestParts, auth::Authentication},
     legacy::{
@@ -68,7 +75,7 @@ impl McpService {
 
     /// Answers one request.
     ///
-    /// The paths of [`HttpConfig::sse`], [`HttpConfig::health`] and [`HttpConfig::status`] have their own answers. A request for any other path is
+    /// The paths of [`HttpConfig::sse`], [`HttpConfig::health`], [`HttpConfig::readiness`] and [`HttpConfig::status`] have their own answers. A request for any other path is
     /// a request for the endpoint.
     ///
     /// ```
@@ -119,13 +126,15 @@ impl McpService {
         let origin = guard::origin_of(&parts.headers).cloned();
         let path = parts.uri.path();
         let is_shutting_down = endpoint.server.is_shutting_down();
-        let mut response = if endpoint.config.health.as_deref() == Some(path) {
+        let is_readiness = endpoint.config.readiness.as_deref() == Some(path);
+        let mut response = if is_readiness || endpoint.config.health.as_deref() == Some(path) {
             let store = match endpoint.server.node() {
                 // Boxed, because few requests are for the health.
                 Some(node) if !is_shutting_down => Some(Box::pin(endpoint.store_health.is_available(node)).await),
                 _ => None,
             };
-            health::answer(is_shutting_down, store, &parts.method, &parts.headers, &endpoint.cors)
+            let state = Health { is_shutting_down, store, is_readiness };
+            state.answer(&parts.method, &parts.headers, &endpoint.cors)
         } else if is_shutting_down {
             endpoint::shutting_down()
         } else if let Some(route) = endpoint.config.status.as_ref().filter(|route| route.path == path) {
@@ -407,6 +416,7 @@ mod tests {
             (new().sse("/sse", "/mcp"), Some(("path", "sse", "/mcp"))),
             (new().sse("/sse", "/messages").health("/sse"), Some(("sse", "health", "/sse"))),
             (new().sse("/sse", "/messages").health("/messages"), Some(("sse", "health", "/messages"))),
+            (new().health("/health").readiness("/health"), Some(("health", "readiness", "/health"))),
             (new().health("/mcp").path("/"), None),
             (new().sse("/sse", "/sse").health("/health"), None),
         ] {

@@ -25,13 +25,20 @@ fn check(answer: &Answer, status: StatusCode, body: &str) {
 #[tokio::test]
 async fn the_health_endpoint_succeeds_until_shutdown() {
     let server = server();
-    let service = server.clone().into_service(HttpConfig::new().health("health"));
+    let service = server.clone().into_service(HttpConfig::new().health("health").readiness("/ready"));
+    let ready = || {
+        let mut request = common::request(Method::GET, &[], "");
+        *request.uri_mut() = "/ready".parse().unwrap();
+        request
+    };
+    check(&send(&service, ready()).await, StatusCode::OK, r#"{"status":"ok"}"#);
     check(&send(&service, health_request(Method::GET, &[])).await, StatusCode::OK, r#"{"status":"ok"}"#);
     check(&send(&service, health_request(Method::HEAD, &[])).await, StatusCode::OK, "");
     server.shutdown();
     let unavailable = StatusCode::SERVICE_UNAVAILABLE;
     check(&send(&service, health_request(Method::GET, &[])).await, unavailable, r#"{"status":"shutting down"}"#);
     check(&send(&service, health_request(Method::HEAD, &[])).await, unavailable, "");
+    check(&send(&service, ready()).await, unavailable, r#"{"status":"shutting down"}"#);
 }
 
 #[tokio::test]

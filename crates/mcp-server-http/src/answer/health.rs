@@ -64,30 +64,35 @@ impl StoreHealth {
     }
 }
 
-/// Answers 200 while the server accepts requests, and 503 after a shutdown began. `store` is whether the shared store works,
-/// if there is one. Its failure keeps the status, because stateless requests need no store.
-pub(crate) fn answer(
-    is_shutting_down: bool,
-    store: Option<bool>,
-    method: &Method,
-    headers: &http::HeaderMap,
-    cors: &AllowedHeaders,
-) -> Response<Body> {
-    let is_head = match *method {
-        Method::GET => false,
-        Method::HEAD => true,
-        Method::OPTIONS => return preflight(headers, METHODS, cors),
-        _ => return respond::wrong_method(METHODS),
-    };
-    let (status, text) = match (is_shutting_down, store) {
-        (true, _) => (StatusCode::SERVICE_UNAVAILABLE, r#"{"status":"shutting down"}"#),
-        (false, None) => (StatusCode::OK, r#"{"status":"ok"}"#),
-        (false, Some(true)) => (StatusCode::OK, r#"{"status":"ok","store":"ok"}"#),
-        (false, Some(false)) => (StatusCode::OK, r#"{"status":"ok","store":"unavailable"}"#),
-    };
-    let mut response = document(is_head, text.into());
-    *response.status_mut() = status;
-    response
+/// The health of a server.
+pub(crate) struct Health {
+    pub(crate) is_shutting_down: bool,
+    /// Whether the shared store works, if there is one.
+    pub(crate) store: Option<bool>,
+    /// Whether a failing store changes the status. Otherwise it does not, because stateless requests need no store.
+    pub(crate) is_readiness: bool,
+}
+
+impl Health {
+    /// Answers 200 while the server accepts requests, and 503 after a shutdown began.
+    pub(crate) fn answer(self, method: &Method, headers: &http::HeaderMap, cors: &AllowedHeaders) -> Response<Body> {
+        let is_head = match *method {
+            Method::GET => false,
+            Method::HEAD => true,
+            Method::OPTIONS => return preflight(headers, METHODS, cors),
+            _ => return respond::wrong_method(METHODS),
+        };
+        let text = match (self.is_shutting_down, self.store) {
+            (true, _) => r#"{"status":"shutting down"}"#,
+            (false, None) => r#"{"status":"ok"}"#,
+            (false, Some(true)) => r#"{"status":"ok","store":"ok"}"#,
+            (false, Some(false)) => r#"{"status":"ok","store":"unavailable"}"#,
+        };
+        let is_unavailable = self.is_shutting_down || self.is_readiness && self.store == Some(false);
+        let mut response = document(is_head, text.into());
+        *response.status_mut() = if is_unavailable { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+        response
+    }
 }
 
 /// A JSON document that no cache stores. A response to HEAD has no body.

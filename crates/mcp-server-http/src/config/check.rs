@@ -65,6 +65,7 @@ impl HttpConfig {
         let mut paths = vec![("path", &*self.path)];
         paths.extend(self.sse.iter().flat_map(|paths| [("sse", &*paths.stream), ("sse", &*paths.messages)]));
         paths.extend(self.health.iter().map(|path| ("health", &**path)));
+        paths.extend(self.readiness.iter().map(|path| ("readiness", &**path)));
         paths.extend(self.status.iter().map(|status| ("status", &*status.path)));
         for (at, (name, path)) in paths.iter().enumerate() {
             let duplicate = paths[..at].iter().find(|(other, taken)| other != name && taken == path);

@@ -62,11 +62,12 @@ mod tests {
             ("/a/*rest", "`/a/*rest`: the segment `*rest` begins with `*`"),
         ] {
             type Set = fn(HttpConfig, &str) -> HttpConfig;
-            let settings: [(&str, Set); 4] = [
+            let settings: [(&str, Set); 5] = [
                 ("path", |config, path| config.path(path)),
                 ("sse", |config, path| config.sse(path, "/messages")),
                 ("sse", |config, path| config.sse("/sse", path)),
                 ("health", |config, path| config.health(path)),
+                ("readiness", |config, path| config.readiness(path)),
             ];
             for (name, set) in settings {
                 let error = set(HttpConfig::new(), path).check().unwrap_err();

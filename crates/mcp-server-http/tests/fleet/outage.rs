@@ -165,16 +165,17 @@ impl PubSub for Fragile {
 #[tokio::test(start_paused = true)]
 async fn requests_that_need_the_store_are_unavailable_while_it_fails() {
     let store = Arc::new(Fragile::default());
-    let config = HttpConfig::new().health("/health");
+    let config = HttpConfig::new().health("/health").readiness("/ready");
     let fleet = Fleet::with(2, store.clone(), config, |builder| builder.tool(tool("hi", async || "hi")));
-    let health = async || {
+    let health = async |path: &str| {
         let mut request = request(Method::GET, &[], "");
-        *request.uri_mut() = "/health".parse().unwrap();
+        *request.uri_mut() = path.parse().unwrap();
         let answer = fleet.send(request).await;
-        assert_eq!(answer.status, StatusCode::OK);
-        answer.json()["store"].as_str().unwrap().to_owned()
+        (answer.status, answer.json()["store"].as_str().unwrap().to_owned())
     };
-    assert_eq!(health().await, "ok");
+    for path in ["/health", "/ready"] {
+        assert_eq!(health(path).await, (StatusCode::OK, "ok".to_owned()));
+    }
     let session = fleet.open(json!({})).await;
     let call = || legacy(Some(&session), "tools/call", json!({ "name": "hi" }));
     let level = || legacy(Some(&session), "logging/setLevel", json!({ "level": "error" }));
@@ -204,7 +205,9 @@ async fn requests_that_need_the_store_are_unavailable_while_it_fails() {
         }
     }
     tokio::time::advance(Duration::from_secs(2)).await;
-    assert_eq!(health().await, "unavailable");
+    let unavailable = || "unavailable".to_owned();
+    assert_eq!(health("/health").await, (StatusCode::OK, unavailable()));
+    assert_eq!(health("/ready").await, (StatusCode::SERVICE_UNAVAILABLE, unavailable()));
     store.set_failing(false);
     tokio::time::advance(Duration::from_secs(10)).await;
     settle().await;
