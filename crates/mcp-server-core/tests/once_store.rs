@@ -139,6 +139,19 @@ async fn a_once_block_that_started_and_was_dropped_counts_as_failed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_once_block_does_not_replace_the_attempt_of_another_round() {
+    let store = StallingStore::of("/once/");
+    let (mut connection, again) = buying(&store, Duration::from_secs(30)).await;
+    connection.send(request(2, "tools/call", again.clone())).await;
+    connection.quiet().await;
+    // The record expires while the effect runs, and another round begins.
+    *store.replaces_expired.lock().unwrap() = Some(br#"{"Done":"bought by the other"}"#);
+    let unfinished = "an earlier attempt at this call did not finish; it is not repeated";
+    assert_eq!(text_of(&connection.recv().await), unfinished);
+    assert_eq!(text_of(&connection.exchange(request(3, "tools/call", again)).await), "bought by the other");
+}
+
+#[tokio::test(start_paused = true)]
 async fn polls_for_a_once_block_with_increasing_intervals() {
     let store = StallingStore::of("/once/");
     let (mut connection, again) = buying(&store, Duration::from_secs(30)).await;

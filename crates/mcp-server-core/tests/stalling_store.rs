@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -24,6 +24,8 @@ pub(crate) struct StallingStore {
     /// Whether the next swap stays pending until the test releases the store.
     delays_next_swap: Arc<AtomicBool>,
     delays_first_swap: bool,
+    /// The value that another node writes when the next swap finds that its record has expired.
+    pub(crate) replaces_expired: Arc<Mutex<Option<&'static [u8]>>>,
     /// The part of their names.
     part: &'static str,
     /// How many of them were read.
@@ -38,6 +40,7 @@ impl StallingStore {
             drops_cancellations: false,
             delays_next_swap: Arc::default(),
             delays_first_swap: false,
+            replaces_expired: Arc::default(),
             part,
             is_stalled: watch::Sender::new(false),
             gets: Arc::default(),
@@ -108,6 +111,15 @@ impl KeyValue for StallingStore {
                     store.store.compare_and_swap(&key, expected.as_deref(), new, ttl).await
                 });
                 return late.await.unwrap();
+            }
+            if expected.is_some() && key.contains(self.part) {
+                let value = self.replaces_expired.lock().unwrap().take();
+                if let Some(value) = value {
+                    self.store.delete(key).await?;
+                    let lost = self.store.compare_and_swap(key, expected, new, ttl).await;
+                    self.store.put(key, value.into(), None).await?;
+                    return lost;
+                }
             }
             if !self.loses_responses && !self.delays_first_swap {
                 self.pass(key).await;

@@ -166,8 +166,11 @@ async fn guarded<T: Serialize + DeserializeOwned>(
         Err(_) => Guard::Failed,
     };
     let (guard, ttl) = (written(&guard)?, ttl(&collector.services().limits));
+    let mut expected = Some(&mark);
     let swap = loop {
-        match records.compare_and_swap(&name, Some(&mark), Some(guard.clone()), ttl).await {
+        match records.compare_and_swap(&name, expected.map(|mark| &**mark), Some(guard.clone()), ttl).await {
+            // The record expired while the side effect ran. Another round may replace it too.
+            Ok(Swap::Lost { current: None }) if expected.is_some() => expected = None,
             // The side effect is over, so its result waits for the store while this node has its lease.
             Err(error) if error.is_unavailable() && lease.as_ref().is_some_and(Lease::is_held) => {
                 tracing::warn!(%error, "the result of an effect is not stored yet");
@@ -180,9 +183,7 @@ async fn guarded<T: Serialize + DeserializeOwned>(
         Swap::Done => {}
         // An earlier write took effect, and its response was lost.
         Swap::Lost { current: Some(current) } if current == guard => {}
-        // The record expired while the side effect ran.
-        Swap::Lost { current: None } => records.put(&name, guard, ttl).await?,
-        // Another node ended this attempt, because this node lost its lease.
+        // Another node ended this attempt, because this node lost its lease. Or another round began after the record had expired.
         _ => {
             guard_on_drop.name = None;
             return Err(unfinished());
