@@ -14,6 +14,7 @@ use tower_service::Service;
 
 use crate::{
     Server,
+    access::Access,
     cache_hint::CacheHint,
     data::{Config, Installed, InstalledExtensions},
     extension::SharedValues,
@@ -25,7 +26,6 @@ use crate::{
         MethodRoute, PromptEntry, PromptSpec, ResourceEntry, ResourceSpec, Sources, TemplateEntry, TemplateSpec,
         ToolEntry, ToolSpec,
     },
-    request::Access,
     session::{ClientNotification, NotificationHook},
     source::{InstalledSource, Source},
     tasks::TaskPolicy,

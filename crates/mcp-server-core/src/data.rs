@@ -10,6 +10,7 @@ use mcp_store::Store;
 pub use self::installed::WeakServer;
 pub(crate) use self::installed::{Background, Installed, InstalledExtensions};
 use crate::{
+    access::Access,
     cache_hint::CacheHint,
     context::Context,
     error::ToolError,
@@ -20,7 +21,7 @@ use crate::{
     node::Node,
     publisher::Publisher,
     registry::{ListStyle, PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry},
-    request::{Access, ServerIdentity},
+    request::ServerIdentity,
     session::{Gate, NotificationHook},
     shutdown::Shutdown,
     source::InstalledSource,

@@ -7,6 +7,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod access;
 mod builder;
 mod cache_hint;
 mod capabilities;

@@ -19,7 +19,7 @@ use mcp_protocol::{ProtocolVersion, Shape};
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use crate::{error::Named, request::Access};
+use crate::{access::Access, error::Named};
 
 pub(crate) use self::{
     completion::{CompletionSource, Sources},

@@ -1,7 +1,7 @@
 //! One request and its response: scope, caller, refusal, typed output, and the bytes of the reply.
 
-mod access;
 mod caller;
+mod denied;
 mod output;
 mod raw;
 mod refusal;
@@ -9,20 +9,19 @@ mod reply;
 mod scope;
 mod stateless;
 
-pub(crate) use self::{
-    access::Access,
-    output::{Output, Performed, Stop, ending},
-    raw::RawOutput,
-    reply::{ServerIdentity, busy, busy_error},
-    scope::{ConnectionData, Surroundings},
-    stateless::ParsedMeta,
-};
 pub use self::{
-    access::Denied,
     caller::Caller,
+    denied::Denied,
     raw::SourceResult,
     refusal::Refusal,
     reply::{Payload, Reply, Verdict},
     scope::Scope,
     stateless::StatelessCall,
+};
+pub(crate) use self::{
+    output::{Output, Performed, Stop, ending},
+    raw::RawOutput,
+    reply::{ServerIdentity, busy, busy_error},
+    scope::{ConnectionData, Surroundings},
+    stateless::ParsedMeta,
 };

@@ -4,16 +4,16 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mcp_protocol::{CallToolResult, ProtocolVersion};
-use mcp_server_core::{NewTask, engine::Engine as _};
+use mcp_protocol::{CallToolResult, Principal, ProtocolVersion};
+use mcp_server_core::{NewTask, TaskPolicy, TaskSupport, engine::Engine as _, tool};
 use mcp_store::{KeyValue as _, MemoryStore};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::{
     cut_store::{CutStore, Link},
-    json_client::{Client, code_and_text},
-    tasks_fixture::{Jobs, made, make, of, wait_for},
+    json_client::{Client, code_and_text, request_with_scope},
+    tasks_fixture::{Jobs, declared, made, make, of, wait_for},
 };
 
 /// A node, a client of it, and its connection to the store.
@@ -88,6 +88,35 @@ async fn running_tasks_of_a_killed_node_fail_and_ended_tasks_keep_their_results(
     let listed = legacy.list("tasks/list", "tasks").await;
     let count = |status: &str| listed.iter().filter(|task| task["status"] == status).count();
     assert_eq!((listed.len(), count("failed"), count("completed")), (200, 100, 100));
+}
+
+#[tokio::test]
+async fn a_node_without_the_tool_requires_the_scopes_of_a_task() {
+    let store = Arc::new(MemoryStore::new());
+    let jobs = |has_tool: bool| {
+        Jobs::with(|builder| {
+            let builder = builder.store(store.clone());
+            let guarded = tool("guarded", async || "guarded").task(TaskSupport::Required);
+            let guarded = guarded.task_policy(TaskPolicy::Immediately).requires_scopes(["jobs"]);
+            if has_tool { builder.tool(guarded) } else { builder }
+        })
+    };
+    let (here, there) = (jobs(true), jobs(false));
+    let request = async |jobs: &Jobs, method: &str, mut params: Value, scopes: &[&str]| {
+        params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = declared();
+        let ada = Arc::new(Principal::new("ada").with_scopes(scopes.iter().copied()));
+        request_with_scope(&jobs.server, method, params, |scope| scope.principal(Some(ada))).await.unwrap()
+    };
+    let created = request(&here, "tools/call", json!({ "name": "guarded" }), &["jobs"]).await;
+    let id = json!({ "taskId": created["result"]["taskId"] });
+    for method in ["tasks/get", "tasks/cancel"] {
+        for jobs in [&here, &there] {
+            let denied = request(jobs, method, id.clone(), &["other"]).await;
+            assert_eq!(denied["error"]["data"]["requiredScopes"], json!(["jobs"]), "{method} {denied}");
+            let allowed = request(jobs, method, id.clone(), &["jobs"]).await;
+            assert!(allowed["result"].is_object(), "{method} {allowed}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -346,7 +375,7 @@ async fn an_unavailable_store_has_the_verdict_of_a_server_that_is_busy() {
     let mut params = of(&id);
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": ProtocolVersion::LATEST.as_str(),
-        "io.modelcontextprotocol/clientCapabilities": crate::tasks_fixture::declared(),
+        "io.modelcontextprotocol/clientCapabilities": declared(),
     });
     let text = json!({ "jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": params }).to_string();
     let caller = mcp_server_core::Caller::local();

@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::prepare::HandlerWork;
 use crate::{
     Server,
+    access::Access,
     cache_hint::CacheHint,
     context::{Completing, Context},
     error::{CALL_FAILED, Fault, ToolError, contain_async},
@@ -23,7 +24,7 @@ use crate::{
     },
     layers::{self, Invocation, Outcome},
     registry::{PromptEntry, ToolEntry, ToolSpec},
-    request::{Access, Output, Performed},
+    request::{Output, Performed},
 };
 
 /// The most values of a completion (server/utilities/completion).

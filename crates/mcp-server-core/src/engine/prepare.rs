@@ -22,12 +22,13 @@ use super::{
 };
 use crate::{
     Server,
+    access::Access,
     context::{Completing, Context, EndGuard, ResourceUri},
     error::FaultItem,
     handler::{CompletionKind, Ready, StringArgument},
     inputs::InputCollector,
     registry::{MethodRoute, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry, ToolSpec},
-    request::{Access, Denied, ParsedMeta, Refusal, Reply, Scope},
+    request::{Denied, ParsedMeta, Refusal, Reply, Scope},
     session::{InFlightGuard, Pass},
     tasks::{Plan, TaskUpgrade, ToolTasks},
     trace::{self, AccessRecord, Target},

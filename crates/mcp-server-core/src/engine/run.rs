@@ -214,8 +214,8 @@ async fn answer(server: &Server, scope: &Scope, context: EndGuard, mut work: Han
             let entry = entry.clone();
             // The work owns the guard of the call, because it outlives this future in a task.
             let (context, guard) = (Context::clone(&context), context);
-            let candidate =
-                Candidate { server, scope, context: &context, tool: &entry.spec.tool.name, policy, ttl, is_required };
+            let (tool, access) = (&*entry.spec.tool.name, &entry.spec.access);
+            let candidate = Candidate { server, scope, context: &context, tool, access, policy, ttl, is_required };
             // The grace period ends the call. The driver of tasks ends a task.
             let mut task_scope = scope.clone();
             task_scope.surroundings.grace_period = None;

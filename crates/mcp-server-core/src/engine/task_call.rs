@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::{
     Server,
+    access::Access,
     context::{Context, EndGuard},
     request::{Output, Scope, Stop, ending},
     store::{STORE_TIMEOUT, is_unavailable},
@@ -27,6 +28,7 @@ pub(super) struct Candidate<'a> {
     pub(super) scope: &'a Scope,
     pub(super) context: &'a Context,
     pub(super) tool: &'a str,
+    pub(super) access: &'a Access,
     pub(super) policy: TaskPolicy,
     pub(super) ttl: Duration,
     /// Whether the call must return a task, also when it ends quickly.
@@ -114,7 +116,7 @@ impl Candidate<'_> {
         let owner = Owner::of(self.scope.principal.as_deref(), self.scope.is_local);
         let message = self.context.task_upgrade().and_then(|upgrade| upgrade.message());
         let session = self.scope.client.shared_session();
-        let wanted = TaskSpec { owner, tool: Some(self.tool), ttl: self.ttl, message, session };
+        let wanted = TaskSpec { owner, tool: Some((self.tool, self.access)), ttl: self.ttl, message, session };
         // The bus delivers cancellations from other nodes.
         self.server.data.publisher.fleet();
         self.server.data.tasks.create(wanted).await

@@ -157,7 +157,7 @@ impl TaskQuery<'_> {
         Reply::result(&self.server.data.identity, self.request, self.scope.version, result, 512)
     }
 
-    /// Returns the task of an id, if the caller owns it and has the scopes of its tool.
+    /// Returns the task of an id, if the caller owns it and has the access of its tool.
     pub(super) async fn find(&self, id: &str) -> Result<Found, Refusal> {
         let found = self.server.data.tasks.find(&self.owner, id).await?;
         found.inspect(|record| self.may_use(record))?;
@@ -172,8 +172,10 @@ impl TaskQuery<'_> {
     }
 
     pub(super) fn may_use(&self, record: &Record) -> Result<(), Refusal> {
+        self.server.check_access(self.scope, &record.access)?;
         let Some(tool) = &record.tool else { return Ok(()) };
         match self.server.data.tools.load().find(tool) {
+            // The tool may have changed since.
             Some(entry) => self.server.check_access(self.scope, &entry.spec.access),
             None => Ok(()),
         }

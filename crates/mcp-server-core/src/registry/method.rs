@@ -11,9 +11,9 @@ use serde_json::{Value, value::RawValue};
 
 use super::{ListStyle, RegistrationError};
 use crate::{
+    access::Access,
     context::Context,
     error::{Fault, Named},
-    request::Access,
 };
 
 /// The member of a result that holds its metadata.

@@ -11,8 +11,8 @@ use super::{
     text_fields::{self, TextField},
 };
 use crate::{
+    access::Access,
     handler::{CompletionKind, Description, Erased, Handler, PromptKind, Ready},
-    request::Access,
 };
 
 /// A prompt before its registration. `S` is the state that its handler still needs.

@@ -10,9 +10,9 @@ use super::{
     text_fields::{self, TextField},
 };
 use crate::{
+    access::Access,
     cache_hint::CacheHint,
     handler::{CompletionKind, Description, Erased, Handler, Ready, ResourceKind},
-    request::Access,
 };
 
 /// A resource before its registration. `S` is the state that its handler still needs.

@@ -15,9 +15,9 @@ use tower_service::Service;
 
 use super::{Definition, Entry, List, Parameter, RegistrationError, parameter};
 use crate::{
+    access::Access,
     handler::{Description, Erased, Handler, Ready, Returns, ToolKind},
     layers::{HandlerService, Invocation, Outcome},
-    request::Access,
     tasks::{TaskPolicy, ToolTasks},
 };
 

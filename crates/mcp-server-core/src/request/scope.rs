@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Caller,
-    access::Access,
     stateless::{ParsedMeta, StatelessCall},
 };
 use crate::{
+    access::Access,
     context::Extensions,
     inputs::Origin,
     session::{Client, Peer, Session},

@@ -7,6 +7,8 @@ use mcp_protocol::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::access::Access;
+
 /// The end of a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum TaskOutcome {
@@ -61,9 +63,12 @@ pub(crate) struct Record {
     pub(crate) id: String,
     /// The owner. Only the same owner can use the task.
     pub(crate) owner: String,
-    /// The tool that runs. Every use of the task needs the scopes of the tool.
+    /// The tool that runs. Every use of the task needs the access of the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tool: Option<String>,
+    /// The access that the tool needed at the creation of the task, because a node may not have the tool.
+    #[serde(default, skip_serializing_if = "Access::is_public")]
+    pub(crate) access: Access,
     pub(crate) created: String,
     pub(crate) updated: String,
     /// The lifetime from the creation, in milliseconds.
@@ -168,6 +173,7 @@ mod tests {
             id: "t".into(),
             owner: "o".into(),
             tool: None,
+            access: Access::PUBLIC,
             created: "c".into(),
             updated: "u".into(),
             ttl: 5,

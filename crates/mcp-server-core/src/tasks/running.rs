@@ -506,6 +506,7 @@ mod tests {
             id: "t".into(),
             owner: "o".into(),
             tool: None,
+            access: crate::access::Access::PUBLIC,
             created: timestamp::now(),
             updated: timestamp::now(),
             ttl: 1,

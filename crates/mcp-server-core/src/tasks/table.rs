@@ -18,6 +18,7 @@ use super::{
     timestamp,
 };
 use crate::{
+    access::Access,
     node::Node,
     session::Session,
     store::{ServerStore, unavailable},
@@ -87,7 +88,8 @@ impl Found {
 /// The data of a new task.
 pub(crate) struct TaskSpec<'a> {
     pub(crate) owner: Owner,
-    pub(crate) tool: Option<&'a str>,
+    /// The tool that runs, and the access that it needs.
+    pub(crate) tool: Option<(&'a str, &'a Access)>,
     pub(crate) ttl: Duration,
     pub(crate) message: Option<String>,
     pub(crate) session: Option<&'a Arc<Session>>,
@@ -122,7 +124,8 @@ impl TaskTable {
         let record = Record {
             id: id.clone(),
             owner: wanted.owner.as_str().to_owned(),
-            tool: wanted.tool.map(str::to_owned),
+            tool: wanted.tool.map(|(tool, _)| tool.to_owned()),
+            access: wanted.tool.map_or(Access::PUBLIC, |(_, access)| access.clone()),
             updated: created.clone(),
             created,
             ttl: millis(wanted.ttl),

@@ -1,9 +1,11 @@
-//! The access rules of the server and its entries, and the callers that lack access.
+//! The access rules of the server, its entries and its tasks.
 
 use mcp_protocol::Principal;
+use serde::{Deserialize, Serialize};
 
 /// The access rule of the server, or of a tool, resource, template, prompt or method.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Access {
     /// The scopes that a caller over a network needs.
     pub(crate) scopes: Vec<String>,
@@ -34,27 +36,5 @@ impl Access {
     /// Whether the rule allows each caller.
     pub(crate) fn is_public(&self) -> bool {
         !self.needs_caller && self.scopes.is_empty()
-    }
-}
-
-/// The access that a caller lacks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Denied {
-    /// All scopes that the operation needs, with those of the server. The list is empty if any authenticated caller has
-    /// access.
-    pub scopes: Vec<String>,
-    /// Whether the caller is not authenticated.
-    pub is_anonymous: bool,
-}
-
-impl Denied {
-    /// Adds the scopes of another operation of the same caller.
-    pub(crate) fn merge(&mut self, other: Self) {
-        for scope in other.scopes {
-            if !self.scopes.contains(&scope) {
-                self.scopes.push(scope);
-            }
-        }
     }
 }
