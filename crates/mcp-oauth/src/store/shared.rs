@@ -11,6 +11,8 @@ use crate::error::{Error, ErrorKind};
 
 /// The delay between two attempts to take a lock.
 const PAUSE: Duration = Duration::from_millis(50);
+/// The delay between two attempts to release a lock while the store fails.
+const RELEASE_PAUSE: Duration = Duration::from_millis(500);
 /// The time after which the lock of a process that ended is free.
 const LEASE: Duration = Duration::from_secs(15);
 
@@ -99,6 +101,8 @@ impl TokenStore for SharedStore {
         Box::pin(async move {
             let key = name("lock", key);
             let holder: Arc<[u8]> = Arc::from(oauth2::CsrfToken::new_random().secret().as_bytes());
+            let mut taking =
+                Taking(Some(Held { store: Arc::clone(&self.0), key: key.clone(), holder: Arc::clone(&holder) }));
             let taken = async {
                 loop {
                     let swap = self.0.compare_and_swap(&key, None, Some(Arc::clone(&holder)), Some(LEASE));
@@ -113,37 +117,61 @@ impl TokenStore for SharedStore {
                 return Err(Error::new(ErrorKind::Unavailable, text));
             };
             taken?;
-            let (held, released) = tokio::sync::oneshot::channel::<()>();
-            tokio::spawn(hold(Arc::clone(&self.0), key, holder, released));
-            Ok(StoreLock::new(held))
+            let (lock, released) = tokio::sync::oneshot::channel::<()>();
+            if let Some(held) = taking.0.take() {
+                tokio::spawn(held.hold(released));
+            }
+            Ok(StoreLock::new(lock))
         })
     }
 }
 
-/// Renews a lease until its lock is dropped, and deletes it then.
-async fn hold(
+/// A lock that the store may have. Its drop releases the lock: the store can have it also when the attempt to take it failed.
+struct Taking(Option<Held>);
+
+impl Drop for Taking {
+    fn drop(&mut self) {
+        if let (Some(held), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(held.release());
+        }
+    }
+}
+
+/// The lease of a lock.
+struct Held {
     store: Arc<dyn KeyValue>,
     key: String,
+    /// The random name of the holder.
     holder: Arc<[u8]>,
-    mut released: tokio::sync::oneshot::Receiver<()>,
-) {
-    loop {
-        let is_released = tokio::time::timeout(LEASE / 3, &mut released).await.is_ok();
-        let new = (!is_released).then(|| Arc::clone(&holder));
-        let swap = store.compare_and_swap(&key, Some(&holder), new, (!is_released).then_some(LEASE)).await;
-        match swap {
-            Ok(swap) if swap.is_done() && !is_released => {}
-            Ok(swap) => {
-                if !swap.is_done() {
+}
+
+impl Held {
+    /// Renews the lease until its lock is dropped, and deletes it then.
+    async fn hold(self, mut released: tokio::sync::oneshot::Receiver<()>) {
+        while tokio::time::timeout(LEASE / 3, &mut released).await.is_err() {
+            let new = Some(Arc::clone(&self.holder));
+            match self.store.compare_and_swap(&self.key, Some(&self.holder), new, Some(LEASE)).await {
+                Ok(swap) if swap.is_done() => {}
+                Ok(_) => {
                     tracing::debug!("the lease of a lock ended, and another process may hold the lock");
+                    return;
                 }
-                return;
+                Err(error) => tracing::warn!(%error, "the lock of a token store is not renewed"),
             }
-            Err(error) if is_released => {
-                tracing::debug!(%error, "the lock of a token store ends with its lease");
-                return;
+        }
+        self.release().await;
+    }
+
+    /// Deletes the lease. While the store fails, it repeats the deletion until the lease has ended.
+    async fn release(self) {
+        let released = async {
+            while let Err(error) = self.store.compare_and_swap(&self.key, Some(&self.holder), None, None).await {
+                tracing::debug!(%error, "the lock of a token store is not released yet");
+                tokio::time::sleep(RELEASE_PAUSE).await;
             }
-            Err(error) => tracing::warn!(%error, "the lock of a token store is not renewed"),
+        };
+        if tokio::time::timeout(LEASE, released).await.is_err() {
+            tracing::debug!("the lock of a token store ends with its lease");
         }
     }
 }

@@ -4,14 +4,14 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
 
 use mcp_oauth::{ErrorKind, FileStore, MemoryStore, SealedStore, SharedStore, TokenStore};
 use mcp_protocol::auth::Secret;
-use mcp_store::KeyValue as _;
+use mcp_store::{KeyPage, KeyValue, StoreError, StoreFuture, Swap};
 
 use crate::sealed::FakeKeyring;
 
@@ -231,4 +231,68 @@ async fn a_store_that_cannot_be_used_names_its_directory() {
     let error = FileStore::open(&file).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Store);
     assert!(error.to_string().contains("file"), "{error}");
+}
+
+/// A store that loses the response to its first compare-and-swap.
+#[derive(Debug)]
+struct LosesResponse {
+    records: Arc<mcp_store::MemoryStore>,
+    has_lost: AtomicBool,
+    /// Whether the lost response is an error. Otherwise it never arrives.
+    is_error: bool,
+}
+
+impl KeyValue for LosesResponse {
+    fn get<'a>(&'a self, key: &'a str) -> StoreFuture<'a, Option<Arc<[u8]>>> {
+        self.records.get(key)
+    }
+
+    fn put<'a>(&'a self, key: &'a str, value: Arc<[u8]>, ttl: Option<Duration>) -> StoreFuture<'a, ()> {
+        self.records.put(key, value, ttl)
+    }
+
+    fn compare_and_swap<'a>(
+        &'a self,
+        key: &'a str,
+        expected: Option<&'a [u8]>,
+        new: Option<Arc<[u8]>>,
+        ttl: Option<Duration>,
+    ) -> StoreFuture<'a, Swap> {
+        Box::pin(async move {
+            let swap = self.records.compare_and_swap(key, expected, new, ttl).await;
+            match self.has_lost.swap(true, Ordering::SeqCst) {
+                true => swap,
+                false if self.is_error => Err(StoreError::unavailable("the connection broke")),
+                false => std::future::pending().await,
+            }
+        })
+    }
+
+    fn delete<'a>(&'a self, key: &'a str) -> StoreFuture<'a, bool> {
+        self.records.delete(key)
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, after: Option<&'a str>, limit: usize) -> StoreFuture<'a, KeyPage> {
+        self.records.list(prefix, after, limit)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_whose_response_is_lost_is_released() {
+    let limit = Duration::from_secs(1);
+    for (name, is_error, is_dropped) in
+        [("an error", true, false), ("the limit", false, false), ("a dropped attempt", false, true)]
+    {
+        let records = Arc::new(mcp_store::MemoryStore::new());
+        let store = LosesResponse { records: records.clone(), has_lost: AtomicBool::new(false), is_error };
+        let store = SharedStore::new(Arc::new(store));
+        let attempt = store.lock("key", limit);
+        if is_dropped {
+            assert!(tokio::time::timeout(limit / 2, attempt).await.is_err());
+        } else {
+            assert_eq!(attempt.await.unwrap_err().kind(), ErrorKind::Unavailable, "{name}");
+        }
+        let other = SharedStore::new(records);
+        assert!(other.lock("key", limit).await.is_ok(), "{name}");
+    }
 }
