@@ -140,30 +140,42 @@ async fn subscriptions_at_several_nodes_at_once_hold_at_all() {
     let fleet = Fleet::with(2, store.clone(), HttpConfig::new(), |builder| {
         uris.iter().fold(builder, |builder, uri| builder.resource(resource(uri, async || "one")))
     });
-    let session = fleet.open(json!({})).await;
-    for node in &fleet.nodes {
-        assert_eq!(send(node, ping(&session)).await.status, StatusCode::OK);
-    }
-    store.set_fault(Fault::Slow);
-    let mut subscribed = tokio::task::JoinSet::new();
-    for uri in &uris {
-        let (node, request) =
-            (fleet.next().clone(), legacy(Some(&session), "resources/subscribe", json!({ "uri": uri })));
-        subscribed.spawn(async move { send(&node, request).await.status });
-    }
-    assert_eq!(within("the subscriptions", subscribed.join_all()).await, [StatusCode::OK; 10]);
-    store.set_fault(Fault::None);
-    settle().await;
-    for reader in 0..2 {
-        let mut stream = common::opened(&fleet.nodes[reader], &session).await;
-        uris.iter().for_each(|uri| fleet.servers[1 - reader].notify().resource_updated(uri));
-        let mut received = std::collections::BTreeSet::new();
-        while received.len() < uris.len() {
-            for event in next_events(&mut stream).await {
-                received.insert(event.message.unwrap()["params"]["uri"].as_str().unwrap().to_owned());
-            }
+    for nodes in [1, 2] {
+        let session = fleet.open(json!({})).await;
+        for node in &fleet.nodes {
+            assert_eq!(send(node, ping(&session)).await.status, StatusCode::OK);
         }
-        assert!(received.iter().eq(&uris), "{received:?}");
+        settle().await;
+        // The first node has an old record from now on.
+        let level = legacy(Some(&session), "logging/setLevel", json!({ "level": "error" }));
+        assert_eq!(send(&fleet.nodes[1], level).await.status, StatusCode::OK);
+        store.set_fault(Fault::Slow);
+        let mut subscribed = tokio::task::JoinSet::new();
+        for (at, uri) in uris.iter().enumerate() {
+            let node = fleet.nodes[at % nodes].clone();
+            let request = legacy(Some(&session), "resources/subscribe", json!({ "uri": uri }));
+            subscribed.spawn(async move { send(&node, request).await.status });
+        }
+        assert_eq!(within("the subscriptions", subscribed.join_all()).await, [StatusCode::OK; 10]);
+        store.set_fault(Fault::None);
+        settle().await;
+        for reader in 0..2 {
+            let mut stream = common::opened(&fleet.nodes[reader], &session).await;
+            // The other node has sent the changes that waited there. Later changes arrive through the node of the reader.
+            settle().await;
+            uris.iter().for_each(|uri| fleet.servers[1 - reader].notify().resource_updated(uri));
+            let mut received = std::collections::BTreeSet::new();
+            let receiving = async {
+                while received.len() < uris.len() {
+                    for event in next_events(&mut stream).await {
+                        received.insert(event.message.unwrap()["params"]["uri"].as_str().unwrap().to_owned());
+                    }
+                }
+            };
+            // The comments of a quiet stream restart the limit of an event.
+            let _ = tokio::time::timeout(Duration::from_secs(60), receiving).await;
+            assert!(received.iter().eq(&uris), "{nodes} {received:?}");
+        }
     }
 }
 
