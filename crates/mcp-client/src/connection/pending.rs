@@ -122,7 +122,7 @@ impl PendingRequests {
         let mut table = self.table();
         table.followed.remove(&id);
         let Some(slot) = table.waiting.remove(&id) else { return false };
-        if let Some(call) = &slot.questions {
+        if let Some(call) = slot.questions.as_ref().filter(|call| !call.waits_for_result()) {
             table.cancelled.add(id, call);
         }
         true
@@ -175,8 +175,8 @@ impl PendingRequests {
     /// cause another one.
     pub(crate) fn unnamed_questions(&self) -> (bool, bool) {
         let mut table = self.table();
-        let is_free =
-            table.running().next().is_none() && table.cancelled.handlers().is_some_and(|calls| calls.is_empty());
+        let is_free = table.running().all(|call| call.waits_for_result())
+            && table.cancelled.handlers().is_some_and(|calls| calls.is_empty());
         (table.has_asked, is_free)
     }
 
@@ -198,7 +198,7 @@ impl PendingRequests {
         }
         table.has_asked |= is_input_request(method);
         match table.cancelled.handlers() {
-            Some(cancelled) => Asker::among(method, table.running(), &cancelled),
+            Some(cancelled) => Asker::among(method, table.candidates().into_iter(), &cancelled),
             None => Asker::Ambiguous,
         }
     }
@@ -249,6 +249,13 @@ impl Table {
     /// Returns the running calls.
     fn running(&self) -> impl Iterator<Item = Arc<RunningCall>> {
         self.calls.values().filter_map(Weak::upgrade)
+    }
+
+    /// Returns the running calls that can cause a message without a name. Requests for the results of tasks can cause it only if no
+    /// other call runs, because the messages of a task name it (2025-11-25).
+    fn candidates(&self) -> Vec<Arc<RunningCall>> {
+        let (of_tasks, others): (Vec<_>, Vec<_>) = self.running().partition(|call| call.waits_for_result());
+        if others.is_empty() { of_tasks } else { others }
     }
 
     /// Removes a request and returns its slot.
@@ -469,6 +476,33 @@ mod tests {
         assert!(pending.remove(2));
         assert!(pending.complete_only(Ok(Bytes::new())));
         assert!(first.take_outcome().is_some());
+    }
+
+    #[tokio::test]
+    async fn a_request_for_the_result_of_a_task_causes_no_unnamed_question() {
+        let pending = PendingRequests::new(4);
+        let of_call = async |id: i64, method: &str| {
+            let call = RunningCall::new(method, Some("t"), None);
+            let slot = ReplySlot::of_call(pending.permit().await.unwrap(), false, Some(Arc::clone(&call)));
+            pending.insert(id, slot).unwrap();
+            call
+        };
+        let asker = || match pending.asker(&Route::Connection, "elicitation/create", false) {
+            Asker::Call(call) => Some(call),
+            _ => None,
+        };
+        let waiting = of_call(1, "tasks/result").await;
+        assert_eq!(pending.unnamed_questions(), (false, true));
+        assert!(Arc::ptr_eq(&asker().unwrap(), &waiting), "a server can omit the name if no other call runs");
+        let call = of_call(2, "tools/call").await;
+        assert_eq!(pending.unnamed_questions(), (true, false));
+        assert!(Arc::ptr_eq(&asker().unwrap(), &call));
+        pending.complete(2, Ok(Bytes::new()));
+        drop(call);
+        // A cancelled request for a result does not count as a cancelled call either.
+        assert!(pending.remove(1));
+        drop(waiting);
+        assert_eq!(pending.unnamed_questions(), (true, true));
     }
 
     /// A stream whose acknowledgement the test decides on.

@@ -287,12 +287,10 @@ impl Reader<'_> {
                 }
             }
             notification::LoggingMessage::NAME => {
-                let has_streams = self.connection.sender.has_request_streams();
-                let asker = self.connection.pending.asker(&frame.route, &raw.method, has_streams);
-                if let Some(call) = asker.call()
+                if let Some(call) = self.call_of_record(frame, raw)
                     && let Ok(record) = jsonrpc::decode_params(&raw.method, raw.params)
                 {
-                    self.manager.receiver.log(call, record);
+                    self.manager.receiver.log(&call, record);
                 }
             }
             _ => {}
@@ -306,6 +304,18 @@ impl Reader<'_> {
         } else {
             self.manager.receiver.notification(&notification, true);
         }
+    }
+
+    /// Returns the call of a log record. The record of a task belongs to a request for the result of this task.
+    fn call_of_record(&self, frame: &Frame, raw: &RawNotification<'_>) -> Option<Arc<RunningCall>> {
+        let pending = &self.connection.pending;
+        if let Some(task) = related_task(raw.params).ok()? {
+            let call = pending.call_of_task(&task);
+            if call.is_some() || pending.relays_tasks() {
+                return call;
+            }
+        }
+        pending.asker(&frame.route, &raw.method, self.connection.sender.has_request_streams()).call().cloned()
     }
 
     /// Returns the receiver of the subscription that a notification names, or on whose stream it came.

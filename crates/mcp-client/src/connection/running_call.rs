@@ -128,9 +128,14 @@ impl RunningCall {
         self.requests.lock().contains(&id)
     }
 
-    /// Whether this is a request for the result of a task (2025-11-25).
+    /// Whether this is a request for the result of a task (2025-11-25). The questions of a task name it.
+    pub(crate) fn waits_for_result(&self) -> bool {
+        self.info.method() == method::GetTaskPayload::NAME
+    }
+
+    /// Whether this is a request for the result of this task.
     pub(crate) fn waits_for_task(&self, id: &str) -> bool {
-        self.info.method() == method::GetTaskPayload::NAME && self.info.name() == Some(id)
+        self.waits_for_result() && self.info.name() == Some(id)
     }
 
     /// Returns the handler of the call.
