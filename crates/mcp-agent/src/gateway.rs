@@ -27,6 +27,7 @@ mod source;
 mod subscriptions;
 mod task_form;
 mod task_list;
+mod task_notices;
 mod task_policy;
 mod task_questions;
 mod tasks;
@@ -56,6 +57,7 @@ use self::{
     sessions::Sessions,
     source::Relays,
     subscriptions::Subscriptions,
+    task_notices::TaskNotices,
     task_policy::TaskTools,
     task_questions::TaskQuestions,
     used::UsedStates,
@@ -109,6 +111,7 @@ struct Core {
     subscriptions: Subscriptions,
     task_questions: TaskQuestions,
     task_tools: TaskTools,
+    task_notices: TaskNotices,
     instructions: Instructions,
     links: Links,
     pages: Pages,
@@ -251,6 +254,7 @@ impl GatewayBuilder {
                 subscriptions: Subscriptions::default(),
                 task_questions: TaskQuestions::default(),
                 task_tools: TaskTools::default(),
+                task_notices: TaskNotices::default(),
                 instructions: Instructions::default(),
                 links: Links::default(),
                 pages: Pages::default(),

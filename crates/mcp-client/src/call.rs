@@ -5,6 +5,7 @@ mod cache;
 mod capabilities;
 mod catalog;
 mod core;
+mod created_task;
 mod execute;
 mod list;
 mod omitted;
@@ -39,6 +40,7 @@ pub(crate) use self::{
     tool_result::tool_result,
 };
 pub use self::{
+    created_task::{CreatedTask, TaskProgress},
     list::{Items, List, ListWarning, Listing},
     omitted::OmittedItem,
     page::{ListItem, Page},

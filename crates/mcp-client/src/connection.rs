@@ -416,6 +416,11 @@ impl RequestGuard {
         self.on_abandon = None;
     }
 
+    /// Records that the call of the request has ended. The questions of a task that it became name the task.
+    pub(crate) fn call_ended(&self) {
+        self.connection.pending.end_call(&self.slot);
+    }
+
     /// Waits for the answer, without a time limit.
     pub(crate) async fn outcome(&mut self) -> RequestOutcome {
         loop {

@@ -67,8 +67,8 @@ pub use tokio_util::sync::CancellationToken;
 pub use self::skills::LoadedSkill;
 pub use self::{
     call::{
-        Call, InputRequired, Items, List, ListItem, ListWarning, Listing, OmittedItem, Page, RawInputs, RawItem,
-        RawResult, Round, TaskCall, TaskHandle, TaskOrResult, ToolResult,
+        Call, CreatedTask, InputRequired, Items, List, ListItem, ListWarning, Listing, OmittedItem, Page, RawInputs,
+        RawItem, RawResult, Round, TaskCall, TaskHandle, TaskOrResult, TaskProgress, ToolResult,
     },
     client::{Client, ClientBuilder, QuestionState},
     config::{Limits, Reconnect},

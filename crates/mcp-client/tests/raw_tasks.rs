@@ -46,7 +46,7 @@ async fn a_created_task_is_the_outcome_of_a_call_that_accepts_it() {
             let result = if accepts { created(version) } else { tool_result("done") };
             peer.answer(request["id"].clone(), result.clone()).await;
             let (is_task, bytes) = match call.await.unwrap().unwrap() {
-                Round::Task(created) => (true, created.into_bytes()),
+                Round::Task(created) => (true, created.into_result().into_bytes()),
                 Round::Complete(result) => (false, result.into_bytes()),
                 Round::InputRequired(_) => panic!("the server asks for nothing"),
             };
@@ -98,7 +98,7 @@ async fn a_question_of_a_relayed_task_waits_for_the_request_for_its_result() {
         let Round::Task(created) = timeout(SOON, call.into_future()).await.unwrap().unwrap() else {
             panic!("the tool runs as a task")
         };
-        let created: Value = serde_json::from_slice(created.bytes()).unwrap();
+        let created: Value = serde_json::from_slice(created.result().bytes()).unwrap();
         ids.push(created["task"]["taskId"].clone());
     }
     let asked = async {

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::Meta;
+use crate::{JsonObject, Meta};
 
 /// How severe a log message is: the syslog levels, ordered from `Debug` to `Emergency`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -127,12 +127,15 @@ pub struct LoggingMessageParams {
     /// Metadata of the notification.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
+    /// Members that are unknown to this library. They are kept.
+    #[serde(flatten)]
+    pub extra: JsonObject,
 }
 
 impl LoggingMessageParams {
     /// Returns a message of a level.
     pub fn new(level: LoggingLevel, data: impl Into<Value>) -> Self {
-        Self { level, logger: None, data: data.into(), meta: None }
+        Self { level, logger: None, data: data.into(), meta: None, extra: JsonObject::new() }
     }
 
     /// Sets the name of the logger.

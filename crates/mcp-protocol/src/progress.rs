@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::{Meta, RequestId, json};
+use crate::{JsonObject, Meta, RequestId, json};
 
 /// The value that relates progress notifications to a request: a string or an integer that the requestor chose.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -118,12 +118,22 @@ pub struct ProgressParams {
     /// Metadata of the notification.
     #[serde(rename = "_meta", default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Meta>,
+    /// Members that are unknown to this library. They are kept.
+    #[serde(flatten)]
+    pub extra: JsonObject,
 }
 
 impl ProgressParams {
     /// Progress of the request with this token.
     pub fn new(progress_token: impl Into<ProgressToken>, progress: f64) -> Self {
-        Self { progress_token: progress_token.into(), progress, total: None, message: None, meta: None }
+        Self {
+            progress_token: progress_token.into(),
+            progress,
+            total: None,
+            message: None,
+            meta: None,
+            extra: JsonObject::new(),
+        }
     }
 
     /// Sets the value of `progress` at the end.

@@ -7,6 +7,7 @@ mod page;
 mod page_notifier;
 mod session;
 mod subscription;
+mod task_notifier;
 mod update_notifier;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -17,7 +18,8 @@ use mcp_transport::BoxFuture;
 pub(crate) use self::{ask::answer_inputs, call::CallClock};
 pub use self::{
     call::SourceCall, definition::SourceDefinition, page::SourcePage, page_notifier::PageNotifier,
-    session::SourceSession, subscription::SourceSubscription, update_notifier::UpdateNotifier,
+    session::SourceSession, subscription::SourceSubscription, task_notifier::TaskNotifier,
+    update_notifier::UpdateNotifier,
 };
 pub use crate::request::SourceResult;
 

@@ -30,7 +30,7 @@ impl Parkable for ParkedResult {
         match self {
             Ok(Relayed::Complete { result, .. }) => result.json().len(),
             Ok(Relayed::InputRequired { required, .. }) => required.bytes().len(),
-            Ok(Relayed::Task { created, .. }) => created.bytes().len(),
+            Ok(Relayed::Task { created, .. }) => created.result().bytes().len(),
             Err(Fault::Rpc(error)) => bytes(error),
             Err(Fault::Call(CallError::Client { error, .. })) => error.rpc().map_or(0, bytes),
             // These errors contain texts of the gateway.
@@ -128,7 +128,7 @@ impl Core {
     }
 
     /// Returns the outcome of a request at a server for the client.
-    pub(super) fn outcome(&self, call: &SourceCall, relayed: Relayed) -> Result<SourceOutcome, RpcError> {
+    pub(super) fn outcome(self: &Arc<Self>, call: &SourceCall, relayed: Relayed) -> Result<SourceOutcome, RpcError> {
         match relayed {
             Relayed::Complete { server, result } => {
                 self.learn_links(call, call.method(), &server, result.json());
@@ -137,7 +137,7 @@ impl Core {
             Relayed::InputRequired { place, fingerprint, is_approved, required } => {
                 self.required(call, &place, &fingerprint, is_approved, &required)
             }
-            Relayed::Task { server, created } => self.created_task(call, &server, &created),
+            Relayed::Task { server, created, upstream } => self.created_task(call, &server, &created, &upstream),
         }
     }
 

@@ -142,7 +142,7 @@ impl Core {
 
     /// Continues the parked call of another node.
     pub(super) async fn resume_elsewhere(
-        &self,
+        self: &Arc<Self>,
         call: &SourceCall,
         place: &Place,
         (at, holder): (Elsewhere, Holder),

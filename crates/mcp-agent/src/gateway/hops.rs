@@ -21,6 +21,18 @@ const HOPS: &str = "mcp-gateway/hops";
 /// The largest number of gateways of a request.
 const LONGEST: usize = 16;
 
+/// Whether the gateway forwards a key of metadata: all keys but those of the protocol, and the trace context.
+fn is_forwarded(key: &str) -> bool {
+    matches!(key, keys::TRACEPARENT | keys::TRACESTATE | keys::BAGGAGE) || !keys::is_reserved_key(key)
+}
+
+/// Returns the metadata of a notification for the client, without the keys of the protocol.
+pub(super) fn forward_meta(meta: &Meta) -> Option<Meta> {
+    let mut forwarded = meta.clone();
+    forwarded.retain(|key, _| is_forwarded(key));
+    (!forwarded.is_empty()).then_some(forwarded)
+}
+
 /// The ids of a gateway, and those of its fleet.
 #[derive(Debug, Clone)]
 pub(super) struct HopId {
@@ -103,9 +115,6 @@ impl HopId {
             |error: serde_json::Error| RpcError::invalid_params(format!("`_meta` cannot be read: {error}"));
         let meta = meta.map(RawValue::get).filter(|meta| *meta != "null");
         let meta = meta.map(Members::read).transpose().map_err(unreadable)?.unwrap_or_default();
-        let is_forwarded = |key: &str| {
-            matches!(key, keys::TRACEPARENT | keys::TRACESTATE | keys::BAGGAGE) || !keys::is_reserved_key(key)
-        };
         let mut forwarded = Meta::new();
         for (key, value) in meta.iter().filter(|(key, _)| is_forwarded(key) && *key != HOPS) {
             forwarded.insert(key.to_owned(), serde_json::from_str(value.get()).map_err(unreadable)?);

@@ -25,8 +25,9 @@ pub(super) struct Asker {
     pub(super) upstream: Client,
     pub(super) pages: Pages,
     pub(super) capabilities: ClientCapabilities,
-    /// The notices are boxed, because each call has a channel and most calls have no notices.
-    pub(super) notices: mpsc::Sender<Box<Notice>>,
+    /// The notices are boxed, because each call has a channel and most calls have no notices. `None` for a task, whose records
+    /// have another way ([`Core::follow_task`](super::Core::follow_task)).
+    pub(super) notices: Option<mpsc::Sender<Box<Notice>>>,
     /// The id of the task that asks, for the client.
     pub(super) task: Option<Arc<str>>,
 }
@@ -141,6 +142,8 @@ impl Handler for Asker {
 
     fn log(&self, record: LoggingMessageParams) {
         // A slow client misses records.
-        let _ = self.notices.try_send(Box::new(Notice::Log(record)));
+        if let Some(notices) = &self.notices {
+            let _ = notices.try_send(Box::new(Notice::Log(record)));
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use mcp_client::{InputRequired, RawResult, Round as UpstreamRound};
+use mcp_client::{Client, CreatedTask, InputRequired, Round as UpstreamRound};
 use mcp_protocol::{
     CacheScope, CallToolResult, ClientCapabilities, JsonObject, LoggingLevel, Meta, Method as _, ProtocolVersion,
     RpcError, method,
@@ -17,6 +17,7 @@ use super::{
     asked::{Place, parks},
     caller::{Downstream, of_input_requests},
     fault::{self, Fault},
+    hops::forward_meta,
     members::Members,
     pages::Pages,
     questions::{AskedClient, Asker, Notice},
@@ -89,7 +90,7 @@ pub(super) enum Relayed {
     /// The input requests of the server.
     InputRequired { place: Place, fingerprint: Arc<str>, is_approved: bool, required: InputRequired },
     /// The task that the call became.
-    Task { server: Arc<str>, created: RawResult },
+    Task { server: Arc<str>, created: CreatedTask, upstream: Client },
 }
 
 /// Sends a request to a server. The connection is in use until the request ends.
@@ -114,7 +115,7 @@ async fn send(
         upstream: reached.client.clone(),
         pages,
         capabilities: of_input_requests(&capabilities),
-        notices: sender.clone(),
+        notices: Some(sender.clone()),
         task: None,
     };
     let mut request = reached
@@ -165,8 +166,8 @@ async fn send(
             Ok(Relayed::Complete { server, result })
         }
         Ok(UpstreamRound::Task(created)) => {
-            reached.keep_for(lifetime(&created));
-            Ok(Relayed::Task { server, created })
+            reached.keep_for(lifetime(created.result()));
+            Ok(Relayed::Task { server, created, upstream: reached.client.clone() })
         }
         Ok(UpstreamRound::InputRequired(required)) => {
             let (fingerprint, is_approved) = (Arc::clone(&reached.fingerprint), reached.is_approved);
@@ -216,10 +217,14 @@ fn private(result: SourceResult) -> Result<SourceResult, RpcError> {
 async fn forward(client: &AskedClient, notice: Notice) {
     let Some(call) = client.waiting() else { return };
     match notice {
-        Notice::Progress(notice) => {
-            call.context().progress().report(notice.progress, notice.total, notice.message.as_deref()).await;
+        Notice::Progress(mut notice) => {
+            notice.meta = notice.meta.as_ref().and_then(forward_meta);
+            call.forward_progress(notice).await;
         }
-        Notice::Log(record) => call.context().log_as(record.level, record.logger.as_deref(), record.data).await,
+        Notice::Log(mut record) => {
+            record.meta = record.meta.as_ref().and_then(forward_meta);
+            call.forward_log(&record).await;
+        }
     }
 }
 

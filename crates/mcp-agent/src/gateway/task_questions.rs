@@ -6,10 +6,7 @@ use mcp_protocol::{InputRequests, JsonObject, Meta, Method as _, RpcError, metho
 use mcp_server_core::source::SourceCall;
 use parking_lot::Mutex;
 use serde_json::{json, value::to_raw_value};
-use tokio::{
-    sync::{OnceCell, mpsc},
-    time::timeout,
-};
+use tokio::{sync::OnceCell, time::timeout};
 
 use super::{
     Core,
@@ -31,6 +28,13 @@ const FURTHER: Duration = Duration::from_secs(1);
 pub(super) struct TaskKey {
     pub(super) holder: Holder,
     pub(super) task: ServerTask,
+}
+
+impl TaskKey {
+    pub(super) fn new(holder: Holder, task: &ServerTask) -> Self {
+        // The id of a list can lack the tool.
+        Self { holder, task: ServerTask { tool: None, ..task.clone() } }
+    }
 }
 
 /// The parked requests for the results of tasks that ask.
@@ -119,14 +123,14 @@ impl Core {
         let params = to_raw_value(&json!({ "taskId": key.task.id })).map_err(|error| invalid(&error))?;
         let (names, pages) = (self.names, self.pages.clone());
         let started = self.parked.start(key.holder.clone(), call.clone(), |questions| async move {
-            let (notices, _) = mpsc::channel(1);
             let asker = Asker {
                 client: AskedClient::LaterRound(questions),
                 server: Arc::clone(&reached.server),
                 upstream: reached.client.clone(),
                 pages,
                 capabilities: of_input_requests(&client.capabilities),
-                notices,
+                // The extension has no log records of tasks.
+                notices: None,
                 task: None,
             };
             let result = exchange(&reached, method::GetTaskPayload::NAME, &params, &client, meta, Some(asker)).await?;

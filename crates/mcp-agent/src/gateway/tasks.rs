@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
 
-use mcp_client::{RawResult, Round};
+use mcp_client::{Client, CreatedTask, RawResult, Round};
 use mcp_protocol::{
     ErrorCode, InputRequests, JsonObject, Meta, Method as _, Principal, ProtocolVersion, RpcError, method,
     tasks::{TaskStatus, ext::UpdateTaskParams},
@@ -12,10 +12,7 @@ use serde_json::{
     json,
     value::{RawValue, to_raw_value},
 };
-use tokio::{
-    sync::mpsc,
-    time::{Instant, sleep, timeout},
-};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     Core,
@@ -91,11 +88,13 @@ pub(super) fn invalid(error: &serde_json::Error) -> RpcError {
 impl Core {
     /// Returns the task that a call became, for the client.
     pub(super) fn created_task(
-        &self,
+        self: &Arc<Self>,
         call: &SourceCall,
         server: &Arc<str>,
-        result: &RawResult,
+        new: &CreatedTask,
+        upstream: &Client,
     ) -> Result<SourceOutcome, RpcError> {
+        let result = new.result();
         let version = call.context().version();
         let dialects = Dialect::of(result.version()).zip(Dialect::of(version));
         let json = text(result)?;
@@ -107,6 +106,7 @@ impl Core {
         self.task_tools.learn(&task);
         let id = self.seals()?.seal_task(&task, call.context().principal())?;
         let json = created(json, from, to, &id).map_err(|error| invalid(&error))?;
+        self.follow_task(call, &task, &id, new, upstream);
         Ok(SourceOutcome::Task(SourceResult::new(json.get().to_owned(), version)))
     }
 
@@ -125,7 +125,12 @@ impl Core {
                 Dialect::Extension => Box::pin(request.follow()).await,
             }
         };
-        let result = timeout(WAIT, waited).await.map_err(|_| still_runs())??;
+        let result = timeout(WAIT, waited).await.map_err(|_| still_runs())?;
+        // An error of the server is the result of a task that failed.
+        if result.as_ref().map_or_else(|fault| code(fault).is_some(), |_| true) {
+            self.task_notices.end(&request.key());
+        }
+        let result = result?;
         let json = str_of(result.json())?;
         let mut members = Members::read(json).map_err(|error| invalid(&error))?;
         let mut meta: Meta = members.decode("_meta").unwrap_or_default();
@@ -270,14 +275,13 @@ impl<'a> TaskRequest<'a> {
     }
 
     fn asker(&self, client: AskedClient) -> Asker {
-        let (notices, _) = mpsc::channel(1);
         Asker {
             client,
             server: Arc::clone(&self.reached.server),
             upstream: self.reached.client.clone(),
             pages: self.core.pages.clone(),
             capabilities: of_input_requests(&self.client.capabilities),
-            notices,
+            notices: None,
             task: Some(self.call.name().into()),
         }
     }
@@ -347,6 +351,9 @@ impl<'a> TaskRequest<'a> {
             json = self.complete(&json).await?;
         }
         let mut members = Members::read(&json).map_err(|error| invalid(&error))?;
+        if status(&members).is_some_and(TaskStatus::is_terminal) {
+            self.core.task_notices.end(&self.key());
+        }
         if let Some(result) = members.get("result").filter(|_| self.downstream == Dialect::Extension) {
             let result = self.nested_result(result.get(), state.version())?;
             let result: Box<RawValue> = serde_json::from_slice(result.json()).map_err(|error| invalid(&error))?;
@@ -361,9 +368,7 @@ impl<'a> TaskRequest<'a> {
     }
 
     fn key(&self) -> TaskKey {
-        // The id of a list can lack the tool.
-        let task = ServerTask { tool: None, ..self.task.clone() };
-        TaskKey { holder: self.core.holder(&self.task.server, &self.client), task }
+        TaskKey::new(self.core.holder(&self.task.server, &self.client), &self.task)
     }
 
     /// Adds the result, the error or the input requests to the state of a task of 2025-11-25.

@@ -1,5 +1,6 @@
 //! The gateway: clients of each revision in front of servers of each revision.
 
+mod beside_tasks;
 mod capabilities;
 mod changes;
 #[cfg(target_os = "linux")]
@@ -26,6 +27,7 @@ mod sessions;
 mod stripped;
 mod task_faults;
 mod task_lists;
+mod task_notices;
 mod tasks;
 mod traces;
 mod waits;

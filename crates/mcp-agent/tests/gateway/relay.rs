@@ -7,7 +7,9 @@ use std::sync::{
 };
 
 use mcp_agent::Names;
-use mcp_protocol::{ErrorCode, Meta, ProtocolVersion, RpcError};
+use mcp_protocol::{
+    ErrorCode, LoggingLevel, LoggingMessageParams, Meta, ProgressParams, ProtocolVersion, RpcError, meta::keys,
+};
 use mcp_server::{
     prelude::*,
     source::{Source, SourceCall, SourceDefinition, SourceList, SourceOutcome, SourcePage, SourceResult},
@@ -15,7 +17,7 @@ use mcp_server::{
 use mcp_transport::BoxFuture;
 use tokio::time::timeout;
 
-use crate::common::{SOON, cells, client, connect, gateway};
+use crate::common::{SOON, cells, client, complete, connect, gateway, page};
 
 /// A definition with members that the library does not know.
 const TOOL: &str =
@@ -69,6 +71,50 @@ async fn unknown_members_pass_with_raw_names_and_with_provider_names() {
             assert_eq!(params["_meta"]["com.example/tenant"], "t");
             assert_eq!(params["_meta"]["mcp-gateway/hops"].as_array().map(Vec::len), Some(1), "{result}");
         }
+    }
+}
+
+/// Sends notices with metadata and with members that the library does not know.
+struct Notices;
+
+impl Source for Notices {
+    fn list(&self, _list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        page([r#"{"name":"t","inputSchema":{"type":"object"}}"#])
+    }
+
+    fn call_tool(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        Box::pin(async move {
+            let meta = Meta::new().with("com.example/a", 1).with(keys::SUBSCRIPTION_ID, 7);
+            let mut notice = ProgressParams::new(0, 1.0).with_meta(meta.clone());
+            let mut record = LoggingMessageParams::new(LoggingLevel::Error, "x").with_meta(meta);
+            for extra in [&mut notice.extra, &mut record.extra] {
+                extra.insert("vendor".to_owned(), serde_json::json!({ "n": 1 }));
+            }
+            call.forward_progress(notice).await;
+            call.forward_log(&record).await;
+            complete(r#"{"content":[]}"#, call.context().version()).await
+        })
+    }
+}
+
+#[tokio::test]
+async fn unknown_members_and_metadata_of_progress_and_log_records_pass() {
+    for (down, up) in cells() {
+        let server = Server::builder::<()>("s", "1").versions([up]).source(Notices).build();
+        let client = connect(gateway(&[("s", &server)]).await, down).await;
+        let mut notices = client.notifications();
+        let call = client.call_tool("s__t", ()).log_level(LoggingLevel::Debug).on_progress(drop);
+        timeout(SOON, call.into_future()).await.unwrap().unwrap();
+        let mut methods = Vec::new();
+        for _ in 0..2 {
+            let notice = timeout(SOON, notices.next()).await.unwrap().unwrap();
+            let params: serde_json::Value = notice.decode().unwrap();
+            methods.push(notice.method().to_owned());
+            assert_eq!(params["vendor"], serde_json::json!({ "n": 1 }), "{down} {up} {params}");
+            assert_eq!(params["_meta"], serde_json::json!({ "com.example/a": 1 }), "{down} {up} {params}");
+        }
+        methods.sort();
+        assert_eq!(methods, ["notifications/message", "notifications/progress"], "{down} {up}");
     }
 }
 

@@ -135,7 +135,7 @@ async fn raw(client: &Client, method: &'static str, params: Value) -> Result<Val
     let sent = client.request_raw(method, params).raw_result().capabilities(capabilities()).answers(Arc::new(User));
     match sent.total_timeout(None).idle_timeout(None).raw_inputs().raw_task(true).await {
         Ok(mcp_client::Round::Complete(result)) => Ok(serde_json::from_slice(result.bytes()).unwrap()),
-        Ok(mcp_client::Round::Task(created)) => Ok(serde_json::from_slice(created.bytes()).unwrap()),
+        Ok(mcp_client::Round::Task(created)) => Ok(serde_json::from_slice(created.result().bytes()).unwrap()),
         Ok(_) => panic!("{method} asks"),
         Err(error) => Err(error.rpc().unwrap_or_else(|| panic!("{error}")).clone()),
     }

@@ -417,7 +417,7 @@ async fn unknown_members_of_tasks_pass() {
         let Round::Task(created) = timeout(SOON, call.into_future()).await.unwrap().unwrap() else {
             panic!("{down} to {up}: the call did not become a task")
         };
-        let text = std::str::from_utf8(created.bytes()).unwrap();
+        let text = std::str::from_utf8(created.result().bytes()).unwrap();
         assert!(text.contains(r#""vendor":1.50"#) && !text.contains("up-1"), "{down} to {up}: {text}");
         let created: Value = serde_json::from_str(text).unwrap();
         let task = if down.has_extensions() { &created } else { &created["task"] };

@@ -7,7 +7,7 @@ use mcp_protocol::{InputRequiredResult, JsonObject};
 use mcp_transport::BoxFuture;
 
 use super::{
-    Call, RawResult, Reply, execute, execute_or_start_task,
+    Call, CreatedTask, RawResult, Reply, execute, execute_or_start_task,
     tasks::{TaskOptions, cancel_if_closing},
 };
 use crate::{Error, connection::InputResponses};
@@ -34,8 +34,8 @@ pub enum Round<T> {
     Complete(T),
     /// The server needs answers before it has a result.
     InputRequired(InputRequired),
-    /// The call became a task ([`RawInputs::raw_task`]). The result is the created task in the dialect of the revision.
-    Task(RawResult),
+    /// The call became a task ([`RawInputs::raw_task`]).
+    Task(CreatedTask),
 }
 
 /// The input requests of a round, and the state that the next round returns to the server.
@@ -117,7 +117,8 @@ impl<T> RawInputs<T> {
     /// that may become a task declares the extension, and the server decides. If the server requires a task that the call does
     /// not accept, the error of the server is the outcome.
     ///
-    /// The caller sends the requests about the task: `tasks/get` and others. If the future is dropped before the server answers,
+    /// The caller sends the requests about the task: `tasks/get` and others. [`CreatedTask::take_progress`] returns the progress of the
+    /// task after the answer. If the future is dropped before the server answers,
     /// the client cancels the task of 2025-11-25, and the call in 2026-07-28.
     ///
     /// ```
@@ -132,7 +133,7 @@ impl<T> RawInputs<T> {
     /// let client = Client::connect(&server).await?;
     /// let call = client.request_raw("tools/call", json!({ "name": "build" })).raw_inputs().raw_task(true);
     /// let Round::Task(created) = call.await? else { panic!("the tool runs as a task") };
-    /// let created: Value = serde_json::from_slice(created.bytes())?;
+    /// let created: Value = serde_json::from_slice(created.result().bytes())?;
     /// let task = client.request_raw("tasks/get", json!({ "taskId": created["taskId"] })).await?;
     /// println!("{}", task["status"]);
     /// # Ok(())
@@ -193,10 +194,12 @@ impl<T: 'static> IntoFuture for RawInputs<T> {
         let Call { handle, request, mut options, read } = self.call;
         Box::pin(async move {
             let reply = if options.relayed_task.is_some() {
-                let (reply, _) = execute_or_start_task(&handle.core, request?, &mut options).await?;
+                let (reply, guard) = execute_or_start_task(&handle.core, request?, &mut options).await?;
                 if let Some(task) = &reply.task {
+                    let guard = guard.filter(|_| options.on_progress.is_some() && reply.version.has_core_tasks());
                     cancel_if_closing(&handle.core, &task.task_id, &TaskOptions::of(options))?;
-                    return RawResult::read(&handle.core, &reply).map(Round::Task);
+                    let created = RawResult::read(&handle.core, &reply)?;
+                    return Ok(Round::Task(CreatedTask::new(created, guard)));
                 }
                 reply
             } else {

@@ -82,7 +82,9 @@ pub(super) async fn send_once(
     if agreed.negotiated.version.has_mirrored_headers() {
         hints.params = known.map(|known| known.mirrored(&request.body.text)).unwrap_or_default();
     }
-    let follows = task.is_some() && options.on_progress.is_some();
+    // A server of the extension can also serve the call without a task. The client then cancels the call.
+    let relays_task = options.relayed_task == Some(true) && agreed.negotiated.version.has_core_tasks();
+    let follows = (task.is_some() || relays_task) && options.on_progress.is_some();
     let mut request_sending = pin!(connection.send_request(id, message, hints, follows, options.questions.clone()));
     let mut guard: Option<RequestGuard> = None;
     let limits = &core.config.limits;
@@ -112,8 +114,6 @@ pub(super) async fn send_once(
             biased;
             sent = &mut request_sending, if guard.is_none() => match sent {
                 Ok(mut sent) => {
-                    // A server of the extension can also serve the call without a task. The client then cancels the call.
-                    let relays_task = options.relayed_task == Some(true) && agreed.negotiated.version.has_core_tasks();
                     if sending.can_become_task(agreed) || relays_task {
                         cancel_task_on_drop(core, &mut sent, agreed, options, request.task.is_some() || relays_task);
                     }

@@ -116,6 +116,13 @@ impl PendingRequests {
         }
     }
 
+    /// Records that a call has ended, although its progress is still delivered. It causes no further question.
+    pub(crate) fn end_call(&self, slot: &ReplySlot) {
+        if let Some(call) = &slot.questions {
+            self.table().calls.remove(&Arc::as_ptr(call).addr());
+        }
+    }
+
     /// Removes a request whose caller does not wait any more. Returns true if it was waiting. The server can already have
     /// sent a question on behalf of its call.
     pub(crate) fn remove(&self, id: i64) -> bool {
@@ -270,6 +277,14 @@ impl Table {
     }
 }
 
+/// Returns the bytes of the message, the metadata and the unknown members of a progress notification.
+fn text(notice: &ProgressParams) -> usize {
+    let message = notice.message.as_ref().map_or(0, String::len);
+    let meta = notice.meta.as_ref().filter(|meta| !meta.is_empty()).map(|meta| &meta.0);
+    let objects = meta.into_iter().chain(Some(&notice.extra).filter(|extra| !extra.is_empty()));
+    message + objects.map(|object| serde_json::to_vec(object).map_or(0, |json| json.len())).sum::<usize>()
+}
+
 /// Returns whether a method of the server is an input request.
 fn is_input_request(name: &str) -> bool {
     matches!(name, method::Elicit::NAME | method::CreateMessage::NAME | method::ListRoots::NAME)
@@ -369,7 +384,6 @@ impl ReplySlot {
         if received.outcome.is_some() && !self.follows {
             return;
         }
-        let text = |notice: &ProgressParams| notice.message.as_ref().map_or(0, String::len);
         received.texts += text(&notice);
         received.progress.push_back(notice);
         while received.progress.len() > 1 && (received.progress.len() > PROGRESS || received.texts > PROGRESS_TEXTS) {

@@ -44,6 +44,13 @@ impl Context {
         self.notify::<notification::LoggingMessage>(&params, None).await;
     }
 
+    /// Sends a log record of another server, if the client receives records of its level.
+    pub(crate) async fn forward_log(&self, record: &LoggingMessageParams) {
+        if self.logs(record.level) {
+            self.notify::<notification::LoggingMessage>(record, None).await;
+        }
+    }
+
     /// Sends a log record if the transport has capacity.
     #[cfg(feature = "log-layer")]
     pub(crate) fn try_log(&self, params: &LoggingMessageParams) {

@@ -1,6 +1,6 @@
 //! The extractor that reports the progress of a request.
 
-use mcp_protocol::{ProgressParams, Shape, notification};
+use mcp_protocol::{ProgressParams, ProgressToken, Shape, notification};
 
 use super::Context;
 
@@ -59,14 +59,33 @@ impl Progress {
             upgrade.set_message(message);
         }
         let Some(token) = inner.progress_token.as_ref().filter(|_| inner.sink.is_some()) else { return };
-        if !progress.is_finite() {
+        let mut params = ProgressParams::new(token.clone(), progress);
+        params.total = total;
+        params.message = message.map(str::to_owned);
+        self.context.forward_progress(params).await;
+    }
+}
+
+impl Context {
+    /// Sends a progress notification with the token of the client, if the client gave one.
+    pub(crate) async fn forward_progress(&self, mut params: ProgressParams) {
+        let Some(token) = self.progress_token() else { return };
+        if !params.progress.is_finite() {
             return;
         }
-        let mut params = ProgressParams::new(token.clone(), progress);
-        params.total = total.filter(|total| total.is_finite());
-        params.message = message.map(str::to_owned);
-        params.shape(inner.version);
-        self.context.notify::<notification::Progress>(&params, Some(progress)).await;
+        params.progress_token = token.clone();
+        params.total = params.total.filter(|total| total.is_finite());
+        params.shape(self.version());
+        self.notify::<notification::Progress>(&params, Some(params.progress)).await;
+    }
+
+    pub(crate) fn progress_token(&self) -> Option<&ProgressToken> {
+        self.inner.progress_token.as_ref()
+    }
+
+    /// Returns the last progress value that was sent.
+    pub(crate) fn last_progress(&self) -> Option<f64> {
+        self.outgoing().last_progress
     }
 }
 

@@ -7,12 +7,12 @@ use std::{
     time::Duration,
 };
 
-use mcp_protocol::{InputRequest, RpcError};
+use mcp_protocol::{InputRequest, LoggingMessageParams, ProgressParams, RpcError};
 use mcp_transport::PauseClock;
 use serde_json::{Value, value::RawValue};
 use tokio::time::{Instant, sleep};
 
-use super::{PageNotifier, SourceDefinition, SourceSession, UpdateNotifier, ask};
+use super::{PageNotifier, SourceDefinition, SourceSession, TaskNotifier, UpdateNotifier, ask};
 use crate::{
     context::Context,
     inputs::{InputLimits, InputRound},
@@ -155,7 +155,7 @@ impl SourceCall {
     /// The request has the newest form, and the server sends it in the form of the session's revision.
     ///
     /// ```
-    /// use mcp_protocol::{InputRequest, RpcError};
+    /// use mcp_protocol::{InputRequest, LoggingMessageParams, ProgressParams, RpcError};
     /// use mcp_server_core::source::SourceCall;
     ///
     /// async fn roots(call: &SourceCall) -> Result<serde_json::Value, RpcError> {
@@ -176,7 +176,7 @@ impl SourceCall {
     /// Checks that the client declared the capability that an input request needs.
     ///
     /// ```
-    /// use mcp_protocol::{InputRequest, RpcError};
+    /// use mcp_protocol::{InputRequest, LoggingMessageParams, ProgressParams, RpcError};
     /// use mcp_server_core::source::SourceCall;
     ///
     /// fn check(call: &SourceCall) -> Result<(), RpcError> {
@@ -189,6 +189,39 @@ impl SourceCall {
     /// `-32601` if the client did not declare the capability, or if the method is not that of an input request.
     pub fn check_input_request(&self, request: &InputRequest) -> Result<(), RpcError> {
         ask::check_declared(request, self.context.client_capabilities())
+    }
+
+    /// Forwards a progress notification of another server, with its metadata and unknown members. The server sets the token of the
+    /// client, and sends nothing without one.
+    ///
+    /// ```
+    /// use mcp_protocol::{LoggingMessageParams, ProgressParams};
+    /// use mcp_server_core::source::SourceCall;
+    ///
+    /// async fn forward(call: &SourceCall, progress: ProgressParams, record: &LoggingMessageParams) {
+    ///     call.forward_progress(progress).await;
+    ///     call.forward_log(record).await;
+    /// }
+    /// # let _ = forward;
+    /// ```
+    pub async fn forward_progress(&self, notice: ProgressParams) {
+        self.context.forward_progress(notice).await;
+    }
+
+    /// Forwards a log record of another server, with its metadata and unknown members, if the client receives records of its level.
+    ///
+    /// See the example of [`SourceCall::forward_progress`].
+    pub async fn forward_log(&self, record: &LoggingMessageParams) {
+        self.context.forward_log(record).await;
+    }
+
+    /// Returns the notifier of the session of the call, for the task that the call becomes. `task` is its id for the client. `None`
+    /// without a session of 2025-11-25, because the extension has no such notifications. It does not keep the session.
+    ///
+    /// See the example of [`TaskNotifier`].
+    #[must_use]
+    pub fn task_notifier(&self, task: &str) -> Option<TaskNotifier> {
+        TaskNotifier::new(&self.context, task)
     }
 
     /// Keeps a value until the session of the call ends, and then drops it. Returns false if the call has no session, or if the
