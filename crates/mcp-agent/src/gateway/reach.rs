@@ -150,6 +150,14 @@ impl Core {
         Ok(reached)
     }
 
+    /// Returns a connection that is open for a client. It opens none, and waits for no server.
+    pub(super) fn reach_open(&self, slot: &Arc<Slot>, downstream: &Downstream, limit: Duration) -> Option<Reached> {
+        let registry = &self.host.shared().registry;
+        let caller = downstream.caller_at(slot, slot.version()?.is_stateless());
+        let (lease, client) = slot.reach_open(registry, &caller)?;
+        Some(self.reached(slot, lease, client, Some(limit)))
+    }
+
     /// Returns a connection to a server for a lost subscription, which ends with the session of its call.
     pub(super) async fn reach_again(&self, server: &str, downstream: &Downstream) -> Result<Reached, Fault> {
         let slot = self.slot(server)?;
@@ -249,9 +257,13 @@ impl Core {
             is_stateless = false;
         };
         let limit = limit.map(|limit| limit.saturating_sub(began.elapsed()));
+        Ok(self.reached(slot, lease, client, limit))
+    }
+
+    fn reached(&self, slot: &Slot, lease: Lease, client: Client, limit: Option<Duration>) -> Reached {
         let (server, fingerprint) = (Arc::clone(&slot.name), Arc::clone(&slot.fingerprint));
         let is_decided = self.host.shared().gate.decides() || !slot.options.rules.is_empty();
-        Ok(Reached { client, server, fingerprint, is_approved: false, is_decided, limit, lease })
+        Reached { client, server, fingerprint, is_approved: false, is_decided, limit, lease }
     }
 }
 

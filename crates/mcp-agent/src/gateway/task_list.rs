@@ -1,11 +1,14 @@
 //! The lists of tasks of all servers, for clients of 2025-11-25.
 
-use mcp_protocol::{Method as _, RpcError, method};
+use std::{sync::Arc, time::Duration};
+
+use mcp_protocol::{Meta, Method as _, RpcError, method};
 use mcp_server_core::source::{SourceCall, SourceResult};
 use serde_json::{
     json,
     value::{RawValue, to_raw_value},
 };
+use tokio::time::Instant;
 
 use super::{
     Core,
@@ -15,16 +18,19 @@ use super::{
     task_form::Dialect,
     tasks::{exchange, invalid, text},
 };
+use crate::registry::Slot;
 
-/// The most servers without tasks that one page skips.
-const SERVERS: usize = 1024;
+/// How long a server can take for a page, and after which time a page waits for no further server.
+const SERVER: Duration = Duration::from_secs(5);
+const PAGE: Duration = Duration::from_secs(10);
 
 impl Core {
     /// Returns a page of the tasks of a client. Each page has the tasks of one server. The cursor is the server and the cursor of
     /// the server.
     ///
     /// A server lists the tasks of all callers with its credentials. The list therefore contains servers with credentials of the
-    /// caller, or all servers for a gateway without principals.
+    /// caller, or all servers for a gateway without principals. A list opens no connection, so it contains the servers whose
+    /// connection for the caller is open.
     pub(super) async fn list_tasks(&self, call: &SourceCall) -> Result<SourceResult, Fault> {
         let invalid_cursor = || RpcError::invalid_params("the cursor is not valid: list again");
         let (server, mut cursor): (Option<String>, Option<String>) = match call.cursor() {
@@ -40,9 +46,9 @@ impl Core {
             None => slots.next(),
             Some(name) => Some(slots.find(|slot| *slot.name == *name).ok_or_else(invalid_cursor)?),
         };
-        for _ in 0..SERVERS {
-            let Some(listed) = slot else { break };
-            let page = self.page_of(&listed.name, cursor.take(), call, &client, &meta).await;
+        let began = Instant::now();
+        while let Some(listed) = slot {
+            let page = self.page_of(listed, cursor.take(), call, &client, &meta).await;
             let (tasks, next) = page.unwrap_or_else(|fault| {
                 tracing::warn!(server = &*listed.name, ?fault, "the tasks of a server cannot be listed");
                 (Vec::new(), None)
@@ -51,7 +57,7 @@ impl Core {
             if here.is_none() {
                 slot = slots.next();
             }
-            if tasks.is_empty() && here.is_none() {
+            if tasks.is_empty() && here.is_none() && (slot.is_none() || began.elapsed() < PAGE) {
                 continue;
             }
             let next = here.or_else(|| slot.map(|slot| (slot.name.to_string(), None)));
@@ -69,13 +75,13 @@ impl Core {
 
     async fn page_of(
         &self,
-        server: &str,
+        slot: &Arc<Slot>,
         cursor: Option<String>,
         call: &SourceCall,
         client: &Downstream,
-        meta: &mcp_protocol::Meta,
+        meta: &Meta,
     ) -> Result<(Vec<Box<RawValue>>, Option<String>), Fault> {
-        let reached = self.reach_server(call, server, None, client).await?;
+        let Some(reached) = self.reach_open(slot, client, SERVER) else { return Ok((Vec::new(), None)) };
         let negotiated = reached.client.negotiated();
         let lists = negotiated.capabilities.tasks.as_ref().is_some_and(|tasks| tasks.list.is_some());
         if !lists || Dialect::of(negotiated.version) != Some(Dialect::Core) {

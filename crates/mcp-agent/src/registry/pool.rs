@@ -138,6 +138,21 @@ impl Slot {
         Ok((lease, client))
     }
 
+    /// Returns the client of a connection that is open for a caller. It opens none.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn reach_open(self: &Arc<Self>, registry: &Registry, caller: &Caller) -> Option<(Lease, Client)> {
+        let key = self.key(registry, caller);
+        let mut pool = self.pool.lock();
+        let of_listing = self.shares_listing(&mut pool.owner, &key).then_some(self);
+        let others = pool.connections.iter().filter(|(other, _)| *other == key).map(|(_, connection)| connection);
+        of_listing.into_iter().chain(others).find_map(|connection| {
+            let active = connection.begin_call();
+            let client = connection.link.borrow().client.clone()?;
+            let is_open = !connection.stop.is_cancelled() && !connection.has_ended();
+            is_open.then(|| (Lease::new(self, connection, active, caller), client))
+        })
+    }
+
     /// Returns the connection for a caller. Waits while all connections are in use. Cancel safe.
     async fn lease(self: &Arc<Self>, registry: &Arc<Registry>, caller: &Caller) -> Result<Lease, Unavailable> {
         let key = self.key(registry, caller);

@@ -1,13 +1,13 @@
 //! The lists of tasks of a gateway: a caller receives the tasks of its own credentials only, without those that a policy hides.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use mcp_agent::{
-    Gateway, Host, ServerOptions,
+    Gateway, Host, ServerOptions, Sharing,
     policy::{Gate, PolicyFile},
 };
 use mcp_client::transport::{BoxFuture, Connect};
-use mcp_protocol::{ProtocolVersion, RpcError};
+use mcp_protocol::{ElicitResult, ProtocolVersion, RpcError};
 use mcp_server::{
     Server,
     source::{Source, SourceCall, SourceFeatures, SourceList, SourceOutcome, SourcePage, SourceResult},
@@ -15,7 +15,7 @@ use mcp_server::{
 
 use serde_json::json;
 
-use crate::common::{Pipe, connect_as, page, raw};
+use crate::common::{Pipe, Processes, client, connect_as, page, raw};
 
 const TASK: &str = r#"{"taskId":"up-1","status":"working","ttl":null,"createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z"}"#;
 
@@ -58,7 +58,10 @@ async fn a_caller_with_shared_credentials_receives_no_tasks_of_other_callers() {
     let host = Host::builder("gateway", "1").server_with("s", Pipe::new(server()), options).start().await.unwrap();
     let gateway = Gateway::builder(host).build().unwrap().versions([version]).build();
     for (user, tasks) in [("ada", 1), ("grace", 0)] {
-        let listed = connect_as(&gateway, user).await.list_tasks().await.unwrap();
+        let client = connect_as(&gateway, user).await;
+        assert!(client.list_tasks().await.unwrap().is_empty(), "no connection of {user} is open");
+        client.call_tool("s__t", ()).as_task().await.unwrap();
+        let listed = client.list_tasks().await.unwrap();
         assert_eq!(listed.len(), tasks, "{user}");
     }
 }
@@ -98,4 +101,58 @@ async fn a_task_of_a_tool_that_a_changed_policy_denies_is_unknown() {
         let of_other = other.list_tasks().await.unwrap();
         assert_eq!(of_other.len(), usize::from(is_known_by_other), "{denied}");
     }
+}
+
+/// A server that does not answer requests for lists of tasks.
+struct Hangs;
+
+impl Source for Hangs {
+    fn features(&self) -> SourceFeatures {
+        SourceFeatures::NONE.with_tools().with_tasks()
+    }
+
+    fn list(&self, _list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        page([r#"{"name":"t","inputSchema":{"type":"object"},"execution":{"taskSupport":"optional"}}"#])
+    }
+
+    fn list_tasks(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_not_available_delays_no_list() {
+    let version = ProtocolVersion::V2025_11_25;
+    let server = move |source: bool| {
+        let builder = Server::builder::<()>("s", "1").versions([version]);
+        if source { builder.source(Tasks).build() } else { builder.source(Hangs).build() }
+    };
+    let own = Processes::new(move |_| server(true));
+    let stuck = Processes::new(move |_| server(true));
+    stuck.stick();
+    let hangs = Processes::new(move |_| server(false));
+    // Each session has a process of its own, and no call needs that of this server.
+    let unused = Processes::new(move |_| server(true));
+    let of_session = || ServerOptions::new().sharing(Sharing::Session);
+    let host = Host::builder("gateway", "1")
+        .server("stuck", stuck.clone())
+        .server("stuck2", stuck)
+        .server_with("unused", unused.clone(), of_session())
+        .server("hangs", hangs)
+        .server("s", own);
+    let host = host.start_limit(Duration::from_millis(100)).start().await.unwrap();
+    let gateway = Gateway::builder(host).build().unwrap().versions([version]).build();
+    // A client with capabilities has connections of its own.
+    let client = client().on_elicit(async |_form| Ok(ElicitResult::decline())).connect(&gateway).await.unwrap();
+    for name in ["s__t", "hangs__t"] {
+        let call = client.request_raw("tools/call", json!({ "name": name, "task": {} })).raw_inputs().raw_task(true);
+        // The connection of the caller is open from now on.
+        let _ = call.await;
+    }
+    let started = unused.started();
+    let began = tokio::time::Instant::now();
+    let listed = raw(&client, "tasks/list", json!({})).await.unwrap();
+    assert_eq!(listed["tasks"].as_array().unwrap().len(), 1, "{listed}");
+    assert!(began.elapsed() <= Duration::from_secs(6), "{:?}", began.elapsed());
+    assert_eq!(unused.started(), started, "a list starts no process");
 }
