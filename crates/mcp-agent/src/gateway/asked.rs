@@ -20,7 +20,6 @@ use super::{
     seal::RelayState,
     used::{self, StateId},
 };
-use crate::CallError;
 
 /// The result of a parked call.
 pub(super) type ParkedResult = Result<Relayed, Fault>;
@@ -32,7 +31,7 @@ impl Parkable for ParkedResult {
             Ok(Relayed::InputRequired { required, .. }) => required.bytes().len(),
             Ok(Relayed::Task { created, .. }) => created.result().bytes().len(),
             Err(Fault::Rpc(error)) => bytes(error),
-            Err(Fault::Call(CallError::Client { error, .. })) => error.rpc().map_or(0, bytes),
+            Err(Fault::Request { error, .. }) => error.rpc().map_or(0, bytes),
             // These errors contain texts of the gateway.
             Err(Fault::Call(_) | Fault::Hidden) => 0,
         }
@@ -150,11 +149,8 @@ impl Core {
         is_approved: bool,
         required: &InputRequired,
     ) -> Result<SourceOutcome, RpcError> {
-        for (key, request) in required.result().input_requests.iter().flat_map(|requests| &requests.0) {
-            call.check_input_request(request).map_err(|error| {
-                tracing::warn!(server = &*place.server, key, %error, "a server sent an input request that its client cannot answer");
-                RpcError::internal(format!("the server {:?} sent an input request that the client did not declare", place.server))
-            })?;
+        if let Some(requests) = &required.result().input_requests {
+            check_declared(call, &place.server, requests)?;
         }
         let state = RelayState::Upstream {
             server: place.server.to_string(),
@@ -185,6 +181,16 @@ impl Core {
         }
         Ok(SourceOutcome::InputRequired(SourceResult::new(result.to_string(), ProtocolVersion::LATEST)))
     }
+}
+
+/// Checks that the client declared the capabilities for the input requests of a server.
+pub(super) fn check_declared(call: &SourceCall, server: &str, requests: &InputRequests) -> Result<(), RpcError> {
+    requests.0.iter().try_for_each(|(key, request)| {
+        call.check_input_request(request).map_err(|error| {
+            tracing::warn!(server, key, %error, "a server sent an input request that its client cannot answer");
+            RpcError::internal(format!("the server {server:?} sent an input request that the client did not declare"))
+        })
+    })
 }
 
 /// Returns the error of a round for its client.

@@ -10,6 +10,12 @@ use crate::CallError;
 #[derive(Debug, Clone)]
 pub(super) enum Fault {
     Call(CallError),
+    /// A request to a server failed.
+    Request {
+        server: Box<str>,
+        name: Box<str>,
+        error: mcp_client::Error,
+    },
     Rpc(RpcError),
     /// The policies hide the item from the client, for which it is unknown.
     Hidden,
@@ -31,6 +37,7 @@ impl From<Fault> for RpcError {
     fn from(fault: Fault) -> Self {
         match fault {
             Fault::Call(error) => rpc_error(&error),
+            Fault::Request { server, name, error } => failed(&server, &name, &error),
             Fault::Rpc(error) => error,
             Fault::Hidden => RpcError::invalid_params("the item is unknown"),
         }
@@ -41,7 +48,7 @@ impl Fault {
     /// Whether the server of the request does not support it.
     pub(super) fn is_unsupported(&self) -> bool {
         match self {
-            Self::Call(CallError::Client { error, .. }) => error.is_unsupported(),
+            Self::Request { error, .. } => error.is_unsupported(),
             Self::Call(_) | Self::Hidden => false,
             Self::Rpc(error) => error.code == ErrorCode::METHOD_NOT_FOUND,
         }
@@ -49,34 +56,39 @@ impl Fault {
 }
 
 /// Returns the fault of a request of the host. A server without the capability for the request does not receive it.
-pub(super) fn of_request(server: &str, name: impl Into<String>, error: mcp_client::Error) -> Fault {
+pub(super) fn of_request(server: &str, name: impl Into<Box<str>>, error: mcp_client::Error) -> Fault {
     if error.is_unsupported() && error.rpc().is_none() {
         let text = format!("the server {server:?} does not support the request: {error}");
         return RpcError::new(ErrorCode::METHOD_NOT_FOUND, text).with_data(json!({ "server": server })).into();
     }
-    CallError::Client { name: name.into(), error }.into()
+    Fault::Request { server: server.into(), name: name.into(), error }
 }
 
-/// Returns the error for a client. Errors of servers pass unchanged. The reasons of the gateway stay in its log.
+/// Returns the error of a request to a server for a client. Errors of the server pass unchanged. The reasons of the gateway stay in its
+/// log.
+fn failed(server: &str, name: &str, failed: &mcp_client::Error) -> RpcError {
+    match failed.rpc() {
+        Some(error) if is_of_transport(error.code) => {
+            tracing::warn!(server, name, %error, "a server answered with an error of the protocol");
+            RpcError::internal(format!("the server rejected the request: {}", error.message))
+                .with_data(json!({ "server": server, "code": error.code, "data": error.data }))
+        }
+        Some(error) => error.clone(),
+        None => {
+            tracing::warn!(server, name, error = %failed, "a request of a server failed");
+            let kind = match (failed.is_timeout(), failed.is_invalid_response()) {
+                (true, _) => "the server did not answer in time",
+                (_, true) => "the answer of the server is not valid",
+                _ => "the connection to the server failed",
+            };
+            RpcError::internal(kind).with_data(json!({ "server": server, "retryable": failed.is_retryable() }))
+        }
+    }
+}
+
+/// Returns the error of the host for a client.
 fn rpc_error(error: &CallError) -> RpcError {
     match error {
-        CallError::Client { name, error: failed } => match failed.rpc() {
-            Some(error) if is_of_transport(error.code) => {
-                tracing::warn!(name, %error, "a server answered with an error of the protocol");
-                RpcError::internal(format!("the server rejected the request: {}", error.message))
-                    .with_data(json!({ "code": error.code, "data": error.data }))
-            }
-            Some(error) => error.clone(),
-            None => {
-                tracing::warn!(name, %error, "a request of a server failed");
-                let kind = match (failed.is_timeout(), failed.is_invalid_response()) {
-                    (true, _) => "the server did not answer in time",
-                    (_, true) => "the answer of the server is not valid",
-                    _ => "the connection to the server failed",
-                };
-                RpcError::internal(kind).with_data(json!({ "retryable": failed.is_retryable() }))
-            }
-        },
         CallError::Unavailable { server, state, retry_in, .. } => {
             tracing::warn!(%error, "a server is not available");
             let mut data = json!({ "server": server, "state": state, "retryable": true });

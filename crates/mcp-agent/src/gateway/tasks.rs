@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     Core,
+    asked::check_declared,
     caller::{Downstream, of_input_requests},
     fault::{self, Fault},
     members::Members,
@@ -354,6 +355,11 @@ impl<'a> TaskRequest<'a> {
         if status(&members).is_some_and(TaskStatus::is_terminal) {
             self.core.task_notices.end(&self.key());
         }
+        if let (Dialect::Extension, Some(requests)) = (self.downstream, members.get("inputRequests")) {
+            let requests: Option<InputRequests> =
+                serde_json::from_str(requests.get()).map_err(|error| invalid(&error))?;
+            check_declared(self.call, &self.reached.server, &requests.unwrap_or_default())?;
+        }
         if let Some(result) = members.get("result").filter(|_| self.downstream == Dialect::Extension) {
             let result = self.nested_result(result.get(), state.version())?;
             let result: Box<RawValue> = serde_json::from_slice(result.json()).map_err(|error| invalid(&error))?;
@@ -384,7 +390,7 @@ impl<'a> TaskRequest<'a> {
                     state.set("result", &result);
                 }
                 Err(fault) => {
-                    let Fault::Call(CallError::Client { error, .. }) = &fault else { return Err(fault) };
+                    let Fault::Request { error, .. } = &fault else { return Err(fault) };
                     let Some(error) = error.rpc() else { return Err(fault) };
                     state.set("status", &TaskStatus::Failed);
                     state.set("error", error);
@@ -430,7 +436,7 @@ pub(super) async fn exchange(
 /// Returns the error code of a server.
 fn code(fault: &Fault) -> Option<ErrorCode> {
     match fault {
-        Fault::Call(CallError::Client { error, .. }) => error.rpc().map(|error| error.code),
+        Fault::Request { error, .. } => error.rpc().map(|error| error.code),
         Fault::Call(_) | Fault::Hidden => None,
         Fault::Rpc(error) => Some(error.code),
     }

@@ -200,3 +200,25 @@ async fn a_request_for_the_result_of_a_task_that_does_not_end_is_bounded() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_question_of_a_task_that_its_client_did_not_declare_does_not_pass() {
+    let version = REVISIONS[1];
+    let (server, _) = Tasks::of(Kind::AsksWithoutEnd, version);
+    let gateway = gateway(&[("s", &server)]).await.build().unwrap().versions([version]).build();
+    let client = client().connect(&gateway).await.unwrap();
+    let id = start(&client).await;
+    let without_forms = ClientCapabilities::new().with_extension(ext::IDENTIFIER, JsonObject::new());
+    for (declared, passes) in [(capabilities(), true), (without_forms, false)] {
+        let state = client.request_raw("tasks/get", json!({ "taskId": id })).raw_result().capabilities(declared);
+        let state = timeout(SOON, state.raw_inputs().into_future()).await.unwrap();
+        match passes {
+            true => assert!(matches!(state.unwrap(), mcp_client::Round::Complete(_))),
+            false => {
+                let error = state.unwrap_err().rpc().unwrap().clone();
+                assert_eq!(error.code.0, -32603);
+                assert!(error.message.contains("did not declare"), "{error}");
+            }
+        }
+    }
+}
