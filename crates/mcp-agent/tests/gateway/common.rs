@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each file of tests uses a part of this")]
 
 use std::{
+    pin::pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -26,7 +27,7 @@ use serde_json::Value;
 use tokio::{
     net::TcpListener,
     sync::{Notify, watch},
-    time::timeout,
+    time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -74,6 +75,40 @@ pub(crate) async fn raw(client: &Client, method: &'static str, params: Value) ->
     let sent = client.request_raw(method, params).raw_result().into_future();
     let result = timeout(SOON, sent).await.unwrap().map_err(|error| error.rpc().unwrap().clone())?;
     Ok(serde_json::from_slice(result.bytes()).unwrap())
+}
+
+/// Runs a future beside calls of a healthy tool. The clock must be paused: it advances only while each task waits for a time, so a call
+/// that takes no time does not wait for the future. Returns the number of the calls.
+pub(crate) async fn beside_healthy<T>(
+    client: &Client,
+    tool: &'static str,
+    faulty: impl Future<Output = T>,
+) -> (T, usize) {
+    const INTERVAL: Duration = Duration::from_millis(50);
+    let mut faulty = pin!(faulty);
+    let (mut done, mut calls) = (None, 0);
+    loop {
+        let began = Instant::now();
+        let mut call = pin!(client.call_tool(tool, ()).into_future());
+        let called = loop {
+            tokio::select! {
+                biased;
+                result = &mut faulty, if done.is_none() => done = Some(result),
+                called = &mut call => break called,
+            }
+        };
+        called.unwrap();
+        assert_eq!(began.elapsed(), Duration::ZERO, "a healthy server answers at once");
+        calls += 1;
+        if let Some(done) = done {
+            return (done, calls);
+        }
+        tokio::select! {
+            biased;
+            result = &mut faulty => done = Some(result),
+            () = sleep(INTERVAL) => {}
+        }
+    }
 }
 
 /// Returns the page of a source with these definitions.

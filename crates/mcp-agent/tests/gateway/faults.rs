@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use mcp_agent::{Gateway, Host};
 use mcp_client::{Client, Reconnect};
-use mcp_protocol::{LoggingLevel, ProtocolVersion};
+use mcp_protocol::{LoggingLevel, ProtocolVersion, RpcError};
 use mcp_server::prelude::*;
 use mcp_test::peer::{Reply, ScriptedServer};
 use serde_json::json;
 use tokio::{net::TcpListener, time::timeout};
 
-use crate::common::{REVISIONS, SOON, cells, client, connect, gateway};
+use crate::common::{REVISIONS, SOON, beside_healthy, cells, client, connect, gateway};
 
 /// A scripted server of the session era with one tool.
 fn scripted(tool: &str) -> ScriptedServer {
@@ -28,12 +28,9 @@ fn text(text: &str) -> Reply {
     Reply::result(json!({ "content": [{ "type": "text", "text": text }] }))
 }
 
-async fn call(client: &Client, name: &str) -> Result<String, (i64, String)> {
+async fn call(client: &Client, name: &str) -> Result<String, RpcError> {
     let called = timeout(SOON, client.call_tool(name, ()).into_future()).await.unwrap();
-    called.map(|result| result.text()).map_err(|error| {
-        let error = error.rpc().unwrap();
-        (error.code.0, error.message.clone())
-    })
+    called.map(|result| result.text()).map_err(|error| error.rpc().unwrap().clone())
 }
 
 // The clock is paused. It advances only while each task waits for a time.
@@ -46,7 +43,13 @@ async fn faulty_servers_cause_errors_within_bounds_and_leave_the_others() {
         flood = flood.notify("notifications/progress", json!({ "progressToken": 1, "progress": n }));
     }
     let question = json!({ "message": "?", "requestedSchema": { "type": "object", "properties": {} } });
+    let (mut changes, mut questions) = (text("end"), text("end"));
+    for n in 0..500 {
+        changes = changes.notify("notifications/tools/list_changed", json!({}));
+        questions = questions.request(json!(n), "elicitation/create", question.clone());
+    }
     for version in REVISIONS {
+        let changing = scripted("t").on("tools/call", changes.clone());
         let healthy = Server::builder("healthy", "1").tool(tool("t", async || "t")).build();
         let host = Host::builder("gateway", "1")
             .reconnect(Reconnect::default().attempts(2).first(Duration::from_millis(10)))
@@ -55,6 +58,8 @@ async fn faulty_servers_cause_errors_within_bounds_and_leave_the_others() {
             .server("silent", scripted("t").on("tools/call", Reply::silence()))
             .server("slow", scripted("t").on("tools/call", text("late").after(Duration::from_millis(400))))
             .server("floods", scripted("t").on("tools/call", flood.clone()))
+            .server("changes", changing.clone())
+            .server("questions", scripted("t").on("tools/call", questions.clone()))
             .server("garbage", scripted("t").on("tools/call", Reply::result(json!([1]))))
             .server(
                 "asks",
@@ -67,30 +72,32 @@ async fn faulty_servers_cause_errors_within_bounds_and_leave_the_others() {
             .unwrap();
         let server = Gateway::builder(host).build().unwrap().versions([version]).build();
         let client = client().connect(&server).await.unwrap();
-        let healthy = {
-            let client = client.clone();
-            tokio::spawn(async move {
-                for _ in 0..50 {
-                    assert_eq!(call(&client, "healthy__t").await.unwrap(), "t");
-                }
-            })
-        };
         for (name, expected) in [
             ("killed__t", Err("the connection to the server failed")),
             ("silent__t", Err("the server did not answer in time")),
             ("slow__t", Ok("late")),
             ("floods__t", Ok("end")),
+            ("changes__t", Ok("end")),
+            ("questions__t", Ok("end")),
             ("garbage__t", Err("the answer of the server is not valid")),
             // The client answers no questions, so the gateway rejects the question.
             ("asks__t", Ok("asked")),
         ] {
-            let called = call(&client, name).await;
+            let (called, healthy) = beside_healthy(&client, "healthy__t", call(&client, name)).await;
             match expected {
                 Ok(text) => assert_eq!(called.unwrap(), text, "{version} {name}"),
-                Err(text) => assert_eq!(called.unwrap_err(), (-32603, text.to_owned()), "{version} {name}"),
+                Err(text) => {
+                    let error = called.unwrap_err();
+                    assert_eq!((error.code.0, &*error.message), (-32603, text), "{version} {name}");
+                    let server = name.strip_suffix("__t").unwrap();
+                    assert_eq!(error.data.unwrap()["server"], server, "{version} {name}");
+                }
             }
+            assert!(healthy > 20 || name != "silent__t", "{healthy} calls while the server was silent");
         }
-        healthy.await.unwrap();
+        // The changes of one call are read together.
+        let read = changing.seen_of("tools/list").len();
+        assert!((1..20).contains(&read), "{version}: the list was read {read} times");
     }
 }
 
@@ -136,7 +143,7 @@ async fn a_gateway_that_reaches_itself_does_not_serve_itself() {
         let client = client().connect(&server).await.unwrap();
         let tools = client.list_tools().await.unwrap();
         assert_eq!(tools.iter().map(|tool| &*tool.name).collect::<Vec<_>>(), ["local__t"], "{version}");
-        let unknown = (-32602, "Unknown tool: itself__local__t".to_owned());
+        let unknown = RpcError::invalid_params("Unknown tool: itself__local__t");
         assert_eq!(call(&client, "itself__local__t").await.unwrap_err(), unknown, "{version}");
     }
 }
