@@ -101,7 +101,8 @@ impl Core {
                     // A server that sends without a pause does not delay the time limit.
                     consume_budget().await;
                     let Some(core) = core.upgrade() else { return };
-                    if !core.hides_task(&task, followed.key.holder.principal.as_ref()) && event.forward(&notifier, &id) {
+                    if !core.hides_task(&task, followed.key.holder.principal.as_ref()) && event.forward(&notifier, &id)
+                    {
                         return;
                     }
                 }
