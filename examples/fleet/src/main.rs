@@ -7,6 +7,7 @@
 use std::{error::Error, io, process::ExitCode, sync::Arc};
 
 use mcp_server::{
+    auth::BearerTokens,
     inputs::StateKeys,
     prelude::*,
     store::{MemoryStore, Store},
@@ -20,7 +21,7 @@ mod tools;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let options = match cli::parse() {
+    let options = match cli::parse(lexopt::Parser::from_env()) {
         Ok(Command::Run(options)) => options,
         Ok(Command::Help) => {
             println!("{}", cli::USAGE);
@@ -50,10 +51,13 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
         None => Arc::new(MemoryStore::new()),
     };
     let server = server(options, store);
-    let config = HttpConfig::new()
+    let mut config = HttpConfig::new()
         .health("/health")
         .allowed_hosts(options.allowed_hosts.iter().map(String::as_str))
         .on_listening(|address| eprintln!("the node serves http://{address}/mcp"));
+    if let Some(token) = &options.token {
+        config = config.authenticate(BearerTokens::new().token(token, Principal::new("caller"))?);
+    }
     server.serve_http_with((options.host, options.port), config).await?;
     Ok(())
 }

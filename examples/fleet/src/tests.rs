@@ -48,3 +48,36 @@ fn a_key_has_64_hexadecimal_digits() {
         assert!(cli::key(wrong).is_err(), "{wrong}");
     }
 }
+
+#[test]
+fn an_error_of_the_command_line_contains_no_secret() {
+    let parse = |line: &str| cli::parse(lexopt::Parser::from_args(line.split_whitespace()));
+    let secrets = [
+        ("--state-key 5e5e", "a state key has 64 hexadecimal digits"),
+        (&format!("--state-key {}", "5z".repeat(32)), "a state key has 64 hexadecimal digits"),
+        ("--state-key", "missing argument for option '--state-key'"),
+        ("--token", "missing argument for option '--token'"),
+    ];
+    for (line, expected) in secrets {
+        let Err(error) = parse(line) else { panic!("{line} is accepted") };
+        assert_eq!(error.to_string(), expected, "{line}");
+        assert!(!format!("{error:?}").contains("5e5e"), "{error:?}");
+    }
+    let line = format!("--state-key {} --token t", "5e".repeat(32));
+    let Ok(Command::Run(options)) = parse(&line) else { panic!("{line} is rejected") };
+    assert_eq!((options.state_key, options.token.as_deref()), (Some([0x5e; 32]), Some("t")));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_secret_that_is_not_unicode_is_not_shown() {
+    use std::{ffi::OsString, os::unix::ffi::OsStringExt as _};
+
+    for option in ["--state-key", "--token"] {
+        let value = OsString::from_vec(b"5e5e\xff".to_vec());
+        let Err(error) = cli::parse(lexopt::Parser::from_args([option.into(), value])) else {
+            panic!("{option} is accepted")
+        };
+        assert_eq!(error.to_string(), "a secret is not valid Unicode");
+    }
+}
