@@ -26,8 +26,9 @@ const PAUSE_MS: u64 = 6;
 
 /// Registers that several clients read and swap at the same time, with the history of all operations.
 ///
-/// A test starts a client for each handle with [`run`](Self::run), causes faults, and ends all clients with [`end`](Self::end).
-/// [`check`](Self::check) then searches for an order of the operations that explains each outcome. An operation that ended with
+/// A test starts a client for each handle with [`run`](Self::run), causes faults, and ends all clients with [`end`](Self::end). A
+/// fresh handle then reads each register with [`read`](Self::read), so that a lost swap at the end of a history is found too.
+/// [`check`](Self::check) searches for an order of the operations that explains each outcome. An operation that ended with
 /// "unavailable" took effect at any later time, or never.
 ///
 /// ```
@@ -42,6 +43,7 @@ const PAUSE_MS: u64 = 6;
 /// };
 /// let (first, second, ()) = tokio::join!(registers.run(&store, 1), registers.run(&store, 2), test);
 /// (first?, second?);
+/// registers.read(&store).await?;
 /// let found = registers.check()?;
 /// assert!(found.swaps > 0 && found.unknown == 0);
 /// # Ok(())
@@ -118,7 +120,7 @@ impl Registers {
                 (epoch, known) = (now, None);
             }
             let begin = self.start.elapsed();
-            if let Some(call) = self.operate(store, &format!("register/{epoch}"), &mut known, &mut choices).await? {
+            if let Some(call) = self.operate(store, &key(epoch), &mut known, &mut choices).await? {
                 let operation = Operation { start: begin, end: self.start.elapsed(), call };
                 self.shared.histories.lock().entry(epoch).or_default().push(operation);
             }
@@ -168,6 +170,21 @@ impl Registers {
         self.shared.is_ended.store(true, Ordering::Relaxed);
     }
 
+    /// Reads each register once, and adds the reads to the histories. Call it after all clients have ended, with a fresh handle.
+    ///
+    /// # Errors
+    /// The first error of the store.
+    pub async fn read(&self, store: &dyn KeyValue) -> Result<(), StoreError> {
+        let names: Vec<u128> = self.shared.histories.lock().keys().copied().collect();
+        for name in names {
+            let start = self.start.elapsed();
+            let value = number(store.get(&key(name)).await?.as_deref());
+            let operation = Operation { start, end: self.start.elapsed(), call: Call::Read { value } };
+            self.shared.histories.lock().entry(name).or_default().push(operation);
+        }
+        Ok(())
+    }
+
     /// Checks the recorded operations of each register.
     ///
     /// # Errors
@@ -186,6 +203,11 @@ impl Registers {
             unknown: count(|call| matches!(call, Call::Maybe { .. })),
         })
     }
+}
+
+/// The key of a register.
+fn key(register: u128) -> String {
+    format!("register/{register}")
 }
 
 /// The number in a register. A value of another writer is unlike each number of the clients.

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{all, handles, key_value};
+use super::{Registers, all, handles, key_value};
 use crate::{KeyPage, KeyValue, MemoryStore, StoreFuture, Swap};
 
 #[tokio::test(start_paused = true)]
@@ -85,4 +85,26 @@ async fn the_suite_names_the_broken_rule() {
     ];
     assert_eq!(names, expected, "{broken}");
     assert!(broken.to_string().contains("not done after 20 s"), "{broken}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_swap_that_is_lost_after_its_register_is_found_by_the_last_read() {
+    for (is_lost, is_read, is_found) in [(true, true, true), (true, false, false), (false, true, false)] {
+        let (store, registers) = (MemoryStore::new(), Registers::new());
+        let test = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            registers.end();
+        };
+        let (first, second, ()) = tokio::join!(registers.run(&store, 1), registers.run(&store, 2), test);
+        first.unwrap();
+        second.unwrap();
+        if is_lost {
+            // The store forgets an acknowledged swap of an early register, which no client uses any more.
+            assert!(store.delete("register/1").await.unwrap());
+        }
+        if is_read {
+            registers.read(&store).await.unwrap();
+        }
+        assert_eq!(registers.check().is_err(), is_found, "lost: {is_lost}, read: {is_read}");
+    }
 }
