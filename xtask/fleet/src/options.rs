@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::SystemTime};
 
 use anyhow::{Context as _, Error, anyhow, bail};
 use lexopt::{Arg, Parser, ValueExt as _};
@@ -32,6 +32,7 @@ pub(crate) struct Options {
     pub(crate) program: PathBuf,
     /// Further arguments of each node.
     pub(crate) args: Vec<String>,
+    /// The seed of all choices. Without an option, each run has another one.
     pub(crate) seed: u64,
     /// The size of the checks in hundredths of the full size.
     pub(crate) size: u32,
@@ -55,8 +56,14 @@ pub(crate) fn parse() -> Result<Command, Error> {
     let mut parser = Parser::from_env();
     let mut command = None;
     let mut program = None;
-    let mut options =
-        Options { program: PathBuf::new(), args: Vec::new(), seed: 1, size: 100, checks: Vec::new(), directory: None };
+    let mut options = Options {
+        program: PathBuf::new(),
+        args: Vec::new(),
+        seed: fresh_seed(),
+        size: 100,
+        checks: Vec::new(),
+        directory: None,
+    };
     while let Some(arg) = parser.next()? {
         match arg {
             Arg::Long("help") | Arg::Short('h') => return Ok(Command::Help),
@@ -82,6 +89,12 @@ pub(crate) fn parse() -> Result<Command, Error> {
         Some(other) => bail!("`{other}` is not a command: check, serve"),
         None => bail!("the command is missing: check, serve"),
     }
+}
+
+/// A seed of at most six digits, so that it is easy to type.
+fn fresh_seed() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::from(now.subsec_nanos()) % 1_000_000
 }
 
 fn check(name: &str) -> Result<&'static str, Error> {
