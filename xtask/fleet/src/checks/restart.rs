@@ -3,15 +3,19 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Error, ensure};
-use mcp_client::{Client, protocol::ProtocolVersion};
-use mcp_store::KeyValue as _;
-use mcp_store_redis::{RedisOptions, RedisStore};
+use http::HeaderMap;
+use mcp_client::{
+    Client,
+    http::{Authorizer, AuthorizerError, Refusal, Target, Verdict},
+    protocol::ProtocolVersion,
+};
+use mcp_transport::BoxFuture;
 use serde_json::json;
 use tokio::{task::JoinSet, time::sleep};
 
@@ -19,24 +23,43 @@ use super::Run;
 use crate::fleet::Fleet;
 
 const CONNECTIONS: usize = 32;
-/// The clients with sessions: half of them.
-const SESSIONS: usize = CONNECTIONS / 2;
-/// The names of the records of sessions.
-const RECORDS: &str = "mcp/fleet/session/";
+/// The most requests `initialize` of a client with sessions: the first one, and one more.
+const OPENED: usize = 2;
 /// The pause between the restarts of two nodes, at full size.
 const PAUSE: Duration = Duration::from_secs(15);
 /// The calls that each client makes at least, at full size.
 const CALLS: usize = 100;
 
+/// Counts the requests `initialize` of one client, and authorizes nothing.
+struct Openings(Arc<AtomicUsize>);
+
+impl Authorizer for Openings {
+    fn authorize<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<HeaderMap, AuthorizerError>> {
+        let is_opening = target.operation.as_ref().is_some_and(|operation| &*operation.method == "initialize");
+        self.0.fetch_add(usize::from(is_opening), Ordering::Relaxed);
+        Box::pin(std::future::ready(Ok(HeaderMap::new())))
+    }
+
+    fn refused<'a>(&'a self, _: &'a Refusal) -> BoxFuture<'a, Result<Verdict, AuthorizerError>> {
+        Box::pin(std::future::ready(Ok(Verdict::GiveUp)))
+    }
+}
+
 pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
     let mut fleet = Fleet::start(&run.settings).await?;
     let done = Arc::new(AtomicBool::new(false));
-    let mut clients = JoinSet::new();
+    let (mut clients, mut openings) = (JoinSet::new(), Vec::new());
     for number in 0..CONNECTIONS {
         let version = if number % 2 == 0 { ProtocolVersion::V2026_07_28 } else { ProtocolVersion::V2025_11_25 };
-        let client = Client::builder("fleet-check", "0").versions([version]).connect(fleet.url().as_str()).await?;
+        let opened = Arc::<AtomicUsize>::default();
+        let client = Client::builder("fleet-check", "0").versions([version]).auth(Openings(opened.clone()));
+        let client = client.connect(fleet.url().as_str()).await?;
         // The client repeats the calls of tools that it knows as read-only.
         client.list_tools().await?;
+        if version == ProtocolVersion::V2025_11_25 {
+            ensure!(opened.load(Ordering::Relaxed) == 1, "the requests of a client are not counted");
+            openings.push(opened);
+        }
         let done = done.clone();
         clients.spawn(async move {
             let mut calls = 0_usize;
@@ -51,9 +74,6 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
             Ok::<_, Error>(calls)
         });
     }
-    let store = RedisStore::connect(RedisOptions::from_url(&fleet.redis.url())?).await?;
-    let before = sessions(&store).await?;
-    ensure!(before == SESSIONS, "{SESSIONS} clients have opened {before} sessions");
     let start = Instant::now();
     let pause = PAUSE * run.size / 100;
     for number in 0..fleet.nodes.len() {
@@ -64,8 +84,6 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
         node.restart().await?;
     }
     sleep(pause).await;
-    // The record of a lost session stays, so each further session is counted.
-    let opened = sessions(&store).await?;
     done.store(true, Ordering::Relaxed);
     let (mut counts, mut faults) = (Vec::new(), Vec::new());
     while let Some(ended) = clients.join_next().await {
@@ -80,17 +98,12 @@ pub(super) async fn check(run: &mut Run) -> Result<String, Error> {
     let (calls, fewest) = (counts.iter().sum::<usize>(), counts.iter().min().copied().unwrap_or(0));
     let expected = run.of(CALLS);
     ensure!(fewest >= expected, "a client made {fewest} calls, at least {expected} are expected");
-    let again = opened.saturating_sub(SESSIONS);
-    ensure!(again <= SESSIONS, "{SESSIONS} clients have opened {again} further sessions");
+    let opened: Vec<usize> = openings.iter().map(|opened| opened.load(Ordering::Relaxed)).collect();
+    ensure!(opened.iter().all(|count| *count <= OPENED), "a client opened more than one further session: {opened:?}");
+    let again = opened.iter().filter(|count| **count > 1).count();
     Ok(format!(
-        "{calls} calls of {CONNECTIONS} clients in {:.0} s, 0 failed, {again} of {SESSIONS} sessions opened again",
-        start.elapsed().as_secs_f64()
+        "{calls} calls of {CONNECTIONS} clients in {:.0} s, 0 failed, {again} of {} sessions opened again, none twice",
+        start.elapsed().as_secs_f64(),
+        opened.len(),
     ))
-}
-
-/// The number of stored sessions.
-async fn sessions(store: &RedisStore) -> Result<usize, Error> {
-    let page = store.list(RECORDS, None, 1_000).await?;
-    // The other records of a session have longer names.
-    Ok(page.entries.iter().filter(|(name, _)| !name[RECORDS.len()..].contains('/')).count())
 }
