@@ -1,6 +1,13 @@
 //! A fleet as processes: Redis, the nodes, and a balancer in front of them.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use anyhow::{Context, Error};
 use mcp_test::redis_server::{FaultyProxy, RedisServer};
@@ -87,7 +94,8 @@ impl Settings {
 
 /// The kills of random nodes, until the receiver of this value calls [`Kills::end`].
 pub(crate) struct Kills {
-    task: JoinHandle<Result<(Vec<Node>, usize), Error>>,
+    task: JoinHandle<Result<Vec<Node>, Error>>,
+    count: Arc<AtomicUsize>,
     stop: tokio::sync::oneshot::Sender<()>,
 }
 
@@ -95,27 +103,34 @@ impl Kills {
     /// Kills a random node every `pause`, and starts it again after half of the pause.
     pub(crate) fn begin(mut nodes: Vec<Node>, mut random: Random, pause: Duration) -> Self {
         let (stop, mut stopped) = tokio::sync::oneshot::channel();
+        let count = Arc::<AtomicUsize>::default();
+        let kills = count.clone();
         let task = tokio::spawn(async move {
-            let mut kills = 0;
             loop {
                 tokio::select! {
                     () = sleep(pause / 2) => {}
-                    _ = &mut stopped => return Ok((nodes, kills)),
+                    _ = &mut stopped => return Ok(nodes),
                 }
                 let chosen = random.below(nodes.len());
                 nodes[chosen].kill().await?;
-                kills += 1;
+                kills.fetch_add(1, Ordering::Relaxed);
                 sleep(pause / 2).await;
                 nodes[chosen].restart().await.with_context(|| format!("node {chosen}"))?;
             }
         });
-        Self { task, stop }
+        Self { task, count, stop }
+    }
+
+    /// The number of kills, which grows until the end.
+    pub(crate) fn count(&self) -> Arc<AtomicUsize> {
+        self.count.clone()
     }
 
     /// Ends the kills. Returns the nodes, which all run, and the number of kills.
     pub(crate) async fn end(self) -> Result<(Vec<Node>, usize), Error> {
         // The task has ended before if a restart failed.
         let _ = self.stop.send(());
-        self.task.await?
+        let nodes = self.task.await??;
+        Ok((nodes, self.count.load(Ordering::Relaxed)))
     }
 }

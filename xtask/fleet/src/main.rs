@@ -19,7 +19,9 @@ mod checks;
 mod fleet;
 mod node;
 mod options;
+mod orders;
 mod random;
+mod stateless;
 mod token_client;
 mod wire;
 

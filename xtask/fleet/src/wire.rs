@@ -227,7 +227,7 @@ async fn outcome(request: RequestBuilder, id: u64) -> Result<Outcome, Error> {
 }
 
 /// Returns the response of a request with this id, or `null` if the body is empty.
-async fn last_message(response: Response, id: u64) -> Result<Value, Error> {
+pub(crate) async fn last_message(response: Response, id: u64) -> Result<Value, Error> {
     let is_stream = response.headers().get("content-type").is_some_and(|kind| kind == "text/event-stream");
     let body = response.bytes().await?;
     if !is_stream {
@@ -259,7 +259,7 @@ fn parsed(data: &Bytes) -> Result<Value, Error> {
     serde_json::from_slice(data).with_context(|| format!("an invalid message: {}", String::from_utf8_lossy(data)))
 }
 
-fn post(client: &Client, url: &str, message: &Value) -> RequestBuilder {
+pub(crate) fn post(client: &Client, url: &str, message: &Value) -> RequestBuilder {
     client
         .post(url)
         .header("content-type", "application/json")
