@@ -46,6 +46,16 @@ fn serve(router: Router) -> Result<(), Error> {
     })
 }
 
+/// An axum handler that returns a prepared response with a session id to each POST, and 200 to each DELETE.
+pub(crate) fn sessions(answer: Vec<u8>) -> Result<(), Error> {
+    let open = async |answer: State<Bytes>, body: Bytes| ([("mcp-session-id", SESSION)], respond(answer, body).await);
+    let end = async || StatusCode::OK;
+    serve(Router::new().route("/mcp", routing::post(open).delete(end)).with_state(Bytes::from(answer)))
+}
+
+/// A session id of usual length.
+const SESSION: &str = "6f1c7a52-9d0b-4a8e-b1f3-2c5d8e7a9b04";
+
 async fn respond(State(answer): State<Bytes>, body: Bytes) -> Response {
     match serde_json::from_slice::<Value>(&body) {
         Ok(message) => {
@@ -67,6 +77,14 @@ async fn answer_call(body: Bytes) -> Response {
         Ok(message) => message,
         Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     };
+    match answer_to(&message) {
+        Some(answer) => ([(header::CONTENT_TYPE, "application/json")], answer).into_response(),
+        None => StatusCode::ACCEPTED.into_response(),
+    }
+}
+
+/// The answer to a request; `None` for a notification.
+fn answer_to(message: &Value) -> Option<String> {
     let info = r#"{"name":"bare","version":"1.0.0"}"#;
     let result = match message["method"].as_str().unwrap_or_default() {
         "tools/call" => {
@@ -79,10 +97,29 @@ async fn answer_call(body: Bytes) -> Response {
         "server/discover" => format!(
             r#"{{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{{"tools":{{}}}},"ttlMs":0,"cacheScope":"private","_meta":{{"io.modelcontextprotocol/serverInfo":{info}}}}}"#
         ),
-        _ => return StatusCode::ACCEPTED.into_response(),
+        _ => return None,
     };
-    let answer = format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, message["id"]);
-    ([(header::CONTENT_TYPE, "application/json")], answer).into_response()
+    Some(format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, message["id"]))
+}
+
+/// The same server over stdin and stdout: one write for all requests that were there to be read.
+pub(crate) fn mcp_stdio() -> Result<(), Error> {
+    let mut input = BufReader::with_capacity(64 << 10, io::stdin().lock());
+    let mut output = io::stdout().lock();
+    let (mut line, mut pending) = (Vec::new(), Vec::new());
+    while input.read_until(b'\n', &mut line)? > 0 {
+        if let Some(answer) = answer_to(&serde_json::from_slice(&line)?) {
+            pending.extend_from_slice(answer.as_bytes());
+            pending.push(b'\n');
+        }
+        line.clear();
+        if !input.buffer().contains(&b'\n') {
+            output.write_all(&pending)?;
+            output.flush()?;
+            pending.clear();
+        }
+    }
+    Ok(())
 }
 
 /// A loop that parses each line of stdin and answers it with one write; or with one write for all that were there to be

@@ -8,12 +8,14 @@ use serde_json::{Value, json};
 use crate::{
     auth::{Auth, Credential, Prover},
     error::Error,
+    figure::Aim,
 };
 
 /// One case of the table.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
     pub(crate) call: Call,
     pub(crate) over: Over,
     /// Measured against the line loop that gathers its answers.
@@ -24,8 +26,8 @@ pub(crate) struct Case {
     pub(crate) wrong_passwords: u32,
     /// The largest wanted ratio of the 99th percentiles of the times of calls: with wrong passwords by without them.
     pub(crate) most_p99: Option<f64>,
-    /// The ratio that is wanted at least.
-    pub(crate) aim: Option<f64>,
+    /// The wanted ratio.
+    pub(crate) aim: Aim,
     /// The calls in a second of CPU time that are wanted at least.
     pub(crate) least: Option<f64>,
 }
@@ -36,6 +38,8 @@ pub(crate) enum Call {
     Echo,
     List,
     Text,
+    /// A session that begins with `initialize` and ends with DELETE.
+    Open,
     /// The echo and the text through a gateway, whose server has the name `s`.
     RelayedEcho,
     RelayedText,
@@ -54,6 +58,10 @@ pub(crate) enum Over {
     Client {
         at_once: usize,
     },
+    /// The client, over stdio, at a bare server.
+    ClientStdio {
+        at_once: usize,
+    },
 }
 
 /// The tools of the server in the list case.
@@ -62,30 +70,62 @@ pub(crate) const TOOLS: usize = 1000;
 const TEXT: usize = 1 << 20;
 pub(crate) const ECHO_TEXT: &str = "The quick brown fox jumps over the lazy dog.";
 
-const fn case(name: &'static str, call: Call, over: Over, aim: Option<f64>) -> Case {
-    Case { name, call, over, gathered: false, auth: None, wrong_passwords: 0, most_p99: None, aim, least: None }
+const fn case(name: &'static str, title: &'static str, call: Call, over: Over, aim: Aim) -> Case {
+    Case { name, title, call, over, gathered: false, auth: None, wrong_passwords: 0, most_p99: None, aim, least: None }
 }
 
 /// An echo over 32 connections with credentials.
-const fn with_auth(name: &'static str, auth: Auth, aim: Option<f64>) -> Case {
-    Case { auth: Some(auth), ..case(name, Call::Echo, Over::Http { connections: 32 }, aim) }
+const fn with_auth(name: &'static str, title: &'static str, auth: Auth, aim: Aim) -> Case {
+    Case { auth: Some(auth), ..case(name, title, Call::Echo, http(32), aim) }
+}
+
+const fn http(connections: usize) -> Over {
+    Over::Http { connections }
+}
+
+const fn stdio(depth: usize) -> Over {
+    Over::Stdio { depth }
+}
+
+const fn client(at_once: usize) -> Over {
+    Over::Client { at_once }
+}
+
+const fn least(ratio: f64) -> Aim {
+    Aim::AtLeast(ratio)
 }
 
 pub(crate) const CASES: &[Case] = &[
-    case("http-1", Call::Echo, Over::Http { connections: 1 }, None),
-    case("http-32", Call::Echo, Over::Http { connections: 32 }, Some(0.70)),
-    case("list", Call::List, Over::Http { connections: 4 }, Some(0.80)),
-    case("text", Call::Text, Over::Http { connections: 4 }, Some(0.80)),
-    case("stdio-1", Call::Echo, Over::Stdio { depth: 1 }, None),
-    case("stdio-64", Call::Echo, Over::Stdio { depth: 64 }, Some(0.40)),
-    Case { gathered: true, ..case("stdio-64-gathered", Call::Echo, Over::Stdio { depth: 64 }, None) },
-    case("client-1", Call::Echo, Over::Client { at_once: 1 }, Some(0.85)),
-    with_auth("auth-jwt", Auth::Jwt, Some(0.92)),
-    with_auth("auth-api-key", Auth::ApiKey, Some(0.95)),
-    with_auth("auth-introspection", Auth::Introspection, Some(0.92)),
-    Case { least: Some(8_000.0), ..with_auth("auth-dpop", Auth::Dpop, None) },
-    Case { wrong_passwords: 1_000, most_p99: Some(3.0), ..with_auth("auth-guesses", Auth::Basic, None) },
-    case("client-64", Call::Echo, Over::Client { at_once: 64 }, Some(0.70)),
+    case("http-1", "HTTP echo, 1 connection", Call::Echo, http(1), least(0.95)),
+    case("http-32", "HTTP echo, 32 connections", Call::Echo, http(32), least(0.90)),
+    case("list", "HTTP, list of 1,000 tools", Call::List, http(4), least(1.2)),
+    case("text", "HTTP, text of 1 MiB", Call::Text, http(4), least(0.90)),
+    case("open-32", "initialize and DELETE, 32 connections", Call::Open, http(32), least(0.80)),
+    case("stdio-1", "stdio echo, 1 call at a time", Call::Echo, stdio(1), least(0.92)),
+    case("stdio-64", "stdio echo, 64 calls at once", Call::Echo, stdio(64), least(0.65)),
+    Case {
+        gathered: true,
+        ..case("stdio-64-gathered", "stdio echo, 64 calls at once, gathered", Call::Echo, stdio(64), Aim::None)
+    },
+    case("stdio-list", "stdio, list of 1,000 tools", Call::List, stdio(4), least(0.90)),
+    case("client-1", "client over HTTP, 1 call at a time", Call::Echo, client(1), least(0.95)),
+    case("client-32", "client over HTTP, 32 calls at once", Call::Echo, client(32), least(0.90)),
+    case(
+        "client-stdio-32",
+        "client over stdio, 32 calls at once",
+        Call::Echo,
+        Over::ClientStdio { at_once: 32 },
+        Aim::AtLeastRmcp(2.0),
+    ),
+    with_auth("auth-jwt", "HTTP echo with JWT", Auth::Jwt, least(0.92)),
+    with_auth("auth-api-key", "HTTP echo with an API key", Auth::ApiKey, least(0.95)),
+    with_auth("auth-introspection", "HTTP echo with introspection", Auth::Introspection, least(0.92)),
+    Case { least: Some(8_000.0), ..with_auth("auth-dpop", "HTTP echo with DPoP", Auth::Dpop, Aim::None) },
+    Case {
+        wrong_passwords: 1_000,
+        most_p99: Some(3.0),
+        ..with_auth("auth-guesses", "HTTP echo beside wrong passwords", Auth::Basic, Aim::None)
+    },
 ];
 
 impl Case {
@@ -93,11 +133,25 @@ impl Case {
     pub(crate) fn tools(&self) -> usize {
         if self.call == Call::List { TOOLS } else { 0 }
     }
+
+    /// The revisions that have the call.
+    pub(crate) fn revisions(&self) -> &'static [Revision] {
+        if self.call == Call::Open { &[Revision::Session] } else { &Revision::ALL }
+    }
+
+    /// Whether the case measures other libraries too.
+    pub(crate) fn has_peers(&self) -> bool {
+        matches!(self.call, Call::Echo | Call::Text | Call::Open) && self.auth.is_none() && !self.gathered
+    }
 }
 
 impl Call {
     fn method(self) -> &'static str {
-        if self == Self::List { "tools/list" } else { "tools/call" }
+        match self {
+            Self::List => "tools/list",
+            Self::Open => "initialize",
+            _ => "tools/call",
+        }
     }
 
     /// The value of the header `Mcp-Name`.
@@ -107,16 +161,17 @@ impl Call {
             Self::Text => Some("big"),
             Self::RelayedEcho => Some("s__echo"),
             Self::RelayedText => Some("s__big"),
-            Self::List => None,
+            Self::List | Self::Open => None,
         }
     }
 
-    fn params(self) -> Value {
+    fn params(self, revision: Revision) -> Value {
         let name = self.name();
         match self {
             Self::Echo | Self::RelayedEcho => json!({ "name": name, "arguments": { "text": ECHO_TEXT } }),
             Self::Text | Self::RelayedText => json!({ "name": name, "arguments": { "n": TEXT } }),
             Self::List => json!({}),
+            Self::Open => revision.opening(),
         }
     }
 
@@ -137,6 +192,7 @@ impl Call {
             Self::Text | Self::RelayedText if text.len() != TEXT => wrong("length of the text"),
             Self::List if result["tools"].as_array().map(Vec::len) != Some(TOOLS) => wrong("number of tools"),
             Self::List if !result["nextCursor"].is_null() => wrong("more than one page"),
+            Self::Open if result["protocolVersion"] != Revision::Session.name() => wrong("revision"),
             _ => Ok(()),
         }
     }
@@ -184,12 +240,15 @@ impl Revision {
 
     /// The message that opens a session.
     pub(crate) fn initialize(self) -> String {
-        let params = json!({
+        json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": self.opening() }).to_string()
+    }
+
+    fn opening(self) -> Value {
+        json!({
             "protocolVersion": self.name(),
             "capabilities": { "elicitation": {} },
             "clientInfo": { "name": "bench", "version": "1.0.0" },
-        });
-        json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }).to_string()
+        })
     }
 }
 
@@ -239,7 +298,10 @@ impl Template {
         credential: Option<&Credential>,
     ) -> Result<Self, Error> {
         let mut headers = credential.map_or_else(|| Ok(String::new()), Credential::lines)?;
-        headers.push_str(&format!("MCP-Protocol-Version: {revision}\r\n"));
+        // The client does not know the revision of a session before the answer to `initialize`.
+        if call != Call::Open {
+            headers.push_str(&format!("MCP-Protocol-Version: {revision}\r\n"));
+        }
         if let Some(session) = session {
             headers.push_str(&format!("Mcp-Session-Id: {session}\r\n"));
         }
@@ -295,11 +357,20 @@ impl Template {
 }
 
 fn body(call: Call, revision: Revision) -> String {
-    let mut params = call.params();
+    let mut params = call.params(revision);
     if revision == Revision::Stateless {
         params["_meta"] = revision.meta();
     }
     json!({ "jsonrpc": "2.0", "id": FIRST_ID, "method": call.method(), "params": params }).to_string()
+}
+
+/// Returns a request of the tools over stdio.
+pub(crate) fn list_line(revision: Revision, id: u64) -> String {
+    let mut params = json!({});
+    if revision == Revision::Stateless {
+        params["_meta"] = revision.meta();
+    }
+    json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list", "params": params }).to_string() + "\n"
 }
 
 /// Returns a request of one page of the tools.
@@ -323,7 +394,18 @@ pub(crate) fn step_call(host: &str, session: &str) -> Vec<u8> {
     request(Revision::Session, host, Some(session), "tools/call", None, params)
 }
 
-fn request(
+/// Returns the request that ends a session.
+pub(crate) fn end_session(host: &str, session: &str) -> Vec<u8> {
+    let revision = Revision::Session;
+    format!(
+        "DELETE /mcp HTTP/1.1\r\nHost: {host}\r\nUser-Agent: bench/1.0\r\nMCP-Protocol-Version: {revision}\r\n\
+         Mcp-Session-Id: {session}\r\n\r\n"
+    )
+    .into_bytes()
+}
+
+/// Returns a request with the id 1.
+pub(crate) fn request(
     revision: Revision,
     host: &str,
     session: Option<&str>,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mcp_client::{
-    Client,
+    ChildProcess, Client,
     http::reqwest::{
         self,
         header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue},
@@ -14,39 +14,142 @@ use serde_json::{Value, json};
 use tokio::{task::JoinSet, time::timeout};
 
 use crate::{
-    case::{Call, Case, ECHO_TEXT, Revision, Template},
+    case::{Call, Case, ECHO_TEXT, Over, Revision, Template},
     cpu,
     error::Error,
+    library,
     load::{GRACE, WARM_UP, print_pair, since},
     options::Options,
     peer::{Peer, Start},
-    report::Round,
+    report::{Measured, Round},
+    stdio,
 };
 
-/// Measures the client and the bare loop, in turns.
+/// Measures the client, the bare loop and the clients of other libraries, in turns.
 pub(crate) async fn measure(
     case: &Case,
     at_once: usize,
     revision: Revision,
     options: &Options,
     cpu: Option<usize>,
-) -> Result<Vec<(Round, Round)>, Error> {
-    let mut peer = Peer::start(&Start { kind: "bare-mcp", cpu, ..Start::default() })?;
-    let url = format!("http://{}/mcp", peer.address().await?);
-    let opening = timeout(GRACE, Caller::ours(&url, revision)).await;
+) -> Result<Measured, Error> {
+    let server = match case.over {
+        Over::ClientStdio { .. } => Server::Stdio { cpu },
+        _ => Server::http(cpu).await?,
+    };
+    let opening = timeout(GRACE, server.ours(revision)).await;
     let mut ours = opening.map_err(|_| Error::new("the client does not connect in time"))??;
-    let mut bare = Caller::bare(&url, revision)?;
-    for caller in [&mut ours, &mut bare] {
-        round(caller, at_once, WARM_UP.min(options.round), &peer).await?;
+    let mut bare = server.bare(revision).await?;
+    let warm_up = WARM_UP.min(options.round);
+    round(&mut ours, at_once, warm_up, server.peer()).await?;
+    bare.round(at_once, warm_up, &server).await?;
+    let mut others = Vec::new();
+    for library in &options.peers {
+        let started = async {
+            let mut client = library::Client::start(library, revision, &server.target()?).await?;
+            client.round(at_once, warm_up).await?;
+            Ok::<_, Error>(client)
+        };
+        match timeout(GRACE, started).await.unwrap_or_else(|_| Err(Error::new("not ready in time"))) {
+            Ok(client) => others.push((library.name, client)),
+            Err(error) => eprintln!("{} {revision}: {} is not measured: {error}", case.name, library.name),
+        }
     }
-    let mut rounds = Vec::new();
+    let mut measured = Measured::default();
     for n in 1..=options.rounds {
-        let of_ours = round(&mut ours, at_once, options.round, &peer).await?;
-        let pair = (of_ours, round(&mut bare, at_once, options.round, &peer).await?);
+        let of_ours = round(&mut ours, at_once, options.round, server.peer()).await?;
+        let pair = (of_ours, bare.round(at_once, options.round, &server).await?);
         print_pair(case, revision, n, options, &pair);
-        rounds.push(pair);
+        measured.pairs.push(pair);
+        for (name, client) in &mut others {
+            let round = client.round(at_once, options.round).await.map_err(|error| error.when(*name))?;
+            measured.add_other(name, round);
+        }
     }
-    Ok(rounds)
+    Ok(measured)
+}
+
+/// The bare server of the clients: one process over HTTP, or a process of each client over stdio.
+enum Server {
+    Http { peer: Box<Peer>, url: String },
+    Stdio { cpu: Option<usize> },
+}
+
+impl Server {
+    async fn http(cpu: Option<usize>) -> Result<Self, Error> {
+        let mut peer = Peer::start(&Start { kind: "bare-mcp", cpu, ..Start::default() })?;
+        let url = format!("http://{}/mcp", peer.address().await?);
+        Ok(Self::Http { peer: Box::new(peer), url })
+    }
+
+    fn peer(&self) -> Option<&Peer> {
+        match self {
+            Self::Http { peer, .. } => Some(peer),
+            Self::Stdio { .. } => None,
+        }
+    }
+
+    /// The arguments of a client program.
+    fn target(&self) -> Result<Vec<String>, Error> {
+        Ok(match self {
+            Self::Http { url, .. } => vec!["http".to_owned(), url.clone()],
+            Self::Stdio { cpu } => {
+                let program = std::env::current_exe()?.to_string_lossy().into_owned();
+                let pinned = cpu.iter().flat_map(|cpu| ["--cpu".to_owned(), cpu.to_string()]);
+                let fixed = ["stdio", &program, "peer", "bare-mcp-stdio"].map(str::to_owned);
+                fixed.into_iter().chain(pinned).collect()
+            }
+        })
+    }
+
+    async fn ours(&self, revision: Revision) -> Result<Caller, Error> {
+        let builder = Client::builder("bench", "1.0.0").versions([revision.version()]);
+        Ok(Caller::Ours(match self {
+            Self::Http { url, .. } => builder.connect(url).await?,
+            Self::Stdio { .. } => {
+                let target = self.target()?;
+                builder.connect(ChildProcess::new(&target[1]).args(&target[2..])).await?
+            }
+        }))
+    }
+
+    async fn bare(&self, revision: Revision) -> Result<Bare, Error> {
+        Ok(match self {
+            Self::Http { url, .. } => Bare::Http(Caller::bare(url, revision)?),
+            Self::Stdio { cpu } => {
+                let mut peer = Peer::start(&Start { kind: "bare-mcp-stdio", cpu: *cpu, ..Start::default() })?;
+                stdio::open_session(&mut peer, revision).await?;
+                Bare::Stdio { peer, template: stdio::template(Call::Echo, revision) }
+            }
+        })
+    }
+}
+
+/// The least that a client does.
+enum Bare {
+    Http(Caller),
+    /// A loop that writes lines, and parses each line of the server.
+    Stdio {
+        peer: Peer,
+        template: Template,
+    },
+}
+
+impl Bare {
+    async fn round(&mut self, at_once: usize, length: Duration, server: &Server) -> Result<Round, Error> {
+        match self {
+            Self::Http(caller) => round(caller, at_once, length, server.peer()).await,
+            Self::Stdio { peer, template } => {
+                let own = std::process::id();
+                let (used, served, start) = (cpu::used(own), peer.used(), Instant::now());
+                let calling = stdio::drive_parsed(peer, template, at_once, start + length);
+                let calls = timeout(length + GRACE, calling).await??;
+                let elapsed = start.elapsed();
+                let (server, generator) = (since(used, cpu::used(own)), since(served, peer.used()));
+                Ok(Round { calls, elapsed, server, generator, p99: None, wrong_passwords: 0 })
+            }
+        }
+    }
 }
 
 /// One lane of calls.
@@ -57,10 +160,6 @@ pub(crate) enum Caller {
 }
 
 impl Caller {
-    async fn ours(url: &str, revision: Revision) -> Result<Self, Error> {
-        Ok(Self::Ours(Client::builder("bench", "1.0.0").versions([revision.version()]).connect(url).await?))
-    }
-
     pub(crate) fn bare(url: &str, revision: Revision) -> Result<Self, Error> {
         // The program may have installed a provider before, so an error has no meaning.
         let _ = ring::default_provider().install_default();
@@ -103,9 +202,14 @@ impl Caller {
 }
 
 /// Calls for a while, `at_once` calls at the same time.
-pub(crate) async fn round(caller: &mut Caller, at_once: usize, length: Duration, peer: &Peer) -> Result<Round, Error> {
+pub(crate) async fn round(
+    caller: &mut Caller,
+    at_once: usize,
+    length: Duration,
+    peer: Option<&Peer>,
+) -> Result<Round, Error> {
     let own = std::process::id();
-    let (server, generator, start) = (peer.used(), cpu::used(own), Instant::now());
+    let (server, generator, start) = (peer.and_then(Peer::used), cpu::used(own), Instant::now());
     let deadline = start + length;
     let mut workers = JoinSet::new();
     for n in 0..at_once {
@@ -125,6 +229,6 @@ pub(crate) async fn round(caller: &mut Caller, at_once: usize, length: Duration,
     }
     let elapsed = start.elapsed();
     // The benchmark measures the client. The server is the peer.
-    let (server, generator) = (since(generator, cpu::used(own)), since(server, peer.used()));
+    let (server, generator) = (since(generator, cpu::used(own)), since(server, peer.and_then(Peer::used)));
     Ok(Round { calls, elapsed, server, generator, p99: None, wrong_passwords: 0 })
 }

@@ -40,6 +40,38 @@ pub(crate) fn pin(_cpu: usize) -> Result<(), Error> {
     Err(Error::new("this system cannot pin a process to a core"))
 }
 
+/// Starts a process on one core: the child inherits the core of this thread.
+#[cfg(target_os = "linux")]
+pub(crate) fn on<T>(core: Option<usize>, start: impl FnOnce() -> T) -> Result<T, Error> {
+    use rustix::thread::{sched_getaffinity, sched_setaffinity};
+    let Some(core) = core else { return Ok(start()) };
+    let own = sched_getaffinity(None)?;
+    pin(core)?;
+    let started = start();
+    sched_setaffinity(None, &own)?;
+    Ok(started)
+}
+
+/// Starts a process on any core: only Linux can choose.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn on<T>(_core: Option<usize>, start: impl FnOnce() -> T) -> Result<T, Error> {
+    Ok(start())
+}
+
+/// Raises the limit of open files to the highest value that the system allows.
+#[cfg(target_os = "linux")]
+pub(crate) fn raise_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Without more files, a measurement of many streams fails with the error of the system.
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// Raises the limit of open files: only on Linux.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn raise_files() {}
+
 /// The user and system time of a process so far; `None` without `/proc`.
 pub(crate) fn used(pid: u32) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

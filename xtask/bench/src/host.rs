@@ -18,7 +18,7 @@ use mcp_server::{Server, tool};
 use mcp_tool_format::{Options, Provider, qualified_name, render};
 use serde_json::{Map, Value, json};
 
-use crate::error::Error;
+use crate::{error::Error, gateway::report};
 
 const BRIDGED: usize = 500;
 const SEARCHED: usize = 5_000;
@@ -41,10 +41,12 @@ pub(crate) fn run() -> Result<(), Error> {
     search(&tools);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(checks())?;
-    runtime.block_on(manifest())
+    runtime.block_on(manifest())?;
+    report::verdict()
 }
 
 fn row(name: &str, measured: Duration, aim: Duration) {
+    report::count(measured <= aim);
     let mark = if measured > aim { " !" } else { "" };
     println!("{name:<46} {:>12} {:>12}{mark}", format!("{measured:.1?}"), format!("{aim:.1?}"));
 }

@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{
     auth::Credential,
-    case::{Call, INITIALIZED, Revision, Template, post},
+    case::{Call, INITIALIZED, Revision, Template, end_session, post},
     error::Error,
 };
 
@@ -109,6 +109,15 @@ impl Connection {
         Ok(Answer { status: head.status, session: head.session, length, body })
     }
 
+    /// Ends a session with DELETE.
+    async fn end(&mut self, host: &str, session: Option<&str>) -> Result<(), Error> {
+        let session = session.ok_or_else(|| Error::new("`initialize` opened no session"))?;
+        match self.call(&end_session(host, session), false).await?.status {
+            200..=204 => Ok(()),
+            status => Err(Error::new(format!("DELETE was answered with {status}"))),
+        }
+    }
+
     /// Sends a request, and reads its stream until the end. Returns the time until the chunk with `text`.
     pub(crate) async fn event(&mut self, request: &[u8], text: &str) -> Result<Duration, Error> {
         let start = Instant::now();
@@ -187,6 +196,14 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+/// The message in a body: the body itself, or the last event with data.
+pub(crate) fn message(body: &[u8]) -> &[u8] {
+    let is_json = body.trim_ascii_start().starts_with(b"{");
+    let mut data = body.split(|byte| *byte == b'\n').rev().filter_map(|line| line.strip_prefix(b"data:"));
+    let last = data.find(|data| !data.trim_ascii().is_empty()).filter(|_| !is_json);
+    last.unwrap_or(body).trim_ascii()
 }
 
 fn parse_head(head: &[u8]) -> Result<Head, Error> {
@@ -270,24 +287,30 @@ impl Target<'_> {
         Ok(connections)
     }
 
-    /// Calls on all connections until the deadline. An answer of another length than `expected` is a failure.
+    /// Calls on all connections until the deadline. An answer of another length than `expected` is a failure. The calls of
+    /// [`Call::Open`] end their sessions too.
     pub(crate) async fn drive(
         &self,
         connections: Vec<Connection>,
         deadline: Instant,
-        expected: usize,
+        expected: Option<usize>,
     ) -> Result<Driven, Error> {
         let template = self.template()?;
+        let opens = (self.call == Call::Open).then(|| self.address.to_string());
         let mut workers = JoinSet::new();
         for (n, mut connection) in connections.into_iter().enumerate() {
             let mut template = template.for_worker(n);
+            let opens = opens.clone();
             workers.spawn(async move {
                 let (mut times, mut start) = (Vec::new(), Instant::now());
                 while start < deadline {
                     let answer = connection.call(template.next().0, false).await?;
-                    if answer.status != 200 || answer.length != expected {
+                    if answer.status != 200 || expected.is_some_and(|expected| answer.length != expected) {
                         let text = format!("status {} with {} bytes", answer.status, answer.length);
-                        return Err(Error::new(format!("{text}, not 200 with {expected}")));
+                        return Err(Error::new(format!("{text}, not 200 with {expected:?}")));
+                    }
+                    if let Some(host) = &opens {
+                        connection.end(host, answer.session.as_deref()).await?;
                     }
                     let end = Instant::now();
                     times.push(end - start);
@@ -316,6 +339,18 @@ mod tests {
         for (count, calls, p99) in [(100, 100, Some(99)), (1, 1, Some(1)), (0, 0, None)] {
             let driven = Driven::of(millis(count));
             assert_eq!((driven.calls, driven.p99), (calls, p99.map(Duration::from_millis)));
+        }
+    }
+
+    #[test]
+    fn finds_the_message_of_a_body() {
+        for (body, expected) in [
+            ("{\"id\":1}", "{\"id\":1}"),
+            ("id: 0\r\ndata: \r\n\r\ndata: {\"id\":1}\r\n\r\n", "{\"id\":1}"),
+            ("data:{}\ndata:\n\n", "{}"),
+            ("", ""),
+        ] {
+            assert_eq!(message(body.as_bytes()), expected.as_bytes(), "{body}");
         }
     }
 

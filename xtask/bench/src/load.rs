@@ -2,7 +2,7 @@
 
 use std::{
     net::SocketAddr,
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -14,10 +14,12 @@ use crate::{
     case::{Call, Case, Over, Revision, Template},
     client, cpu,
     error::Error,
+    figure::Figure,
     http,
+    library::Library,
     options::Options,
     peer::{Peer, Start},
-    report::{self, Round, Row},
+    report::{self, Measured, Round, Row},
     stdio,
 };
 
@@ -27,7 +29,7 @@ pub(crate) const GRACE: Duration = Duration::from_secs(20);
 pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
 
 /// Measures and prints the table.
-pub(crate) fn run(args: &[String]) -> Result<(), Error> {
+pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
     let options = Options::parse(args)?;
     let cores = cpu::pair();
     match cores {
@@ -43,15 +45,15 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let scratch = Scratch::new()?;
     let mut rows = Vec::new();
     for case in options.cases() {
-        for revision in Revision::ALL {
+        for revision in case.revisions().iter().copied() {
             let measured =
                 runtime.block_on(measure(case, revision, &options, cores.map(|(server, _)| server), &scratch));
-            let rounds = measured.map_err(|error| error.when(format_args!("{} {revision}", case.name)))?;
-            rows.push(Row::new(case, revision, &rounds));
+            let measured = measured.map_err(|error| error.when(format_args!("{} {revision}", case.name)))?;
+            rows.push(Row::new(case, revision, &measured));
         }
     }
     report::print(&rows);
-    Ok(())
+    Ok(rows.iter().flat_map(Row::figures).collect())
 }
 
 /// The steps of the wait for a server that still checks passwords.
@@ -84,11 +86,23 @@ impl Drop for Scratch {
 struct Runner {
     peer: Peer,
     side: Side,
-    is_bare: bool,
+    role: Role,
     call: Call,
     revision: Revision,
     /// The wrong passwords in a second.
     wrong_passwords: u32,
+}
+
+/// The program that a runner loads.
+#[derive(Debug, Clone)]
+enum Role {
+    Ours,
+    /// The bare peer with the response that it returns, and the session id of ours, so that it reads the same bytes.
+    Bare {
+        answer: PathBuf,
+        session: Option<String>,
+    },
+    Other(Library),
 }
 
 enum Side {
@@ -102,32 +116,44 @@ async fn measure(
     options: &Options,
     cpu: Option<usize>,
     scratch: &Scratch,
-) -> Result<Vec<(Round, Round)>, Error> {
-    if let Over::Client { at_once } = case.over {
+) -> Result<Measured, Error> {
+    if let Over::Client { at_once } | Over::ClientStdio { at_once } = case.over {
         return client::measure(case, at_once, revision, options, cpu).await;
     }
-    let mut ours = Runner::start(case, revision, cpu, None, None).await?;
+    let mut ours = Runner::start(case, revision, cpu, Role::Ours).await?;
     let answer = ours.check(None).await?;
     let mut bare = if case.wrong_passwords > 0 {
-        Runner::start(&Case { wrong_passwords: 0, ..*case }, revision, cpu, None, None).await?
+        Runner::start(&Case { wrong_passwords: 0, ..*case }, revision, cpu, Role::Ours).await?
     } else if case.auth.is_some() {
-        Runner::start(&Case { auth: None, ..*case }, revision, cpu, None, None).await?
+        Runner::start(&Case { auth: None, ..*case }, revision, cpu, Role::Ours).await?
     } else {
         let file = scratch.file();
         std::fs::write(&file, &answer)?;
-        let session = ours.session();
-        Runner::start(case, revision, cpu, Some(&file), session).await?
+        let bare = Role::Bare { answer: file, session: ours.session() };
+        Runner::start(case, revision, cpu, bare).await?
     };
+    let warm_up = WARM_UP.min(options.round);
     for runner in [&mut ours, &mut bare] {
-        runner.round(WARM_UP.min(options.round), &answer).await?;
+        runner.round(warm_up, &answer).await?;
     }
-    let mut rounds = Vec::new();
+    let mut others = Vec::new();
+    for library in options.peers.iter().filter(|_| case.has_peers()) {
+        match Runner::start_other(case, revision, cpu, library, warm_up).await {
+            Ok(runner) => others.push((library.name, runner)),
+            Err(error) => eprintln!("{} {revision}: {} is not measured: {error}", case.name, library.name),
+        }
+    }
+    let mut measured = Measured::default();
     for n in 1..=options.rounds {
         let pair = (ours.round(options.round, &answer).await?, bare.round(options.round, &answer).await?);
         print_pair(case, revision, n, options, &pair);
-        rounds.push(pair);
+        measured.pairs.push(pair);
+        for (name, runner) in &mut others {
+            let round = runner.round(options.round, &answer).await.map_err(|error| error.when(*name))?;
+            measured.add_other(name, round);
+        }
     }
-    Ok(rounds)
+    Ok(measured)
 }
 
 /// Prints the result of one pair of rounds.
@@ -142,57 +168,68 @@ pub(crate) fn print_pair(case: &Case, revision: Revision, n: usize, options: &Op
 }
 
 impl Runner {
-    /// Starts a peer: the bare one when there is an answer for it. That one gets the session id of ours, so that it
-    /// reads the same bytes.
-    async fn start(
-        case: &Case,
-        revision: Revision,
-        cpu: Option<usize>,
-        answer: Option<&Path>,
-        session: Option<String>,
-    ) -> Result<Self, Error> {
-        let is_bare = answer.is_some();
-        let kind = match (case.over, is_bare) {
-            (Over::Http { .. }, false) => "ours-http",
-            (Over::Http { .. }, true) => "bare-http",
-            (Over::Stdio { .. }, false) => "ours-stdio",
-            (Over::Stdio { .. }, true) if case.gathered => "bare-stdio-gathered",
-            (Over::Stdio { .. }, true) => "bare-stdio",
-            (Over::Client { .. }, _) => "bare-mcp",
+    /// Starts a server.
+    async fn start(case: &Case, revision: Revision, cpu: Option<usize>, role: Role) -> Result<Self, Error> {
+        let kind = match (case.over, &role) {
+            (Over::Http { .. }, Role::Ours) => "ours-http",
+            (Over::Http { .. }, Role::Bare { .. }) if case.call == Call::Open => "bare-sessions",
+            (Over::Http { .. }, Role::Bare { .. }) => "bare-http",
+            (Over::Http { .. }, Role::Other(_)) => "http",
+            (Over::Stdio { .. }, Role::Ours) => "ours-stdio",
+            (Over::Stdio { .. }, Role::Bare { .. }) if case.gathered => "bare-stdio-gathered",
+            (Over::Stdio { .. }, Role::Bare { .. }) => "bare-stdio",
+            (Over::Stdio { .. }, Role::Other(_)) => "stdio",
+            (Over::Client { .. } | Over::ClientStdio { .. }, _) => return Err(Error::new("a client is not a server")),
         };
-        let (tools, answer) = (case.tools(), answer.map(Path::to_owned));
-        let start = Start { kind, cpu, tools, auth: case.auth, answer, ..Start::default() };
+        let mut start = Start { kind, cpu, ..Start::default() };
+        match &role {
+            Role::Ours => (start.tools, start.auth) = (case.tools(), case.auth),
+            Role::Bare { answer, .. } => start.answer = Some(answer.clone()),
+            Role::Other(library) => start.program = Some(library.program(kind)?),
+        }
         let mut peer = Peer::start(&start)?;
         let opening = async {
             Ok::<_, Error>(match case.over {
                 Over::Http { connections } => {
                     let address = peer.address().await?;
-                    let credential = match case.auth {
-                        Some(_) if !is_bare => Some(peer.credential().await?),
-                        _ => None,
+                    let credential = match start.auth {
+                        Some(_) => Some(peer.credential().await?),
+                        None => None,
                     };
-                    let session = match is_bare {
-                        true => session,
-                        false => http::open_session(address, revision, credential.as_ref()).await?,
+                    let session = match &role {
+                        _ if case.call == Call::Open => None,
+                        Role::Bare { session, .. } => session.clone(),
+                        _ => http::open_session(address, revision, credential.as_ref()).await?,
                     };
                     Side::Http { address, session, connections, credential }
                 }
                 Over::Stdio { depth } => {
-                    if !is_bare {
+                    if !matches!(role, Role::Bare { .. }) {
                         stdio::open_session(&mut peer, revision).await?;
                     }
                     Side::Stdio { template: stdio::template(case.call, revision), depth }
                 }
-                Over::Client { .. } => return Err(Error::new("a client is no server")),
+                Over::Client { .. } | Over::ClientStdio { .. } => return Err(Error::new("a client is not a server")),
             })
         };
         let opened = timeout(GRACE, opening).await.unwrap_or_else(|_| Err(Error::new("not ready in time")));
         match opened {
-            Ok(side) => {
-                Ok(Self { peer, side, is_bare, call: case.call, revision, wrong_passwords: case.wrong_passwords })
-            }
+            Ok(side) => Ok(Self { peer, side, role, call: case.call, revision, wrong_passwords: case.wrong_passwords }),
             Err(error) => Err(error.when(format_args!("{kind}{}", fate(&mut peer)))),
         }
+    }
+
+    /// Starts a server of another library, and lets it work.
+    async fn start_other(
+        case: &Case,
+        revision: Revision,
+        cpu: Option<usize>,
+        library: &Library,
+        warm_up: Duration,
+    ) -> Result<Self, Error> {
+        let mut runner = Self::start(case, revision, cpu, Role::Other(library.clone())).await?;
+        runner.round(warm_up, &[]).await?;
+        Ok(runner)
     }
 
     fn session(&self) -> Option<String> {
@@ -202,7 +239,7 @@ impl Runner {
         }
     }
 
-    /// Makes one call and checks its answer: against the `expected` bytes for a bare peer, by its content for ours.
+    /// Makes one call and checks its answer: against the `expected` bytes for a bare peer, by its content for the others.
     async fn check(&mut self, expected: Option<&[u8]>) -> Result<Vec<u8>, Error> {
         let calling = async {
             match &mut self.side {
@@ -215,12 +252,12 @@ impl Runner {
             }
         };
         let (answer, id) = timeout(GRACE, calling).await.map_err(|_| Error::new("no answer in time"))??;
-        if self.is_bare {
-            if Some(&*answer) != expected {
+        match self.role {
+            Role::Bare { .. } if Some(&*answer) != expected => {
                 return Err(Error::new("the bare peer returned another response than the prepared one"));
             }
-        } else {
-            self.call.verify(&answer, id)?;
+            Role::Bare { .. } => {}
+            Role::Ours | Role::Other(_) => self.call.verify(http::message(&answer), id)?,
         }
         Ok(answer)
     }
@@ -230,17 +267,22 @@ impl Runner {
         let outcome = timeout(length + GRACE, self.load(length, answer)).await;
         let outcome = outcome.unwrap_or_else(|_| Err(Error::new("answers did not come in time")));
         outcome.map_err(|error| {
-            let who = if self.is_bare { "the bare peer" } else { "our server" };
-            error.when(format_args!("{who}{}", fate(&mut self.peer)))
+            let name = match &self.role {
+                Role::Ours => "our server",
+                Role::Bare { .. } => "the bare peer",
+                Role::Other(library) => library.name,
+            };
+            error.when(format_args!("{name}{}", fate(&mut self.peer)))
         })
     }
 
     async fn load(&mut self, length: Duration, answer: &[u8]) -> Result<Round, Error> {
         let checked = self.check(Some(answer)).await?;
-        if checked.len() != answer.len() {
+        // The answers of another library can vary in their length, such as by the ids of events.
+        let expected = (!matches!(self.role, Role::Other(_))).then_some(answer.len());
+        if expected.is_some_and(|expected| checked.len() != expected) {
             return Err(Error::new("answers differ in their length"));
         }
-        let expected = answer.len();
         let own = std::process::id();
         let (mut p99, mut wrong_passwords) = (None, 0);
         let (calls, elapsed, server, generator) = match &mut self.side {

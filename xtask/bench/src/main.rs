@@ -8,7 +8,7 @@
 
 use std::{path::PathBuf, process::ExitCode};
 
-use crate::error::Error;
+use crate::{error::Error, figure::Figure};
 
 mod attack;
 mod auth;
@@ -17,29 +17,37 @@ mod case;
 mod client;
 mod cpu;
 mod error;
+mod figure;
 mod fleet;
 mod gateway;
+mod growth;
 mod host;
 mod http;
+mod library;
 mod load;
 mod memory;
 mod options;
 mod peer;
 mod report;
 mod server;
+mod start;
 mod stdio;
 
 const USAGE: &str = "\
-usage: bench load [--case NAME]... [--rounds N] [--seconds S] [--quick]   measure and print a table
+usage: bench load [--case NAME]... [--rounds N] [--seconds S] [--quick] [--peers DIR]   measure and print a table
        bench memory                                                       what sessions and streams cost
+       bench start --ours PROGRAM --bare PROGRAM [--peers DIR] [--starts N]   the start and the memory of a stdio server
+       bench growth [SERIES]... [--series FILE] [--quick]                 how costs grow with sizes
        bench host                                                         the bridge, the search and the checks of a host
        bench gateway [FIGURE]... [--quick]                                the relay, the lists and the memory of a gateway
        bench fleet [--quick]                                              the cost of a shared store
        bench peer ours-http|ours-stdio [--cpu N] [--tools N] [--auth PROVIDER] [--redis URL]   the server under test
-       bench peer bare-http|bare-stdio|bare-stdio-gathered --answer FILE [--cpu N]   a bare limit
-       bench peer bare-mcp [--cpu N]                                      a bare server for clients
+       bench peer bare-http|bare-sessions|bare-stdio|bare-stdio-gathered --answer FILE [--cpu N]   a bare limit
+       bench peer growth-http [--cpu N] [--tools N]                       the server under test with raised limits
+       bench peer bare-mcp|bare-mcp-stdio [--cpu N]                       a bare server for clients
        bench peer gateway-http|gateway-stdio [--cpu N] [--upstream URL|stdio|local] [--servers N] [--tools N]
-                          [--revision DATE] [--upstream-cpu N]            the gateway under test";
+                          [--revision DATE] [--upstream-cpu N]            the gateway under test
+`--json FILE` as the first option of `load`, `growth`, `memory` and `start` writes their figures.";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -47,8 +55,10 @@ fn main() -> ExitCode {
         Some((command, _)) if cfg!(debug_assertions) && command != "peer" => {
             Err(Error::new("figures of a debug build mean nothing: `cargo xtask bench` builds for release"))
         }
-        Some((command, rest)) if command == "load" => load::run(rest),
-        Some((command, rest)) if command == "memory" => memory::run(rest),
+        Some((command, rest)) if command == "load" => judged(rest, load::run),
+        Some((command, rest)) if command == "growth" => judged(rest, growth::run),
+        Some((command, rest)) if command == "memory" => judged(rest, memory::run),
+        Some((command, rest)) if command == "start" => judged(rest, start::run),
         Some((command, [])) if command == "host" => host::run(),
         Some((command, rest)) if command == "gateway" => gateway::run(rest),
         Some((command, rest)) if command == "fleet" => fleet::run(rest),
@@ -62,6 +72,19 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Measures figures, writes them as JSON on demand, and fails if one misses its aim.
+fn judged(args: &[String], measure: fn(&[String]) -> Result<Vec<Figure>, Error>) -> Result<(), Error> {
+    let (json, rest) = match args {
+        [flag, path, rest @ ..] if flag == "--json" => (Some(PathBuf::from(path)), rest),
+        rest => (None, rest),
+    };
+    let figures = measure(rest)?;
+    if let Some(path) = json {
+        figure::write(&path, &figures)?;
+    }
+    figure::missed(&figures).map_or(Ok(()), |missed| Err(Error::new(missed)))
 }
 
 /// Runs as one of the servers.
@@ -96,7 +119,10 @@ fn peer(args: &[String]) -> Result<(), Error> {
         "gateway-http" => gateway::serve_http(&upstream, tools),
         "gateway-stdio" => gateway::serve_stdio(&upstream, tools),
         "bare-http" => bare::http(answer()?),
+        "growth-http" => server::growth(tools),
+        "bare-sessions" => bare::sessions(answer()?),
         "bare-mcp" => bare::mcp(),
+        "bare-mcp-stdio" => bare::mcp_stdio(),
         "bare-stdio" => bare::stdio(answer()?, false),
         "bare-stdio-gathered" => bare::stdio(answer()?, true),
         _ => Err(Error::new(USAGE)),

@@ -1,12 +1,13 @@
 //! The options of `bench load`.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use lexopt::{Arg, Parser, ValueExt as _};
 
 use crate::{
     case::{CASES, Case},
     error::Error,
+    library::Library,
 };
 
 /// The extent of a measurement.
@@ -15,6 +16,8 @@ pub(crate) struct Options {
     cases: Vec<String>,
     pub(crate) rounds: usize,
     pub(crate) round: Duration,
+    /// The libraries beside ours.
+    pub(crate) peers: Vec<Library>,
 }
 
 /// More rounds take a day.
@@ -23,7 +26,7 @@ const MAX_SECONDS: f64 = 20.0;
 
 impl Options {
     pub(crate) fn parse(args: &[String]) -> Result<Self, Error> {
-        let mut options = Self { cases: Vec::new(), rounds: 7, round: Duration::from_secs(1) };
+        let mut options = Self { cases: Vec::new(), rounds: 7, round: Duration::from_secs(1), peers: Vec::new() };
         let mut parser = Parser::from_args(args);
         while let Some(arg) = parser.next()? {
             match arg {
@@ -39,6 +42,7 @@ impl Options {
                     }
                     options.cases.push(name);
                 }
+                Arg::Long("peers") => options.peers = Library::all(Path::new(&parser.value()?))?,
                 Arg::Long("rounds") => {
                     let rounds = parser.value()?.parse().ok().filter(|rounds| (1..=MAX_ROUNDS).contains(rounds));
                     options.rounds = rounds.ok_or_else(|| Error::new(format!("--rounds takes 1 to {MAX_ROUNDS}")))?;

@@ -34,6 +34,8 @@ pub(crate) struct Peer {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Start {
     pub(crate) kind: &'static str,
+    /// A program of another library, which takes no options. Without it, this program is the server.
+    pub(crate) program: Option<PathBuf>,
     pub(crate) cpu: Option<usize>,
     pub(crate) tools: usize,
     pub(crate) auth: Option<Auth>,
@@ -46,8 +48,17 @@ pub(crate) struct Start {
 }
 
 impl Peer {
-    /// Starts this program as a server.
+    /// Starts a program as a server.
     pub(crate) fn start(start: &Start) -> Result<Self, Error> {
+        let command = match &start.program {
+            Some(program) => Command::new(program),
+            None => Self::own(start)?,
+        };
+        Self::spawn(command, start.cpu)
+    }
+
+    /// The command line of this program as a server.
+    fn own(start: &Start) -> Result<Command, Error> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["peer", start.kind]);
         if let Some(cpu) = start.cpu {
@@ -66,7 +77,13 @@ impl Peer {
             command.arg("--answer").arg(answer);
         }
         command.args(&start.gateway);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?;
+        Ok(command)
+    }
+
+    /// Starts a child process on a core.
+    pub(crate) fn spawn(mut command: Command, core: Option<usize>) -> Result<Self, Error> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let mut child = cpu::on(core, || command.spawn())??;
         let lost = || Error::new("a server has no pipes");
         let pid = child.id().ok_or_else(lost)?;
         let stdin = child.stdin.take().ok_or_else(lost)?;
@@ -85,7 +102,7 @@ impl Peer {
         Credential::new(&Issued::from_line(&self.line().await?)?)
     }
 
-    async fn line(&mut self) -> Result<String, Error> {
+    pub(crate) async fn line(&mut self) -> Result<String, Error> {
         let mut line = String::new();
         timeout(START_LIMIT, self.stdout.read_line(&mut line)).await.map_err(|_| Error::new("no output in time"))??;
         Ok(line)

@@ -1,8 +1,11 @@
 //! From rounds to a table: medians of ratios, because the two rounds of a pair saw the same machine.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
-use crate::case::{Case, Over, Revision};
+use crate::{
+    case::{Case, Over, Revision},
+    figure::{Aim, Figure, RMCP},
+};
 
 /// The result of one round of one peer.
 #[derive(Debug, Clone, Copy)]
@@ -36,12 +39,29 @@ impl Round {
     }
 }
 
+/// The rounds of a case: pairs of ours and the bare peer, and the rounds of other libraries beside them.
+#[derive(Debug, Default)]
+pub(crate) struct Measured {
+    pub(crate) pairs: Vec<(Round, Round)>,
+    pub(crate) others: BTreeMap<&'static str, Vec<Round>>,
+}
+
+impl Measured {
+    /// Adds the round of another library.
+    pub(crate) fn add_other(&mut self, name: &'static str, round: Round) {
+        self.others.entry(name).or_default().push(round);
+    }
+}
+
 /// One row of the table.
 #[derive(Debug)]
 pub(crate) struct Row {
     name: &'static str,
+    title: &'static str,
     revision: Revision,
-    aim: Option<f64>,
+    aim: Aim,
+    /// The median ratio and the median calls in a second of each other library.
+    others: BTreeMap<&'static str, (f64, f64)>,
     least: Option<f64>,
     ours: f64,
     bare: f64,
@@ -105,7 +125,8 @@ impl Spread {
 }
 
 impl Row {
-    pub(crate) fn new(case: &Case, revision: Revision, rounds: &[(Round, Round)]) -> Self {
+    pub(crate) fn new(case: &Case, revision: Revision, measured: &Measured) -> Self {
+        let rounds = &*measured.pairs;
         let costs: Vec<(f64, f64)> =
             rounds.iter().filter_map(|(ours, bare)| Some((ours.cost()?, bare.cost()?))).collect();
         let cost = (!costs.is_empty()).then(|| {
@@ -119,14 +140,20 @@ impl Row {
             case.over,
             Over::Http { connections: 1 } | Over::Stdio { depth: 1 } | Over::Client { at_once: 1 }
         );
+        let other = |theirs: &Vec<Round>| {
+            let ratios = theirs.iter().zip(rounds).map(|(theirs, (_, bare))| theirs.per_second() / bare.per_second());
+            (Spread::of(ratios).median, Spread::of(theirs.iter().map(Round::per_second)).median)
+        };
         let share = Spread::of(rounds.iter().map(|(_, bare)| bare.share(bare.generator))).median;
         let busy = |round: &Round| round.share(round.server).max(round.share(round.generator));
         let busiest = Spread::of(rounds.iter().flat_map(|(ours, bare)| [busy(ours), busy(bare)])).median;
         let is_disturbed = is_saturating && cost.is_some() && busiest < 0.8;
         Self {
             name: case.name,
+            title: case.title,
             revision,
             aim: case.aim,
+            others: measured.others.iter().map(|(name, theirs)| (*name, other(theirs))).collect(),
             least: case.least,
             ours: Spread::of(rounds.iter().map(|(ours, _)| ours.per_second())).median,
             bare: Spread::of(rounds.iter().map(|(_, bare)| bare.per_second())).median,
@@ -136,6 +163,30 @@ impl Row {
             is_limited: is_saturating && share > 0.97,
             is_disturbed,
         }
+    }
+
+    /// The row as figures: the ratio, and each further bound of the case.
+    pub(crate) fn figures(&self) -> Vec<Figure> {
+        let figure = |id: &str, title: &str, value: f64, unit: &str, aim| {
+            let revision = Some(self.revision.name().to_owned());
+            Figure { revision, ..Figure::new(id, title, value, unit, aim) }
+        };
+        let mut ratio = figure(self.name, self.title, self.ratio.median, "", self.aim);
+        ratio.rates = BTreeMap::from([("ours".to_owned(), self.ours), ("bare".to_owned(), self.bare)]);
+        for (name, (theirs, rate)) in &self.others {
+            ratio.peers.insert((*name).to_owned(), *theirs);
+            ratio.rates.insert((*name).to_owned(), *rate);
+        }
+        let mut figures = vec![ratio];
+        if let Some(least) = self.least {
+            let title = format!("{}, calls of one core", self.title);
+            figures.push(figure(self.name, &title, self.per_core(), "calls/s", Aim::AtLeast(least)));
+        }
+        if let Some(Guesses { ratio, most: Some(most), .. }) = &self.guesses {
+            let title = format!("{}, ratio of the 99th percentiles", self.title);
+            figures.push(figure(self.name, &title, ratio.median, "", Aim::AtMost(*most)));
+        }
+        figures
     }
 
     /// The calls in a second that a core of its own allows: the CPU time does not depend on other load.
@@ -151,10 +202,13 @@ pub(crate) fn print(rows: &[Row]) {
         "case", "revision", "calls/s", "bare", "ratio", "(spread)", "aim", "CPU us", "bare", "ratio", "(spread)"
     );
     for row in rows {
+        let rmcp = row.others.get(RMCP).map(|(ratio, _)| *ratio);
+        let mark = if row.aim.is_met(row.ratio.median, rmcp) { "  " } else { " !" };
         let aim = match (row.aim, row.least) {
-            (Some(aim), _) => format!("{aim:.2}{}", if row.ratio.median < aim { " !" } else { "  " }),
-            (None, Some(least)) => format!("{least:.0}{}", if row.per_core() < least { " !" } else { "  " }),
-            (None, None) => String::new(),
+            (Aim::AtLeast(aim), _) => format!("{aim:.2}{mark}"),
+            (Aim::AtLeastRmcp(factor), _) => format!("{factor} rmcp{mark}"),
+            (_, Some(least)) => format!("{least:.0}{}", if row.per_core() < least { " !" } else { "  " }),
+            _ => String::new(),
         };
         let cost = match &row.cost {
             Some((ours, bare, ratio)) => format!("{ours:>8.1} {bare:>8.1}  {}", spread(ratio)),
@@ -173,6 +227,9 @@ pub(crate) fn print(rows: &[Row]) {
                 _ => "",
             },
         );
+        for (name, (ratio, rate)) in &row.others {
+            println!("{:<30} {rate:>9.0} {:>9}  {ratio:>5.2}", format!("  {name}"), "");
+        }
     }
     for row in rows {
         let Some(Guesses { per_second, p99: (with, without), ratio, most }) = &row.guesses else { continue };
@@ -249,14 +306,22 @@ mod tests {
             (round(50, 100, 400), round(100, 100, 990)),
             (round(800, 1000, 400), round(1000, 1000, 990)),
         ];
-        let row = Row::new(&CASES[1], Revision::Session, &pairs);
+        let others = BTreeMap::from([(RMCP, vec![round(250, 1000, 400), round(20, 100, 400), round(600, 1000, 400)])]);
+        let row = Row::new(&CASES[1], Revision::Session, &Measured { pairs: pairs.to_vec(), others });
         assert_eq!((row.ratio.median, row.ratio.least, row.ratio.most), (0.5, 0.5, 0.8));
+        let figures = row.figures();
+        assert_eq!((figures[0].value, figures[0].peers[RMCP], figures[0].rates[RMCP]), (0.5, 0.25, 250.0));
+        assert!(!figures[0].is_met());
         let (ours, bare, ratio) = row.cost.unwrap();
         assert_eq!((ours, bare, ratio.median), (2000.0, 1000.0, 0.5));
         assert_eq!(row.per_core(), 500.0);
         assert!(row.is_limited && !row.is_disturbed);
         let starved = [(round(500, 400, 400), round(1000, 500, 400))];
-        assert!(Row::new(&CASES[1], Revision::Session, &starved).is_disturbed);
-        assert!(!Row::new(&CASES[0], Revision::Session, &pairs).is_limited, "one connection waits by nature");
+        let measured = |pairs: &[(Round, Round)]| Measured { pairs: pairs.to_vec(), ..Measured::default() };
+        assert!(Row::new(&CASES[1], Revision::Session, &measured(&starved)).is_disturbed);
+        assert!(
+            !Row::new(&CASES[0], Revision::Session, &measured(&pairs)).is_limited,
+            "one connection waits by nature"
+        );
     }
 }

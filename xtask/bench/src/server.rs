@@ -2,12 +2,13 @@
 
 use std::{sync::Arc, thread};
 
-use mcp_server::{ServerBuilder, prelude::*};
+use mcp_server::{ServerBuilder, prelude::*, tasks::TaskSupport};
 use mcp_store_redis::{RedisOptions, RedisStore};
 use tokio::{net::TcpListener, runtime::Runtime};
 
 use crate::{
     auth::{self, Auth},
+    cpu,
     error::Error,
     peer,
 };
@@ -91,13 +92,58 @@ pub(crate) fn http(tools: usize, auth: Option<Auth>, redis: Option<&str>) -> Res
                 config
             }
         };
-        let running = server.clone();
-        thread::spawn(move || {
-            peer::wait_for_end();
-            running.shutdown();
-        });
+        end_with_stdin(&server);
         Ok(server.serve_http_on(listener, config).await?)
     })
+}
+
+/// The resource that [`notify`] updates.
+pub(crate) const STATE: &str = "bench://state";
+/// More sessions, streams and tasks than the measurement of growth opens.
+const MANY: usize = 200_000;
+
+async fn state() -> &'static str {
+    "the state"
+}
+
+/// Notify the clients about changes.
+async fn notify(server: Server) -> &'static str {
+    server.notify().tools_changed();
+    server.notify().resource_updated(STATE);
+    "done"
+}
+
+async fn job() -> &'static str {
+    "done"
+}
+
+/// Serves HTTP with raised limits on a free port until stdin ends. It prints the address.
+pub(crate) fn growth(tools: usize) -> Result<(), Error> {
+    cpu::raise_files();
+    Runtime::new()?.block_on(async {
+        let server = builder(tools)
+            .tool(tool("notify", notify))
+            .tool(tool("job", job).task(TaskSupport::Optional))
+            .resource(resource(STATE, state))
+            .limits(|limits| {
+                limits.listen_streams = MANY;
+                limits.tasks.unauthenticated = MANY;
+            })
+            .build();
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        println!("{}", listener.local_addr()?);
+        end_with_stdin(&server);
+        Ok(server.serve_http_on(listener, HttpConfig::new().max_sessions(MANY).max_connections(MANY)).await?)
+    })
+}
+
+/// Shuts the server down at the end of stdin.
+fn end_with_stdin(server: &Server) {
+    let running = server.clone();
+    thread::spawn(move || {
+        peer::wait_for_end();
+        running.shutdown();
+    });
 }
 
 /// Serves stdin and stdout.

@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 
 use crate::{
-    case::{Call, INITIALIZED, Revision, Template},
+    case::{Call, ECHO_TEXT, INITIALIZED, Revision, Template},
     error::Error,
     peer::Peer,
 };
@@ -43,13 +44,13 @@ pub(crate) fn template(call: Call, revision: Revision) -> Template {
 }
 
 /// Keeps `depth` calls under way until the deadline; returns how many were answered. All answers together must be as
-/// long as that many of `expected` bytes.
+/// long as that many of `expected` bytes, if it is known.
 pub(crate) async fn drive(
     peer: &mut Peer,
     template: &mut Template,
     depth: usize,
     deadline: Instant,
-    expected: usize,
+    expected: Option<usize>,
 ) -> Result<u64, Error> {
     let mut batch = Vec::new();
     let mut missing = 0;
@@ -79,8 +80,50 @@ pub(crate) async fn drive(
         calls += wanted as u64;
         bytes += length as u64;
     }
-    if bytes != calls * (expected as u64 + 1) {
+    if let Some(expected) = expected
+        && bytes != calls * (expected as u64 + 1)
+    {
         return Err(Error::new(format!("{calls} answers have {bytes} bytes, not {expected} each")));
     }
     Ok(calls)
+}
+
+/// Keeps `depth` calls under way until the deadline, and parses each answer. Returns the number of answers.
+pub(crate) async fn drive_parsed(
+    peer: &mut Peer,
+    template: &mut Template,
+    depth: usize,
+    deadline: Instant,
+) -> Result<u64, Error> {
+    let (mut batch, mut line, mut missing, mut calls) = (Vec::new(), Vec::new(), 0, 0);
+    let mut wanted = depth;
+    loop {
+        // One write for all answers that were there to be read.
+        if wanted > 0 && Instant::now() < deadline {
+            batch.clear();
+            for _ in 0..wanted {
+                batch.extend_from_slice(template.next().0);
+            }
+            missing += wanted;
+            wanted = 0;
+            peer.stdin.write_all(&batch).await?;
+        }
+        if missing == 0 {
+            return Ok(calls);
+        }
+        loop {
+            line.clear();
+            if peer.stdout.read_until(b'\n', &mut line).await? == 0 {
+                return Err(Error::new("the server ended its output"));
+            }
+            let answer: Value = serde_json::from_slice(&line)?;
+            if answer["result"]["content"][0]["text"] != ECHO_TEXT {
+                return Err(Error::new("a wrong answer"));
+            }
+            (missing, wanted, calls) = (missing - 1, wanted + 1, calls + 1);
+            if !peer.stdout.buffer().contains(&b'\n') {
+                break;
+            }
+        }
+    }
 }

@@ -122,7 +122,7 @@ impl Endpoint {
             Calls::Http { address, session, call, revision, length } => {
                 let (address, session) = (*address, session.as_deref());
                 let target = http::Target { address, call: *call, revision: *revision, session, credential: None };
-                let driven = target.drive(target.connect(1).await?, deadline, *length).await?;
+                let driven = target.drive(target.connect(1).await?, deadline, Some(*length)).await?;
                 return driven.median.ok_or_else(|| Error::new("no call ended"));
             }
             Calls::Line { template, call } => {
@@ -157,7 +157,7 @@ impl Endpoint {
                 let open = target.connect(connections).await?;
                 let own = std::process::id();
                 let (peer, before, start) = (self.peer.used(), cpu::used(own), Instant::now());
-                let driving = target.drive(open, start + length, *expected);
+                let driving = target.drive(open, start + length, Some(*expected));
                 let driven = timeout(length + GRACE, driving).await??;
                 let elapsed = start.elapsed();
                 let used = |since: Option<Duration>| since.ok_or_else(|| Error::new("CPU times cannot be read here"));
@@ -165,7 +165,7 @@ impl Endpoint {
                 Ok(Load { calls: driven.calls, elapsed, peer, own: used(since(before, cpu::used(own)))? })
             }
             Calls::Reqwest(caller) => {
-                let round = client::round(caller, connections, length, &self.peer).await?;
+                let round = client::round(caller, connections, length, Some(&self.peer)).await?;
                 let used = |used: Option<Duration>| used.ok_or_else(|| Error::new("CPU times cannot be read here"));
                 // A round of a client calls the client the server.
                 let (own, peer) = (used(round.server)?, used(round.generator)?);

@@ -1,0 +1,199 @@
+//! The figures of the benchmark: each value beside its aim and beside the values of other libraries. `xtask` includes this file.
+
+use std::{collections::BTreeMap, fmt, fs, io, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+/// The library whose values some aims refer to.
+pub(crate) const RMCP: &str = "rmcp";
+
+/// A measured value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Figure {
+    /// The name of the case.
+    pub(crate) id: String,
+    pub(crate) title: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) revision: Option<String>,
+    /// The unit of the value. It is empty for a ratio to the bare limit.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(crate) unit: String,
+    pub(crate) value: f64,
+    #[serde(default, skip_serializing_if = "Aim::is_none")]
+    pub(crate) aim: Aim,
+    /// The same value of other libraries, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) peers: BTreeMap<String, f64>,
+    /// The calls in a second, by library.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) rates: BTreeMap<String, f64>,
+}
+
+/// A measured value at several sizes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Series {
+    pub(crate) id: String,
+    pub(crate) title: String,
+    /// The name of the size.
+    pub(crate) axis: String,
+    pub(crate) unit: String,
+    pub(crate) points: Vec<Point>,
+    /// The cost at each size, in seconds.
+    pub(crate) cost: Vec<Point>,
+}
+
+/// A value at a size.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Point {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+}
+
+/// The wanted bound of a figure.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Aim {
+    AtMost(f64),
+    AtLeast(f64),
+    /// A multiple of the value of rmcp. Without that value, the figure is information only.
+    AtMostRmcp(f64),
+    AtLeastRmcp(f64),
+    /// Information only.
+    #[default]
+    None,
+}
+
+impl Aim {
+    fn is_none(&self) -> bool {
+        *self == Self::None
+    }
+
+    /// Compares a value with the bound.
+    pub(crate) fn is_met(self, value: f64, rmcp: Option<f64>) -> bool {
+        match (self, rmcp) {
+            (Self::AtMost(most), _) => value <= most,
+            (Self::AtLeast(least), _) => value >= least,
+            (Self::AtMostRmcp(factor), Some(rmcp)) => value <= rmcp * factor,
+            (Self::AtLeastRmcp(factor), Some(rmcp)) => value >= rmcp * factor,
+            (Self::AtMostRmcp(_) | Self::AtLeastRmcp(_), None) | (Self::None, _) => true,
+        }
+    }
+
+    /// The bound as text.
+    pub(crate) fn text(self, unit: &str) -> String {
+        match self {
+            Self::AtMost(most) => format!("<= {most}{}", spaced(unit)),
+            Self::AtLeast(least) => format!(">= {least}{}", spaced(unit)),
+            Self::AtMostRmcp(1.0) => "<= rmcp".to_owned(),
+            Self::AtMostRmcp(factor) => format!("<= {factor} x rmcp"),
+            Self::AtLeastRmcp(1.0) => ">= rmcp".to_owned(),
+            Self::AtLeastRmcp(factor) => format!(">= {factor} x rmcp"),
+            Self::None => "-".to_owned(),
+        }
+    }
+}
+
+impl Figure {
+    pub(crate) fn new(id: impl Into<String>, title: impl Into<String>, value: f64, unit: &str, aim: Aim) -> Self {
+        Self {
+            id: id.into(),
+            title: title.into(),
+            revision: None,
+            unit: unit.to_owned(),
+            value,
+            aim,
+            peers: BTreeMap::new(),
+            rates: BTreeMap::new(),
+        }
+    }
+
+    /// Compares the value with its aim.
+    pub(crate) fn is_met(&self) -> bool {
+        self.aim.is_met(self.value, self.peers.get(RMCP).copied())
+    }
+}
+
+impl fmt::Display for Figure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let title = match &self.revision {
+            Some(revision) => format!("{}, {revision}", self.title),
+            None => self.title.clone(),
+        };
+        let mark = if self.is_met() { " " } else { "!" };
+        let shown = |value: f64| format!("{}{}", number(value), spaced(&self.unit));
+        write!(f, "{title:<62} {:>12} {:>14}{mark}", shown(self.value), self.aim.text(&self.unit))?;
+        for (name, value) in &self.peers {
+            write!(f, "  {name} {}", shown(*value))?;
+        }
+        Ok(())
+    }
+}
+
+fn spaced(unit: &str) -> String {
+    if unit.is_empty() { String::new() } else { format!(" {unit}") }
+}
+
+/// A number with about three digits.
+pub(crate) fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// Writes figures as JSON.
+pub(crate) fn write<T: Serialize>(path: &Path, values: &T) -> Result<(), io::Error> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::write(path, serde_json::to_string_pretty(values)? + "\n")
+}
+
+/// Names the figures that miss their aims; none if all figures meet them.
+pub(crate) fn missed(figures: &[Figure]) -> Option<String> {
+    let names: Vec<String> = figures
+        .iter()
+        .filter(|figure| !figure.is_met())
+        .map(|figure| {
+            [Some(&*figure.id), figure.revision.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ")
+        })
+        .collect();
+    (!names.is_empty()).then(|| format!("{} figures miss their aims: {}", names.len(), names.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_meets_its_aim_on_one_side() {
+        for (aim, value, rmcp, is_met) in [
+            (Aim::AtMost(1.3), 1.3, None, true),
+            (Aim::AtMost(1.3), 1.31, None, false),
+            (Aim::AtLeast(0.6), 0.6, None, true),
+            (Aim::AtLeast(0.6), 0.59, None, false),
+            (Aim::AtLeast(0.6), f64::NAN, None, false),
+            (Aim::AtMostRmcp(1.0), 2.1, Some(2.0), false),
+            (Aim::AtMostRmcp(1.0), 2.0, Some(2.0), true),
+            (Aim::AtLeastRmcp(2.0), 3.9, Some(2.0), false),
+            (Aim::AtLeastRmcp(2.0), 4.0, Some(2.0), true),
+            (Aim::AtLeastRmcp(2.0), 0.0, None, true),
+            (Aim::None, 9.0, Some(1.0), true),
+        ] {
+            assert_eq!(aim.is_met(value, rmcp), is_met, "{aim:?} {value} {rmcp:?}");
+        }
+    }
+
+    #[test]
+    fn figures_survive_json_and_name_their_misses() {
+        let mut figure = Figure::new("start", "cold start", 5.25, "ms", Aim::AtMostRmcp(1.0));
+        figure.revision = Some("2025-11-25".to_owned());
+        figure.peers.insert(RMCP.to_owned(), 2.0);
+        let read: Figure = serde_json::from_str(&serde_json::to_string(&figure).unwrap()).unwrap();
+        assert_eq!(read, figure);
+        assert_eq!(missed(&[read]).unwrap(), "1 figures miss their aims: start 2025-11-25");
+        assert_eq!(missed(&[Figure::new("a", "a", 1.0, "", Aim::None)]), None);
+        assert!(figure.to_string().contains("5.25 ms") && figure.to_string().contains("<= rmcp!"), "{figure}");
+    }
+}

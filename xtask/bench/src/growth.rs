@@ -1,0 +1,357 @@
+//! `bench growth`: how the cost of a server grows with its tools, sessions, streams, subscriptions, tasks, connections and payload.
+
+mod streams;
+
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use lexopt::{Arg, Parser, ValueExt as _};
+use serde_json::{Value, json};
+use tokio::{task::JoinSet, time::timeout};
+
+use crate::{
+    case::{Call, Revision, request},
+    cpu,
+    error::Error,
+    figure::{self, Aim, Figure, Point, Series},
+    http::{self, Connection, Target},
+    load::GRACE,
+    memory::Client,
+    peer::{Peer, Start},
+};
+
+const NAMES: [&str; 7] = ["tools", "sessions", "streams", "subscriptions", "tasks", "connections", "payload"];
+/// The connections of the echo beside tools and sessions.
+const CONNECTIONS: usize = 8;
+/// The largest accepted exponent of the cost. 1 is linear, and the rest is the noise of a measurement.
+const MOST_EXPONENT: f64 = 1.15;
+/// The smallest accepted rate of calls at the largest size, by the rate at the smallest size.
+const LEAST_RATE: f64 = 0.95;
+
+/// The extent of a measurement.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    rounds: usize,
+    round: Duration,
+    /// The largest sizes are divided by this number.
+    divisor: usize,
+    core: Option<usize>,
+}
+
+impl Extent {
+    /// The sizes from 1 (or `first`) to `last`, each ten times the size before.
+    fn sizes(self, first: usize, last: usize) -> Vec<usize> {
+        let last = (last / self.divisor).max(first);
+        std::iter::successors(Some(first), |size| Some(size * 10)).take_while(|size| *size <= last).collect()
+    }
+}
+
+/// Measures the series, and prints each.
+pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
+    let (mut names, mut path) = (Vec::new(), None);
+    let mut extent = Extent { rounds: 5, round: Duration::from_secs(1), divisor: 1, core: None };
+    let mut parser = Parser::from_args(args);
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Long("quick") => {
+                extent = Extent { rounds: 2, round: Duration::from_millis(200), divisor: 10, ..extent };
+            }
+            Arg::Long("series") => path = Some(PathBuf::from(parser.value()?)),
+            Arg::Value(name) => names.push(name.string()?),
+            _ => return Err(arg.unexpected().into()),
+        }
+    }
+    if let Some(unknown) = names.iter().find(|name| !NAMES.contains(&name.as_str())) {
+        return Err(Error::new(format!("`{unknown}` is not a series: {}", NAMES.join(", "))));
+    }
+    cpu::raise_files();
+    if let Some((server, generator)) = cpu::pair() {
+        cpu::pin(generator)?;
+        extent.core = Some(server);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (mut all, mut figures) = (Vec::new(), Vec::new());
+    for name in NAMES.into_iter().filter(|name| names.is_empty() || names.iter().any(|wanted| wanted == name)) {
+        eprintln!("growth: {name}");
+        let measured = runtime.block_on(async {
+            match name {
+                "tools" => tools(extent).await,
+                "sessions" => sessions(extent).await,
+                "streams" => streams::streams(extent).await,
+                "subscriptions" => streams::subscriptions(extent).await,
+                "tasks" => tasks(extent).await,
+                "connections" => connections(extent).await,
+                _ => payload(extent).await,
+            }
+        });
+        let (series, figure) = measured.map_err(|error| error.when(name))?;
+        print(&series);
+        figures.extend(figure);
+        figures.push(exponent(&series));
+        all.push(series);
+    }
+    println!();
+    for figure in &figures {
+        println!("{figure}");
+    }
+    if let Some(path) = path {
+        figure::write(&path, &all)?;
+    }
+    Ok(figures)
+}
+
+fn print(series: &Series) {
+    println!("\n{:>12}  {:>14}", series.axis, series.unit);
+    for point in &series.points {
+        println!("{:>12}  {:>14}", point.x, figure::number(point.y));
+    }
+}
+
+/// The figure about the last step of the cost.
+fn exponent(series: &Series) -> Figure {
+    let title = format!("{}, exponent of the cost", series.title);
+    Figure::new(format!("{}-exponent", series.id), title, last_exponent(&series.cost), "", Aim::AtMost(MOST_EXPONENT))
+}
+
+/// The exponent of the growth between the last two points: 0 is constant, 1 is linear.
+fn last_exponent(cost: &[Point]) -> f64 {
+    match cost {
+        [.., before, last] => (last.y / before.y).log(last.x / before.x),
+        _ => 0.0,
+    }
+}
+
+fn series(name: &str, title: &str, unit: &str) -> Series {
+    Series {
+        id: format!("growth-{name}"),
+        title: title.to_owned(),
+        axis: name.to_owned(),
+        unit: unit.to_owned(),
+        points: Vec::new(),
+        cost: Vec::new(),
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    crate::gateway::report::median(values)
+}
+
+/// A server with raised limits. The drop of this value ends it.
+struct Node {
+    _peer: Peer,
+    address: SocketAddr,
+    host: String,
+}
+
+impl Node {
+    async fn start(extent: Extent, tools: usize) -> Result<Self, Error> {
+        let mut peer = Peer::start(&Start { kind: "growth-http", cpu: extent.core, tools, ..Start::default() })?;
+        let address = peer.address().await?;
+        Ok(Self { _peer: peer, address, host: address.to_string() })
+    }
+
+    async fn session(&self) -> Result<String, Error> {
+        let session = http::open_session(self.address, Revision::Session, None).await?;
+        session.ok_or_else(|| Error::new("the server opened no session"))
+    }
+
+    /// The echoes in a second.
+    async fn echoes(&self, session: Option<&str>, connections: usize, length: Duration) -> Result<f64, Error> {
+        let revision = if session.is_some() { Revision::Session } else { Revision::Stateless };
+        let target = Target { address: self.address, call: Call::Echo, revision, session, credential: None };
+        let (answer, id) = target.once().await?;
+        Call::Echo.verify(&answer, id)?;
+        let open = target.connect(connections).await?;
+        let start = Instant::now();
+        let driven = timeout(length + GRACE, target.drive(open, start + length, Some(answer.len()))).await??;
+        Ok(driven.calls as f64 / start.elapsed().as_secs_f64())
+    }
+
+    /// The requests in a second: the same request again and again on each connection.
+    async fn requests(&self, request: &[u8], connections: usize, length: Duration) -> Result<f64, Error> {
+        let start = Instant::now();
+        let mut workers = JoinSet::new();
+        for _ in 0..connections {
+            let mut connection = Connection::open(self.address).await?;
+            let request = request.to_vec();
+            workers.spawn(async move {
+                let mut calls = 0;
+                while start.elapsed() < length {
+                    let answer = connection.call(&request, false).await?;
+                    if answer.status() != 200 {
+                        return Err(Error::new(format!("status {}", answer.status())));
+                    }
+                    calls += 1;
+                }
+                Ok::<u64, Error>(calls)
+            });
+        }
+        let mut calls = 0;
+        while let Some(outcome) = timeout(length + GRACE, workers.join_next()).await? {
+            calls += outcome??;
+        }
+        Ok(calls as f64 / start.elapsed().as_secs_f64())
+    }
+}
+
+type Grown = (Series, Option<Figure>);
+
+/// Adds a point of calls in a second, whose cost is the time of a call.
+fn add_rate(series: &mut Series, size: usize, rate: f64) {
+    series.points.push(Point { x: size as f64, y: rate });
+    series.cost.push(Point { x: size as f64, y: 1.0 / rate });
+}
+
+/// Stateless echoes of servers with more and more tools, in turns.
+async fn tools(extent: Extent) -> Result<Grown, Error> {
+    let sizes = extent.sizes(10, 10_000);
+    let mut nodes = Vec::new();
+    for size in &sizes {
+        nodes.push((Node::start(extent, *size).await?, Vec::new()));
+    }
+    let mut ratios = Vec::new();
+    for number in 0..=extent.rounds {
+        let mut round = Vec::new();
+        for (node, rates) in &mut nodes {
+            let rate = node.echoes(None, CONNECTIONS, extent.round).await?;
+            // The first round warms the servers up.
+            if number > 0 {
+                rates.push(rate);
+                round.push(rate);
+            }
+        }
+        ratios.extend(round.last().zip(round.first()).map(|(last, first)| last / first));
+    }
+    let mut series = series("tools", "echoes of a server with many tools", "calls/s");
+    for (size, (_, rates)) in sizes.iter().zip(&nodes) {
+        add_rate(&mut series, *size, median(rates));
+    }
+    Ok((series, Some(kept("tools", "echoes with all tools, by those with 10", &ratios))))
+}
+
+fn kept(name: &str, title: &str, ratios: &[f64]) -> Figure {
+    Figure::new(format!("growth-{name}"), title, median(ratios), "", Aim::AtLeast(LEAST_RATE))
+}
+
+/// Echoes of one session of a server with more and more idle sessions, in turns with a server of one session.
+async fn sessions(extent: Extent) -> Result<Grown, Error> {
+    let (base, node) = (Node::start(extent, 0).await?, Node::start(extent, 0).await?);
+    let (alone, crowded) = (base.session().await?, node.session().await?);
+    let mut client = Client::open(node.address)?;
+    let mut series = series("sessions", "echoes beside idle sessions", "calls/s");
+    let (mut open, mut ratios) = (1, Vec::new());
+    for size in extent.sizes(1, 100_000) {
+        client.sessions(&node.host, size - open)?;
+        open = size;
+        let mut rates = Vec::new();
+        ratios.clear();
+        for number in 0..=extent.rounds {
+            let first = base.echoes(Some(&alone), CONNECTIONS, extent.round).await?;
+            let rate = node.echoes(Some(&crowded), CONNECTIONS, extent.round).await?;
+            if number > 0 {
+                rates.push(rate);
+                ratios.push(rate / first);
+            }
+        }
+        add_rate(&mut series, size, median(&rates));
+    }
+    Ok((series, Some(kept("sessions", "echoes beside all idle sessions, by those of one session", &ratios))))
+}
+
+/// Polls of one task, while the server stores more and more tasks.
+async fn tasks(extent: Extent) -> Result<Grown, Error> {
+    let node = Node::start(extent, 0).await?;
+    let session = node.session().await?;
+    let of_session =
+        |method: &str, params: Value| request(Revision::Session, &node.host, Some(&session), method, None, params);
+    let create = of_session("tools/call", json!({ "name": "job", "arguments": {}, "task": { "ttl": 3_600_000 } }));
+    let mut connection = Connection::open(node.address).await?;
+    let mut series = series("tasks", "polls of a task beside stored tasks", "calls/s");
+    let (mut stored, mut poll) = (0, Vec::new());
+    for size in extent.sizes(1, 10_000) {
+        while stored < size {
+            let answer = timeout(GRACE, connection.call(&create, true)).await??;
+            let created: Value = serde_json::from_slice(http::message(&answer.body))?;
+            let id = created["result"]["task"]["taskId"].as_str();
+            let id = id.ok_or_else(|| Error::new(format!("the call created no task: {created}")))?;
+            poll = of_session("tasks/get", json!({ "taskId": id }));
+            stored += 1;
+        }
+        let mut rates = Vec::new();
+        for _ in 0..extent.rounds {
+            rates.push(node.requests(&poll, 1, extent.round).await?);
+        }
+        add_rate(&mut series, size, median(&rates));
+    }
+    Ok((series, None))
+}
+
+/// Stateless echoes over more and more connections at once.
+async fn connections(extent: Extent) -> Result<Grown, Error> {
+    let node = Node::start(extent, 0).await?;
+    let mut series = series("connections", "echoes over many connections", "calls/s");
+    for size in extent.sizes(1, 1_000) {
+        let mut rates = Vec::new();
+        for number in 0..=extent.rounds {
+            let rate = node.echoes(None, size, extent.round).await?;
+            if number > 0 {
+                rates.push(rate);
+            }
+        }
+        let rate = median(&rates);
+        series.points.push(Point { x: size as f64, y: rate });
+        // The cost of one call of each connection.
+        series.cost.push(Point { x: size as f64, y: size as f64 / rate });
+    }
+    Ok((series, None))
+}
+
+/// Results of more and more bytes.
+async fn payload(extent: Extent) -> Result<Grown, Error> {
+    let node = Node::start(extent, 0).await?;
+    let mut series = series("payload", "throughput of large results", "MiB/s");
+    series.axis = "bytes".to_owned();
+    for power in (10..=22).step_by(2) {
+        let size: usize = 1 << power;
+        let params = json!({ "name": "big", "arguments": { "n": size } });
+        let call = request(Revision::Stateless, &node.host, None, "tools/call", Some("big"), params);
+        let mut rates = Vec::new();
+        for _ in 0..extent.rounds {
+            rates.push(node.requests(&call, 4, extent.round).await?);
+        }
+        let rate = median(&rates);
+        series.points.push(Point { x: size as f64, y: rate * size as f64 / f64::from(1 << 20) });
+        series.cost.push(Point { x: size as f64, y: 1.0 / rate });
+    }
+    Ok((series, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_grow_by_ten() {
+        let extent = |divisor| Extent { rounds: 1, round: Duration::ZERO, divisor, core: None };
+        assert_eq!(extent(1).sizes(10, 10_000), [10, 100, 1_000, 10_000]);
+        assert_eq!(extent(10).sizes(1, 1_000), [1, 10, 100]);
+        assert_eq!(extent(1_000).sizes(1, 10), [1]);
+    }
+
+    #[test]
+    fn the_last_step_has_an_exponent() {
+        let points =
+            |values: &[(f64, f64)]| -> Vec<Point> { values.iter().map(|(x, y)| Point { x: *x, y: *y }).collect() };
+        for (cost, exponent) in [
+            (points(&[(1.0, 5.0), (10.0, 50.0)]), 1.0),
+            (points(&[(1.0, 1.0), (10.0, 1.0), (100.0, 100.0)]), 2.0),
+            (points(&[(1.0, 3.0), (10.0, 3.0)]), 0.0),
+            (points(&[(1.0, 3.0)]), 0.0),
+        ] {
+            assert!((last_exponent(&cost) - exponent).abs() < 1e-9, "{cost:?}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Other libraries beside ours: their servers and clients are programs of `xtask/bench/peers`.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use tokio::{io::AsyncWriteExt, process::Command, time::timeout};
+
+use crate::{
+    case::Revision,
+    error::Error,
+    load::{GRACE, since},
+    peer::Peer,
+    report::Round,
+};
+
+/// The names of the libraries, as in the names of their programs.
+const NAMES: [&str; 2] = ["rmcp", "tower-mcp"];
+
+/// A library with programs in a folder.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Library {
+    pub(crate) name: &'static str,
+    folder: PathBuf,
+}
+
+impl Library {
+    /// The libraries that have programs in a folder.
+    pub(crate) fn all(folder: &Path) -> Result<Vec<Self>, Error> {
+        let library = |name| Self { name, folder: folder.to_owned() };
+        let found: Vec<Self> =
+            NAMES.into_iter().map(library).filter(|library| library.program("http").is_ok()).collect();
+        if found.is_empty() {
+            return Err(Error::new(format!("{} has no programs of other libraries", folder.display())));
+        }
+        Ok(found)
+    }
+
+    /// The program of a kind: `http`, `stdio` or `client`.
+    pub(crate) fn program(&self, kind: &str) -> Result<PathBuf, Error> {
+        let path = self.folder.join(format!("{}-{kind}{}", self.name, std::env::consts::EXE_SUFFIX));
+        if path.exists() { Ok(path) } else { Err(Error::new(format!("{} does not exist", path.display()))) }
+    }
+}
+
+/// A client of another library: a process that calls a server on request.
+pub(crate) struct Client {
+    peer: Peer,
+}
+
+impl Client {
+    /// Starts the client with the target that it connects to, and waits for the connection.
+    pub(crate) async fn start(library: &Library, revision: Revision, target: &[String]) -> Result<Self, Error> {
+        let mut command = Command::new(library.program("client")?);
+        command.arg(revision.name()).args(target).stderr(Stdio::null());
+        let mut peer = Peer::spawn(command, None)?;
+        match peer.line().await?.trim() {
+            "ready" => Ok(Self { peer }),
+            other => Err(Error::new(format!("the client of {} printed `{other}`", library.name))),
+        }
+    }
+
+    /// Calls for a while, `at_once` calls at the same time.
+    pub(crate) async fn round(&mut self, at_once: usize, length: Duration) -> Result<Round, Error> {
+        let used = self.peer.used();
+        self.peer.stdin.write_all(format!("{at_once} {}\n", length.as_millis()).as_bytes()).await?;
+        let line = timeout(length + GRACE, self.peer.line()).await??;
+        let mut words = line.split_whitespace().map(str::parse);
+        let (Some(Ok(calls)), Some(Ok(nanos))) = (words.next(), words.next()) else {
+            return Err(Error::new(format!("a client printed `{}`, not its calls and its time", line.trim())));
+        };
+        let server = since(used, self.peer.used());
+        Ok(Round {
+            calls,
+            elapsed: Duration::from_nanos(nanos),
+            server,
+            generator: None,
+            p99: None,
+            wrong_passwords: 0,
+        })
+    }
+}
