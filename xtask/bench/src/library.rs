@@ -30,12 +30,16 @@ impl Library {
     /// The libraries that have programs in a folder.
     pub(crate) fn all(folder: &Path) -> Result<Vec<Self>, Error> {
         let library = |name| Self { name, folder: folder.to_owned() };
-        let found: Vec<Self> =
-            NAMES.into_iter().map(library).filter(|library| library.program("http").is_ok()).collect();
+        let found: Vec<Self> = NAMES.into_iter().map(library).filter(Self::exists).collect();
         if found.is_empty() {
             return Err(Error::new(format!("{} has no programs of other libraries", folder.display())));
         }
         Ok(found)
+    }
+
+    /// Whether a folder has a server of the library.
+    fn exists(&self) -> bool {
+        ["http", "stdio"].into_iter().any(|kind| self.program(kind).is_ok())
     }
 
     /// The program of a kind: `http`, `stdio` or `client`.

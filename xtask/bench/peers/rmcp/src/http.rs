@@ -1,0 +1,31 @@
+//! A server of one tool over HTTP. It prints its address, and ends with stdin.
+
+use std::{error::Error, io, io::Read, sync::Arc, thread};
+
+use axum::{Router, serve::ListenerExt};
+use rmcp::transport::streamable_http_server::{
+    StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+};
+use tokio::net::TcpListener;
+
+mod server;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let config = StreamableHttpServerConfig::default().with_json_response(true);
+    let echo = server::Echo::new();
+    let service =
+        StreamableHttpService::new(move || Ok(echo.clone()), Arc::new(LocalSessionManager::default()), config);
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    println!("{}", listener.local_addr()?);
+    thread::spawn(|| {
+        // The parent process ends the input, and does not wait for open sessions.
+        let _ = io::copy(&mut io::stdin().lock().by_ref(), &mut io::sink());
+        std::process::exit(0);
+    });
+    let listener = listener.tap_io(|stream| {
+        // Fails only if the connection has closed already.
+        let _ = stream.set_nodelay(true);
+    });
+    Ok(axum::serve(listener, Router::new().nest_service("/mcp", service)).await?)
+}

@@ -1,0 +1,10 @@
+//! A server of one tool over stdin and stdout.
+
+use tower_mcp::{BoxError, StdioTransport};
+
+mod server;
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    Ok(StdioTransport::new(server::router()).run().await?)
+}
