@@ -1,220 +1,338 @@
-//! `cargo xtask bench`: the speed of a server as a ratio to bare limits, its memory, its build time and its size.
+//! `cargo xtask bench`: the speed of servers and clients as ratios to bare limits, their memory, their builds, and their growth.
 
 use std::{
-    collections::BTreeSet,
+    fs,
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Error};
+use lexopt::{Arg, Parser, ValueExt as _};
+use serde::de::DeserializeOwned;
 
+use self::{
+    builds::Folders,
+    figure::Figure,
+    page::{Machine, Results},
+};
 use crate::{
     process,
     workspace::{self, Metadata},
 };
 
+mod builds;
+#[path = "../bench/src/figure.rs"]
+mod figure;
+mod page;
+mod plot;
+mod svg;
+
 const USAGE: &str = "\
-usage: cargo xtask bench [--case NAME]... [--rounds N] [--seconds S] [--quick] [--no-build] [--no-load]
-       cargo xtask bench host|memory
+usage: cargo xtask bench [STAGE]... [--peers] [--quick] [--case NAME]... [--rounds N] [--seconds S] [--no-build] [--no-load]
+       cargo xtask bench growth [tools|sessions|streams|subscriptions|tasks|connections|payload]... [--quick]
+       cargo xtask bench --publish [--quick]
+       cargo xtask bench render
        cargo xtask bench fleet [--quick]
-       cargo xtask bench gateway [added|cpu|text|lists|checks|memory|children]... [--quick]";
+       cargo xtask bench gateway [added|cpu|text|lists|checks|memory|children]... [--quick]
+
+stages: builds, load, start, memory, host, gateway, growth. Without a name, all of them but growth run.
+--peers measures rmcp and tower-mcp in the same run. --quick measures fewer rounds, and omits the cold builds.
+--publish measures all that docs/performance.md shows, and rewrites that page, its plots and its results.
+render rewrites the page and the plots from the committed results.";
+
+/// The rounds of the load of a publication.
+const PUBLISHED: [&str; 4] = ["--rounds", "3", "--seconds", "2"];
+/// A machine with a higher load average is not quiet.
+const QUIET: f64 = 0.5;
 
 const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
-const LOAD_LIMIT: Duration = Duration::from_secs(60 * 60);
-const TREE_LIMIT: Duration = Duration::from_secs(120);
+const LOAD_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// Runs the measurements. `--no-build` skips the builds, `--no-load` the load, `--quick` the builds and most rounds.
-/// `fleet` measures only the cost of a shared store, which needs `redis-server`.
-/// `host` measures only the costs of a host, `memory` only the memory of sessions and streams, `gateway` only the costs of a gateway.
+/// Runs the measurements, each of them even if another one misses an aim. Fails at the end if one has failed.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
-    let has = |flag: &str| args.iter().any(|arg| arg == flag);
-    if has("--help") {
+    if args.iter().any(|arg| arg == "--help") {
         println!("{USAGE}");
         return Ok(());
     }
     let root = workspace::root();
     let target = Metadata::load(&root)?.target().to_owned();
-    if let Some(only) = args.first()
-        && (matches!(only.as_str(), "fleet" | "gateway")
-            || (args.len() == 1 && matches!(only.as_str(), "host" | "memory")))
-    {
-        return process::run(Command::new(program(&root, &target)?).args(args), LOAD_LIMIT);
+    let folders = Folders { root, target };
+    if args.first().is_some_and(|first| first == "fleet" || (first == "gateway" && args.len() > 1)) {
+        return process::run(Command::new(program(&folders)?).args(args), LOAD_LIMIT);
     }
-    if !has("--no-load") {
-        let bench = program(&root, &target)?;
-        let mut load = Command::new(&bench);
-        load.arg("load").args(args.iter().filter(|arg| !matches!(arg.as_str(), "--no-build" | "--no-load")));
-        process::run(&mut load, LOAD_LIMIT)?;
-        if !has("--case") {
-            process::run(Command::new(&bench).arg("host"), LOAD_LIMIT)?;
-            process::run(Command::new(&bench).arg("memory"), LOAD_LIMIT)?;
-            process::run(Command::new(&bench).arg("gateway"), LOAD_LIMIT)?;
+    if args == ["render"] {
+        return page::render(&folders.root);
+    }
+    let options = Options::parse(args)?;
+    let machine = Machine::read(&folders.root);
+    if !machine.is_quiet(QUIET) {
+        println!("NOT QUIET: other processes use the machine, so the figures vary more");
+    }
+    let mut run = Run { program: program(&folders)?, folders, options, failures: Vec::new() };
+    run.stages();
+    if run.options.publish {
+        run.publish(machine)?;
+    }
+    if run.failures.is_empty() { Ok(()) } else { Err(Error::msg(run.failures.join("\n       "))) }
+}
+
+/// A part of the measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Builds,
+    Load,
+    Start,
+    Memory,
+    Host,
+    Gateway,
+    Growth,
+}
+
+impl Stage {
+    const ALL: [Self; 7] =
+        [Self::Builds, Self::Load, Self::Start, Self::Memory, Self::Host, Self::Gateway, Self::Growth];
+    /// The stages that the page shows.
+    const PUBLISHED: [Self; 5] = [Self::Builds, Self::Load, Self::Start, Self::Memory, Self::Growth];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Builds => "builds",
+            Self::Load => "load",
+            Self::Start => "start",
+            Self::Memory => "memory",
+            Self::Host => "host",
+            Self::Gateway => "gateway",
+            Self::Growth => "growth",
         }
     }
-    let mut figures = Vec::new();
-    for server in &SERVERS {
-        let crates = server.crates(&root)?;
-        let built = if has("--no-build") || has("--quick") { None } else { Some(server.build(&root, &target)?) };
-        figures.push((server, crates, built));
+}
+
+/// The command line.
+#[derive(Debug, Default, PartialEq)]
+struct Options {
+    stages: Vec<Stage>,
+    peers: bool,
+    quick: bool,
+    no_build: bool,
+    publish: bool,
+    /// The arguments of the load.
+    load: Vec<String>,
+    /// The series of the growth.
+    series: Vec<String>,
+}
+
+impl Options {
+    fn parse(args: &[String]) -> Result<Self, Error> {
+        let (mut options, mut no_load) = (Self::default(), false);
+        let mut parser = Parser::from_args(args);
+        while let Some(arg) = parser.next()? {
+            match arg {
+                Arg::Long("peers") => options.peers = true,
+                Arg::Long("quick") => options.quick = true,
+                Arg::Long("no-build") => options.no_build = true,
+                Arg::Long("publish") => options.publish = true,
+                Arg::Long("no-load") => no_load = true,
+                Arg::Long(name @ ("case" | "rounds" | "seconds")) => {
+                    options.load.push(format!("--{name}"));
+                    options.load.push(parser.value()?.string()?);
+                }
+                Arg::Value(name) => {
+                    let names = || Stage::ALL.map(Stage::name).join(", ");
+                    match Stage::ALL.into_iter().find(|stage| *stage.name() == *name) {
+                        Some(stage) => options.stages.push(stage),
+                        // The measuring program rejects an unknown series.
+                        None if options.stages == [Stage::Growth] => options.series.push(name.string()?),
+                        None => return Err(Error::msg(format!("{name:?} is not a stage: {}", names()))),
+                    }
+                }
+                _ => return Err(arg.unexpected().into()),
+            }
+        }
+        if options.quick {
+            options.load.push("--quick".to_owned());
+        } else if options.publish && options.load.is_empty() {
+            options.load = PUBLISHED.map(str::to_owned).to_vec();
+        }
+        if options.publish {
+            options.peers = true;
+            if options.stages.is_empty() {
+                options.stages = Stage::PUBLISHED.to_vec();
+            }
+        }
+        if options.stages.is_empty() {
+            // A case is a part of the load alone.
+            let is_load = |stage: &Stage| *stage == Stage::Load;
+            let is_wanted = |stage: &Stage| match options.load.iter().any(|arg| arg == "--case") {
+                true => is_load(stage),
+                false => *stage != Stage::Growth && (!no_load || *stage == Stage::Builds),
+            };
+            options.stages = Stage::ALL.into_iter().filter(is_wanted).collect();
+        }
+        Ok(options)
     }
-    println!("\n{:<14} {:>7} {:>12} {:>22}", "server", "crates", "cold build", "release, stripped");
-    for (server, crates, built) in figures {
-        let (time, size) = match built {
-            Some((time, size)) => (format!("{:.0} s", time.as_secs_f64()), format!("{:.1} MiB", mebibytes(size))),
-            None => ("-".to_owned(), "-".to_owned()),
-        };
-        println!("{:<14} {crates:>7} {time:>12} {size:>22}", server.name);
-    }
-    println!(
-        "crates: all that a server of one tool brings into the build at run time, ours and derive macros included"
-    );
-    Ok(())
 }
 
 /// Builds the measuring program in release mode.
-fn program(root: &Path, target: &Path) -> Result<PathBuf, Error> {
-    let mut build = process::cargo(root);
+fn program(folders: &Folders) -> Result<PathBuf, Error> {
+    let mut build = process::cargo(&folders.root);
     build.args(["build", "--release", "--package", "bench"]);
     process::run(&mut build, BUILD_LIMIT)?;
-    Ok(target.join("release").join(format!("bench{}", std::env::consts::EXE_SUFFIX)))
+    Ok(folders.target.join("release").join(format!("bench{}", std::env::consts::EXE_SUFFIX)))
 }
 
-/// A server of one tool.
-struct Server {
-    name: &'static str,
-    /// The features of `mcp-server`.
-    features: &'static [&'static str],
-    /// The call that serves it.
-    serve: &'static str,
+/// The file with the series of the growth.
+const SERIES: &str = "growth-series.json";
+
+/// A run of several stages.
+struct Run {
+    program: PathBuf,
+    folders: Folders,
+    options: Options,
+    failures: Vec<String>,
 }
 
-const SERVERS: [Server; 4] = [
-    Server { name: "stdio only", features: &[], serve: "serve_stdio()" },
-    Server { name: "HTTP", features: &["http"], serve: "serve_http(\"127.0.0.1:8080\")" },
-    Server { name: "HTTP and auth", features: &["auth"], serve: "serve_http(\"127.0.0.1:8080\")" },
-    Server { name: "HTTP and OAuth", features: &["oauth"], serve: "serve_http(\"127.0.0.1:8080\")" },
-];
-
-impl Server {
-    /// The number of crates in the dependency tree of `mcp-server`, with the crate itself.
-    fn crates(&self, root: &Path) -> Result<usize, Error> {
-        let mut tree = process::cargo(root);
-        tree.args(["tree", "--package", "mcp-server", "--no-default-features", "--features", &self.features.join(",")]);
-        tree.args(["--edges", "normal", "--prefix", "none", "--format", "{p}"]);
-        let listed = process::capture(&mut tree, TREE_LIMIT)?;
-        if !listed.status.success() {
-            return Err(Error::msg(format!("cargo tree failed\n{}", listed.stderr)));
+impl Run {
+    fn stages(&mut self) {
+        let stages = self.options.stages.clone();
+        for (number, stage) in (1..).zip(&stages) {
+            println!("\n[{number}/{}] {}", stages.len(), stage.name());
+            let start = Instant::now();
+            if let Err(error) = self.stage(*stage) {
+                self.failures.push(format!("{}: {error:#}", stage.name()));
+            }
+            println!("[{number}/{}] {} took {:.0} s", stages.len(), stage.name(), start.elapsed().as_secs_f64());
         }
-        Ok(count_crates(&listed.stdout))
     }
 
-    /// Builds the server in its own target folder. Returns the time of the first build (profile `dev`) and the size of the
-    /// stripped binary in bytes (profile `release`).
-    fn build(&self, root: &Path, target: &Path) -> Result<(Duration, u64), Error> {
-        let dir = self.generate(root, &target.join("bench-build"))?;
-        let builds = dir.join("target");
-        if builds.exists() {
-            std::fs::remove_dir_all(&builds).with_context(|| builds.display().to_string())?;
+    fn stage(&self, stage: Stage) -> Result<(), Error> {
+        let mut args = Vec::new();
+        match stage {
+            // A result of an earlier run is not a result of this run.
+            _ if self.json(stage).exists() => {
+                fs::remove_file(self.json(stage))?;
+                return self.stage(stage);
+            }
+            Stage::Builds => return self.builds(),
+            Stage::Host | Stage::Gateway => {
+                let mut command = Command::new(&self.program);
+                command.arg(stage.name());
+                if self.options.quick && stage == Stage::Gateway {
+                    command.arg("--quick");
+                }
+                return process::run(&mut command, LOAD_LIMIT);
+            }
+            Stage::Load => {
+                args.extend(self.options.load.clone());
+                if self.options.peers {
+                    builds::prepare(&self.folders, true)?;
+                    args.extend(["--peers".to_owned(), self.folders.programs().display().to_string()]);
+                }
+            }
+            Stage::Start => {
+                builds::prepare(&self.folders, self.options.peers)?;
+                let plain = self.folders.plain();
+                for name in ["ours", "bare"] {
+                    let program = plain.join(format!("{name}-stdio{}", std::env::consts::EXE_SUFFIX));
+                    args.extend([format!("--{name}"), program.display().to_string()]);
+                }
+                if self.options.peers {
+                    args.extend(["--peers".to_owned(), plain.display().to_string()]);
+                }
+                if self.options.quick {
+                    args.extend(["--starts".to_owned(), "10".to_owned()]);
+                }
+            }
+            Stage::Growth => {
+                let series = self.folders.out().join(SERIES);
+                args.extend(["--series".to_owned(), series.display().to_string()]);
+                args.extend(self.options.series.clone());
+                if self.options.quick {
+                    args.push("--quick".to_owned());
+                }
+            }
+            Stage::Memory => {}
         }
-        let cargo = |profile: &str| {
-            let mut command = process::cargo(&dir);
-            command.args(["build", "--quiet", "--profile", profile]).env("CARGO_TARGET_DIR", &builds);
-            command
-        };
-        println!("{}: a cold build, then one for release", self.name);
-        let start = Instant::now();
-        process::run(&mut cargo("dev"), BUILD_LIMIT)?;
-        let time = start.elapsed();
-        process::run(&mut cargo("release"), BUILD_LIMIT)?;
-        let binary = builds.join("release").join(format!("server{}", std::env::consts::EXE_SUFFIX));
-        let size = std::fs::metadata(&binary).with_context(|| binary.display().to_string())?.len();
-        Ok((time, size))
+        self.measure(stage, &args)
     }
 
-    /// Writes the package of the server. It is outside of the workspace, so the build has no other members.
-    fn generate(&self, root: &Path, below: &Path) -> Result<PathBuf, Error> {
-        let dir = below.join(self.name.replace(' ', "-"));
-        let source = dir.join("src");
-        std::fs::create_dir_all(&source).with_context(|| source.display().to_string())?;
-        let write = |path: PathBuf, text: &str| std::fs::write(&path, text).with_context(|| path.display().to_string());
-        write(dir.join("Cargo.toml"), &self.manifest(&root.join("crates/mcp-server")))?;
-        write(source.join("main.rs"), &MAIN.replace("SERVE", self.serve))?;
-        // The same versions as here.
-        let lock = dir.join("Cargo.lock");
-        std::fs::copy(root.join("Cargo.lock"), &lock).with_context(|| lock.display().to_string())?;
-        Ok(dir)
+    /// Runs the measuring program. It writes its figures, and fails if one misses its aim.
+    fn measure(&self, stage: Stage, args: &[String]) -> Result<(), Error> {
+        let mut command = Command::new(&self.program);
+        command.arg(stage.name()).arg("--json").arg(self.json(stage)).args(args);
+        process::run(&mut command, LOAD_LIMIT)
     }
 
-    fn manifest(&self, server: &Path) -> String {
-        // JSON's strings and arrays of strings are TOML's too.
-        let (path, features) = (serde_json::json!(server), serde_json::json!(self.features));
-        format!(
-            "[package]\nname = \"server\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\n\
-             mcp-server = {{ path = {path}, default-features = false, features = {features} }}\n\
-             schemars = {{ version = \"1\", default-features = false, features = [\"derive\", \"std\"] }}\n\
-             serde = {{ version = \"1\", features = [\"derive\"] }}\n\
-             tokio = {{ version = \"1\", features = [\"macros\", \"rt-multi-thread\"] }}\n\n\
-             [profile.release]\nlto = \"thin\"\ncodegen-units = 4\nstrip = true\n"
-        )
+    /// The file with the figures of a stage.
+    fn json(&self, stage: Stage) -> PathBuf {
+        self.folders.out().join(format!("{}.json", stage.name()))
+    }
+
+    /// Writes the results of the stages to the page. Each stage must have written its figures.
+    fn publish(&self, machine: Machine) -> Result<(), Error> {
+        let mut figures: Vec<Figure> = Vec::new();
+        for stage in [Stage::Load, Stage::Start, Stage::Memory, Stage::Builds, Stage::Growth] {
+            figures.extend(read::<Vec<Figure>>(&self.json(stage))?);
+        }
+        let series = read(&self.folders.out().join(SERIES))?;
+        let rounds = self.options.load.join(" ").replace("--", "");
+        let versions = page::versions(&self.folders.root)?;
+        let results = Results { date: page::today(), machine, rounds, versions, figures, series };
+        page::publish(&self.folders.root, &results)
+    }
+
+    fn builds(&self) -> Result<(), Error> {
+        let cold = !self.options.no_build && !self.options.quick;
+        let figures = builds::measure(&self.folders, self.options.peers, cold)?;
+        self.record(Stage::Builds, &figures)
+    }
+
+    /// Prints and writes figures that this program measured.
+    fn record(&self, stage: Stage, figures: &[Figure]) -> Result<(), Error> {
+        for figure in figures {
+            println!("{figure}");
+        }
+        let path = self.json(stage);
+        figure::write(&path, &figures).with_context(|| path.display().to_string())?;
+        figure::missed(figures).map_or(Ok(()), |missed| Err(Error::msg(missed)))
     }
 }
 
-const MAIN: &str = r#"//! A server of one tool.
-use mcp_server::prelude::*;
-
-/// Add two numbers.
-#[derive(Deserialize, JsonSchema)]
-struct Add {
-    a: f64,
-    b: f64,
-}
-
-async fn add(Args(Add { a, b }): Args<Add>) -> String {
-    (a + b).to_string()
-}
-
-#[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let server = Server::builder("size", "1.0.0").tool(tool("add", add).read_only()).build();
-    Ok(server.SERVE.await?)
-}
-"#;
-
-/// Counts the distinct crates in the output of `cargo tree`, which repeats crates with a mark.
-fn count_crates(tree: &str) -> usize {
-    let crates: BTreeSet<(&str, &str)> = tree
-        .lines()
-        .filter_map(|line| {
-            let mut words = line.split_whitespace();
-            Some((words.next()?, words.next()?))
-        })
-        .collect();
-    crates.len()
-}
-
-fn mebibytes(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 20)
+/// Reads the results of a stage.
+fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    serde_json::from_str(&text).with_context(|| path.display().to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn crates_are_counted_once_per_version() {
-        let tree = "mcp-server v0.1.0 (/x)\nserde v1.0.1\nserde_derive v1.0.1 (proc-macro)\nsyn v2.0.0\n\
-                    serde v1.0.1 (*)\nsyn v3.0.0\n\n";
-        assert_eq!(count_crates(tree), 5);
-        assert_eq!(count_crates(""), 0);
+    fn parse(line: &str) -> Result<Options, Error> {
+        let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Options::parse(&args)
     }
 
     #[test]
-    fn the_generated_manifest_is_valid_toml() {
-        for server in &SERVERS {
-            let manifest: toml::Table = toml::from_str(&server.manifest(Path::new("/a \"b\"\\c"))).unwrap();
-            assert_eq!(manifest["dependencies"]["mcp-server"]["path"].as_str(), Some("/a \"b\"\\c"));
-            assert!(MAIN.contains("server.SERVE.await"));
+    fn the_arguments_select_stages() {
+        for (line, stages) in [
+            ("", &Stage::ALL[..6]),
+            ("growth tools", &[Stage::Growth]),
+            ("--publish", &Stage::PUBLISHED),
+            ("--publish load", &[Stage::Load]),
+            ("--no-load", &[Stage::Builds]),
+            ("--case text", &[Stage::Load]),
+            ("start memory --peers", &[Stage::Start, Stage::Memory]),
+        ] {
+            assert_eq!(parse(line).unwrap().stages, stages, "{line}");
+        }
+        let options = parse("load --case text --rounds 3 --quick --peers").unwrap();
+        assert_eq!(options.load.join(" "), "--case text --rounds 3 --quick");
+        assert!(options.peers && options.quick && !options.no_build);
+        assert_eq!(parse("--publish").unwrap().load, PUBLISHED);
+        assert_eq!(parse("growth tools").unwrap().series, ["tools"]);
+        for line in ["--case", "everything", "--fast"] {
+            assert!(parse(line).is_err(), "{line}");
         }
     }
 }

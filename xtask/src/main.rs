@@ -76,7 +76,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        usage: "[--case NAME]... [--rounds N] [--seconds S] [--quick] [--no-build] [--no-load]  speed, size, build time",
+        usage: "[STAGE]... [--peers] [--publish] [--quick] | growth | render  speed, size, build time, growth",
         run: bench::run,
     },
     Command {

@@ -56,6 +56,8 @@ mod pages {
     mod testing {}
     #[doc = include_str!("../../../docs/production.md")]
     mod production {}
+    #[doc = include_str!("../../../docs/performance.md")]
+    mod performance {}
     #[doc = include_str!("../../../docs/troubleshooting.md")]
     mod troubleshooting {}
 }

@@ -1,0 +1,421 @@
+//! Programs of one tool: their crates, the time of their cold builds, and their stripped size.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant, SystemTime},
+};
+
+use anyhow::{Context, Error};
+
+use super::figure::{Aim, Figure};
+use crate::{process, workspace};
+
+const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
+const TREE_LIMIT: Duration = Duration::from_secs(120);
+/// The folder of the workspace with programs of other libraries.
+pub(super) const PEERS: &str = "xtask/bench/peers";
+/// The other libraries: the names of their packages in the workspace of peers have the suffix `-peer`.
+pub(super) const LIBRARIES: [&str; 2] = ["rmcp", "tower-mcp"];
+const OURS: &str = "ours";
+
+/// The folders of a measurement.
+pub(super) struct Folders {
+    pub(super) root: PathBuf,
+    /// The build output of this workspace.
+    pub(super) target: PathBuf,
+}
+
+impl Folders {
+    /// The results of all measurements.
+    pub(super) fn out(&self) -> PathBuf {
+        self.target.join("bench")
+    }
+
+    /// The programs for the load, with link-time optimization.
+    pub(super) fn programs(&self) -> PathBuf {
+        self.out().join("programs")
+    }
+
+    /// The stdio servers with the default release profile.
+    pub(super) fn plain(&self) -> PathBuf {
+        self.out().join("plain")
+    }
+
+    fn generated(&self) -> PathBuf {
+        self.target.join("bench-build")
+    }
+}
+
+/// A server of one tool on this library.
+struct Server {
+    key: &'static str,
+    title: &'static str,
+    /// The features of `mcp-server`.
+    features: &'static [&'static str],
+    /// The call that serves it.
+    serve: &'static str,
+    /// The profile of the measured binary.
+    profile: &'static str,
+    /// The kind of the programs of other libraries beside it.
+    peer: Option<&'static str>,
+    /// The bounds of the crates, of both build times in seconds, and of the size in megabytes.
+    aims: [Aim; 4],
+}
+
+const NONE: [Aim; 4] = [Aim::None; 4];
+
+const SERVERS: [Server; 4] = [
+    Server {
+        key: "stdio",
+        title: "stdio server",
+        features: &[],
+        serve: "serve_stdio()",
+        profile: "plain",
+        peer: Some("stdio"),
+        aims: [Aim::AtMost(95.0), Aim::AtMost(50.0), Aim::AtMost(90.0), Aim::AtMost(6.0)],
+    },
+    Server {
+        key: "http",
+        title: "HTTP server",
+        features: &["http"],
+        serve: HTTP,
+        profile: "release",
+        peer: Some("http"),
+        aims: [Aim::AtMost(120.0), Aim::AtMost(50.0), Aim::None, Aim::AtMost(7.0)],
+    },
+    Server {
+        key: "auth",
+        title: "HTTP server with auth",
+        features: &["auth"],
+        serve: HTTP,
+        profile: "release",
+        peer: None,
+        aims: NONE,
+    },
+    Server {
+        key: "oauth",
+        title: "HTTP server with OAuth",
+        features: &["oauth"],
+        serve: HTTP,
+        profile: "release",
+        peer: None,
+        aims: NONE,
+    },
+];
+
+const HTTP: &str = "serve_http(\"127.0.0.1:8080\")";
+
+/// The package of a program, and the arguments that select the program in it.
+struct Package {
+    dir: PathBuf,
+    /// The name of the binary.
+    name: String,
+    selection: Vec<String>,
+}
+
+/// The cold builds of a program.
+struct Built {
+    dev: Duration,
+    release: Duration,
+    size: u64,
+}
+
+/// Counts the crates of each server. If `cold`, it measures the cold builds and the sizes too, and keeps the binaries.
+pub(super) fn measure(folders: &Folders, peers: bool, cold: bool) -> Result<Vec<Figure>, Error> {
+    let mut figures = Vec::new();
+    for server in &SERVERS {
+        let mut packages = vec![(OURS, server.generate(folders)?)];
+        for library in LIBRARIES.into_iter().filter(|_| peers) {
+            if let Some(kind) = server.peer {
+                packages.push((library, peer(folders, library, kind)));
+            }
+        }
+        let mut values: [BTreeMap<String, f64>; 4] = Default::default();
+        for (name, package) in &packages {
+            let mut add = |at: usize, value: f64| values[at].insert((*name).to_owned(), value);
+            add(0, package.crates()? as f64);
+            if cold {
+                println!("{name}, {}: a cold build for development, and one for release", server.title);
+                let built = package.build_cold(folders, server.profile)?;
+                add(1, built.dev.as_secs_f64());
+                add(2, built.release.as_secs_f64());
+                add(3, built.size as f64 / 1e6);
+            }
+        }
+        let names = [
+            ("crates", "crates of", "crates"),
+            ("dev", "cold dev build of", "s"),
+            ("release", "cold release build of", "s"),
+            ("size", "stripped size of", "MB"),
+        ];
+        for (((id, title, unit), mut values), aim) in names.into_iter().zip(values).zip(server.aims) {
+            if let Some(ours) = values.remove(OURS) {
+                let (id, title) = (format!("{id}-{}", server.key), format!("{title} the {}", server.title));
+                figures.push(Figure { peers: values, ..Figure::new(id, title, ours, unit, aim) });
+            }
+        }
+    }
+    Ok(figures)
+}
+
+/// Builds the programs that are missing or older than their sources.
+pub(super) fn prepare(folders: &Folders, peers: bool) -> Result<(), Error> {
+    let ours = sources(&folders.root, &["crates/", "Cargo."])?;
+    let theirs = sources(&folders.root, &[PEERS])?;
+    let mut wanted = Vec::new();
+    if is_stale(&folders.plain().join(file_name("bare-stdio")), SystemTime::UNIX_EPOCH) {
+        wanted.push((bare(folders)?, "plain", folders.plain()));
+    }
+    if is_stale(&folders.plain().join(file_name("ours-stdio")), ours) {
+        wanted.push((SERVERS[0].generate(folders)?, "plain", folders.plain()));
+    }
+    for library in LIBRARIES.into_iter().filter(|_| peers) {
+        for (kind, profile, folder) in [
+            ("stdio", "plain", folders.plain()),
+            ("stdio", "release", folders.programs()),
+            ("http", "release", folders.programs()),
+            ("client", "release", folders.programs()),
+        ] {
+            if is_stale(&folder.join(file_name(&format!("{library}-{kind}"))), theirs) {
+                wanted.push((peer(folders, library, kind), profile, folder));
+            }
+        }
+    }
+    let builds = folders.generated().join("target");
+    for (package, profile, folder) in wanted {
+        package.build(&builds, profile)?;
+        package.keep(&builds, profile, &folder)?;
+    }
+    remove(&builds)
+}
+
+/// The newest change of the files below some paths, without tests.
+fn sources(root: &Path, below: &[&str]) -> Result<SystemTime, Error> {
+    let mut newest = SystemTime::UNIX_EPOCH;
+    for file in workspace::files(root)? {
+        let text = file.to_string_lossy().replace('\\', "/");
+        if below.iter().any(|prefix| text.starts_with(prefix)) && !text.contains("/tests/") {
+            newest = newest.max(fs::metadata(root.join(&file))?.modified()?);
+        }
+    }
+    Ok(newest)
+}
+
+fn is_stale(program: &Path, sources: SystemTime) -> bool {
+    !fs::metadata(program).and_then(|found| found.modified()).is_ok_and(|built| built >= sources)
+}
+
+fn file_name(program: &str) -> String {
+    format!("{program}{}", std::env::consts::EXE_SUFFIX)
+}
+
+fn remove(dir: &Path) -> Result<(), Error> {
+    if dir.exists() { fs::remove_dir_all(dir).with_context(|| dir.display().to_string()) } else { Ok(()) }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    fs::write(path, text).with_context(|| path.display().to_string())
+}
+
+/// The program of another library.
+fn peer(folders: &Folders, library: &str, kind: &str) -> Package {
+    let name = format!("{library}-{kind}");
+    let package = format!("{library}-peer");
+    let selection = ["--locked", "--package", &package, "--features", kind].map(str::to_owned).to_vec();
+    Package { dir: folders.root.join(PEERS), name, selection }
+}
+
+/// A program that returns each line: the bare limit of a cold start.
+fn bare(folders: &Folders) -> Result<Package, Error> {
+    let dir = folders.generated().join("bare");
+    let name = "bare-stdio";
+    write(&dir.join("Cargo.toml"), &manifest(name, ""))?;
+    write(&dir.join("src/main.rs"), BARE)?;
+    Ok(Package { dir, name: name.to_owned(), selection: Vec::new() })
+}
+
+/// The manifest of a program outside of the workspace, so that its build has no other members.
+fn manifest(name: &str, dependencies: &str) -> String {
+    format!(
+        "[package]\nname = \"{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\n\
+         {dependencies}\n[profile.release]\nlto = \"thin\"\ncodegen-units = 4\nstrip = true\n\n\
+         # The values of the default profile `release`, without symbols.\n\
+         [profile.plain]\ninherits = \"release\"\nlto = false\ncodegen-units = 16\n"
+    )
+}
+
+impl Server {
+    /// Writes the package of the server.
+    fn generate(&self, folders: &Folders) -> Result<Package, Error> {
+        let dir = folders.generated().join(self.key);
+        write(&dir.join("Cargo.toml"), &self.manifest(&folders.root.join("crates/mcp-server")))?;
+        write(&dir.join("src/main.rs"), &MAIN.replace("SERVE", self.serve))?;
+        // The same versions as here.
+        let lock = dir.join("Cargo.lock");
+        fs::copy(folders.root.join("Cargo.lock"), &lock).with_context(|| lock.display().to_string())?;
+        Ok(Package { dir, name: self.name(), selection: Vec::new() })
+    }
+
+    fn name(&self) -> String {
+        format!("{OURS}-{}", self.key)
+    }
+
+    fn manifest(&self, server: &Path) -> String {
+        // JSON's strings and arrays of strings are TOML's too.
+        let (path, features) = (serde_json::json!(server), serde_json::json!(self.features));
+        let dependencies = format!(
+            "mcp-server = {{ path = {path}, default-features = false, features = {features} }}\n\
+             schemars = {{ version = \"1\", default-features = false, features = [\"derive\", \"std\"] }}\n\
+             serde = {{ version = \"1\", features = [\"derive\"] }}\n\
+             tokio = {{ version = \"1\", features = [\"macros\", \"rt-multi-thread\"] }}\n"
+        );
+        manifest(&self.name(), &dependencies)
+    }
+}
+
+impl Package {
+    fn cargo(&self, command: &str) -> Command {
+        let mut cargo = process::cargo(&self.dir);
+        cargo.arg(command).args(&self.selection);
+        // The environment of a test run changes the default profiles.
+        cargo.env_remove("CARGO_INCREMENTAL").env_remove("RUSTFLAGS");
+        cargo
+    }
+
+    /// The number of crates below the program at run time, with derive macros.
+    fn crates(&self) -> Result<usize, Error> {
+        let mut tree = self.cargo("tree");
+        tree.args(["--quiet", "--edges", "normal", "--prefix", "none", "--format", "{p}"]);
+        let listed = process::capture(&mut tree, TREE_LIMIT)?;
+        if !listed.status.success() {
+            return Err(Error::msg(format!("cargo tree failed\n{}", listed.stderr)));
+        }
+        // The program itself is the first line.
+        Ok(count_crates(&listed.stdout).saturating_sub(1))
+    }
+
+    fn build(&self, builds: &Path, profile: &str) -> Result<Duration, Error> {
+        let mut cargo = self.cargo("build");
+        cargo.args(["--quiet", "--bin", &self.name, "--profile", profile]).env("CARGO_TARGET_DIR", builds);
+        let start = Instant::now();
+        process::run(&mut cargo, BUILD_LIMIT)?;
+        Ok(start.elapsed())
+    }
+
+    /// Builds the program twice in an empty folder, and keeps the release binary.
+    fn build_cold(&self, folders: &Folders, profile: &str) -> Result<Built, Error> {
+        let builds = folders.generated().join("target");
+        remove(&builds)?;
+        let dev = self.build(&builds, "dev")?;
+        remove(&builds)?;
+        let release = self.build(&builds, profile)?;
+        let folder = if profile == "plain" { folders.plain() } else { folders.programs() };
+        let size = self.keep(&builds, profile, &folder)?;
+        remove(&builds)?;
+        Ok(Built { dev, release, size })
+    }
+
+    /// Copies the binary into a folder. Returns its size in bytes.
+    fn keep(&self, builds: &Path, profile: &str, folder: &Path) -> Result<u64, Error> {
+        let binary = builds.join(profile).join(file_name(&self.name));
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        fs::copy(&binary, folder.join(file_name(&self.name))).with_context(|| binary.display().to_string())
+    }
+}
+
+const MAIN: &str = r#"//! A server of one tool.
+use mcp_server::prelude::*;
+
+/// Say the text again.
+#[derive(Deserialize, JsonSchema)]
+struct Echo {
+    /// The text to return.
+    text: String,
+}
+
+async fn echo(Args(Echo { text }): Args<Echo>) -> String {
+    text
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let server = Server::builder("bench", "1.0.0").tool(tool("echo", echo).title("Echo").read_only()).build();
+    Ok(server.SERVE.await?)
+}
+"#;
+
+const BARE: &str = r#"//! A program that returns each line.
+use std::io::{self, BufRead, Write};
+
+fn main() -> io::Result<()> {
+    let (mut input, mut output, mut line) = (io::stdin().lock(), io::stdout().lock(), String::new());
+    while input.read_line(&mut line)? > 0 {
+        output.write_all(line.as_bytes())?;
+        output.flush()?;
+        line.clear();
+    }
+    Ok(())
+}
+"#;
+
+/// Counts the distinct crates in the output of `cargo tree`, which repeats crates with a mark.
+fn count_crates(tree: &str) -> usize {
+    let crates: BTreeSet<(&str, &str)> = tree
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split_whitespace();
+            Some((words.next()?, words.next()?))
+        })
+        .collect();
+    crates.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crates_are_counted_once_per_version() {
+        let tree = "mcp-server v0.1.0 (/x)\nserde v1.0.1\nserde_derive v1.0.1 (proc-macro)\nsyn v2.0.0\n\
+                    serde v1.0.1 (*)\nsyn v3.0.0\n\n";
+        assert_eq!(count_crates(tree), 5);
+        assert_eq!(count_crates(""), 0);
+    }
+
+    #[test]
+    fn the_generated_manifest_is_valid_toml() {
+        for server in &SERVERS {
+            let manifest: toml::Table = toml::from_str(&server.manifest(Path::new("/a \"b\"\\c"))).unwrap();
+            assert_eq!(manifest["dependencies"]["mcp-server"]["path"].as_str(), Some("/a \"b\"\\c"));
+            assert_eq!(manifest["profile"]["plain"]["codegen-units"].as_integer(), Some(16));
+            assert!(MAIN.contains("server.SERVE.await"));
+        }
+    }
+
+    #[test]
+    fn each_program_of_a_peer_exists() {
+        let root = workspace::root();
+        for library in LIBRARIES {
+            let manifest = fs::read_to_string(root.join(PEERS).join(library).join("Cargo.toml")).unwrap();
+            let manifest: toml::Table = toml::from_str(&manifest).unwrap();
+            assert_eq!(manifest["package"]["name"].as_str(), Some(&*format!("{library}-peer")));
+            for kind in ["stdio", "http", "client"] {
+                assert!(manifest["features"].get(kind).is_some(), "{library} {kind}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_program_is_stale_until_it_is_newer_than_its_sources() {
+        let program = std::env::current_exe().unwrap();
+        assert!(!is_stale(&program, SystemTime::UNIX_EPOCH));
+        assert!(is_stale(&program, SystemTime::now()));
+        assert!(is_stale(Path::new("none"), SystemTime::UNIX_EPOCH));
+    }
+}

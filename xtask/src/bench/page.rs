@@ -1,0 +1,290 @@
+//! The committed results: `docs/performance/results.json`, the plots beside it, and the tables in `docs/performance.md`.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context, Error};
+use serde::{Deserialize, Serialize};
+use toml::Table;
+
+use super::{
+    builds::{LIBRARIES, PEERS},
+    figure::{self, Figure, Series, number},
+    plot,
+};
+use crate::process;
+
+const PAGE: &str = "docs/performance.md";
+const FOLDER: &str = "docs/performance";
+const RESULTS: &str = "docs/performance/results.json";
+const VERSION_LIMIT: Duration = Duration::from_secs(20);
+
+/// All that a publication contains.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Results {
+    /// The day of the run, in UTC.
+    pub(super) date: String,
+    pub(super) machine: Machine,
+    /// The rounds of the load.
+    pub(super) rounds: String,
+    /// The versions of the other libraries.
+    pub(super) versions: BTreeMap<String, String>,
+    pub(super) figures: Vec<Figure>,
+    pub(super) series: Vec<Series>,
+}
+
+/// The machine of a run.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Machine {
+    cores: usize,
+    processor: String,
+    system: String,
+    rust: String,
+    /// The processes that waited for a core in the minute before the run.
+    load: f64,
+}
+
+impl Machine {
+    /// Compares the load of the machine with a limit.
+    pub(super) fn is_quiet(&self, most: f64) -> bool {
+        self.load <= most
+    }
+
+    /// Reads the properties of this machine.
+    pub(super) fn read(root: &Path) -> Self {
+        let rust = process::capture(process::cargo(root).arg("--version"), VERSION_LIMIT);
+        let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let processor = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        Self {
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            processor: processor.map_or_else(|| "unknown".to_owned(), |(_, name)| name.trim().to_owned()),
+            system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+            rust: rust
+                .map_or_else(|_| "unknown".to_owned(), |captured| captured.stdout.trim().replace("cargo ", "Rust ")),
+            load: load.split_whitespace().next().and_then(|load| load.parse().ok()).unwrap_or_default(),
+        }
+    }
+}
+
+/// The versions of the other libraries in their lock file.
+pub(super) fn versions(root: &Path) -> Result<BTreeMap<String, String>, Error> {
+    let path = root.join(PEERS).join("Cargo.lock");
+    let lock: Table = toml::from_str(&fs::read_to_string(&path).context(path.display().to_string())?)?;
+    let packages = lock.get("package").and_then(|packages| packages.as_array()).into_iter().flatten();
+    let version = |package: &toml::Value| {
+        let name = package.get("name")?.as_str().filter(|name| LIBRARIES.contains(name))?;
+        Some((name.to_owned(), package.get("version")?.as_str()?.to_owned()))
+    };
+    Ok(packages.filter_map(version).collect())
+}
+
+/// The day in UTC.
+pub(super) fn today() -> String {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    date(seconds / (24 * 60 * 60))
+}
+
+/// The date of a day since 1970, in the Gregorian calendar.
+fn date(days: u64) -> String {
+    let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let (mut year, mut day) = (1970, days);
+    while day >= 365 + u64::from(is_leap(year)) {
+        day -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let mut month = 1;
+    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
+        if day < length {
+            break;
+        }
+        day -= length;
+        month += 1;
+    }
+    format!("{year}-{month:02}-{:02}", day + 1)
+}
+
+/// Writes the results, the plots and the tables.
+pub(super) fn publish(root: &Path, results: &Results) -> Result<(), Error> {
+    figure::write(&root.join(RESULTS), results).context(RESULTS)?;
+    render(root)
+}
+
+/// Writes the plots and the tables of the committed results.
+pub(super) fn render(root: &Path) -> Result<(), Error> {
+    for (path, text) in rendered(root)? {
+        fs::write(root.join(&path), text).with_context(|| path.display().to_string())?;
+        println!("wrote {}", path.display());
+    }
+    Ok(())
+}
+
+/// The files that follow from the committed results.
+fn rendered(root: &Path) -> Result<Vec<(PathBuf, String)>, Error> {
+    let text = fs::read_to_string(root.join(RESULTS)).context(RESULTS)?;
+    let results: Results = serde_json::from_str(&text).context(RESULTS)?;
+    let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
+    let mut page = replaced(&page, "machine", &machine(&results))?;
+    page = replaced(&page, "figures", &table(&results))?;
+    page = replaced(&page, "growth", &growth(&results.figures))?;
+    let ratios: Vec<&Figure> = results.figures.iter().filter(|figure| is_ratio(figure)).collect();
+    let costs: Vec<&Figure> = results.figures.iter().filter(|figure| is_cost(figure)).collect();
+    let file = |name: &str| Path::new(FOLDER).join(format!("{name}.svg"));
+    let mut files = vec![
+        (PathBuf::from(PAGE), page),
+        (file("speed"), plot::bars("Calls in a second, by the bare limit (dashed): more is better", &ratios, true)),
+        (file("costs"), plot::bars("Start, memory, size and builds: less is better", &costs, false)),
+    ];
+    files.extend(results.series.iter().map(|series| (file(&series.id), plot::curve(series))));
+    Ok(files)
+}
+
+fn is_growth(figure: &Figure) -> bool {
+    figure.id.starts_with("growth-")
+}
+
+/// The speed beside the bare limit, without the cases of authentication.
+fn is_ratio(figure: &Figure) -> bool {
+    figure.unit.is_empty() && !is_growth(figure) && !figure.id.starts_with("auth-")
+}
+
+fn is_cost(figure: &Figure) -> bool {
+    !figure.unit.is_empty() && !is_growth(figure) && !figure.peers.is_empty()
+}
+
+/// Replaces the text between the marks of a name.
+fn replaced(page: &str, name: &str, text: &str) -> Result<String, Error> {
+    let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- /{name} -->\n"));
+    let parts = page.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
+    let (before, after) = parts.with_context(|| format!("{PAGE} has no marks of `{name}`"))?;
+    Ok(format!("{before}{begin}\n{text}\n{end}{after}"))
+}
+
+fn machine(results: &Results) -> String {
+    let Machine { cores, processor, system, rust, load } = &results.machine;
+    let mut text = format!(
+        "| property | value |\n|---|---|\n| date | {} |\n| processor | {processor}, {cores} cores |\n| system | {system} |\n\
+         | compiler | {rust} |\n| rounds | {} |\n| load average before the run | {load:.2} |\n",
+        results.date, results.rounds
+    );
+    for (name, version) in &results.versions {
+        text += &format!("| {name} | {version} |\n");
+    }
+    text
+}
+
+/// The table beside the other libraries: both revisions of a figure share a row.
+fn table(results: &Results) -> String {
+    let mut text =
+        "| measured | 2025-11-25 | 2026-07-28 | rmcp | tower-mcp | aim |\n|---|---|---|---|---|---|\n".to_owned();
+    let figures: Vec<&Figure> = results.figures.iter().filter(|figure| !is_growth(figure)).collect();
+    let mut titles: Vec<&str> = Vec::new();
+    for figure in &figures {
+        if !titles.contains(&&*figure.title) {
+            titles.push(&figure.title);
+        }
+    }
+    for title in titles {
+        let of_title: Vec<&Figure> = figures.iter().copied().filter(|figure| figure.title == title).collect();
+        let Some(first) = of_title.first() else { continue };
+        let shown = |figure: &Figure| {
+            let value = format!("{} {}", number(figure.value), figure.unit);
+            format!("{}{}", value.trim(), if figure.is_met() { "" } else { " (!)" })
+        };
+        let of_revision = |date: &str| {
+            of_title.iter().find(|figure| figure.revision.as_deref() == Some(date)).map(|figure| shown(figure))
+        };
+        let (session, stateless) = match first.revision {
+            Some(_) => (of_revision("2025-11-25"), of_revision("2026-07-28")),
+            None => (Some(shown(first)), Some(shown(first))),
+        };
+        let dash = || "–".to_owned();
+        let (session, stateless) = (session.unwrap_or_else(dash), stateless.unwrap_or_else(dash));
+        let peers = LIBRARIES.map(|library| peer(&of_title, library));
+        let aim =
+            first.aim.text(&first.unit).replace("<=", "≤").replace(">=", "≥").replace('-', "–").replace(" x ", " × ");
+        text += &format!("| {title} | {session} | {stateless} | {} | {} | {aim} |\n", peers[0], peers[1]);
+    }
+    text
+}
+
+/// The values of a library: of the older revision, then of the newer.
+fn peer(figures: &[&Figure], library: &str) -> String {
+    let mut values: Vec<(Option<&str>, String)> = figures
+        .iter()
+        .filter_map(|figure| Some((figure.revision.as_deref(), number(*figure.peers.get(library)?))))
+        .collect();
+    values.sort();
+    let values: Vec<String> = values.into_iter().map(|(_, value)| value).collect();
+    if values.is_empty() { "–".to_owned() } else { values.join(" / ") }
+}
+
+fn growth(figures: &[Figure]) -> String {
+    let mut text = "| measured | value | aim |\n|---|---|---|\n".to_owned();
+    for figure in figures.iter().filter(|figure| is_growth(figure)) {
+        let aim = figure.aim.text(&figure.unit).replace("<=", "≤").replace(">=", "≥");
+        let value = format!("{} {}", number(figure.value), figure.unit);
+        let mark = if figure.is_met() { "" } else { " (!)" };
+        text += &format!("| {} | {}{mark} | {aim} |\n", figure.title, value.trim());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{bench::figure::Aim, workspace};
+
+    #[test]
+    fn the_committed_files_show_the_committed_results() {
+        let root = workspace::root();
+        for (path, text) in rendered(&root).unwrap() {
+            let committed = fs::read_to_string(root.join(&path)).unwrap();
+            assert_eq!(committed, text, "run `cargo xtask bench render`: {}", path.display());
+        }
+    }
+
+    #[test]
+    fn the_page_shows_each_plot() {
+        let root = workspace::root();
+        let page = fs::read_to_string(root.join(PAGE)).unwrap();
+        for (path, _) in rendered(&root).unwrap() {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            assert!(name == "performance.md" || page.contains(&format!("performance/{name}")), "{name}");
+        }
+    }
+
+    #[test]
+    fn days_have_dates() {
+        for (days, expected) in
+            [(0, "1970-01-01"), (58, "1970-02-28"), (59, "1970-03-01"), (11_016, "2000-02-29"), (20_785, "2026-11-28")]
+        {
+            assert_eq!(date(days), expected);
+        }
+    }
+
+    #[test]
+    fn revisions_share_a_row() {
+        let mut figures = Vec::new();
+        for (revision, value, rmcp) in [("2026-07-28", 0.7, 0.3), ("2025-11-25", 0.9, 0.4)] {
+            let mut figure = Figure::new("http-32", "HTTP echo", value, "", Aim::AtLeast(0.8));
+            figure.revision = Some(revision.to_owned());
+            figure.peers.insert("rmcp".to_owned(), rmcp);
+            figures.push(figure);
+        }
+        figures.push(Figure::new("size", "size", 5.0, "MB", Aim::AtMost(6.0)));
+        figures.push(Figure::new("growth-a", "growth", 1.0, "", Aim::AtMost(1.15)));
+        let machine = Machine::read(Path::new("."));
+        let (date, rounds) = (today(), "1".to_owned());
+        let results = Results { date, machine, rounds, versions: BTreeMap::new(), figures, series: Vec::new() };
+        let text = table(&results);
+        assert!(text.contains("| HTTP echo | 0.90 | 0.70 (!) | 0.40 / 0.30 | – | ≥ 0.8 |"), "{text}");
+        assert!(text.contains("| size | 5.00 MB | 5.00 MB | – | – | ≤ 6 MB |"), "{text}");
+        assert!(growth(&results.figures).contains("| growth | 1.00 | ≤ 1.15 |"));
+    }
+}

@@ -1,0 +1,190 @@
+//! The plots of the results: bars for the figures beside the other libraries, and curves for the growth.
+
+use super::{
+    figure::{Figure, Series, number},
+    svg::{Anchor, Picture},
+};
+
+/// The names of the programs in the order of their colors.
+pub(super) const NAMES: [&str; 4] = ["ours", "rmcp", "tower-mcp", "bare"];
+const WIDTH: f64 = 920.0;
+const LABELS: f64 = 300.0;
+const RIGHT: f64 = 90.0;
+const TOP: f64 = 66.0;
+const BAR: f64 = 13.0;
+/// The height of the two lines of a label.
+const LABEL: f64 = 30.0;
+const GAP: f64 = 12.0;
+
+/// Bars for each figure, in groups. A group has its own scale, or a scale of all groups if `shared`.
+pub(super) fn bars(title: &str, figures: &[&Figure], shared: bool) -> String {
+    let groups: Vec<Vec<(usize, f64)>> = figures.iter().map(|figure| values(figure)).collect();
+    let bars = |group: &[(usize, f64)]| group.len() as f64 * (BAR + 2.0);
+    let height = |group: &[(usize, f64)]| bars(group).max(LABEL);
+    let heights = groups.iter().map(|group| height(group) + GAP);
+    let mut picture = Picture::new(title, WIDTH, TOP + heights.sum::<f64>() + 16.0);
+    legend(&mut picture, groups.iter().flatten().map(|(name, _)| *name));
+    let most = |group: &[(usize, f64)]| group.iter().map(|(_, value)| *value).fold(0.0, f64::max);
+    let common = groups.iter().map(|group| most(group)).fold(1.0, f64::max);
+    let mut y = TOP;
+    let begin = y;
+    for (figure, group) in figures.iter().zip(&groups) {
+        let scale = (WIDTH - LABELS - RIGHT) / if shared { common } else { most(group).max(f64::MIN_POSITIVE) };
+        let end = y + height(group);
+        let middle = f64::midpoint(y, end) + 4.0;
+        y += (height(group) - bars(group)) / 2.0;
+        let label = if figure.revision.is_some() { middle - 7.0 } else { middle };
+        picture.text("user", LABELS - 12.0, label, Anchor::End, &figure.title);
+        if let Some(revision) = &figure.revision {
+            picture.text("note", LABELS - 12.0, middle + 8.0, Anchor::End, revision);
+        }
+        for (name, value) in group {
+            picture.bar(*name, LABELS, y, (value * scale).max(1.0), BAR);
+            let text = format!("{} {}", number(*value), figure.unit);
+            picture.text("note", LABELS + value * scale + 6.0, y + BAR - 2.5, Anchor::Start, text.trim());
+            y += BAR + 2.0;
+        }
+        y = end + GAP;
+    }
+    if shared {
+        let x = LABELS + (WIDTH - LABELS - RIGHT) / common;
+        picture.rule("limit", (x, begin - 8.0), (x, y - 6.0));
+    }
+    picture.finish()
+}
+
+/// The values of a figure with the numbers of their programs.
+fn values(figure: &Figure) -> Vec<(usize, f64)> {
+    let value = |name: &str| if name == "ours" { Some(figure.value) } else { figure.peers.get(name).copied() };
+    NAMES.iter().enumerate().filter_map(|(at, name)| Some((at, value(name)?))).collect()
+}
+
+fn legend(picture: &mut Picture, used: impl Iterator<Item = usize>) {
+    let used: Vec<usize> = used.collect();
+    let mut x = LABELS;
+    for (at, name) in NAMES.iter().enumerate().filter(|(at, _)| used.contains(at)) {
+        picture.bar(at, x, 41.0, 11.0, 11.0);
+        picture.text("note", x + 16.0, 51.0, Anchor::Start, name);
+        x += 110.0;
+    }
+}
+
+const CURVE_WIDTH: f64 = 460.0;
+const CURVE_HEIGHT: f64 = 270.0;
+const LEFT: f64 = 70.0;
+const CURVE_TOP: f64 = 52.0;
+const BOTTOM: f64 = 52.0;
+
+/// A curve with a logarithmic axis of the size. The other axis begins at zero, or is logarithmic for values of many scales.
+pub(super) fn curve(series: &Series) -> String {
+    let mut picture = Picture::new(&series.title, CURVE_WIDTH, CURVE_HEIGHT);
+    let (first, last) = match &*series.points {
+        [first, .., last] => (first.x, last.x),
+        _ => {
+            picture.text("note", CURVE_WIDTH / 2.0, CURVE_HEIGHT / 2.0, Anchor::Middle, "not measured yet");
+            return picture.finish();
+        }
+    };
+    let most = series.points.iter().map(|point| point.y).fold(f64::MIN_POSITIVE, f64::max);
+    let least = series.points.iter().map(|point| point.y).fold(f64::MAX, f64::min).max(f64::MIN_POSITIVE);
+    let (right, bottom) = (CURVE_WIDTH - 24.0, CURVE_HEIGHT - BOTTOM);
+    let x = |value: f64| LEFT + (right - LEFT) * (value / first).ln() / (last / first).ln();
+    let is_logarithmic = most / least > 30.0;
+    let (low, high) = match is_logarithmic {
+        true => (10f64.powf(least.log10().floor()), 10f64.powf(most.log10().ceil())),
+        false => (0.0, nice(most)),
+    };
+    let y = |value: f64| {
+        let share = if is_logarithmic { (value / low).log(high / low) } else { value / high };
+        (bottom - CURVE_TOP).mul_add(-share, bottom)
+    };
+    let ticks: Vec<f64> = match is_logarithmic {
+        true => {
+            std::iter::successors(Some(low), |tick| Some(tick * 10.0)).take_while(|tick| *tick <= high * 1.01).collect()
+        }
+        false => (0..=4).map(|part| high * f64::from(part) / 4.0).collect(),
+    };
+    for tick in ticks {
+        picture.rule("grid", (LEFT, y(tick)), (right, y(tick)));
+        picture.text("note", LEFT - 8.0, y(tick) + 4.0, Anchor::End, &short(tick));
+    }
+    for point in &series.points {
+        picture.text("note", x(point.x), bottom + 18.0, Anchor::Middle, &size(point.x, &series.axis));
+    }
+    picture.text("note", f64::midpoint(LEFT, right), CURVE_HEIGHT - 14.0, Anchor::Middle, &series.axis);
+    picture.text("note", 14.0, CURVE_TOP - 10.0, Anchor::Start, &series.unit);
+    let points: Vec<(f64, f64)> = series.points.iter().map(|point| (x(point.x), y(point.y))).collect();
+    picture.curve(0, &points);
+    picture.finish()
+}
+
+/// The next number of the form 1, 2, 4, 5 or 8 with zeros.
+fn nice(value: f64) -> f64 {
+    let unit = 10f64.powf(value.log10().floor());
+    let step = [1.0, 2.0, 4.0, 5.0, 8.0, 10.0].into_iter().find(|step| step * unit >= value);
+    step.unwrap_or(10.0) * unit
+}
+
+/// A number of an axis.
+fn short(value: f64) -> String {
+    match value {
+        _ if value >= 1e6 => format!("{}M", value / 1e6),
+        _ if value >= 1e3 => format!("{}k", value / 1e3),
+        _ => format!("{}", (value * 1e4).round() / 1e4),
+    }
+}
+
+/// A size on its axis: bytes have binary units.
+fn size(value: f64, axis: &str) -> String {
+    match value {
+        _ if axis != "bytes" => short(value),
+        _ if value >= f64::from(1 << 20) => format!("{} MiB", value / f64::from(1 << 20)),
+        _ => format!("{} KiB", value / 1024.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::figure::{Aim, Point};
+
+    #[test]
+    fn bars_show_each_program_of_a_figure() {
+        let mut figure = Figure::new("a", "HTTP echo", 0.5, "", Aim::None);
+        figure.peers.insert("rmcp".to_owned(), 0.25);
+        let text = bars("speed", &[&figure], true);
+        for part in ["HTTP echo", "0.50", "0.25", "ours", "rmcp", "class=\"limit\""] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("tower-mcp"));
+    }
+
+    #[test]
+    fn a_curve_has_its_sizes() {
+        let series = |points: &[(f64, f64)], axis: &str| Series {
+            id: "growth-a".to_owned(),
+            title: "growth".to_owned(),
+            axis: axis.to_owned(),
+            unit: "calls/s".to_owned(),
+            points: points.iter().map(|(x, y)| Point { x: *x, y: *y }).collect(),
+            cost: Vec::new(),
+        };
+        let text = curve(&series(&[(10.0, 900.0), (10_000.0, 890.0)], "tools"));
+        for part in [">10<", ">10k<", ">tools<", ">1k<"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let text = curve(&series(&[(1024.0, 1.0), (1_048_576.0, 500.0)], "bytes"));
+        for part in [">1 KiB<", ">1 MiB<", ">1k<", ">100<"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(curve(&series(&[], "tools")).ends_with("</svg>\n"));
+    }
+
+    #[test]
+    fn axes_end_at_round_numbers() {
+        for (value, expected) in [(1.0, 1.0), (890.0, 1000.0), (41.0, 50.0), (0.31, 0.4)] {
+            assert!((nice(value) - expected).abs() < 1e-9, "{value}");
+        }
+        assert_eq!([short(0.25), short(2_500.0), short(1e6)], ["0.25", "2.5k", "1M"]);
+    }
+}
