@@ -136,6 +136,7 @@ fn spaced(unit: &str) -> String {
 /// A number with about three digits.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
+        size if size >= 10.0 && size.fract() == 0.0 => format!("{value:.0}"),
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
         _ => format!("{value:.2}"),
@@ -182,6 +183,15 @@ mod tests {
             (Aim::None, 9.0, Some(1.0), true),
         ] {
             assert_eq!(aim.is_met(value, rmcp), is_met, "{aim:?} {value} {rmcp:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_have_about_three_digits() {
+        for (value, text) in
+            [(115.0, "115"), (64.0, "64"), (64.25, "64.2"), (5.0, "5.00"), (1234.5, "1234"), (0.0, "0.00")]
+        {
+            assert_eq!(number(value), text);
         }
     }
 
