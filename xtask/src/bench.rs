@@ -24,6 +24,7 @@ use crate::{
 mod builds;
 #[path = "../bench/src/figure.rs"]
 mod figure;
+mod instructions;
 mod page;
 mod plot;
 mod svg;
@@ -33,13 +34,14 @@ usage: cargo xtask bench [STAGE]... [--peers] [--quick] [--case NAME]... [--roun
        cargo xtask bench growth [tools|sessions|streams|subscriptions|tasks|connections|payload]... [--quick]
        cargo xtask bench --publish [--quick]
        cargo xtask bench render
+       cargo xtask bench instructions [--update]
        cargo xtask bench fleet [--quick]
        cargo xtask bench gateway [added|cpu|text|lists|checks|memory|children]... [--quick]
 
 stages: builds, load, start, memory, host, gateway, growth. Without a name, all of them but growth run.
 --peers measures rmcp and tower-mcp in the same run. --quick measures fewer rounds, and omits the cold builds.
 --publish measures all that docs/performance.md shows, and rewrites that page, its plots and its results.
-render rewrites the page and the plots from the committed results.";
+render rewrites the page and the plots from the committed results. instructions counts the instructions of the hot paths.";
 
 /// The rounds of the load of a publication.
 const PUBLISHED: [&str; 4] = ["--rounds", "3", "--seconds", "2"];
@@ -60,6 +62,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let folders = Folders { root, target };
     if args.first().is_some_and(|first| first == "fleet" || (first == "gateway" && args.len() > 1)) {
         return process::run(Command::new(program(&folders)?).args(args), LOAD_LIMIT);
+    }
+    if let Some((_, rest)) = args.split_first().filter(|(first, _)| *first == "instructions") {
+        return instructions::run(&folders, rest);
     }
     if args == ["render"] {
         return page::render(&folders.root);

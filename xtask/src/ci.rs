@@ -9,7 +9,7 @@ use anyhow::{Context, Error};
 use lexopt::{Arg, Parser, ValueExt as _};
 
 use crate::{
-    api, conformance, fleet, interop, ledger, package, process, test, tidy, tools, wire_check,
+    api, bench, conformance, fleet, interop, ledger, package, process, test, tidy, tools, wire_check,
     workspace::{self, Metadata},
 };
 
@@ -33,6 +33,7 @@ const STEPS: &[Step] = &[
     Step { name: "package", run: package::run },
     Step { name: "features", run: features },
     Step { name: "deny", run: deny },
+    Step { name: "instructions", run: |_| bench::run(&["instructions".to_owned()]) },
     Step { name: "wire-check", run: wire_check::run_in_ci },
     Step { name: "conformance", run: |_| conformance::run(&["server".to_owned()]) },
     Step { name: "conformance-client", run: |_| conformance::run(&["client".to_owned()]) },

@@ -76,7 +76,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        usage: "[STAGE]... [--peers] [--publish] [--quick] | growth | render  speed, size, build time, growth",
+        usage: "[STAGE]... [--peers] [--publish] [--quick] | growth | instructions | render  speed, size, build time, growth",
         run: bench::run,
     },
     Command {

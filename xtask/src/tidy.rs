@@ -7,7 +7,7 @@ use anyhow::{Context, Error};
 use crate::workspace::{self, Metadata};
 
 mod arrows;
-mod ceilings;
+pub(crate) mod ceilings;
 mod feature_cost;
 mod links;
 mod manifests;

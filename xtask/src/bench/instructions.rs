@@ -1,0 +1,108 @@
+//! `cargo xtask bench instructions`: the instructions of the hot paths, against the ceilings in `xtask/ceilings.toml`.
+
+use std::{collections::BTreeMap, path::Path, process::Command, time::Duration};
+
+use anyhow::{Context, Error};
+
+use super::builds::Folders;
+use crate::{process, tidy::ceilings};
+
+const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
+const CASE_LIMIT: Duration = Duration::from_secs(5 * 60);
+/// The iterations of the two runs of a case.
+const FEW: u64 = 100;
+const MANY: u64 = 600;
+/// The accepted growth above a ceiling, in per cent.
+const SLACK: u64 = 5;
+const VALGRIND: &str = "valgrind";
+
+/// Counts the instructions of each case. `--update` lowers the ceilings, and adds those of new cases.
+pub(super) fn run(folders: &Folders, args: &[String]) -> Result<(), Error> {
+    let update = match args {
+        [] => false,
+        [flag] if flag == "--update" => true,
+        _ => return Err(Error::msg(format!("instructions takes --update, not `{}`", args.join(" ")))),
+    };
+    let mut build = process::cargo(&folders.root);
+    // A build with other optimizations counts other instructions.
+    build
+        .args(["build", "--release", "--package", "instructions"])
+        .env_remove("CARGO_INCREMENTAL")
+        .env_remove("RUSTFLAGS");
+    process::run(&mut build, BUILD_LIMIT)?;
+    let program = folders.target.join("release").join(format!("instructions{}", std::env::consts::EXE_SUFFIX));
+    let listed = process::capture(Command::new(&program).arg("--list"), CASE_LIMIT)?;
+    let mut ceilings = ceilings::instructions(&folders.root)?;
+    let (mut measured, mut failures) = (BTreeMap::new(), Vec::new());
+    println!("\n{:<24} {:>14} {:>10}", "instructions", "each iteration", "ceiling");
+    for name in listed.stdout.lines() {
+        let each = (count(&program, name, MANY)?.saturating_sub(count(&program, name, FEW)?)) / (MANY - FEW);
+        let ceiling = ceilings.get(name).copied();
+        let fault = fault(each, ceiling);
+        let ceiling = ceiling.map_or_else(|| "-".to_owned(), |ceiling| ceiling.to_string());
+        println!("{name:<24} {each:>14} {ceiling:>10}{}", if fault.is_some() { " !" } else { "" });
+        failures.extend(fault.map(|fault| format!("{name}: {fault}")));
+        measured.insert(name.to_owned(), each);
+    }
+    if update {
+        ceilings.retain(|name, _| measured.contains_key(name));
+        for (name, each) in measured {
+            let ceiling = ceilings.entry(name).or_insert(each);
+            *ceiling = each.min(*ceiling);
+        }
+        return ceilings::set_instructions(&folders.root, ceilings);
+    }
+    if failures.is_empty() { Ok(()) } else { Err(Error::msg(failures.join("\n       "))) }
+}
+
+/// Compares a count with its ceiling.
+fn fault(each: u64, ceiling: Option<u64>) -> Option<String> {
+    match ceiling {
+        None => Some("no ceiling: run `cargo xtask bench instructions --update`".to_owned()),
+        Some(ceiling) if each > ceiling + ceiling * SLACK / 100 => {
+            Some(format!("{each} instructions, more than {SLACK} % above the ceiling of {ceiling}"))
+        }
+        Some(_) => None,
+    }
+}
+
+/// The instructions of a run.
+fn count(program: &Path, case: &str, iterations: u64) -> Result<u64, Error> {
+    let mut command = Command::new(VALGRIND);
+    command
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(program)
+        .arg(case)
+        .arg(iterations.to_string());
+    let captured = process::capture(&mut command, CASE_LIMIT).context("counting needs valgrind")?;
+    if !captured.status.success() {
+        return Err(Error::msg(format!("{case} failed\n{}", captured.stderr)));
+    }
+    collected(&captured.stderr).with_context(|| format!("{VALGRIND} printed no count\n{}", captured.stderr))
+}
+
+/// The count in the summary of callgrind.
+fn collected(summary: &str) -> Option<u64> {
+    let line = summary.lines().find_map(|line| line.split_once("Collected :"))?;
+    line.1.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_count_of_callgrind() {
+        assert_eq!(collected("==7== Events    : Ir\n==7== Collected : 1234567\n==7==\n"), Some(1_234_567));
+        assert_eq!(collected("==7== Events    : Ir\n"), None);
+    }
+
+    #[test]
+    fn a_growth_of_more_than_five_per_cent_fails() {
+        for (each, ceiling, is_fault) in
+            [(1_050, Some(1_000), false), (1_051, Some(1_000), true), (10, Some(1_000), false), (10, None, true)]
+        {
+            assert_eq!(fault(each, ceiling).is_some(), is_fault, "{each} {ceiling:?}");
+        }
+    }
+}
