@@ -53,6 +53,7 @@ async fn serve(options: &Options) -> Result<(), Box<dyn Error>> {
     let server = server(options, store);
     let mut config = HttpConfig::new()
         .health("/health")
+        .readiness("/ready")
         .allowed_hosts(options.allowed_hosts.iter().map(String::as_str))
         .on_listening(|address| eprintln!("the node serves http://{address}/mcp"));
     if let Some(token) = &options.token {
