@@ -133,6 +133,32 @@ async fn accepts_a_late_response() {
     assert_eq!(connecting.await.unwrap().unwrap().version(), ProtocolVersion::V2026_07_28);
 }
 
+/// A server that starts slowly reads both requests at once. It answers the probe, and rejects `initialize`.
+#[tokio::test(start_paused = true)]
+async fn accepts_a_late_response_beside_a_rejected_handshake() {
+    let unsupported = json!({ "code": -32022, "message": "no", "data": { "supported": ["2026-07-28"] } });
+    let unknown = json!({ "code": -32601, "message": "no" });
+    for (rejects_first, rejection) in [(false, unsupported.clone()), (true, unsupported), (false, unknown.clone())] {
+        // The order in which the client sees the two answers differs between runs.
+        for _ in 0..20 {
+            let (connector, mut peers) = scripted();
+            let connecting = start(builder().connect(connector));
+            let mut peer = peers.next().await;
+            let probe = peer.expect("server/discover").await;
+            let opening = peer.expect("initialize").await;
+            if rejects_first {
+                peer.refuse(opening, rejection.clone()).await;
+                peer.answer(probe, discovery(&["2026-07-28"])).await;
+            } else {
+                peer.answer(probe, discovery(&["2026-07-28"])).await;
+                peer.refuse(opening, rejection.clone()).await;
+            }
+            let client = connecting.await.unwrap().unwrap();
+            assert_eq!(client.version(), ProtocolVersion::V2026_07_28, "{rejection}");
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_connect_to_an_unresponsive_server_times_out() {
     let (connector, mut peers) = scripted();

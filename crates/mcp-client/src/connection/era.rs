@@ -3,7 +3,7 @@
 //! The client first sends `server/discover`. A list of revisions, or an error that only the stateless revisions have, settles the
 //! era. Any other answer, and silence, make the client send `initialize`.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use mcp_protocol::{
     DiscoverResult, EmptyParams, ErrorCode, InitializeParams, InitializeResult, JsonObject, Method, NotificationMethod,
@@ -13,7 +13,7 @@ use mcp_protocol::{
     tasks::ext::IDENTIFIER,
 };
 use serde::Deserialize;
-use tokio::time::error::Elapsed;
+use tokio::time::{error::Elapsed, timeout};
 
 use super::{
     Connection, ConnectionManager, Negotiated, OnDrop, Request, RequestExtras, RequestGuard, RequestOutcome, hints,
@@ -239,20 +239,33 @@ async fn outlast(
         return Err(HandshakeError::Fault(Error::timeout(Discover::NAME, config.probe_timeout)));
     };
     tracing::debug!("the server did not answer `server/discover`");
-    let opening = initialize(manager, connection, legacy);
-    tokio::pin!(opening);
-    tokio::select! {
-        opened = &mut opening => return opened,
-        outcome = probe.outcome() => {
-            // `initialize` may have succeeded at the same moment. The first result counts.
-            if connection.agreed().is_none()
-                && let Ok(ProbeResult::Agreed(negotiated)) = judge(config, version, outcome)
-            {
-                return Ok(*negotiated);
+    let opened = {
+        let opening = initialize(manager, connection, legacy);
+        tokio::pin!(opening);
+        tokio::select! {
+            biased;
+            outcome = probe.outcome() => {
+                // `initialize` may have succeeded at the same moment. The first result counts.
+                if connection.agreed().is_none()
+                    && let Ok(ProbeResult::Agreed(negotiated)) = judge(config, version, outcome)
+                {
+                    return Ok(*negotiated);
+                }
+                return opening.await;
             }
+            opened = &mut opening => opened,
         }
+    };
+    let Err(HandshakeError::Refused(error)) = opened else { return opened };
+    // A stateless server that starts slowly answers both requests, and it can reject `initialize` first.
+    let names_revisions = error.rpc().is_some_and(|error| error.code == ErrorCode::UNSUPPORTED_PROTOCOL_VERSION);
+    let limit = if names_revisions { config.probe_timeout } else { Duration::ZERO };
+    if let Ok(outcome) = timeout(limit, probe.outcome()).await
+        && let Ok(ProbeResult::Agreed(negotiated)) = judge(config, version, outcome)
+    {
+        return Ok(*negotiated);
     }
-    opening.await
+    Err(HandshakeError::Refused(error))
 }
 
 fn discovered(version: ProtocolVersion, theirs: Vec<String>, mut result: DiscoverResult) -> Negotiated {
