@@ -4,7 +4,7 @@ use mcp_protocol::{CallToolResult, ErrorCode, Excerpt, ProtocolVersion, RpcError
 use mcp_server_core::source::{SourceOutcome, SourceResult};
 use serde_json::{Value, json};
 
-use crate::CallError;
+use crate::{CallError, ServerState};
 
 /// The fault of a request: at its server, or in the gateway.
 #[derive(Debug, Clone)]
@@ -95,7 +95,14 @@ fn rpc_error(error: &CallError) -> RpcError {
             if let Some(wait) = retry_in {
                 data["retryAfterMs"] = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).into();
             }
-            RpcError::internal(format!("the server {server:?} is not available ({state})")).with_data(data)
+            // A server that is ready lacks only a connection for this client. The reason can contain details of the host.
+            let text = match state {
+                ServerState::Ready => {
+                    format!("no connection to the server {server:?} was free for this client in time")
+                }
+                _ => format!("the server {server:?} is not available ({state})"),
+            };
+            RpcError::internal(text).with_data(data)
         }
         CallError::Token { server, fault, retry_in } => {
             let mut data = json!({ "server": server, "reason": fault.as_str(), "retryable": fault.is_temporary() });
