@@ -13,6 +13,7 @@ mod bench;
 mod ci;
 mod conformance;
 mod fleet;
+mod fuzz;
 mod interop;
 mod ledger;
 mod package;
@@ -73,6 +74,11 @@ const COMMANDS: &[Command] = &[
         name: "fleet",
         usage: "[--seed N] [--size PERCENT] [--check NAME]... [--no-suites]  three nodes with Redis behind a balancer, with kills",
         run: fleet::run,
+    },
+    Command {
+        name: "fuzz",
+        usage: "[--seconds N] [--input FILE] [--list] [TARGET]...  runs the fuzz targets with a nightly toolchain",
+        run: fuzz::run,
     },
     Command {
         name: "bench",

@@ -19,6 +19,7 @@ pub(crate) struct Tool {
 }
 
 pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", features: &[] };
+pub(crate) const FUZZ: Tool = Tool { name: "cargo-fuzz", version: "0.13.2", features: &[] };
 pub(crate) const HACK: Tool = Tool { name: "cargo-hack", version: "0.6.46", features: &[] };
 /// Without the features of its web server, which double the time of the build.
 pub(crate) const MDBOOK: Tool =
