@@ -6,6 +6,7 @@ use std::{
 };
 
 use mcp_protocol::RpcError;
+use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -23,11 +24,14 @@ pub(crate) enum Cause {
 impl Cause {
     /// Returns the error of a call that runs longer than the grace period.
     pub(crate) fn error(self) -> RpcError {
-        RpcError::internal(match self {
-            Self::ServerShutdown => "the server was shut down",
-            Self::ClientClosed => "the client closed its input before the call finished",
-            Self::ConnectionFailed => "the connection failed before the call finished",
-        })
+        match self {
+            Self::ServerShutdown => {
+                let data = json!({ "reason": "server_shutdown", "retryable": true });
+                RpcError::internal("the server was shut down").with_data(data)
+            }
+            Self::ClientClosed => RpcError::internal("the client closed its input before the call finished"),
+            Self::ConnectionFailed => RpcError::internal("the connection failed before the call finished"),
+        }
     }
 }
 

@@ -73,6 +73,8 @@ async fn calls_past_the_grace_period_are_answered_with_an_error_in_both_eras() {
         // The tool `hold` sends a notification first, so its response is a stream.
         let message = if *tool == "hold" { answer.events().last().unwrap().clone() } else { answer.json() };
         assert_eq!(message["error"]["message"], "the server was shut down", "{tool} {message}");
+        let data = serde_json::json!({ "reason": "server_shutdown", "retryable": true });
+        assert_eq!(message["error"]["data"], data, "{tool} {message}");
         observed.expect(Event::Dropped).await;
     }
     endpoint.ended().await.unwrap();
