@@ -151,7 +151,7 @@ const TEMPLATE: &str = "notes://{folder}/{name}{?limit,order}";
 fn match_template(count: u32) -> Result<(), Failure> {
     let template = UriTemplate::parse(TEMPLATE)?;
     for _ in 0..count {
-        let vars = black_box(&template).matches(black_box("notes://work/today?limit=20&order=asc"));
+        let vars = black_box(&template).matches(black_box("notes://home/today?limit=20&order=asc"));
         if black_box(vars).is_none() {
             return Err("the template does not match".into());
         }
