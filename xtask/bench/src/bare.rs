@@ -3,6 +3,8 @@
 use std::{
     hint::black_box,
     io::{self, BufRead, BufReader, Write},
+    process::{Command, Stdio},
+    sync::Arc,
     thread,
 };
 
@@ -10,11 +12,13 @@ use axum::{
     Router,
     body::Bytes,
     extract::State,
-    http::{StatusCode, header},
+    http::{HeaderMap, HeaderName, StatusCode, header},
     response::{IntoResponse, Response},
     routing,
     serve::ListenerExt,
 };
+use mcp_client::http::reqwest;
+use rustls::crypto::ring;
 use serde_json::Value;
 use tokio::{net::TcpListener, runtime::Runtime, sync::oneshot};
 
@@ -100,6 +104,70 @@ fn answer_to(message: &Value) -> Option<String> {
         _ => return None,
     };
     Some(format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, message["id"]))
+}
+
+/// The least that a relay does: it parses each request, sends it by `reqwest`, parses the answer, and returns its bytes. It prints
+/// its address and ends with stdin.
+pub(crate) fn relay(upstream: &str) -> Result<(), Error> {
+    // The program may have installed a provider before, so an error has no meaning.
+    let _ = ring::default_provider().install_default();
+    let client = reqwest::Client::builder().no_proxy().tcp_nodelay(true).build()?;
+    let upstream = Arc::<str>::from(upstream);
+    let relay = move |headers: HeaderMap, body: Bytes| relay_call(client.clone(), Arc::clone(&upstream), headers, body);
+    serve(Router::new().route("/mcp", routing::post(relay)))
+}
+
+async fn relay_call(client: reqwest::Client, upstream: Arc<str>, mut headers: HeaderMap, body: Bytes) -> Response {
+    for name in [header::HOST, header::CONTENT_LENGTH] {
+        headers.remove(name);
+    }
+    let relayed = async {
+        black_box(&serde_json::from_slice::<Value>(&body)?);
+        let answer = client.post(&*upstream).headers(headers).body(body).send().await?;
+        let (status, session) = (answer.status(), answer.headers().get("mcp-session-id").cloned());
+        let answer = answer.bytes().await?;
+        if !answer.is_empty() {
+            black_box(&serde_json::from_slice::<Value>(&answer)?);
+        }
+        Ok::<_, Error>((status, session, answer))
+    };
+    match relayed.await {
+        Ok((status, session, answer)) => {
+            let mut response = (status, [(header::CONTENT_TYPE, "application/json")], answer).into_response();
+            response.headers_mut().extend(session.map(|id| (HeaderName::from_static("mcp-session-id"), id)));
+            response
+        }
+        Err(error) => (StatusCode::BAD_GATEWAY, error.to_string()).into_response(),
+    }
+}
+
+/// The least that a relay over stdin and stdout does: it parses each line, writes it to a server, parses the answer, and writes it.
+pub(crate) fn relay_stdio(cpu: Option<&str>) -> Result<(), Error> {
+    let mut server = Command::new(std::env::current_exe()?);
+    server.args(["peer", "ours-stdio"]).args(cpu.into_iter().flat_map(|cpu| ["--cpu", cpu]));
+    let mut server = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let (Some(mut requests), Some(answers)) = (server.stdin.take(), server.stdout.take()) else {
+        return Err(Error::new("the server has no pipes"));
+    };
+    let mut answers = BufReader::with_capacity(64 << 10, answers);
+    let mut input = BufReader::with_capacity(64 << 10, io::stdin().lock());
+    let mut output = io::stdout().lock();
+    let (mut line, mut answer) = (Vec::new(), Vec::new());
+    while input.read_until(b'\n', &mut line)? > 0 {
+        let message: Value = serde_json::from_slice(&line)?;
+        requests.write_all(&line)?;
+        line.clear();
+        if message.get("id").is_some() {
+            answers.read_until(b'\n', &mut answer)?;
+            black_box(&serde_json::from_slice::<Value>(&answer)?);
+            output.write_all(&answer)?;
+            output.flush()?;
+            answer.clear();
+        }
+    }
+    drop(requests);
+    server.wait()?;
+    Ok(())
 }
 
 /// The same server over stdin and stdout: one write for all requests that were there to be read.

@@ -45,6 +45,7 @@ usage: bench load [--case NAME]... [--rounds N] [--seconds S] [--quick] [--peers
        bench peer bare-http|bare-sessions|bare-stdio|bare-stdio-gathered --answer FILE [--cpu N]   a bare limit
        bench peer growth-http [--cpu N] [--tools N]                       the server under test with raised limits
        bench peer bare-mcp|bare-mcp-stdio [--cpu N]                       a bare server for clients
+       bench peer bare-relay|bare-relay-stdio [--cpu N] [--upstream URL] [--upstream-cpu N]   a bare relay
        bench peer gateway-http|gateway-stdio [--cpu N] [--upstream URL|stdio|local] [--servers N] [--tools N]
                           [--revision DATE] [--upstream-cpu N]            the gateway under test
 `--json FILE` as the first option of `load`, `growth`, `memory` and `start` writes their figures.";
@@ -118,6 +119,8 @@ fn peer(args: &[String]) -> Result<(), Error> {
         "ours-stdio" => server::stdio(tools),
         "gateway-http" => gateway::serve_http(&upstream, tools),
         "gateway-stdio" => gateway::serve_stdio(&upstream, tools),
+        "bare-relay" => bare::relay(upstream.target()),
+        "bare-relay-stdio" => bare::relay_stdio(upstream.cpu()),
         "bare-http" => bare::http(answer()?),
         "growth-http" => server::growth(tools),
         "bare-sessions" => bare::sessions(answer()?),

@@ -15,6 +15,8 @@ use crate::{
 };
 
 const CONNECTIONS: usize = 32;
+/// The name of the row of a bare relay, below the row of the gateway.
+const BARE_RELAY: &str = "  the same by a relay without MCP";
 
 /// The cores: one of the gateway and of each server that the load calls directly, and one of the load and of the servers behind
 /// the gateway. Each step of a call then crosses the cores.
@@ -25,7 +27,8 @@ pub(super) struct Cores {
 }
 
 impl Cores {
-    fn gateway(self, kind: &'static str, upstream: &str, revision: Revision) -> Start {
+    /// Returns the start of a gateway or of a bare relay.
+    fn relay(self, kind: &'static str, upstream: &str, revision: Revision) -> Start {
         let mut gateway: Vec<String> =
             ["--upstream", upstream, "--revision", revision.name()].map(str::to_owned).to_vec();
         if let Some(cpu) = self.load {
@@ -43,96 +46,112 @@ impl Cores {
     }
 }
 
-/// The gateway over HTTP, the server alone, and the server behind the gateway.
-struct Pair {
+/// The gateway over HTTP, a bare relay, the server alone, and the server behind the relays.
+struct Relays {
     relayed: Endpoint,
+    bare_relay: Endpoint,
     direct: Endpoint,
     _upstream: Endpoint,
 }
 
-impl Pair {
+impl Relays {
     async fn start(cores: Cores, calls: (Call, Call), revision: Revision) -> Result<Self, Error> {
         let mut upstream = Endpoint::started(&cores.upstream())?;
         let url = format!("http://{}/mcp", upstream.peer.address().await?);
-        let relayed = Endpoint::http(&cores.gateway("gateway-http", &url, revision), calls.0, revision).await?;
+        let relayed = Endpoint::http(&cores.relay("gateway-http", &url, revision), calls.0, revision).await?;
+        let bare_relay = Endpoint::http(&cores.relay("bare-relay", &url, revision), calls.1, revision).await?;
         let direct = Endpoint::http(&cores.direct("ours-http"), calls.1, revision).await?;
-        Ok(Self { relayed, direct, _upstream: upstream })
+        Ok(Self { relayed, bare_relay, direct, _upstream: upstream })
     }
 }
 
 /// Compares the added time of an echo with a bare round trip.
 pub(super) async fn added(cores: Cores, extent: Extent) -> Result<(), Error> {
     for revision in Revision::ALL {
-        let Pair { relayed, direct, _upstream } = Pair::start(cores, (Call::RelayedEcho, Call::Echo), revision).await?;
+        let Relays { relayed, bare_relay, direct, _upstream } =
+            Relays::start(cores, (Call::RelayedEcho, Call::Echo), revision).await?;
         let bare = Endpoint::reqwest(&cores.direct("bare-mcp"), revision).await?;
         let name = format!("added time of an echo by reqwest, HTTP {revision}");
-        compare(&name, [relayed, direct, bare], extent).await?;
+        compare(&name, [relayed, bare_relay, direct, bare], extent).await?;
     }
     let scratch = Scratch::new()?;
     for revision in Revision::ALL {
-        let gateway = cores.gateway("gateway-stdio", "stdio", revision);
+        let gateway = cores.relay("gateway-stdio", "stdio", revision);
         let (relayed, _) = Endpoint::line(&gateway, Call::RelayedEcho, revision).await?;
+        let bare_relay = cores.relay("bare-relay-stdio", "stdio", revision);
+        let (bare_relay, _) = Endpoint::line(&bare_relay, Call::Echo, revision).await?;
         let (direct, answer) = Endpoint::line(&cores.direct("ours-stdio"), Call::Echo, revision).await?;
         std::fs::write(scratch.file(), answer)?;
         let start = Start { answer: Some(scratch.file()), ..cores.direct("bare-stdio") };
         let bare = Endpoint::bare_line(&start, revision)?;
         let name = format!("added time of an echo by a line, stdio {revision}");
-        compare(&name, [relayed, direct, bare], extent).await?;
+        compare(&name, [relayed, bare_relay, direct, bare], extent).await?;
     }
     Ok(())
 }
 
-/// Measures the gateway, the server alone and the bare peer in turns.
-async fn compare(name: &str, mut endpoints: [Endpoint; 3], extent: Extent) -> Result<(), Error> {
-    let (mut ratios, mut times) = (Vec::new(), [Vec::new(), Vec::new(), Vec::new()]);
+/// Measures the gateway, a bare relay, the server alone and the bare peer in turns.
+async fn compare(name: &str, mut endpoints: [Endpoint; 4], extent: Extent) -> Result<(), Error> {
+    let (mut ratios, mut times) = ([Vec::new(), Vec::new()], [const { Vec::new() }; 4]);
     for number in 0..=extent.rounds {
-        let mut round = [0.0; 3];
+        let mut round = [0.0; 4];
         for (endpoint, time) in endpoints.iter_mut().zip(&mut round) {
             *time = endpoint.median(extent.round).await?.as_secs_f64() * 1e6;
         }
         // The first round warms up.
         if number > 0 {
-            let [relayed, direct, bare] = round;
-            ratios.push((relayed - direct) / bare);
+            let [relayed, bare_relay, direct, bare] = round;
+            ratios[0].push((relayed - direct) / bare);
+            ratios[1].push((bare_relay - direct) / bare);
             for (all, time) in times.iter_mut().zip(round) {
                 all.push(time);
             }
         }
     }
-    let [relayed, direct, bare] = times.map(|times| median(&times));
+    let [relayed, bare_relay, direct, bare] = times.map(|times| median(&times));
     let details = format!("relayed {relayed:.0} us, direct {direct:.0} us, bare {bare:.0} us");
-    row(name, &ratios, " x", Aim::AtMost(1.35), &details);
+    row(name, &ratios[0], " x", Aim::AtMost(1.35), &details);
+    row(BARE_RELAY, &ratios[1], " x", Aim::None, &format!("relayed {bare_relay:.0} us"));
     Ok(())
 }
 
 /// Compares the CPU time of a relayed echo with that of the echo and of `reqwest`.
 pub(super) async fn cpu(cores: Cores, extent: Extent) -> Result<(), Error> {
     for revision in Revision::ALL {
-        let Pair { mut relayed, mut direct, _upstream } =
-            Pair::start(cores, (Call::RelayedEcho, Call::Echo), revision).await?;
+        let Relays { mut relayed, mut bare_relay, mut direct, _upstream } =
+            Relays::start(cores, (Call::RelayedEcho, Call::Echo), revision).await?;
         let mut bare = Endpoint::reqwest(&cores.direct("bare-mcp"), revision).await?;
         let length = extent.round.max(Duration::from_millis(500));
-        let (mut ratios, mut rates, mut costs) = (Vec::new(), Vec::new(), [Vec::new(), Vec::new(), Vec::new()]);
+        let (mut ratios, mut rates) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+        let mut costs = [const { Vec::new() }; 4];
         for number in 0..=extent.rounds.div_ceil(2) {
             let through = relayed.load(CONNECTIONS, length).await?;
+            let through_bare = bare_relay.load(CONNECTIONS, length).await?;
             let alone = direct.load(CONNECTIONS, length).await?;
             let client = bare.load(CONNECTIONS, length).await?;
             if number > 0 {
-                let round = [through.cost(through.peer), alone.cost(alone.peer), client.cost(client.own)];
-                let [gateway, server, client] = round;
-                ratios.push(gateway / (server + client));
-                rates.push(through.per_second() / alone.per_second());
+                let costs_of_relays = [through.cost(through.peer), through_bare.cost(through_bare.peer)];
+                let (server, client) = (alone.cost(alone.peer), client.cost(client.own));
+                let round = [costs_of_relays[0], costs_of_relays[1], server, client];
+                for (ratios, cost) in ratios.iter_mut().zip(costs_of_relays) {
+                    ratios.push(cost / (server + client));
+                }
+                for (rates, load) in rates.iter_mut().zip([&through, &through_bare]) {
+                    rates.push(load.per_second() / alone.per_second());
+                }
                 for (all, cost) in costs.iter_mut().zip(round) {
                     all.push(cost);
                 }
             }
         }
-        let [gateway, server, client] = costs.map(|costs| median(&costs));
+        let [gateway, bare_relay, server, client] = costs.map(|costs| median(&costs));
         let details = format!("gateway {gateway:.1} us, server {server:.1} us, reqwest {client:.1} us");
         let name = format!("CPU of an echo, {CONNECTIONS} connections, HTTP {revision}");
-        row(&name, &ratios, " x", Aim::AtMost(1.3), &details);
+        row(&name, &ratios[0], " x", Aim::AtMost(1.3), &details);
+        row(BARE_RELAY, &ratios[1], " x", Aim::None, &format!("relay {bare_relay:.1} us"));
         let name = format!("calls/s through the gateway by direct, {revision}");
-        row(&name, &rates, " x", Aim::None, "the server shares the core of the load");
+        row(&name, &rates[0], " x", Aim::None, "the server shares the core of the load");
+        row(BARE_RELAY, &rates[1], " x", Aim::None, "");
     }
     Ok(())
 }
@@ -140,21 +159,25 @@ pub(super) async fn cpu(cores: Cores, extent: Extent) -> Result<(), Error> {
 /// Compares the time of a result of 1 MiB through the gateway with that of the server alone.
 pub(super) async fn text(cores: Cores, extent: Extent) -> Result<(), Error> {
     for revision in Revision::ALL {
-        let Pair { mut relayed, mut direct, _upstream } =
-            Pair::start(cores, (Call::RelayedText, Call::Text), revision).await?;
-        let (mut ratios, mut times) = (Vec::new(), [Vec::new(), Vec::new()]);
+        let Relays { mut relayed, mut bare_relay, mut direct, _upstream } =
+            Relays::start(cores, (Call::RelayedText, Call::Text), revision).await?;
+        let (mut ratios, mut times) = ([Vec::new(), Vec::new()], [const { Vec::new() }; 3]);
         for number in 0..=extent.rounds {
             let through = relayed.median(extent.round).await?.as_secs_f64() * 1e6;
+            let through_bare = bare_relay.median(extent.round).await?.as_secs_f64() * 1e6;
             let alone = direct.median(extent.round).await?.as_secs_f64() * 1e6;
             if number > 0 {
-                ratios.push(alone / through);
-                times[0].push(through);
-                times[1].push(alone);
+                ratios[0].push(alone / through);
+                ratios[1].push(alone / through_bare);
+                for (all, time) in times.iter_mut().zip([through, through_bare, alone]) {
+                    all.push(time);
+                }
             }
         }
-        let [through, alone] = times.map(|times| median(&times));
+        let [through, through_bare, alone] = times.map(|times| median(&times));
         let name = format!("a result of 1 MiB by direct, HTTP {revision}");
-        row(&name, &ratios, " x", Aim::AtLeast(0.6), &format!("relayed {through:.0} us, direct {alone:.0} us"));
+        row(&name, &ratios[0], " x", Aim::AtLeast(0.6), &format!("relayed {through:.0} us, direct {alone:.0} us"));
+        row(BARE_RELAY, &ratios[1], " x", Aim::None, &format!("relayed {through_bare:.0} us"));
     }
     Ok(())
 }

@@ -35,6 +35,14 @@ impl Upstream {
         Ok(true)
     }
 
+    pub(crate) fn target(&self) -> &str {
+        &self.target
+    }
+
+    pub(crate) fn cpu(&self) -> Option<&str> {
+        self.cpu.as_deref()
+    }
+
     /// Returns the builder of a host with the servers, which have `tools` tools each.
     fn host(&self, tools: usize) -> Result<HostBuilder, Error> {
         let mut host = Host::builder("bench-gateway", "1.0.0");
