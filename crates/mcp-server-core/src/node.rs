@@ -58,9 +58,10 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct NodeLimits {
-    /// The lifetime of a lease. When a node stops, the other nodes end its work after this time. Default 10 seconds.
+    /// The lifetime of a lease. When a node stops, the other nodes end its work after this time. When the store fails for this
+    /// time, the node ends its own work. Default 4 seconds.
     pub lease: Duration,
-    /// The interval at which a node renews its lease. It must be shorter than the lease. Default 3 seconds.
+    /// The interval at which a node renews its lease. It must be shorter than the lease. Default 1 second.
     pub renewal: Duration,
     /// The time until another node acknowledges a message. Default 2 seconds.
     pub acknowledgement: Duration,
@@ -71,8 +72,8 @@ pub struct NodeLimits {
 impl Default for NodeLimits {
     fn default() -> Self {
         Self {
-            lease: Duration::from_secs(10),
-            renewal: Duration::from_secs(3),
+            lease: Duration::from_secs(4),
+            renewal: Duration::from_secs(1),
             acknowledgement: Duration::from_secs(2),
             reply: Duration::from_secs(30),
         }

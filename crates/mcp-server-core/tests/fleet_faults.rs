@@ -32,7 +32,7 @@ const BUSY: (i64, &str) = (-32603, "busy: the shared store is unavailable, try a
 
 #[tokio::test(start_paused = true)]
 async fn a_task_shows_no_end_before_the_store_has_accepted_it() {
-    for (outage, at_other_nodes, expected) in [(4, "working", "completed"), (12, "failed", "failed")] {
+    for (outage, at_other_nodes, expected) in [(1, "working", "completed"), (12, "failed", "failed")] {
         let (_store, mut here, mut there) = two().await;
         let id = made(&mut here.client, "gated").await;
         let mut stream = here.jobs.modern().await;
@@ -63,7 +63,7 @@ async fn the_end_of_a_task_waits_for_space_in_a_full_store() {
     let id = made(&mut here.client, "gated").await;
     here.cut.set(Link::Full);
     here.jobs.gate.add_permits(1);
-    sleep(Duration::from_secs(4)).await;
+    sleep(Duration::from_secs(2)).await;
     assert_eq!(there.get(&id).await["status"], "working");
     let error = here.client.error("tasks/get", of(&id)).await;
     assert_eq!(code_and_text(&error), (-32603, "the end of the task is not stored yet"));

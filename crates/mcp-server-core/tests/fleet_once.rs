@@ -121,7 +121,7 @@ async fn the_result_of_an_effect_waits_for_the_end_of_a_short_outage() {
         here.send(request(2, round.clone())).await;
         here.quiet().await;
         cut.set(link);
-        sleep(Duration::from_secs(6)).await;
+        sleep(Duration::from_millis(2500)).await;
         cut.set(Link::Up);
         assert_eq!(text_of(&here.recv().await), "bought for Ada", "{link:?}");
         assert_eq!(text_of(&there.exchange(request(2, round)).await), "bought for Ada", "{link:?}");

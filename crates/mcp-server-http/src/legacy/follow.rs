@@ -40,10 +40,10 @@ const PAGE: usize = 64;
 const PIECE: usize = 64 << 10;
 /// The time after which a reader reads again although no message arrived.
 const POLL: Duration = Duration::from_secs(10);
-/// The time after which a reader checks that the node of its call has not stopped.
-const CHECK: Duration = Duration::from_secs(3);
+/// The longest time after which the reader of a call reads again although no message arrived.
+const POLL_OF_CALL: Duration = Duration::from_secs(3);
 /// How long a reader waits for a store that fails. Its client then resumes at another node.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(3);
 /// The pause between retries of a failing store.
 const PAUSE: Duration = Duration::from_millis(250);
 
@@ -169,6 +169,13 @@ enum Ended {
     Lost,
 }
 
+/// The checks that the node of a call has not stopped.
+struct Checks {
+    /// Whether no check was due so far.
+    is_first: bool,
+    next: Instant,
+}
+
 /// The task that reads the events of a stream for its connection.
 struct Follower {
     shared: Arc<SharedSessions>,
@@ -211,9 +218,7 @@ impl Follower {
 
     /// Sends events until the stream ends or the store fails for too long.
     async fn follow(&mut self, mut topic: Subscription, mut page: LogPage) {
-        let is_call = self.guard.stream != STANDALONE;
-        let pause = if is_call { CHECK } else { POLL };
-        let (mut is_first, mut next_check) = (true, Instant::now() + pause);
+        let mut checks = Checks { is_first: true, next: Instant::now() + self.pause() };
         loop {
             if !self.send(&page).await {
                 return;
@@ -222,27 +227,8 @@ impl Follower {
                 if let Some(end) = self.end {
                     return self.finish(end).await;
                 }
-                // A stream without a new event may have ended before.
-                let may_be_over = std::mem::take(&mut is_first) && is_call && !self.has_events;
-                let received = if may_be_over || Instant::now() >= next_check {
-                    None
-                } else {
-                    timeout_at(next_check, topic.recv()).await.ok()
-                };
-                match received {
-                    Some(Some(_)) => {}
-                    // The store ended the subscription.
-                    Some(None) => match self.retry(async |this| this.subscribe().await).await {
-                        Some(subscribed) => topic = subscribed,
-                        None => return,
-                    },
-                    None => {
-                        self.shared.touch_open_session(&self.guard.http);
-                        if let Err(error) = self.check_writer().await {
-                            tracing::debug!(%error, "the node of a stream is not known yet");
-                        }
-                        next_check = Instant::now() + pause;
-                    }
+                if !self.wait(&mut topic, &mut checks).await {
+                    return;
                 }
             }
             match self.retry(async |this| this.read().await).await {
@@ -250,6 +236,48 @@ impl Follower {
                 None => return,
             }
         }
+    }
+
+    /// Waits until the log may have another event, or the stream may have ended. Returns false if the store fails for too long.
+    async fn wait(&mut self, topic: &mut Subscription, checks: &mut Checks) -> bool {
+        let is_call = self.guard.stream != STANDALONE;
+        let next_read = Instant::now() + POLL_OF_CALL;
+        loop {
+            // A stream without a new event may have ended before.
+            let may_be_over = std::mem::take(&mut checks.is_first) && is_call && !self.has_events;
+            let received = if may_be_over || Instant::now() >= checks.next {
+                None
+            } else {
+                timeout_at(checks.next, topic.recv()).await.ok()
+            };
+            match received {
+                Some(Some(_)) => return true,
+                // The store ended the subscription.
+                Some(None) => {
+                    let Some(subscribed) = self.retry(async |this| this.subscribe().await).await else { return false };
+                    *topic = subscribed;
+                    return true;
+                }
+                None => {}
+            }
+            // The checks have this distance, also if the node of the call does not reply.
+            checks.next = Instant::now() + self.pause();
+            self.shared.touch_open_session(&self.guard.http);
+            let checked = self.check_writer().await;
+            if let Err(error) = &checked {
+                tracing::debug!(%error, "the node of a stream is not known yet");
+            }
+            let has_news = may_be_over || self.end.is_some() || self.notice.is_some();
+            // A store that fails also fails the next read, which has a time limit.
+            if !is_call || checked.is_err() || has_news || Instant::now() >= next_read {
+                return true;
+            }
+        }
+    }
+
+    /// Returns the time between two checks that the node of the call has not stopped.
+    fn pause(&self) -> Duration {
+        if self.guard.stream == STANDALONE { POLL } else { self.shared.store.node.limits().renewal }
     }
 
     /// Finds out whether the call still writes the stream. Otherwise the stream ends after the next read.
@@ -266,19 +294,27 @@ impl Follower {
             self.end = Some(Ended::Lost);
             return Ok(());
         };
-        match store.node.is_alive(node).await {
-            Ok(false) => {
+        // A node without the store must not wait for it here, because the client can resume at another node.
+        let limit = self.pause();
+        match timeout(limit, store.node.is_alive(node)).await {
+            Ok(Ok(false)) => {
                 // The node may only be slow. From now on the log rejects its events.
                 store.exclude(self.digest(), writer, self.shared.ttl()).await?;
                 self.end = Some(Ended::NodeStopped);
                 store.announce_events(self.digest()).await?;
             }
-            Ok(true) if !self.is_confirmed => match self.shared.is_open_at(node, self.digest(), stream).await {
-                Some(true) => self.is_confirmed = true,
-                Some(false) => self.end = Some(Ended::Lost),
-                None => {}
-            },
-            Ok(true) | Err(_) => {}
+            // A node that stopped does not reply. The next check then follows at once.
+            Ok(Ok(true)) if !self.is_confirmed => {
+                match timeout(limit, self.shared.is_open_at(node, self.digest(), stream)).await {
+                    Ok(Some(true)) => self.is_confirmed = true,
+                    Ok(Some(false)) => self.end = Some(Ended::Lost),
+                    Ok(None) | Err(_) => {}
+                }
+            }
+            Ok(Ok(true)) => {}
+            Ok(Err(_)) | Err(_) => {
+                return Err(StoreError::unavailable("the lease of the node of a stream cannot be read"));
+            }
         }
         Ok(())
     }

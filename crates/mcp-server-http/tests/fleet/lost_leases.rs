@@ -7,7 +7,7 @@ use mcp_store::{KeyValue as _, Log as _};
 
 use super::{
     events::{Counter, count},
-    outage::Fragile,
+    outage::{Fault, Fragile},
     *,
 };
 use crate::{
@@ -120,14 +120,18 @@ async fn a_response_behind_the_end_of_its_stream_is_rejected() {
 async fn an_outage_loses_no_response_and_reports_lost_notifications_once() {
     let store = Arc::new(Fragile::default());
     let fleet = Fleet::with(2, store.clone(), HttpConfig::new(), |builder| {
-        builder.tool(tool("chatty", async |progress: Progress| {
-            progress.report(0.0, None, "").await;
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            for number in 1..=400u32 {
-                progress.report(f64::from(number), None, "").await;
-            }
-            "told"
-        }))
+        // The outage is shorter than the lease.
+        builder.limits(|limits| limits.node.lease = Duration::from_secs(10)).tool(tool(
+            "chatty",
+            async |progress: Progress| {
+                progress.report(0.0, None, "").await;
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                for number in 1..=400u32 {
+                    progress.report(f64::from(number), None, "").await;
+                }
+                "told"
+            },
+        ))
     });
     let session = fleet.open(json!({})).await;
     let mut stream = fleet.nodes[0].handle(call(&session, "chatty")).await.into_body();
@@ -151,4 +155,58 @@ async fn an_outage_loses_no_response_and_reports_lost_notifications_once() {
     let answer = answer.expect("the response");
     assert_eq!((&answer["id"], &answer["result"]["content"][0]["text"]), (&json!(2), &json!("told")));
     assert_eq!(replay.last(), Some(answer));
+}
+
+/// Returns the last message of a stream that ends.
+async fn last_message(stream: &mut Body, last_id: &mut String) -> Option<Value> {
+    let mut message = None;
+    loop {
+        let events = next_events(stream).await;
+        if events.is_empty() {
+            return message;
+        }
+        for event in events {
+            *last_id = event.id;
+            message = event.message;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_an_answer_ends_within_six_seconds_of_its_node() {
+    // A node is killed, and its client resumes at another node. Or it only loses the store, and ends its connections.
+    let resumed = [Some(0), Some(400), Some(1000), None];
+    let faults = [Fault::Silent, Fault::Away].into_iter().flat_map(|fault| resumed.map(|resumed| (fault, resumed)));
+    for ((fault, resumed), at) in faults.flat_map(|fault| [0, 250, 500, 900].map(|at| (fault, at))) {
+        let case = format!("{fault:?} {at} ms after a renewal, resumed after {resumed:?} ms");
+        let memory = MemoryStore::new();
+        let first = Arc::new(Fragile::of(memory.clone()));
+        let fleet = Fleet::of_stores(vec![first.clone(), Arc::new(memory)], HttpConfig::new(), questions::build);
+        let session = fleet.open(json!({ "elicitation": {} })).await;
+        let mut stream = fleet.nodes[0].handle(questions::ask(2, &session)).await.into_body();
+        let mut last = loop {
+            let event = next_events(&mut stream).await.pop().unwrap();
+            if event.message.is_some_and(|message| message["method"] == "elicitation/create") {
+                break event.id;
+            }
+        };
+        tokio::time::sleep(Duration::from_millis(10_000 + at)).await;
+        first.set_fault(fault);
+        let start = tokio::time::Instant::now();
+        match resumed {
+            Some(delay) => {
+                drop(stream);
+                tokio::time::sleep(Duration::from_millis(delay)).await;
+            }
+            None => {
+                assert_eq!(last_message(&mut stream, &mut last).await, None, "{case}");
+                // The first event of the stream has this delay.
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+        let mut stream = fleet.nodes[1].handle(resume(&session, &last)).await.into_body();
+        let ended = last_message(&mut stream, &mut last).await;
+        assert!(ended.as_ref().is_some_and(is_stopped), "{case}: {ended:?}");
+        assert!(start.elapsed() < Duration::from_secs(6), "{case}: {:?}", start.elapsed());
+    }
 }

@@ -19,7 +19,7 @@ struct Name {
     name: String,
 }
 
-fn build(builder: ServerBuilder) -> ServerBuilder {
+pub(super) fn build(builder: ServerBuilder) -> ServerBuilder {
     builder
         .tool(tool("ask", async |inputs: Inputs| -> Result<String, ToolError> {
             let Name { name } = inputs.elicit("name", "Name?").await?;
@@ -31,7 +31,7 @@ fn build(builder: ServerBuilder) -> ServerBuilder {
         }))
 }
 
-fn ask(id: u64, session: &str) -> Request<Full<Bytes>> {
+pub(super) fn ask(id: u64, session: &str) -> Request<Full<Bytes>> {
     legacy_as(id, Some(session), "tools/call", json!({ "name": "ask", "arguments": {} }))
 }
 
