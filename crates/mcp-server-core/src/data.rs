@@ -2,7 +2,7 @@
 
 mod installed;
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicUsize};
 
 use mcp_protocol::{Implementation, ProtocolVersion};
 use mcp_store::Store;
@@ -25,7 +25,7 @@ use crate::{
     session::{Gate, NotificationHook},
     shutdown::Shutdown,
     source::InstalledSource,
-    tasks::{Driver, TaskPolicy, TaskTable},
+    tasks::{Driver, Drivers, TaskPolicy, TaskTable},
     trace::Bridge,
 };
 
@@ -88,6 +88,9 @@ pub(crate) struct ServerData {
     pub(crate) inputs: Arc<InputServices>,
     pub(crate) identity: ServerIdentity,
     pub(crate) tasks: Arc<TaskTable>,
+    pub(crate) drivers: Drivers,
+    /// The number of the listeners that have not stopped.
+    pub(crate) listeners: AtomicUsize,
     /// This node, if the server shares its store with other nodes.
     pub(crate) node: Option<Arc<Node>>,
     pub(crate) extensions: InstalledExtensions,
@@ -136,7 +139,7 @@ impl std::fmt::Debug for Server {
 impl ServerData {
     /// Returns the parts of the server that a task needs until its end.
     pub(crate) fn task_driver(&self) -> Driver {
-        Driver { table: self.tasks.clone(), shutdown: self.shutdown.clone(), drain: self.config.limits.drain }
+        Driver { table: self.tasks.clone(), shutdown: self.shutdown.clone(), drivers: self.drivers.clone() }
     }
 }
 

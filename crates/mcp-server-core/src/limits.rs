@@ -43,7 +43,8 @@ pub struct Limits {
     pub json_depth: usize,
     /// The grace period: the time that running calls have to finish after the peer closed the connection or
     /// [`Server::shutdown`](crate::Server::shutdown) began. It also holds for tasks after the shutdown began. With zero, the
-    /// server stops them at once. Calls over HTTP have the shutdown deadline of the HTTP server instead. Default: 2 seconds.
+    /// server stops them at once. Calls over HTTP have the shutdown deadline of the HTTP server instead, and so have all tasks of
+    /// a server with an HTTP endpoint. Default: 2 seconds.
     pub drain: Duration,
     /// The number of open `subscriptions/listen` streams of one authenticated principal. With zero, the server refuses such streams.
     /// Default: 64.

@@ -111,29 +111,7 @@ type Ending = Arc<dyn Fn(Arc<HashSet<String>>) -> BoxFuture<'static, Result<(), 
 pub struct Node {
     shared: Arc<Shared>,
     task: Mutex<Option<AbortHandle>>,
-    /// Cloned by each listener of the server.
-    listeners: Arc<()>,
     is_released: AtomicBool,
-}
-
-/// A listener of a server. The last listener of a server that shuts down releases the lease of the node.
-#[derive(Debug)]
-#[must_use]
-pub struct NodeListener {
-    node: Arc<Node>,
-    listeners: Arc<()>,
-}
-
-impl NodeListener {
-    /// Ends the work of the node and deletes its lease, so that the other nodes need not wait until it expires. Waits for the store
-    /// for one second. Another listener keeps the node.
-    pub async fn stop(self) {
-        let Self { node, listeners } = self;
-        drop(listeners);
-        if Arc::strong_count(&node.listeners) == 1 {
-            node.release().await;
-        }
-    }
 }
 
 /// The parts of a node that its background task uses.
@@ -171,17 +149,17 @@ impl Node {
             alive: Mutex::default(),
         };
         let (task, is_released) = (Mutex::default(), AtomicBool::new(false));
-        Self { shared: Arc::new(shared), task, listeners: Arc::default(), is_released }
+        Self { shared: Arc::new(shared), task, is_released }
     }
 
-    /// Registers a listener of the server.
-    pub fn listener(self: &Arc<Self>) -> NodeListener {
-        NodeListener { node: self.clone(), listeners: self.listeners.clone() }
-    }
-
-    /// Ends the work of the node, and deletes its lease. The node gets no other lease.
-    async fn release(&self) {
+    /// Ends the work of the node for good: it gets no other lease. The other nodes need not wait until its lease expires.
+    pub(crate) async fn release(&self) {
         self.is_released.store(true, Ordering::Release);
+        self.delete_lease().await;
+    }
+
+    /// Ends the work of the current lease, and deletes the lease. Waits for the store for one second.
+    pub(crate) async fn delete_lease(&self) {
         let Some(lease) = self.end() else { return };
         match timeout(RELEASE, self.shared.store.delete(&key(lease.id()))).await {
             Ok(Ok(_)) => {}

@@ -2,6 +2,7 @@
 
 mod connection;
 mod lifecycle;
+mod listener;
 mod lists;
 mod local;
 mod memory;
@@ -21,6 +22,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 pub use self::{
     connection::ServeError,
+    listener::ServerListener,
     lists::{Prompts, ResourceTemplates, Resources, Tools},
     notify::Notices,
     tasks::{NewTask, StandaloneTask, Tasks},
@@ -114,7 +116,8 @@ impl Server {
         Tasks { server: self }
     }
 
-    /// Shuts the server down: running calls may finish within the grace period. This does not wait.
+    /// Shuts the server down: running calls and tasks may finish within the grace period. This does not wait, and
+    /// [`Server::ended`] does.
     ///
     /// See the [example](Self#example).
     pub fn shutdown(&self) {

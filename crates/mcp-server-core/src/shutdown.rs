@@ -6,6 +6,7 @@ use std::{
 };
 
 use mcp_protocol::RpcError;
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -47,20 +48,39 @@ struct Inner {
     begun: OnceLock<(Instant, Cause)>,
     /// The shutdown of the server, for the end of a connection.
     server: Option<Shutdown>,
+    /// The grace period of running tasks.
+    of_tasks: Mutex<Duration>,
 }
 
 impl Shutdown {
-    /// Creates the shutdown of a server.
-    pub(crate) fn of_server() -> Self {
-        Self { inner: Arc::new(Inner { token: CancellationToken::new(), begun: OnceLock::new(), server: None }) }
+    /// Creates the shutdown of a server. Its tasks have at least this grace period.
+    pub(crate) fn of_server(of_tasks: Duration) -> Self {
+        Self::new(CancellationToken::new(), None, of_tasks)
+    }
+
+    fn new(token: CancellationToken, server: Option<Self>, of_tasks: Duration) -> Self {
+        Self { inner: Arc::new(Inner { token, begun: OnceLock::new(), server, of_tasks: Mutex::new(of_tasks) }) }
     }
 
     /// Creates the end of a connection, which also begins with the shutdown of the server.
     ///
     /// It has a token of its own, so that connections do not share one lock for every message.
     pub(crate) fn of_connection(&self) -> Self {
-        let (token, server) = (self.inner.token.child_token(), Some(self.clone()));
-        Self { inner: Arc::new(Inner { token, begun: OnceLock::new(), server }) }
+        Self::new(self.inner.token.child_token(), Some(self.clone()), Duration::ZERO)
+    }
+
+    /// Extends the grace period of running tasks to that of the calls of a listener.
+    pub(crate) fn extend_tasks(&self, grace_period: Duration) {
+        let mut of_tasks = self.inner.of_tasks.lock();
+        *of_tasks = grace_period.max(*of_tasks);
+    }
+
+    /// Waits until the grace period of running tasks is over. Returns the cause.
+    pub(crate) async fn is_over_for_tasks(&self) -> Cause {
+        // A listener can be added until the shutdown begins.
+        self.wait().await;
+        let grace_period = *self.inner.of_tasks.lock();
+        self.is_over(grace_period).await
     }
 
     /// Begins the shutdown, unless it began already.
@@ -109,7 +129,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_grace_period_counts_from_the_beginning_and_names_the_first_cause() {
         let start = Instant::now();
-        let server = Shutdown::of_server();
+        let server = Shutdown::of_server(Duration::ZERO);
         let closed = server.of_connection();
         let open = server.of_connection();
         closed.begin(Cause::ClientClosed);

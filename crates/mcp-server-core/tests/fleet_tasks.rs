@@ -496,3 +496,33 @@ async fn another_node_continues_the_sweep_of_a_node_that_stops() {
     assert_eq!(records(&store, &third, "task/").await.iter().filter(failed).count(), 2);
     assert_eq!(records(&store, &third, "member/").await.len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn running_tasks_have_the_grace_period_of_calls_and_their_ends_are_stored() {
+    // A full store takes the ends after the grace period.
+    for (link, end) in [(Link::Up, 10_000), (Link::Full, 11_500)] {
+        let (_store, mut here, mut there) = two().await;
+        let listener = here.jobs.server.listener(Duration::from_secs(10));
+        let quick = made(&mut here.client, "gated").await;
+        let endless = made(&mut here.client, "hold").await;
+        let start = Instant::now();
+        here.jobs.server.shutdown();
+        let work = async {
+            sleep(Duration::from_millis(8_500)).await;
+            here.cut.set(link);
+            here.jobs.gate.add_permits(1);
+            sleep(Duration::from_millis(2_500)).await;
+            here.cut.set(Link::Up);
+        };
+        tokio::join!(listener.stop(), work);
+        let elapsed = start.elapsed().as_millis();
+        assert!((10_000..=end + 1_000).contains(&elapsed), "{link:?}: {elapsed} ms");
+        // The process ends.
+        here.kill();
+        let task = there.get(&quick).await;
+        assert_eq!(task["result"]["content"][0]["text"], "through", "{link:?}: {task}");
+        let task = there.get(&endless).await;
+        let data = json!({ "reason": "server_shutdown", "retryable": true });
+        assert_eq!((&task["status"], &task["error"]["data"]), (&json!("failed"), &data), "{link:?}: {task}");
+    }
+}

@@ -67,13 +67,17 @@ async fn a_dropped_server_deletes_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_listener_of_a_node_deletes_its_lease() {
-    for is_cut in [false, true] {
+async fn the_last_listener_of_a_server_deletes_the_lease_of_its_node() {
+    for (is_shutdown, is_cut) in [(true, false), (true, true), (false, false), (false, true)] {
         let store = MemoryStore::new();
-        let ((_a, one, cut), (_b, two, _)) = (node(&store), node(&store));
+        let ((server, one, cut), (_b, two, _)) = (node(&store), node(&store));
         let lease = one.lease().await.unwrap();
-        let (first, last) = (one.listener(), one.listener());
+        let [first, dropped, last] = [(); 3].map(|()| server.listener(Duration::from_secs(10)));
+        if is_shutdown {
+            server.shutdown();
+        }
         first.stop().await;
+        drop(dropped);
         assert!(lease.is_held() && two.is_alive(lease.id()).await.unwrap());
         sleep(Duration::from_secs(2)).await;
         if is_cut {
@@ -83,9 +87,24 @@ async fn the_last_listener_of_a_node_deletes_its_lease() {
         last.stop().await;
         // A store that does not respond delays the end for one second.
         assert_eq!(start.elapsed(), Duration::from_secs(is_cut.into()));
-        assert!(!lease.is_held() && one.lease().await.is_err());
+        assert!(!lease.is_held());
         assert_eq!(two.is_alive(lease.id()).await.unwrap(), is_cut);
+        drop(lease);
+        cut.set(Link::Up);
+        // A server that continues gets another lease.
+        assert_eq!(one.lease().await.is_ok(), !is_shutdown);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_listeners_ends_with_the_deletion_of_its_lease() {
+    let store = MemoryStore::new();
+    let ((server, one, _), (_b, two, _)) = (node(&store), node(&store));
+    let id = one.lease().await.unwrap().id().to_owned();
+    assert!(timeout(Duration::from_secs(60), server.ended()).await.is_err(), "the server does not shut down");
+    server.shutdown();
+    server.ended().await;
+    assert!(!two.is_alive(&id).await.unwrap());
 }
 
 #[tokio::test(start_paused = true)]

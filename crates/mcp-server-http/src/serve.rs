@@ -36,12 +36,14 @@ mod sealed {
 /// A shutdown begins when the application calls [`Server::shutdown`] or the process receives SIGTERM, SIGINT or Ctrl-C.
 /// The listener then closes and rejects partial requests. Open requests may end within
 /// [`shutdown_deadline`](HttpConfig::shutdown_deadline). After it the server answers each call that still runs with an
-/// error. A second signal ends everything at once, and so does dropping the future.
+/// error. The listener also waits for running tasks until this deadline, and then until the store has their ends, for two seconds
+/// at most. A second signal ends everything at once, and so does dropping the future.
 ///
 /// # Other listeners
 ///
 /// The methods `into_router` and `into_service` return parts for another HTTP server. The application has to call
-/// [`Server::shutdown`] when it ends, because some streams end only then. The listener of this crate also serves the whole
+/// [`Server::shutdown`] when it ends, because some streams end only then. It then waits for [`Server::ended`], so that
+/// running tasks end in an orderly way. The listener of this crate also serves the whole
 /// application: see [`listener::serve`](crate::listener::serve).
 ///
 /// # Callers
@@ -187,7 +189,8 @@ pub trait HttpServer: sealed::Sealed {
     /// Returns an axum router with the endpoint at the configured paths, to merge into an application.
     ///
     /// Serve the application with [`listener::serve`](crate::listener::serve) for the limits of our listener. Another
-    /// server should set TCP_NODELAY, and a time limit for the head of a request. Call [`Server::shutdown`] at the end.
+    /// server should set TCP_NODELAY, and a time limit for the head of a request. Call [`Server::shutdown`] at the end, and
+    /// then await [`Server::ended`].
     ///
     /// ```
     /// use axum::{Router, routing::get};

@@ -59,12 +59,14 @@ pub struct McpService {
 pub(crate) struct Inner {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) legacy: Legacy,
+    pub(crate) listener: ServerListener,
 }
 
 impl McpService {
     pub(crate) fn new(server: Server, config: HttpConfig) -> Result<Self, ConfigError> {
         let endpoint = Arc::new(Endpoint::new(server, config)?);
-        Ok(Self { inner: Arc::new(Inner { legacy: Legacy::new(endpoint.clone()), endpoint }) })
+        let listener = endpoint.server.listener(endpoint.config.shutdown_deadline);
+        Ok(Self { inner: Arc::new(Inner { legacy: Legacy::new(endpoint.clone()), endpoint, listener }) })
     }
 
     /// Returns the number of open sessions of the session era, with those of HTTP+SSE.
@@ -108,7 +110,7 @@ impl McpService {
         B::Data: Send,
         B::Error: Into<BoxError>,
     {
-        let Inner { endpoint, legacy } = &*self.inner;
+        let Inner { endpoint, legacy, .. } = &*self.inner;
         caller::share_principal(request.extensions_mut());
         let access = AccessRecord::start(&request);
         if let Some(metadata) = endpoint.auth.metadata(request.uri().path()) {
@@ -287,7 +289,7 @@ impl Inner {
         bytes: &[u8],
         authentication: &Authentication,
     ) -> Response<Body> {
-        let Self { endpoint, legacy } = self;
+        let Self { endpoint, legacy, .. } = self;
         let config = &endpoint.config;
         let parts = RequestParts::take(parts);
         let head = Head::of(&parts, authentication);

@@ -1,6 +1,6 @@
 //! Assembles a server from its configuration and its registries.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicUsize};
 
 use mcp_store::MemoryStore;
 
@@ -16,7 +16,7 @@ use crate::{
     session::Gate,
     shutdown::Shutdown,
     store::ServerStore,
-    tasks::TaskTable,
+    tasks::{Drivers, TaskTable},
 };
 
 /// The warning for a fleet whose nodes have different keys.
@@ -67,10 +67,13 @@ pub(super) fn assemble(
     };
     let inputs = Arc::new(inputs);
     inputs::serve_nodes(&inputs);
+    let drain = config.limits.drain;
     let data = ServerData {
         inputs,
         identity,
         tasks,
+        drivers: Drivers::default(),
+        listeners: AtomicUsize::new(0),
         node,
         gate: Gate::new(config.limits.handlers),
         extensions,
@@ -81,7 +84,7 @@ pub(super) fn assemble(
         prompts: filled(prompts),
         list_style,
         publisher: Publisher::new(readers, fleet),
-        shutdown: Shutdown::of_server(),
+        shutdown: Shutdown::of_server(drain),
     };
     let server = Server { data: Arc::new(data) };
     server.data.extensions.start(&server);

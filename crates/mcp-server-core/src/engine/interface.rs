@@ -14,6 +14,7 @@ use crate::{
     Caller, Peer, ServeError, Server, Session,
     node::Node,
     request::{Refusal, Reply, Scope},
+    server::ServerListener,
     session::SessionState,
     trace::{self, Ending},
 };
@@ -133,6 +134,23 @@ pub trait Engine: sealed::Sealed {
 
     /// Returns this node of a fleet, if the server has a shared store.
     fn node(&self) -> Option<&Arc<Node>>;
+
+    /// Registers a listener whose calls have a grace period. Running tasks have the longest of these periods.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use mcp_server_core::{Server, engine::Engine as _};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let server = Server::builder("hello", "1.0").build();
+    /// let listener = server.listener(Duration::from_secs(10));
+    /// server.shutdown();
+    /// listener.stop().await;
+    /// # }
+    /// ```
+    fn listener(&self, grace_period: Duration) -> ServerListener;
 }
 
 /// Calls the methods of the same name that `Server` has for its own crate.
@@ -207,6 +225,10 @@ impl Engine for Server {
 
     fn node(&self) -> Option<&Arc<Node>> {
         self.data.node.as_ref()
+    }
+
+    fn listener(&self, grace_period: Duration) -> ServerListener {
+        self.listener(grace_period)
     }
 }
 

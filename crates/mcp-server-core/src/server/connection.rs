@@ -103,22 +103,31 @@ impl Server {
     /// # Errors
     /// Fails when stdin or stdout is not available.
     pub async fn serve_stdio(&self) -> Result<(), ServeError> {
-        let server = self.clone();
-        let serving = async move {
-            let transport = Stdio::take()?.into_transport()?;
-            // A task of the runtime runs the loop on the same threads as the calls. Inside of `block_on`, every message
-            // would wake another thread. Dropping the set ends the task.
-            let mut serving = JoinSet::new();
-            serving.spawn(async move { server.serve(transport).await });
-            match serving.join_next().await {
-                Some(Ok(served)) => served,
-                Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-                // The runtime is shutting down.
-                Some(Err(_)) | None => Ok(()),
-            }
+        let listener = self.listener(self.limits().drain);
+        let serving = async {
+            let served = self.serve_own_stdio().await;
+            listener.stop().await;
+            served
         };
         // Subscriptions end, and calls have the grace period to finish.
-        signal::until_terminated(serving, || self.shutdown()).await.unwrap_or(Ok(()))
+        let served = signal::until_terminated(serving, || self.shutdown()).await;
+        // A second signal ends the wait for tasks, and not the deletion of the lease.
+        listener.release().await;
+        served.unwrap_or(Ok(()))
+    }
+
+    async fn serve_own_stdio(&self) -> Result<(), ServeError> {
+        let (server, transport) = (self.clone(), Stdio::take()?.into_transport()?);
+        // A task of the runtime runs the loop on the same threads as the calls. Inside of `block_on`, every message
+        // would wake another thread. Dropping the set ends the task.
+        let mut serving = JoinSet::new();
+        serving.spawn(async move { server.serve(transport).await });
+        match serving.join_next().await {
+            Some(Ok(served)) => served,
+            Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // The runtime is shutting down.
+            Some(Err(_)) | None => Ok(()),
+        }
     }
 
     /// Serves newline-delimited JSON over any reader and writer, until the reader ends.

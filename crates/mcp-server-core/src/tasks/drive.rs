@@ -3,6 +3,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use mcp_protocol::RpcError;
+use tokio::sync::watch;
 
 use super::{
     elsewhere::stopped,
@@ -20,15 +21,59 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 pub(crate) struct Driver {
     pub(crate) table: Arc<TaskTable>,
     pub(crate) shutdown: Shutdown,
-    /// The grace period of running tasks after a shutdown began.
-    pub(crate) drain: Duration,
+    pub(crate) drivers: Drivers,
+}
+
+/// The number of the drivers that have not stored the end of their task.
+#[derive(Debug, Clone)]
+pub(crate) struct Drivers(Arc<watch::Sender<usize>>);
+
+impl Default for Drivers {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(0)))
+    }
+}
+
+impl Drivers {
+    /// Waits until the ends of all tasks are stored.
+    pub(crate) async fn ended(&self) {
+        // The sender lives as long as this value.
+        let _ = self.0.subscribe().wait_for(|running| *running == 0).await;
+    }
+
+    fn enter(&self) -> Driving {
+        self.0.send_modify(|running| *running += 1);
+        Driving(self.clone())
+    }
+}
+
+/// One driver. Its drop reports its end.
+struct Driving(Drivers);
+
+impl Drop for Driving {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|running| *running -= 1);
+    }
 }
 
 impl Driver {
     /// Polls the work of a task until the task ends. `on_interruption` receives the error of a task that expires or ends
     /// with the server, before its work is dropped.
-    pub(crate) async fn drive(
+    pub(crate) fn drive(
         self,
+        task: Arc<RunningTask>,
+        work: impl Future<Output = TaskOutcome>,
+        on_interruption: impl FnOnce(&RpcError),
+    ) -> impl Future<Output = ()> {
+        let driving = self.drivers.enter();
+        async move {
+            self.run(task, work, on_interruption).await;
+            drop(driving);
+        }
+    }
+
+    async fn run(
+        &self,
         task: Arc<RunningTask>,
         work: impl Future<Output = TaskOutcome>,
         on_interruption: impl FnOnce(&RpcError),
@@ -49,22 +94,31 @@ impl Driver {
     }
 
     /// Watches a task whose work runs outside of a call, until the task ends or expires.
-    pub(crate) async fn watch(self, task: Arc<RunningTask>) {
-        let outcome = tokio::select! {
-            biased;
-            // The caller that ended the task marked it already, and may be gone by now.
-            () = task.over() => return self.store_end(&task).await,
-            error = self.interrupted(&task) => TaskOutcome::Error(error),
-        };
-        self.end(&task, outcome).await;
-        task.cancel.cancel();
+    pub(crate) fn watch(self, task: Arc<RunningTask>) -> impl Future<Output = ()> {
+        let driving = self.drivers.enter();
+        async move {
+            let interrupted = tokio::select! {
+                biased;
+                // The caller that ended the task marked it already, and may be gone by now.
+                () = task.over() => None,
+                error = self.interrupted(&task) => Some(error),
+            };
+            match interrupted {
+                None => self.store_end(&task).await,
+                Some(error) => {
+                    self.end(&task, TaskOutcome::Error(error)).await;
+                    task.cancel.cancel();
+                }
+            }
+            drop(driving);
+        }
     }
 
     /// Waits until the task expires, the server has shut down, or this node lost its lease. Returns the error of the task.
     async fn interrupted(&self, task: &RunningTask) -> RpcError {
         tokio::select! {
             () = tokio::time::sleep_until(task.expires()) => table::unknown(),
-            cause = self.shutdown.is_over(self.drain) => cause.error(),
+            cause = self.shutdown.is_over_for_tasks() => cause.error(),
             () = task.lease_lost() => stopped("the node of this task lost its lease"),
         }
     }

@@ -11,10 +11,7 @@ use std::{
 
 #[cfg(feature = "tls")]
 use mcp_http_listener::TlsConfig;
-use mcp_server_core::{
-    Server,
-    engine::{Engine as _, Node},
-};
+use mcp_server_core::Server;
 use mcp_transport::signal;
 use tokio::{net::TcpListener, time::MissedTickBehavior};
 
@@ -123,7 +120,6 @@ impl Serve {
         let has_signals = config.has_signals;
         config.on_listening.call(address);
         let service = McpService::new(server.clone(), config).map_err(HttpError::Config)?;
-        let node = server.node().map(Node::listener);
         // Dropped after the listener: calls of sessions may outlive their connections, but not the endpoint.
         let end_sessions = EndSessions(service.clone());
         let serving = on_listener(&service, listener);
@@ -137,17 +133,17 @@ impl Serve {
                 () = serving.into_future() => {}
                 never = sweep_sessions(&service) => match never {},
             }
+            drop(end_sessions);
+            // The runtime of the process may end next.
+            service.inner.listener.stop().await;
         };
         if has_signals {
             signal::until_terminated(serving, || server.shutdown()).await;
         } else {
             serving.await;
         }
-        drop(end_sessions);
-        if let Some(node) = node.filter(|_| server.is_shutting_down()) {
-            // The runtime of the process may end next.
-            node.stop().await;
-        }
+        // A second signal ends the wait for tasks, and not the deletion of the lease.
+        service.inner.listener.release().await;
         Ok(())
     }
 }

@@ -1,9 +1,13 @@
 //! A node that loses its lease, and a node whose store fails: no call runs twice, and no response is lost.
 
-use std::sync::atomic::AtomicBool;
+use std::{
+    sync::atomic::AtomicBool,
+    task::{Context, Waker},
+};
 
 use mcp_server_core::{Progress, tool};
 use mcp_store::{KeyValue as _, Log as _};
+use tokio::sync::Semaphore;
 
 use super::{
     events::{Counter, count},
@@ -11,7 +15,7 @@ use super::{
     *,
 };
 use crate::{
-    common::{SetOnDrop, legacy_as, settle, socket::serve},
+    common::{SetOnDrop, legacy_as, settle, socket::serve, stateless},
     resume::resume,
 };
 
@@ -80,6 +84,39 @@ async fn a_server_that_shuts_down_releases_its_lease() {
     endpoint.ended().await.unwrap();
     // The process may end now, although the server exists.
     assert_eq!(leases().await, 0);
+}
+
+#[tokio::test]
+async fn a_listener_that_shuts_down_waits_for_running_tasks() {
+    let (store, gate) = (Arc::new(MemoryStore::new()), Arc::new(Semaphore::new(0)));
+    let build = || {
+        let gate = gate.clone();
+        let wait = async move || gate.acquire().await.map(|_| "through").unwrap();
+        Server::builder("fleet", "1.0").store(store.clone()).tool(tool("gated", wait).long_running()).build()
+    };
+    let (server, other) = (build(), build().into_service(HttpConfig::new()));
+    let endpoint = serve(&server, HttpConfig::new()).await;
+    let capabilities = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    let request = |method: &str, mut params: Value, name: &str| {
+        params["_meta"] = json!({ "io.modelcontextprotocol/clientCapabilities": capabilities });
+        stateless(method, params, &[("mcp-name", name)])
+    };
+    let call = request("tools/call", json!({ "name": "gated" }), "gated");
+    let created = send(&server.clone().into_service(HttpConfig::new()), call).await.json();
+    let id = created["result"]["taskId"].as_str().unwrap();
+    server.shutdown();
+    let mut ended = std::pin::pin!(endpoint.ended());
+    for _ in 0..100 {
+        settle().await;
+        assert!(
+            ended.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(),
+            "the listener does not wait for the task"
+        );
+    }
+    gate.add_permits(1);
+    ended.await.unwrap();
+    let task = send(&other, request("tasks/get", json!({ "taskId": id }), id)).await.json();
+    assert_eq!(task["result"]["status"], "completed", "{task}");
 }
 
 #[tokio::test(start_paused = true)]
