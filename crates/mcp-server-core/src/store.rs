@@ -122,8 +122,15 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
 }
 
 /// The error of a request that needs the store while it is unavailable. No handler has run, so the client can repeat the request.
-pub(crate) fn unavailable() -> RpcError {
-    let data = json!({ "reason": "busy", "unavailable": "store", "retryAfterMs": 1000 });
+///
+/// ```
+/// let error = mcp_server_core::engine::store_unavailable();
+/// let data = serde_json::json!({ "reason": "busy", "unavailable": "store", "retryable": true, "retryAfterMs": 1000 });
+/// assert_eq!(error.data, Some(data));
+/// ```
+#[must_use]
+pub fn unavailable() -> RpcError {
+    let data = json!({ "reason": "busy", "unavailable": "store", "retryable": true, "retryAfterMs": 1000 });
     RpcError::internal("busy: the shared store is unavailable, try again later").with_data(data)
 }
 

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use mcp_protocol::{CallToolResult, InputRequests, JsonObject, ProtocolVersion, RpcError};
 use mcp_server_core::{
     InputRound,
-    engine::{Engine as _, Node},
+    engine::{self, Engine as _, Node},
     source::{SourceCall, SourceOutcome, SourceResult},
 };
 use serde::{Deserialize, Serialize};
@@ -189,8 +189,7 @@ impl Core {
                 if let Ok(Err(error)) = failed {
                     tracing::warn!(%error, "the use of a state cannot be stored");
                 }
-                let data = json!({ "reason": "busy", "unavailable": "store", "retryAfterMs": 1000 });
-                Err(RpcError::internal("busy: the shared store is unavailable, try again later").with_data(data))
+                Err(engine::store_unavailable())
             }
         }
     }

@@ -5,10 +5,13 @@ use http::{
     header::{self, HeaderName},
 };
 use mcp_protocol::{ErrorCode, ProtocolVersion, RequestId, RpcError};
-use mcp_server_core::engine::{Denied, Refusal, Rejected, Reply, Verdict};
+use mcp_server_core::engine::{self, Denied, Refusal, Rejected, Reply, Verdict};
 
 use super::{access, body::Body, stream::Answering};
 use crate::request::headers;
+
+/// The seconds until a client repeats a request, if the error does not name them.
+const RETRY_AFTER: u64 = 2;
 
 pub(crate) fn empty(status: StatusCode) -> Response<Body> {
     with_status(Response::new(Body::empty()), status)
@@ -38,13 +41,15 @@ pub(crate) fn too_many_sessions(id: Option<&RequestId>) -> Response<Body> {
 
 /// The answer to a request that needs the shared store while the store fails.
 pub(crate) fn store_unavailable(id: Option<&RequestId>) -> Response<Body> {
-    unavailable(id, &RpcError::internal("the shared store is unavailable, try again later"))
+    unavailable(id, &engine::store_unavailable())
 }
 
-/// The answer to a request that can succeed later.
+/// The answer to a request that can succeed later. The data of the error has the reason.
 pub(crate) fn unavailable(id: Option<&RequestId>, error: &RpcError) -> Response<Body> {
     let response = head_error(StatusCode::SERVICE_UNAVAILABLE, id, error);
-    with_header(response, header::RETRY_AFTER, HeaderValue::from_static("2"))
+    let millis = error.data.as_ref().and_then(|data| data["retryAfterMs"].as_u64());
+    let seconds = millis.map_or(RETRY_AFTER, |millis| millis.div_ceil(1000).max(1));
+    with_header(response, header::RETRY_AFTER, seconds.into())
 }
 
 /// The answer to a method that the path does not support.

@@ -201,7 +201,9 @@ async fn requests_that_need_the_store_are_unavailable_while_it_fails() {
         let answer = within(name, send(&fleet.nodes[node], request)).await;
         assert_eq!(answer.status, expected, "{name}: {answer:?}");
         if expected == StatusCode::SERVICE_UNAVAILABLE {
-            assert_eq!((answer.header("retry-after"), answer.error_code()), (Some("2"), Some(-32603)), "{name}");
+            assert_eq!((answer.header("retry-after"), answer.error_code()), (Some("1"), Some(-32603)), "{name}");
+            let data = &answer.json()["error"]["data"];
+            assert_eq!((&data["reason"], &data["retryable"]), (&json!("busy"), &json!(true)), "{name}");
         }
     }
     tokio::time::advance(Duration::from_secs(2)).await;
