@@ -14,7 +14,7 @@ use mcp_auth::ConfigError;
 use mcp_protocol::RpcError;
 use mcp_server_core::{
     Caller, Server,
-    engine::{self, Arrival, Engine as _, MirroredHeaders},
+    engine::{self, Arrival, Engine as _, MirroredHeaders, ServerListener},
 };
 
 use crate::{
@@ -132,7 +132,7 @@ impl McpService {
         let mut response = if is_readiness || endpoint.config.health.as_deref() == Some(path) {
             let store = match endpoint.server.node() {
                 // Boxed, because few requests are for the health.
-                Some(node) if !is_shutting_down => Some(Box::pin(endpoint.store_health.is_available(node)).await),
+                Some(node) if !is_shutting_down => Some(Box::pin(endpoint.store_health.state(node)).await),
                 _ => None,
             };
             let state = Health { is_shutting_down, store, is_readiness };

@@ -1,6 +1,6 @@
 //! The health route: it reports to monitoring whether the server accepts requests.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
@@ -21,36 +21,54 @@ pub(crate) const METHODS: &str = "GET, HEAD, OPTIONS";
 
 /// How long the health document waits for the shared store, and how long it shows a result.
 const PROBE: Duration = Duration::from_secs(1);
+/// The lifetime of the record that a probe writes.
+const TTL: Duration = Duration::from_secs(60);
 
-/// Whether the shared store works, as the last probe found.
+/// The state of the shared store, as a probe found it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StoreState {
+    Working,
+    /// The store rejects writes, because its memory is full.
+    Full,
+    Unavailable,
+}
+
+/// The state of the shared store, as the last probe found it.
 #[derive(Debug, Default)]
 pub(crate) struct StoreHealth {
     /// The start of the last probe, and its result when it ends.
-    last: Mutex<Option<(Instant, watch::Receiver<Option<bool>>)>>,
+    last: Mutex<Option<(Instant, watch::Receiver<Option<StoreState>>)>>,
 }
 
 impl StoreHealth {
     /// Probes the store, at most once in a second. Requests at the same time wait for one probe.
-    pub(crate) async fn is_available(&self, node: &Node) -> bool {
+    ///
+    /// A probe writes a record, because a store that is full or read-only still answers reads.
+    pub(crate) async fn state(&self, node: &Node) -> StoreState {
         loop {
             let result = match self.last_or_next() {
                 Ok(mut last) => last.wait_for(Option::is_some).await.ok().and_then(|result| *result),
                 Err(next) => {
                     let probe = node.name("health");
-                    let is_available = matches!(timeout(PROBE, node.store().get(&probe)).await, Ok(Ok(_)));
-                    next.send_replace(Some(is_available));
-                    Some(is_available)
+                    let written = node.store().put(&probe, Arc::from(*b"probe"), Some(TTL));
+                    let state = match timeout(PROBE, written).await {
+                        Ok(Ok(())) => StoreState::Working,
+                        Ok(Err(error)) if error.is_full() => StoreState::Full,
+                        _ => StoreState::Unavailable,
+                    };
+                    next.send_replace(Some(state));
+                    Some(state)
                 }
             };
             // The request of a probe can end before the probe.
-            if let Some(is_available) = result {
-                return is_available;
+            if let Some(state) = result {
+                return state;
             }
         }
     }
 
     /// Returns the probe of this second, or else the sender for the result of the next probe.
-    fn last_or_next(&self) -> Result<watch::Receiver<Option<bool>>, watch::Sender<Option<bool>>> {
+    fn last_or_next(&self) -> Result<watch::Receiver<Option<StoreState>>, watch::Sender<Option<StoreState>>> {
         let mut last = self.last.lock();
         if let Some((at, result)) = &*last
             && at.elapsed() < PROBE
@@ -67,8 +85,8 @@ impl StoreHealth {
 /// The health of a server.
 pub(crate) struct Health {
     pub(crate) is_shutting_down: bool,
-    /// Whether the shared store works, if there is one.
-    pub(crate) store: Option<bool>,
+    /// The state of the shared store, if there is one.
+    pub(crate) store: Option<StoreState>,
     /// Whether a failing store changes the status. Otherwise it does not, because stateless requests need no store.
     pub(crate) is_readiness: bool,
 }
@@ -85,10 +103,12 @@ impl Health {
         let text = match (self.is_shutting_down, self.store) {
             (true, _) => r#"{"status":"shutting down"}"#,
             (false, None) => r#"{"status":"ok"}"#,
-            (false, Some(true)) => r#"{"status":"ok","store":"ok"}"#,
-            (false, Some(false)) => r#"{"status":"ok","store":"unavailable"}"#,
+            (false, Some(StoreState::Working)) => r#"{"status":"ok","store":"ok"}"#,
+            (false, Some(StoreState::Full)) => r#"{"status":"ok","store":"full"}"#,
+            (false, Some(StoreState::Unavailable)) => r#"{"status":"ok","store":"unavailable"}"#,
         };
-        let is_unavailable = self.is_shutting_down || self.is_readiness && self.store == Some(false);
+        let has_failed = self.store.is_some_and(|store| store != StoreState::Working);
+        let is_unavailable = self.is_shutting_down || self.is_readiness && has_failed;
         let mut response = document(is_head, text.into());
         *response.status_mut() = if is_unavailable { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
         response
@@ -111,19 +131,19 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn concurrent_requests_share_one_probe_in_a_second() {
         let health = StoreHealth::default();
-        let server = Server::builder("health", "1").store(std::sync::Arc::new(MemoryStore::new())).build();
+        let server = Server::builder("health", "1").store(Arc::new(MemoryStore::new())).build();
         let node = server.node().unwrap();
         let probe = health.last_or_next().unwrap_err();
-        let mut waiting = std::pin::pin!(health.is_available(node));
+        let mut waiting = std::pin::pin!(health.state(node));
         assert!(timeout(Duration::from_millis(10), waiting.as_mut()).await.is_err());
         assert!(health.last_or_next().is_ok());
-        probe.send_replace(Some(false));
-        assert!(!waiting.await);
+        probe.send_replace(Some(StoreState::Full));
+        assert_eq!(waiting.await, StoreState::Full);
         drop(probe);
-        assert!(!health.is_available(node).await, "the result of this second");
+        assert_eq!(health.state(node).await, StoreState::Full, "the result of this second");
         tokio::time::advance(PROBE).await;
         // A probe that ends without a result is repeated.
         drop(health.last_or_next().unwrap_err());
-        assert!(health.is_available(node).await);
+        assert_eq!(health.state(node).await, StoreState::Working);
     }
 }

@@ -28,6 +28,8 @@ pub(crate) enum Fault {
     Slow,
     /// No message can be published.
     Mute,
+    /// The store rejects writes, because its memory is full.
+    Full,
     /// The next append fails, and takes effect after the append that follows.
     LateAppend,
 }
@@ -58,6 +60,13 @@ impl Fragile {
         *self.fault.lock().unwrap() == fault
     }
 
+    fn write<'a, T: 'a>(&'a self, answer: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
+        if self.has(Fault::Full) {
+            return Box::pin(async { Err(StoreError::full("the store is full")) });
+        }
+        self.then(answer)
+    }
+
     fn then<'a, T: 'a>(&'a self, answer: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
         let fault = *self.fault.lock().unwrap();
         match fault {
@@ -82,7 +91,7 @@ impl KeyValue for Fragile {
     }
 
     fn put<'a>(&'a self, key: &'a str, value: Arc<[u8]>, ttl: Option<Duration>) -> StoreFuture<'a, ()> {
-        self.then(self.memory.put(key, value, ttl))
+        self.write(self.memory.put(key, value, ttl))
     }
 
     fn compare_and_swap<'a>(
@@ -92,7 +101,7 @@ impl KeyValue for Fragile {
         new: Option<Arc<[u8]>>,
         ttl: Option<Duration>,
     ) -> StoreFuture<'a, Swap> {
-        self.then(self.memory.compare_and_swap(key, expected, new, ttl))
+        self.write(self.memory.compare_and_swap(key, expected, new, ttl))
     }
 
     fn delete<'a>(&'a self, key: &'a str) -> StoreFuture<'a, bool> {
@@ -106,7 +115,7 @@ impl KeyValue for Fragile {
 
 impl Log for Fragile {
     fn append<'a>(&'a self, log: &'a str, data: Arc<[u8]>, ttl: Option<Duration>) -> StoreFuture<'a, u64> {
-        self.then(self.memory.append(log, data, ttl))
+        self.write(self.memory.append(log, data, ttl))
     }
 
     fn append_once<'a>(
@@ -210,6 +219,12 @@ async fn requests_that_need_the_store_are_unavailable_while_it_fails() {
     let unavailable = || "unavailable".to_owned();
     assert_eq!(health("/health").await, (StatusCode::OK, unavailable()));
     assert_eq!(health("/ready").await, (StatusCode::SERVICE_UNAVAILABLE, unavailable()));
+    // A full store still answers reads.
+    store.set_fault(Fault::Full);
+    tokio::time::advance(Duration::from_secs(2)).await;
+    let full = || "full".to_owned();
+    assert_eq!(health("/health").await, (StatusCode::OK, full()));
+    assert_eq!(health("/ready").await, (StatusCode::SERVICE_UNAVAILABLE, full()));
     store.set_failing(false);
     tokio::time::advance(Duration::from_secs(10)).await;
     settle().await;
