@@ -10,7 +10,11 @@ use mcp_server_core::{
 use mcp_store::{KeyValue as _, MemoryStore};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::cut_store::{CutStore, Link};
+use crate::{
+    common::subscribe,
+    cut_store::{CutStore, Link},
+    log_text::LogText,
+};
 
 /// A node of the server `fleet` with its connection to the store.
 fn node(store: &MemoryStore) -> (Server, Arc<Node>, CutStore) {
@@ -152,6 +156,29 @@ async fn a_deleted_lease_is_lost_at_the_next_renewal() {
     let lease = node.lease().await.unwrap();
     store.delete(&node.name(&format!("node/{}", lease.id()))).await.unwrap();
     timeout(Duration::from_secs(4), lease.lost()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_lease_is_logged_once_in_thirty_seconds() {
+    for link in [Link::Stalled, Link::Down] {
+        let log = LogText::default();
+        let writer = log.clone();
+        let _guard = subscribe(tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish());
+        let (_server, node, cut) = node(&MemoryStore::new());
+        node.lease().await.unwrap();
+        cut.set(link);
+        sleep(Duration::from_millis(2500)).await;
+        cut.set(Link::Up);
+        sleep(Duration::from_secs(5)).await;
+        let lines = |part: &str| log.text().lines().filter(|line| line.contains(part)).count();
+        let failed = lines("not renewed yet") + lines("did not renew");
+        assert_eq!((failed, lines("renews the lease of this node again")), (1, 1), "{link:?}: {}", log.text());
+        cut.set(link);
+        sleep(Duration::from_secs(70)).await;
+        let failed = lines("not renewed yet") + lines("did not renew");
+        assert_eq!((failed, lines("lost its lease")), (2, 1), "{link:?}: {}", log.text());
+        assert!((1..=3).contains(&lines("cannot acquire a lease yet")), "{link:?}: {}", log.text());
+    }
 }
 
 #[tokio::test(start_paused = true)]

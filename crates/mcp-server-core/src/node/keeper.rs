@@ -22,6 +22,32 @@ const QUEUE: usize = 4096;
 /// The pause after a failed operation of the store.
 const PAUSE: Duration = Duration::from_millis(250);
 
+/// The interval of log records while an operation fails.
+const NEWS: Duration = Duration::from_secs(30);
+
+/// An operation that is repeated while it fails. The log has its first failure, and then one record in each interval.
+#[derive(Default)]
+struct Failing {
+    logged: Option<Instant>,
+}
+
+impl Failing {
+    /// Records a failure. Returns whether the log needs a record of it.
+    fn is_news(&mut self) -> bool {
+        let now = Instant::now();
+        let is_news = self.logged.is_none_or(|logged| now >= logged + NEWS);
+        if is_news {
+            self.logged = Some(now);
+        }
+        is_news
+    }
+
+    /// Records a success. Returns whether failures came before it.
+    fn has_ended(&mut self) -> bool {
+        self.logged.take().is_some()
+    }
+}
+
 /// The background task of a node. Dropping it ends the lease on this node.
 pub(super) struct Keeper {
     shared: Arc<Shared>,
@@ -74,10 +100,15 @@ impl Keeper {
 
     /// Acquires a lease under a new id. The node receives messages before other nodes can see its lease.
     async fn acquire(&self) -> (Lease, mpsc::Receiver<Infallible>, Subscription) {
+        let mut failing = Failing::default();
         loop {
             match self.try_acquire().await {
                 Ok(acquired) => return acquired,
-                Err(error) => tracing::warn!(error, "this node cannot acquire a lease yet"),
+                Err(error) => {
+                    if failing.is_news() {
+                        tracing::warn!(error, "this node cannot acquire a lease yet");
+                    }
+                }
             }
             sleep(PAUSE).await;
         }
@@ -103,7 +134,7 @@ impl Keeper {
     async fn renew(&self, lease: &Lease) {
         let Shared { store, limits, .. } = &*self.shared;
         let (key, value) = (key(lease.id()), value(lease.id()));
-        let mut next = Instant::now() + limits.renewal;
+        let (mut next, mut failing) = (Instant::now() + limits.renewal, Failing::default());
         loop {
             sleep_until(next.min(lease.until())).await;
             let asked = Instant::now();
@@ -117,14 +148,21 @@ impl Keeper {
                 Ok(Ok(Swap::Done)) => {
                     lease.renewed(asked, limits.lease);
                     next = asked + limits.renewal;
+                    if failing.has_ended() {
+                        tracing::info!("the store renews the lease of this node again");
+                    }
                 }
                 Ok(Ok(_)) => return,
                 Ok(Err(error)) => {
-                    tracing::warn!(%error, "the lease of this node is not renewed yet");
+                    if failing.is_news() {
+                        tracing::warn!(%error, "the lease of this node is not renewed yet");
+                    }
                     next = Instant::now() + PAUSE;
                 }
                 Err(_) => {
-                    tracing::warn!("the store did not renew the lease of this node in time");
+                    if failing.is_news() {
+                        tracing::warn!("the store did not renew the lease of this node in time");
+                    }
                     next = Instant::now();
                 }
             }
@@ -153,11 +191,16 @@ impl Keeper {
     }
 
     async fn subscribe(&self, lease: &Lease) -> Subscription {
+        let mut failing = Failing::default();
         loop {
             sleep(PAUSE).await;
             match self.shared.store.subscribe(&topic(lease.id()), QUEUE).await {
                 Ok(subscription) => return subscription,
-                Err(error) => tracing::warn!(%error, "messages of other nodes cannot be received yet"),
+                Err(error) => {
+                    if failing.is_news() {
+                        tracing::warn!(%error, "messages of other nodes cannot be received yet");
+                    }
+                }
             }
         }
     }
