@@ -118,6 +118,8 @@ pub struct Node {
 struct Shared {
     store: ServerStore,
     limits: NodeLimits,
+    /// The public ids of the state keys, which the lease shows to the other nodes. Empty if no other node needs the keys.
+    keys: Vec<String>,
     lease: watch::Sender<Option<Lease>>,
     handlers: Mutex<HashMap<&'static str, Vec<(u64, NodeHandler)>>>,
     last_handler: AtomicU64,
@@ -130,7 +132,7 @@ struct Shared {
 }
 
 impl Node {
-    pub(crate) fn new(store: ServerStore, limits: &NodeLimits) -> Self {
+    pub(crate) fn new(store: ServerStore, limits: &NodeLimits, keys: Vec<String>) -> Self {
         let limits = NodeLimits {
             lease: limits.lease.min(LONGEST),
             renewal: limits.renewal.min(LONGEST),
@@ -140,6 +142,7 @@ impl Node {
         let shared = Shared {
             store,
             limits,
+            keys,
             lease: watch::Sender::new(None),
             handlers: Mutex::default(),
             last_handler: AtomicU64::new(0),
@@ -335,6 +338,13 @@ impl Node {
     #[must_use]
     pub fn limits(&self) -> &NodeLimits {
         &self.shared.limits
+    }
+
+    /// Starts the node because it uses its state keys, so that the nodes compare their keys.
+    pub(crate) fn uses_keys(&self) {
+        if !self.shared.keys.is_empty() && !self.is_released.load(Ordering::Acquire) {
+            self.start();
+        }
     }
 
     /// Starts the background task, if a Tokio runtime is present and the task does not run.

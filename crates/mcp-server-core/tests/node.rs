@@ -4,15 +4,18 @@
 use std::{sync::Arc, time::Duration};
 
 use mcp_server_core::{
-    Server,
+    Inputs, Server, StateKeys, ToolError,
     engine::{Engine as _, Node},
+    tool,
 };
 use mcp_store::{KeyValue as _, MemoryStore};
+use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     common::subscribe,
     cut_store::{CutStore, Link},
+    json_client::request_with_scope,
     log_text::LogText,
 };
 
@@ -156,6 +159,45 @@ async fn a_deleted_lease_is_lost_at_the_next_renewal() {
     let lease = node.lease().await.unwrap();
     store.delete(&node.name(&format!("node/{}", lease.id()))).await.unwrap();
     timeout(Duration::from_secs(4), lease.lost()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_without_a_common_state_key_report_each_other() {
+    let (a, b, c) = ([1; 32], [2; 32], [3; 32]);
+    for (first, second, reports) in [
+        (vec![a], vec![a], 0),
+        // The nodes of a rotation.
+        (vec![b, a], vec![a], 0),
+        (vec![a], vec![b], 2),
+        (vec![a, b], vec![c], 2),
+    ] {
+        let log = LogText::default();
+        let writer = log.clone();
+        let _guard = subscribe(tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish());
+        let store = MemoryStore::new();
+        let servers = [first, second].map(|keys| {
+            let builder = Server::builder("fleet", "1").store(Arc::new(store.clone()));
+            builder.state_keys(StateKeys::new(keys)).tool(tool("ask", ask)).build()
+        });
+        let capabilities = json!({ "io.modelcontextprotocol/clientCapabilities": { "elicitation": { "url": {} } } });
+        let asking = json!({ "name": "ask", "_meta": capabilities });
+        // A question of a client without a session starts the node.
+        for server in &servers {
+            let asked = request_with_scope(server, "tools/call", asking.clone(), |scope| scope.local()).await.unwrap();
+            assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+        }
+        sleep(Duration::from_secs(60)).await;
+        let text = log.text();
+        let lines = text.lines().filter(|line| line.contains("has other `state_keys`"));
+        assert_eq!(lines.count(), reports, "{text}");
+        let leases = store.list("mcp/fleet/node/", None, 10).await.unwrap().entries;
+        assert_eq!(leases.len(), 2);
+    }
+}
+
+async fn ask(inputs: Inputs) -> Result<String, ToolError> {
+    inputs.elicit_url("page", "Open the page.", "https://example.com").await?;
+    Ok("done".to_owned())
 }
 
 #[tokio::test(start_paused = true)]

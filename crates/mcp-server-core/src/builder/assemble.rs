@@ -47,12 +47,18 @@ pub(super) fn assemble(
         Err(error) => panic!("the system has no random numbers: {error}"),
     };
     let is_shared = config.store.is_some();
-    if is_shared && config.state_keys.is_none() && config.versions.iter().any(|version| version.is_stateless()) {
-        error::warn(RANDOM_KEYS);
-    }
+    let seals = is_shared && config.versions.iter().any(|version| version.is_stateless());
+    let key_ids = match &config.state_keys {
+        Some(keys) if seals => keys.ids("fleet"),
+        None if seals => {
+            error::warn(RANDOM_KEYS);
+            Vec::new()
+        }
+        _ => Vec::new(),
+    };
     let store = config.store.clone().unwrap_or_else(|| Arc::new(MemoryStore::new()));
     let records = ServerStore::new(store, &config.info.name);
-    let node = is_shared.then(|| Arc::new(Node::new(records.clone(), &config.limits.node)));
+    let node = is_shared.then(|| Arc::new(Node::new(records.clone(), &config.limits.node, key_ids)));
     let tasks = Arc::new(TaskTable::new(records.clone(), config.limits.tasks.clone(), node.clone()));
     tasks.serve_nodes();
     let readers: Arc<Readers> = Arc::default();

@@ -54,6 +54,15 @@ pub(crate) struct InputServices {
     pub(crate) accepts_unsolicited: bool,
 }
 
+impl InputServices {
+    /// Starts the node of a fleet, so that the nodes compare their keys.
+    pub(super) fn uses_keys(&self) {
+        if let Some(node) = &self.node {
+            node.uses_keys();
+        }
+    }
+}
+
 /// The client of a call and the stream of its request.
 #[derive(Clone, Copy)]
 pub(crate) struct Origin<'a> {
@@ -244,6 +253,7 @@ impl InputCollector {
             StoredFlow::Handle(name)
         };
         let mut result = InputRequiredResult::new(requests);
+        self.services.uses_keys();
         let sealed = self.services.keys.seal(&state, effects, limits.state, binding.as_bytes());
         result.request_state = Some(sealed?);
         Ok(result)

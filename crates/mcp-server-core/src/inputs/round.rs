@@ -173,6 +173,7 @@ impl Round {
     ) -> Result<Self, RpcError> {
         let InputRound { binding, responses, state } = InputRound::read(&request.method, request.params, principal)?;
         let open = |text: String| {
+            services.uses_keys();
             let effects = StateKeys::effects(&text);
             let stored = services.keys.open(&text, binding.as_bytes(), seal_limit(&services.limits));
             stored.map(|stored| (stored, effects)).ok_or_else(|| expired(effects))

@@ -121,7 +121,7 @@ impl Keeper {
         // An entry without a lease is harmless, and a lease without an entry is not.
         members::add(store, &id).await.map_err(|error| error.to_string())?;
         let asked = Instant::now();
-        let swap = store.compare_and_swap(&key(&id), None, Some(value(&id)), Some(limits.lease)).await;
+        let swap = store.compare_and_swap(&key(&id), None, Some(self.value(&id)), Some(limits.lease)).await;
         match swap.map_err(|error| error.to_string())? {
             Swap::Done => {}
             _ => return Err("the id of this node is taken".to_owned()),
@@ -130,10 +130,16 @@ impl Keeper {
         Ok((lease, released, subscription))
     }
 
+    /// Returns the value of a lease: the id of the node, and the ids of its state keys.
+    fn value(&self, id: &str) -> Arc<[u8]> {
+        let keys = self.shared.keys.iter().map(String::as_str);
+        std::iter::once(id).chain(keys).collect::<Vec<_>>().join(" ").into_bytes().into()
+    }
+
     /// Renews the lease until it is lost: the record does not exist, or the store did not accept a renewal in time.
     async fn renew(&self, lease: &Lease) {
         let Shared { store, limits, .. } = &*self.shared;
-        let (key, value) = (key(lease.id()), value(lease.id()));
+        let (key, value) = (key(lease.id()), self.value(lease.id()));
         let (mut next, mut failing) = (Instant::now() + limits.renewal, Failing::default());
         loop {
             sleep_until(next.min(lease.until())).await;
@@ -211,9 +217,4 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         self.lose();
     }
-}
-
-/// Returns the value of a lease.
-fn value(id: &str) -> Arc<[u8]> {
-    id.as_bytes().into()
 }

@@ -4,7 +4,7 @@
 //! no lease, another node replaces it by compare-and-swap. It ends the work, and then removes the entry.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -23,6 +23,10 @@ const TTL: Duration = Duration::from_secs(24 * 60 * 60);
 const PAGE: usize = 64;
 /// The pause between two pages, so that the requests of clients do not wait for the store.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// The warning for a fleet whose nodes have different keys.
+const FOREIGN_KEYS: &str = "another node of this fleet has other `state_keys`, so each of the two nodes rejects the request states of the \
+    other. Set the same keys on all nodes, or another server name";
 
 /// Writes the entry of a node.
 pub(super) async fn add(store: &ServerStore, id: &str) -> Result<(), StoreError> {
@@ -84,6 +88,8 @@ pub(super) async fn running(store: &ServerStore) -> Result<Vec<String>, StoreErr
 pub(super) struct Sweep {
     /// The nodes that had no lease at the last check. A node that starts has an entry before its lease.
     suspects: HashSet<String>,
+    /// The nodes whose state keys were reported.
+    foreign: BTreeSet<String>,
 }
 
 impl Sweep {
@@ -97,10 +103,28 @@ impl Sweep {
         }
     }
 
+    /// Reports each node that has state keys, and none in common with this node. Nodes of a rotation have a common key.
+    fn compare_keys(&mut self, own: &[String], leases: &BTreeMap<String, Arc<[u8]>>) {
+        if own.is_empty() {
+            return;
+        }
+        let is_foreign = |lease: &[u8]| {
+            let Ok(lease) = std::str::from_utf8(lease) else { return false };
+            let mut keys = lease.split(' ').skip(1).peekable();
+            keys.peek().is_some() && !keys.any(|key| own.iter().any(|own| own == key))
+        };
+        let foreign = leases.iter().filter(|(_, lease)| is_foreign(lease)).map(|(id, _)| id.clone()).collect();
+        for node in BTreeSet::difference(&foreign, &self.foreign) {
+            tracing::warn!(node, "{FOREIGN_KEYS}");
+        }
+        self.foreign = foreign;
+    }
+
     async fn check(&mut self, shared: &Shared, me: &str) -> Result<(), StoreError> {
         let store = &shared.store;
         let mut members = all(store, MEMBERS).await?;
         let leases = all(store, LEASES).await?;
+        self.compare_keys(&shared.keys, &leases);
         if !members.contains_key(me) {
             add(store, me).await?;
         }

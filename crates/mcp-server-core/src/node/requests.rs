@@ -300,7 +300,7 @@ mod tests {
 
     /// A node whose requests `never`, `waits` and `waits_too` do not end.
     fn shared() -> Arc<Shared> {
-        let node = Node::new(ServerStore::new(Arc::new(MemoryStore::new()), "t"), &NodeLimits::default());
+        let node = Node::new(ServerStore::new(Arc::new(MemoryStore::new()), "t"), &NodeLimits::default(), Vec::new());
         node.handle("never", |_| std::future::pending());
         node.handle_waiting("waits", |_| std::future::pending());
         node.handle_waiting("waits_too", |_| std::future::pending());
