@@ -1,6 +1,6 @@
 //! New connections: TCP, TLS or a Unix socket, with bounded time.
 
-use std::{fmt, io, sync::Arc};
+use std::{fmt, io, sync::Arc, time::Duration};
 
 use mcp_store::StoreError;
 use parking_lot::Mutex;
@@ -19,6 +19,9 @@ use tokio_rustls::TlsConnector;
 
 use crate::options::{Address, Protocol, RedisOptions};
 
+/// The time limit of one attempt to connect, with the handshake and the check of the settings.
+pub(crate) const CONNECT_TIME: Duration = Duration::from_secs(2);
+
 /// A connection of any kind.
 pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
@@ -27,6 +30,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 /// Opens connections to one server, or to the node of its cluster that has the namespace.
 pub(crate) struct Dialer {
     address: Address,
+    /// The URL of the server without credentials, for errors.
+    url: String,
     /// The node to which the server has redirected the commands of the namespace.
     redirect: Mutex<Option<(String, u16)>>,
     tls: Option<TlsConnector>,
@@ -66,7 +71,14 @@ impl Dialer {
         if let Some(password) = &options.password {
             info = info.set_password(password);
         }
-        Ok(Self { address: options.address.clone(), redirect: Mutex::new(None), tls, key, info })
+        Ok(Self {
+            address: options.address.clone(),
+            url: options.to_string(),
+            redirect: Mutex::new(None),
+            tls,
+            key,
+            info,
+        })
     }
 
     /// Opens the next connections to another node of the cluster, at the address `host:port` of a redirection. Returns
@@ -84,6 +96,16 @@ impl Dialer {
     /// Forgets a redirection, because its node cannot be used.
     pub(crate) fn reset(&self) {
         *self.redirect.lock() = None;
+    }
+
+    /// Returns the error of a connection that could not be opened.
+    pub(crate) fn unreachable(&self, error: io::Error) -> StoreError {
+        StoreError::unavailable(format!("redis is not reachable at {}", self.url)).with_source(error)
+    }
+
+    /// Returns the error of a server that did not accept a connection within the time limit.
+    pub(crate) fn late(&self) -> StoreError {
+        StoreError::unavailable(format!("redis at {} did not accept a connection in {CONNECT_TIME:?}", self.url))
     }
 
     /// Opens a connection. The caller bounds the time.

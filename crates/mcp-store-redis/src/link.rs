@@ -3,7 +3,6 @@
 use std::{
     fmt,
     hash::{BuildHasher as _, RandomState},
-    io,
     pin::Pin,
     sync::Arc,
     time::Duration,
@@ -19,7 +18,7 @@ use tokio::{
 };
 
 use crate::{
-    dial::Dialer,
+    dial::{CONNECT_TIME, Dialer},
     error::{NO_PERMISSION, REPLICA, Verdict, store_error, verdict},
     script::{Reply, Request},
     settings::Settings,
@@ -236,11 +235,6 @@ pub(crate) fn connect_error(error: RedisError) -> StoreError {
     }
 }
 
-/// Returns the error of a connection that could not be opened.
-pub(crate) fn open_error(error: io::Error) -> StoreError {
-    StoreError::unavailable("redis is not reachable").with_source(error)
-}
-
 async fn supervise(
     dialer: Arc<Dialer>,
     (state, newest): (watch::Sender<State>, watch::Sender<u64>),
@@ -321,13 +315,13 @@ async fn connect(dialer: &Dialer) -> Result<Connected, StoreError> {
     };
     match timeout(CONNECT_TIME, attempts).await {
         Ok(result) => result,
-        Err(_) => Err(StoreError::unavailable(format!("redis did not accept a connection in {CONNECT_TIME:?}"))),
+        Err(_) => Err(dialer.late()),
     }
 }
 
 /// Connects to a node, and checks it. Returns `None` if the node redirects the namespace to another node.
 async fn attempt(dialer: &Dialer) -> Result<Option<Connected>, StoreError> {
-    let stream = dialer.open().await.map_err(open_error)?;
+    let stream = dialer.open().await.map_err(|error| dialer.unreachable(error))?;
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let (mut connection, driver) =
         MultiplexedConnection::new_with_config(&dialer.info, stream, config).await.map_err(connect_error)?;

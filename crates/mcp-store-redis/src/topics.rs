@@ -26,9 +26,9 @@ use tokio::{
 };
 
 use crate::{
-    dial::Dialer,
+    dial::{CONNECT_TIME, Dialer},
     error::store_error,
-    link::{Backoff, CONNECT_TIME, HEARTBEAT, connect_error, open_error},
+    link::{Backoff, HEARTBEAT, connect_error},
     meter::{Meter, Metered},
     names::Names,
 };
@@ -434,14 +434,14 @@ fn copy(error: &StoreError) -> StoreError {
 
 async fn connect(dialer: &Dialer) -> Result<(PubSubSink, PubSubStream, Arc<Meter>), StoreError> {
     let attempt = async {
-        let stream = dialer.open().await.map_err(open_error)?;
+        let stream = dialer.open().await.map_err(|error| dialer.unreachable(error))?;
         let (stream, meter) = Metered::new(stream);
         let (sink, stream) = PubSub::new(&dialer.info, stream).await.map_err(connect_error)?.split();
         Ok((sink, stream, meter))
     };
     match timeout(CONNECT_TIME, attempt).await {
         Ok(result) => result,
-        Err(_) => Err(StoreError::unavailable(format!("redis did not accept a connection in {CONNECT_TIME:?}"))),
+        Err(_) => Err(dialer.late()),
     }
 }
 

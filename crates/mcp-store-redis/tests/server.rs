@@ -1,6 +1,7 @@
 //! The check of a server at the start: settings, permissions, credentials, TLS and Unix sockets.
 
 use std::{
+    error::Error as _,
     fs,
     io::Write,
     sync::{Arc, Mutex},
@@ -177,9 +178,14 @@ async fn an_address_without_a_server_is_unavailable() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     // A server that accepts connections and never responds.
-    let error = RedisStore::connect(options(address)).await.unwrap_err();
+    let url = format!("redis://ada:pass-word@{address}/0");
+    let connect = async || RedisStore::connect(RedisOptions::from_url(&url).unwrap()).await.unwrap_err();
+    let error = connect().await;
     assert!(error.is_unavailable(), "{error:?}");
+    assert_eq!(error.to_string(), format!("redis at redis://{address}/0 did not accept a connection in 2s"));
     drop(listener);
-    let error = RedisStore::connect(options(address)).await.unwrap_err();
-    assert_eq!(error.to_string(), "redis is not reachable");
+    let error = connect().await;
+    assert_eq!(error.to_string(), format!("redis is not reachable at redis://{address}/0"));
+    assert!(error.source().is_some_and(|cause| cause.to_string().contains("refused")), "{error:?}");
+    assert!(!format!("{error:?}").contains("pass-word"), "{error:?}");
 }

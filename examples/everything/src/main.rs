@@ -6,7 +6,7 @@
 
 use std::{error::Error, io, net::Ipv4Addr, process::ExitCode, sync::Arc};
 
-use mcp_server::{inputs::StateKeys, prelude::*, store::Store};
+use mcp_server::{inputs::StateKeys, prelude::*, protocol::ErrorChain, store::Store};
 use mcp_store_redis::{RedisOptions, RedisStore};
 
 use self::{
@@ -46,7 +46,7 @@ async fn main() -> ExitCode {
     match serve(&options).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            eprintln!("error: {}", ErrorChain::new(&*error));
             ExitCode::FAILURE
         }
     }

@@ -10,6 +10,7 @@ use mcp_server::{
     auth::BearerTokens,
     inputs::StateKeys,
     prelude::*,
+    protocol::ErrorChain,
     store::{MemoryStore, Store},
 };
 use mcp_store_redis::{RedisOptions, RedisStore};
@@ -36,7 +37,7 @@ async fn main() -> ExitCode {
     match serve(&options).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error}");
+            eprintln!("error: {}", ErrorChain::new(&*error));
             ExitCode::FAILURE
         }
     }
