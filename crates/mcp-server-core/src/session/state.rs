@@ -177,15 +177,24 @@ impl Session {
         self.unstored.get().is_some_and(|unstored| unstored.0.lock().iter().next().is_some())
     }
 
-    /// Applies a change that another node stored.
+    /// Applies a change that another node stored, unless a change that is not stored yet replaces it.
     pub fn apply(&self, change: &SessionChange) {
+        // Held until the end, so that no request changes the session meanwhile.
+        let unstored = self.unstored.get().map(|unstored| unstored.0.lock());
+        if unstored.iter().flat_map(|changes| changes.iter()).any(|later| change.is_replaced_by(later)) {
+            return;
+        }
+        let mut removed = None;
         match change {
             SessionChange::Initialized => self.mark_open(),
             SessionChange::LogLevel(level) => *self.log_level.lock() = Some(*level),
             SessionChange::Subscribed(uri) => self.add_subscription(uri),
-            SessionChange::Unsubscribed(uri) => drop(self.remove_subscription(uri)),
+            SessionChange::Unsubscribed(uri) => removed = self.remove_subscription(uri),
             SessionChange::RootsChanged => self.count_roots_change(),
         }
+        drop(unstored);
+        // The value runs code of the application when it is dropped.
+        drop(removed);
     }
 
     /// Replaces the state by the stored state, because changes of other nodes may have been lost. The changes that are not stored yet
@@ -286,6 +295,28 @@ mod tests {
         assert!(!second.has_changes());
         second.replace(&stored);
         assert_eq!(second.state(), first.state());
+    }
+
+    #[test]
+    fn a_change_of_another_node_does_not_replace_a_change_that_the_store_lacks() {
+        let session = session();
+        session.record_changes();
+        session.set_log_level(LoggingLevel::Debug);
+        let storing = session.store_changes();
+        session.subscribe("a://1", 10).unwrap();
+        for change in [
+            SessionChange::LogLevel(LoggingLevel::Error),
+            SessionChange::Unsubscribed("a://1".to_owned()),
+            SessionChange::Subscribed("a://2".to_owned()),
+        ] {
+            session.apply(&change);
+        }
+        let state = session.state();
+        let expected: BTreeSet<_> = ["a://1", "a://2"].map(str::to_owned).into();
+        assert_eq!((state.log_level, state.subscriptions), (Some(LoggingLevel::Debug), expected));
+        storing.stored();
+        session.apply(&SessionChange::LogLevel(LoggingLevel::Error));
+        assert_eq!(session.state().log_level, Some(LoggingLevel::Error));
     }
 
     #[test]

@@ -58,19 +58,22 @@ pub(crate) struct SharedSession {
     extended: Mutex<Option<Instant>>,
     /// The epoch in which this node last compared the record.
     verified: AtomicU64,
+    /// The number of the last write whose changes this node has applied.
+    writes: AtomicU64,
     has_stored_owner: AtomicBool,
     followers: Followers,
 }
 
 impl SharedSession {
-    fn new(digest: Box<str>, record: Arc<[u8]>, epoch: u64) -> Box<Self> {
-        let verified = AtomicU64::new(epoch);
+    fn new(digest: Box<str>, record: Arc<[u8]>, writes: u64, epoch: u64) -> Box<Self> {
+        let (verified, writes) = (AtomicU64::new(epoch), AtomicU64::new(writes));
         Box::new(Self {
             digest,
             stored: tokio::sync::Mutex::new(record),
             touched: Mutex::new(None),
             extended: Mutex::new(None),
             verified,
+            writes,
             has_stored_owner: AtomicBool::new(false),
             followers: Followers::default(),
         })
@@ -79,6 +82,16 @@ impl SharedSession {
     /// Returns the digest of the session id, which is its name in the store.
     pub(crate) fn digest(&self) -> &str {
         &self.digest
+    }
+
+    /// Records that this node receives the changes of a write. Returns false if it has applied them, or later ones.
+    fn receives_write(&self, write: u64) -> bool {
+        let last = self.writes.fetch_max(write, Ordering::AcqRel);
+        if write > last + 1 {
+            // An earlier message is late or lost, so the next request compares the record.
+            self.verified.store(0, Ordering::Release);
+        }
+        write > last
     }
 
     /// Returns the connections of this node that read from the store.
@@ -94,6 +107,14 @@ impl SharedSession {
     fn owner_is_stored(&self) {
         self.has_stored_owner.store(true, Ordering::Release);
     }
+}
+
+/// A record that was written.
+struct Written {
+    /// The owner, if the record had none before.
+    owned: Option<Owner>,
+    /// The number of the writes that changed the state.
+    writes: u64,
 }
 
 /// The sessions of an endpoint in the shared store.
@@ -175,7 +196,7 @@ impl SharedSessions {
     /// If the store fails. The session is then removed.
     pub(crate) async fn create(self: &Arc<Self>, http: &Arc<HttpSession>, id: &str) -> Result<(), Unusable> {
         http.log.set_retry(self.retry.filter(|_| http.session.version().has_sse_polling()));
-        let record = Record { owner: http.owner().cloned(), state: http.session.state() };
+        let record = Record { owner: http.owner().cloned(), state: http.session.state(), writes: 0 };
         let (digest, bytes) = (digest(id), Arc::<[u8]>::from(record.write()));
         let ttl = self.opening.saturating_add(Duration::from_secs(1));
         let created = match self.connect().await {
@@ -184,7 +205,7 @@ impl SharedSessions {
         };
         match created {
             Ok(Swap::Done) => {
-                self.know(http, SharedSession::new(digest, bytes, self.epoch()));
+                self.know(http, SharedSession::new(digest, bytes, 0, self.epoch()));
                 Ok(())
             }
             failed => {
@@ -324,7 +345,7 @@ impl SharedSessions {
             Unusable::Unknown
         })?;
         log.set_retry(self.retry.filter(|_| session.version().has_sse_polling()));
-        let shared = SharedSession::new(digest, bytes, epoch);
+        let shared = SharedSession::new(digest, bytes, record.writes, epoch);
         let http = reserved.insert_after(session, peer, log, |http| self.know(http, shared));
         // A message about the session may have arrived after the record was read. The record is then compared again.
         if self.unknown.load(Ordering::Acquire) != unknown
@@ -349,10 +370,11 @@ impl SharedSessions {
         // The changes count as unstored until the end, so the other requests of the session wait for them too.
         let storing = http.session.store_changes();
         let written = timeout_at(deadline, self.write(http, shared, &mut stored, storing.changes())).await;
-        let owned = written.unwrap_or(Err(Unusable::StoreFailed))?;
+        let Written { owned, writes: write } = written.unwrap_or(Err(Unusable::StoreFailed))?;
         self.extend_events(http, shared);
         if !storing.changes().is_empty() {
-            self.announce_or_repeat(&shared.digest, Event::Changed(storing.changes().to_vec())).await;
+            let changes = storing.changes().to_vec();
+            self.announce_or_repeat(&shared.digest, Event::Changed { write, changes }).await;
         }
         storing.stored();
         // The anonymous caller must lose its access at all nodes before the principal receives an answer.
@@ -398,14 +420,14 @@ impl SharedSessions {
         is_due
     }
 
-    /// Writes the record of a session. Returns the owner if the record had none.
+    /// Writes the record of a session.
     async fn write(
         &self,
         http: &HttpSession,
         shared: &SharedSession,
         stored: &mut Arc<[u8]>,
         changes: &[SessionChange],
-    ) -> Result<Option<Owner>, Unusable> {
+    ) -> Result<Written, Unusable> {
         let epoch = self.epoch();
         for _ in 0..ATTEMPTS {
             let Some(mut record) = Record::read(stored) else { return Err(self.gone(http)) };
@@ -418,6 +440,7 @@ impl SharedSessions {
             let new = if is_changed {
                 changes.iter().for_each(|change| record.state.apply(change));
                 record.owner = http.owner().cloned();
+                record.writes += u64::from(!changes.is_empty());
                 record.write().into()
             } else {
                 stored.clone()
@@ -427,17 +450,19 @@ impl SharedSessions {
                 Swap::Lost { current: Some(current) } => {
                     if let Some(record) = Record::read(&current) {
                         http.session.replace(&record.state);
+                        shared.writes.fetch_max(record.writes, Ordering::AcqRel);
                     }
                     *stored = current;
                 }
                 Swap::Done => {
                     *stored = new;
+                    shared.writes.fetch_max(record.writes, Ordering::AcqRel);
                     shared.verified.store(epoch, Ordering::Release);
                     *shared.touched.lock() = Some(Instant::now());
                     if http.owner().is_some() {
                         shared.owner_is_stored();
                     }
-                    return Ok(owned);
+                    return Ok(Written { owned, writes: record.writes });
                 }
                 _ => return Err(self.gone(http)),
             }

@@ -45,7 +45,7 @@ impl Unsent {
             (Some(Event::Ended), _) => Event::Ended,
             (Some(Event::Owned(owner)), event) if !matches!(event, Event::Ended) => Event::Owned(owner),
             // Later changes may have been sent before. The other nodes therefore read the record.
-            (_, Event::Changed(_)) => Event::Reload,
+            (_, Event::Changed { .. }) => Event::Reload,
             (_, event) => event,
         };
         unsent.insert(session.to_owned(), later);
@@ -208,7 +208,11 @@ impl SharedSessions {
             return;
         };
         match message.event {
-            Event::Changed(changes) => changes.iter().for_each(|change| http.session.apply(change)),
+            Event::Changed { write, changes } => {
+                if http.shared().is_some_and(|shared| shared.receives_write(write)) {
+                    changes.iter().for_each(|change| http.session.apply(change));
+                }
+            }
             Event::Owned(owner) => {
                 if !http.set_owner(Some(&owner)) {
                     self.gone(&http);

@@ -13,6 +13,9 @@ use crate::legacy::owner::Owner;
 pub(super) struct Record {
     pub(super) owner: Option<Owner>,
     pub(super) state: SessionState,
+    /// The number of the writes that changed the state.
+    #[serde(default)]
+    pub(super) writes: u64,
 }
 
 impl Record {
@@ -41,7 +44,11 @@ pub(super) struct Message {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Event {
-    Changed(Vec<SessionChange>),
+    Changed {
+        /// The number of the write, as in the record.
+        write: u64,
+        changes: Vec<SessionChange>,
+    },
     /// The anonymous session has an owner.
     Owned(Owner),
     /// The record has changed. The changes do not fit into a message.
