@@ -35,13 +35,15 @@ usage: cargo xtask bench [STAGE]... [--peers] [--quick] [--case NAME]... [--roun
        cargo xtask bench --publish [--quick]
        cargo xtask bench render
        cargo xtask bench instructions [--update]
+       cargo xtask bench micro [NAME]
        cargo xtask bench fleet [--quick]
        cargo xtask bench gateway [added|cpu|text|lists|checks|memory|children]... [--quick]
 
 stages: builds, load, start, memory, host, gateway, growth. Without a name, all of them but growth run.
 --peers measures rmcp and tower-mcp in the same run. --quick measures fewer rounds, and omits the cold builds.
 --publish measures all that docs/performance.md shows, and rewrites that page, its plots and its results.
-render rewrites the page and the plots from the committed results. instructions counts the instructions of the hot paths.";
+render rewrites the page and the plots from the committed results. instructions counts the instructions of the hot paths, and micro
+measures their times.";
 
 /// The rounds of the load of a publication.
 const PUBLISHED: [&str; 4] = ["--rounds", "3", "--seconds", "2"];
@@ -65,6 +67,11 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     }
     if let Some((_, rest)) = args.split_first().filter(|(first, _)| *first == "instructions") {
         return instructions::run(&folders, rest);
+    }
+    if let Some((_, rest)) = args.split_first().filter(|(first, _)| *first == "micro") {
+        let mut command = process::cargo(&folders.root);
+        command.args(["bench", "--package", "instructions", "--bench", "micro", "--"]).args(rest);
+        return process::run(&mut command, LOAD_LIMIT);
     }
     if args == ["render"] {
         return page::render(&folders.root);

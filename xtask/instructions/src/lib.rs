@@ -1,0 +1,200 @@
+//! The hot paths of servers and clients. `cargo xtask bench instructions` counts their instructions, and `cargo xtask bench micro`
+//! measures their times.
+
+use std::{error::Error, future::poll_fn, hint::black_box};
+
+use bytes::Bytes;
+use mcp_client::Client;
+use mcp_server::{
+    prelude::*,
+    protocol::{ProtocolVersion, jsonrpc::Message},
+    schema::Schema,
+    transport::{Frame, Transport as _, memory, sse::Decoder},
+};
+use mcp_uri_template::{UriTemplate, Vars};
+use serde_json::json;
+
+/// The error of a case.
+pub type Failure = Box<dyn Error>;
+
+/// A hot path.
+#[derive(Debug, Clone, Copy)]
+pub struct Case {
+    /// The name on the command line.
+    pub name: &'static str,
+    function: fn(u32) -> Result<(), Failure>,
+}
+
+impl Case {
+    /// All cases.
+    pub const ALL: [Self; 10] = [
+        Self::new("parse-message", parse),
+        Self::new("dispatch-2025-11-25", |count| dispatch(count, false)),
+        Self::new("dispatch-2026-07-28", |count| dispatch(count, true)),
+        Self::new("client-2025-11-25", |count| call(count, ProtocolVersion::V2025_11_25)),
+        Self::new("client-2026-07-28", |count| call(count, ProtocolVersion::V2026_07_28)),
+        Self::new("validate-arguments", validate),
+        Self::new("decode-sse", decode),
+        Self::new("parse-uri-template", parse_template),
+        Self::new("match-uri-template", match_template),
+        Self::new("expand-uri-template", expand_template),
+    ];
+
+    const fn new(name: &'static str, function: fn(u32) -> Result<(), Failure>) -> Self {
+        Self { name, function }
+    }
+
+    /// Runs the path `count` times in this thread.
+    ///
+    /// # Errors
+    /// If the path returns an error or a wrong value.
+    pub fn run(self, count: u32) -> Result<(), Failure> {
+        (self.function)(count)
+    }
+}
+
+const CALL: &str = r#"{"jsonrpc":"2.0","id":1000000001,"method":"tools/call","params":{"name":"echo","arguments":{"text":"The quick brown fox jumps over the lazy dog."}}}"#;
+const STATELESS_CALL: &str = r#"{"jsonrpc":"2.0","id":1000000001,"method":"tools/call","params":{"name":"echo","arguments":{"text":"The quick brown fox jumps over the lazy dog."},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1.0.0"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}"#;
+
+/// The envelope of a request.
+fn parse(count: u32) -> Result<(), Failure> {
+    for _ in 0..count {
+        black_box(Message::parse(black_box(STATELESS_CALL.as_bytes())).map_err(|error| format!("{error:?}"))?);
+    }
+    Ok(())
+}
+
+/// Say the text again.
+#[derive(Deserialize, JsonSchema)]
+struct Echo {
+    /// The text to return.
+    text: String,
+}
+
+async fn echo(Args(Echo { text }): Args<Echo>) -> String {
+    text
+}
+
+/// A call of a tool from its bytes to the bytes of its answer.
+fn dispatch(count: u32, is_stateless: bool) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let server = Server::builder("bench", "1.0.0").tool(tool("echo", echo)).build();
+        let (ours, mut client) = memory::duplex(16);
+        let serving = tokio::spawn(async move { server.serve(ours).await });
+        let sender = client.sender();
+        if !is_stateless {
+            let params = json!({
+                "protocolVersion": "2025-11-25",
+                "capabilities": {},
+                "clientInfo": { "name": "bench", "version": "1.0.0" },
+            });
+            let open = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+            sender.send(Frame::new(open.to_string())).await?;
+            poll_fn(|cx| client.poll_recv(cx)).await.ok_or("the server ended")??;
+            sender.send(Frame::new(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)).await?;
+        }
+        let call = Bytes::from_static(if is_stateless { STATELESS_CALL } else { CALL }.as_bytes());
+        for _ in 0..count {
+            sender.send(Frame::new(call.clone())).await?;
+            let answer = poll_fn(|cx| client.poll_recv(cx)).await.ok_or("the server ended")??;
+            if !answer.message.windows(9).any(|window| window == b"lazy dog.") {
+                return Err(format!("a wrong answer: {}", String::from_utf8_lossy(&answer.message)).into());
+            }
+        }
+        drop((client, sender));
+        serving.await??;
+        Ok(())
+    })
+}
+
+/// The arguments of a call against a schema with a string, a number, an enumeration and a list.
+fn validate(count: u32) -> Result<(), Failure> {
+    let schema = Schema::compile(&json!({
+        "type": "object",
+        "properties": {
+            "text": { "type": "string", "minLength": 1 },
+            "limit": { "type": "integer", "minimum": 1, "maximum": 100 },
+            "order": { "enum": ["asc", "desc"] },
+            "tags": { "type": "array", "items": { "type": "string" }, "maxItems": 10 },
+        },
+        "required": ["text"],
+    }))?;
+    let arguments = json!({ "text": "fox", "limit": 20, "order": "asc", "tags": ["a", "b", "c"] });
+    for _ in 0..count {
+        black_box(&schema).validate(black_box(&arguments))?;
+    }
+    Ok(())
+}
+
+/// A stream with an answer of usual length.
+fn decode(count: u32) -> Result<(), Failure> {
+    let event = Bytes::from(format!("id: 7\nevent: message\ndata: {CALL}\n\n"));
+    let mut decoder = Decoder::new(1 << 20);
+    for _ in 0..count {
+        decoder.feed(event.clone());
+        let decoded = decoder.next_event().ok_or("no event")??;
+        if decoded.data.len() != CALL.len() {
+            return Err("a wrong event".into());
+        }
+    }
+    Ok(())
+}
+
+/// A call of a client to a server over a transport in memory, with the work of both.
+fn call(count: u32, version: ProtocolVersion) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let server = Server::builder("bench", "1.0.0").tool(tool("echo", echo)).build();
+        let client = Client::builder("bench", "1.0.0").versions([version]).connect(&server).await?;
+        for _ in 0..count {
+            let text = client.call_tool("echo", json!({ "text": "lazy dog" })).await?.text();
+            if text != "lazy dog" {
+                return Err(format!("a wrong answer: {text}").into());
+            }
+        }
+        client.close().await;
+        Ok(())
+    })
+}
+
+const TEMPLATE: &str = "notes://{folder}/{name}{?limit,order}";
+
+fn parse_template(count: u32) -> Result<(), Failure> {
+    for _ in 0..count {
+        black_box(UriTemplate::parse(black_box(TEMPLATE))?);
+    }
+    Ok(())
+}
+
+fn match_template(count: u32) -> Result<(), Failure> {
+    let template = UriTemplate::parse(TEMPLATE)?;
+    for _ in 0..count {
+        let vars = black_box(&template).matches(black_box("notes://home/today?limit=20&order=asc"));
+        if black_box(vars).is_none() {
+            return Err("the template does not match".into());
+        }
+    }
+    Ok(())
+}
+
+fn expand_template(count: u32) -> Result<(), Failure> {
+    let template = UriTemplate::parse_for_expansion(TEMPLATE)?;
+    let vars = Vars::new().with("folder", "work").with("name", "today").with("limit", "20").with("order", "asc");
+    for _ in 0..count {
+        black_box(black_box(&template).expand(black_box(&vars)));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_case_runs() {
+        for case in Case::ALL {
+            case.run(3).unwrap_or_else(|error| panic!("{}: {error}", case.name));
+        }
+    }
+}
