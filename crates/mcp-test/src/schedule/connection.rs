@@ -88,8 +88,13 @@ impl<C: Connect> Connect for Connector<C> {
                 cut: cut.clone(),
             });
             let cutting = Box::pin(cut.cancelled_owned());
-            let receiver =
-                Receiver { schedule: self.schedule.clone(), inner: Some(transport), pause: None, cutting, sender };
+            let receiver = Receiver {
+                schedule: self.schedule.clone(),
+                inner: Some(transport),
+                pause: Some(pause(&self.schedule)),
+                cutting,
+                sender,
+            };
             Ok(Box::new(receiver) as Box<dyn Transport>)
         })
     }
@@ -103,10 +108,16 @@ impl<C: Connect> Connect for Connector<C> {
     }
 }
 
+fn pause(schedule: &Schedule) -> BoxFuture<'static, ()> {
+    let schedule = schedule.clone();
+    Box::pin(async move { schedule.pause().await })
+}
+
 struct Receiver {
     schedule: Schedule,
     /// `None` after the cut.
     inner: Option<Box<dyn Transport>>,
+    /// The rest of the pause before the next frame.
     pause: Option<BoxFuture<'static, ()>>,
     cutting: BoxFuture<'static, ()>,
     sender: Arc<Sender>,
@@ -120,14 +131,12 @@ impl Transport for Receiver {
             self.sender.inner.lock().take();
             return Poll::Ready(None);
         }
-        let schedule = &self.schedule;
-        let pause = self.pause.get_or_insert_with(|| {
-            let schedule = schedule.clone();
-            Box::pin(async move { schedule.pause().await })
-        });
-        ready!(pause.as_mut().poll(cx));
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(cx));
+            self.pause = None;
+        }
         let frame = ready!(inner.poll_recv(cx));
-        self.pause = None;
+        self.pause = Some(pause(&self.schedule));
         Poll::Ready(frame)
     }
 
@@ -169,10 +178,8 @@ impl FrameSender for Sender {
     fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
         Box::pin(async move {
             let inner = self.inner().ok_or_else(TransportError::closed)?;
-            self.until_cut(inner.send(frame)).await?;
-            // The receiver can act before the sender continues.
-            self.schedule.pause().await;
-            Ok(())
+            // The pause comes before the frame is queued: a sender that is dropped has queued nothing.
+            self.until_cut(inner.send(frame)).await
         })
     }
 
