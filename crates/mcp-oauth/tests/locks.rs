@@ -17,7 +17,7 @@ use mcp_test::schedule::{Schedule, explore};
 use mcp_transport::BoxFuture;
 use tokio::time::sleep;
 
-const SEEDS: u64 = 48;
+const SEEDS: u64 = 16;
 /// The processes that wait for the lock.
 const PROCESSES: usize = 6;
 /// A time limit that no waiter reaches.
