@@ -9,6 +9,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     task::Poll,
+    time::Duration,
 };
 
 use mcp_client::{
@@ -225,14 +226,20 @@ async fn a_concurrent_unsubscribe_does_not_end_a_subscription() {
     peer.answer(id, json!({})).await;
     drop(first.await.unwrap().unwrap());
     let leaving = peer.expect("resources/unsubscribe").await;
-    let second = subscribe();
+    let mut second = subscribe();
+    // The server could receive a new request first, so the client waits for the answer.
+    assert!(timeout(Duration::from_secs(1), &mut second).await.is_err());
+    let ping = start({
+        let client = client.clone();
+        async move { client.ping().await }
+    });
+    let id = peer.expect("ping").await;
+    peer.answer(id, json!({})).await;
+    ping.await.unwrap().unwrap();
+    peer.answer(leaving, json!({})).await;
     let joining = peer.expect("resources/subscribe").await;
-    // A server whose notification overtakes the acknowledgement.
     peer.answer(joining, json!({})).await;
     let mut second = second.await.unwrap().unwrap();
-    peer.answer(leaving, json!({})).await;
-    let again = peer.expect("resources/subscribe").await;
-    peer.answer(again, json!({})).await;
     peer.notify("notifications/resources/updated", json!({ "uri": "a:b" })).await;
     assert_eq!(next(&mut second).await, updated("a:b"));
 }
@@ -477,13 +484,13 @@ async fn an_observer_returns_each_change_of_an_open_subscription_once() {
         peer.answer(id, json!({ "resultType": "complete" })).await;
     }
     assert_eq!(states.changed().await, Some(false));
-    assert!(timeout(std::time::Duration::ZERO, states.changed()).await.is_err());
+    assert!(timeout(Duration::ZERO, states.changed()).await.is_err());
     id = acknowledge(&mut peer).await;
     assert_eq!(states.changed().await, Some(true));
     // The observer reads nothing between two changes.
     peer.answer(id, json!({ "resultType": "complete" })).await;
     acknowledge(&mut peer).await;
-    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(states.changed().await, Some(true));
     drop(subscription);
     assert_eq!(states.changed().await, Some(false));

@@ -4,6 +4,9 @@
 mod cluster;
 mod common;
 mod failures;
+mod histories;
+#[path = "../../mcp-store/tests/history/mod.rs"]
+mod history;
 mod linearizable;
 mod server;
 mod suite;

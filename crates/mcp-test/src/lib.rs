@@ -8,6 +8,7 @@
 //! | authorization, against an authorization server | `authorization_server`, with the feature of that name |
 //! | a program that uses the keyring of Linux | `secret_service`, with the feature of that name |
 //! | a store on Redis | `redis_server`, with the feature of that name: a server, and a proxy with faults |
+//! | a client and a server in many orders | `schedule`, with the feature of that name: seeds, delays and cut connections |
 //! | messages against the specification | [`schemas`]: the JSON schemas of each revision |
 //!
 //! A client of the crate `mcp-client` connects to a server in memory by `connect(&server)`, without this crate.
@@ -96,6 +97,8 @@ pub mod authorization_server;
 pub mod peer;
 #[cfg(feature = "redis-server")]
 pub mod redis_server;
+#[cfg(feature = "schedule")]
+pub mod schedule;
 pub mod schemas;
 #[cfg(all(unix, feature = "secret-service"))]
 pub mod secret_service;

@@ -62,6 +62,7 @@ impl Matcher {
     pub(crate) fn new(parts: &[Part]) -> Result<Self, TemplateError> {
         let mut compiler =
             Compiler { states: Vec::new(), captures: Vec::new(), query: None, fragment: None, in_query: false };
+        check_repetitions(parts)?;
         let mut head = Vec::new();
         let mut before: Option<&Expression> = None;
         for (index, part) in parts.iter().enumerate() {
@@ -389,6 +390,35 @@ impl Compiler {
         self.states.push(State::End);
         self.states.len() - 1
     }
+}
+
+/// Rejects a variable that occurs twice, if a URI can omit it. The expansion contains each occurrence, but a match would
+/// accept a URI with only one of them.
+fn check_repetitions(parts: &[Part]) -> Result<(), TemplateError> {
+    let mut known: Vec<(&str, bool, bool)> = Vec::new();
+    for part in parts {
+        let Part::Expression(expression) = part else { continue };
+        for (index, variable) in expression.variables.iter().enumerate() {
+            let is_optional = match expression.operator {
+                Operator::Simple => index > 0,
+                Operator::Reserved => false,
+                _ => true,
+            };
+            let earlier = known.iter().find(|(name, ..)| *name == variable.name);
+            if let Some((_, was_optional, was_list)) = earlier {
+                if is_optional || *was_optional {
+                    let message = format!("`{}` occurs twice, but a URI can omit it", variable.name);
+                    return Err(ambiguous(expression.position, &message));
+                }
+                if *was_list != variable.explode {
+                    let message = format!("`{}` is a text and a list", variable.name);
+                    return Err(ambiguous(expression.position, &message));
+                }
+            }
+            known.push((&variable.name, is_optional, variable.explode));
+        }
+    }
+    Ok(())
 }
 
 fn ambiguous(position: usize, message: &str) -> TemplateError {

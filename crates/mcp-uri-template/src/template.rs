@@ -58,8 +58,8 @@ impl UriTemplate {
     ///
     /// # Errors
     /// The template is malformed, too long, or ambiguous. A template is ambiguous when it has adjacent expressions
-    /// (`{a}{b}`), a query or fragment expression that is not last, several variables in `{+a,b}` or `{#a,b}`, or a
-    /// prefix modifier (`{a:3}`).
+    /// (`{a}{b}`), a query or fragment expression that is not last, several variables in `{+a,b}` or `{#a,b}`, a prefix
+    /// modifier (`{a:3}`), or an optional variable that occurs twice (`{a,b,b}`, `{a}{?a}`).
     ///
     /// ```
     /// use mcp_uri_template::{TemplateErrorKind, UriTemplate};

@@ -51,6 +51,10 @@ fn matching_returns_the_captures() {
         ("{scheme}://x", "http://x", Some("scheme=http")),
         ("db://{db}/t/{db}", "db://a/t/a", Some("db=a")),
         ("db://{db}/t/{db}", "db://a/t/b", None),
+        ("db://{db}/t/{+db}", "db://a%2Fb/t/a/b", Some("db=a/b")),
+        ("db://{db,t}/{db}", "db://a,b/a", Some("db=a t=b")),
+        ("db://{db,t}/{db}", "db://a,b/b", None),
+        ("db://{db*}/t/{db*}", "db://a,b/t/a,b", Some("db=[a|b]")),
         ("m://{x,y}", "m://1,2", Some("x=1 y=2")),
         ("m://{x,y}", "m://1", Some("x=1")),
         ("m://{x,y}", "m://1,2,3", None),
@@ -149,6 +153,18 @@ fn ambiguous_templates_are_rejected() {
         "{#a}{?b}",
         "{#a}{#b}",
         "x?{+a}{&b}",
+        // A variable that occurs twice, if a URI can omit it.
+        "{a,d,p,d}",
+        "{a,a}",
+        "{/a,a}",
+        "{.a}x{.a}",
+        "{;a,a}",
+        "{?a,a}",
+        "{?a*}{&a*}",
+        "{a}{?a}",
+        "{a}{#a}",
+        "{/a*}x{a*}",
+        "{a}x{a*}",
     ] {
         let error = UriTemplate::parse(template).expect_err(template);
         assert_eq!(error.kind(), TemplateErrorKind::Ambiguous, "{template}: {error}");

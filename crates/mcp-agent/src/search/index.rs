@@ -31,6 +31,9 @@ const TEXT: usize = 16 << 10;
 /// The ranking is BM25 with `k1` 1.2 and `b` 0.75, and a word of the name counts three times. A word that no tool
 /// contains matches the words that begin with it. So the result is empty only if no word of the query occurs.
 ///
+/// Words such as `the` and `of` do not count, in texts and in queries. The index reads the first 16 KiB of each text, and the
+/// search the first 32 different words of a query.
+///
 /// ```
 /// use mcp_agent::search::ToolIndex;
 /// use mcp_protocol::{JsonObject, Tool};

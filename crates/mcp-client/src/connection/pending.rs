@@ -428,6 +428,8 @@ impl ReplySlot {
 }
 
 #[cfg(test)]
+mod schedules;
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -1,11 +1,13 @@
 //! The subscriptions of a session: all share one stream of notifications, and each resource is subscribed to by a request.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
+    pin::pin,
     sync::{Arc, Weak},
 };
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::UpdateQueue;
 use crate::connection::Notification;
@@ -14,6 +16,8 @@ use crate::connection::Notification;
 #[derive(Default)]
 pub(crate) struct SessionSubscribers {
     state: Mutex<SubscriberState>,
+    /// The end of each request that unsubscribes.
+    left: Notify,
 }
 
 #[derive(Default)]
@@ -21,6 +25,21 @@ struct SubscriberState {
     queues: Vec<Weak<UpdateQueue>>,
     /// The number of subscriptions for each resource.
     wanted: HashMap<String, usize>,
+    /// The resources of the requests that unsubscribe and have no answer yet.
+    leaving: HashSet<String>,
+}
+
+/// A request that unsubscribes from a resource. New subscriptions to the resource wait for its end.
+pub(crate) struct Unsubscribing<'a> {
+    subscribers: &'a SessionSubscribers,
+    uri: &'a str,
+}
+
+impl Drop for Unsubscribing<'_> {
+    fn drop(&mut self) {
+        self.subscribers.state.lock().leaving.remove(self.uri);
+        self.subscribers.left.notify_waiters();
+    }
 }
 
 impl SessionSubscribers {
@@ -66,8 +85,22 @@ impl SessionSubscribers {
         unwanted
     }
 
-    /// Returns true if a subscription wants this resource.
-    pub(crate) fn wants(&self, uri: &str) -> bool {
-        self.state.lock().wanted.contains_key(uri)
+    /// Begins to unsubscribe from a resource. `None` if a subscription wants the resource, or if another request unsubscribes.
+    pub(crate) fn unsubscribe<'a>(&'a self, uri: &'a str) -> Option<Unsubscribing<'a>> {
+        let mut state = self.state.lock();
+        let begins = !state.wanted.contains_key(uri) && state.leaving.insert(uri.to_owned());
+        begins.then(|| Unsubscribing { subscribers: self, uri })
+    }
+
+    /// Waits until no request unsubscribes from a resource. A subscription that was added before prevents further ones.
+    pub(crate) async fn left(&self, uri: &str) {
+        loop {
+            let mut left = pin!(self.left.notified());
+            left.as_mut().enable();
+            if !self.state.lock().leaving.contains(uri) {
+                return;
+            }
+            left.await;
+        }
     }
 }

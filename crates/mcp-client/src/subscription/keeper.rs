@@ -179,6 +179,8 @@ async fn follow(core: &Arc<ClientCore>, connection: &Arc<Connection>, queue: &Ar
     // This comes before the request, so that no notification is missed.
     core.inbound.subscribers.join(queue);
     for uri in &queue.filter().resource_subscriptions {
+        // The server could receive an earlier request to unsubscribe after this request, and report no changes.
+        core.inbound.subscribers.left(uri).await;
         let request = match Request::of::<Subscribe>(&SubscribeParams::new(uri)) {
             Ok(request) => request,
             Err(error) => return End::Refused(error),

@@ -25,24 +25,13 @@ pub(super) fn leave(core: &Arc<ClientCore>, queue: &Arc<UpdateQueue>) {
 
 async fn unsubscribe(core: Arc<ClientCore>, unwanted: Vec<String>) {
     let idle = core.config.idle_timeout;
-    let options = || CallOptions { idle_timeout: idle, total_timeout: idle, ..CallOptions::default() };
     for uri in unwanted {
-        let is_wanted = || core.inbound.subscribers.wants(&uri);
-        if is_wanted() {
-            continue;
-        }
-        let params = SubscribeParams::new(&uri);
-        let Ok(request) = Request::of::<method::Unsubscribe>(&params) else { return };
-        if let Err(error) = execute(&core, request, options()).await {
+        let Some(_unsubscribing) = core.inbound.subscribers.unsubscribe(&uri) else { continue };
+        let Ok(request) = Request::of::<method::Unsubscribe>(&SubscribeParams::new(&uri)) else { return };
+        let options = CallOptions { idle_timeout: idle, total_timeout: idle, ..CallOptions::default() };
+        if let Err(error) = execute(&core, request, options).await {
             tracing::debug!(%error, "the client could not unsubscribe from a resource");
             return;
-        }
-        // A new subscription may have subscribed before this request was answered.
-        if is_wanted()
-            && let Ok(request) = Request::of::<method::Subscribe>(&params)
-            && let Err(error) = execute(&core, request, options()).await
-        {
-            tracing::debug!(%error, "the client could not subscribe to a resource again");
         }
     }
 }

@@ -293,8 +293,8 @@ impl<'a> Members<'a> {
         if let Some(problem) = &self.problem {
             return Err(invalid(problem));
         }
-        match self.jsonrpc.map(RawValue::get) {
-            Some("\"2.0\"") => {}
+        match self.jsonrpc {
+            Some(raw) if raw.get() == "\"2.0\"" || read_str(raw).as_deref() == Some("2.0") => {}
             Some(_) => return Err(invalid("`jsonrpc` must be \"2.0\"")),
             None => return Err(invalid("`jsonrpc` is missing")),
         }
@@ -482,6 +482,7 @@ mod tests {
             (r#"{"jsonrpc":"2.0","error":{"code":-32700,"message":"no"}}"#, "error None -32700 no"),
             (r#"{"jsonrpc":"2.0","id":1,"method":"pi\u006eg"}"#, "request 1 ping None"),
             (r#"{"jsonrpc":"2.0","i\u0064":1,"method":"ping"}"#, "request 1 ping None"),
+            (r#"{"jsonrpc":"2\u002e0","id":1,"method":"ping"}"#, "request 1 ping None"),
         ]);
     }
 

@@ -4,7 +4,7 @@ use std::{borrow::Cow, sync::LazyLock};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{
-    Value,
+    Map, Value,
     value::{RawValue, to_raw_value},
 };
 
@@ -142,7 +142,27 @@ fn shaped<T: Shape + Clone + PartialEq + Serialize + DeserializeOwned>(
     if shaped == value {
         return None;
     }
-    serde_json::to_string(&shaped).ok()
+    // A number of another member can have more digits than the type keeps.
+    let (before, after) = (members_of(&value)?, members_of(&shaped)?);
+    let mut members = RawMembers::read(json).ok()?.0;
+    members.retain(|(name, _)| after.contains_key(&**name) || !before.contains_key(&**name));
+    let changed = after.iter().filter(|(name, value)| before.get(*name) != Some(value));
+    let changed: Vec<_> =
+        changed.map(|(name, value)| Some((name, to_raw_value(value).ok()?))).collect::<Option<_>>()?;
+    for (name, value) in &changed {
+        match members.iter_mut().find(|(known, _)| known == *name) {
+            Some((_, member)) => *member = value,
+            None => members.push((Cow::Borrowed(name), value)),
+        }
+    }
+    Some(raw::write(members.iter().map(|(name, value)| (&**name, *value))))
+}
+
+fn members_of(value: &impl Serialize) -> Option<Map<String, Value>> {
+    match serde_json::to_value(value).ok()? {
+        Value::Object(members) => Some(members),
+        _ => None,
+    }
 }
 
 /// A member that replaces the member of the same name. `None` removes it.
@@ -262,6 +282,7 @@ mod tests {
 
     const LATEST: ProtocolVersion = ProtocolVersion::LATEST;
     const V25: ProtocolVersion = ProtocolVersion::V2025_11_25;
+    const V25_03: ProtocolVersion = ProtocolVersion::V2025_03_26;
     const V24: ProtocolVersion = ProtocolVersion::V2024_11_05;
 
     #[track_caller]
@@ -360,6 +381,20 @@ mod tests {
         assert_eq!(
             shape_raw_definition("resources/list", r#"{"uri":"a:b","name":"n","title":"T"}"#, V24).unwrap(),
             r#"{"uri":"a:b","name":"n"}"#
+        );
+        assert_eq!(
+            shape_raw_definition(
+                "tools/list",
+                r#"{"z":1.50,"title":"T","name":"t","inputSchema":{"n":12345678901234567890123}}"#,
+                V24
+            )
+            .unwrap(),
+            r#"{"z":1.50,"name":"t","inputSchema":{"n":12345678901234567890123}}"#
+        );
+        assert_eq!(
+            shape_raw_definition("tools/list", r#"{"title":"T","name":"t","z":[1E2],"inputSchema":{}}"#, V25_03)
+                .unwrap(),
+            r#"{"name":"t","z":[1E2],"inputSchema":{},"annotations":{"title":"T"}}"#
         );
         assert_eq!(shape_raw_definition("tools/list", "[]", V24), None);
     }

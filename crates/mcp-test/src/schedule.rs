@@ -1,0 +1,275 @@
+//! Random schedules: a scenario runs once for each seed, with another order of its futures and messages.
+//!
+//! [`explore`] runs a scenario in a runtime with one thread and a paused clock. The scenario passes its futures to
+//! [`Schedule::run_all`], which polls them in a random order. It connects its client through [`Schedule::connector`], which
+//! delays messages and cuts connections. All choices come from the seed.
+//!
+//! Tasks that the code under test spawns run in the order in which they are woken. The pauses of the futures and of the
+//! transport change this order. A `HashMap` of the code under test can still have another order in each run.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `MCP_SCHEDULE_SEEDS` | the number of seeds, in place of the number in the test |
+//! | `MCP_SCHEDULE_SEED` | the only seed, to repeat a failure |
+//!
+//! ```
+//! use mcp_test::schedule::{Schedule, explore};
+//! use tokio::sync::mpsc;
+//!
+//! explore(8, async |schedule: Schedule| {
+//!     let (sender, mut receiver) = mpsc::channel(1);
+//!     let senders = (0..3).map(|number| {
+//!         let (schedule, sender) = (schedule.clone(), sender.clone());
+//!         async move {
+//!             schedule.pause().await;
+//!             sender.send(number).await.unwrap();
+//!         }
+//!     });
+//!     let received = async move {
+//!         let mut all = vec![receiver.recv().await, receiver.recv().await, receiver.recv().await];
+//!         all.sort();
+//!         assert_eq!(all, [Some(0), Some(1), Some(2)]);
+//!     };
+//!     let futures = senders.map(|sender| Box::pin(sender) as _).chain([Box::pin(received) as _]);
+//!     schedule.run_all(futures).await;
+//! });
+//! ```
+
+mod connection;
+mod futures;
+
+use std::{
+    any::Any,
+    env,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+use mcp_transport::{BoxFuture, Connect};
+use parking_lot::Mutex;
+use tokio::{
+    runtime::Builder,
+    task::yield_now,
+    time::{sleep, timeout},
+};
+
+use self::futures::RunAll;
+
+pub use self::connection::Connections;
+
+/// The variable with the number of seeds.
+const SEEDS: &str = "MCP_SCHEDULE_SEEDS";
+/// The variable with the only seed.
+const SEED: &str = "MCP_SCHEDULE_SEED";
+
+/// The greatest time of a scenario on its clock.
+const TIME: Duration = Duration::from_secs(24 * 3600);
+/// The greatest number of choices of a scenario. A scenario with more of them repeats itself without end.
+const CHOICES: u64 = 5_000_000;
+
+/// Runs a scenario once for each of these seeds, from 0.
+///
+/// # Panics
+/// If a run of the scenario panics, or does not end within a day of its clock. The message has the seed.
+pub fn explore(seeds: u64, scenario: impl AsyncFn(Schedule)) {
+    let number = |name| env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    let seeds = match number(SEED) {
+        Some(seed) => seed..seed.saturating_add(1),
+        None => 0..number(SEEDS).unwrap_or(seeds),
+    };
+    for seed in seeds {
+        let run = catch_unwind(AssertUnwindSafe(|| run(seed, &scenario)));
+        let problem = match run {
+            Ok(Ok(())) => continue,
+            Ok(Err(problem)) => problem,
+            Err(panic) => text(&*panic).to_owned(),
+        };
+        panic!("{problem}\nthe schedule has the seed {seed}; {SEED}={seed} repeats it");
+    }
+}
+
+/// Runs a scenario with one seed.
+fn run(seed: u64, scenario: &impl AsyncFn(Schedule)) -> Result<(), String> {
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let ended = runtime.block_on(async { timeout(TIME, scenario(Schedule::new(seed))).await });
+    ended.map_err(|_| format!("the scenario has not ended after {} hours of its clock", TIME.as_secs() / 3600))
+}
+
+fn text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("the scenario has panicked")
+}
+
+/// The choices of one run. Clones share them.
+///
+/// ```
+/// use mcp_test::schedule::Schedule;
+///
+/// let (schedule, same) = (Schedule::new(7), Schedule::new(7));
+/// let choices: Vec<usize> = (0..4).map(|_| schedule.below(10)).collect();
+/// assert!(choices.iter().all(|choice| *choice < 10));
+/// assert_eq!(choices, (0..4).map(|_| same.below(10)).collect::<Vec<_>>());
+/// assert_eq!(schedule.seed(), 7);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Schedule {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    seed: u64,
+    random: Mutex<Random>,
+}
+
+#[derive(Debug)]
+struct Random {
+    state: u64,
+    choices: u64,
+}
+
+impl Schedule {
+    /// Returns the choices of a seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self { shared: Arc::new(Shared { seed, random: Mutex::new(Random { state: seed, choices: 0 }) }) }
+    }
+
+    /// Returns the seed.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.shared.seed
+    }
+
+    /// Returns a random number below the bound; 0 if the bound is 0.
+    ///
+    /// # Panics
+    /// After five million choices, because the scenario has no end then.
+    #[must_use]
+    pub fn below(&self, bound: usize) -> usize {
+        let mut random = self.shared.random.lock();
+        random.choices += 1;
+        assert!(random.choices <= CHOICES, "the scenario has not ended after {CHOICES} choices");
+        // SplitMix64.
+        random.state = random.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = random.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        let bound = u64::try_from(bound).unwrap_or(u64::MAX).max(1);
+        usize::try_from(mixed % bound).unwrap_or_default()
+    }
+
+    /// Returns true in this percentage of the calls.
+    #[must_use]
+    pub fn chance(&self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// Waits for a random number of turns of other tasks, or for up to three milliseconds of the clock. Many pauses are empty.
+    pub async fn pause(&self) {
+        match self.below(8) {
+            0..3 => {}
+            3..7 => {
+                for _ in 0..=self.below(6) {
+                    yield_now().await;
+                }
+            }
+            _ => sleep(Duration::from_millis(self.below(4) as u64)).await,
+        }
+    }
+
+    /// Runs a future, and drops it after a random number of pauses. Returns its output, if it has ended before.
+    ///
+    /// ```
+    /// # mcp_test::schedule::explore(4, async |schedule| {
+    /// assert_eq!(schedule.run_or_drop(std::future::ready(7)).await, Some(7));
+    /// assert_eq!(schedule.run_or_drop(std::future::pending::<()>()).await, None);
+    /// # });
+    /// ```
+    pub async fn run_or_drop<F: Future>(&self, future: F) -> Option<F::Output> {
+        let pauses = async {
+            for _ in 0..self.below(12) {
+                self.pause().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            output = future => Some(output),
+            () = pauses => None,
+        }
+    }
+
+    /// Runs futures until all of them have ended. It polls those that are ready in a random order, and returns their outputs in the
+    /// order of the futures.
+    pub async fn run_all<'f, T>(&self, futures: impl IntoIterator<Item = BoxFuture<'f, T>>) -> Vec<T> {
+        RunAll::new(self.clone(), futures).await
+    }
+
+    /// Returns a connector with random delays of all messages, and the handle that cuts its connections.
+    pub fn connector<C: Connect>(&self, connector: C) -> (impl Connect, Connections) {
+        connection::connector(self.clone(), connector)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use super::*;
+
+    /// The order in which three futures pass their pauses.
+    async fn order(schedule: Schedule) -> Vec<usize> {
+        let passed = Mutex::new(Vec::new());
+        let futures = (0..3).map(|number| {
+            let (schedule, passed) = (&schedule, &passed);
+            Box::pin(async move {
+                for _ in 0..4 {
+                    schedule.pause().await;
+                    passed.lock().push(number);
+                }
+            }) as BoxFuture<'_, ()>
+        });
+        schedule.run_all(futures).await;
+        passed.into_inner()
+    }
+
+    #[test]
+    fn a_seed_repeats_its_order_and_seeds_differ() {
+        let orders = RefCell::new(Vec::new());
+        for _ in 0..2 {
+            for seed in 0..16 {
+                run(seed, &async |schedule: Schedule| {
+                    let found = order(schedule).await;
+                    orders.borrow_mut().push(found);
+                })
+                .unwrap();
+            }
+        }
+        let orders = orders.into_inner();
+        assert_eq!(orders[..16], orders[16..]);
+        let different: std::collections::BTreeSet<_> = orders[..16].iter().collect();
+        assert!(different.len() > 12, "{different:?}");
+    }
+
+    #[test]
+    fn a_failure_names_its_seed() {
+        let panics: fn(u64) = |seed| assert!(seed != 3, "the number is {seed}");
+        for (problem, fails) in [("the number is 3", panics), ("not ended", |_| ())] {
+            let seeds = Cell::new(0);
+            let scenario = async |schedule: Schedule| {
+                seeds.set(seeds.get() + 1);
+                fails(schedule.seed());
+                if schedule.seed() == 3 {
+                    std::future::pending::<()>().await;
+                }
+            };
+            let panic = catch_unwind(AssertUnwindSafe(|| explore(8, scenario))).unwrap_err();
+            let text = text(&*panic);
+            assert!(text.contains(problem) && text.contains("MCP_SCHEDULE_SEED=3 repeats it"), "{text}");
+            assert_eq!(seeds.get(), 4);
+        }
+    }
+}
