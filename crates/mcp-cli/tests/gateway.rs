@@ -237,6 +237,26 @@ fn refuses_an_open_address_without_authentication() {
 }
 
 #[test]
+fn rejects_options_without_an_effect() {
+    let project = Project::new("gateway-options");
+    let servers = json!({ "one": { "command": fixture() } });
+    for arguments in [
+        &["--answer", "name=Ada"][..],
+        &["--yes"],
+        &["--decline"],
+        &["--root", "."],
+        &["--sample-with", "cat"],
+        &["--log-level", "info"],
+    ] {
+        let output = gateway(&project, &servers, &[&["--port", "0"], arguments].concat()).bounded_output();
+        let expected = format!("the option {} has no effect on `mcp gateway`; remove it", arguments[0]);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(&expected), "{arguments:?}: {stderr}");
+    }
+}
+
+#[test]
 fn a_failed_server_does_not_affect_the_others_unless_it_is_required() {
     let project = Project::new("gateway-failures");
     let gone = json!({ "command": "no-such-program-anywhere" });

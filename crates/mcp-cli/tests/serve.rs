@@ -102,6 +102,14 @@ fn prints_the_url_as_json_and_warns_about_files_with_a_fault() {
 }
 
 #[test]
+fn rejects_options_without_an_effect() {
+    for (line, option) in [("--timeout 1", "--timeout"), ("--policy none", "--policy"), ("--json --yes", "--yes")] {
+        let err = format!("the option {option} has no effect on `mcp serve`");
+        check("", &format!("serve . --port 0 {line}"), 2, "", &err);
+    }
+}
+
+#[test]
 fn rejects_a_missing_directory_and_a_used_port() {
     check("", "serve /no/such/directory", 2, "", "/no/such/directory: ");
     let used = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
