@@ -56,6 +56,7 @@ fn serves_all_servers_in_each_revision_and_ends_them_after_sigterm() {
     let pids = ["one", "two"].map(|name| project.root.join(name));
     let servers = json!({ "one": with_pid(&pids[0]), "two": with_pid(&pids[1]) });
     let mut serving = Serving::start(gateway(&project, &servers, &["--port", "0"]));
+    assert!(serving.line.starts_with("mcp: the gateway of 2 servers (2 connected) is served at "), "{}", serving.line);
     check(&serving.url, "tools URL", 0, "two__add", "");
     for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
         for server in ["one", "two"] {
@@ -263,6 +264,7 @@ fn a_failed_server_does_not_affect_the_others_unless_it_is_required() {
     let required = json!({ "command": "no-such-program-anywhere", "x-mcp": { "required": true } });
     let good = json!({ "command": fixture() });
     let serving = Serving::start(gateway(&project, &json!({ "gone": gone, "good": good }), &["--port", "0"]));
+    assert!(serving.line.contains(" of 2 servers (1 connected, 1 failed) is served at "), "{}", serving.line);
     check(&serving.url, "call URL good__add a=1 b=2", 0, "{\"sum\":3}", "");
     drop(serving);
     for servers in [json!({ "gone": gone }), json!({ "good": good, "gone": required })] {

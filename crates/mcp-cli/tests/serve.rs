@@ -16,6 +16,8 @@ use super::{
 pub(crate) struct Serving {
     pub(crate) child: Child,
     pub(crate) url: String,
+    /// The line with the URL.
+    pub(crate) line: String,
     pub(crate) stderr: Lines,
 }
 
@@ -27,11 +29,11 @@ impl Serving {
         let mut seen = Vec::new();
         let url = stderr.find_map(|line| {
             let url = line.split_once(" is served at ").map(|(_, url)| url.to_owned());
-            seen.push(line);
-            url
+            seen.push(line.clone());
+            url.map(|url| (url, line))
         });
-        let url = url.unwrap_or_else(|| panic!("the server printed no URL: {seen:?}"));
-        Self { child, url, stderr }
+        let (url, line) = url.unwrap_or_else(|| panic!("the server printed no URL: {seen:?}"));
+        Self { child, url, line, stderr }
     }
 }
 
