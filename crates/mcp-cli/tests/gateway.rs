@@ -66,7 +66,9 @@ fn serves_all_servers_in_each_revision_and_ends_them_after_sigterm() {
     }
     check(&serving.url, "prompt URL one__review name=x", 0, "Review x.", "");
     check(&serving.url, "read URL mcp://two/config://app", 0, "dark = true", "");
-    assert_eq!(get(&serving.url, "/health", ""), (200, r#"{"status":"ok"}"#.to_owned()));
+    for path in ["/health", "/ready"] {
+        assert_eq!(get(&serving.url, path, ""), (200, r#"{"status":"ok"}"#.to_owned()), "{path}");
+    }
     let (code, status) = get(&serving.url, "/status", "");
     let status: Value = serde_json::from_str(&status).unwrap();
     assert_eq!(
@@ -104,7 +106,7 @@ fn post(url: &str, session: Option<&str>, message: &Value) -> (u16, String) {
 
 #[test]
 fn two_gateways_with_one_redis_serve_each_session() {
-    let Some(redis) = RedisServer::start_or_skip("two_gateways_with_one_redis_serve_each_session") else { return };
+    let Some(mut redis) = RedisServer::start_or_skip("two_gateways_with_one_redis_serve_each_session") else { return };
     let project = Project::new("gateway-redis");
     let servers = json!({ "one": { "command": fixture() } });
     let keys = project.root.join("keys");
@@ -128,6 +130,11 @@ fn two_gateways_with_one_redis_serve_each_session() {
     }
     let (status, _) = post(&gateways[1].url, Some("unknown"), &initialized);
     assert_eq!(status, 404);
+    let health = |path: &str| get(&gateways[0].url, path, "");
+    assert_eq!(health("/ready"), (200, r#"{"status":"ok","store":"ok"}"#.to_owned()));
+    redis.kill().unwrap();
+    ready("a gateway without Redis is not ready", || (health("/ready").0 == 503).then_some(()));
+    assert_eq!(health("/health"), (200, r#"{"status":"ok","store":"unavailable"}"#.to_owned()));
 }
 
 #[test]
