@@ -18,6 +18,8 @@ pub(crate) struct Serving {
     pub(crate) url: String,
     /// The line with the URL.
     pub(crate) line: String,
+    /// The lines before the line with the URL.
+    pub(crate) earlier: Vec<String>,
     pub(crate) stderr: Lines,
 }
 
@@ -26,14 +28,16 @@ impl Serving {
     pub(crate) fn start(mut command: std::process::Command) -> Self {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = Lines::of(child.stderr.take().unwrap());
-        let mut seen = Vec::new();
-        let url = stderr.find_map(|line| {
-            let url = line.split_once(" is served at ").map(|(_, url)| url.to_owned());
-            seen.push(line.clone());
-            url.map(|url| (url, line))
+        let mut earlier = Vec::new();
+        let url = stderr.find_map(|line| match line.split_once(" is served at ") {
+            Some((_, url)) => Some((url.to_owned(), line)),
+            None => {
+                earlier.push(line);
+                None
+            }
         });
-        let (url, line) = url.unwrap_or_else(|| panic!("the server printed no URL: {seen:?}"));
-        Self { child, url, line, stderr }
+        let (url, line) = url.unwrap_or_else(|| panic!("the server printed no URL: {earlier:?}"));
+        Self { child, url, line, earlier, stderr }
     }
 }
 

@@ -4,6 +4,7 @@ mod audit;
 mod host;
 mod keys;
 mod logins;
+mod pins;
 mod status;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -65,7 +66,7 @@ pub(super) async fn serve(gateway: &GatewayOptions, options: &Options, mut signa
             code = signals.next() => return Err(Failure::interrupted(code)),
         }
         logs::keep_server_stderr();
-        let _watching = host::watch(&host, renewable);
+        let _watching = (host::watch(&host, renewable), pins::watch(&host, options));
         serve_host(&host, &servers, auth, &listener, gateway, options, signals.clone()).await
     };
     let served = served.await;
