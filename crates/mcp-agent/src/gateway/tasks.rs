@@ -43,6 +43,8 @@ const SETTLE: Duration = Duration::from_secs(5);
 const WAIT: Duration = Duration::from_secs(3600);
 /// The most input requests of a task that one request for the result answers.
 const QUESTIONS: usize = 1024;
+/// The most input requests of a task that a session receives at the same time.
+const AT_ONCE: usize = 64;
 
 /// A task at its server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -305,14 +307,16 @@ impl<'a> TaskRequest<'a> {
                 Some(TaskStatus::Cancelled) => return Err(RpcError::invalid_params("Task cancelled").into()),
                 Some(TaskStatus::InputRequired) => {
                     let requests: InputRequests = members.decode("inputRequests").unwrap_or_default();
+                    let mut open: Vec<_> =
+                        requests.0.into_iter().filter(|(key, _)| answered.insert(key.clone())).collect();
+                    if answered.len() > QUESTIONS {
+                        return Err(RpcError::internal("the task has too many input requests").into());
+                    }
                     let mut responses = JsonObject::new();
-                    for (key, request) in requests.0 {
-                        if answered.len() >= QUESTIONS && !answered.contains(&key) {
-                            return Err(RpcError::internal("the task has too many input requests").into());
-                        }
-                        if answered.insert(key.clone()) {
-                            responses.insert(key, self.call.ask(related_to(request, self.call.name())).await?);
-                        }
+                    while !open.is_empty() {
+                        let now = open.drain(..open.len().min(AT_ONCE));
+                        let now = now.map(|(key, request)| (key, related_to(request, self.call.name())));
+                        responses.extend(self.call.ask_all(now.collect()).await?.0);
                     }
                     if !responses.is_empty() {
                         let params = UpdateTaskParams::new(&*self.task.id, responses);

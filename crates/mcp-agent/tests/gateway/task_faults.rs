@@ -132,7 +132,8 @@ fn capabilities() -> ClientCapabilities {
 
 /// Sends a request without a time limit, and returns its result.
 async fn raw(client: &Client, method: &'static str, params: Value) -> Result<Value, RpcError> {
-    let sent = client.request_raw(method, params).raw_result().capabilities(capabilities()).answers(Arc::new(User));
+    let sent =
+        client.request_raw(method, params).raw_result().capabilities(capabilities()).answers(Arc::new(User::new()));
     match sent.total_timeout(None).idle_timeout(None).raw_inputs().raw_task(true).await {
         Ok(mcp_client::Round::Complete(result)) => Ok(serde_json::from_slice(result.bytes()).unwrap()),
         Ok(mcp_client::Round::Task(created)) => Ok(serde_json::from_slice(created.result().bytes()).unwrap()),
@@ -161,8 +162,14 @@ async fn two_requests_for_the_state_of_a_task_park_one_request_for_its_result() 
     assert_eq!(results.load(Ordering::Relaxed), 1);
 }
 
-/// Answers each form.
-struct User;
+/// Answers a form when four forms are open.
+struct User(Barrier);
+
+impl User {
+    fn new() -> Self {
+        Self(Barrier::new(4))
+    }
+}
 
 impl mcp_client::Handler for User {
     fn capabilities(&self) -> ClientCapabilities {
@@ -173,7 +180,10 @@ impl mcp_client::Handler for User {
         &self,
         _form: mcp_client::InputContext<FormElicitParams>,
     ) -> BoxFuture<'_, Result<mcp_protocol::ElicitResult, RpcError>> {
-        Box::pin(async { Ok(mcp_protocol::ElicitResult::accept(JsonObject::new())) })
+        Box::pin(async {
+            self.0.wait().await;
+            Ok(mcp_protocol::ElicitResult::accept(JsonObject::new()))
+        })
     }
 }
 
@@ -188,7 +198,8 @@ async fn a_request_for_the_result_of_a_task_that_does_not_end_is_bounded() {
         for (kind, expected) in kinds {
             let (server, _) = Tasks::of(*kind, up);
             let gateway = gateway(&[("s", &server)]).await.build().unwrap().versions([down]).build();
-            let client = client().handler(User).connect(&gateway).await.unwrap();
+            // A state has 100 questions. The client receives them in two parts: 64 at the same time, and then 36.
+            let client = client().handler(User::new()).connect(&gateway).await.unwrap();
             let id = start(&client).await;
             let waiting = raw(&client, "tasks/result", json!({ "taskId": id }));
             let error = timeout(Duration::from_secs(7200), waiting).await.unwrap().unwrap_err();
