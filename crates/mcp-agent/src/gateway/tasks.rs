@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     Core,
-    asked::check_declared,
+    asked::{check_declared, have_one_reading},
     caller::{Downstream, of_input_requests},
     fault::{self, Fault},
     members::Members,
@@ -359,10 +359,13 @@ impl<'a> TaskRequest<'a> {
         if status(&members).is_some_and(TaskStatus::is_terminal) {
             self.core.task_notices.end(&self.key());
         }
-        if let (Dialect::Extension, Some(requests)) = (self.downstream, members.get("inputRequests")) {
-            let requests: Option<InputRequests> =
-                serde_json::from_str(requests.get()).map_err(|error| invalid(&error))?;
-            check_declared(self.call, &self.reached.server, &requests.unwrap_or_default())?;
+        if let (Dialect::Extension, Some(json)) = (self.downstream, members.get("inputRequests")) {
+            let requests: Option<InputRequests> = serde_json::from_str(json.get()).map_err(|error| invalid(&error))?;
+            let (requests, is_plain) = (requests.unwrap_or_default(), have_one_reading(json));
+            check_declared(self.call, &self.reached.server, &requests)?;
+            if !is_plain {
+                members.set("inputRequests", &requests);
+            }
         }
         if let Some(result) = members.get("result").filter(|_| self.downstream == Dialect::Extension) {
             let result = self.nested_result(result.get(), state.version())?;

@@ -32,6 +32,8 @@ enum Kind {
     Asks,
     /// Each state has other questions.
     AsksWithoutEnd,
+    /// As [`Kind::AsksWithoutEnd`]. Another question has the key of the first one.
+    AsksTwice,
 }
 
 /// A server with one task.
@@ -62,7 +64,7 @@ impl Tasks {
         });
         let times = if version.has_extensions() { ["ttlMs", "pollIntervalMs"] } else { ["ttl", "pollInterval"] };
         (task[times[0]], task[times[1]]) = (Value::Null, json!(60_000));
-        if version.has_extensions() && self.kind == Kind::AsksWithoutEnd {
+        if version.has_extensions() && matches!(self.kind, Kind::AsksWithoutEnd | Kind::AsksTwice) {
             let first = self.keys.fetch_add(100, Ordering::Relaxed);
             task["inputRequests"] = (first..first + 100).map(|key| (key.to_string(), json!(question()))).collect();
         }
@@ -104,7 +106,13 @@ impl Source for Tasks {
             if version.has_extensions() {
                 state["resultType"] = json!("complete");
             }
-            Ok(SourceResult::new(state.to_string(), version))
+            let mut state = state.to_string();
+            if self.kind == Kind::AsksTwice {
+                // The created task has the keys below 100.
+                let hidden = r#""inputRequests":{"100":{"method":"roots/list"},"#;
+                state = state.replace(r#""inputRequests":{"#, hidden);
+            }
+            Ok(SourceResult::new(state, version))
         })
     }
 
@@ -232,4 +240,17 @@ async fn a_question_of_a_task_that_its_client_did_not_declare_does_not_pass() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn the_client_reads_the_questions_of_a_task_that_the_gateway_checked() {
+    let (server, _) = Tasks::of(Kind::AsksTwice, REVISIONS[1]);
+    let gateway = gateway(&[("s", &server)]).await.build().unwrap().versions([REVISIONS[1]]).build();
+    let client = client().connect(&gateway).await.unwrap();
+    let id = start(&client).await;
+    let state = client.request_raw("tasks/get", json!({ "taskId": id })).raw_result().capabilities(capabilities());
+    let state = timeout(SOON, state.raw_inputs().into_future()).await.unwrap();
+    let mcp_client::Round::Complete(state) = state.unwrap() else { panic!("the server returns a state") };
+    let state = std::str::from_utf8(state.bytes()).unwrap();
+    assert!(state.contains("elicitation/create") && !state.contains("roots/list"), "{state}");
 }
