@@ -94,7 +94,7 @@ fn check(root: &Path) -> Result<(Findings, Ceilings), Error> {
     let metadata = Metadata::load(root)?;
     arrows::check(root, &metadata, &mut found);
     arrows::check_names(&metadata, &mut found);
-    manifests::check(&metadata, &mut found)?;
+    manifests::check(root, &metadata, &mut found)?;
     feature_cost::check(root, &mut found)?;
     let mut ceilings = Ceilings::load(root)?;
     rooms::check(root, &metadata, &mut ceilings, &mut found)?;
@@ -102,11 +102,14 @@ fn check(root: &Path) -> Result<(Findings, Ceilings), Error> {
     Ok((found, ceilings))
 }
 
-/// Reads the text files. Images and archives are skipped.
+/// Reads the text files. Images and archives are skipped, and so are links to other files.
 fn read_files(root: &Path) -> Result<Vec<File>, Error> {
     let mut files = Vec::new();
     for path in workspace::files(root)? {
         let full: PathBuf = root.join(&path);
+        if full.is_symlink() {
+            continue;
+        }
         let bytes = std::fs::read(&full).with_context(|| full.display().to_string())?;
         if let Ok(text) = String::from_utf8(bytes)
             && !text.contains('\0')

@@ -3,6 +3,7 @@
 mod account;
 mod configuration;
 mod format;
+mod given;
 mod serving;
 mod values;
 

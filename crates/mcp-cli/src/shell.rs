@@ -192,49 +192,7 @@ async fn with_command(session: &Session, mut words: Vec<String>) -> Result<Vec<S
 
 /// Rejects options that apply only when the shell starts.
 fn check_options(options: &Options, command: &mut Command) -> Result<(), Failure> {
-    let Options {
-        json: _,
-        color: _,
-        allow_host,
-        config_file,
-        config_server,
-        policy,
-        pins,
-        header,
-        timeout,
-        revision,
-        trace,
-        stderr,
-        env,
-        cwd,
-        root,
-        sample_with,
-        answer,
-        yes,
-        decline,
-        log_level,
-    } = options;
-    let given = [
-        ("--allow-host", !allow_host.is_empty()),
-        ("--config", config_file.is_some()),
-        ("--server", config_server.is_some()),
-        ("--policy", !policy.is_empty()),
-        ("--pins", pins.is_some()),
-        ("--header", !header.is_empty()),
-        ("--timeout", timeout.is_some()),
-        ("--revision", revision.is_some()),
-        ("--trace", *trace),
-        ("--stderr", *stderr),
-        ("--env", !env.is_empty()),
-        ("--cwd", cwd.is_some()),
-        ("--root", !root.is_empty()),
-        ("--sample-with", sample_with.is_some()),
-        ("--answer", !answer.is_empty()),
-        ("--yes", *yes),
-        ("--decline", *decline),
-        ("--log-level", log_level.is_some()),
-    ];
-    if let Some((name, _)) = given.iter().find(|(_, is_given)| *is_given) {
+    if let Some(name) = options.given().next() {
         return Err(Failure::usage(format!("{name} applies to the whole shell; pass it to `mcp shell`")));
     }
     if command.words_mut().is_some_and(|words| !words.server.is_empty()) {

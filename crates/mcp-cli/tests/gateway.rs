@@ -56,6 +56,7 @@ fn serves_all_servers_in_each_revision_and_ends_them_after_sigterm() {
     let pids = ["one", "two"].map(|name| project.root.join(name));
     let servers = json!({ "one": with_pid(&pids[0]), "two": with_pid(&pids[1]) });
     let mut serving = Serving::start(gateway(&project, &servers, &["--port", "0"]));
+    assert!(serving.line.starts_with("mcp: the gateway of 2 servers (2 connected) is served at "), "{}", serving.line);
     check(&serving.url, "tools URL", 0, "two__add", "");
     for revision in ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"] {
         for server in ["one", "two"] {
@@ -65,7 +66,9 @@ fn serves_all_servers_in_each_revision_and_ends_them_after_sigterm() {
     }
     check(&serving.url, "prompt URL one__review name=x", 0, "Review x.", "");
     check(&serving.url, "read URL mcp://two/config://app", 0, "dark = true", "");
-    assert_eq!(get(&serving.url, "/health", ""), (200, r#"{"status":"ok"}"#.to_owned()));
+    for path in ["/health", "/ready"] {
+        assert_eq!(get(&serving.url, path, ""), (200, r#"{"status":"ok"}"#.to_owned()), "{path}");
+    }
     let (code, status) = get(&serving.url, "/status", "");
     let status: Value = serde_json::from_str(&status).unwrap();
     assert_eq!(
@@ -103,7 +106,7 @@ fn post(url: &str, session: Option<&str>, message: &Value) -> (u16, String) {
 
 #[test]
 fn two_gateways_with_one_redis_serve_each_session() {
-    let Some(redis) = RedisServer::start_or_skip("two_gateways_with_one_redis_serve_each_session") else { return };
+    let Some(mut redis) = RedisServer::start_or_skip("two_gateways_with_one_redis_serve_each_session") else { return };
     let project = Project::new("gateway-redis");
     let servers = json!({ "one": { "command": fixture() } });
     let keys = project.root.join("keys");
@@ -127,6 +130,11 @@ fn two_gateways_with_one_redis_serve_each_session() {
     }
     let (status, _) = post(&gateways[1].url, Some("unknown"), &initialized);
     assert_eq!(status, 404);
+    let health = |path: &str| get(&gateways[0].url, path, "");
+    assert_eq!(health("/ready"), (200, r#"{"status":"ok","store":"ok"}"#.to_owned()));
+    redis.kill().unwrap();
+    ready("a gateway without Redis is not ready", || (health("/ready").0 == 503).then_some(()));
+    assert_eq!(health("/health"), (200, r#"{"status":"ok","store":"unavailable"}"#.to_owned()));
 }
 
 #[test]
@@ -237,12 +245,33 @@ fn refuses_an_open_address_without_authentication() {
 }
 
 #[test]
+fn rejects_options_without_an_effect() {
+    let project = Project::new("gateway-options");
+    let servers = json!({ "one": { "command": fixture() } });
+    for arguments in [
+        &["--answer", "name=Ada"][..],
+        &["--yes"],
+        &["--decline"],
+        &["--root", "."],
+        &["--sample-with", "cat"],
+        &["--log-level", "info"],
+    ] {
+        let output = gateway(&project, &servers, &[&["--port", "0"], arguments].concat()).bounded_output();
+        let expected = format!("the option {} has no effect on `mcp gateway`; remove it", arguments[0]);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(&expected), "{arguments:?}: {stderr}");
+    }
+}
+
+#[test]
 fn a_failed_server_does_not_affect_the_others_unless_it_is_required() {
     let project = Project::new("gateway-failures");
     let gone = json!({ "command": "no-such-program-anywhere" });
     let required = json!({ "command": "no-such-program-anywhere", "x-mcp": { "required": true } });
     let good = json!({ "command": fixture() });
     let serving = Serving::start(gateway(&project, &json!({ "gone": gone, "good": good }), &["--port", "0"]));
+    assert!(serving.line.contains(" of 2 servers (1 connected, 1 failed) is served at "), "{}", serving.line);
     check(&serving.url, "call URL good__add a=1 b=2", 0, "{\"sum\":3}", "");
     drop(serving);
     for servers in [json!({ "gone": gone }), json!({ "good": good, "gone": required })] {

@@ -19,6 +19,7 @@ fn a_server_joins_after_a_login_while_the_gateway_runs() {
     let mut command = gateway(&project, &servers, &["--port", "0"]);
     command.env("XDG_STATE_HOME", &protected.state);
     let mut serving = Serving::start(command);
+    assert!(serving.line.contains(" of 1 server (0 connected, 1 without a login) is"), "{}", serving.line);
     let state = || -> Value {
         let status: Value = serde_json::from_str(&get(&serving.url, "/status", "").1).unwrap();
         status["servers"][0]["state"].clone()

@@ -13,6 +13,7 @@ mod gateway;
 mod gateway_audit;
 #[cfg(unix)]
 mod gateway_login;
+mod gateway_pins;
 mod gateway_spans;
 mod help;
 mod lint;

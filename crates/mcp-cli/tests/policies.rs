@@ -141,7 +141,8 @@ fn wrong_policy_files_have_the_exit_code_two() {
     }
 }
 
-fn described(text: &str) -> Http {
+/// Returns a server whose tool `open` has this description.
+pub(crate) fn described(text: &str) -> Http {
     let described = tool("open", async || "opened").description(text.to_owned());
     Http::serve(Server::builder("described", "1").tool(described).build(), HttpConfig::new())
 }

@@ -16,6 +16,10 @@ use super::{
 pub(crate) struct Serving {
     pub(crate) child: Child,
     pub(crate) url: String,
+    /// The line with the URL.
+    pub(crate) line: String,
+    /// The lines before the line with the URL.
+    pub(crate) earlier: Vec<String>,
     pub(crate) stderr: Lines,
 }
 
@@ -24,14 +28,16 @@ impl Serving {
     pub(crate) fn start(mut command: std::process::Command) -> Self {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = Lines::of(child.stderr.take().unwrap());
-        let mut seen = Vec::new();
-        let url = stderr.find_map(|line| {
-            let url = line.split_once(" is served at ").map(|(_, url)| url.to_owned());
-            seen.push(line);
-            url
+        let mut earlier = Vec::new();
+        let url = stderr.find_map(|line| match line.split_once(" is served at ") {
+            Some((_, url)) => Some((url.to_owned(), line)),
+            None => {
+                earlier.push(line);
+                None
+            }
         });
-        let url = url.unwrap_or_else(|| panic!("the server printed no URL: {seen:?}"));
-        Self { child, url, stderr }
+        let (url, line) = url.unwrap_or_else(|| panic!("the server printed no URL: {earlier:?}"));
+        Self { child, url, line, earlier, stderr }
     }
 }
 
@@ -99,6 +105,14 @@ fn prints_the_url_as_json_and_warns_about_files_with_a_fault() {
     child.kill().unwrap();
     child.wait().unwrap();
     fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn rejects_options_without_an_effect() {
+    for (line, option) in [("--timeout 1", "--timeout"), ("--policy none", "--policy"), ("--json --yes", "--yes")] {
+        let err = format!("the option {option} has no effect on `mcp serve`");
+        check("", &format!("serve . --port 0 {line}"), 2, "", &err);
+    }
 }
 
 #[test]

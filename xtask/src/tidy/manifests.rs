@@ -1,5 +1,7 @@
 //! The manifest of each package: the keys that it inherits, and what a registry shows of a published crate.
 
+use std::path::Path;
+
 use anyhow::{Context, Error};
 use toml::{Table, Value};
 
@@ -9,8 +11,11 @@ use crate::workspace::Metadata;
 /// The keys that each package inherits.
 const INHERITED: &[&str] = &["edition", "rust-version", "license"];
 
-/// Checks that each package inherits the lints and the keys of [`INHERITED`], and the metadata of published packages.
-pub(super) fn check(metadata: &Metadata, found: &mut Findings) -> Result<(), Error> {
+/// The files at the root of the workspace that each published package has too.
+const PACKAGED: &[&str] = &["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
+
+/// Checks that each package inherits the lints and the keys of [`INHERITED`], and the metadata and files of published packages.
+pub(super) fn check(root: &Path, metadata: &Metadata, found: &mut Findings) -> Result<(), Error> {
     for package in metadata.members() {
         let text = std::fs::read_to_string(&package.manifest_path).context(package.manifest_path.clone())?;
         let manifest: Table = toml::from_str(&text).context(package.manifest_path.clone())?;
@@ -27,6 +32,19 @@ pub(super) fn check(metadata: &Metadata, found: &mut Findings) -> Result<(), Err
             if is_missing {
                 found.error(&package.name, format_args!("is published without `{key}`"));
             }
+        }
+        let folder = package.manifest_path.parent().context("a manifest without a folder")?;
+        check_files(root, folder.as_std_path(), &package.name, found)?;
+    }
+    Ok(())
+}
+
+/// Checks that the files of a package equal those of the workspace.
+fn check_files(root: &Path, folder: &Path, name: &str, found: &mut Findings) -> Result<(), Error> {
+    for file in PACKAGED {
+        let whole = std::fs::read(root.join(file)).context(*file)?;
+        if std::fs::read(folder.join(file)).ok() != Some(whole) {
+            found.error(name, format_args!("is published without the {file} of the workspace: ln -s ../../{file}"));
         }
     }
     Ok(())
@@ -47,6 +65,16 @@ fn check_manifest(name: &str, manifest: &Table, found: &mut Findings) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requires_the_files_of_the_workspace() {
+        let root = crate::workspace::root();
+        for (folder, errors) in [("crates/mcp-server", 0), (".", 0), ("crates", 3)] {
+            let mut found = Findings::default();
+            check_files(&root, &root.join(folder), "a", &mut found).unwrap();
+            assert_eq!(found.errors.len(), errors, "{folder}: {:?}", found.errors);
+        }
+    }
 
     #[test]
     fn requires_inherited_lints_and_keys() {

@@ -6,7 +6,9 @@ use std::path::Path;
 use super::{File, Findings};
 
 /// The fences of a shown program. A doc test that names `crate` is a crate of its own.
-const FENCES: [&str; 4] = ["```rust", "```rust,no_run", "```rust,ignore", "```rust,standalone_crate"];
+const PROGRAMS: [&str; 4] = ["```rust", "```rust,no_run", "```rust,ignore", "```rust,standalone_crate"];
+/// The fences of other shown files.
+const FILES: [&str; 2] = ["```json", "```toml"];
 
 pub(super) fn check(root: &Path, file: &File, found: &mut Findings) {
     for (number, line) in (1..).zip(file.text.lines()) {
@@ -33,7 +35,13 @@ pub(super) fn check(root: &Path, file: &File, found: &mut Findings) {
 /// Returns the program in a block, without the lines that rustdoc hides.
 fn program_of(block: &str) -> Option<String> {
     let (fence, rest) = block.split_once('\n')?;
-    let program = rest.strip_suffix("```\n").filter(|_| FENCES.contains(&fence))?;
+    let program = rest.strip_suffix("```\n")?;
+    if FILES.contains(&fence) {
+        return Some(program.to_owned());
+    }
+    if !PROGRAMS.contains(&fence) {
+        return None;
+    }
     let is_hidden = |line: &&str| *line == "#" || line.starts_with("# ");
     Some(program.lines().filter(|line| !is_hidden(line)).flat_map(|line| [line, "\n"]).collect())
 }
@@ -48,6 +56,7 @@ mod tests {
         let root = workspace::root();
         let path = "examples/client/src/main.rs";
         let program = std::fs::read_to_string(root.join(path)).unwrap();
+        let policy = std::fs::read_to_string(root.join("examples/gateway/policy.toml")).unwrap();
         for (name, shown, errors) in [
             ("client", format!("```rust,no_run\n{program}```\n<!-- /client -->\n"), 0),
             ("client", format!("```rust,no_run\n{}```\n<!-- /client -->\n", program.replace("count", "other")), 1),
@@ -56,6 +65,12 @@ mod tests {
             (path, format!("```rust\n{program}# fn hidden() {{}}\n```\n<!-- /{path} -->\n"), 0),
             (path, format!("```rust\n{program}fn shown() {{}}\n```\n<!-- /{path} -->\n"), 1),
             ("examples/client/src/lost.rs", String::new(), 1),
+            (
+                "examples/gateway/policy.toml",
+                format!("```toml\n{policy}```\n<!-- /examples/gateway/policy.toml -->\n"),
+                0,
+            ),
+            ("examples/gateway/policy.toml", "```toml\n```\n<!-- /examples/gateway/policy.toml -->\n".to_owned(), 1),
         ] {
             let text = format!("# x\n<!-- other -->\n<!-- {name} -->\n{shown}");
             let file = File { path: "README.md".to_owned(), text };

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{
     Core,
-    asked::check_declared,
+    asked::{check_declared, have_one_reading},
     caller::{Downstream, of_input_requests},
     fault::{self, Fault},
     members::Members,
@@ -43,6 +43,8 @@ const SETTLE: Duration = Duration::from_secs(5);
 const WAIT: Duration = Duration::from_secs(3600);
 /// The most input requests of a task that one request for the result answers.
 const QUESTIONS: usize = 1024;
+/// The most input requests of a task that a session receives at the same time.
+const AT_ONCE: usize = 64;
 
 /// A task at its server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -305,14 +307,16 @@ impl<'a> TaskRequest<'a> {
                 Some(TaskStatus::Cancelled) => return Err(RpcError::invalid_params("Task cancelled").into()),
                 Some(TaskStatus::InputRequired) => {
                     let requests: InputRequests = members.decode("inputRequests").unwrap_or_default();
+                    let mut open: Vec<_> =
+                        requests.0.into_iter().filter(|(key, _)| answered.insert(key.clone())).collect();
+                    if answered.len() > QUESTIONS {
+                        return Err(RpcError::internal("the task has too many input requests").into());
+                    }
                     let mut responses = JsonObject::new();
-                    for (key, request) in requests.0 {
-                        if answered.len() >= QUESTIONS && !answered.contains(&key) {
-                            return Err(RpcError::internal("the task has too many input requests").into());
-                        }
-                        if answered.insert(key.clone()) {
-                            responses.insert(key, self.call.ask(related_to(request, self.call.name())).await?);
-                        }
+                    while !open.is_empty() {
+                        let now = open.drain(..open.len().min(AT_ONCE));
+                        let now = now.map(|(key, request)| (key, related_to(request, self.call.name())));
+                        responses.extend(self.call.ask_all(now.collect()).await?.0);
                     }
                     if !responses.is_empty() {
                         let params = UpdateTaskParams::new(&*self.task.id, responses);
@@ -355,10 +359,13 @@ impl<'a> TaskRequest<'a> {
         if status(&members).is_some_and(TaskStatus::is_terminal) {
             self.core.task_notices.end(&self.key());
         }
-        if let (Dialect::Extension, Some(requests)) = (self.downstream, members.get("inputRequests")) {
-            let requests: Option<InputRequests> =
-                serde_json::from_str(requests.get()).map_err(|error| invalid(&error))?;
-            check_declared(self.call, &self.reached.server, &requests.unwrap_or_default())?;
+        if let (Dialect::Extension, Some(json)) = (self.downstream, members.get("inputRequests")) {
+            let requests: Option<InputRequests> = serde_json::from_str(json.get()).map_err(|error| invalid(&error))?;
+            let (requests, is_plain) = (requests.unwrap_or_default(), have_one_reading(json));
+            check_declared(self.call, &self.reached.server, &requests)?;
+            if !is_plain {
+                members.set("inputRequests", &requests);
+            }
         }
         if let Some(result) = members.get("result").filter(|_| self.downstream == Dialect::Extension) {
             let result = self.nested_result(result.get(), state.version())?;

@@ -317,8 +317,8 @@ async fn a_state_does_not_lead_to_another_server_with_the_name() {
     assert_eq!(reason(&send(&user, round).await.unwrap_err()), "request_state_expired");
 }
 
-/// A stateless server that asks each client for its roots.
-struct Rude;
+/// A stateless server that sends these input requests to each client.
+struct Rude(&'static str);
 
 impl Source for Rude {
     fn list(&self, list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
@@ -328,23 +328,49 @@ impl Source for Rude {
     }
 
     fn call_tool(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
-        let asked = json!({ "resultType": "input_required", "inputRequests": { "k": { "method": "roots/list" } } });
-        let result = SourceResult::new(asked.to_string(), REVISIONS[1]);
+        let asked = format!(r#"{{"resultType":"input_required","inputRequests":{}}}"#, self.0);
+        let result = SourceResult::new(asked, REVISIONS[1]);
         Box::pin(std::future::ready(Ok(SourceOutcome::InputRequired(result))))
+    }
+}
+
+/// Calls the tool of a server with these input requests, and returns the input requests that the client receives.
+async fn asked_by(requests: &'static str) -> Result<String, RpcError> {
+    let upstream = Server::builder::<()>("rude", "1").versions([REVISIONS[1]]).source(Rude(requests)).build();
+    let host = Host::builder("gateway", "1").server("s", &upstream).start().await.unwrap();
+    let gateway = Gateway::builder(host).build().unwrap().versions([REVISIONS[1]]).build();
+    let user = client().connect(&gateway).await.unwrap();
+    let forms = ClientCapabilities::new().with_elicitation(ElicitationCapability::new().with_form());
+    let call = user.request_raw("tools/call", json!({ "name": "s__form", "arguments": {} })).raw_result();
+    match timeout(SOON, call.capabilities(forms).raw_inputs().into_future()).await.unwrap() {
+        Ok(Round::InputRequired(asked)) => Ok(String::from_utf8(asked.bytes().to_vec()).unwrap()),
+        Ok(_) => panic!("the tool asks"),
+        Err(error) => Err(error.rpc().unwrap().clone()),
     }
 }
 
 #[tokio::test]
 async fn a_question_that_the_client_did_not_declare_is_an_error() {
-    let upstream = Server::builder::<()>("rude", "1").versions([REVISIONS[1]]).source(Rude).build();
-    let host = Host::builder("gateway", "1").server("s", &upstream).start().await.unwrap();
-    let gateway = Gateway::builder(host).build().unwrap().versions([REVISIONS[1]]).build();
-    let user = client().connect(&gateway).await.unwrap();
-    let call = user.request_raw("tools/call", json!({ "name": "s__form", "arguments": {} })).raw_result().raw_inputs();
-    let error = timeout(SOON, call.into_future()).await.unwrap().unwrap_err();
-    let error = error.rpc().unwrap();
+    let error = asked_by(r#"{"k":{"method":"roots/list"}}"#).await.unwrap_err();
     assert_eq!(error.code.0, -32603);
     assert!(error.message.contains("did not declare"), "{error}");
+}
+
+#[tokio::test]
+async fn the_client_reads_the_questions_that_the_gateway_checked() {
+    const FORM: &str = r#"{"method":"elicitation/create","params":{"message":"a","requestedSchema":{"type":"object","properties":{}}},"vendor":1.50}"#;
+    let plain = format!(r#"{{"k":{FORM}}}"#).leak();
+    assert!(asked_by(plain).await.unwrap().contains(&*plain));
+    // Each name that occurs twice hides a request that the client did not declare.
+    for hiding in [
+        format!(r#"{{"k":{{"method":"roots/list"}},"k":{FORM}}}"#),
+        format!(r#"{{"k":{{"method":"roots/list"}},"\u006b":{FORM}}}"#),
+        plain.replace(r#"{"message""#, r#"{"mode":"url","mode":"form","message""#),
+    ] {
+        let received = asked_by(hiding.leak()).await.unwrap();
+        assert!(!received.contains("roots/list") && !received.contains("url"), "{received}");
+        assert!(received.contains(r#""method":"elicitation/create""#), "{received}");
+    }
 }
 
 #[tokio::test]

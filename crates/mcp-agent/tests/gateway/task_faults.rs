@@ -32,6 +32,8 @@ enum Kind {
     Asks,
     /// Each state has other questions.
     AsksWithoutEnd,
+    /// As [`Kind::AsksWithoutEnd`]. Another question has the key of the first one.
+    AsksTwice,
 }
 
 /// A server with one task.
@@ -62,7 +64,7 @@ impl Tasks {
         });
         let times = if version.has_extensions() { ["ttlMs", "pollIntervalMs"] } else { ["ttl", "pollInterval"] };
         (task[times[0]], task[times[1]]) = (Value::Null, json!(60_000));
-        if version.has_extensions() && self.kind == Kind::AsksWithoutEnd {
+        if version.has_extensions() && matches!(self.kind, Kind::AsksWithoutEnd | Kind::AsksTwice) {
             let first = self.keys.fetch_add(100, Ordering::Relaxed);
             task["inputRequests"] = (first..first + 100).map(|key| (key.to_string(), json!(question()))).collect();
         }
@@ -104,7 +106,13 @@ impl Source for Tasks {
             if version.has_extensions() {
                 state["resultType"] = json!("complete");
             }
-            Ok(SourceResult::new(state.to_string(), version))
+            let mut state = state.to_string();
+            if self.kind == Kind::AsksTwice {
+                // The created task has the keys below 100.
+                let hidden = r#""inputRequests":{"100":{"method":"roots/list"},"#;
+                state = state.replace(r#""inputRequests":{"#, hidden);
+            }
+            Ok(SourceResult::new(state, version))
         })
     }
 
@@ -132,7 +140,8 @@ fn capabilities() -> ClientCapabilities {
 
 /// Sends a request without a time limit, and returns its result.
 async fn raw(client: &Client, method: &'static str, params: Value) -> Result<Value, RpcError> {
-    let sent = client.request_raw(method, params).raw_result().capabilities(capabilities()).answers(Arc::new(User));
+    let sent =
+        client.request_raw(method, params).raw_result().capabilities(capabilities()).answers(Arc::new(User::new()));
     match sent.total_timeout(None).idle_timeout(None).raw_inputs().raw_task(true).await {
         Ok(mcp_client::Round::Complete(result)) => Ok(serde_json::from_slice(result.bytes()).unwrap()),
         Ok(mcp_client::Round::Task(created)) => Ok(serde_json::from_slice(created.result().bytes()).unwrap()),
@@ -161,8 +170,14 @@ async fn two_requests_for_the_state_of_a_task_park_one_request_for_its_result() 
     assert_eq!(results.load(Ordering::Relaxed), 1);
 }
 
-/// Answers each form.
-struct User;
+/// Answers a form when four forms are open.
+struct User(Barrier);
+
+impl User {
+    fn new() -> Self {
+        Self(Barrier::new(4))
+    }
+}
 
 impl mcp_client::Handler for User {
     fn capabilities(&self) -> ClientCapabilities {
@@ -173,7 +188,10 @@ impl mcp_client::Handler for User {
         &self,
         _form: mcp_client::InputContext<FormElicitParams>,
     ) -> BoxFuture<'_, Result<mcp_protocol::ElicitResult, RpcError>> {
-        Box::pin(async { Ok(mcp_protocol::ElicitResult::accept(JsonObject::new())) })
+        Box::pin(async {
+            self.0.wait().await;
+            Ok(mcp_protocol::ElicitResult::accept(JsonObject::new()))
+        })
     }
 }
 
@@ -188,7 +206,8 @@ async fn a_request_for_the_result_of_a_task_that_does_not_end_is_bounded() {
         for (kind, expected) in kinds {
             let (server, _) = Tasks::of(*kind, up);
             let gateway = gateway(&[("s", &server)]).await.build().unwrap().versions([down]).build();
-            let client = client().handler(User).connect(&gateway).await.unwrap();
+            // A state has 100 questions. The client receives them in two parts: 64 at the same time, and then 36.
+            let client = client().handler(User::new()).connect(&gateway).await.unwrap();
             let id = start(&client).await;
             let waiting = raw(&client, "tasks/result", json!({ "taskId": id }));
             let error = timeout(Duration::from_secs(7200), waiting).await.unwrap().unwrap_err();
@@ -221,4 +240,17 @@ async fn a_question_of_a_task_that_its_client_did_not_declare_does_not_pass() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn the_client_reads_the_questions_of_a_task_that_the_gateway_checked() {
+    let (server, _) = Tasks::of(Kind::AsksTwice, REVISIONS[1]);
+    let gateway = gateway(&[("s", &server)]).await.build().unwrap().versions([REVISIONS[1]]).build();
+    let client = client().connect(&gateway).await.unwrap();
+    let id = start(&client).await;
+    let state = client.request_raw("tasks/get", json!({ "taskId": id })).raw_result().capabilities(capabilities());
+    let state = timeout(SOON, state.raw_inputs().into_future()).await.unwrap();
+    let mcp_client::Round::Complete(state) = state.unwrap() else { panic!("the server returns a state") };
+    let state = std::str::from_utf8(state.bytes()).unwrap();
+    assert!(state.contains("elicitation/create") && !state.contains("roots/list"), "{state}");
 }

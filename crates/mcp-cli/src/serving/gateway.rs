@@ -4,12 +4,13 @@ mod audit;
 mod host;
 mod keys;
 mod logins;
+mod pins;
 mod status;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use mcp_agent::{
-    Gateway, Host, Names,
+    Gateway, Host, Names, ServerState, ServerStatus,
     config::{Endpoint, ServerDefinition},
 };
 use mcp_protocol::ErrorChain;
@@ -65,8 +66,8 @@ pub(super) async fn serve(gateway: &GatewayOptions, options: &Options, mut signa
             code = signals.next() => return Err(Failure::interrupted(code)),
         }
         logs::keep_server_stderr();
-        let _watching = host::watch(&host, renewable);
-        serve_host(&host, auth, &listener, gateway, options, signals.clone()).await
+        let _watching = (host::watch(&host, renewable), pins::watch(&host, options));
+        serve_host(&host, &servers, auth, &listener, gateway, options, signals.clone()).await
     };
     let served = served.await;
     let end = async {
@@ -87,6 +88,7 @@ pub(super) async fn serve(gateway: &GatewayOptions, options: &Options, mut signa
 /// Serves a host that has started.
 async fn serve_host(
     host: &Host,
+    servers: &[ServerDefinition],
     auth: Option<Auth>,
     listener: &Listener,
     gateway: &GatewayOptions,
@@ -125,10 +127,24 @@ async fn serve_host(
             may_read.then(|| status::document(&observed))
         });
     }
-    let count = host.statuses().len();
-    let name =
-        if count == 1 { "the gateway of 1 server".to_owned() } else { format!("the gateway of {count} servers") };
+    let name = title(servers.len(), &host.statuses());
     listener.serve(&server, config, &name, options.json, signals).await
+}
+
+/// Returns the name of a gateway, with the number of its servers in each state. The host does not have servers with an unusable definition.
+fn title(configured: usize, statuses: &[ServerStatus]) -> String {
+    let count = |states: &[ServerState]| statuses.iter().filter(|status| states.contains(&status.state)).count();
+    let connected = count(&[ServerState::Ready, ServerState::Degraded]);
+    let failed = count(&[ServerState::Failed]) + configured.saturating_sub(statuses.len());
+    let without_login = count(&[ServerState::NeedsLogin]);
+    let waiting = configured.saturating_sub(connected + failed + without_login);
+    let mut states = format!("{connected} connected");
+    for (count, state) in [(failed, "failed"), (without_login, "without a login"), (waiting, "not ready")] {
+        if count > 0 {
+            states.push_str(&format!(", {count} {state}"));
+        }
+    }
+    format!("the gateway of {configured} server{} ({states})", if configured == 1 { "" } else { "s" })
 }
 
 /// Whether a server receives tokens of the callers by a token exchange.

@@ -75,7 +75,8 @@ impl Listener {
 
 /// Adds the routes of all servers, and prints the URL when the server is ready.
 fn announced(config: HttpConfig, name: String, json: bool) -> HttpConfig {
-    config.health("/health").sse("/sse", "/messages").ignore_signals().on_listening(move |address| {
+    let config = config.health("/health").readiness("/ready").sse("/sse", "/messages").ignore_signals();
+    config.on_listening(move |address| {
         let url = format!("http://{address}/mcp");
         note(format!("mcp: {name} is served at {url}"));
         if json {

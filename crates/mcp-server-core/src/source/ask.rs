@@ -49,7 +49,7 @@ pub(crate) async fn answer_inputs(
 /// Sends input requests to the client in their order, and waits for all answers. The first error ends the others.
 ///
 /// The state of a source has one lifetime for all answers of a round. Answers that arrive one after the other could exceed it.
-async fn ask_all(call: &SourceCall, requests: InputRequests) -> Result<JsonObject, RpcError> {
+pub(super) async fn ask_all(call: &SourceCall, requests: InputRequests) -> Result<JsonObject, RpcError> {
     for request in requests.values() {
         call.check_input_request(request)?;
     }

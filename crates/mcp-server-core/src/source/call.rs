@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use mcp_protocol::{InputRequest, LoggingMessageParams, ProgressParams, RpcError};
+use mcp_protocol::{InputRequest, InputRequests, JsonObject, LoggingMessageParams, ProgressParams, RpcError};
 use mcp_transport::PauseClock;
 use serde_json::{Value, value::RawValue};
 use tokio::time::{Instant, sleep};
@@ -171,6 +171,16 @@ impl SourceCall {
     pub async fn ask(&self, request: InputRequest) -> Result<Value, RpcError> {
         let _pause = self.clock.clock.pause();
         ask::ask(&self.context, &self.clock.limits, request).await
+    }
+
+    /// Sends input requests at the same time, and returns the answers with the keys of their requests. The first error ends the
+    /// others. For relays with a limit of their own for the number of requests.
+    ///
+    /// # Errors
+    /// As for [`SourceCall::ask`].
+    #[doc(hidden)]
+    pub async fn ask_all(&self, requests: InputRequests) -> Result<JsonObject, RpcError> {
+        ask::ask_all(self, requests).await
     }
 
     /// Checks that the client declared the capability that an input request needs.
