@@ -72,7 +72,7 @@ async fn a_server_that_forgot_the_scripts_receives_them_again() {
 #[tokio::test]
 async fn a_full_server_rejects_writes_and_serves_reads() {
     let Some(server) = RedisServer::start_or_skip("a_full_server_rejects_writes_and_serves_reads") else { return };
-    let store = connect(server.address(), Protocol::Resp3).await;
+    let store = RedisStore::connect(options(server.address()).namespace("full")).await.unwrap();
     store.put("k", bytes("v"), None).await.unwrap();
     store.append("l", bytes("x"), None).await.unwrap();
     assert_eq!(server.send("CONFIG SET maxmemory 1").unwrap(), "+OK\r\n");
@@ -82,6 +82,12 @@ async fn a_full_server_rejects_writes_and_serves_reads() {
         store.compare_and_swap("k", Some(b"v"), Some(bytes("w")), None).await.unwrap_err(),
     ] {
         assert!(error.is_full(), "{error:?}");
+    }
+    // A swap for the same value only renews its time to live, as the renewal of a lease does.
+    for ttl in [None, Some(Duration::from_secs(60))] {
+        assert_eq!(store.compare_and_swap("k", Some(b"v"), Some(bytes("v")), ttl).await.unwrap(), Swap::Done);
+        let rest: i64 = server.send("PTTL {full}:k:k").unwrap()[1..].trim().parse().unwrap();
+        assert_eq!(rest > 50_000, ttl.is_some(), "{ttl:?}: {rest}");
     }
     // The rejected writes changed nothing.
     assert_eq!(store.get("k").await.unwrap(), Some(bytes("v")));

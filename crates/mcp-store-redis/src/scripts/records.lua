@@ -13,6 +13,19 @@ local function sweep(index, expiries)
   end
 end
 
+-- Renews the time to live of a value. `PEXPIRE` and `PERSIST` succeed when the memory is full, and so does each later command of
+-- the script.
+local function renew(value_key, index, expiries, member, ttl)
+  if ttl == '' then
+    redis.call('PERSIST', value_key)
+    redis.call('ZREM', expiries, member)
+  else
+    redis.call('PEXPIRE', value_key, ttl)
+    redis.call('ZADD', expiries, string.format('%.0f', now() + tonumber(ttl)), member)
+  end
+  sweep(index, expiries)
+end
+
 -- Writes a value. The first write command is SET, which fails when the memory is full, before anything has changed.
 local function write(value_key, index, expiries, member, value, ttl)
   if ttl == '' then

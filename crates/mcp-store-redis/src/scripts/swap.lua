@@ -8,7 +8,9 @@ if not current then
 elseif ARGV[2] ~= '1' or current ~= ARGV[3] then
   return {0, current}
 end
-if ARGV[4] == '1' then
+if ARGV[4] == '1' and current == ARGV[5] then
+  renew(KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[6])
+elseif ARGV[4] == '1' then
   write(KEYS[1], KEYS[2], KEYS[3], ARGV[1], ARGV[5], ARGV[6])
 elseif current then
   remove(KEYS[1], KEYS[2], KEYS[3], ARGV[1])
