@@ -13,7 +13,7 @@ use rustls::{
 use rustls_platform_verifier::Verifier;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream, lookup_host},
 };
 use tokio_rustls::TlsConnector;
 
@@ -21,6 +21,9 @@ use crate::options::{Address, Protocol, RedisOptions};
 
 /// The time limit of one attempt to connect, with the handshake and the check of the settings.
 pub(crate) const CONNECT_TIME: Duration = Duration::from_secs(2);
+
+/// The bytes that the system sends ahead of the server. The default of several megabytes hides the progress of a slow transfer.
+const SEND_BUFFER: u32 = 256 << 10;
 
 /// A connection of any kind.
 pub(crate) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -119,7 +122,7 @@ impl Dialer {
             #[cfg(not(unix))]
             (None, Address::Unix(_)) => return Err(io::Error::from(io::ErrorKind::Unsupported)),
         };
-        let stream = TcpStream::connect((host.as_str(), port)).await?;
+        let stream = connect(&host, port).await?;
         stream.set_nodelay(true)?;
         Ok(match &self.tls {
             Some(connector) => {
@@ -135,6 +138,20 @@ impl fmt::Debug for Dialer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Dialer").field("address", &self.address).field("tls", &self.tls.is_some()).finish()
     }
+}
+
+/// Connects to the first address of a host that accepts the connection.
+async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut failed = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in lookup_host((host, port)).await? {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_send_buffer_size(SEND_BUFFER)?;
+        match socket.connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
 }
 
 fn tls(options: &RedisOptions) -> Result<ClientConfig, rustls::Error> {

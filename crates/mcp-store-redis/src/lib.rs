@@ -27,6 +27,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod activity;
 mod dial;
 mod error;
 mod link;

@@ -3,13 +3,12 @@
 use std::{
     fmt,
     hash::{BuildHasher as _, RandomState},
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     time::Duration,
 };
 
 use mcp_store::StoreError;
-use parking_lot::Mutex;
 use redis::{AsyncConnectionConfig, ErrorKind, RedisError, ServerErrorKind, Value, aio::MultiplexedConnection, cmd};
 use tokio::{
     sync::{Notify, watch},
@@ -18,6 +17,7 @@ use tokio::{
 };
 
 use crate::{
+    activity::{Activity, Watched},
     dial::{CONNECT_TIME, Dialer},
     error::{NO_PERMISSION, REPLICA, Verdict, store_error, verdict},
     script::{Reply, Request},
@@ -26,7 +26,7 @@ use crate::{
 
 /// The interval between two checks of a connection.
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(500);
-/// The longest time without any reply. A lost connection is replaced before the lease of a node ends, which is 4 seconds by default.
+/// The longest time without activity of the server while a check waits. A lost connection is replaced before the lease of a node ends, which is 4 seconds by default.
 const SILENCE: Duration = Duration::from_secs(2);
 /// The shortest and the longest delay between two attempts to connect, before the random reduction.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
@@ -70,14 +70,13 @@ struct Live {
     connection: MultiplexedConnection,
     number: u64,
     broken: Arc<Notify>,
-    /// The time of the last reply to a call.
-    replied: Arc<Mutex<Instant>>,
 }
 
 /// A connection with the task that moves its bytes.
 struct Connected {
     connection: MultiplexedConnection,
     driver: Pin<Box<dyn Future<Output = ()> + Send>>,
+    activity: Arc<Activity>,
     settings: Settings,
 }
 
@@ -134,10 +133,7 @@ impl Link {
             let mut live = self.live(replaced).await?;
             *used = Some(live.clone());
             let error = match request.run(&mut live.connection).await {
-                Ok(value) => {
-                    *live.replied.lock() = Instant::now();
-                    return Ok(value);
-                }
+                Ok(value) => return Ok(value),
                 Err(error) => error,
             };
             *used = None;
@@ -255,16 +251,14 @@ async fn supervise(
             settings = connected.settings;
         }
         let (start, broken) = (Instant::now(), Arc::new(Notify::new()));
-        let replied = Arc::new(Mutex::new(start));
-        let connection = connected.connection.clone();
-        let live = Live { connection, number, broken: broken.clone(), replied: replied.clone() };
+        let live = Live { connection: connected.connection.clone(), number, broken: broken.clone() };
         state.send_replace(State::Up(live));
         newest.send_replace(number);
         number += 1;
         let reason = tokio::select! {
             () = connected.driver => "closed",
             () = broken.notified() => "failed",
-            () = heartbeat(connected.connection, call_time.min(SILENCE), &replied) => "silent",
+            () = heartbeat(connected.connection, call_time.min(SILENCE), &connected.activity) => "silent",
         };
         state.send_replace(State::Connecting);
         tracing::warn!(reason, "the connection to redis is lost");
@@ -273,15 +267,21 @@ async fn supervise(
 }
 
 /// Returns when the server does not respond in time.
-async fn heartbeat(mut connection: MultiplexedConnection, limit: Duration, replied: &Mutex<Instant>) {
+async fn heartbeat(mut connection: MultiplexedConnection, limit: Duration, activity: &Activity) {
+    let ping = cmd("PING");
     loop {
         sleep(HEARTBEAT).await;
-        match timeout(limit, cmd("PING").query_async::<()>(&mut connection)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) if verdict(&error) == Verdict::Keep => {}
-            // On a slow connection, the check waits behind the replies to calls.
-            Err(_) if replied.lock().elapsed() < limit => {}
-            _ => return,
+        let sent = Instant::now();
+        let mut reply = pin!(ping.query_async::<()>(&mut connection));
+        loop {
+            let end = activity.last().max(sent) + limit;
+            match timeout_at(end, &mut reply).await {
+                Ok(Ok(())) => break,
+                Ok(Err(error)) if verdict(&error) == Verdict::Keep => break,
+                // On a slow connection, the check waits behind the values of calls.
+                Err(_) if activity.last() + limit > end => {}
+                _ => return,
+            }
         }
     }
 }
@@ -322,6 +322,7 @@ async fn connect(dialer: &Dialer) -> Result<Connected, StoreError> {
 /// Connects to a node, and checks it. Returns `None` if the node redirects the namespace to another node.
 async fn attempt(dialer: &Dialer) -> Result<Option<Connected>, StoreError> {
     let stream = dialer.open().await.map_err(|error| dialer.unreachable(error))?;
+    let (stream, activity) = Watched::new(stream);
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let (mut connection, driver) =
         MultiplexedConnection::new_with_config(&dialer.info, stream, config).await.map_err(connect_error)?;
@@ -344,7 +345,7 @@ async fn attempt(dialer: &Dialer) -> Result<Option<Connected>, StoreError> {
         settings = check => settings?,
         () = &mut driver => return Err(StoreError::unavailable("redis closed the connection")),
     };
-    Ok(settings.map(|settings| Connected { connection, driver, settings }))
+    Ok(settings.map(|settings| Connected { connection, driver, activity, settings }))
 }
 
 /// Whether the server is a replica, as after a failover. Without the permission for `ROLE`, the first write shows it.
@@ -370,7 +371,18 @@ fn report(settings: &Settings) {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
+    use redis::RedisConnectionInfo;
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _, duplex},
+        time::sleep_until,
+    };
+
     use super::*;
+
+    /// The bytes that a connection of a test accepts without a peer.
+    const BUFFER: usize = 64 << 10;
 
     #[tokio::test(start_paused = true)]
     async fn delays_grow_until_a_connection_lives_for_seconds() {
@@ -389,6 +401,75 @@ mod tests {
         assert_eq!(start.elapsed(), STABLE);
         backoff.wait().await;
         assert!(start.elapsed() <= STABLE + BACKOFF.0 + Duration::from_millis(1));
+    }
+
+    /// Sends a value of each length in intervals of 100 ms. Returns the time until the heartbeat ends.
+    async fn lost_after(lens: &[usize], rate: Option<Duration>, replies: &[(u64, &str)]) -> Duration {
+        let (client, mut server) = duplex(BUFFER);
+        let (stream, activity) = Watched::new(client);
+        let info = RedisConnectionInfo::default().set_skip_set_lib_name();
+        let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
+        let (connection, driver) = MultiplexedConnection::new_with_config(&info, stream, config).await.unwrap();
+        let start = Instant::now();
+        let calls = async {
+            for len in lens {
+                let (mut connection, mut set) = (connection.clone(), cmd("SET"));
+                set.arg("k").arg(vec![b'v'; *len]);
+                tokio::spawn(async move { set.query_async::<Value>(&mut connection).await });
+                sleep(Duration::from_millis(100)).await;
+            }
+            pending::<()>().await;
+        };
+        let replies = async {
+            let (mut rest, mut chunk) = (lens.iter().sum::<usize>(), vec![0; BUFFER]);
+            while rest > 0
+                && let Some(rate) = rate
+            {
+                rest = rest.saturating_sub(server.read(&mut chunk).await.unwrap());
+                sleep(rate).await;
+            }
+            for (at, reply) in replies {
+                sleep_until(start + Duration::from_millis(*at)).await;
+                server.write_all(reply.as_bytes()).await.unwrap();
+            }
+            pending::<()>().await;
+        };
+        tokio::select! {
+            () = heartbeat(connection.clone(), SILENCE, &activity) => start.elapsed(),
+            () = driver => panic!("the connection is closed"),
+            () = async { tokio::join!(calls, replies); } => unreachable!(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_lost_after_silence_and_not_during_a_transfer() {
+        let slow = Some(Duration::from_millis(50));
+        for (name, lens, rate, replies, millis) in [
+            ("no reply at all", &[][..], None, &[][..], 2_500),
+            // The system accepts small calls although no peer reads them.
+            ("calls without a reply", &[1; 20], None, &[], 2_500),
+            ("silence after a reply", &[1], None, &[(1_000, "+OK\r\n")], 3_000),
+            ("a long value to the server", &[64 * BUFFER], slow, &[(3_300, "+OK\r\n+PONG\r\n")], 5_800),
+            (
+                "a long value of the server",
+                &[1],
+                None,
+                &[(1_000, "$4\r\n"), (2_500, "ab"), (4_000, "cd\r\n+PONG\r\n")],
+                6_500,
+            ),
+            (
+                "only errors",
+                &[1, 1, 1],
+                None,
+                &[(1_500, "-ERR a\r\n"), (3_000, "-ERR b\r\n"), (4_500, "-ERR c\r\n+PONG\r\n")],
+                7_000,
+            ),
+            ("a value that ends midway", &[64 * BUFFER], None, &[], 2_500),
+        ] {
+            let (time, expected) = (lost_after(lens, rate, replies).await, Duration::from_millis(millis));
+            // The timer has a resolution of 1 ms.
+            assert!(expected <= time && time <= expected + Duration::from_millis(5), "{name}: {time:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Recovery after restarts, forgotten scripts, full memory and missing replicas.
 
 use std::{
+    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -8,7 +9,11 @@ use std::{
 use mcp_store::{Delivery, KeyValue, Log, PubSub, StoreError, Swap};
 use mcp_store_redis::{Protocol, RedisOptions, RedisStore};
 use mcp_test::redis_server::RedisServer;
-use tokio::time::{sleep, timeout};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _, copy},
+    net::{TcpListener, TcpStream},
+    time::{sleep, timeout},
+};
 
 use crate::common::{connect, options};
 
@@ -161,6 +166,46 @@ async fn a_demoted_server_receives_few_connections_and_is_used_after_its_promoti
         let lost = timeout(RECOVERY, reader.recv()).await.unwrap();
         assert!(matches!(lost, Some(Delivery::Lagged(_))), "{lost:?}");
     }
+}
+
+/// Starts a proxy before a server. It passes `chunk` bytes to the server in each interval.
+async fn slow_proxy(target: SocketAddr, chunk: usize, interval: Duration) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let server = TcpStream::connect(target).await.unwrap();
+            let (mut from_client, mut to_client) = client.into_split();
+            let (mut from_server, mut to_server) = server.into_split();
+            tokio::spawn(async move { copy(&mut from_server, &mut to_client).await });
+            tokio::spawn(async move {
+                let mut bytes = vec![0; chunk];
+                while let Ok(len @ 1..) = from_client.read(&mut bytes).await {
+                    to_server.write_all(&bytes[..len]).await.unwrap();
+                    sleep(interval * u32::try_from(len).unwrap() / u32::try_from(chunk).unwrap()).await;
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_long_value_on_a_slow_connection_arrives_with_the_calls_behind_it() {
+    let name = "a_long_value_on_a_slow_connection_arrives_with_the_calls_behind_it";
+    let Some(server) = RedisServer::start_or_skip(name) else { return };
+    // 2 MiB in a second: the transfer of the value takes 3 seconds.
+    let (chunk, interval) = (32 << 10, Duration::from_millis(16));
+    let store = connect(slow_proxy(server.address(), chunk, interval).await, Protocol::Resp3).await;
+    store.put("k", bytes("v"), None).await.unwrap();
+    let (before, start) = (connections(&server), Instant::now());
+    let long = store.put("long", vec![b'v'; 6 << 20].into(), None);
+    let (long, other) = tokio::join!(long, store.compare_and_swap("k", Some(b"v"), Some(bytes("v")), None));
+    long.unwrap();
+    assert_eq!(other.unwrap(), Swap::Done);
+    assert!(start.elapsed() > Duration::from_millis(2_700), "{:?}", start.elapsed());
+    // The question is a connection too.
+    assert_eq!(connections(&server), before + 1);
 }
 
 #[tokio::test]
