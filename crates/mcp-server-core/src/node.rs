@@ -59,9 +59,10 @@ const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 #[non_exhaustive]
 pub struct NodeLimits {
     /// The lifetime of a lease. When a node stops, the other nodes end its work after this time. When the store fails for this
-    /// time, the node ends its own work. Default 4 seconds.
+    /// time, the node ends its own work. The same holds for a runtime that is blocked for this time. Default 4 seconds.
     pub lease: Duration,
-    /// The interval at which a node renews its lease. It must be shorter than the lease. Default 1 second.
+    /// The interval at which a node renews its lease. It must be shorter than the lease. A renewal may take longer than the interval:
+    /// the lease stays while each renewal takes less than half of the lease. Default 1 second.
     pub renewal: Duration,
     /// The time until another node acknowledges a message. Default 2 seconds.
     pub acknowledgement: Duration,
@@ -191,10 +192,9 @@ impl Node {
         if let Some(lease) = self.current() {
             return Ok(lease);
         }
-        if self.is_released.load(Ordering::Acquire) {
+        if !self.start() {
             return Err(NodeError::unavailable());
         }
-        self.start();
         let mut leases = self.shared.lease.subscribe();
         let held = leases.wait_for(|lease| lease.as_ref().is_some_and(Lease::is_held));
         match timeout(STORE_TIMEOUT, held).await {
@@ -342,21 +342,26 @@ impl Node {
 
     /// Starts the node because it uses its state keys, so that the nodes compare their keys.
     pub(crate) fn uses_keys(&self) {
-        if !self.shared.keys.is_empty() && !self.is_released.load(Ordering::Acquire) {
+        if !self.shared.keys.is_empty() {
             self.start();
         }
     }
 
-    /// Starts the background task, if a Tokio runtime is present and the task does not run.
-    fn start(&self) {
+    /// Starts the background task, if a Tokio runtime is present and the task does not run. Returns false if the node is released.
+    fn start(&self) -> bool {
         let mut task = self.task.lock();
-        // The runtime of an earlier start may have ended.
-        if task.as_ref().is_some_and(|task| !task.is_finished()) {
-            return;
+        // A release ends the task under the same lock, so no task starts after it.
+        if self.is_released.load(Ordering::Acquire) {
+            return false;
         }
-        let Ok(runtime) = Handle::try_current() else { return };
-        let keeper = Keeper::new(self.shared.clone());
-        *task = Some(runtime.spawn(keeper.run()).abort_handle());
+        // The runtime of an earlier start may have ended.
+        if task.as_ref().is_none_or(AbortHandle::is_finished)
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let keeper = Keeper::new(self.shared.clone());
+            *task = Some(runtime.spawn(keeper.run()).abort_handle());
+        }
+        true
     }
 }
 

@@ -13,7 +13,7 @@ use mcp_store::{
     Delivery, KeyPage, KeyValue, Log, LogPage, MemoryStore, PubSub, Retain, StoreError, StoreFuture, Subscription,
     Swap, subscription,
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time::sleep};
 
 /// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub(crate) enum Link {
     Full,
     /// Operations succeed. Messages are lost.
     Deaf,
+    /// Operations begin after a delay.
+    Slow(Duration),
 }
 
 /// The connection of one node to a shared store.
@@ -64,7 +66,10 @@ impl CutStore {
         if *self.link.borrow() == Link::Down {
             return Err(StoreError::unavailable("the connection is down"));
         }
-        self.link.subscribe().wait_for(|link| *link != Link::Stalled).await.unwrap();
+        let link = *self.link.subscribe().wait_for(|link| *link != Link::Stalled).await.unwrap();
+        if let Link::Slow(delay) = link {
+            sleep(delay).await;
+        }
         Ok(())
     }
 }

@@ -46,11 +46,11 @@ pub(crate) async fn two() -> (MemoryStore, Place, Place) {
     (store, here, there)
 }
 
-/// Reads the task until it has failed. Panics after 15 seconds.
+/// Reads the task until it has failed. Panics after 6 seconds.
 async fn fails_in_time(place: &mut Place, id: &Value, start: Instant) -> Value {
     loop {
         let task = place.get(id).await;
-        assert!(start.elapsed() < Duration::from_secs(15), "{task}");
+        assert!(start.elapsed() < Duration::from_secs(6), "{task}");
         if task["status"] == "failed" {
             return task;
         }

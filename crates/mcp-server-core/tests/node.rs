@@ -13,6 +13,7 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
+    child_process,
     common::subscribe,
     cut_store::{CutStore, Link},
     json_client::request_with_scope,
@@ -101,6 +102,24 @@ async fn the_last_listener_of_a_server_deletes_the_lease_of_its_node() {
         // A server that continues gets another lease.
         assert_eq!(one.lease().await.is_ok(), !is_shutdown);
     }
+}
+
+#[tokio::test]
+async fn a_server_over_stdio_deletes_its_lease_when_stdin_ends() {
+    const CHILD: &str = "MCP_TEST_STDIO_LEASE";
+    if std::env::var_os(CHILD).is_none() {
+        let output = child_process::run("node::a_server_over_stdio_deletes_its_lease_when_stdin_ends", CHILD, "1");
+        // The listener moves other output of the process from stdout to stderr.
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && text.contains("1 passed"), "{output:?}");
+        return;
+    }
+    let store = MemoryStore::new();
+    let (server, one, _) = node(&store);
+    let lease = one.name(&format!("node/{}", one.lease().await.unwrap().id()));
+    assert!(store.get(&lease).await.unwrap().is_some());
+    server.serve_stdio().await.unwrap();
+    assert!(store.get(&lease).await.unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,6 +240,32 @@ async fn a_failing_lease_is_logged_once_in_thirty_seconds() {
         assert_eq!((failed, lines("lost its lease")), (2, 1), "{link:?}: {}", log.text());
         assert!((1..=3).contains(&lines("cannot acquire a lease yet")), "{link:?}: {}", log.text());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_store_keeps_the_lease() {
+    let store = MemoryStore::new();
+    let ((_a, one, cut), (_b, two, _)) = (node(&store), node(&store));
+    let lease = one.lease().await.unwrap();
+    cut.set(Link::Slow(Duration::from_millis(1900)));
+    for _ in 0..200 {
+        sleep(Duration::from_millis(300)).await;
+        assert!(lease.is_held() && two.is_alive(lease.id()).await.unwrap());
+    }
+    // A single answer may take longer.
+    for _ in 0..3 {
+        cut.set(Link::Up);
+        sleep(Duration::from_secs(5)).await;
+        cut.set(Link::Slow(Duration::from_millis(2900)));
+        sleep(Duration::from_secs(1)).await;
+        assert!(lease.is_held());
+    }
+    cut.set(Link::Up);
+    sleep(Duration::from_secs(5)).await;
+    assert!(lease.is_held());
+    cut.set(Link::Slow(Duration::from_millis(4100)));
+    sleep(Duration::from_secs(6)).await;
+    assert!(!lease.is_held());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! The background task of a node: it acquires a lease, renews it, receives messages, and starts again when the lease is lost.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
 use mcp_store::{Delivery, Subscription, Swap};
 use tokio::{
@@ -148,29 +148,33 @@ impl Keeper {
             if asked >= lease.until() {
                 return;
             }
-            let end = lease.until().min(asked + limits.renewal);
-            let swap = store.compare_and_swap(&key, Some(&value), Some(value.clone()), Some(limits.lease));
-            match timeout_at(end, swap).await {
+            let mut swap = pin!(store.compare_and_swap(&key, Some(&value), Some(value.clone()), Some(limits.lease)));
+            let in_time = timeout_at(lease.until().min(asked + limits.renewal), &mut swap).await;
+            let swapped = match in_time {
+                Ok(swapped) => Ok(swapped),
+                Err(_) => {
+                    if failing.is_news() {
+                        tracing::warn!("the store did not renew the lease of this node in time");
+                    }
+                    // A late renewal counts from the time before its write, so it is as safe as an early one.
+                    timeout_at(lease.until(), swap).await
+                }
+            };
+            match swapped {
                 Ok(Ok(Swap::Done)) => {
                     lease.renewed(asked, limits.lease);
                     next = asked + limits.renewal;
-                    if failing.has_ended() {
+                    if Instant::now() < next && failing.has_ended() {
                         tracing::info!("the store renews the lease of this node again");
                     }
                 }
-                Ok(Ok(_)) => return,
                 Ok(Err(error)) => {
                     if failing.is_news() {
                         tracing::warn!(%error, "the lease of this node is not renewed yet");
                     }
                     next = Instant::now() + PAUSE;
                 }
-                Err(_) => {
-                    if failing.is_news() {
-                        tracing::warn!("the store did not renew the lease of this node in time");
-                    }
-                    next = Instant::now();
-                }
+                Ok(Ok(_)) | Err(_) => return,
             }
         }
     }
