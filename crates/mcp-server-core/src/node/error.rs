@@ -108,13 +108,16 @@ impl NodeError {
     }
 
     /// Returns the error of the request of a client that needs the other node: `-32603`. The client can repeat the request,
-    /// because a second request of the same content has no second effect.
+    /// because a second request of the same content has no second effect. The data of the error excludes this for a message that is
+    /// too large, and for a kind of requests that the node does not know.
     #[must_use]
     pub fn to_rpc(&self) -> RpcError {
         if self.is_unavailable() {
             return store::unavailable();
         }
-        let data = json!({ "reason": "node_unavailable", "retryable": true });
+        // Another attempt sends the same message to the same program.
+        let is_retryable = !matches!(self.0, Kind::TooLarge | Kind::Unsupported);
+        let data = json!({ "reason": "node_unavailable", "retryable": is_retryable });
         RpcError::internal(self.to_string()).with_data(data)
     }
 }
@@ -136,3 +139,21 @@ impl fmt::Display for NodeError {
 }
 
 impl Error for NodeError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_error_that_can_change_is_retryable() {
+        for (error, is_retryable) in [
+            (NodeError::unavailable(), true),
+            (NodeError::gone(), true),
+            (NodeError::busy(), true),
+            (NodeError::too_large(), false),
+            (NodeError::unsupported(), false),
+        ] {
+            assert_eq!(error.to_rpc().data.unwrap()["retryable"], is_retryable, "{error}");
+        }
+    }
+}
