@@ -193,11 +193,13 @@ fn stores() -> Defaults {
         ("entries on one page", "MAX_PAGE"),
         ("queued messages of one subscription", "MAX_CAPACITY"),
     ];
-    let connection =
-        [("time of one attempt to connect to Redis", "CONNECT_TIME"), ("interval of checks of Redis", "HEARTBEAT")];
+    let checks =
+        [("interval of checks of Redis", "HEARTBEAT"), ("time without any byte of Redis during a check", "SILENCE")];
+    let connection = [("time of one attempt to connect to Redis", "CONNECT_TIME")];
     let defaults = from_source(Defaults::new(), "mcp-store/src/limits.rs", &rules);
     let defaults = from_source(defaults, "mcp-store-redis/src/options.rs", &[("call_time_limit", "CALL_TIME")]);
-    from_source(defaults, "mcp-store-redis/src/link.rs", &connection)
+    let defaults = from_source(defaults, "mcp-store-redis/src/dial.rs", &connection);
+    from_source(defaults, "mcp-store-redis/src/link.rs", &checks)
 }
 
 #[test]
