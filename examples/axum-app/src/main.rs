@@ -1,7 +1,7 @@
 //! Serves the application at `http://127.0.0.1:8080`.
 
 use axum_app::{app, logins::Logins, notes};
-use mcp_server::{http::listener, prelude::HttpConfig};
+use mcp_server::{http::listener, prelude::HttpConfig, transport::signal};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -13,6 +13,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = HttpConfig::new().public_url("http://127.0.0.1:8080/mcp");
     let app = app(server.clone(), logins, all, config);
     let tcp = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
-    listener::serve(tcp, app).with_graceful_shutdown(server.shutting_down()).await;
+    let serving = async {
+        listener::serve(tcp, app).with_graceful_shutdown(server.shutting_down()).await;
+        // Running tasks may finish, and their ends are stored.
+        server.ended().await;
+    };
+    // SIGTERM and Ctrl-C begin the shutdown.
+    signal::until_terminated(serving, || server.shutdown()).await;
     Ok(())
 }

@@ -21,9 +21,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let config = HttpConfig::new().allowed_hosts([host]);
     let app = app(server.clone(), config, token.into());
-    let serving =
-        listener::serve(TcpListener::bind(&address).await?, app).with_graceful_shutdown(server.shutting_down());
+    let tcp = TcpListener::bind(&address).await?;
+    let serving = async {
+        listener::serve(tcp, app).with_graceful_shutdown(server.shutting_down()).await;
+        // Running tasks may finish, and their ends are stored.
+        server.ended().await;
+    };
     // SIGTERM and Ctrl-C begin the shutdown. Running calls may finish.
-    signal::until_terminated(serving.into_future(), || server.shutdown()).await;
+    signal::until_terminated(serving, || server.shutdown()).await;
     Ok(())
 }
