@@ -512,10 +512,10 @@ impl HttpConfig {
         })
     }
 
-    /// Sets the grace period of a shutdown: how long calls and tasks may still run. 10 seconds by default.
+    /// Sets the grace period of a shutdown: how long calls may still run. 10 seconds by default.
     ///
-    /// After the grace period the server answers each call that still runs with an error, and running tasks fail. Zero ends the
-    /// calls at once.
+    /// After the grace period the server answers each call that still runs with an error. Zero ends the calls at once. Running tasks
+    /// have the longest of these periods of all endpoints and of `Limits::drain`, and fail after it.
     ///
     /// See the [example](Self#example).
     #[must_use]
