@@ -18,7 +18,7 @@ use std::{
 use mcp_protocol::Principal;
 use mcp_server_core::{
     Caller, Server,
-    engine::{Engine as _, HandlerGuard, Node, Peer, SessionChange, Storing},
+    engine::{Engine as _, HandlerGuard, MadeChanges, Node, Peer, SessionChange, Storing},
 };
 use mcp_store::{StoreError, Swap};
 use parking_lot::Mutex;
@@ -111,6 +111,23 @@ struct Written {
     write: u64,
     /// The changes of this write.
     changes: Vec<SessionChange>,
+}
+
+/// The changes by a message of the client. The session takes them back at the drop.
+struct Unsaved<'a> {
+    http: &'a HttpSession,
+    made: Option<MadeChanges>,
+}
+
+impl Drop for Unsaved<'_> {
+    fn drop(&mut self) {
+        if let Some(made) = &self.made
+            && self.http.session.discard_changes(made)
+        {
+            // The store may have the changes nevertheless.
+            self.http.mark_stale();
+        }
+    }
 }
 
 /// The sessions of an endpoint in the shared store.
@@ -408,6 +425,18 @@ impl SharedSessions {
             None => true,
         };
         if is_announced { Ok(()) } else { Err(Unusable::StoreFailed) }
+    }
+
+    /// Stores the changes by a message of the client. If this fails, or the client disconnects, the session takes back the changes.
+    /// Returns false if the store does not have them.
+    pub(crate) async fn save_changes(self: &Arc<Self>, http: &Arc<HttpSession>, made: MadeChanges) -> bool {
+        let mut unsaved = Unsaved { http, made: Some(made) };
+        // Another message may have taken back a change on which this message relies.
+        let is_saved = self.save(http).await.is_ok() && !http.session.has_discarded_since(&made);
+        if is_saved {
+            unsaved.made = None;
+        }
+        is_saved
     }
 
     /// Extends the life of the events in the background, so that they live as long as the session and their numbers keep growing.

@@ -182,6 +182,56 @@ async fn a_later_change_applies_while_a_node_announces_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_change_that_fails_does_not_replace_a_later_change() {
+    for fault in [Fault::Away, Fault::Full, Fault::Silent] {
+        let pair = Pair::new().await;
+        pair.stores[0].set_fault(fault);
+        assert_eq!(pair.set_level(0, "debug").await, StatusCode::SERVICE_UNAVAILABLE, "{fault:?}");
+        assert_eq!(pair.set_level(1, "error").await, StatusCode::OK, "{fault:?}");
+        pair.stores[0].set_fault(Fault::None);
+        for node in 0..2 {
+            pair.ping(node).await;
+        }
+        settle().await;
+        pair.assert_level("error").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_whose_client_disconnects_is_not_stored_again() {
+    for fault in [Fault::HeldPublish, Fault::HeldSwap] {
+        let pair = Pair::new().await;
+        pair.stores[0].set_fault(fault);
+        let first = pair.start_level(0, "debug").await;
+        first.abort();
+        settle().await;
+        assert_eq!(pair.set_level(1, "error").await, StatusCode::OK, "{fault:?}");
+        pair.stores[0].set_fault(Fault::None);
+        for node in 0..2 {
+            pair.ping(node).await;
+        }
+        settle().await;
+        pair.assert_level("error").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stored_change_whose_client_disconnects_reaches_each_node() {
+    for fault in [Fault::HeldPublish, Fault::HeldSwap] {
+        let pair = Pair::new().await;
+        assert_eq!(pair.set_level(0, "error").await, StatusCode::OK);
+        pair.stores[0].set_fault(fault);
+        let first = pair.start_level(0, "debug").await;
+        first.abort();
+        settle().await;
+        pair.stores[0].set_fault(Fault::None);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let mut stream = pair.stream(1).await;
+        assert_eq!(pair.sent_level(1, &mut stream).await, "warning");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_message_during_a_comparison_causes_another() {
     let pair = Pair::new().await;
     pair.publish_unreadable().await;
