@@ -34,7 +34,7 @@ pub(crate) use self::{
 };
 pub use self::{
     incoming::ClientNotification,
-    state::{SessionChange, SessionState, Storing},
+    state::{ChangeMark, MadeChanges, SessionChange, SessionState, Storing},
 };
 use self::{
     incoming::NotificationQueue,
@@ -67,7 +67,7 @@ pub struct Session {
     pages: Pages,
     /// The node whose name is in the ids of questions. Empty if the session is not shared.
     asks_as: OnceLock<Arc<Node>>,
-    /// The changes that the shared store lacks. Empty if the session is not shared.
+    /// The part that belongs to the record in a shared store. Empty if the session is not shared.
     unstored: OnceLock<Box<Unstored>>,
 }
 

@@ -23,7 +23,7 @@ use mcp_protocol::{
 };
 use mcp_server_core::{
     Caller,
-    engine::{Engine as _, Peer, Refusal, Reply, Scope, Session, SessionRequest},
+    engine::{Engine as _, MadeChanges, Peer, Refusal, Reply, Scope, Session, SessionRequest},
 };
 use mcp_transport::FrameSender;
 use tokio::time::Instant;
@@ -88,11 +88,12 @@ impl Legacy {
         }
     }
 
-    /// Stores the changes of a session. Returns false if the store fails.
-    async fn saved(&self, http: &Arc<HttpSession>) -> bool {
+    /// Stores the changes by a message of the client. Returns false if the store does not have them. The session then takes them back.
+    async fn saved(&self, http: &Arc<HttpSession>, made: MadeChanges) -> bool {
         match &self.shared {
-            Some(shared) => Box::pin(shared.save(http)).await.is_ok(),
-            None => true,
+            // Boxed, because few messages change the session.
+            Some(shared) if http.session.has_changes() => Box::pin(shared.save_changes(http, made)).await,
+            _ => !http.session.has_discarded_since(&made),
         }
     }
 
@@ -210,10 +211,12 @@ pub(crate) async fn request(
     };
     let call = Call::new(legacy, http, head.valid_until, Some(id.clone()));
     let (session, peer) = (call.http.session.clone(), call.http.peer.clone());
+    let mark = session.mark_changes();
     let prepared = match request.in_session(&legacy.endpoint.server, session, call.sink(accepted), peer) {
         Ok(prepared) => prepared,
         Err(refusal) => return refused(&id, refusal, call.version),
     };
+    let made = call.http.session.changes_since(mark);
     if !accepted.json {
         // The client accepts streams only, so the stream is opened at once and can be resumed.
         call.stream.open();
@@ -221,9 +224,7 @@ pub(crate) async fn request(
     // A response that exists already needs no work, unless the stream has to carry it.
     let prepared = if call.stream.is_open() { Err(prepared) } else { prepared.into_reply() };
     match prepared {
-        Ok(_) if call.http.session.has_changes() && !legacy.saved(&call.http).await => {
-            respond::store_unavailable(Some(&id))
-        }
+        Ok(_) if !legacy.saved(&call.http, made).await => respond::store_unavailable(Some(&id)),
         Ok(reply) => respond::with_version(respond::legacy(reply), call.version),
         Err(prepared) => {
             call.answer(|| prepared.run(), |reply: Reply| reply.payload.into_bytes(), respond::legacy).await
@@ -336,10 +337,12 @@ pub(crate) async fn batch(
             None => scope,
         }
     };
+    let mark = call.http.session.mark_changes();
     let mut batch = match legacy.endpoint.server.batch(bytes, &call.http.session, &call.http.peer, scope) {
         Ok(batch) => batch,
         Err(refusal) => return respond::refused(StatusCode::BAD_REQUEST, None, refusal),
     };
+    let made = call.http.session.changes_since(mark);
     let for_other_nodes = batch.take_for_other_nodes();
     if let Some(shared) = legacy.shared.as_ref().filter(|_| !for_other_nodes.is_empty())
         && let Err(response) = Box::pin(elsewhere::pass_all(shared, &call.http, &for_other_nodes)).await
@@ -347,7 +350,7 @@ pub(crate) async fn batch(
         // No request of the batch has run, so the client can send the batch again.
         return response;
     }
-    if call.http.session.has_changes() && !legacy.saved(&call.http).await {
+    if !legacy.saved(&call.http, made).await {
         return respond::store_unavailable(None);
     }
     if batch.is_empty() {
@@ -380,8 +383,10 @@ pub(crate) async fn notification(legacy: &Legacy, notification: &Notification<'_
                 let passed = Box::pin(elsewhere::pass_progress(shared, &http, notification)).await;
                 return passed.err().unwrap_or_else(|| respond::empty(StatusCode::ACCEPTED));
             }
+            let mark = http.session.mark_changes();
             legacy.endpoint.server.notified(Some(&http.session), &http.peer, notification);
-            if http.session.has_changes() && !legacy.saved(&http).await {
+            let made = http.session.changes_since(mark);
+            if !legacy.saved(&http, made).await {
                 return respond::store_unavailable(None);
             }
             respond::empty(StatusCode::ACCEPTED)

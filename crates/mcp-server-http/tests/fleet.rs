@@ -1,6 +1,7 @@
 //! Several nodes with one store behind a balancer that sends each request to the next node.
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
+mod changes;
 mod events;
 mod lost_leases;
 mod outage;
@@ -95,8 +96,12 @@ impl Fleet {
 
 /// Returns the name of the events of a session in the store.
 pub(crate) fn events_of(session: &str) -> String {
-    let digest: String = Sha256::digest(session).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("mcp/fleet/session/{digest}/events")
+    format!("mcp/fleet/session/{}/events", digest(session))
+}
+
+/// Returns the name of a session in the store.
+pub(crate) fn digest(session: &str) -> String {
+    Sha256::digest(session).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns the next events of an open stream. Empty at its end.

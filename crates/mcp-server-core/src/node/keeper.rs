@@ -33,7 +33,7 @@ struct Failing {
 
 impl Failing {
     /// Records a failure. Returns whether the log needs a record of it.
-    fn is_news(&mut self) -> bool {
+    fn record_failure(&mut self) -> bool {
         let now = Instant::now();
         let is_news = self.logged.is_none_or(|logged| now >= logged + NEWS);
         if is_news {
@@ -43,7 +43,7 @@ impl Failing {
     }
 
     /// Records a success. Returns whether failures came before it.
-    fn has_ended(&mut self) -> bool {
+    fn record_success(&mut self) -> bool {
         self.logged.take().is_some()
     }
 }
@@ -105,7 +105,7 @@ impl Keeper {
             match self.try_acquire().await {
                 Ok(acquired) => return acquired,
                 Err(error) => {
-                    if failing.is_news() {
+                    if failing.record_failure() {
                         tracing::warn!(error, "this node cannot acquire a lease yet");
                     }
                 }
@@ -164,12 +164,12 @@ impl Keeper {
                 Ok(Ok(Swap::Done)) => {
                     lease.renewed(asked, limits.lease);
                     next = asked + limits.renewal;
-                    if Instant::now() < next && failing.has_ended() {
+                    if Instant::now() < next && failing.record_success() {
                         tracing::info!("the store renews the lease of this node again");
                     }
                 }
                 Ok(Err(error)) => {
-                    if failing.is_news() {
+                    if failing.record_failure() {
                         tracing::warn!(%error, "the lease of this node is not renewed yet");
                     }
                     next = Instant::now() + PAUSE;
@@ -207,7 +207,7 @@ impl Keeper {
             match self.shared.store.subscribe(&topic(lease.id()), QUEUE).await {
                 Ok(subscription) => return subscription,
                 Err(error) => {
-                    if failing.is_news() {
+                    if failing.record_failure() {
                         tracing::warn!(%error, "messages of other nodes cannot be received yet");
                     }
                 }

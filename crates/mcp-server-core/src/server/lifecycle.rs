@@ -97,7 +97,7 @@ impl Server {
         let capabilities = self.capabilities(version, caller.is_one())?;
         let (client_info, of_client) = state.client();
         let session = Arc::new(Session::new(caller.id(), version, client_info, of_client, &capabilities, peer));
-        session.replace(state);
+        drop(session.restore(state));
         self.data.extensions.start(self);
         self.data.publisher.join(&session);
         // A change may have waited at a node that stopped.

@@ -32,7 +32,7 @@ impl fmt::Debug for SubscriptionGuard {
 
 /// A removed subscription. Its value runs code of the application when it is dropped.
 #[derive(Debug)]
-pub(super) struct Removed {
+pub(crate) struct Removed {
     _guard: Option<(Arc<str>, SubscriptionGuard)>,
 }
 

@@ -74,6 +74,13 @@ impl HttpSession {
         self.shared.get().map(|shared| &**shared)
     }
 
+    /// Records that this node may lack a change of the session, so the next request compares the record.
+    pub(super) fn mark_stale(&self) {
+        if let Some(shared) = self.shared() {
+            shared.mark_stale();
+        }
+    }
+
     /// Sets the part that belongs to the record in the shared store. A session of another node has it before a caller finds the
     /// session.
     pub(super) fn share(&self, shared: Box<SharedSession>) {

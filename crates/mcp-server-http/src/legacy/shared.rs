@@ -18,7 +18,7 @@ use std::{
 use mcp_protocol::Principal;
 use mcp_server_core::{
     Caller, Server,
-    engine::{Engine as _, HandlerGuard, Node, Peer, SessionChange},
+    engine::{Engine as _, HandlerGuard, MadeChanges, Node, Peer, SessionChange, Storing},
 };
 use mcp_store::{StoreError, Swap};
 use parking_lot::Mutex;
@@ -56,24 +56,23 @@ pub(crate) struct SharedSession {
     touched: Mutex<Option<Instant>>,
     /// When this node extended the life of the events.
     extended: Mutex<Option<Instant>>,
-    /// The epoch in which this node last compared the record.
+    /// How often this node may have lacked a change of the session. The record is then compared again.
+    stale: AtomicU64,
+    /// The age of the session at which this node last compared the record.
     verified: AtomicU64,
-    /// The number of the last write whose changes this node has applied.
-    writes: AtomicU64,
     has_stored_owner: AtomicBool,
     followers: Followers,
 }
 
 impl SharedSession {
-    fn new(digest: Box<str>, record: Arc<[u8]>, writes: u64, epoch: u64) -> Box<Self> {
-        let (verified, writes) = (AtomicU64::new(epoch), AtomicU64::new(writes));
+    fn new(digest: Box<str>, record: Arc<[u8]>, epoch: u64) -> Box<Self> {
         Box::new(Self {
             digest,
             stored: tokio::sync::Mutex::new(record),
             touched: Mutex::new(None),
             extended: Mutex::new(None),
-            verified,
-            writes,
+            stale: AtomicU64::new(0),
+            verified: AtomicU64::new(epoch),
             has_stored_owner: AtomicBool::new(false),
             followers: Followers::default(),
         })
@@ -84,14 +83,9 @@ impl SharedSession {
         &self.digest
     }
 
-    /// Records that this node receives the changes of a write. Returns false if it has applied them, or later ones.
-    fn receives_write(&self, write: u64) -> bool {
-        let last = self.writes.fetch_max(write, Ordering::AcqRel);
-        if write > last + 1 {
-            // An earlier message is late or lost, so the next request compares the record.
-            self.verified.store(0, Ordering::Release);
-        }
-        write > last
+    /// Records that this node may lack a change. The next request compares the record.
+    pub(super) fn mark_stale(&self) {
+        self.stale.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Returns the connections of this node that read from the store.
@@ -113,8 +107,27 @@ impl SharedSession {
 struct Written {
     /// The owner, if the record had none before.
     owned: Option<Owner>,
-    /// The number of the writes that changed the state.
-    writes: u64,
+    /// The number of the last write that changed the state.
+    write: u64,
+    /// The changes of this write.
+    changes: Vec<SessionChange>,
+}
+
+/// The changes by a message of the client. The session takes them back at the drop.
+struct Unsaved<'a> {
+    http: &'a HttpSession,
+    made: Option<MadeChanges>,
+}
+
+impl Drop for Unsaved<'_> {
+    fn drop(&mut self) {
+        if let Some(made) = &self.made
+            && self.http.session.discard_changes(made)
+        {
+            // The store may have the changes nevertheless.
+            self.http.mark_stale();
+        }
+    }
 }
 
 /// The sessions of an endpoint in the shared store.
@@ -183,6 +196,16 @@ impl SharedSessions {
         self.epoch.load(Ordering::Acquire)
     }
 
+    /// Returns the age of a session. It increases when this node may lack a change of the session.
+    fn age(&self, shared: &SharedSession) -> u64 {
+        self.epoch() + shared.stale.load(Ordering::Acquire)
+    }
+
+    /// Whether this node has compared the record since it may have lacked a change.
+    fn is_verified(&self, shared: &SharedSession) -> bool {
+        shared.verified.load(Ordering::Acquire) == self.age(shared)
+    }
+
     /// Stops the task that receives messages.
     pub(crate) fn stop(&self) {
         if let Some(task) = self.task.lock().take() {
@@ -205,7 +228,7 @@ impl SharedSessions {
         };
         match created {
             Ok(Swap::Done) => {
-                self.know(http, SharedSession::new(digest, bytes, 0, self.epoch()));
+                self.know(http, SharedSession::new(digest, bytes, self.epoch()), 0);
                 Ok(())
             }
             failed => {
@@ -218,19 +241,21 @@ impl SharedSessions {
         }
     }
 
-    fn know(&self, http: &Arc<HttpSession>, shared: Box<SharedSession>) {
-        let mut known = self.known.lock();
-        if known.len() == known.capacity() {
-            known.retain(|_, session| session.strong_count() > 0);
-        }
-        known.insert(shared.digest.clone(), Arc::downgrade(http));
-        drop(known);
-        http.session.record_changes();
+    /// Shares a session, with the number of the last write of its record.
+    fn know(&self, http: &Arc<HttpSession>, shared: Box<SharedSession>, write: u64) {
+        let digest = shared.digest.clone();
+        http.session.record_changes(write);
         http.session.ask_as(&self.store.node);
         if http.owner().is_some() {
             shared.owner_is_stored();
         }
         http.share(shared);
+        // A message finds the session from now on.
+        let mut known = self.known.lock();
+        if known.len() == known.capacity() {
+            known.retain(|_, session| session.strong_count() > 0);
+        }
+        known.insert(digest, Arc::downgrade(http));
     }
 
     /// Returns the event log of a session.
@@ -257,7 +282,7 @@ impl SharedSessions {
     /// Whether a request of a session has to wait for the store. Otherwise the life of its record is extended in the background.
     pub(crate) fn needs_store(self: &Arc<Self>, http: &Arc<HttpSession>) -> bool {
         let Some(shared) = http.shared() else { return false };
-        if shared.verified.load(Ordering::Acquire) != self.epoch() || http.owner_is_new() {
+        if !self.is_verified(shared) || http.owner_is_new() {
             return true;
         }
         self.touch(http, shared);
@@ -310,7 +335,7 @@ impl SharedSessions {
         }
         // The rules about the owner are those of a session that was opened here.
         let http = self.sessions.find(id, caller)?;
-        let is_verified = http.shared().is_none_or(|of| of.verified.load(Ordering::Acquire) == self.epoch());
+        let is_verified = http.shared().is_none_or(|shared| self.is_verified(shared));
         if !is_verified || http.owner_is_new() {
             self.save(&http).await?;
         }
@@ -345,13 +370,11 @@ impl SharedSessions {
             Unusable::Unknown
         })?;
         log.set_retry(self.retry.filter(|_| session.version().has_sse_polling()));
-        let shared = SharedSession::new(digest, bytes, record.writes, epoch);
-        let http = reserved.insert_after(session, peer, log, |http| self.know(http, shared));
+        let shared = SharedSession::new(digest, bytes, epoch);
+        let http = reserved.insert_after(session, peer, log, |http| self.know(http, shared, record.writes));
         // A message about the session may have arrived after the record was read. The record is then compared again.
-        if self.unknown.load(Ordering::Acquire) != unknown
-            && let Some(shared) = http.shared()
-        {
-            shared.verified.store(0, Ordering::Release);
+        if self.unknown.load(Ordering::Acquire) != unknown {
+            http.mark_stale();
         }
         Ok(())
     }
@@ -367,22 +390,53 @@ impl SharedSessions {
             tracing::warn!("a request of a session waited too long for the shared store");
             return Err(Unusable::StoreFailed);
         };
-        // The changes count as unstored until the end, so the other requests of the session wait for them too.
+        self.store_once(http, shared, &mut stored, deadline).await?;
+        if !self.is_verified(shared) {
+            // A message arrived meanwhile, so the record is read again. If this fails, the next request reads it.
+            let _ = self.store_once(http, shared, &mut stored, deadline).await;
+        }
+        Ok(())
+    }
+
+    async fn store_once(
+        self: &Arc<Self>,
+        http: &Arc<HttpSession>,
+        shared: &SharedSession,
+        stored: &mut Arc<[u8]>,
+        deadline: Instant,
+    ) -> Result<(), Unusable> {
         let storing = http.session.store_changes();
-        let written = timeout_at(deadline, self.write(http, shared, &mut stored, storing.changes())).await;
-        let Written { owned, writes: write } = written.unwrap_or(Err(Unusable::StoreFailed))?;
+        // If the request ends early, the other nodes read the record.
+        let mut announced = self.announce_later(&shared.digest, Event::Reload);
+        if storing.changes().is_empty() {
+            announced.cancel();
+        }
+        let written = timeout_at(deadline, self.write(http, shared, stored, &storing)).await;
+        let Written { owned, write, changes } = written.unwrap_or(Err(Unusable::StoreFailed))?;
         self.extend_events(http, shared);
-        if !storing.changes().is_empty() {
-            let changes = storing.changes().to_vec();
+        announced.cancel();
+        if !changes.is_empty() {
             self.announce_or_repeat(&shared.digest, Event::Changed { write, changes }).await;
         }
-        storing.stored();
+        drop(storing);
         // The anonymous caller must lose its access at all nodes before the principal receives an answer.
         let is_announced = match owned {
             Some(owner) => self.announce_or_repeat(&shared.digest, Event::Owned(owner)).await,
             None => true,
         };
         if is_announced { Ok(()) } else { Err(Unusable::StoreFailed) }
+    }
+
+    /// Stores the changes by a message of the client. If this fails, or the client disconnects, the session takes back the changes.
+    /// Returns false if the store does not have them.
+    pub(crate) async fn save_changes(self: &Arc<Self>, http: &Arc<HttpSession>, made: MadeChanges) -> bool {
+        let mut unsaved = Unsaved { http, made: Some(made) };
+        // Another message may have taken back a change on which this message relies.
+        let is_saved = self.save(http).await.is_ok() && !http.session.has_discarded_since(&made);
+        if is_saved {
+            unsaved.made = None;
+        }
+        is_saved
     }
 
     /// Extends the life of the events in the background, so that they live as long as the session and their numbers keep growing.
@@ -426,10 +480,10 @@ impl SharedSessions {
         http: &HttpSession,
         shared: &SharedSession,
         stored: &mut Arc<[u8]>,
-        changes: &[SessionChange],
+        storing: &Storing<'_>,
     ) -> Result<Written, Unusable> {
-        let epoch = self.epoch();
         for _ in 0..ATTEMPTS {
+            let (age, changes) = (self.age(shared), storing.changes());
             let Some(mut record) = Record::read(stored) else { return Err(self.gone(http)) };
             if !http.set_owner(record.owner.as_ref()) {
                 // Another principal owns the session since it was anonymous.
@@ -447,22 +501,18 @@ impl SharedSessions {
             };
             let swap = self.store.compare_and_swap(&shared.digest, Some(stored), new.clone(), self.ttl());
             match swap.await.map_err(failed)? {
-                Swap::Lost { current: Some(current) } => {
-                    if let Some(record) = Record::read(&current) {
-                        http.session.replace(&record.state);
-                        shared.writes.fetch_max(record.writes, Ordering::AcqRel);
-                    }
-                    *stored = current;
-                }
+                Swap::Lost { current: Some(current) } => *stored = current,
                 Swap::Done => {
                     *stored = new;
-                    shared.writes.fetch_max(record.writes, Ordering::AcqRel);
-                    shared.verified.store(epoch, Ordering::Release);
+                    shared.verified.store(age, Ordering::Release);
+                    if !storing.stored(&record.state, record.writes) {
+                        shared.mark_stale();
+                    }
                     *shared.touched.lock() = Some(Instant::now());
                     if http.owner().is_some() {
                         shared.owner_is_stored();
                     }
-                    return Ok(Written { owned, writes: record.writes });
+                    return Ok(Written { owned, write: record.writes, changes });
                 }
                 _ => return Err(self.gone(http)),
             }

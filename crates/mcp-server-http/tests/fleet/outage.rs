@@ -5,6 +5,8 @@ use std::sync::{Mutex, atomic::AtomicBool};
 use mcp_server_core::{Progress, tool};
 use mcp_store::{KeyPage, KeyValue, Log, LogPage, PubSub, Retain, StoreError, StoreFuture, Subscription, Swap};
 
+use tokio::sync::watch;
+
 use super::*;
 use crate::common::{SetOnDrop, legacy, settle, stateless};
 
@@ -12,7 +14,7 @@ use crate::common::{SetOnDrop, legacy, settle, stateless};
 #[derive(Debug, Default)]
 pub(crate) struct Fragile {
     memory: MemoryStore,
-    fault: Mutex<Fault>,
+    fault: watch::Sender<Fault>,
     /// An append that takes effect after the next append.
     late: Mutex<Option<Append>>,
 }
@@ -28,6 +30,10 @@ pub(crate) enum Fault {
     Slow,
     /// No message can be published.
     Mute,
+    /// No publication ends before the fault.
+    HeldPublish,
+    /// The outcome of each swap arrives after the fault.
+    HeldSwap,
     /// The store rejects writes, because its memory is full.
     Full,
     /// The next append fails, and takes effect after the append that follows.
@@ -53,11 +59,16 @@ impl Fragile {
     }
 
     pub(crate) fn set_fault(&self, fault: Fault) {
-        *self.fault.lock().unwrap() = fault;
+        self.fault.send_replace(fault);
     }
 
     fn has(&self, fault: Fault) -> bool {
-        *self.fault.lock().unwrap() == fault
+        *self.fault.borrow() == fault
+    }
+
+    /// Waits for the end of a fault.
+    async fn end_of(&self, fault: Fault) {
+        self.fault.subscribe().wait_for(|current| *current != fault).await.unwrap();
     }
 
     fn write<'a, T: 'a>(&'a self, answer: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
@@ -68,7 +79,7 @@ impl Fragile {
     }
 
     fn then<'a, T: 'a>(&'a self, answer: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
-        let fault = *self.fault.lock().unwrap();
+        let fault = *self.fault.borrow();
         match fault {
             Fault::Away => away(),
             Fault::Silent => Box::pin(std::future::pending()),
@@ -101,7 +112,15 @@ impl KeyValue for Fragile {
         new: Option<Arc<[u8]>>,
         ttl: Option<Duration>,
     ) -> StoreFuture<'a, Swap> {
-        self.write(self.memory.compare_and_swap(key, expected, new, ttl))
+        let swap = self.memory.compare_and_swap(key, expected, new, ttl);
+        if self.has(Fault::HeldSwap) {
+            return Box::pin(async {
+                let outcome = swap.await;
+                self.end_of(Fault::HeldSwap).await;
+                outcome
+            });
+        }
+        self.write(swap)
     }
 
     fn delete<'a>(&'a self, key: &'a str) -> StoreFuture<'a, bool> {
@@ -162,6 +181,12 @@ impl PubSub for Fragile {
     fn publish<'a>(&'a self, topic: &'a str, message: Arc<[u8]>) -> StoreFuture<'a, ()> {
         if self.has(Fault::Mute) {
             return away();
+        }
+        if self.has(Fault::HeldPublish) {
+            return Box::pin(async move {
+                self.end_of(Fault::HeldPublish).await;
+                self.memory.publish(topic, message).await
+            });
         }
         self.then(self.memory.publish(topic, message))
     }

@@ -2,7 +2,6 @@
 
 use mcp_protocol::{Principal, RpcError, UrlElicitParams};
 use mcp_server_core::{Context, ToolError, resource, tool};
-use mcp_store::{Delivery, PubSub as _};
 
 use super::{
     outage::{Fault, Fragile},
@@ -132,39 +131,6 @@ async fn state_that_a_client_sets_at_one_node_holds_at_all() {
         received.retain(|one| one != "note://1");
         assert_eq!(received, ["high"]);
     }
-}
-
-#[tokio::test]
-async fn a_late_message_about_a_session_does_not_replace_a_newer_change() {
-    let store = MemoryStore::new();
-    let fleet = Fleet::with(2, Arc::new(store.clone()), HttpConfig::new(), echo);
-    let session = fleet.open(json!({})).await;
-    for node in &fleet.nodes {
-        assert_eq!(send(node, ping(&session)).await.status, StatusCode::OK);
-    }
-    let mut messages = store.subscribe("mcp/fleet/sessions", 100).await.unwrap();
-    let level = async |node: usize, level: &str| {
-        let set = legacy(Some(&session), "logging/setLevel", json!({ "level": level }));
-        assert_eq!(send(&fleet.nodes[node], set).await.status, StatusCode::OK);
-        settle().await;
-    };
-    level(0, "debug").await;
-    level(1, "error").await;
-    let mut changed = Vec::new();
-    while let Some(delivery) = messages.try_recv() {
-        let Delivery::Message(message) = delivery else { panic!("a message is lost") };
-        if String::from_utf8_lossy(&message).contains("logLevel") {
-            changed.push(message);
-        }
-    }
-    assert_eq!(changed.len(), 2);
-    // The first message arrives again, after the second change.
-    store.publish("mcp/fleet/sessions", changed[0].clone()).await.unwrap();
-    settle().await;
-    let mut stream = common::opened(&fleet.nodes[1], &session).await;
-    fleet.servers[1].notify().log(mcp_protocol::LoggingLevel::Warning, "low");
-    fleet.servers[1].notify().log(mcp_protocol::LoggingLevel::Error, "high");
-    assert_eq!(next_message(&mut stream).await["params"]["data"], "high");
 }
 
 #[tokio::test(start_paused = true)]

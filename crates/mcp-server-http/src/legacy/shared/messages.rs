@@ -65,18 +65,46 @@ impl Unsent {
     }
 }
 
+/// An event that is sent in the background when the value is dropped.
+pub(super) struct AnnounceLater<'a> {
+    sessions: &'a Arc<SharedSessions>,
+    session: &'a str,
+    event: Option<Event>,
+}
+
+impl AnnounceLater<'_> {
+    pub(super) fn cancel(&mut self) {
+        self.event = None;
+    }
+}
+
+impl Drop for AnnounceLater<'_> {
+    fn drop(&mut self) {
+        let Some(event) = self.event.take() else { return };
+        if self.sessions.unsent.insert(self.session, event)
+            && let Ok(runtime) = Handle::try_current()
+        {
+            let sessions = Arc::downgrade(self.sessions);
+            runtime.spawn(async move { SharedSessions::repeat(sessions).await });
+        }
+    }
+}
+
 impl SharedSessions {
     /// Sends an event of a session to all nodes. Returns false if the store fails. The event is then sent again in the
-    /// background, until the store works.
+    /// background, until the store works. A drop of the future has the same effect.
     pub(super) async fn announce_or_repeat(self: &Arc<Self>, session: &str, event: Event) -> bool {
+        let mut later = self.announce_later(session, event.clone());
         let is_sent = self.announce(session, &event).await;
-        if !is_sent && self.unsent.insert(session, event) {
-            let sessions = Arc::downgrade(self);
-            if let Ok(runtime) = Handle::try_current() {
-                runtime.spawn(async move { Self::repeat(sessions).await });
-            }
+        if is_sent {
+            later.cancel();
         }
         is_sent
+    }
+
+    /// Sends an event of a session to all nodes in the background when the value is dropped.
+    pub(super) fn announce_later<'a>(self: &'a Arc<Self>, session: &'a str, event: Event) -> AnnounceLater<'a> {
+        AnnounceLater { sessions: self, session, event: Some(event) }
     }
 
     async fn repeat(sessions: Weak<Self>) {
@@ -209,20 +237,18 @@ impl SharedSessions {
         };
         match message.event {
             Event::Changed { write, changes } => {
-                if http.shared().is_some_and(|shared| shared.receives_write(write)) {
-                    changes.iter().for_each(|change| http.session.apply(change));
+                if !http.session.apply(write, &changes) {
+                    http.mark_stale();
                 }
             }
             Event::Owned(owner) => {
+                // The message may replace one about changes.
+                http.mark_stale();
                 if !http.set_owner(Some(&owner)) {
                     self.gone(&http);
                 }
             }
-            Event::Reload => {
-                if let Some(shared) = http.shared() {
-                    shared.verified.store(0, Ordering::Release);
-                }
-            }
+            Event::Reload => http.mark_stale(),
             Event::Ended => drop(self.gone(&http)),
             Event::Reads { stream, order } => http.read_elsewhere(stream, order),
         }
