@@ -153,7 +153,7 @@ impl Keeper {
             let swapped = match in_time {
                 Ok(swapped) => Ok(swapped),
                 Err(_) => {
-                    if failing.is_news() {
+                    if failing.record_failure() {
                         tracing::warn!("the store did not renew the lease of this node in time");
                     }
                     // A late renewal counts from the time before its write, so it is as safe as an early one.
