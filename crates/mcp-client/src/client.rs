@@ -92,7 +92,7 @@ impl Client {
         if let Some(roots) = core.inbound.handlers.roots.clone() {
             send_root_changes(manager, roots);
         }
-        let connection = supervisor::open(manager, known.as_ref(), true).await?;
+        let connection = supervisor::open_first(manager, known.as_ref()).await?;
         manager.set_status(Status::Ready(Arc::clone(&connection)));
         if !filter.is_empty() {
             tokio::spawn(keep_for_callbacks(Arc::clone(&core), filter));

@@ -115,6 +115,8 @@ const BAD_GATEWAY: u16 = 502;
 const UNAVAILABLE: u16 = 503;
 /// The wait before the second attempt after the status 503, if the server requests none.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
+/// The most attempts to open the first connection to such a server.
+const OPENINGS: u32 = 3;
 /// The time from the first attempt in which a request is sent again after the status 503.
 const LONGEST_WAITS: Duration = Duration::from_secs(5);
 
@@ -167,18 +169,30 @@ pub(crate) fn next(failure: &RequestFailure, attempt: &Attempt) -> Next {
         RequestFailure::Transport(fault)
             if fault.http_status() == Some(UNAVAILABLE) && attempt.is_safe && attempt.is_repeatable =>
         {
-            let requested = fault.retry_after().unwrap_or_default();
-            let wait = requested.max(back_off(FIRST_WAIT, LONGEST_WAITS, if attempt.is_first { 1 } else { 2 }));
-            if attempt.age.saturating_add(wait) > LONGEST_WAITS {
-                return fail();
+            match wait_for_server(fault.retry_after(), if attempt.is_first { 1 } else { 2 }, attempt.age) {
+                Some(wait) => Next::ResendAfter(wait, failure.clone().into()),
+                None => fail(),
             }
-            Next::ResendAfter(wait, failure.clone().into())
         }
         RequestFailure::Lost { was_sent, .. } if (!was_sent || attempt.is_safe) && attempt.is_repeatable => {
             Next::Reconnect
         }
         _ => fail(),
     }
+}
+
+/// Returns the wait before the next attempt at a server that rejects all requests for a short time. `age` is the time since the
+/// first attempt began.
+fn wait_for_server(requested: Option<Duration>, attempt: u32, age: Duration) -> Option<Duration> {
+    let wait = requested.unwrap_or_default().max(back_off(FIRST_WAIT, LONGEST_WAITS, attempt));
+    (age.saturating_add(wait) <= LONGEST_WAITS).then_some(wait)
+}
+
+/// Returns the wait before the next attempt to open the first connection, if the server rejected the handshake for a short time.
+/// The handshake has no other effect than a session.
+pub(crate) fn wait_to_open(error: &Error, attempt: u32, age: Duration) -> Option<Duration> {
+    let is_short = error.http_status() == Some(UNAVAILABLE) || error.rpc().is_some_and(is_busy);
+    if is_short && attempt < OPENINGS { wait_for_server(error.retry_after(), attempt, age) } else { None }
 }
 
 /// Returns true if the server lost the state of an earlier input round, and reports that the call can start anew.

@@ -388,11 +388,40 @@ async fn a_connect_fails_when_the_first_response_is_invalid() {
 }
 
 #[tokio::test]
+async fn repeats_the_first_handshake_while_the_server_is_unavailable() {
+    let version = ProtocolVersion::V2025_11_25;
+    let busy = json!({ "reason": "busy", "retryable": true, "retryAfterMs": 0 });
+    let busy = Reply::error(-32603, "busy").data(busy);
+    let stopping = Reply::status(503, "the server is shutting down").header("Retry-After", "0");
+    for (rejection, count, sent, expected) in [
+        (&busy, 1, 2, None),
+        (&stopping, 2, 3, None),
+        (&stopping, 3, 3, Some("503 after 0ns retryable")),
+        (&Reply::error(-32603, "broken"), 1, 1, Some("")),
+    ] {
+        let mut server = ScriptedServer::silent();
+        for _ in 0..count {
+            server = server.on("initialize", rejection.clone());
+        }
+        let server = server.on("initialize", Reply::result(initialized(version.as_str())));
+        let endpoint = ScriptedSite::open(server, TransportKind::Http).await;
+        let connected = endpoint.connect(quick(&[version])).await;
+        let what = format!("{count} times {rejection:?}");
+        assert_eq!(connected.as_ref().err().map(predicates).as_deref(), expected, "{what}");
+        assert_eq!(endpoint.server.seen_of("initialize").len(), sent, "{what}");
+        match connected {
+            Ok(client) => endpoint.assert_clean_close(client, &what).await,
+            Err(_) => endpoint.end(&what).await,
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_status_without_a_message_fails_the_connect_with_the_status() {
     for (reply, expected) in [
         (Reply::status(401, ""), "401 unauthorized"),
         (Reply::status(500, ""), "500"),
-        (Reply::status(503, "").header("Retry-After", "2"), "503 after 2s retryable"),
+        (Reply::status(503, "").header("Retry-After", "20"), "503 after 20s retryable"),
         (Reply::status(307, "").header("Location", "http://127.0.0.1:9/mcp"), ""),
     ] {
         check_start(expected, &[TransportKind::Http], &reply, DEADLINE, expected).await;

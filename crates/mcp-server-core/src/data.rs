@@ -23,9 +23,9 @@ use crate::{
     registry::{ListStyle, PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry},
     request::ServerIdentity,
     session::{Gate, NotificationHook},
-    shutdown::Shutdown,
+    shutdown::{RunningWork, Shutdown},
     source::InstalledSource,
-    tasks::{Driver, Drivers, TaskPolicy, TaskTable},
+    tasks::{Driver, TaskPolicy, TaskTable},
     trace::Bridge,
 };
 
@@ -88,7 +88,8 @@ pub(crate) struct ServerData {
     pub(crate) inputs: Arc<InputServices>,
     pub(crate) identity: ServerIdentity,
     pub(crate) tasks: Arc<TaskTable>,
-    pub(crate) drivers: Drivers,
+    /// The work that a listener waits for.
+    pub(crate) work: RunningWork,
     /// The number of the listeners that have not stopped.
     pub(crate) listeners: AtomicUsize,
     /// This node, if the server shares its store with other nodes.
@@ -139,7 +140,7 @@ impl std::fmt::Debug for Server {
 impl ServerData {
     /// Returns the parts of the server that a task needs until its end.
     pub(crate) fn task_driver(&self) -> Driver {
-        Driver { table: self.tasks.clone(), shutdown: self.shutdown.clone(), drivers: self.drivers.clone() }
+        Driver { table: self.tasks.clone(), shutdown: self.shutdown.clone(), work: self.work.clone() }
     }
 }
 

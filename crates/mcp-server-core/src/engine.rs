@@ -35,5 +35,6 @@ pub use crate::node::{HandlerGuard, Lease, Node, NodeError};
 pub use crate::request::{Denied, Payload, Refusal, Reply, Scope, StatelessCall, Verdict};
 pub use crate::server::ServerListener;
 pub use crate::session::{ChangeMark, MadeChanges, Peer, Session, SessionChange, SessionState, Storing};
+pub use crate::shutdown::{RunningWork, WorkGuard};
 pub use crate::store::unavailable as store_unavailable;
 pub use crate::trace::access as access_log;

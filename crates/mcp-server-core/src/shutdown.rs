@@ -8,7 +8,7 @@ use std::{
 use mcp_protocol::RpcError;
 use parking_lot::Mutex;
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 /// The reason why calls end before they finish.
@@ -117,6 +117,42 @@ impl Shutdown {
             None => std::future::pending().await,
         }
         cause
+    }
+}
+
+/// The work of a server that does not need a connection: tasks until their ends are stored, calls of sessions that lost their
+/// connection, and appends of events. A listener waits for it before it returns. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct RunningWork(Arc<watch::Sender<usize>>);
+
+impl Default for RunningWork {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::new(0)))
+    }
+}
+
+impl RunningWork {
+    /// Counts a piece of work until the caller drops the guard.
+    pub fn enter(&self) -> WorkGuard {
+        self.0.send_modify(|running| *running += 1);
+        WorkGuard(self.clone())
+    }
+
+    /// Waits until no work is left.
+    pub(crate) async fn ended(&self) {
+        // The sender lives as long as this value.
+        let _ = self.0.subscribe().wait_for(|running| *running == 0).await;
+    }
+}
+
+/// A piece of work. Its drop reports its end.
+#[derive(Debug)]
+#[must_use]
+pub struct WorkGuard(RunningWork);
+
+impl Drop for WorkGuard {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|running| *running -= 1);
     }
 }
 

@@ -134,6 +134,16 @@ pub fn unavailable() -> RpcError {
     RpcError::internal("busy: the shared store is unavailable, try again later").with_data(data)
 }
 
+/// Whether a store cannot take an operation now: it does not respond, or it is full. A repetition can succeed.
+pub(crate) fn is_away(error: &StoreError) -> bool {
+    error.is_unavailable() || error.is_full()
+}
+
+/// The error of a request that a failed store ended after its handler has run. A repetition could repeat its effects.
+pub(crate) fn not_taken(text: &'static str) -> RpcError {
+    RpcError::internal(text).with_data(json!({ "reason": "store_unavailable", "retryable": false }))
+}
+
 /// Whether an error is [`unavailable`].
 pub(crate) fn is_unavailable(error: &RpcError) -> bool {
     error.code == ErrorCode::INTERNAL_ERROR && error.data.as_ref().is_some_and(|data| data["unavailable"] == "store")

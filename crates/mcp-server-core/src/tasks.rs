@@ -21,7 +21,7 @@ use std::time::Duration;
 
 pub use self::policy::TaskPolicy;
 pub(crate) use self::{
-    drive::{Driver, Drivers},
+    drive::Driver,
     elsewhere::{CancelOutcome, StoredTask},
     id::is_id,
     offers::OfferAnswer,

@@ -25,7 +25,7 @@ use crate::{
     cut_store::{CutStore, Link},
     fleet_tasks::{asked_at_another_node, listen, next_status, two},
     json_client::{Client, code_and_text},
-    tasks_fixture::{Jobs, made, of, wait_for},
+    tasks_fixture::{Jobs, as_task, made, of, wait_for},
 };
 
 const BUSY: (i64, &str) = (-32603, "busy: the shared store is unavailable, try again later");
@@ -66,13 +66,43 @@ async fn the_end_of_a_task_waits_for_space_in_a_full_store() {
     sleep(Duration::from_secs(2)).await;
     assert_eq!(there.get(&id).await["status"], "working");
     let error = here.client.error("tasks/get", of(&id)).await;
-    assert_eq!(code_and_text(&error), (-32603, "the end of the task is not stored yet"));
+    assert_eq!(code_and_text(&error), BUSY);
     here.cut.set(Link::Up);
     wait_for(&mut here.client, &id, "completed").await;
     drop(here);
     // The end is stored, so a stopped node does not change it.
     sleep(Duration::from_secs(30)).await;
     assert_eq!(there.get(&id).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_store_has_the_errors_of_an_unavailable_store() {
+    // A node keeps its lease in a full store at first, and then loses it.
+    for time in [0, 10] {
+        let (store, mut here, mut there) = two().await;
+        let (dead, running) = (made(&mut here.client, "hold").await, made(&mut there.client, "hold").await);
+        let mut legacy = there.jobs.legacy().await;
+        here.cut.set(Link::Stalled);
+        sleep(Duration::from_secs(5)).await;
+        there.cut.set(Link::Full);
+        sleep(Duration::from_secs(time)).await;
+        // No write is necessary to show that the node of the task stopped.
+        let shown = there.get(&dead).await;
+        assert_eq!((&shown["status"], &shown["error"]["data"]["reason"]), (&json!("failed"), &json!("node_stopped")));
+        let has_end = |(_, bytes): &(String, Arc<[u8]>)| String::from_utf8_lossy(bytes).contains("node_stopped");
+        assert!(!records(&store, "/task/").await.iter().any(has_end));
+        for (method, params) in
+            [("tasks/cancel", of(&dead)), ("tasks/cancel", of(&running)), ("tools/call", as_task("hold"))]
+        {
+            let client = if method == "tools/call" { &mut legacy } else { &mut there.client };
+            let error = client.error(method, params).await;
+            assert_eq!(code_and_text(&error), BUSY, "{method} after {time} s");
+            assert_eq!(error["data"]["retryAfterMs"], 1000, "{method} after {time} s");
+        }
+        there.cut.set(Link::Up);
+        assert_eq!(there.get(&dead).await["status"], "failed");
+        assert!(records(&store, "/task/").await.iter().any(has_end));
+    }
 }
 
 #[tokio::test(start_paused = true)]

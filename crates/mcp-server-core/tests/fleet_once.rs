@@ -99,21 +99,23 @@ async fn a_round_on_another_node_receives_the_result_of_the_effect() {
 
 #[tokio::test(start_paused = true)]
 async fn an_effect_does_not_begin_while_the_store_is_unavailable() {
-    let (store, effects) = (MemoryStore::new(), Effects::default());
-    let (mut here, cut) = node(&store, &effects, Duration::ZERO);
-    let round = last_round(&mut here, "Ada").await;
-    cut.set(Link::Down);
-    let answer = here.exchange(request(2, round.clone())).await;
-    let text = "the shared store is unavailable, and this step did not begin; try again later";
-    assert_eq!((text_of(&answer), count(&effects, "Ada")), (text, 0));
-    cut.set(Link::Up);
-    assert_eq!(text_of(&here.exchange(request(3, round)).await), "bought for Ada");
-    assert_eq!(count(&effects, "Ada"), 1);
+    for link in [Link::Down, Link::Full] {
+        let (store, effects) = (MemoryStore::new(), Effects::default());
+        let (mut here, cut) = node(&store, &effects, Duration::ZERO);
+        let round = last_round(&mut here, "Ada").await;
+        cut.set(link);
+        let answer = here.exchange(request(2, round.clone())).await;
+        let text = "the shared store is unavailable, and this step did not begin; try again later";
+        assert_eq!((text_of(&answer), count(&effects, "Ada")), (text, 0), "{link:?}");
+        cut.set(Link::Up);
+        assert_eq!(text_of(&here.exchange(request(3, round)).await), "bought for Ada", "{link:?}");
+        assert_eq!(count(&effects, "Ada"), 1, "{link:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_result_of_an_effect_waits_for_the_end_of_a_short_outage() {
-    for link in [Link::Stalled, Link::Down] {
+    for link in [Link::Stalled, Link::Down, Link::Full] {
         let (store, effects) = (MemoryStore::new(), Effects::default());
         let time = Duration::from_secs(2);
         let ((mut here, cut), (mut there, _b)) = (node(&store, &effects, time), node(&store, &effects, time));

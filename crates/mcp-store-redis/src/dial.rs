@@ -101,6 +101,17 @@ impl Dialer {
         *self.redirect.lock() = None;
     }
 
+    /// Returns the URL of the server without credentials.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Returns the error of a server that closed a new connection.
+    pub(crate) fn closed(&self) -> StoreError {
+        let hint = if self.tls.is_some() { "" } else { "; a port with TLS needs rediss://" };
+        StoreError::unavailable(format!("redis at {} closed the connection{hint}", self.url))
+    }
+
     /// Returns the error of a connection that could not be opened.
     pub(crate) fn unreachable(&self, error: io::Error) -> StoreError {
         StoreError::unavailable(format!("redis is not reachable at {}", self.url)).with_source(error)
@@ -108,7 +119,8 @@ impl Dialer {
 
     /// Returns the error of a server that did not accept a connection within the time limit.
     pub(crate) fn late(&self) -> StoreError {
-        StoreError::unavailable(format!("redis at {} did not accept a connection in {CONNECT_TIME:?}", self.url))
+        let (url, hint) = (&self.url, if self.tls.is_some() { "; a port without TLS needs redis://" } else { "" });
+        StoreError::unavailable(format!("redis at {url} did not accept a connection in {CONNECT_TIME:?}{hint}"))
     }
 
     /// Opens a connection. The caller bounds the time.

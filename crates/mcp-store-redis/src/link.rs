@@ -215,19 +215,22 @@ impl Backoff {
 
 /// Returns the error of an attempt to connect. Credentials and settings that cannot work are
 /// [invalid](StoreError::is_invalid).
-pub(crate) fn connect_error(error: RedisError) -> StoreError {
+pub(crate) fn connect_error(dialer: &Dialer, error: RedisError) -> StoreError {
+    let url = dialer.url();
+    let invalid = |text: String, error: RedisError| StoreError::invalid(text).with_source(error);
     match error.kind() {
         _ if error.code() == Some("NOAUTH") => {
-            StoreError::invalid("redis requires credentials, and the options have none").with_source(error)
+            invalid(format!("redis at {url} requires credentials, and the options have none"), error)
         }
-        _ if error.code() == Some("WRONGPASS") => {
-            StoreError::invalid("redis rejected the credentials").with_source(error)
-        }
-        ErrorKind::AuthenticationFailed => StoreError::invalid("redis rejected the credentials").with_source(error),
-        ErrorKind::Server(ServerErrorKind::NoPerm) => StoreError::invalid(NO_PERMISSION).with_source(error),
+        _ if error.code() == Some("WRONGPASS") => invalid(format!("redis at {url} rejected the credentials"), error),
+        ErrorKind::AuthenticationFailed => invalid(format!("redis at {url} rejected the credentials"), error),
+        ErrorKind::Server(ServerErrorKind::NoPerm) => invalid(format!("{NO_PERMISSION}, at {url}"), error),
         ErrorKind::InvalidClientConfig | ErrorKind::RESP3NotSupported => {
-            StoreError::invalid("redis does not support the options of the connection").with_source(error)
+            invalid(format!("redis at {url} does not support the options of the connection"), error)
         }
+        // The text of the source has several lines.
+        ErrorKind::Parse => StoreError::unavailable(format!("the server at {url} does not reply as redis")),
+        ErrorKind::Io => dialer.closed().with_source(error),
         _ => store_error(error),
     }
 }
@@ -327,13 +330,14 @@ async fn connect(dialer: &Dialer) -> Result<Connected, StoreError> {
 async fn attempt(dialer: &Dialer) -> Result<Option<Connected>, StoreError> {
     let stream = dialer.open().await.map_err(|error| dialer.unreachable(error))?;
     let (stream, activity) = Watched::new(stream);
+    let failed = |error| connect_error(dialer, error);
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);
     let (mut connection, driver) =
-        MultiplexedConnection::new_with_config(&dialer.info, stream, config).await.map_err(connect_error)?;
+        MultiplexedConnection::new_with_config(&dialer.info, stream, config).await.map_err(failed)?;
     let mut driver: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(driver);
     let check = async {
         // A handshake without credentials also succeeds at a server that requires them.
-        cmd("PING").query_async::<()>(&mut connection).await.map_err(connect_error)?;
+        cmd("PING").query_async::<()>(&mut connection).await.map_err(failed)?;
         let probe = cmd("EXISTS").arg(&dialer.key).query_async::<Value>(&mut connection).await;
         let redirection = probe.as_ref().err().and_then(RedisError::redirect_node);
         if redirection.is_some_and(|(address, _)| dialer.redirect(address)) {
@@ -347,7 +351,7 @@ async fn attempt(dialer: &Dialer) -> Result<Option<Connected>, StoreError> {
     };
     let settings = tokio::select! {
         settings = check => settings?,
-        () = &mut driver => return Err(StoreError::unavailable("redis closed the connection")),
+        () = &mut driver => return Err(dialer.closed()),
     };
     Ok(settings.map(|settings| Connected { connection, driver, activity, settings }))
 }
@@ -478,13 +482,20 @@ mod tests {
 
     #[test]
     fn a_missing_permission_is_not_a_wrong_password() {
+        let dialer = Dialer::new(&crate::RedisOptions::tcp("host", 1), String::new()).unwrap();
         for (line, text) in [
-            ("NOPERM this user has no permissions to run the 'ping' command", NO_PERMISSION),
-            ("WRONGPASS invalid username-password pair", "redis rejected the credentials"),
-            ("NOAUTH Authentication required.", "redis requires credentials, and the options have none"),
+            (
+                "NOPERM this user has no permissions to run the 'ping' command",
+                "the user of redis lacks a permission of this store, at redis://host:1/0",
+            ),
+            ("WRONGPASS invalid username-password pair", "redis at redis://host:1/0 rejected the credentials"),
+            (
+                "NOAUTH Authentication required.",
+                "redis at redis://host:1/0 requires credentials, and the options have none",
+            ),
         ] {
             let value = redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).and_then(Value::extract_error);
-            let error = connect_error(value.unwrap_err());
+            let error = connect_error(&dialer, value.unwrap_err());
             assert!(error.is_invalid() && error.to_string() == text, "{line}: {error}");
         }
     }

@@ -5,7 +5,7 @@ use std::{fmt, path::PathBuf, time::Duration};
 use mcp_store::StoreError;
 use percent_encoding::percent_decode_str;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
-use url::{Host, Url};
+use url::{Host, ParseError, Url};
 
 /// The time limit of a call, if the options name no other limit.
 const CALL_TIME: Duration = Duration::from_secs(4);
@@ -103,8 +103,11 @@ impl RedisOptions {
     /// # Errors
     /// [Invalid](StoreError::is_invalid) if the text is not such a URL. The error has no part of the password.
     pub fn from_url(url: &str) -> Result<Self, StoreError> {
-        let url = Url::parse(url)
-            .map_err(|error| StoreError::invalid("the address of redis is not a URL").with_source(error))?;
+        let fault = |error: ParseError| {
+            let hint = if url.contains('@') { format!("; {ENCODING}") } else { String::new() };
+            StoreError::invalid(format!("the address of redis is not a URL{hint}")).with_source(error)
+        };
+        let url = Url::parse(url).map_err(fault)?;
         let mut options = match url.scheme() {
             "redis" | "rediss" => {
                 let host = match url.host() {
@@ -365,7 +368,8 @@ mod tests {
             ("redis://u:1?db=secret@host", "a password needs"),
             ("redis://u:1?protocol=secret@host", "a password needs"),
             ("redis://u:1#secret@host", "a password needs"),
-            ("redis://u:secret#x@host", "not a URL"),
+            ("redis://u:secret#x@host", "a password needs"),
+            ("redis://:secret#x@host", "a password needs"),
             ("redis://u:secret/x@host", "not a URL"),
         ] {
             let error = RedisOptions::from_url(url).unwrap_err();

@@ -436,7 +436,8 @@ async fn connect(dialer: &Dialer) -> Result<(PubSubSink, PubSubStream, Arc<Meter
     let attempt = async {
         let stream = dialer.open().await.map_err(|error| dialer.unreachable(error))?;
         let (stream, meter) = Metered::new(stream);
-        let (sink, stream) = PubSub::new(&dialer.info, stream).await.map_err(connect_error)?.split();
+        let (sink, stream) =
+            PubSub::new(&dialer.info, stream).await.map_err(|error| connect_error(dialer, error))?.split();
         Ok((sink, stream, meter))
     };
     match timeout(CONNECT_TIME, attempt).await {

@@ -89,19 +89,20 @@ async fn missing_persistence_is_a_warning_with_the_loss() {
 }
 
 /// Returns the commands of the README that create a user.
-fn permissions(namespace: &str) -> String {
+fn permissions(namespace: &str) -> Vec<String> {
     let readme = include_str!("../README.md");
     let (_, rest) = readme.split_once("```text\n").unwrap();
     let (lines, _) = rest.split_once("```").unwrap();
-    lines.replace("{mcp}", &format!("{{{namespace}}}")).split_whitespace().collect::<Vec<_>>().join(" ")
+    lines.replace("{mcp}", &format!("{{{namespace}}}")).lines().map(str::to_owned).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_permissions_of_the_readme_are_sufficient() {
     let Some(server) = RedisServer::start_or_skip("the_permissions_of_the_readme_are_sufficient") else { return };
     // The suite has a namespace for each rule, so the user has the keys and the channels of all of them.
-    let user = permissions("test/*");
-    assert_eq!(server.send(&user).unwrap(), "+OK\r\n", "{user}");
+    for command in permissions("test/*") {
+        assert_eq!(server.send(&command).unwrap(), "+OK\r\n", "{command}");
+    }
     for protocol in [Protocol::Resp2, Protocol::Resp3] {
         let factory = async || {
             let options = options(server.address()).credentials("fleet", "secret").protocol(protocol);
@@ -170,6 +171,29 @@ async fn a_unix_socket_and_tls_lead_to_the_same_store() {
     for rejected in [tls, trusted] {
         let error = RedisStore::connect(rejected.call_time_limit(Duration::from_secs(1))).await.unwrap_err();
         assert!(error.is_unavailable(), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_speak_redis_is_named_with_its_address() {
+    for (scheme, reply, text) in [
+        ("redis", "HTTP/1.1 400 Bad Request\r\n\r\n", "the server at {url} does not reply as redis"),
+        // A port with TLS closes a connection that does not begin with a handshake.
+        ("redis", "", "redis at {url} closed the connection; a port with TLS needs rediss://"),
+        ("redis", "-WRONGPASS no\r\n", "redis at {url} rejected the credentials"),
+        ("rediss", "HTTP/1.1 400 Bad Request\r\n\r\n", "redis is not reachable at {url}"),
+    ] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("{scheme}://{}/0", listener.local_addr().unwrap());
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            std::io::Read::read(&mut stream, &mut [0; 1024]).unwrap();
+            stream.write_all(reply.as_bytes()).unwrap();
+        });
+        let error = RedisStore::connect(RedisOptions::from_url(&url).unwrap()).await.unwrap_err();
+        assert_eq!(error.to_string(), text.replace("{url}", &url), "{error:?}");
+        assert!(!error.source().is_some_and(|source| source.to_string().contains('\n')), "{error:?}");
+        server.join().unwrap();
     }
 }
 

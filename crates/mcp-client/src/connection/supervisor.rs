@@ -25,7 +25,7 @@ use super::{
 use crate::{
     Error,
     error::Kind,
-    retry::{back_off, is_permanent},
+    retry::{back_off, is_permanent, wait_to_open},
     slow_start::{SlowStart, SlowStartReport},
 };
 
@@ -36,7 +36,7 @@ const EXPEDITED_WAIT: Duration = Duration::from_secs(1);
 ///
 /// `known` is the result of an earlier negotiation. If `trust` is true and no handshake is needed, the connection uses
 /// it without a request.
-pub(crate) async fn open(
+async fn open(
     manager: &Arc<ConnectionManager>,
     known: Option<&Negotiated>,
     trust: bool,
@@ -60,6 +60,24 @@ pub(crate) async fn open(
     let opened = OpenedConnection { connection, is_kept: false };
     era::ask_for_logs(manager, &opened.connection).await;
     Ok(opened.keep())
+}
+
+/// Opens the first connection of a client. A server that rejects the handshake for a short time receives it again.
+pub(crate) async fn open_first(
+    manager: &Arc<ConnectionManager>,
+    known: Option<&Negotiated>,
+) -> Result<Arc<Connection>, Error> {
+    let (start, mut attempt) = (Instant::now(), 1);
+    loop {
+        let error = match open(manager, known, true).await {
+            Ok(connection) => return Ok(connection),
+            Err(error) => error,
+        };
+        let Some(wait) = wait_to_open(&error, attempt, start.elapsed()) else { return Err(error) };
+        tracing::debug!(%error, attempt, "the server rejected the handshake for a short time");
+        sleep(wait).await;
+        attempt += 1;
+    }
 }
 
 /// Calls the function for slow starts once, then never returns.

@@ -14,9 +14,9 @@ use crate::{
     registry::{Entry, ListStyle, PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry},
     request::ServerIdentity,
     session::Gate,
-    shutdown::Shutdown,
+    shutdown::{RunningWork, Shutdown},
     store::ServerStore,
-    tasks::{Drivers, TaskTable},
+    tasks::TaskTable,
 };
 
 /// The warning for a fleet whose nodes have different keys.
@@ -78,7 +78,7 @@ pub(super) fn assemble(
         inputs,
         identity,
         tasks,
-        drivers: Drivers::default(),
+        work: RunningWork::default(),
         listeners: AtomicUsize::new(0),
         node,
         gate: Gate::new(config.limits.handlers),

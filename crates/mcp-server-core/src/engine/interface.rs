@@ -16,6 +16,7 @@ use crate::{
     request::{Refusal, Reply, Scope},
     server::ServerListener,
     session::SessionState,
+    shutdown::RunningWork,
     trace::{self, Ending},
 };
 
@@ -151,6 +152,22 @@ pub trait Engine: sealed::Sealed {
     /// # }
     /// ```
     fn listener(&self, grace_period: Duration) -> ServerListener;
+
+    /// Returns the work of the server that does not need a connection. A listener waits for it before it returns.
+    ///
+    /// ```
+    /// use mcp_server_core::{Server, engine::Engine as _};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let server = Server::builder("hello", "1.0").build();
+    /// let guard = server.work().enter();
+    /// server.shutdown();
+    /// drop(guard);
+    /// server.ended().await;
+    /// # }
+    /// ```
+    fn work(&self) -> &RunningWork;
 }
 
 /// Calls the methods of the same name that `Server` has for its own crate.
@@ -229,6 +246,10 @@ impl Engine for Server {
 
     fn listener(&self, grace_period: Duration) -> ServerListener {
         self.listener(grace_period)
+    }
+
+    fn work(&self) -> &RunningWork {
+        &self.data.work
     }
 }
 

@@ -34,7 +34,7 @@ use crate::{
     node::Node,
     random,
     session::Client,
-    store::{ServerStore, unavailable},
+    store::{ServerStore, is_away, not_taken, unavailable},
     tasks::RunningTask,
     trace::Bridge,
 };
@@ -180,7 +180,7 @@ impl InputCollector {
         let Some((name, effects)) = self.state().kept.take() else { return Ok(()) };
         let kept = self.services.records.get(&name).await.map_err(|error| {
             tracing::error!(%error, "the state of a call cannot be fetched");
-            if error.is_unavailable() {
+            if is_away(&error) {
                 return unavailable();
             }
             RpcError::internal("the state of the call cannot be fetched")
@@ -247,7 +247,7 @@ impl InputCollector {
             self.services.records.put(&name, written.get().as_bytes().into(), Some(limits.state)).await.map_err(
                 |error| {
                     tracing::error!(%error, "the state of a call cannot be kept");
-                    RpcError::internal("the state of the call cannot be kept")
+                    not_taken("the state of the call cannot be kept")
                 },
             )?;
             StoredFlow::Handle(name)

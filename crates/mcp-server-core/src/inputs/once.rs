@@ -13,6 +13,7 @@ use crate::{
     error::{InputError, ToolError},
     node::{Lease, Walk},
     random,
+    store::is_away,
 };
 
 /// The record of a side effect.
@@ -135,7 +136,7 @@ async fn guarded<T: Serialize + DeserializeOwned>(
         };
         let swap =
             records.compare_and_swap(&name, expected.as_deref(), Some(mark.clone()), ttl(&collector.services().limits));
-        match swap.await.map_err(|error| if error.is_unavailable() { away() } else { error.into() })? {
+        match swap.await.map_err(|error| if is_away(&error) { away() } else { error.into() })? {
             Swap::Done => break (guard_on_drop, running),
             Swap::Lost { current } => {
                 guard_on_drop.name = None;
@@ -172,10 +173,11 @@ async fn guarded<T: Serialize + DeserializeOwned>(
             // The record expired while the side effect ran. Another round may replace it too.
             Ok(Swap::Lost { current: None }) if expected.is_some() => expected = None,
             // The side effect is over, so its result waits for the store while this node has its lease.
-            Err(error) if error.is_unavailable() && lease.as_ref().is_some_and(Lease::is_held) => {
+            Err(error) if is_away(&error) && lease.as_ref().is_some_and(Lease::is_held) => {
                 tracing::warn!(%error, "the result of an effect is not stored yet");
                 tokio::time::sleep(RETRY).await;
             }
+            Err(error) if is_away(&error) => return Err(not_stored()),
             swap => break swap?,
         }
     };
@@ -316,9 +318,7 @@ impl Drop for AbandonGuard<'_> {
                     }
                     Ok(_) => break,
                     // The node still runs, so only this task can end the record before it expires.
-                    Err(error)
-                        if error.is_unavailable() && start.elapsed() < services.limits.state.saturating_mul(2) =>
-                    {
+                    Err(error) if is_away(&error) && start.elapsed() < services.limits.state.saturating_mul(2) => {
                         tracing::warn!(%error, "an effect that did not finish is not marked yet");
                         tokio::time::sleep(pause).await;
                         pause = (pause * 2).min(LONGEST_RETRY);
@@ -347,8 +347,13 @@ fn unavailable() -> ToolError {
     ToolError::server_text("the shared store is unavailable; try again later")
 }
 
+/// The error of a side effect that took place and whose result the store did not take.
+fn not_stored() -> ToolError {
+    ToolError::server_text("the shared store is unavailable, and the result of this step is lost; it is not repeated")
+}
+
 fn unreadable(error: StoreError) -> ToolError {
-    if error.is_unavailable() { unavailable() } else { error.into() }
+    if is_away(&error) { unavailable() } else { error.into() }
 }
 
 fn unfinished() -> ToolError {

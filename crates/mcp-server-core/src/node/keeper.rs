@@ -27,13 +27,13 @@ const NEWS: Duration = Duration::from_secs(30);
 
 /// An operation that is repeated while it fails. The log has its first failure, and then one record in each interval.
 #[derive(Default)]
-struct Failing {
+pub(crate) struct Failing {
     logged: Option<Instant>,
 }
 
 impl Failing {
     /// Records a failure. Returns whether the log needs a record of it.
-    fn record_failure(&mut self) -> bool {
+    pub(crate) fn record_failure(&mut self) -> bool {
         let now = Instant::now();
         let is_news = self.logged.is_none_or(|logged| now >= logged + NEWS);
         if is_news {

@@ -1,4 +1,5 @@
-//! The listeners of a server, and the end of its work: the last listener waits for running tasks and deletes the lease of the node.
+//! The listeners of a server, and the end of its work: each listener waits for tasks and calls without a connection, and the last
+//! listener deletes the lease of the node.
 
 use std::{
     sync::{OnceLock, atomic::Ordering},
@@ -9,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::Server;
 
-/// How long the ends of tasks may take to reach the store after the grace period.
+/// How long the ends of tasks and calls may take to reach the store after the grace period.
 const STORING: Duration = Duration::from_secs(2);
 
 /// A listener of a server: stdio, or an HTTP endpoint. The last listener ends the work of the server.
@@ -22,13 +23,19 @@ pub struct ServerListener {
 }
 
 impl ServerListener {
-    /// Ends the work of the server if this is its last listener: waits for running tasks if the server shuts down, and then
-    /// releases the node.
+    /// Ends the work of the server: waits for it if the server shuts down, and then releases the node if this is the last
+    /// listener.
     pub async fn stop(&self) {
-        if self.leave() && self.server.is_shutting_down() {
-            self.server.tasks_ended().await;
-        }
+        self.work_ended().await;
         self.release().await;
+    }
+
+    /// Waits until tasks and calls without a connection have ended and are stored, if the server shuts down. A node without
+    /// them can end its sessions and its lease.
+    pub async fn work_ended(&self) {
+        if self.server.is_shutting_down() {
+            self.server.work_ended().await;
+        }
     }
 
     /// Deletes the lease of the node if this is the last listener, so that the other nodes need not wait until it expires. Waits for
@@ -58,8 +65,8 @@ impl Server {
         ServerListener { server: self.clone(), was_last: OnceLock::new() }
     }
 
-    /// Waits until a server that shuts down has ended its work: its tasks have ended and are stored, and the lease of its node
-    /// is deleted.
+    /// Waits until a server that shuts down has ended its work: its tasks and its calls without a connection have ended
+    /// and are stored, and the lease of its node is deleted.
     ///
     /// The listeners of this library do this before they return. An application with a listener of its own waits for this
     /// before the process ends. The wait lasts at most three seconds longer than the grace period.
@@ -76,22 +83,22 @@ impl Server {
     /// ```
     pub async fn ended(&self) {
         self.data.shutdown.wait().await;
-        self.tasks_ended().await;
+        self.work_ended().await;
         if let Some(node) = &self.data.node {
             node.release().await;
         }
     }
 
-    /// Waits until the ends of all tasks are stored, at most until the end of the grace period and two seconds more.
-    async fn tasks_ended(&self) {
+    /// Waits until all work has ended and is stored, at most until the end of the grace period and two seconds more.
+    async fn work_ended(&self) {
         let late = async {
             self.data.shutdown.is_over_for_tasks().await;
             sleep(STORING).await;
         };
         tokio::select! {
             biased;
-            () = self.data.drivers.ended() => {}
-            () = late => tracing::warn!("the store does not have the ends of all tasks, so other nodes end them later"),
+            () = self.data.work.ended() => {}
+            () = late => tracing::warn!("the store does not have the ends of all tasks and calls, so other nodes end them later"),
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use mcp_protocol::RpcError;
-use tokio::sync::watch;
 
 use super::{
     elsewhere::stopped,
@@ -11,7 +10,7 @@ use super::{
     running::RunningTask,
     table::{self, TaskTable},
 };
-use crate::shutdown::Shutdown;
+use crate::shutdown::{RunningWork, Shutdown};
 
 /// The first and the longest pause between two attempts to store the end of a task.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
@@ -21,39 +20,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 pub(crate) struct Driver {
     pub(crate) table: Arc<TaskTable>,
     pub(crate) shutdown: Shutdown,
-    pub(crate) drivers: Drivers,
-}
-
-/// The number of the drivers that have not stored the end of their task.
-#[derive(Debug, Clone)]
-pub(crate) struct Drivers(Arc<watch::Sender<usize>>);
-
-impl Default for Drivers {
-    fn default() -> Self {
-        Self(Arc::new(watch::Sender::new(0)))
-    }
-}
-
-impl Drivers {
-    /// Waits until the ends of all tasks are stored.
-    pub(crate) async fn ended(&self) {
-        // The sender lives as long as this value.
-        let _ = self.0.subscribe().wait_for(|running| *running == 0).await;
-    }
-
-    fn enter(&self) -> Driving {
-        self.0.send_modify(|running| *running += 1);
-        Driving(self.clone())
-    }
-}
-
-/// One driver. Its drop reports its end.
-struct Driving(Drivers);
-
-impl Drop for Driving {
-    fn drop(&mut self) {
-        self.0.0.send_modify(|running| *running -= 1);
-    }
+    pub(crate) work: RunningWork,
 }
 
 impl Driver {
@@ -65,7 +32,7 @@ impl Driver {
         work: impl Future<Output = TaskOutcome>,
         on_interruption: impl FnOnce(&RpcError),
     ) -> impl Future<Output = ()> {
-        let driving = self.drivers.enter();
+        let driving = self.work.enter();
         async move {
             self.run(task, work, on_interruption).await;
             drop(driving);
@@ -95,7 +62,7 @@ impl Driver {
 
     /// Watches a task whose work runs outside of a call, until the task ends or expires.
     pub(crate) fn watch(self, task: Arc<RunningTask>) -> impl Future<Output = ()> {
-        let driving = self.drivers.enter();
+        let driving = self.work.enter();
         async move {
             let interrupted = tokio::select! {
                 biased;

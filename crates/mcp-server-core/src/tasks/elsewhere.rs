@@ -24,7 +24,7 @@ use super::{
     owner::{self, Owner},
     polls::Seen,
     record::{Record, TaskOutcome},
-    table::{Found, TaskTable, bytes_of, cannot_read, unknown},
+    table::{Found, TaskTable, bytes_of, unknown},
     timestamp,
 };
 use crate::{
@@ -302,21 +302,23 @@ impl TaskTable {
     /// Reads the record of a task that does not run on its node any more. A record without an end is that of a failed creation.
     async fn end_unknown(&self, task: &mut StoredTask) -> Result<(), RpcError> {
         let key = Owner::named(&task.record.owner).key(&task.record.id);
-        let stored = self.records.get(&key).await.map_err(|error| cannot_read(&error))?;
+        let stored = self.records.get(&key).await.map_err(|error| self.failed(&error))?;
         let stored = stored.and_then(|bytes| StoredTask::read(&bytes)).ok_or_else(unknown)?;
         let is_unchanged = stored.bytes == task.bytes;
         *task = stored;
         if is_unchanged { self.end_abandoned(task).await } else { Ok(()) }
     }
 
-    /// Ends the record of a task whose node stopped, unless another node ended it first.
+    /// Ends the record of a task whose node stopped, unless another node ended it first. A full store takes no end, but no node
+    /// can store another end either.
     async fn end_abandoned(&self, task: &mut StoredTask) -> Result<(), RpcError> {
         let mut ended = task.abandoned();
-        let swapped = self.replace(&mut ended, &task.bytes).await.map_err(|error| cannot_read(&error))?;
-        *task = match swapped {
-            (Swap::Done, bytes) => StoredTask::new(ended, bytes),
-            (Swap::Lost { current: Some(current) }, _) => StoredTask::read(&current).ok_or_else(unknown)?,
-            _ => return Err(unknown()),
+        *task = match self.replace(&mut ended, &task.bytes).await {
+            Ok((Swap::Done, bytes)) => StoredTask::new(ended, bytes),
+            Ok((Swap::Lost { current: Some(current) }, _)) => StoredTask::read(&current).ok_or_else(unknown)?,
+            Ok(_) => return Err(unknown()),
+            Err(error) if error.is_full() => StoredTask::new(ended, task.bytes.clone()),
+            Err(error) => return Err(self.failed(&error)),
         };
         Ok(())
     }
@@ -360,7 +362,7 @@ impl TaskTable {
             Some(_) => return Ok(CancelOutcome::Ended),
             None => record.outcome = Some(TaskOutcome::Cancelled),
         }
-        let swapped = self.replace(&mut record, bytes).await.map_err(|error| cannot_read(&error))?;
+        let swapped = self.replace(&mut record, bytes).await.map_err(|error| self.failed(&error))?;
         Ok(match swapped {
             (Swap::Done, _) => CancelOutcome::Cancelled,
             (Swap::Lost { current: Some(bytes) }, _) if is_cancelled(&bytes) => CancelOutcome::AlreadyCancelled,

@@ -19,9 +19,9 @@ use super::{
 };
 use crate::{
     access::Access,
-    node::Node,
+    node::{Failing, Node},
     session::Session,
-    store::{ServerStore, unavailable},
+    store::{ServerStore, is_away, not_taken, unavailable},
 };
 
 /// The interval between sweeps for expired tasks, while the table is not full.
@@ -39,6 +39,8 @@ pub(crate) struct TaskTable {
     pub(super) polls: Polls,
     limits: TaskLimits,
     entries: Mutex<Entries>,
+    /// The failures of the store that requests caused.
+    failing: Mutex<Failing>,
 }
 
 struct Entries {
@@ -98,7 +100,7 @@ pub(crate) struct TaskSpec<'a> {
 impl TaskTable {
     pub(crate) fn new(records: ServerStore, limits: TaskLimits, node: Option<Arc<Node>>) -> Self {
         let entries = Entries { tasks: HashMap::new(), counts: HashMap::new(), bytes: 0, swept: Instant::now() };
-        Self { records, node, polls: Polls::default(), limits, entries: Mutex::new(entries) }
+        Self { records, node, polls: Polls::default(), limits, entries: Mutex::new(entries), failing: Mutex::default() }
     }
 
     pub(crate) fn limits(&self) -> &TaskLimits {
@@ -151,11 +153,22 @@ impl TaskTable {
         }
         let mut entering = InsertGuard { table: self, id: &id, key: Some(key.clone()) };
         if let Err(error) = self.records.put(&key, written, Some(wanted.ttl)).await {
-            tracing::error!(%error, "a task cannot be kept");
-            return Err(if error.is_unavailable() { unavailable() } else { not_created() });
+            return Err(self.failed(&error));
         }
         entering.key = None;
         Ok(running_task)
+    }
+
+    /// Returns the error of a request for which the store failed. A client can repeat such a request often, so the log has one
+    /// record in an interval.
+    pub(super) fn failed(&self, error: &StoreError) -> RpcError {
+        if self.failing.lock().record_failure() {
+            tracing::error!(%error, "the store fails for requests about tasks");
+        }
+        if is_away(error) {
+            return unavailable();
+        }
+        RpcError::internal("the tasks cannot be read")
     }
 
     fn enter(&self, id: String, entry: Entry) -> bool {
@@ -242,7 +255,7 @@ impl TaskTable {
                 }
             }
         }
-        let bytes = self.records.get(&owner.key(id)).await.map_err(|error| cannot_read(&error))?;
+        let bytes = self.records.get(&owner.key(id)).await.map_err(|error| self.failed(&error))?;
         let found = bytes.and_then(|bytes| StoredTask::read(&bytes));
         let found = found.filter(|found| found.record.owner == owner.as_str());
         found.map(Found::from).ok_or_else(unknown)
@@ -258,7 +271,7 @@ impl TaskTable {
         let mut after = after.map(|id| owner.key(id));
         let page = loop {
             let page = self.records.list(&owner.prefix(), after.as_deref(), count).await;
-            let page = page.map_err(|error| cannot_read(&error))?;
+            let page = page.map_err(|error| self.failed(&error))?;
             // A page of expired records has no entries, and further pages follow.
             match page.next {
                 Some(next) if page.entries.is_empty() => after = Some(next),
@@ -440,9 +453,9 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The error of a call that cannot become a task.
+/// The error of a call that cannot become a task, and whose handler may have run.
 pub(crate) fn not_created() -> RpcError {
-    RpcError::internal("no task can be created")
+    not_taken("no task can be created")
 }
 
 /// Returns the same error for unknown, foreign and expired tasks.
@@ -452,18 +465,10 @@ pub(crate) fn unknown() -> RpcError {
 
 /// The error of a task whose end is decided, but not stored. The driver of the task logs the cause.
 fn not_stored(error: &StoreError) -> RpcError {
-    if error.is_unavailable() {
+    if is_away(error) {
         return unavailable();
     }
     RpcError::internal("the end of the task is not stored yet")
-}
-
-pub(super) fn cannot_read(error: &StoreError) -> RpcError {
-    tracing::error!(%error, "tasks cannot be read from the store");
-    if error.is_unavailable() {
-        return unavailable();
-    }
-    RpcError::internal("the tasks cannot be read")
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use mcp_protocol::RequestId;
-use mcp_server_core::Server;
+use mcp_server_core::{Server, engine::Engine as _};
 use mcp_transport::{BoxFuture, Frame, FrameSender, TransportError, TrySendError};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout_at};
@@ -228,7 +228,16 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    async fn run<T>(self, running: Running<T>) {
+    /// Runs a call. A listener that shuts down waits for it.
+    fn run<T: Send + 'static>(self, running: Running<T>) -> impl Future<Output = ()> + Send {
+        let work = self.server.work().enter();
+        async move {
+            self.until_deadline(running).await;
+            drop(work);
+        }
+    }
+
+    async fn until_deadline<T>(&self, running: Running<T>) {
         let ended = async {
             self.server.shutting_down().await;
             tokio::time::sleep(self.deadline).await;

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mcp_server_core::engine::{Node, NodeError};
+use mcp_server_core::engine::{Node, NodeError, RunningWork};
 use mcp_store::{LogPage, Retain, Store, StoreError, StoreFuture, Subscription, Swap, limits::MAX_MESSAGE_BYTES};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -25,6 +25,8 @@ pub(crate) struct SessionStore {
     namespace: Arc<str>,
     /// Notified when a log begins to append under the lease of this node.
     pub(crate) lease_used: Arc<Notify>,
+    /// The work of the server that a listener waits for.
+    pub(crate) work: RunningWork,
 }
 
 /// The record of the connections that read the events of a session.
@@ -41,12 +43,13 @@ pub(crate) struct Readers {
 }
 
 impl SessionStore {
-    pub(crate) fn new(node: &Arc<Node>) -> Self {
+    pub(crate) fn new(node: &Arc<Node>, work: &RunningWork) -> Self {
         Self {
             store: node.store().clone(),
             namespace: node.name("session").into(),
             node: node.clone(),
             lease_used: Arc::default(),
+            work: work.clone(),
         }
     }
 

@@ -169,7 +169,7 @@ impl SharedSessions {
             return None;
         };
         Some(Arc::new(Self {
-            store: SessionStore::new(node),
+            store: SessionStore::new(node, server.work()),
             server: server.clone(),
             sessions: sessions.clone(),
             name,

@@ -133,9 +133,11 @@ impl Serve {
                 () = serving.into_future() => {}
                 never = sweep_sessions(&service) => match never {},
             }
+            // Calls of sessions continue without their connections, and so do tasks.
+            service.inner.listener.work_ended().await;
             drop(end_sessions);
             // The runtime of the process may end next.
-            service.inner.listener.stop().await;
+            service.inner.listener.release().await;
         };
         if has_signals {
             signal::until_terminated(serving, || server.shutdown()).await;

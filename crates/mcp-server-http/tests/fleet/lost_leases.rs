@@ -120,6 +120,83 @@ async fn a_listener_that_shuts_down_waits_for_running_tasks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_node_that_shuts_down_finishes_the_calls_whose_clients_resumed_at_another_node() {
+    // The call ends in the grace period, or after it.
+    for (time, end) in [(8, 8), (60, 10)] {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let build = || {
+            let work = async move |progress: Progress| {
+                progress.report(1.0, None, "").await;
+                tokio::time::sleep(Duration::from_secs(time)).await;
+                "worked"
+            };
+            Server::builder("fleet", "1.0").store(store.clone()).tool(tool("work", work)).build()
+        };
+        let (server, other) = (build(), build().into_service(HttpConfig::new()));
+        let node = server.clone().into_service(HttpConfig::new());
+        let fleet = Fleet { nodes: vec![node, other], servers: Vec::new(), next: AtomicUsize::new(0) };
+        let session = fleet.open(json!({})).await;
+        let mut stream = fleet.nodes[0].handle(call(&session, "work")).await.into_body();
+        let last = next_events(&mut stream).await.pop().unwrap().id;
+        drop(stream);
+        let start = tokio::time::Instant::now();
+        server.shutdown();
+        let stopping = async {
+            server.ended().await;
+            start.elapsed().as_secs()
+        };
+        let resumed = send(&fleet.nodes[1], resume(&session, &last));
+        let (stopped_after, resumed) = tokio::join!(stopping, resumed);
+        let ended = resumed.events().pop().unwrap();
+        assert_eq!(stopped_after, end, "{ended}");
+        match end {
+            8 => assert_eq!(ended["result"]["content"][0]["text"], "worked"),
+            _ => assert_eq!(ended["error"]["data"], json!({ "reason": "server_shutdown", "retryable": true })),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_listener_that_shuts_down_waits_for_the_calls_of_sessions() {
+    let (store, gate) = (Arc::new(MemoryStore::new()), Arc::new(Semaphore::new(0)));
+    let build = || {
+        let gate = gate.clone();
+        let wait = async move |progress: Progress| {
+            progress.report(1.0, None, "").await;
+            gate.acquire().await.map(|_| "through").unwrap()
+        };
+        Server::builder("fleet", "1.0").store(store.clone()).tool(tool("gated", wait)).build()
+    };
+    let (server, other) = (build(), build().into_service(HttpConfig::new()));
+    let endpoint = serve(&server, HttpConfig::new()).await;
+    let session = endpoint.open().await;
+    let mut connection = endpoint.connect().await;
+    connection.send(call(&session, "gated")).await;
+    connection.head().await.unwrap();
+    let mut read = BytesMut::new();
+    let last = loop {
+        read.extend_from_slice(&connection.chunk().await.unwrap());
+        if let Some(event) = take_events(&mut read).pop() {
+            break event.id;
+        }
+    };
+    drop(connection);
+    server.shutdown();
+    let mut ended = std::pin::pin!(endpoint.ended());
+    for _ in 0..100 {
+        settle().await;
+        assert!(
+            ended.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(),
+            "the listener does not wait for the call"
+        );
+    }
+    gate.add_permits(1);
+    ended.await.unwrap();
+    let replay = send(&other, resume(&session, &last)).await.events();
+    assert_eq!(replay.last().unwrap()["result"]["content"][0]["text"], "through", "{replay:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_response_behind_the_end_of_its_stream_is_rejected() {
     let counter = Counter::default();
     let store = Arc::new(MemoryStore::new());

@@ -71,10 +71,13 @@ impl Appender {
     /// Appends events until none is left.
     pub(super) fn start(&self) {
         if let Some(log) = self.log.upgrade() {
+            // A node that shuts down keeps its lease until the store has the last events.
+            let work = self.store.work.enter();
             self.runtime.spawn(async move {
                 if let Some(appender) = &log.appender {
                     appender.run(&log).await;
                 }
+                drop(work);
             });
         }
     }
@@ -130,11 +133,10 @@ impl Appender {
         loop {
             match timeout(PATIENCE, self.store.lease()).await {
                 Ok(Ok(lease)) => return Some(lease),
+                // The lease of a node that has stopped ended with its sessions.
+                _ if log.is_closed() => return None,
                 Ok(Err(error)) => tracing::warn!(%error, "the events of a session wait for the lease of this node"),
                 Err(_) => tracing::warn!("the events of a session wait for the lease of this node"),
-            }
-            if log.is_closed() {
-                return None;
             }
             retries.wait(log).await;
         }
