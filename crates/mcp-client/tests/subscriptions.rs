@@ -452,6 +452,22 @@ async fn reports_possibly_missed_changes_of_a_session() {
     }
 }
 
+#[tokio::test]
+async fn opens_the_stream_of_a_session_after_a_lost_response_to_the_end_of_the_handshake() {
+    let version = ProtocolVersion::V2025_11_25;
+    let server = ScriptedServer::for_revision(version)
+        .on("notifications/initialized", Reply::close())
+        .on("notifications/initialized", Reply::status(202, ""))
+        .on("GET", Reply::silence().notify("notifications/tools/list_changed", json!({})).events());
+    let peer = server.listen().await.unwrap();
+    let client = builder().versions([version]).connect(peer.url()).await.unwrap();
+    let mut subscription = client.listen(SubscriptionFilter::lists()).await.unwrap();
+    let update = timeout(HOUR / 60, subscription.next()).await.unwrap().unwrap().unwrap();
+    assert_eq!(update, Update::ToolsChanged);
+    assert_eq!(server.seen_of("notifications/initialized").len(), 2);
+    client.close().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn observers_return_the_last_value_and_then_none_after_a_close() {
     for version in [ProtocolVersion::V2025_11_25, ProtocolVersion::V2026_07_28] {
