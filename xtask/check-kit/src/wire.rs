@@ -125,6 +125,17 @@ impl Session {
         Ok(session)
     }
 
+    /// Requests log records of the highest level only.
+    ///
+    /// # Errors
+    /// If no server accepts the request in time.
+    pub async fn silence_logs(&self) -> Result<(), Error> {
+        let message =
+            json!({ "jsonrpc": "2.0", "id": 0, "method": "logging/setLevel", "params": { "level": "emergency" } });
+        accepted(|| self.with_id(post(&self.client, &self.url, &message))).await.context("logging/setLevel")?;
+        Ok(())
+    }
+
     fn with_id(&self, request: RequestBuilder) -> RequestBuilder {
         request.header("mcp-session-id", &self.id).header("mcp-protocol-version", REVISION)
     }

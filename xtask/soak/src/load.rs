@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::Error;
+use anyhow::{Context as _, Error};
 use check_kit::{node::Node, random::Random};
 use mcp_client::protocol::ProtocolVersion;
 use mcp_test::redis_server::{Fault, FaultyProxy};
@@ -34,6 +34,26 @@ pub(crate) const ERAS: [ProtocolVersion; 2] = [ProtocolVersion::V2025_11_25, Pro
 pub(crate) const CALL_LIMIT: Duration = Duration::from_secs(40);
 /// The limits of the clients: without progress, and in total.
 const CLIENT_LIMITS: [Duration; 2] = [Duration::from_secs(10), Duration::from_secs(30)];
+
+/// A part of the load: its name, and the function that adds its actors.
+type Part = (&'static str, fn(&mut Actors));
+
+/// The parts of the load, in the order of their random numbers.
+const PARTS: [Part; 6] = [
+    ("http", http::start),
+    ("changes", changes::start),
+    ("vanish", vanish::start),
+    ("stdio", stdio::start),
+    ("memory", memory::start),
+    ("gateway", gateway::start),
+];
+
+/// Returns the part with a name.
+pub(crate) fn part(name: &str) -> Result<&'static str, Error> {
+    let names = || PARTS.iter().map(|(name, _)| *name);
+    let unknown = || format!("`{name}` is not a part of the load: {}", names().collect::<Vec<_>>().join(", "));
+    names().find(|known| *known == name).with_context(unknown)
+}
 
 /// The parts that all actors share.
 #[derive(Clone)]
@@ -92,19 +112,24 @@ fn url(address: SocketAddr) -> String {
 pub(crate) struct Actors {
     soak: Soak,
     random: Random,
+    /// The server behind the gateway, until its actor starts.
+    upstream: Option<Node>,
     tasks: JoinSet<Result<(), Error>>,
 }
 
 impl Actors {
-    /// Starts all actors. `upstream` is the server behind the gateway that they kill.
-    pub(crate) fn start(soak: Soak, seed: u64, upstream: Node) -> Self {
-        let mut actors = Self { soak, random: Random::new(seed), tasks: JoinSet::new() };
-        http::start(&mut actors);
-        changes::start(&mut actors);
-        vanish::start(&mut actors);
-        stdio::start(&mut actors);
-        memory::start(&mut actors);
-        gateway::start(&mut actors, upstream);
+    /// Starts the actors of the parts of this name, and of all parts without names. `upstream` is the server behind the gateway
+    /// that they kill.
+    pub(crate) fn start(soak: Soak, seed: u64, chosen: &[&str], upstream: Node) -> Self {
+        let mut random = Random::new(seed);
+        let mut actors = Self { soak, random: Random::new(0), upstream: Some(upstream), tasks: JoinSet::new() };
+        for (name, start) in PARTS {
+            // A part has the same random numbers with and without the others.
+            actors.random = random.fork();
+            if chosen.is_empty() || chosen.contains(&name) {
+                start(&mut actors);
+            }
+        }
         actors
     }
 

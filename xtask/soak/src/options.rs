@@ -6,11 +6,14 @@ use anyhow::{Context as _, Error, bail};
 use check_kit::random::fresh_seed;
 use lexopt::{Arg, Parser, ValueExt as _};
 
+use crate::load::part;
+
 pub(crate) const USAGE: &str = "\
-usage: soak-check run [--seconds N] [--seed S] [--directory DIR]
+usage: soak-check run [--seconds N] [--seed S] [--load PART]... [--directory DIR]
 
   --seconds N      the time of the load (default: 60)
   --seed S         the seed of all random choices (default: another one in each run)
+  --load PART      a part of the load: http, changes, vanish, stdio, memory, gateway (default: all)
   --directory DIR  the directory of the logs of the servers";
 
 /// The seconds of the load without an option.
@@ -38,6 +41,8 @@ pub(crate) enum Command {
 pub(crate) struct Options {
     pub(crate) time: Duration,
     pub(crate) seed: u64,
+    /// The chosen parts of the load. An empty list chooses all.
+    pub(crate) parts: Vec<&'static str>,
     /// The directory of the logs.
     pub(crate) directory: PathBuf,
 }
@@ -46,12 +51,13 @@ pub(crate) struct Options {
 pub(crate) fn parse() -> Result<Command, Error> {
     let mut parser = Parser::from_env();
     let (mut command, mut seconds, mut seed, mut port) = (None, SECONDS, None, 0);
-    let (mut directory, mut upstream) = (None, None);
+    let (mut directory, mut upstream, mut parts) = (None, None, Vec::new());
     while let Some(arg) = parser.next()? {
         match arg {
             Arg::Long("help") | Arg::Short('h') => return Ok(Command::Help),
             Arg::Long("seconds") => seconds = parser.value()?.parse::<u64>()?.max(1),
             Arg::Long("seed") => seed = Some(parser.value()?.parse()?),
+            Arg::Long("load") => parts.push(part(&parser.value()?.string()?)?),
             Arg::Long("directory") => directory = Some(PathBuf::from(parser.value()?)),
             Arg::Long("port") => port = parser.value()?.parse()?,
             Arg::Long("upstream") => upstream = Some(parser.value()?.string()?),
@@ -67,6 +73,7 @@ pub(crate) fn parse() -> Result<Command, Error> {
             Command::Run(Options {
                 time: Duration::from_secs(seconds),
                 seed: seed.unwrap_or_else(fresh_seed),
+                parts,
                 directory,
             })
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, atomic::Ordering::Relaxed};
 use anyhow::{Error, ensure};
 use check_kit::random::Random;
 use mcp_client::{
-    Client, ClientBuilder, ToolResult,
+    Client, ClientBuilder, Reconnect, ToolResult,
     protocol::{ElicitResult, ProtocolVersion},
 };
 use parking_lot::Mutex;
@@ -33,6 +33,8 @@ pub(super) fn builder(version: ProtocolVersion) -> ClientBuilder {
         .idle_timeout(idle)
         .total_timeout(total)
         .ping_interval(Duration::from_secs(2))
+        // With the longest wait by default, a change could arrive after the time limit.
+        .reconnect(Reconnect::default().longest(Duration::from_secs(2)))
         .on_elicit(async |asked| ElicitResult::accept_json(json!({ "word": asked.message })))
 }
 
@@ -199,7 +201,7 @@ pub(super) fn kind(version: ProtocolVersion, error: &mcp_client::Error) -> Strin
         (Some(status), _) => format!("status {status}"),
         (_, Some(rpc)) => format!("JSON-RPC error {}: {}", rpc.code, rpc.message),
         _ if error.is_retryable() => "the response broke off".to_owned(),
-        _ => format!("another error: {}", error.to_string()),
+        _ => format!("another error: {error}"),
     };
     format!("{version}: {kind}")
 }

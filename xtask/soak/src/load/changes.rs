@@ -19,7 +19,7 @@ use super::{
 use crate::{serve::counter_uri, tally::Check};
 
 /// The subscribers of each era.
-const SUBSCRIBERS: usize = 2;
+const SUBSCRIBERS: usize = 3;
 /// The time without another record after which the reader of logs looks at the clock.
 const QUIET: Duration = Duration::from_secs(1);
 
@@ -50,7 +50,7 @@ async fn subscriber(soak: Soak, mut random: Random, version: ProtocolVersion, co
             None => continue,
         };
         let (rounds, mut is_open) = (random.between(5, 50), true);
-        for _ in 0..rounds {
+        for round in 0..rounds {
             if soak.is_over() || !is_open {
                 break;
             }
@@ -68,7 +68,12 @@ async fn subscriber(soak: Soak, mut random: Random, version: ProtocolVersion, co
                 // The client has used up its attempts to connect.
                 Ok(None) => is_open = false,
                 Err(_) => {
-                    soak.tally.fault(Check::Changes, format!("{version}: the change {value} of {uri} has not arrived"));
+                    soak.tally.fault(
+                        Check::Changes,
+                        format!(
+                            "{version}: the change {value} of {uri}, number {round} of its client, has not arrived"
+                        ),
+                    );
                     is_open = false;
                 }
             }

@@ -14,14 +14,16 @@ use super::{
 };
 use crate::serve::UPSTREAMS;
 
-pub(super) fn start(actors: &mut Actors, upstream: Node) {
+pub(super) fn start(actors: &mut Actors) {
     let [calm, web, pipe] = UPSTREAMS;
     for version in ERAS {
         actors.add(move |soak, random| calls(soak, random, version, calm, Link::Undisturbed));
         actors.add(move |soak, random| calls(soak, random, version, web, Link::Disturbed));
         actors.add(move |soak, random| calls(soak, random, version, pipe, Link::Disturbed));
     }
-    actors.add(|soak, random| killed_node(soak, random, upstream));
+    if let Some(upstream) = actors.upstream.take() {
+        actors.add(|soak, random| killed_node(soak, random, upstream));
+    }
     actors.add(killed_child);
 }
 

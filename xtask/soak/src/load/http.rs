@@ -39,6 +39,8 @@ pub(super) fn start(actors: &mut Actors) {
 async fn wire(soak: Soak, mut random: Random) -> Result<(), Error> {
     let (_proxy, address) = disturbed(&soak, soak.node, Cuts::Loud, random.fork()).await?;
     let session = Session::open(&super::url(address)).await?;
+    // Without a reader, log records would use the capacity of the event log, and the events of calls would be evicted.
+    session.silence_logs().await?;
     let mut id = 0;
     while !soak.is_over() {
         id += 1;
