@@ -20,6 +20,7 @@ mod package;
 mod parallel;
 mod process;
 mod release;
+mod soak;
 mod test;
 mod tidy;
 mod tools;
@@ -79,6 +80,11 @@ const COMMANDS: &[Command] = &[
         name: "fuzz",
         usage: "[--seconds N] [--input FILE] [--list] [TARGET]...  runs the fuzz targets with a nightly toolchain",
         run: fuzz::run,
+    },
+    Command {
+        name: "soak",
+        usage: "[--seconds N] [--seed S]  mixed load with faults over HTTP, stdio, in memory and through a gateway, and a report",
+        run: soak::run,
     },
     Command {
         name: "bench",

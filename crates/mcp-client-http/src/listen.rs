@@ -21,27 +21,32 @@ const LASTING: Duration = Duration::from_secs(30);
 pub(crate) async fn run(shared: Arc<Shared>) {
     let mut position = Position::default();
     let mut was_open = false;
+    // Whether the server may have opened a stream whose response was lost.
+    let mut may_have_missed = false;
     loop {
         let began = Instant::now();
         let mut requested_wait = Duration::ZERO;
         let is_resuming = position.last_event_id().is_some();
         match stream::open(&shared, &position).await {
             Ok(events) => {
-                if was_open && !is_resuming {
+                if (was_open || may_have_missed) && !is_resuming {
                     shared.deliver(Err(TransportError::missed())).await;
                 }
-                was_open = true;
+                (was_open, may_have_missed) = (true, false);
                 if read(&shared, events, &mut position, false).await || began.elapsed() >= LASTING {
                     position.succeeded();
                 } else {
                     position.failed();
                 }
             }
-            Err(Refused::ForNow(_)) if position.failed() >= MAX_FIRST_ATTEMPTS && !was_open => {
+            Err(Refused::ForNow { .. }) if position.failed() >= MAX_FIRST_ATTEMPTS && !was_open => {
                 tracing::warn!("the server does not open the stream of the session");
                 return;
             }
-            Err(Refused::ForNow(wait)) => requested_wait = wait.unwrap_or_default(),
+            Err(Refused::ForNow { wait, is_answered }) => {
+                may_have_missed |= !is_answered;
+                requested_wait = wait.unwrap_or_default();
+            }
             // The server may have forgotten the position alone.
             Err(Refused::ForGood(status)) if position.forget() => {
                 tracing::debug!(%status, "the stream of the session cannot be resumed");

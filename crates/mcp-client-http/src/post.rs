@@ -7,7 +7,8 @@ use mcp_transport::{Frame, TransportError, http_status::HttpStatus};
 use tokio::time::sleep;
 
 use crate::{
-    headers::retry_after, http_request::HttpRequest, refusal::is_session_lost, shared::Shared, stream::Position,
+    fault::Fault, headers::retry_after, http_request::HttpRequest, refusal::is_session_lost, shared::Shared,
+    stream::Position,
 };
 
 /// The number of attempts to deliver a message to a server that is unreachable or busy.
@@ -17,6 +18,8 @@ const MAX_ATTEMPTS: u32 = 3;
 pub(crate) async fn run(shared: &Arc<Shared>, frame: &Frame, mut headers: HeaderMap) -> bool {
     let in_session = shared.name_session(&mut headers, &frame.hints) || shared.endpoint.get().is_some();
     let post = HttpRequest::post(shared, headers, frame);
+    // A second notification has no effect, and without the end of the handshake the session has no stream.
+    let is_repeatable = frame.hints.method.as_deref() == Some("notifications/initialized");
     let mut attempts = Position::default();
     loop {
         let wait = match post.clone().send(shared, Some(shared.config.response_timeout)).await {
@@ -34,6 +37,7 @@ pub(crate) async fn run(shared: &Arc<Shared>, frame: &Frame, mut headers: Header
                 }
                 return false;
             }
+            Err(Fault::Broken(_)) if is_repeatable && attempts.failed() < MAX_ATTEMPTS => None,
             Err(fault) => match fault.unsent() {
                 Some(wait) if attempts.failed() < MAX_ATTEMPTS => wait,
                 _ => {

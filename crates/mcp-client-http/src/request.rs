@@ -156,10 +156,10 @@ async fn resume(shared: &Shared, position: &mut Position) -> Result<EventStream,
         sleep(position.wait().max(requested_wait)).await;
         match stream::open(shared, position).await {
             Ok(events) => return Ok(events),
-            Err(stream::Refused::ForNow(_)) if position.failed() > MAX_FAILURES => {
+            Err(stream::Refused::ForNow { .. }) if position.failed() > MAX_FAILURES => {
                 return Err(TransportError::unanswered());
             }
-            Err(stream::Refused::ForNow(wait)) => requested_wait = wait.unwrap_or_default(),
+            Err(stream::Refused::ForNow { wait, .. }) => requested_wait = wait.unwrap_or_default(),
             Err(stream::Refused::ForGood(status)) => {
                 tracing::debug!(%status, "the server does not resume the stream of a request");
                 return Err(TransportError::unanswered());

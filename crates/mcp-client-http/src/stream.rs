@@ -136,8 +136,8 @@ impl Position {
 
 /// The reason why a stream was not opened.
 pub(crate) enum Refused {
-    /// Another attempt can succeed, after this wait.
-    ForNow(Option<Duration>),
+    /// Another attempt can succeed, after this wait. Without an answer, the server may have sent messages on the stream.
+    ForNow { wait: Option<Duration>, is_answered: bool },
     /// The server has no such stream.
     ForGood(StatusCode),
     /// The server has lost the session.
@@ -153,10 +153,10 @@ pub(crate) async fn open(shared: &Shared, position: &Position) -> Result<EventSt
     let get = HttpRequest::stream(shared, headers, position.last_event_id());
     let response = match get.send(shared, Some(shared.config.response_timeout)).await {
         Ok(response) => response,
-        Err(Fault::Broken(_) | Fault::Silent { .. }) => return Err(Refused::ForNow(None)),
+        Err(Fault::Broken(_) | Fault::Silent { .. }) => return Err(Refused::ForNow { wait: None, is_answered: false }),
         Err(fault) => {
             return Err(match fault.unsent() {
-                Some(wait) => Refused::ForNow(wait),
+                Some(wait) => Refused::ForNow { wait, is_answered: true },
                 None => Refused::Fault(fault),
             });
         }
@@ -169,10 +169,12 @@ pub(crate) async fn open(shared: &Shared, position: &Position) -> Result<EventSt
         }
         // The server may not have noticed the loss of the former connection.
         StatusCode::CONFLICT | StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => {
-            Err(Refused::ForNow(wait))
+            Err(Refused::ForNow { wait, is_answered: true })
         }
         StatusCode::NOT_IMPLEMENTED | StatusCode::HTTP_VERSION_NOT_SUPPORTED => Err(Refused::ForGood(status)),
-        _ if status.is_server_error() => Err(Refused::ForNow(wait)),
+        // A balancer sends these statuses in place of the lost response of the server.
+        StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT => Err(Refused::ForNow { wait, is_answered: false }),
+        _ if status.is_server_error() => Err(Refused::ForNow { wait, is_answered: true }),
         _ if refusal::is_session_lost(shared, response, in_session).await => Err(Refused::SessionLost),
         _ => Err(Refused::ForGood(status)),
     }

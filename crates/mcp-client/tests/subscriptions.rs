@@ -419,27 +419,52 @@ async fn dropping_a_pending_subscription_leaks_nothing() {
 #[tokio::test]
 async fn reports_possibly_missed_changes_of_a_session() {
     let version = ProtocolVersion::V2025_11_25;
-    let changed = |end: Reply| Reply::silence().notify("notifications/tools/list_changed", json!({})).then(end);
-    let server = ScriptedServer::for_revision(version)
-        .on("GET", changed(Reply::close()).events())
-        .on("GET", changed(Reply::silence()).events());
-    let peer = server.listen().await.unwrap();
-    let (sender, mut updates) = tokio::sync::mpsc::unbounded_channel();
-    let client = builder()
-        .versions([version])
-        .on_notification(move |notification| {
-            sender.send((notification.method().to_owned(), notification.is_missed())).unwrap();
-        })
-        .connect(peer.url())
-        .await
-        .unwrap();
-    let mut subscription = client.listen(SubscriptionFilter::lists()).await.unwrap();
-    let mut missed = Vec::new();
-    while missed.len() < 3 {
-        missed.push(timeout(HOUR / 60, updates.recv()).await.unwrap().unwrap().1);
+    let changed =
+        |end: Reply| Reply::silence().notify("notifications/tools/list_changed", json!({})).then(end).events();
+    for (name, first, expected) in [
+        ("a stream that ends", changed(Reply::close()), &[false, true, false][..]),
+        // The server may have sent changes after a response that the client has not received.
+        ("a lost response", Reply::close(), &[true, false]),
+        ("a lost response behind a balancer", Reply::status(502, ""), &[true, false]),
+        ("a rejection", Reply::status(503, ""), &[false]),
+    ] {
+        let server = ScriptedServer::for_revision(version).on("GET", first).on("GET", changed(Reply::silence()));
+        let peer = server.listen().await.unwrap();
+        let (sender, mut updates) = tokio::sync::mpsc::unbounded_channel();
+        let client = builder()
+            .versions([version])
+            .on_notification(move |notification| {
+                sender.send((notification.method().to_owned(), notification.is_missed())).unwrap();
+            })
+            .connect(peer.url())
+            .await
+            .unwrap();
+        let mut subscription = client.listen(SubscriptionFilter::lists()).await.unwrap();
+        let mut missed = Vec::new();
+        while missed.len() < expected.len() {
+            missed.push(timeout(HOUR / 60, updates.recv()).await.unwrap().unwrap().1);
+        }
+        assert_eq!(missed, expected, "{name}");
+        if expected.contains(&true) {
+            while timeout(HOUR / 60, subscription.next()).await.unwrap().unwrap().unwrap() != Update::Missed {}
+        }
+        client.close().await;
     }
-    assert_eq!(missed, [false, true, false]);
-    while timeout(HOUR / 60, subscription.next()).await.unwrap().unwrap().unwrap() != Update::Missed {}
+}
+
+#[tokio::test]
+async fn opens_the_stream_of_a_session_after_a_lost_response_to_the_end_of_the_handshake() {
+    let version = ProtocolVersion::V2025_11_25;
+    let server = ScriptedServer::for_revision(version)
+        .on("notifications/initialized", Reply::close())
+        .on("notifications/initialized", Reply::status(202, ""))
+        .on("GET", Reply::silence().notify("notifications/tools/list_changed", json!({})).events());
+    let peer = server.listen().await.unwrap();
+    let client = builder().versions([version]).connect(peer.url()).await.unwrap();
+    let mut subscription = client.listen(SubscriptionFilter::lists()).await.unwrap();
+    let update = timeout(HOUR / 60, subscription.next()).await.unwrap().unwrap().unwrap();
+    assert_eq!(update, Update::ToolsChanged);
+    assert_eq!(server.seen_of("notifications/initialized").len(), 2);
     client.close().await;
 }
 

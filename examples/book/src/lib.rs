@@ -36,6 +36,8 @@ mod pages {
     mod configuration {}
     #[doc = include_str!("../../../docs/layers.md")]
     mod layers {}
+    #[doc = include_str!("../../../docs/reliability.md")]
+    mod reliability {}
     #[doc = include_str!("../../../docs/telemetry.md")]
     mod telemetry {}
     #[doc = include_str!("../../../docs/content.md")]

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub(crate) use check_kit::usage::resident;
+
 use crate::error::Error;
 
 /// The cores for the servers and for the generator; `None` when there are not two, or the system has no way to choose.
@@ -76,14 +78,6 @@ pub(crate) fn raise_files() {}
 pub(crate) fn used(pid: u32) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     parse(&stat)
-}
-
-/// The resident memory of a process in bytes; `None` without `/proc`.
-pub(crate) fn resident(pid: u32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kibibytes * 1024)
 }
 
 /// Ticks per second on common Linux systems (`USER_HZ`).

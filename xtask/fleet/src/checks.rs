@@ -7,9 +7,10 @@ use std::{
 };
 
 use anyhow::Error;
+use check_kit::random::Random;
 use tokio::time::{sleep, timeout};
 
-use crate::{fleet::Settings, random::Random};
+use crate::fleet::Settings;
 
 mod effects;
 mod events;

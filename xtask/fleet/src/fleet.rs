@@ -10,14 +10,14 @@ use std::{
 };
 
 use anyhow::{Context, Error};
-use mcp_test::redis_server::{FaultyProxy, RedisServer};
-use tokio::{task::JoinHandle, time::sleep};
-
-use crate::{
-    balancer::Balancer,
+use check_kit::{
     node::{Launch, Node},
     random::Random,
 };
+use mcp_test::redis_server::{FaultyProxy, RedisServer};
+use tokio::{task::JoinHandle, time::sleep};
+
+use crate::balancer::Balancer;
 
 /// The number of nodes.
 pub(crate) const NODES: usize = 3;

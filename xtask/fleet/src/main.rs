@@ -5,25 +5,22 @@
 use std::{process::ExitCode, time::Instant};
 
 use anyhow::{Context, Error, anyhow};
+use check_kit::random::Random;
 use tokio::time::timeout;
 
 use self::{
     checks::{CHECKS, Run},
     fleet::{Fleet, Settings},
     options::{Command, Options},
-    random::Random,
 };
 
 mod balancer;
 mod checks;
 mod fleet;
-mod node;
 mod options;
 mod orders;
-mod random;
 mod stateless;
 mod token_client;
-mod wire;
 
 #[tokio::main]
 async fn main() -> ExitCode {

@@ -1,8 +1,9 @@
 //! The command line.
 
-use std::{path::PathBuf, time::SystemTime};
+use std::path::PathBuf;
 
 use anyhow::{Context as _, Error, anyhow, bail};
+use check_kit::random::fresh_seed;
 use lexopt::{Arg, Parser, ValueExt as _};
 
 use crate::{checks::CHECKS, token_client};
@@ -89,12 +90,6 @@ pub(crate) fn parse() -> Result<Command, Error> {
         Some(other) => bail!("`{other}` is not a command: check, serve"),
         None => bail!("the command is missing: check, serve"),
     }
-}
-
-/// A seed of at most six digits, so that it is easy to type.
-fn fresh_seed() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::from(now.subsec_nanos()) % 1_000_000
 }
 
 fn check(name: &str) -> Result<&'static str, Error> {

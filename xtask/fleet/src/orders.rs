@@ -7,14 +7,12 @@ use std::{
 };
 
 use anyhow::{Context, Error, bail, ensure};
+use check_kit::random::Random;
 use mcp_client::http::reqwest::Client;
 use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 
-use crate::{
-    random::Random,
-    stateless::{Answer, Answers, ToolCall},
-};
+use crate::stateless::{Answer, Answers, ToolCall};
 
 /// The pause of the user before the answer. Faults fall between the rounds.
 const THINKING: Duration = Duration::from_millis(30);

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, Error, bail};
+use check_kit::wire::{last_message, post};
 use mcp_client::http::reqwest::{self, Client, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::timeout;
-
-use crate::wire::{last_message, post};
 
 const REVISION: &str = "2026-07-28";
 const ID: u64 = 1;

@@ -9,13 +9,13 @@ use std::{
 };
 
 use anyhow::{Context, Error, ensure};
+use check_kit::random::Random;
 use tokio::task::JoinSet;
 
 use super::{Run, until};
 use crate::{
     fleet::{Fleet, Kills},
     orders::{End, Flow, Orders, Repeat, Target, placed_once},
-    random::Random,
 };
 
 const FLOWS: usize = 2_000;

@@ -8,14 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Error, bail, ensure};
+use anyhow::{Context, Error, ensure};
+use check_kit::wire::{End, Session};
 use tokio::{task::JoinSet, time::timeout};
 
 use super::Run;
-use crate::{
-    fleet::{Fleet, Kills},
-    wire::{Session, Stream},
-};
+use crate::fleet::{Fleet, Kills};
 
 const STREAMS: usize = 50;
 const EVENTS: usize = 10_000;
@@ -84,7 +82,7 @@ async fn client(url: &str, goal: usize, counts: &Counts) -> Result<(), Error> {
         let stream = session.count(id, EVENTS_OF_A_CALL, PAUSE).await.with_context(|| format!("call {id}"))?;
         counts.events.fetch_add(stream.numbers.len(), Ordering::Relaxed);
         counts.resumed.fetch_add(stream.resumed, Ordering::Relaxed);
-        let counter = match judge(&stream)? {
+        let counter = match stream.end(EVENTS_OF_A_CALL)? {
             End::Completed => &counts.completed,
             End::Failed => &counts.failed,
             End::Lost => &counts.lost,
@@ -92,54 +90,4 @@ async fn client(url: &str, goal: usize, counts: &Counts) -> Result<(), Error> {
         counter.fetch_add(1, Ordering::Relaxed);
     }
     session.delete().await
-}
-
-/// The end of a call.
-#[derive(Debug, PartialEq, Eq)]
-enum End {
-    Completed,
-    Failed,
-    Lost,
-}
-
-/// Checks that no event is missing, repeated or out of order.
-fn judge(stream: &Stream) -> Result<End, Error> {
-    let expected = 1..=stream.numbers.len() as u64;
-    ensure!(stream.numbers.iter().copied().eq(expected), "events are missing or repeated: {:?}", stream.numbers);
-    match &stream.response {
-        Some(Ok(_)) if stream.numbers.len() == EVENTS_OF_A_CALL as usize => Ok(End::Completed),
-        Some(Ok(result)) => bail!("a result after {} of {EVENTS_OF_A_CALL} events: {result}", stream.numbers.len()),
-        Some(Err(error)) if error["code"].is_i64() => Ok(End::Failed),
-        Some(Err(error)) => bail!("an error without a code: {error}"),
-        None if stream.numbers.is_empty() => Ok(End::Lost),
-        None => bail!("a stream of {} events has no end", stream.numbers.len()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    #[test]
-    fn missing_repeated_and_swapped_events_are_faults() {
-        let result = || Some(Ok(Value::Null));
-        let error = || Some(Err(json!({ "code": -32603 })));
-        type Case = (Vec<u64>, Option<Result<Value, Value>>, Option<End>);
-        let cases: [Case; 8] = [
-            ((1..=u64::from(EVENTS_OF_A_CALL)).collect(), result(), Some(End::Completed)),
-            (vec![1, 2], error(), Some(End::Failed)),
-            (vec![], None, Some(End::Lost)),
-            (vec![1, 2], result(), None),
-            (vec![1, 3], error(), None),
-            (vec![1, 1], error(), None),
-            (vec![2, 1], error(), None),
-            (vec![1], None, None),
-        ];
-        for (numbers, response, expected) in cases {
-            let stream = Stream { numbers, response, resumed: 0 };
-            assert_eq!(judge(&stream).ok(), expected, "{:?}", stream.numbers);
-        }
-    }
 }

@@ -10,6 +10,10 @@ use std::{
 };
 
 use anyhow::{Context, Error, ensure};
+use check_kit::{
+    random::Random,
+    wire::{self, Outcome, Session},
+};
 use mcp_client::{
     Client,
     protocol::{ProtocolVersion, tasks::TaskStatus},
@@ -28,8 +32,6 @@ use super::{Run, tasks, until};
 use crate::{
     fleet::Fleet,
     orders::{Orders, Repeat, Target, placed_once},
-    random::Random,
-    wire::{self, Outcome, Session},
 };
 
 /// The time without Redis at full size, and the shortest time. It is longer if the other nodes have not ended the tasks of the node.

@@ -9,6 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Error, ensure};
+use check_kit::wire::{self, Outcome, Session};
 use mcp_client::http::reqwest::Client;
 use mcp_store::Store;
 use mcp_store_redis::{RedisOptions, RedisStore};
@@ -22,7 +23,6 @@ use super::{Run, percentile, until};
 use crate::{
     fleet::Fleet,
     stateless::{Answer, ToolCall},
-    wire::{self, Outcome, Session},
 };
 
 const WRITERS: usize = 8;

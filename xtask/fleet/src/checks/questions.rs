@@ -3,13 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, Error, ensure};
+use check_kit::wire::{Outcome, Session};
 use tokio::task::JoinSet;
 
 use super::{Run, percentile};
-use crate::{
-    fleet::{DURABLE, Fleet, RECOMMENDED},
-    wire::{Outcome, Session},
-};
+use crate::fleet::{DURABLE, Fleet, RECOMMENDED};
 
 const QUESTIONS: usize = 1_000;
 const CLIENTS: usize = 4;

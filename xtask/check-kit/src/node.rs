@@ -19,47 +19,68 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 
 /// The parts of the command line that all starts of a node share.
-#[derive(Clone)]
-pub(crate) struct Launch {
-    pub(crate) program: PathBuf,
-    pub(crate) args: Vec<String>,
+#[derive(Debug, Clone)]
+pub struct Launch {
+    /// The program. It accepts `--port` before all other arguments, and prints its URL to stderr.
+    pub program: PathBuf,
+    /// The arguments after the port.
+    pub args: Vec<String>,
     /// The file to which the text of all its starts is appended.
-    pub(crate) log: PathBuf,
+    pub log: PathBuf,
 }
 
 /// A node. The drop of this value kills it.
-pub(crate) struct Node {
-    pub(crate) address: SocketAddr,
+#[derive(Debug)]
+pub struct Node {
+    /// The address that it serves.
+    pub address: SocketAddr,
     launch: Launch,
     child: Child,
 }
 
 impl Node {
     /// Starts a node on a free port.
-    pub(crate) async fn start(launch: Launch) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// If the program is missing, or does not print its URL in time.
+    pub async fn start(launch: Launch) -> Result<Self, Error> {
         let (child, address) = spawn(&launch, 0).await?;
         Ok(Self { address, launch, child })
     }
 
     /// The URL of this node alone.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("http://{}/mcp", self.address)
     }
 
+    /// The number of the process. `None` after its end.
+    pub fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// Kills the process with SIGKILL.
-    pub(crate) async fn kill(&mut self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// If the system refuses the signal.
+    pub async fn kill(&mut self) -> Result<(), Error> {
         Ok(self.child.kill().await?)
     }
 
     /// Starts the process again, on the port of the former one.
-    pub(crate) async fn restart(&mut self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// As [`Node::start`].
+    pub async fn restart(&mut self) -> Result<(), Error> {
         let (child, _) = spawn(&self.launch, self.address.port()).await?;
         self.child = child;
         Ok(())
     }
 
     /// Sends SIGTERM, and waits for the end of the process.
-    pub(crate) async fn stop(&mut self) -> Result<ExitStatus, Error> {
+    ///
+    /// # Errors
+    /// If the process has ended before, or does not end in time.
+    pub async fn stop(&mut self) -> Result<ExitStatus, Error> {
         let id = self.child.id().ok_or_else(|| anyhow!("the node has ended already"))?;
         let sent = Command::new("kill").arg(id.to_string()).status().await?;
         if !sent.success() {

@@ -22,25 +22,58 @@ const EVENT_BYTES: usize = 1 << 20;
 const REVISION: &str = "2025-11-25";
 
 /// An open session.
-#[derive(Clone)]
-pub(crate) struct Session {
+#[derive(Debug, Clone)]
+pub struct Session {
     client: Client,
     url: String,
     id: String,
 }
 
 /// The messages of a stream, and the number of connections that they needed.
-pub(crate) struct Stream {
+#[derive(Debug)]
+pub struct Stream {
     /// The numbers of the progress notifications, in their order.
-    pub(crate) numbers: Vec<u64>,
+    pub numbers: Vec<u64>,
     /// The response: the member `result` or the member `error`. `None` if the connection ended before the first event.
-    pub(crate) response: Option<Result<Value, Value>>,
-    pub(crate) resumed: usize,
+    pub response: Option<Result<Value, Value>>,
+    /// The number of resumptions.
+    pub resumed: usize,
+}
+
+/// The end of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// All events and the result have arrived.
+    Completed,
+    /// A typed error has arrived.
+    Failed,
+    /// The connection was lost before the first event.
+    Lost,
+}
+
+impl Stream {
+    /// Returns the end of a call of the tool `count` with this number of events.
+    ///
+    /// # Errors
+    /// If an event is missing, repeated or out of order, or if the stream has no end.
+    pub fn end(&self, events: u32) -> Result<End, Error> {
+        let expected = 1..=self.numbers.len() as u64;
+        ensure!(self.numbers.iter().copied().eq(expected), "events are missing or repeated: {:?}", self.numbers);
+        match &self.response {
+            Some(Ok(_)) if self.numbers.len() == events as usize => Ok(End::Completed),
+            Some(Ok(result)) => bail!("a result after {} of {events} events: {result}", self.numbers.len()),
+            Some(Err(error)) if error["code"].is_i64() => Ok(End::Failed),
+            Some(Err(error)) => bail!("an error without a code: {error}"),
+            None if self.numbers.is_empty() => Ok(End::Lost),
+            None => bail!("a stream of {} events has no end", self.numbers.len()),
+        }
+    }
 }
 
 /// The outcome of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub enum Outcome {
+    /// A result.
     Result,
     /// A JSON-RPC error with its code.
     Error(i64),
@@ -52,12 +85,15 @@ pub(crate) enum Outcome {
 
 impl Session {
     /// The session at a node.
-    pub(crate) fn at(&self, url: &str) -> Self {
+    pub fn at(&self, url: &str) -> Self {
         Self { url: url.to_owned(), ..self.clone() }
     }
 
     /// Calls the tool `add` once, at a node.
-    pub(crate) async fn add_at(&self, url: &str, id: u64) -> Result<Outcome, Error> {
+    ///
+    /// # Errors
+    /// If the response is missing or invalid.
+    pub async fn add_at(&self, url: &str, id: u64) -> Result<Outcome, Error> {
         let arguments = json!({ "a": 2, "b": 3 });
         let call = json!({
             "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": { "name": "add", "arguments": arguments },
@@ -66,12 +102,18 @@ impl Session {
     }
 
     /// Requests the end of the session once, at a node.
-    pub(crate) async fn delete_at(&self, url: &str) -> Result<Outcome, Error> {
+    ///
+    /// # Errors
+    /// If the response is missing or invalid.
+    pub async fn delete_at(&self, url: &str) -> Result<Outcome, Error> {
         outcome(self.with_id(self.client.delete(url)), 0).await
     }
 
     /// Opens a session.
-    pub(crate) async fn open(url: &str) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// If the response is missing or invalid.
+    pub async fn open(url: &str) -> Result<Self, Error> {
         let client = Client::builder().no_proxy().tcp_nodelay(true).build()?;
         let opening = initialize();
         let response = accepted(|| post(&client, url, &opening)).await.context("initialize")?;
@@ -83,12 +125,26 @@ impl Session {
         Ok(session)
     }
 
+    /// Requests log records of the highest level only.
+    ///
+    /// # Errors
+    /// If no server accepts the request in time.
+    pub async fn silence_logs(&self) -> Result<(), Error> {
+        let message =
+            json!({ "jsonrpc": "2.0", "id": 0, "method": "logging/setLevel", "params": { "level": "emergency" } });
+        accepted(|| self.with_id(post(&self.client, &self.url, &message))).await.context("logging/setLevel")?;
+        Ok(())
+    }
+
     fn with_id(&self, request: RequestBuilder) -> RequestBuilder {
         request.header("mcp-session-id", &self.id).header("mcp-protocol-version", REVISION)
     }
 
     /// Calls the tool `count`, and resumes its stream until the response has arrived.
-    pub(crate) async fn count(&self, id: u64, to: u32, pause: Duration) -> Result<Stream, Error> {
+    ///
+    /// # Errors
+    /// If the response is missing or invalid.
+    pub async fn count(&self, id: u64, to: u32, pause: Duration) -> Result<Stream, Error> {
         let call = json!({
             "jsonrpc": "2.0", "id": id, "method": "tools/call",
             "params": {
@@ -152,7 +208,10 @@ impl Session {
 
     /// Calls the tool `order` at this node, and sends the answer to its question to the node at `answered_at`. Returns the time
     /// of the call.
-    pub(crate) async fn order(&self, id: u64, item: &str, answered_at: &str) -> Result<Duration, Error> {
+    ///
+    /// # Errors
+    /// If the response is missing or invalid, or if the server rejects the answer.
+    pub async fn order(&self, id: u64, item: &str, answered_at: &str) -> Result<Duration, Error> {
         let call = json!({
             "jsonrpc": "2.0", "id": id, "method": "tools/call",
             "params": { "name": "order", "arguments": { "item": item } },
@@ -190,7 +249,10 @@ impl Session {
     }
 
     /// Ends the session.
-    pub(crate) async fn delete(&self) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// If the response is missing or invalid.
+    pub async fn delete(&self) -> Result<(), Error> {
         // The node of a lost response can have ended the session already.
         match accepted(|| self.with_id(self.client.delete(&self.url))).await {
             Err(error) if !error.to_string().starts_with("404") => Err(error.context("DELETE")),
@@ -200,13 +262,19 @@ impl Session {
 }
 
 /// Requests a session once, at a node.
-pub(crate) async fn open_at(url: &str) -> Result<Outcome, Error> {
+///
+/// # Errors
+/// If the response is missing or invalid.
+pub async fn open_at(url: &str) -> Result<Outcome, Error> {
     let client = Client::builder().no_proxy().tcp_nodelay(true).build()?;
     outcome(post(&client, url, &initialize()), 0).await
 }
 
 /// Whether a node reports that its store works.
-pub(crate) async fn has_store(address: SocketAddr) -> Result<bool, Error> {
+///
+/// # Errors
+/// If the response is missing or invalid.
+pub async fn has_store(address: SocketAddr) -> Result<bool, Error> {
     let client = Client::builder().no_proxy().timeout(LIMIT).build()?;
     let response = client.get(format!("http://{address}/health")).send().await?.error_for_status()?;
     Ok(parsed(&response.bytes().await?)?["store"] == "ok")
@@ -227,7 +295,10 @@ async fn outcome(request: RequestBuilder, id: u64) -> Result<Outcome, Error> {
 }
 
 /// Returns the response of a request with this id, or `null` if the body is empty.
-pub(crate) async fn last_message(response: Response, id: u64) -> Result<Value, Error> {
+///
+/// # Errors
+/// If the response is missing or invalid.
+pub async fn last_message(response: Response, id: u64) -> Result<Value, Error> {
     let is_stream = response.headers().get("content-type").is_some_and(|kind| kind == "text/event-stream");
     let body = response.bytes().await?;
     if !is_stream {
@@ -259,7 +330,8 @@ fn parsed(data: &Bytes) -> Result<Value, Error> {
     serde_json::from_slice(data).with_context(|| format!("an invalid message: {}", String::from_utf8_lossy(data)))
 }
 
-pub(crate) fn post(client: &Client, url: &str, message: &Value) -> RequestBuilder {
+/// A request with a message.
+pub fn post(client: &Client, url: &str, message: &Value) -> RequestBuilder {
     client
         .post(url)
         .header("content-type", "application/json")
@@ -285,5 +357,32 @@ async fn accepted(request: impl Fn() -> RequestBuilder) -> Result<Response, Erro
             return Err(error.context("no node accepted the request in time"));
         }
         tokio::time::sleep(PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_repeated_and_swapped_events_are_faults() {
+        const EVENTS: u32 = 12;
+        let result = || Some(Ok(Value::Null));
+        let error = || Some(Err(json!({ "code": -32603 })));
+        type Case = (Vec<u64>, Option<Result<Value, Value>>, Option<End>);
+        let cases: [Case; 8] = [
+            ((1..=u64::from(EVENTS)).collect(), result(), Some(End::Completed)),
+            (vec![1, 2], error(), Some(End::Failed)),
+            (vec![], None, Some(End::Lost)),
+            (vec![1, 2], result(), None),
+            (vec![1, 3], error(), None),
+            (vec![1, 1], error(), None),
+            (vec![2, 1], error(), None),
+            (vec![1], None, None),
+        ];
+        for (numbers, response, expected) in cases {
+            let stream = Stream { numbers, response, resumed: 0 };
+            assert_eq!(stream.end(EVENTS).ok(), expected, "{:?}", stream.numbers);
+        }
     }
 }
