@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn only_growth_above_the_noise_counts() {
         let samples = |value: fn(f64) -> f64| -> Vec<(f64, f64)> {
-            (0..300).map(|second| (f64::from(second), 30.0 * MIB + MIB * value(f64::from(second)))).collect()
+            (0..300).map(|second| (f64::from(second), MIB * (30.0 + value(f64::from(second))))).collect()
         };
         for (name, value, is_growing) in [
             ("a constant", (|_| 0.0) as fn(f64) -> f64, false),
