@@ -5,7 +5,6 @@ mod cluster;
 mod common;
 mod failures;
 mod histories;
-#[path = "../../mcp-store/tests/history/mod.rs"]
 mod history;
 mod linearizable;
 mod server;

@@ -1,0 +1,1 @@
+../../../mcp-store/tests/history/mod.rs
