@@ -1,14 +1,18 @@
 //! The shutdown of a server or the end of a connection: its signal, its cause and the deadline of its grace period.
 
 use std::{
-    sync::{Arc, OnceLock},
+    pin::pin,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use mcp_protocol::RpcError;
 use parking_lot::Mutex;
 use serde_json::json;
-use tokio::{sync::watch, time::Instant};
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 /// The reason why calls end before they finish.
@@ -122,26 +126,34 @@ impl Shutdown {
 
 /// The work of a server that does not need a connection: tasks until their ends are stored, calls of sessions that lost their
 /// connection, and appends of events. A listener waits for it before it returns. Cheap to clone.
-#[derive(Debug, Clone)]
-pub struct RunningWork(Arc<watch::Sender<usize>>);
+#[derive(Debug, Clone, Default)]
+pub struct RunningWork(Arc<WorkCount>);
 
-impl Default for RunningWork {
-    fn default() -> Self {
-        Self(Arc::new(watch::Sender::new(0)))
-    }
+/// Each call of a session changes the count, so it has no lock.
+#[derive(Debug, Default)]
+struct WorkCount {
+    running: AtomicUsize,
+    none_left: Notify,
 }
 
 impl RunningWork {
     /// Counts a piece of work until the caller drops the guard.
     pub fn enter(&self) -> WorkGuard {
-        self.0.send_modify(|running| *running += 1);
+        self.0.running.fetch_add(1, Ordering::AcqRel);
         WorkGuard(self.clone())
     }
 
     /// Waits until no work is left.
     pub(crate) async fn ended(&self) {
-        // The sender lives as long as this value.
-        let _ = self.0.subscribe().wait_for(|running| *running == 0).await;
+        loop {
+            let mut none_left = pin!(self.0.none_left.notified());
+            // Work that ends between the check and the wait notifies this waiter.
+            none_left.as_mut().enable();
+            if self.0.running.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            none_left.await;
+        }
     }
 }
 
@@ -152,7 +164,10 @@ pub struct WorkGuard(RunningWork);
 
 impl Drop for WorkGuard {
     fn drop(&mut self) {
-        self.0.0.send_modify(|running| *running -= 1);
+        let WorkCount { running, none_left } = &*self.0.0;
+        if running.fetch_sub(1, Ordering::AcqRel) == 1 {
+            none_left.notify_waiters();
+        }
     }
 }
 
@@ -179,5 +194,22 @@ mod tests {
             assert_eq!(shutdown.is_over(GRACE).await, Cause::ServerShutdown);
             assert_eq!(start.elapsed(), GRACE + Duration::from_secs(4));
         }
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_work_is_the_end_of_its_last_piece() {
+        let work = RunningWork::default();
+        work.ended().await;
+        let (first, second) = (work.enter(), work.enter());
+        let waiting = tokio::spawn({
+            let work = work.clone();
+            async move { work.ended().await }
+        });
+        tokio::task::yield_now().await;
+        drop(first);
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        drop(second);
+        waiting.await.unwrap();
     }
 }

@@ -514,7 +514,11 @@ async fn running_tasks_have_the_grace_period_of_calls_and_their_ends_are_stored(
             sleep(Duration::from_millis(2_500)).await;
             here.cut.set(Link::Up);
         };
-        tokio::join!(listener.stop(), work);
+        let stopping = async {
+            listener.work_ended().await;
+            listener.release().await;
+        };
+        tokio::join!(stopping, work);
         let elapsed = start.elapsed().as_millis();
         assert!((10_000..=end + 1_000).contains(&elapsed), "{link:?}: {elapsed} ms");
         // The process ends.

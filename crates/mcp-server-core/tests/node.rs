@@ -84,7 +84,8 @@ async fn the_last_listener_of_a_server_deletes_the_lease_of_its_node() {
         if is_shutdown {
             server.shutdown();
         }
-        first.stop().await;
+        first.work_ended().await;
+        first.release().await;
         drop(dropped);
         assert!(lease.is_held() && two.is_alive(lease.id()).await.unwrap());
         sleep(Duration::from_secs(2)).await;
@@ -92,7 +93,8 @@ async fn the_last_listener_of_a_server_deletes_the_lease_of_its_node() {
             cut.set(Link::Stalled);
         }
         let start = Instant::now();
-        last.stop().await;
+        last.work_ended().await;
+        last.release().await;
         // A store that does not respond delays the end for one second.
         assert_eq!(start.elapsed(), Duration::from_secs(is_cut.into()));
         assert!(!lease.is_held());

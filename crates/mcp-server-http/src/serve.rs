@@ -36,8 +36,8 @@ mod sealed {
 /// A shutdown begins when the application calls [`Server::shutdown`] or the process receives SIGTERM, SIGINT or Ctrl-C.
 /// The listener then closes and rejects partial requests. Open requests may end within
 /// [`shutdown_deadline`](HttpConfig::shutdown_deadline). After it the server answers each call that still runs with an
-/// error. The listener also waits for running tasks and for calls of sessions without a connection until this deadline, and then
-/// until the store has their ends, for two seconds at most. A second signal ends everything at once, and so does dropping the future.
+/// error. The listener also waits for running tasks and for calls of sessions without a connection until this deadline. Then it
+/// waits until the store has their ends, for two seconds at most. A second signal ends everything at once, and so does dropping the future.
 ///
 /// # Other listeners
 ///

@@ -14,13 +14,14 @@ use rustls_platform_verifier::Verifier;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpSocket, TcpStream, lookup_host},
+    time::timeout,
 };
 use tokio_rustls::TlsConnector;
 
 use crate::options::{Address, Protocol, RedisOptions};
 
 /// The time limit of one attempt to connect, with the handshake and the check of the settings.
-pub(crate) const CONNECT_TIME: Duration = Duration::from_secs(2);
+const CONNECT_TIME: Duration = Duration::from_secs(2);
 
 /// The bytes that the system sends ahead of the server. The default of several megabytes hides the progress of a slow transfer.
 const SEND_BUFFER: u32 = 256 << 10;
@@ -112,19 +113,26 @@ impl Dialer {
         StoreError::unavailable(format!("redis at {} closed the connection{hint}", self.url))
     }
 
-    /// Returns the error of a connection that could not be opened.
-    pub(crate) fn unreachable(&self, error: io::Error) -> StoreError {
-        StoreError::unavailable(format!("redis is not reachable at {}", self.url)).with_source(error)
+    /// Runs an attempt to connect within the time limit.
+    pub(crate) async fn in_time<T>(
+        &self,
+        attempt: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        timeout(CONNECT_TIME, attempt).await.unwrap_or_else(|_| {
+            let (url, hint) = (&self.url, if self.tls.is_some() { "; a port without TLS needs redis://" } else { "" });
+            let text = format!("redis at {url} did not accept a connection in {CONNECT_TIME:?}{hint}");
+            Err(StoreError::unavailable(text))
+        })
     }
 
-    /// Returns the error of a server that did not accept a connection within the time limit.
-    pub(crate) fn late(&self) -> StoreError {
-        let (url, hint) = (&self.url, if self.tls.is_some() { "; a port without TLS needs redis://" } else { "" });
-        StoreError::unavailable(format!("redis at {url} did not accept a connection in {CONNECT_TIME:?}{hint}"))
+    /// Opens a connection. The caller bounds the time ([`Dialer::in_time`]).
+    pub(crate) async fn open(&self) -> Result<Box<dyn Io>, StoreError> {
+        self.open_stream().await.map_err(|error| {
+            StoreError::unavailable(format!("redis is not reachable at {}", self.url)).with_source(error)
+        })
     }
 
-    /// Opens a connection. The caller bounds the time.
-    pub(crate) async fn open(&self) -> io::Result<Box<dyn Io>> {
+    async fn open_stream(&self) -> io::Result<Box<dyn Io>> {
         let redirect = self.redirect.lock().clone();
         let (host, port) = match (redirect, &self.address) {
             (Some(node), _) => node,

@@ -14,12 +14,12 @@ use redis::{AsyncConnectionConfig, ErrorKind, RedisError, ServerErrorKind, Value
 use tokio::{
     sync::{Notify, watch},
     task::JoinHandle,
-    time::{Instant, sleep, timeout, timeout_at},
+    time::{Instant, sleep, timeout_at},
 };
 
 use crate::{
     activity::{Activity, Watched},
-    dial::{CONNECT_TIME, Dialer},
+    dial::Dialer,
     error::{NO_PERMISSION, REPLICA, Verdict, store_error, verdict},
     script::{Reply, Request},
     settings::Settings,
@@ -27,7 +27,8 @@ use crate::{
 
 /// The interval between two checks of a connection.
 pub(crate) const HEARTBEAT: Duration = Duration::from_millis(500);
-/// The longest time without activity of the server while a check waits. A lost connection is replaced before the lease of a node ends, which is 4 seconds by default.
+/// The longest time without activity of the server while a check waits. A lost connection is replaced before the lease of a node
+/// ends, which is 4 seconds by default.
 const SILENCE: Duration = Duration::from_secs(2);
 /// The shortest and the longest delay between two attempts to connect, before the random reduction.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(250));
@@ -320,15 +321,12 @@ async fn connect(dialer: &Dialer) -> Result<Connected, StoreError> {
         }
         Err(StoreError::unavailable(format!("redis redirects the namespace {REDIRECTIONS} times")))
     };
-    match timeout(CONNECT_TIME, attempts).await {
-        Ok(result) => result,
-        Err(_) => Err(dialer.late()),
-    }
+    dialer.in_time(attempts).await
 }
 
 /// Connects to a node, and checks it. Returns `None` if the node redirects the namespace to another node.
 async fn attempt(dialer: &Dialer) -> Result<Option<Connected>, StoreError> {
-    let stream = dialer.open().await.map_err(|error| dialer.unreachable(error))?;
+    let stream = dialer.open().await?;
     let (stream, activity) = Watched::new(stream);
     let failed = |error| connect_error(dialer, error);
     let config = AsyncConnectionConfig::new().set_connection_timeout(None).set_response_timeout(None);

@@ -26,7 +26,7 @@ use tokio::{
 };
 
 use crate::{
-    dial::{CONNECT_TIME, Dialer},
+    dial::Dialer,
     error::store_error,
     link::{Backoff, HEARTBEAT, connect_error},
     meter::{Meter, Metered},
@@ -434,16 +434,13 @@ fn copy(error: &StoreError) -> StoreError {
 
 async fn connect(dialer: &Dialer) -> Result<(PubSubSink, PubSubStream, Arc<Meter>), StoreError> {
     let attempt = async {
-        let stream = dialer.open().await.map_err(|error| dialer.unreachable(error))?;
+        let stream = dialer.open().await?;
         let (stream, meter) = Metered::new(stream);
         let (sink, stream) =
             PubSub::new(&dialer.info, stream).await.map_err(|error| connect_error(dialer, error))?.split();
         Ok((sink, stream, meter))
     };
-    match timeout(CONNECT_TIME, attempt).await {
-        Ok(result) => result,
-        Err(_) => Err(dialer.late()),
-    }
+    dialer.in_time(attempt).await
 }
 
 /// Returns when the server does not respond in time.

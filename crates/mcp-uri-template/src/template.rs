@@ -57,9 +57,13 @@ impl UriTemplate {
     /// Parses a template for matching and expansion.
     ///
     /// # Errors
-    /// The template is malformed, too long, or ambiguous. A template is ambiguous when it has adjacent expressions
-    /// (`{a}{b}`), a query or fragment expression that is not last, several variables in `{+a,b}` or `{#a,b}`, a prefix
-    /// modifier (`{a:3}`), or an optional variable that occurs twice (`{a,b,b}`, `{a}{?a}`).
+    /// The template is malformed, too long, or ambiguous. These templates are ambiguous:
+    ///
+    /// - adjacent expressions (`{a}{b}`);
+    /// - a query or fragment expression that is not last;
+    /// - several variables in `{+a,b}` or `{#a,b}`;
+    /// - a prefix modifier (`{a:3}`);
+    /// - an optional variable that occurs twice (`{a,b,b}`, `{a}{?a}`), or a name of a text and of a list (`{a}/{a*}`).
     ///
     /// ```
     /// use mcp_uri_template::{TemplateErrorKind, UriTemplate};

@@ -1,7 +1,7 @@
 //! The hot paths of servers and clients. `cargo xtask bench instructions` counts their instructions, and `cargo xtask bench micro`
 //! measures their times.
 
-use std::{error::Error, future::poll_fn, hint::black_box};
+use std::{error::Error, fmt, future::poll_fn, hint::black_box};
 
 use bytes::Bytes;
 use mcp_client::Client;
@@ -50,6 +50,12 @@ impl Case {
     /// If the path returns an error or a wrong value.
     pub fn run(self, count: u32) -> Result<(), Failure> {
         (self.function)(count)
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
     }
 }
 

@@ -148,7 +148,8 @@ pub trait Engine: sealed::Sealed {
     /// let server = Server::builder("hello", "1.0").build();
     /// let listener = server.listener(Duration::from_secs(10));
     /// server.shutdown();
-    /// listener.stop().await;
+    /// listener.work_ended().await;
+    /// listener.release().await;
     /// # }
     /// ```
     fn listener(&self, grace_period: Duration) -> ServerListener;

@@ -106,7 +106,7 @@ impl Server {
         let listener = self.listener(self.limits().drain);
         let serving = async {
             let served = self.serve_own_stdio().await;
-            listener.stop().await;
+            listener.work_ended().await;
             served
         };
         // Subscriptions end, and calls have the grace period to finish.

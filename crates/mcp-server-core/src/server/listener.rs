@@ -1,5 +1,5 @@
-//! The listeners of a server, and the end of its work: each listener waits for tasks and calls without a connection, and the last
-//! listener deletes the lease of the node.
+//! The listeners of a server, and the end of its work. Each listener waits for tasks and calls without a connection. The last listener
+//! deletes the lease of the node.
 
 use std::{
     sync::{OnceLock, atomic::Ordering},
@@ -23,13 +23,6 @@ pub struct ServerListener {
 }
 
 impl ServerListener {
-    /// Ends the work of the server: waits for it if the server shuts down, and then releases the node if this is the last
-    /// listener.
-    pub async fn stop(&self) {
-        self.work_ended().await;
-        self.release().await;
-    }
-
     /// Waits until tasks and calls without a connection have ended and are stored, if the server shuts down. A node without
     /// them can end its sessions and its lease.
     pub async fn work_ended(&self) {
@@ -65,8 +58,8 @@ impl Server {
         ServerListener { server: self.clone(), was_last: OnceLock::new() }
     }
 
-    /// Waits until a server that shuts down has ended its work: its tasks and its calls without a connection have ended
-    /// and are stored, and the lease of its node is deleted.
+    /// Waits until a server that shuts down has ended its work. The ends of its tasks and of its calls without a connection
+    /// are then stored, and the lease of its node is deleted.
     ///
     /// The listeners of this library do this before they return. An application with a listener of its own waits for this
     /// before the process ends. The wait lasts at most three seconds longer than the grace period.

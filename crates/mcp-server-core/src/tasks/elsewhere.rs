@@ -309,8 +309,8 @@ impl TaskTable {
         if is_unchanged { self.end_abandoned(task).await } else { Ok(()) }
     }
 
-    /// Ends the record of a task whose node stopped, unless another node ended it first. A full store takes no end, but no node
-    /// can store another end either.
+    /// Ends the record of a task whose node stopped, unless another node ended it first. While the store is full, the task has this
+    /// end without a write.
     async fn end_abandoned(&self, task: &mut StoredTask) -> Result<(), RpcError> {
         let mut ended = task.abandoned();
         *task = match self.replace(&mut ended, &task.bytes).await {

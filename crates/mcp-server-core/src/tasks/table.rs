@@ -168,7 +168,7 @@ impl TaskTable {
         if is_away(error) {
             return unavailable();
         }
-        RpcError::internal("the tasks cannot be read")
+        RpcError::internal("the store of the tasks failed")
     }
 
     fn enter(&self, id: String, entry: Entry) -> bool {

@@ -136,15 +136,13 @@ impl Serve {
             // Calls of sessions continue without their connections, and so do tasks.
             service.inner.listener.work_ended().await;
             drop(end_sessions);
-            // The runtime of the process may end next.
-            service.inner.listener.release().await;
         };
         if has_signals {
             signal::until_terminated(serving, || server.shutdown()).await;
         } else {
             serving.await;
         }
-        // A second signal ends the wait for tasks, and not the deletion of the lease.
+        // The runtime of the process may end next. A second signal ends the wait for tasks, and not the deletion of the lease.
         service.inner.listener.release().await;
         Ok(())
     }

@@ -107,6 +107,17 @@ impl Pair {
         first["params"]["level"].as_str().unwrap().to_owned()
     }
 
+    /// Changes the level at the second node, and checks that both nodes keep this change after the fault of the first one.
+    async fn assert_later_change_stays(&self, fault: Fault) {
+        assert_eq!(self.set_level(1, "error").await, StatusCode::OK, "{fault:?}");
+        self.stores[0].set_fault(Fault::None);
+        for node in 0..2 {
+            self.ping(node).await;
+        }
+        settle().await;
+        self.assert_level("error").await;
+    }
+
     /// Checks the level of both nodes. A node with a stale state compares the record before.
     async fn assert_level(&self, expected: &str) {
         for node in 0..2 {
@@ -187,13 +198,7 @@ async fn a_change_that_fails_does_not_replace_a_later_change() {
         let pair = Pair::new().await;
         pair.stores[0].set_fault(fault);
         assert_eq!(pair.set_level(0, "debug").await, StatusCode::SERVICE_UNAVAILABLE, "{fault:?}");
-        assert_eq!(pair.set_level(1, "error").await, StatusCode::OK, "{fault:?}");
-        pair.stores[0].set_fault(Fault::None);
-        for node in 0..2 {
-            pair.ping(node).await;
-        }
-        settle().await;
-        pair.assert_level("error").await;
+        pair.assert_later_change_stays(fault).await;
     }
 }
 
@@ -205,13 +210,7 @@ async fn a_change_whose_client_disconnects_is_not_stored_again() {
         let first = pair.start_level(0, "debug").await;
         first.abort();
         settle().await;
-        assert_eq!(pair.set_level(1, "error").await, StatusCode::OK, "{fault:?}");
-        pair.stores[0].set_fault(Fault::None);
-        for node in 0..2 {
-            pair.ping(node).await;
-        }
-        settle().await;
-        pair.assert_level("error").await;
+        pair.assert_later_change_stays(fault).await;
     }
 }
 

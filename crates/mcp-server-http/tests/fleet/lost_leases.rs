@@ -1,6 +1,7 @@
 //! A node that loses its lease, and a node whose store fails: no call runs twice, and no response is lost.
 
 use std::{
+    pin::Pin,
     sync::atomic::AtomicBool,
     task::{Context, Waker},
 };
@@ -106,13 +107,7 @@ async fn a_listener_that_shuts_down_waits_for_running_tasks() {
     let id = created["result"]["taskId"].as_str().unwrap();
     server.shutdown();
     let mut ended = std::pin::pin!(endpoint.ended());
-    for _ in 0..100 {
-        settle().await;
-        assert!(
-            ended.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(),
-            "the listener does not wait for the task"
-        );
-    }
+    assert_waits(ended.as_mut()).await;
     gate.add_permits(1);
     ended.await.unwrap();
     let task = send(&other, request("tasks/get", json!({ "taskId": id }), id)).await.json();
@@ -183,13 +178,7 @@ async fn a_listener_that_shuts_down_waits_for_the_calls_of_sessions() {
     drop(connection);
     server.shutdown();
     let mut ended = std::pin::pin!(endpoint.ended());
-    for _ in 0..100 {
-        settle().await;
-        assert!(
-            ended.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending(),
-            "the listener does not wait for the call"
-        );
-    }
+    assert_waits(ended.as_mut()).await;
     gate.add_permits(1);
     ended.await.unwrap();
     let replay = send(&other, resume(&session, &last)).await.events();
@@ -322,5 +311,14 @@ async fn a_call_that_waits_for_an_answer_ends_within_six_seconds_of_its_node() {
         let ended = last_message(&mut stream, &mut last).await;
         assert!(ended.as_ref().is_some_and(is_stopped), "{case}: {ended:?}");
         assert!(start.elapsed() < Duration::from_secs(6), "{case}: {:?}", start.elapsed());
+    }
+}
+
+/// Checks that a listener waits for running work.
+async fn assert_waits<T>(mut ended: Pin<&mut impl Future<Output = T>>) {
+    for _ in 0..100 {
+        settle().await;
+        let polled = ended.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(polled.is_pending(), "the listener does not wait for the work");
     }
 }
