@@ -3,7 +3,11 @@
 pub(crate) mod raw;
 pub(crate) mod write;
 
-use std::ops::{Deref, DerefMut};
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+    sync::LazyLock,
+};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 use serde_json::{Map, Value};
@@ -17,11 +21,12 @@ use serde_json::{Map, Value};
 /// assert_eq!(object.get("days").and_then(|days| days.as_u64()), Some(3));
 /// ```
 ///
-/// It derefs to [`serde_json::Map`], so the methods of a map are available.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-#[expect(clippy::exhaustive_structs, reason = "a JSON object is its members and nothing else")]
-pub struct JsonObject(pub Map<String, Value>);
+/// It derefs to [`serde_json::Map`], so the methods of a map are available. An object without members has the size of a pointer,
+/// because most wire types have such objects and most messages leave them empty.
+#[derive(Clone, Default)]
+pub struct JsonObject(Option<Box<Map<String, Value>>>);
+
+static EMPTY: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 
 impl JsonObject {
     /// Returns an object without members.
@@ -34,7 +39,7 @@ impl JsonObject {
     #[must_use]
     pub fn from_value(value: Value) -> Option<Self> {
         match value {
-            Value::Object(map) => Some(Self(map)),
+            Value::Object(map) => Some(map.into()),
             _ => None,
         }
     }
@@ -42,51 +47,77 @@ impl JsonObject {
     /// Adds a member.
     #[must_use]
     pub fn with(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
-        self.0.insert(key.into(), value.into());
+        self.insert(key.into(), value.into());
         self
     }
 
     /// Returns the members.
     #[must_use]
     pub fn into_inner(self) -> Map<String, Value> {
-        self.0
+        self.0.map_or_else(Map::new, |members| *members)
     }
 }
 
 impl Deref for JsonObject {
     type Target = Map<String, Value>;
     fn deref(&self) -> &Self::Target {
-        &self.0
+        self.0.as_deref().unwrap_or_else(|| &EMPTY)
     }
 }
 
 impl DerefMut for JsonObject {
     fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.0
+        self.0.get_or_insert_default()
+    }
+}
+
+impl fmt::Debug for JsonObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("JsonObject").field(&**self).finish()
+    }
+}
+
+impl PartialEq for JsonObject {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for JsonObject {}
+
+impl Serialize for JsonObject {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (**self).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for JsonObject {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Map::deserialize(deserializer).map(Self::from)
     }
 }
 
 impl From<Map<String, Value>> for JsonObject {
     fn from(map: Map<String, Value>) -> Self {
-        Self(map)
+        Self((!map.is_empty()).then(|| Box::new(map)))
     }
 }
 
 impl From<JsonObject> for Map<String, Value> {
     fn from(object: JsonObject) -> Self {
-        object.0
+        object.into_inner()
     }
 }
 
 impl From<JsonObject> for Value {
     fn from(object: JsonObject) -> Self {
-        Self::Object(object.0)
+        Self::Object(object.into_inner())
     }
 }
 
 impl<K: Into<String>, V: Into<Value>> FromIterator<(K, V)> for JsonObject {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(members: I) -> Self {
-        Self(members.into_iter().map(|(k, v)| (k.into(), v.into())).collect())
+        members.into_iter().map(|(k, v)| (k.into(), v.into())).collect::<Map<_, _>>().into()
     }
 }
 
@@ -94,7 +125,7 @@ impl IntoIterator for JsonObject {
     type Item = (String, Value);
     type IntoIter = serde_json::map::IntoIter;
     fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
+        self.into_inner().into_iter()
     }
 }
 
@@ -102,7 +133,7 @@ impl<'a> IntoIterator for &'a JsonObject {
     type Item = (&'a String, &'a Value);
     type IntoIter = serde_json::map::Iter<'a>;
     fn into_iter(self) -> Self::IntoIter {
-        self.0.iter()
+        self.iter()
     }
 }
 
@@ -194,7 +225,23 @@ pub(crate) fn is_false(flag: &bool) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    #[test]
+    fn an_object_without_members_is_one_object() {
+        let mut emptied = JsonObject::new().with("a", 1);
+        emptied.remove("a");
+        let read: JsonObject = serde_json::from_str("{}").unwrap();
+        for empty in [emptied, read, Map::new().into(), JsonObject::new()] {
+            assert_eq!(empty, JsonObject::default());
+            assert_eq!(json!(empty), json!({}));
+            assert_eq!(format!("{empty:?}"), "JsonObject({})");
+            assert_eq!(empty.iter().count() + empty.into_iter().count(), 0);
+        }
+        assert_eq!(size_of::<JsonObject>(), size_of::<usize>());
+    }
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct Probe {

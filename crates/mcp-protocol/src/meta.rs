@@ -144,7 +144,7 @@ impl From<JsonObject> for Meta {
 
 impl From<Map<String, Value>> for Meta {
     fn from(members: Map<String, Value>) -> Self {
-        Self(JsonObject(members))
+        Self(members.into())
     }
 }
 

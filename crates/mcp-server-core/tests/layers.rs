@@ -283,7 +283,7 @@ async fn a_task_runs_within_its_layers() {
 async fn tools_added_later_keep_their_layers_and_those_of_the_server() {
     let log = Log::default();
     let server = Server::builder("test", "1").tool(tool("a", async || "a")).layer(watch("all", &log)).build();
-    let raw = tool("b", async |RawArgs(arguments): RawArgs| Value::Object(arguments.0).to_string());
+    let raw = tool("b", async |RawArgs(arguments): RawArgs| Value::from(arguments).to_string());
     server.tools().add(raw.input_schema(json!({ "type": "object" })).layer(watch("own", &log))).unwrap();
     let mut connection = Connection::connect(&server);
     let answer = connection.exchange(modern(1, "tools/call", json!({ "name": "b", "arguments": { "x": 1 } }))).await;

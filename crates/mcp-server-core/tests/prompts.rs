@@ -95,7 +95,7 @@ async fn converts_string_arguments_to_types() {
 async fn unknown_prompts_and_missing_arguments_are_invalid_params_in_every_revision() {
     let both = [PromptArgument::new("a").required(), PromptArgument::new("b").required(), PromptArgument::new("c")];
     let server = Server::builder("t", "1")
-        .prompt(prompt("needs", async |RawArgs(args): RawArgs| json!(args.0).to_string()).arguments(both))
+        .prompt(prompt("needs", async |RawArgs(args): RawArgs| json!(args).to_string()).arguments(both))
         .prompt(prompt("bare", async || "x"))
         .build();
     for &version in ProtocolVersion::ALL {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 /// The variables that a template captures from a URI. `None` means that no template matches.
 async fn captured(uri_template: &str, uri: &str) -> Option<Value> {
-    let route: TemplateRoute = template(uri_template, async |RawArgs(args): RawArgs| json!(args.0));
+    let route: TemplateRoute = template(uri_template, async |RawArgs(args): RawArgs| json!(args));
     let server = Server::builder("t", "1").resource_template(route).build();
     let result = server.read_resource(uri).await.ok()?;
     Some(serde_json::from_str(result.contents[0].as_text().unwrap()).unwrap())

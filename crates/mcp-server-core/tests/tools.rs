@@ -94,7 +94,7 @@ async fn handlers_have_up_to_eight_parameters() {
 
 #[tokio::test]
 async fn raw_arguments_are_unchanged() {
-    let route = tool("raw", async |RawArgs(args): RawArgs| json!(args.0)).input_schema(json!({ "type": "object" }));
+    let route = tool("raw", async |RawArgs(args): RawArgs| json!(args)).input_schema(json!({ "type": "object" }));
     let sent = json!({ "z": 1, "a": { "b": [null, 1.50, "é"] }, "big": 9_007_199_254_740_993_i64 });
     assert_eq!(text_of(&serve(route), "raw", sent.clone()).await, sent.to_string());
 }

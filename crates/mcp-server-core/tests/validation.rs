@@ -132,7 +132,7 @@ async fn arguments_must_be_an_object_or_absent() {
 #[tokio::test]
 async fn input_validation_can_be_disabled() {
     let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
-    let route = || tool("raw", async |RawArgs(args): RawArgs| json!(args.0)).input_schema(schema.clone());
+    let route = || tool("raw", async |RawArgs(args): RawArgs| json!(args)).input_schema(schema.clone());
     let wrong = json!({ "n": "seven", "m": null });
     let checked = server(route(), ()).call_tool("raw", wrong.clone()).await.unwrap();
     assert!(complaint(&checked).unwrap().contains("`/n`"));
@@ -172,7 +172,7 @@ async fn enforces_keywords_of_2020_12() {
 
 #[tokio::test]
 async fn inserts_parameter_defaults_before_validation() {
-    let route = tool("search", async |RawArgs(args): RawArgs| json!(args.0)).parameters([
+    let route = tool("search", async |RawArgs(args): RawArgs| json!(args)).parameters([
         Parameter::new("query", ParameterType::String).required(),
         Parameter::new("limit", ParameterType::Integer).default_value(10),
         Parameter::new("fuzzy", ParameterType::Boolean).required().default_value(false),

@@ -128,7 +128,7 @@ fn one(
 ) -> Result<(Definition, Node, Keys), String> {
     let provider = options.provider;
     let rules = Rules::of(provider);
-    let node = schema::read(&tool.input_schema.0, log)?;
+    let node = schema::read(&tool.input_schema, log)?;
     let mut description =
         tool.description.clone().filter(|text| !text.trim().is_empty()).or_else(|| tool.title.clone());
     if let (Some(max), Some(text)) = (rules.max_description, &mut description)

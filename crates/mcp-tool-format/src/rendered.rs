@@ -147,7 +147,7 @@ impl Rendered {
     #[must_use]
     pub fn restore_arguments(&self, provider_name: &str, arguments: JsonObject) -> JsonObject {
         let Some(entry) = self.entry(provider_name) else { return arguments };
-        let mut arguments = entry.keys.restore(arguments.0);
+        let mut arguments = entry.keys.restore(arguments.into_inner());
         nulls::remove_nulls(&mut arguments, &entry.node);
         arguments.into()
     }
@@ -165,7 +165,7 @@ impl Rendered {
     #[must_use]
     pub fn provider_arguments(&self, name: &str, arguments: JsonObject) -> JsonObject {
         match self.entry_named(name) {
-            Some(entry) => entry.keys.apply(arguments.0).into(),
+            Some(entry) => entry.keys.apply(arguments.into_inner()).into(),
             None => arguments,
         }
     }

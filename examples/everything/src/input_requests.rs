@@ -121,7 +121,7 @@ async fn enums(inputs: Inputs) -> Result<String, ToolError> {
 async fn ask_form(inputs: &Inputs, message: &str, properties: Value) -> Result<String, ToolError> {
     let form = Form::parse(&json!({ "type": "object", "properties": properties })).visible()?;
     match inputs.elicit_form("form", message, &form).await {
-        Ok(content) => Ok(format!("Elicitation completed: action=accept, content={}", Value::Object(content.0))),
+        Ok(content) => Ok(format!("Elicitation completed: action=accept, content={}", Value::from(content))),
         Err(error) if error.is_declined() => Ok("Elicitation completed: action=decline, content={}".into()),
         Err(error) if error.is_cancelled() => Ok("Elicitation completed: action=cancel, content={}".into()),
         Err(error) => Err(error.into()),

@@ -86,7 +86,7 @@ pub(super) fn read(entry: &Node<'_>, expander: &Expander<'_>, server: &mut Serve
             "pinTools" => server.pinned_tools = node.patterns()?,
             _ => {
                 check_spelling(name, &node)?;
-                extra.0.insert(name.to_owned(), node.value.clone());
+                extra.insert(name.to_owned(), node.value.clone());
             }
         }
     }

@@ -151,7 +151,7 @@ impl Core {
     pub(super) fn answer_task_questions(&self, key: &TaskKey, responses: JsonObject) -> Result<(), RpcError> {
         let Some(parked) = self.task_questions.parked(key) else { return Ok(()) };
         let prefix = self.prefix(parked);
-        for (question, response) in responses.0 {
+        for (question, response) in responses {
             let Some(question) = question.strip_prefix(&prefix) else { continue };
             match self.parked.answer(parked, &key.holder, JsonObject::new().with(question, response)) {
                 Err(error @ ParkedError::Invalid { .. }) => return Err(RpcError::invalid_params(error.to_string())),

@@ -316,7 +316,7 @@ impl<'a> TaskRequest<'a> {
                     while !open.is_empty() {
                         let now = open.drain(..open.len().min(AT_ONCE));
                         let now = now.map(|(key, request)| (key, related_to(request, self.call.name())));
-                        responses.extend(self.call.ask_all(now.collect()).await?.0);
+                        responses.extend(self.call.ask_all(now.collect()).await?);
                     }
                     if !responses.is_empty() {
                         let params = UpdateTaskParams::new(&*self.task.id, responses);

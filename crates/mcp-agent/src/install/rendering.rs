@@ -34,7 +34,7 @@ fn lost(server: &ServerDefinition) -> Option<&'static str> {
         (has_rules, "the installer cannot write the approvals of tools"),
         (!server.pinned_tools.is_empty(), "the installer cannot write the list of pinned tools"),
         (server.description.is_some(), "the installer cannot write a description"),
-        (!server.extra.0.is_empty(), "the installer cannot write other members of `x-mcp`"),
+        (!server.extra.is_empty(), "the installer cannot write other members of `x-mcp`"),
     ];
     if let Some((_, message)) = checks.into_iter().find(|(is_set, _)| *is_set) {
         return Some(message);

@@ -55,7 +55,7 @@ pub(super) fn definition(tool: &Tool) -> (Value, Fingerprint) {
     // The keys are in alphabetical order.
     insert("annotations", tool.annotations.as_ref().and_then(|hints| serde_json::to_value(hints).ok()).map(sorted));
     insert("description", tool.description.clone().map(Value::from));
-    insert("inputSchema", Some(sorted(Value::Object(tool.input_schema.0.clone()))));
+    insert("inputSchema", Some(sorted(tool.input_schema.clone().into())));
     insert("name", Some(tool.name.clone().into()));
     insert("outputSchema", tool.output_schema.clone().map(sorted));
     insert("title", tool.title.clone().map(Value::from));

@@ -55,7 +55,7 @@ fn reads_claude_code_with_the_servers_of_the_project() {
     let wiki = http(&config, "wiki");
     assert_eq!((wiki.oauth_client_id.as_deref(), wiki.oauth_redirect_port), (Some("c"), Some(8123)));
     assert_eq!(wiki.oauth_issuer.as_deref(), Some("https://as.example"));
-    assert!(server(&config, "wiki").extra.0.is_empty());
+    assert!(server(&config, "wiki").extra.is_empty());
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn reads_the_portable_file_with_its_own_members() {
     );
     assert_eq!((git.idle_stop, git.max_connections), (Some(Duration::from_secs(600)), Some(8)));
     assert_eq!(git.sharing, Some(mcp_agent::Sharing::Session));
-    assert_eq!(git.extra.0["colour"], "red");
+    assert_eq!(git.extra["colour"], "red");
     assert_eq!(stdio(&config, "git").command, "git-mcp");
     assert_eq!(stdio(&config, "git").cwd.as_deref(), Some(std::path::Path::new("/p/sub")));
     assert!(!server(&config, "off").enabled);

@@ -33,7 +33,7 @@ pub(crate) async fn call(
         Some(format) => {
             let (tool, arguments) = super::format::parse(session, name, words, format.provider()).await?;
             check(&tool, &arguments)?;
-            (tool.name, arguments.0, None)
+            (tool.name, arguments.into_inner(), None)
         }
         None => match find_tool(session, name).await? {
             Ok(tool) => {

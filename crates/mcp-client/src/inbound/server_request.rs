@@ -154,7 +154,7 @@ async fn sample(handlers: &HandlerSet, request: &RawRequest, source: RequestSour
     if let Some(relay) = handlers.relay(ClientCapabilities::supports_sampling, handlers.sample.is_some()) {
         let result = relay.request(InputContext::new(request.clone(), source)).await?;
         let Value::Object(result) = result else { return Ok(result) };
-        let mut result = JsonObject(result);
+        let mut result = JsonObject::from(result);
         // The server decides about a result that is not valid.
         let _ = shape_object::<CreateMessageResult>(&mut result, version);
         return Ok(result.into());

@@ -271,7 +271,7 @@ impl<'de> Deserialize<'de> for ElicitationCapability {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut extra = JsonObject::deserialize(deserializer)?;
         let mut mode = |name: &str| match extra.remove(name) {
-            Some(Value::Object(settings)) => Ok(Some(JsonObject(settings))),
+            Some(Value::Object(settings)) => Ok(Some(settings.into())),
             Some(Value::Null) => {
                 extra.insert(name.into(), Value::Null);
                 Ok(None)

@@ -149,13 +149,13 @@ pub(crate) fn deep(keyword: &str) -> Tool {
         deep = outer;
     }
     let mut tool = property(&Value::Null);
-    tool.input_schema.0["properties"]["a"] = deep;
+    tool.input_schema["properties"]["a"] = deep;
     tool
 }
 
 /// Drops a tool of [`deep`]: the drop of a deep value is recursive, so this function removes level after level.
 pub(crate) fn take_apart(mut tool: Tool, keyword: &str) {
-    let mut rest = tool.input_schema.0["properties"]["a"].take();
+    let mut rest = tool.input_schema["properties"]["a"].take();
     while let Some(inner) = rest.get_mut(keyword).map(Value::take) {
         rest = inner;
     }

@@ -195,7 +195,7 @@ impl<R, C> ParkedCall<R, C> {
 impl<R, C> State<R, C> {
     fn answer(&mut self, number: u32, responses: JsonObject) -> Result<(), ParkedError> {
         let mut answers = Vec::new();
-        for (key, response) in responses.0 {
+        for (key, response) in responses {
             let question = key.strip_prefix(KEY).and_then(|text| text.parse::<u32>().ok());
             // Another text of the same number names no question.
             let question = question.filter(|question| *question <= number && key == format!("{KEY}{question}"));
