@@ -2,6 +2,7 @@
 
 mod client;
 mod gate;
+mod identity;
 mod in_flight;
 mod incoming;
 mod outbox;
@@ -29,6 +30,7 @@ use serde_json::Value;
 pub(crate) use self::{
     client::{Client, RequestClient},
     gate::{Gate, Pass},
+    identity::{ClientIdentities, ClientIdentity},
     in_flight::{InFlight, InFlightGuard, NotEntered},
     incoming::NotificationHook,
 };
@@ -53,8 +55,7 @@ pub struct Session {
     id: Option<Box<str>>,
     fingerprint: Option<Box<str>>,
     version: ProtocolVersion,
-    client_info: Implementation,
-    client_capabilities: ClientCapabilities,
+    identity: Arc<ClientIdentity>,
     initialized: AtomicBool,
     /// The level that the client has set.
     log_level: Mutex<Option<LoggingLevel>>,
@@ -76,8 +77,7 @@ impl Session {
     pub(crate) fn new(
         id: Option<Box<str>>,
         version: ProtocolVersion,
-        client_info: Implementation,
-        client_capabilities: ClientCapabilities,
+        identity: Arc<ClientIdentity>,
         declared: &ServerCapabilities,
         peer: &Peer,
     ) -> Self {
@@ -85,8 +85,7 @@ impl Session {
             fingerprint: id.as_deref().map(fingerprint),
             id,
             version,
-            client_info,
-            client_capabilities,
+            identity,
             initialized: AtomicBool::new(false),
             log_level: Mutex::default(),
             roots_changes: AtomicU64::new(0),
@@ -120,13 +119,13 @@ impl Session {
     /// Returns the name and version of the client. Large `data:` icons are removed.
     #[must_use]
     pub fn client_info(&self) -> &Implementation {
-        &self.client_info
+        &self.identity.info
     }
 
     /// Returns the capabilities of the client, as far as the revision knows them.
     #[must_use]
     pub fn client_capabilities(&self) -> &ClientCapabilities {
-        &self.client_capabilities
+        &self.identity.capabilities
     }
 
     /// Whether `notifications/initialized` arrived. The server sends no list changes and no log records before it.
@@ -189,7 +188,7 @@ impl Session {
     }
 
     fn declares_roots_changes(&self) -> bool {
-        self.client_capabilities.roots.as_ref().is_some_and(|roots| roots.list_changed == Some(true))
+        self.identity.capabilities.roots.as_ref().is_some_and(|roots| roots.list_changed == Some(true))
     }
 
     /// Returns the number of changes of the client's roots. A client that does not declare changes has none.

@@ -13,7 +13,7 @@ use crate::{
     publisher::{Fleet, Publisher, Readers},
     registry::{Entry, ListStyle, PromptEntry, Registry, ResourceEntry, TemplateEntry, ToolEntry},
     request::ServerIdentity,
-    session::Gate,
+    session::{ClientIdentities, Gate},
     shutdown::{RunningWork, Shutdown},
     store::ServerStore,
     tasks::TaskTable,
@@ -90,6 +90,7 @@ pub(super) fn assemble(
         prompts: filled(prompts),
         list_style,
         publisher: Publisher::new(readers, fleet),
+        clients: ClientIdentities::default(),
         shutdown: Shutdown::of_server(drain),
     };
     let server = Server { data: Arc::new(data) };

@@ -12,7 +12,7 @@ use mcp_protocol::{
 use crate::{
     Caller, Peer, Server, Session,
     request::{Refusal, Reply},
-    session::SessionState,
+    session::{ClientIdentity, SessionState},
     trace::{self, AccessRecord, Ending, Target},
 };
 
@@ -78,8 +78,8 @@ impl Server {
         let capabilities = self.capabilities(version, caller.is_one())?;
         let InitializeParams { client_info, capabilities: of_client, .. } = params;
         // Capabilities of other revisions are dropped.
-        let of_client = shaped(of_client, version);
-        let session = Arc::new(Session::new(caller.id(), version, client_info, of_client, &capabilities, peer));
+        let identity = self.data.clients.share(ClientIdentity::new(client_info, shaped(of_client, version)));
+        let session = Arc::new(Session::new(caller.id(), version, identity, &capabilities, peer));
         self.data.extensions.start(self);
         self.data.publisher.join(&session);
         Ok((session, self.welcome(request, caller, version, capabilities)))
@@ -96,7 +96,8 @@ impl Server {
             known.ok_or_else(|| RpcError::internal("the session has a revision that this node does not serve"))?;
         let capabilities = self.capabilities(version, caller.is_one())?;
         let (client_info, of_client) = state.client();
-        let session = Arc::new(Session::new(caller.id(), version, client_info, of_client, &capabilities, peer));
+        let identity = self.data.clients.share(ClientIdentity::new(client_info, of_client));
+        let session = Arc::new(Session::new(caller.id(), version, identity, &capabilities, peer));
         drop(session.restore(state));
         self.data.extensions.start(self);
         self.data.publisher.join(&session);

@@ -41,7 +41,7 @@ pub(crate) struct Removed {
 pub(super) struct Outbox {
     state: Mutex<State>,
     /// The lists for which the server declared `listChanged`.
-    lists: Vec<Change>,
+    lists: [bool; LISTS.len()],
     /// The runtime on which the session was opened. Waiting changes are sent there.
     runtime: Option<Handle>,
 }
@@ -68,12 +68,15 @@ enum Wait {
 
 impl Outbox {
     pub(super) fn new(declared: &ServerCapabilities) -> Self {
-        let lists = [
-            (Change::Tools, declared.tools.as_ref().and_then(|tools| tools.list_changed)),
-            (Change::Prompts, declared.prompts.as_ref().and_then(|prompts| prompts.list_changed)),
-            (Change::Resources, declared.resources.as_ref().and_then(|resources| resources.list_changed)),
-        ];
-        let lists = lists.into_iter().filter(|(_, changes)| *changes == Some(true)).map(|(list, _)| list).collect();
+        let lists = LISTS.map(|list| {
+            let changes = match list {
+                Change::Tools => declared.tools.as_ref().and_then(|tools| tools.list_changed),
+                Change::Prompts => declared.prompts.as_ref().and_then(|prompts| prompts.list_changed),
+                Change::Resources => declared.resources.as_ref().and_then(|resources| resources.list_changed),
+                Change::Updated(_) => None,
+            };
+            changes == Some(true)
+        });
         Self { state: Mutex::default(), lists, runtime: Handle::try_current().ok() }
     }
 
@@ -214,7 +217,7 @@ impl Session {
         let mut state = self.outbox.state();
         let is_wanted = match change {
             Change::Updated(uri) => state.uris.contains(uri),
-            list => self.outbox.lists.contains(list),
+            list => LISTS.iter().zip(self.outbox.lists).any(|(known, declared)| declared && known == list),
         };
         if !is_wanted || !self.is_initialized() {
             return;

@@ -203,8 +203,8 @@ impl Session {
     pub fn state(&self) -> SessionState {
         SessionState {
             version: self.version.as_str().to_owned(),
-            client_info: self.client_info.clone(),
-            client_capabilities: self.client_capabilities.clone(),
+            client_info: self.client_info().clone(),
+            client_capabilities: self.client_capabilities().clone(),
             is_initialized: self.is_initialized(),
             log_level: self.chosen_log_level(),
             subscriptions: self.subscriptions(),
@@ -361,14 +361,17 @@ mod tests {
     use mcp_protocol::ServerCapabilities;
 
     use super::*;
-    use crate::{Peer, session::tests::NoSender};
+    use crate::{
+        Peer,
+        session::{ClientIdentity, tests::NoSender},
+    };
 
     fn session() -> Session {
         let peer = Peer::new(Arc::new(NoSender), 1);
         let info = Implementation::new("client", "1");
         let version = ProtocolVersion::LATEST_LEGACY;
         let client = serde_json::from_str(r#"{ "roots": { "listChanged": true } }"#).unwrap();
-        Session::new(None, version, info, client, &ServerCapabilities::default(), &peer)
+        Session::new(None, version, Arc::new(ClientIdentity::new(info, client)), &ServerCapabilities::default(), &peer)
     }
 
     fn uri(uri: &str) -> String {

@@ -447,7 +447,7 @@ mod tests {
     use mcp_transport::{BoxFuture, Frame, TransportError, TrySendError};
 
     use super::*;
-    use crate::Peer;
+    use crate::{Peer, session::ClientIdentity};
 
     /// Records the sent statuses. It delays the first `input_required`.
     struct DelayingSender {
@@ -493,14 +493,8 @@ mod tests {
         let sender = Arc::new(DelayingSender { statuses: Mutex::default(), delay: Mutex::new(Some((begun, end))) });
         let peer = Peer::new(sender.clone(), 1);
         let (client, version) = (Implementation::new("t", "1"), ProtocolVersion::V2025_11_25);
-        let session = Arc::new(Session::new(
-            None,
-            version,
-            client,
-            ClientCapabilities::default(),
-            &ServerCapabilities::default(),
-            &peer,
-        ));
+        let identity = Arc::new(ClientIdentity::new(client, ClientCapabilities::default()));
+        let session = Arc::new(Session::new(None, version, identity, &ServerCapabilities::default(), &peer));
         session.mark_initialized();
         let record = Record {
             id: "t".into(),
