@@ -24,7 +24,7 @@ use mcp_store::{StoreError, Swap};
 use parking_lot::Mutex;
 use tokio::{
     runtime::Handle,
-    sync::watch,
+    sync::{Notify, watch},
     task::AbortHandle,
     time::{Instant, timeout_at},
 };
@@ -35,7 +35,7 @@ use self::{
     record::{Event, Record, digest},
 };
 use super::{
-    event_log::EventLog,
+    event_log::{EventLog, STANDALONE},
     followers::Followers,
     owner::Owner,
     session_store::{ATTEMPTS, SessionStore},
@@ -147,6 +147,8 @@ pub(crate) struct SharedSessions {
     epoch: AtomicU64,
     /// The number of messages about sessions that this node has not adopted.
     unknown: AtomicU64,
+    /// Notified when a session with an open request or stream may lack a change.
+    stale: Notify,
     adopting: Mutex<()>,
     connected: watch::Sender<bool>,
     /// The messages that the other nodes did not receive yet.
@@ -179,6 +181,7 @@ impl SharedSessions {
             known: Mutex::default(),
             epoch: AtomicU64::new(1),
             unknown: AtomicU64::new(0),
+            stale: Notify::new(),
             adopting: Mutex::new(()),
             connected: watch::Sender::new(false),
             unsent: Unsent::default(),
@@ -379,12 +382,15 @@ impl SharedSessions {
         Ok(())
     }
 
-    /// Stores the changes of a session, and extends the life of its record.
+    /// Stores the changes of a session, and extends the life of its record. If the client reads here and the session lacked a change,
+    /// the other nodes send their waiting changes, because this node ignored changes of new subscriptions.
     ///
     /// # Errors
     /// If the session has ended on another node, or the store fails.
     pub(crate) async fn save(self: &Arc<Self>, http: &Arc<HttpSession>) -> Result<(), Unusable> {
         let Some(shared) = http.shared() else { return Ok(()) };
+        let reader = shared.followers().order(STANDALONE).filter(|_| !self.is_verified(shared));
+        let reader = reader.map(|order| (order, http.session.state()));
         let deadline = Instant::now() + RECORD;
         let Ok(mut stored) = timeout_at(deadline, shared.stored.lock()).await else {
             tracing::warn!("a request of a session waited too long for the shared store");
@@ -394,6 +400,13 @@ impl SharedSessions {
         if !self.is_verified(shared) {
             // A message arrived meanwhile, so the record is read again. If this fails, the next request reads it.
             let _ = self.store_once(http, shared, &mut stored, deadline).await;
+        }
+        if let Some((order, state)) = reader
+            && state != http.session.state()
+        {
+            // If the store fails here, the nodes treat each resource as changed when it works again.
+            let _ =
+                timeout_at(deadline, self.announce(&shared.digest, &Event::Reads { stream: STANDALONE, order })).await;
         }
         Ok(())
     }
