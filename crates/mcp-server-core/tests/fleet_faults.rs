@@ -83,7 +83,8 @@ async fn a_shutdown_waits_for_the_end_of_a_quick_task_whose_request_was_cancelle
     let request = here.client.start("tools/call", call("must")).await;
     // The store has the creation of the task, and not yet its end.
     sleep(Duration::from_millis(1500)).await;
-    let cancelled = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": request } });
+    let cancelled =
+        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": request } });
     here.client.send(cancelled).await;
     sleep(Duration::from_millis(1)).await;
     let listener = here.jobs.server.listener(Duration::ZERO);

@@ -171,7 +171,9 @@ async fn guarded<T: Serialize + DeserializeOwned>(
     let swap = loop {
         match records.compare_and_swap(&name, expected.as_deref(), Some(guard.clone()), ttl).await {
             // The record expired while the side effect ran, or the store lost the mark. Another round may replace it too.
-            Ok(Swap::Lost { current }) if expected.as_ref() == Some(&mark) && guard_on_drop.is_unmarked(current.as_ref()) => {
+            Ok(Swap::Lost { current })
+                if expected.as_ref() == Some(&mark) && guard_on_drop.is_unmarked(current.as_ref()) =>
+            {
                 expected = current;
             }
             // The side effect is over, so its result waits for the store while this node has its lease.
