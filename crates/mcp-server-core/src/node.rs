@@ -31,8 +31,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-pub(crate) use self::keeper::Failing;
-pub use self::{error::NodeError, lease::Lease};
+pub use self::{error::NodeError, keeper::Failing, lease::Lease};
 use self::{keeper::Keeper, requests::Pending};
 pub(crate) use self::{lease::LeaseEnd, members::Walk};
 use crate::store::{STORE_TIMEOUT, ServerStore};

@@ -30,15 +30,16 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// The interval of log records while an operation fails.
 const NEWS: Duration = Duration::from_secs(30);
 
-/// An operation that is repeated while it fails. The log has its first failure, and then one record in each interval.
-#[derive(Default)]
-pub(crate) struct Failing {
+/// An operation that is repeated while it fails. The log has its first failure, and then one record in 30 seconds.
+#[derive(Debug, Default)]
+pub struct Failing {
     logged: Option<Instant>,
 }
 
 impl Failing {
     /// Records a failure. Returns whether the log needs a record of it.
-    pub(crate) fn record_failure(&mut self) -> bool {
+    #[must_use]
+    pub fn record_failure(&mut self) -> bool {
         let now = Instant::now();
         let is_news = self.logged.is_none_or(|logged| now >= logged + NEWS);
         if is_news {

@@ -117,7 +117,7 @@ impl Driver {
                 tracing::error!(%error, "the store does not accept the result of a task");
                 continue;
             }
-            tracing::warn!(%error, "the end of a task is not stored yet");
+            self.table.end_failed(&error);
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSES.1);
         }

@@ -18,7 +18,7 @@ use std::{
 use mcp_protocol::Principal;
 use mcp_server_core::{
     Caller, Server,
-    engine::{Engine as _, HandlerGuard, MadeChanges, Node, Peer, SessionChange, Storing},
+    engine::{Engine as _, Failing, HandlerGuard, MadeChanges, Node, Peer, SessionChange, Storing},
 };
 use mcp_store::{StoreError, Swap};
 use parking_lot::Mutex;
@@ -153,6 +153,8 @@ pub(crate) struct SharedSessions {
     connected: watch::Sender<bool>,
     /// The messages that the other nodes did not receive yet.
     unsent: Unsent,
+    /// The failures of the store that requests caused.
+    failing: Mutex<Failing>,
     task: Mutex<Option<AbortHandle>>,
     /// The handlers of the requests of other nodes.
     handlers: OnceLock<[HandlerGuard; 5]>,
@@ -185,6 +187,7 @@ impl SharedSessions {
             adopting: Mutex::new(()),
             connected: watch::Sender::new(false),
             unsent: Unsent::default(),
+            failing: Mutex::default(),
             task: Mutex::new(None),
             handlers: OnceLock::new(),
         }))
@@ -234,12 +237,9 @@ impl SharedSessions {
                 self.know(http, SharedSession::new(digest, bytes, self.epoch()), 0);
                 Ok(())
             }
-            failed => {
-                if let Err(error) = failed {
-                    tracing::warn!(%error, "a session cannot be stored");
-                }
+            created => {
                 self.sessions.remove(id);
-                Err(Unusable::StoreFailed)
+                Err(created.err().map_or(Unusable::StoreFailed, |error| self.failed(&error)))
             }
         }
     }
@@ -330,7 +330,7 @@ impl SharedSessions {
         caller: Option<&Principal>,
         found: Result<Arc<HttpSession>, Unusable>,
     ) -> Result<Arc<HttpSession>, Unusable> {
-        self.connect().await.map_err(failed)?;
+        self.connect().await.map_err(|error| self.failed(&error))?;
         match found {
             Err(Unusable::Unknown) if !self.sessions.contains(id) => self.adopt(id).await?,
             Err(reason) => return Err(reason),
@@ -355,7 +355,7 @@ impl SharedSessions {
     /// Opens a session with the state of its record.
     async fn adopt(self: &Arc<Self>, id: &str) -> Result<(), Unusable> {
         let (digest, epoch, unknown) = (digest(id), self.epoch(), self.unknown.load(Ordering::Acquire));
-        let bytes = self.store.get(&digest).await.map_err(failed)?.ok_or(Unusable::Unknown)?;
+        let bytes = self.store.get(&digest).await.map_err(|error| self.failed(&error))?.ok_or(Unusable::Unknown)?;
         let Some(record) = Record::read(&bytes) else {
             tracing::warn!("the record of a session cannot be read");
             return Err(Unusable::Unknown);
@@ -393,8 +393,7 @@ impl SharedSessions {
         let reader = reader.map(|order| (order, http.session.state()));
         let deadline = Instant::now() + RECORD;
         let Ok(mut stored) = timeout_at(deadline, shared.stored.lock()).await else {
-            tracing::warn!("a request of a session waited too long for the shared store");
-            return Err(Unusable::StoreFailed);
+            return Err(self.failed(&StoreError::unavailable("earlier requests of the session wait for the store")));
         };
         self.store_once(http, shared, &mut stored, deadline).await?;
         if !self.is_verified(shared) {
@@ -513,7 +512,7 @@ impl SharedSessions {
                 stored.clone()
             };
             let swap = self.store.compare_and_swap(&shared.digest, Some(stored), new.clone(), self.ttl());
-            match swap.await.map_err(failed)? {
+            match swap.await.map_err(|error| self.failed(&error))? {
                 Swap::Lost { current: Some(current) } => *stored = current,
                 Swap::Done => {
                     *stored = new;
@@ -534,6 +533,15 @@ impl SharedSessions {
         Err(Unusable::StoreFailed)
     }
 
+    /// Returns the error of a request for which the store failed. Each client can repeat such a request, so the log has one record in
+    /// an interval.
+    fn failed(&self, error: &StoreError) -> Unusable {
+        if self.failing.lock().record_failure() {
+            tracing::warn!(%error, "a request of a session fails, because it needs the shared store");
+        }
+        Unusable::StoreFailed
+    }
+
     /// Ends a session here that has ended in the store.
     fn gone(&self, http: &HttpSession) -> Unusable {
         if let Some(id) = http.session.id() {
@@ -551,7 +559,7 @@ impl SharedSessions {
         // A write of another request must not run between the deletion and the end.
         let locked = timeout_at(Instant::now() + RECORD, shared.stored.lock()).await;
         let _stored = locked.map_err(|_| Unusable::StoreFailed)?;
-        self.store.delete(&shared.digest).await.map_err(failed)?;
+        self.store.delete(&shared.digest).await.map_err(|error| self.failed(&error))?;
         self.gone(http);
         let is_sent = self.announce_or_repeat(&shared.digest, Event::Ended).await;
         if let Err(error) = self.store.delete_events(&shared.digest).await {
@@ -559,10 +567,4 @@ impl SharedSessions {
         }
         if is_sent { Ok(()) } else { Err(Unusable::StoreFailed) }
     }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "the form of `map_err`")]
-fn failed(error: StoreError) -> Unusable {
-    tracing::warn!(%error, "a request of a session fails, because it needs the shared store");
-    Unusable::StoreFailed
 }
