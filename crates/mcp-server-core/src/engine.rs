@@ -31,7 +31,7 @@ pub use self::{
     prepare::Prepared,
 };
 pub use crate::error::{Panic, contain_async, flush_faults};
-pub use crate::node::{HandlerGuard, Lease, Node, NodeError};
+pub use crate::node::{Failing, HandlerGuard, Lease, Node, NodeError};
 pub use crate::request::{Denied, Payload, Refusal, Reply, Scope, StatelessCall, Verdict};
 pub use crate::server::ServerListener;
 pub use crate::session::{ChangeMark, MadeChanges, Peer, Session, SessionChange, SessionState, Storing};

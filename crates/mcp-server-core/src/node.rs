@@ -31,8 +31,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-pub(crate) use self::keeper::Failing;
-pub use self::{error::NodeError, lease::Lease};
+pub use self::{error::NodeError, keeper::Failing, lease::Lease};
 use self::{keeper::Keeper, requests::Pending};
 pub(crate) use self::{lease::LeaseEnd, members::Walk};
 use crate::store::{STORE_TIMEOUT, ServerStore};
@@ -120,6 +119,8 @@ pub struct Node {
 struct Shared {
     store: ServerStore,
     limits: NodeLimits,
+    /// The number of the background task that may change the lease. A task that was stopped can still run for a moment.
+    keeper: AtomicU64,
     /// The public ids of the state keys, which the lease shows to the other nodes. Empty if no other node needs the keys.
     keys: Vec<String>,
     lease: watch::Sender<Option<Lease>>,
@@ -144,6 +145,7 @@ impl Node {
         let shared = Shared {
             store,
             limits,
+            keeper: AtomicU64::new(0),
             keys,
             lease: watch::Sender::new(None),
             handlers: Mutex::default(),
@@ -175,12 +177,15 @@ impl Node {
 
     /// Stops the background task, and ends the work of the lease. Returns the lease.
     fn end(&self) -> Option<Lease> {
-        if let Some(task) = self.task.lock().take() {
+        // Held until the end, so that the next task starts after it.
+        let mut task = self.task.lock();
+        if let Some(task) = task.take() {
             task.abort();
         }
-        let lease = self.shared.lease.send_replace(None)?;
-        lease.lose();
-        Some(lease)
+        self.shared.keeper.fetch_add(1, Ordering::AcqRel);
+        let lease = self.shared.lease.send_replace(None);
+        self.shared.pending.clear();
+        lease.inspect(Lease::lose)
     }
 
     /// Returns the current lease. Starts the node if it does not run, and waits until it has a lease, at most 5 seconds.
@@ -359,7 +364,8 @@ impl Node {
         if task.as_ref().is_none_or(AbortHandle::is_finished)
             && let Ok(runtime) = Handle::try_current()
         {
-            let keeper = Keeper::new(self.shared.clone());
+            let number = self.shared.keeper.fetch_add(1, Ordering::AcqRel) + 1;
+            let keeper = Keeper::new(self.shared.clone(), number);
             *task = Some(runtime.spawn(keeper.run()).abort_handle());
         }
         true

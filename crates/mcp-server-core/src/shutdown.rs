@@ -144,7 +144,7 @@ impl RunningWork {
     }
 
     /// Waits until no work is left.
-    pub(crate) async fn ended(&self) {
+    pub async fn ended(&self) {
         loop {
             let mut none_left = pin!(self.0.none_left.notified());
             // Work that ends between the check and the wait notifies this waiter.

@@ -22,10 +22,12 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
+    common::subscribe,
     cut_store::{CutStore, Link},
     fleet_tasks::{asked_at_another_node, listen, next_status, two},
     json_client::{Client, code_and_text},
-    tasks_fixture::{Jobs, as_task, made, of, wait_for},
+    log_text::LogText,
+    tasks_fixture::{Jobs, as_task, call, made, of, wait_for},
 };
 
 const BUSY: (i64, &str) = (-32603, "busy: the shared store is unavailable, try again later");
@@ -73,6 +75,43 @@ async fn the_end_of_a_task_waits_for_space_in_a_full_store() {
     // The end is stored, so a stopped node does not change it.
     sleep(Duration::from_secs(30)).await;
     assert_eq!(there.get(&id).await["status"], "completed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_the_end_of_a_quick_task_whose_request_was_cancelled() {
+    let (store, mut here, _there) = two().await;
+    made(&mut here.client, "must").await;
+    here.cut.set(Link::Slow(Duration::from_secs(1)));
+    let request = here.client.start("tools/call", call("must")).await;
+    // The store has the creation of the task, and not yet its end.
+    sleep(Duration::from_millis(1500)).await;
+    let cancelled =
+        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": request } });
+    here.client.send(cancelled).await;
+    sleep(Duration::from_millis(1)).await;
+    let listener = here.jobs.server.listener(Duration::ZERO);
+    here.jobs.server.shutdown();
+    listener.work_ended().await;
+    let tasks = records(&store, "/task/").await;
+    assert_eq!(tasks.len(), 2);
+    let has_end = |(_, bytes): &(String, Arc<[u8]>)| String::from_utf8_lossy(bytes).contains("\"outcome\"");
+    assert!(tasks.iter().all(has_end), "{tasks:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ends_of_tasks_that_are_not_stored_are_logged_once_in_thirty_seconds() {
+    let log = LogText::default();
+    let writer = log.clone();
+    let _guard = subscribe(tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish());
+    let (_store, mut here, _there) = two().await;
+    for _ in 0..20 {
+        made(&mut here.client, "gated").await;
+    }
+    here.cut.set(Link::Down);
+    here.jobs.gate.add_permits(20);
+    sleep(Duration::from_secs(25)).await;
+    let lines = log.text().lines().filter(|line| line.contains("the end of a task is not stored yet")).count();
+    assert_eq!(lines, 1, "{}", log.text());
 }
 
 #[tokio::test(start_paused = true)]

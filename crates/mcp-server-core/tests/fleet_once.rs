@@ -150,6 +150,36 @@ async fn a_cancelled_effect_is_marked_after_a_short_outage() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_effect_whose_mark_the_store_lost_is_not_repeated() {
+    for (is_cancelled, expected) in [(false, "bought for Ada"), (true, UNFINISHED)] {
+        let (store, effects) = (MemoryStore::new(), Effects::default());
+        let time = Duration::from_secs(2);
+        let ((mut here, cut), (mut there, _b)) = (node(&store, &effects, time), node(&store, &effects, time));
+        let round = last_round(&mut here, "Ada").await;
+        let record = async || store.list("mcp/shop/once/", None, 10).await.unwrap().entries.pop();
+        // The first attempt does not begin, and leaves a record.
+        cut.set(Link::Down);
+        here.exchange(request(2, round.clone())).await;
+        cut.set(Link::Up);
+        sleep(Duration::from_secs(1)).await;
+        let (key, free) = record().await.unwrap();
+        here.send(request(3, round.clone())).await;
+        sleep(time * 3 / 4).await;
+        assert_ne!(record().await.unwrap().1, free);
+        // The rollback of the store.
+        store.put(&key, free, None).await.unwrap();
+        if is_cancelled {
+            here.send(cancel(3)).await;
+        } else {
+            assert_eq!(text_of(&here.recv().await), expected);
+        }
+        sleep(time).await;
+        assert_eq!(text_of(&there.exchange(request(2, round)).await), expected);
+        assert_eq!(count(&effects, "Ada"), 1, "cancelled: {is_cancelled}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_running_node_ends_the_effects_of_a_killed_node_that_no_round_reads() {
     let (store, effects) = (MemoryStore::new(), Effects::default());
     let time = Duration::from_secs(120);

@@ -10,7 +10,10 @@ use mcp_server_core::{
 };
 use mcp_store::{KeyValue as _, MemoryStore};
 use serde_json::json;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::{
+    runtime,
+    time::{Instant, sleep, timeout},
+};
 
 use crate::{
     child_process,
@@ -104,6 +107,22 @@ async fn the_last_listener_of_a_server_deletes_the_lease_of_its_node() {
         // A server that continues gets another lease.
         assert_eq!(one.lease().await.is_ok(), !is_shutdown);
     }
+}
+
+#[test]
+fn the_late_end_of_a_stopped_background_task_keeps_the_next_lease() {
+    let [first, second] = [(); 2].map(|()| runtime::Builder::new_current_thread().enable_all().build().unwrap());
+    let (server, node, _) = node(&MemoryStore::new());
+    first.block_on(node.lease()).unwrap();
+    let listener = server.listener(Duration::ZERO);
+    // The first runtime does not run meanwhile, so it drops its task later.
+    let lease = second.block_on(async {
+        listener.release().await;
+        node.lease().await.unwrap()
+    });
+    first.block_on(tokio::task::yield_now());
+    assert!(lease.is_held());
+    assert_eq!(second.block_on(node.lease()).unwrap().id(), lease.id());
 }
 
 #[tokio::test]

@@ -26,7 +26,10 @@ use mcp_server_core::{
     engine::{Engine as _, MadeChanges, Peer, Refusal, Reply, Scope, Session, SessionRequest},
 };
 use mcp_transport::FrameSender;
-use tokio::time::Instant;
+use tokio::{
+    runtime::Handle,
+    time::{Instant, timeout},
+};
 
 use self::{
     call::{Answer, Bounds, CallStream},
@@ -110,9 +113,26 @@ impl Legacy {
 
 impl Drop for Legacy {
     fn drop(&mut self) {
-        self.end();
-        if let Some(shared) = &self.shared {
-            shared.stop();
+        let (sessions, streams, shared) = (self.sessions.clone(), self.streams.clone(), self.shared.clone());
+        let server = self.endpoint.server.clone();
+        let may_have_calls = server.is_shutting_down() && sessions.len() > 0;
+        let end = move || {
+            sessions.clear();
+            streams.clear();
+            if let Some(shared) = shared {
+                shared.stop();
+            }
+        };
+        match Handle::try_current() {
+            // An application drops its router before it waits for `Server::ended`. The calls of sessions keep their grace period.
+            Ok(runtime) if may_have_calls => {
+                let limit = self.endpoint.config.shutdown_deadline.saturating_add(FLUSH);
+                runtime.spawn(async move {
+                    let _ = timeout(limit, server.work().ended()).await;
+                    end();
+                });
+            }
+            _ => end(),
         }
     }
 }

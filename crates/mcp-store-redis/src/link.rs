@@ -102,9 +102,10 @@ impl Link {
         self.newest.clone()
     }
 
-    /// The longest time for the acknowledgement of replicas, in milliseconds: half of the time limit of a call.
+    /// The longest time for the acknowledgement of replicas, in milliseconds: half of the time after which a silent connection is lost.
+    /// Redis sends nothing on the connection meanwhile.
     pub(crate) fn longest_wait(&self) -> u64 {
-        u64::try_from(self.call_time.as_millis() / 2).unwrap_or(u64::MAX).max(1)
+        u64::try_from(self.call_time.min(SILENCE).as_millis() / 2).unwrap_or(u64::MAX).max(1)
     }
 
     /// Runs `request` on the current connection, within the time limit of a call.

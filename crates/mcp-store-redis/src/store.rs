@@ -79,7 +79,7 @@ impl RedisStore {
     /// If fewer replicas respond `within` the time, the call is [unavailable](StoreError::is_unavailable), and the write
     /// may have taken effect. An acknowledged write survives the loss of the primary server if the failover selects one of
     /// these replicas. Concurrent calls of all handles wait behind a call that waits for replicas, because they share one
-    /// connection. The time is at most half of the time limit of a call.
+    /// connection. The time is at most one second, and at most half of the time limit of a call.
     ///
     /// ```no_run
     /// use std::time::Duration;

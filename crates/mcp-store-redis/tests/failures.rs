@@ -185,6 +185,23 @@ async fn a_demoted_server_receives_few_connections_and_is_used_after_its_promoti
     }
 }
 
+#[tokio::test]
+async fn calls_that_wait_for_missing_replicas_keep_the_connection() {
+    let name = "calls_that_wait_for_missing_replicas_keep_the_connection";
+    let Some(server) = RedisServer::start_or_skip(name) else { return };
+    let store = connect(server.address(), Protocol::Resp3).await;
+    let before = connections(&server);
+    // Redis waits for the replicas of one call after another.
+    let durable = store.acknowledged_by(1, Duration::from_secs(10));
+    let swap = |key| durable.compare_and_swap(key, None, Some(bytes("v")), None);
+    let (a, b, c) = tokio::join!(swap("a"), swap("b"), swap("c"));
+    for error in [a, b, c].map(Result::unwrap_err) {
+        assert_eq!(error.to_string(), "0 of 1 replicas acknowledged the write within 1000 ms");
+    }
+    // The question is a connection too.
+    assert_eq!(connections(&server), before + 1);
+}
+
 /// Starts a proxy before a server. It passes `chunk` bytes to the server in each interval.
 async fn slow_proxy(target: SocketAddr, chunk: usize, interval: Duration) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -54,8 +54,7 @@ impl Candidate<'_> {
                     self.become_task(&running_task);
                     guard.end(ending(&Ok(Output::Tool(result))));
                     // The record is stored before the response, also when the request is dropped.
-                    let (driver, ended) = (self.server.data.task_driver(), running_task.clone());
-                    let storing = tokio::spawn(async move { driver.store_end(&ended).await });
+                    let storing = tokio::spawn(self.server.data.task_driver().store(running_task.clone()));
                     let _ = tokio::time::timeout(STORE_TIMEOUT, storing).await;
                     return Ok(self.created(&running_task));
                 }

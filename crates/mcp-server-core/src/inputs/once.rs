@@ -167,11 +167,15 @@ async fn guarded<T: Serialize + DeserializeOwned>(
         Err(_) => Guard::Failed,
     };
     let (guard, ttl) = (written(&guard)?, ttl(&collector.services().limits));
-    let mut expected = Some(&mark);
+    let mut expected = Some(mark.clone());
     let swap = loop {
-        match records.compare_and_swap(&name, expected.map(|mark| &**mark), Some(guard.clone()), ttl).await {
-            // The record expired while the side effect ran. Another round may replace it too.
-            Ok(Swap::Lost { current: None }) if expected.is_some() => expected = None,
+        match records.compare_and_swap(&name, expected.as_deref(), Some(guard.clone()), ttl).await {
+            // The record expired while the side effect ran, or the store lost the mark. Another round may replace it too.
+            Ok(Swap::Lost { current })
+                if expected.as_ref() == Some(&mark) && guard_on_drop.is_unmarked(current.as_ref()) =>
+            {
+                expected = current;
+            }
             // The side effect is over, so its result waits for the store while this node has its lease.
             Err(error) if is_away(&error) && lease.as_ref().is_some_and(Lease::is_held) => {
                 tracing::warn!(%error, "the result of an effect is not stored yet");
@@ -294,14 +298,21 @@ struct AbandonGuard<'a> {
     has_begun: bool,
 }
 
+impl AbandonGuard<'_> {
+    /// Whether the store has no record of an attempt: the record expired, or the store does not have the mark.
+    fn is_unmarked(&self, current: Option<&Arc<[u8]>>) -> bool {
+        current.is_none() || current == self.before.as_ref()
+    }
+}
+
 impl Drop for AbandonGuard<'_> {
     fn drop(&mut self) {
         let (Some(name), Ok(runtime)) = (self.name.take(), tokio::runtime::Handle::try_current()) else { return };
         let guard = if self.has_begun { Guard::Failed } else { Guard::Free(std::mem::take(&mut self.me)) };
         let (services, Ok(guard)) = (self.collector.services().clone(), written(&guard)) else { return };
-        let (mark, before, has_begun) = (self.mark.clone(), self.before.take(), self.has_begun);
+        let (mark, before) = (self.mark.clone(), self.before.take());
         runtime.spawn(async move {
-            // Before the side effect begins, the store may or may not have the mark. The update replaces either record,
+            // The store may or may not have the mark, also if it lost the mark later. The update replaces either record,
             // so a mark that arrives late is rejected. The mark arrives before the first swap, between two, or never.
             let mut expected = Some(mark.clone());
             let (start, mut pause, mut lost) = (Instant::now(), RETRY, 0);
@@ -311,7 +322,7 @@ impl Drop for AbandonGuard<'_> {
                     records.compare_and_swap(&name, expected.as_deref(), Some(guard.clone()), ttl(&services.limits));
                 match swap.await {
                     Ok(Swap::Lost { current })
-                        if !has_begun && (current == before || current.as_ref() == Some(&mark)) =>
+                        if current.is_none() || current == before || current.as_ref() == Some(&mark) =>
                     {
                         expected = current;
                         lost += 1;

@@ -1,6 +1,11 @@
 //! The background task of a node: it acquires a lease, renews it, receives messages, and starts again when the lease is lost.
 
-use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use mcp_store::{Delivery, Subscription, Swap};
 use tokio::{
@@ -25,15 +30,16 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// The interval of log records while an operation fails.
 const NEWS: Duration = Duration::from_secs(30);
 
-/// An operation that is repeated while it fails. The log has its first failure, and then one record in each interval.
-#[derive(Default)]
-pub(crate) struct Failing {
+/// An operation that is repeated while it fails. The log has its first failure, and then one record in 30 seconds.
+#[derive(Debug, Default)]
+pub struct Failing {
     logged: Option<Instant>,
 }
 
 impl Failing {
     /// Records a failure. Returns whether the log needs a record of it.
-    pub(crate) fn record_failure(&mut self) -> bool {
+    #[must_use]
+    pub fn record_failure(&mut self) -> bool {
         let now = Instant::now();
         let is_news = self.logged.is_none_or(|logged| now >= logged + NEWS);
         if is_news {
@@ -51,11 +57,12 @@ impl Failing {
 /// The background task of a node. Dropping it ends the lease on this node.
 pub(super) struct Keeper {
     shared: Arc<Shared>,
+    number: u64,
 }
 
 impl Keeper {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
+    pub(super) fn new(shared: Arc<Shared>, number: u64) -> Self {
+        Self { shared, number }
     }
 
     pub(super) async fn run(self) {
@@ -63,7 +70,7 @@ impl Keeper {
             let (lease, released, subscription) = self.acquire().await;
             let lost = {
                 let id = lease.id().to_owned();
-                self.shared.lease.send_replace(Some(lease.clone()));
+                self.change_lease(Some(lease.clone()));
                 tokio::select! {
                     biased;
                     () = self.renew(&lease) => {}
@@ -81,10 +88,25 @@ impl Keeper {
 
     /// Ends the work of the lease.
     fn lose(&self) {
-        if let Some(lease) = self.shared.lease.send_replace(None) {
+        let Some(earlier) = self.change_lease(None) else { return };
+        if let Some(lease) = earlier {
             lease.lose();
         }
         self.shared.pending.clear();
+    }
+
+    /// Replaces the lease of the node, and returns the earlier lease. Returns `None` without a change if this task was stopped,
+    /// because the lease then belongs to a later task.
+    fn change_lease(&self, lease: Option<Lease>) -> Option<Option<Lease>> {
+        let mut earlier = None;
+        self.shared.lease.send_if_modified(|current| {
+            let is_current = self.shared.keeper.load(Ordering::Acquire) == self.number;
+            if is_current {
+                earlier = Some(std::mem::replace(current, lease));
+            }
+            is_current
+        });
+        earlier
     }
 
     /// Waits until the work of a lost lease has ended, and deletes the lease.

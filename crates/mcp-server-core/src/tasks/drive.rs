@@ -98,17 +98,26 @@ impl Driver {
         }
     }
 
+    /// Stores the end of a task whose work is over. A listener that shuts down waits for it.
+    pub(crate) fn store(self, task: Arc<RunningTask>) -> impl Future<Output = ()> {
+        let driving = self.work.enter();
+        async move {
+            self.store_end(&task).await;
+            drop(driving);
+        }
+    }
+
     /// Stores the end of a task. It repeats this until the store has accepted the end, or the task has expired.
     ///
     /// No node shows the end before. A node that took over would store another end.
-    pub(crate) async fn store_end(&self, task: &Arc<RunningTask>) {
+    async fn store_end(&self, task: &Arc<RunningTask>) {
         let mut pause = PAUSES.0;
         while let Err(error) = self.table.persist(task).await {
             if error.is_invalid() && task.discard_result() {
                 tracing::error!(%error, "the store does not accept the result of a task");
                 continue;
             }
-            tracing::warn!(%error, "the end of a task is not stored yet");
+            self.table.end_failed(&error);
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSES.1);
         }

@@ -41,6 +41,8 @@ pub(crate) struct TaskTable {
     entries: Mutex<Entries>,
     /// The failures of the store that requests caused.
     failing: Mutex<Failing>,
+    /// The failures of the store that the ends of tasks caused.
+    failing_ends: Mutex<Failing>,
 }
 
 struct Entries {
@@ -100,7 +102,8 @@ pub(crate) struct TaskSpec<'a> {
 impl TaskTable {
     pub(crate) fn new(records: ServerStore, limits: TaskLimits, node: Option<Arc<Node>>) -> Self {
         let entries = Entries { tasks: HashMap::new(), counts: HashMap::new(), bytes: 0, swept: Instant::now() };
-        Self { records, node, polls: Polls::default(), limits, entries: Mutex::new(entries), failing: Mutex::default() }
+        let (entries, polls) = (Mutex::new(entries), Polls::default());
+        Self { records, node, polls, limits, entries, failing: Mutex::default(), failing_ends: Mutex::default() }
     }
 
     pub(crate) fn limits(&self) -> &TaskLimits {
@@ -302,9 +305,16 @@ impl TaskTable {
     pub(crate) async fn settle(&self, running_task: &Arc<RunningTask>, outcome: TaskOutcome) -> bool {
         let is_first = self.mark(running_task, outcome);
         if let Err(error) = self.persist(running_task).await {
-            tracing::warn!(%error, "the end of a task is not stored yet");
+            self.end_failed(&error);
         }
         is_first && !running_task.is_replaced()
+    }
+
+    /// Logs that the end of a task is not stored. All running tasks repeat this in an outage of the store.
+    pub(super) fn end_failed(&self, error: &StoreError) {
+        if self.failing_ends.lock().record_failure() {
+            tracing::warn!(%error, "the end of a task is not stored yet");
+        }
     }
 
     /// Decides the end of a task. Returns false when it is decided already.

@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use mcp_protocol::{RequestId, RpcError};
 use mcp_server_core::{ShuttingDown, engine::Reply};
-use mcp_store::{LogPage, StoreError, Subscription};
+use mcp_store::{Delivery, LogPage, StoreError, Subscription};
 use mcp_transport::sse;
 use tokio::{
     sync::mpsc,
@@ -115,6 +115,7 @@ impl Following {
             has_events: false,
             writer: None,
             is_confirmed: false,
+            may_be_behind: false,
             end: None,
         };
         tokio::spawn(follower.run(topic, page));
@@ -195,6 +196,8 @@ struct Follower {
     writer: Option<String>,
     /// Whether the node of the call replied that the stream is open. The log then receives its end.
     is_confirmed: bool,
+    /// Whether messages were lost, so that the store may have been rolled back to a record before the position.
+    may_be_behind: bool,
     /// The end of the stream, unless the rest of the log has its last event.
     end: Option<Ended>,
 }
@@ -235,6 +238,12 @@ impl Follower {
                 Some(read) => page = read,
                 None => return,
             }
+            if std::mem::take(&mut self.may_be_behind) && page.records.is_empty() {
+                match self.retry(async |this| this.last().await).await {
+                    Some(last) => self.go_back(last),
+                    None => return,
+                }
+            }
         }
     }
 
@@ -250,22 +259,17 @@ impl Follower {
             } else {
                 timeout_at(checks.next, topic.recv()).await.ok()
             };
-            match received {
-                Some(Some(_)) => return true,
-                // The store ended the subscription.
-                Some(None) => {
-                    let Some(subscribed) = self.retry(async |this| this.subscribe().await).await else { return false };
-                    *topic = subscribed;
-                    return true;
-                }
-                None => {}
+            if let Some(delivery) = received {
+                return self.receive(topic, delivery).await;
             }
             // The checks have this distance, also if the node of the call does not reply.
             checks.next = Instant::now() + self.pause();
             self.shared.touch_open_session(&self.guard.http);
-            let checked = self.check_writer().await;
-            if let Err(error) = &checked {
-                tracing::debug!(%error, "the node of a stream is not known yet");
+            let checked = self.check_writer(topic).await;
+            match &checked {
+                Ok(Some(delivery)) => return self.receive(topic, delivery.clone()).await,
+                Ok(None) => {}
+                Err(error) => tracing::debug!(%error, "the node of a stream is not known yet"),
             }
             let has_news = may_be_over || self.end.is_some() || self.notice.is_some();
             // A store that fails also fails the next read, which has a time limit.
@@ -275,16 +279,45 @@ impl Follower {
         }
     }
 
+    /// Processes a message of the topic. Returns false if the store fails for too long.
+    async fn receive(&mut self, topic: &mut Subscription, delivery: Option<Delivery>) -> bool {
+        match delivery {
+            Some(Delivery::Message(_)) => {}
+            Some(_) => self.lost_messages(),
+            // The store ended the subscription.
+            None => {
+                self.lost_messages();
+                let Some(subscribed) = self.retry(async |this| this.subscribe().await).await else { return false };
+                *topic = subscribed;
+            }
+        }
+        true
+    }
+
+    /// Records that messages were lost, as in a failure of the store. The store may have lost the end of the stream.
+    fn lost_messages(&mut self) {
+        (self.may_be_behind, self.is_confirmed) = (true, false);
+    }
+
+    /// Continues behind the last record of a log that was rolled back. Its next records have the sequences of lost records.
+    fn go_back(&mut self, last: u64) {
+        if last < batch::batch_before(self.after).max(self.position) {
+            (self.position, self.after) = (last, batch::seq(last, 0, 1));
+            self.notice = Some(self.after);
+        }
+    }
+
     /// Returns the time between two checks that the node of the call has not stopped.
     fn pause(&self) -> Duration {
         if self.guard.stream == STANDALONE { POLL } else { self.shared.store.node.limits().renewal }
     }
 
-    /// Finds out whether the call still writes the stream. Otherwise the stream ends after the next read.
-    async fn check_writer(&mut self) -> Result<(), StoreError> {
+    /// Finds out whether the call still writes the stream. Otherwise the stream ends after the next read. Returns a message of the
+    /// topic that arrived before the reply of the node.
+    async fn check_writer(&mut self, topic: &mut Subscription) -> Result<Option<Option<Delivery>>, StoreError> {
         let stream = self.guard.stream;
         if stream == STANDALONE {
-            return Ok(());
+            return Ok(None);
         }
         let (store, writer) = (&self.shared.store, writer_of(stream));
         if self.writer.is_none() {
@@ -292,7 +325,7 @@ impl Follower {
         }
         let Some(node) = &self.writer else {
             self.end = Some(Ended::Lost);
-            return Ok(());
+            return Ok(None);
         };
         // A node without the store must not wait for it here, because the client can resume at another node.
         let limit = self.pause();
@@ -305,7 +338,14 @@ impl Follower {
             }
             // A node that stopped does not reply. The next check then follows at once.
             Ok(Ok(true)) if !self.is_confirmed => {
-                match timeout(limit, self.shared.is_open_at(node, self.digest(), stream)).await {
+                let asked = timeout(limit, self.shared.is_open_at(node, self.digest(), stream));
+                let reply = tokio::select! {
+                    biased;
+                    reply = asked => reply,
+                    // Events do not wait for a node that does not reply.
+                    delivery = topic.recv() => return Ok(Some(delivery)),
+                };
+                match reply {
                     Ok(Some(true)) => self.is_confirmed = true,
                     Ok(Some(false)) => self.end = Some(Ended::Lost),
                     Ok(None) | Err(_) => {}
@@ -316,7 +356,7 @@ impl Follower {
                 return Err(StoreError::unavailable("the lease of the node of a stream cannot be read"));
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Ends a stream whose last event is not in the log.
@@ -365,6 +405,11 @@ impl Follower {
     async fn read(&self) -> Result<LogPage, StoreError> {
         let after = batch::batch_before(self.after).max(self.position);
         self.shared.store.events_after(self.digest(), after, PAGE).await
+    }
+
+    /// Returns the sequence of the last record.
+    async fn last(&self) -> Result<u64, StoreError> {
+        self.shared.store.last_event(self.digest(), self.shared.ttl()).await
     }
 
     fn digest(&self) -> &str {

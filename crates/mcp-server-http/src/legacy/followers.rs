@@ -74,9 +74,9 @@ impl Followers {
         self.readers.lock().retain(|reader| (reader.stream, reader.order) != (stream, order));
     }
 
-    /// Whether a stream has a reader.
-    pub(super) fn has(&self, stream: u64) -> bool {
-        self.readers.lock().iter().any(|reader| reader.stream == stream)
+    /// Returns the order of the last reader of a stream.
+    pub(super) fn order(&self, stream: u64) -> Option<u64> {
+        self.readers.lock().iter().filter(|reader| reader.stream == stream).map(|reader| reader.order).max()
     }
 
     /// Waits until a reader is replaced.

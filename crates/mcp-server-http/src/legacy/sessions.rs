@@ -119,7 +119,7 @@ impl HttpSession {
         let Some(followers) = self.shared().map(SharedSession::followers) else { return };
         followers.detach(stream, order);
         if stream == STANDALONE {
-            self.log.set_followed(followers.has(STANDALONE));
+            self.log.set_followed(followers.order(STANDALONE).is_some());
         }
     }
 

@@ -18,13 +18,13 @@ use std::{
 use mcp_protocol::Principal;
 use mcp_server_core::{
     Caller, Server,
-    engine::{Engine as _, HandlerGuard, MadeChanges, Node, Peer, SessionChange, Storing},
+    engine::{Engine as _, Failing, HandlerGuard, MadeChanges, Node, Peer, SessionChange, Storing},
 };
 use mcp_store::{StoreError, Swap};
 use parking_lot::Mutex;
 use tokio::{
     runtime::Handle,
-    sync::watch,
+    sync::{Notify, watch},
     task::AbortHandle,
     time::{Instant, timeout_at},
 };
@@ -35,7 +35,7 @@ use self::{
     record::{Event, Record, digest},
 };
 use super::{
-    event_log::EventLog,
+    event_log::{EventLog, STANDALONE},
     followers::Followers,
     owner::Owner,
     session_store::{ATTEMPTS, SessionStore},
@@ -147,10 +147,14 @@ pub(crate) struct SharedSessions {
     epoch: AtomicU64,
     /// The number of messages about sessions that this node has not adopted.
     unknown: AtomicU64,
+    /// Notified when a session with an open request or stream may lack a change.
+    stale: Notify,
     adopting: Mutex<()>,
     connected: watch::Sender<bool>,
     /// The messages that the other nodes did not receive yet.
     unsent: Unsent,
+    /// The failures of the store that requests caused.
+    failing: Mutex<Failing>,
     task: Mutex<Option<AbortHandle>>,
     /// The handlers of the requests of other nodes.
     handlers: OnceLock<[HandlerGuard; 5]>,
@@ -179,9 +183,11 @@ impl SharedSessions {
             known: Mutex::default(),
             epoch: AtomicU64::new(1),
             unknown: AtomicU64::new(0),
+            stale: Notify::new(),
             adopting: Mutex::new(()),
             connected: watch::Sender::new(false),
             unsent: Unsent::default(),
+            failing: Mutex::default(),
             task: Mutex::new(None),
             handlers: OnceLock::new(),
         }))
@@ -231,12 +237,9 @@ impl SharedSessions {
                 self.know(http, SharedSession::new(digest, bytes, self.epoch()), 0);
                 Ok(())
             }
-            failed => {
-                if let Err(error) = failed {
-                    tracing::warn!(%error, "a session cannot be stored");
-                }
+            created => {
                 self.sessions.remove(id);
-                Err(Unusable::StoreFailed)
+                Err(created.err().map_or(Unusable::StoreFailed, |error| self.failed(&error)))
             }
         }
     }
@@ -327,7 +330,7 @@ impl SharedSessions {
         caller: Option<&Principal>,
         found: Result<Arc<HttpSession>, Unusable>,
     ) -> Result<Arc<HttpSession>, Unusable> {
-        self.connect().await.map_err(failed)?;
+        self.connect().await.map_err(|error| self.failed(&error))?;
         match found {
             Err(Unusable::Unknown) if !self.sessions.contains(id) => self.adopt(id).await?,
             Err(reason) => return Err(reason),
@@ -352,7 +355,7 @@ impl SharedSessions {
     /// Opens a session with the state of its record.
     async fn adopt(self: &Arc<Self>, id: &str) -> Result<(), Unusable> {
         let (digest, epoch, unknown) = (digest(id), self.epoch(), self.unknown.load(Ordering::Acquire));
-        let bytes = self.store.get(&digest).await.map_err(failed)?.ok_or(Unusable::Unknown)?;
+        let bytes = self.store.get(&digest).await.map_err(|error| self.failed(&error))?.ok_or(Unusable::Unknown)?;
         let Some(record) = Record::read(&bytes) else {
             tracing::warn!("the record of a session cannot be read");
             return Err(Unusable::Unknown);
@@ -379,21 +382,30 @@ impl SharedSessions {
         Ok(())
     }
 
-    /// Stores the changes of a session, and extends the life of its record.
+    /// Stores the changes of a session, and extends the life of its record. If the client reads here and the session lacked a change,
+    /// the other nodes send their waiting changes, because this node ignored changes of new subscriptions.
     ///
     /// # Errors
     /// If the session has ended on another node, or the store fails.
     pub(crate) async fn save(self: &Arc<Self>, http: &Arc<HttpSession>) -> Result<(), Unusable> {
         let Some(shared) = http.shared() else { return Ok(()) };
+        let reader = shared.followers().order(STANDALONE).filter(|_| !self.is_verified(shared));
+        let reader = reader.map(|order| (order, http.session.state()));
         let deadline = Instant::now() + RECORD;
         let Ok(mut stored) = timeout_at(deadline, shared.stored.lock()).await else {
-            tracing::warn!("a request of a session waited too long for the shared store");
-            return Err(Unusable::StoreFailed);
+            return Err(self.failed(&StoreError::unavailable("earlier requests of the session wait for the store")));
         };
         self.store_once(http, shared, &mut stored, deadline).await?;
         if !self.is_verified(shared) {
             // A message arrived meanwhile, so the record is read again. If this fails, the next request reads it.
             let _ = self.store_once(http, shared, &mut stored, deadline).await;
+        }
+        if let Some((order, state)) = reader
+            && state != http.session.state()
+        {
+            // If the store fails here, the nodes treat each resource as changed when it works again.
+            let _ =
+                timeout_at(deadline, self.announce(&shared.digest, &Event::Reads { stream: STANDALONE, order })).await;
         }
         Ok(())
     }
@@ -500,7 +512,7 @@ impl SharedSessions {
                 stored.clone()
             };
             let swap = self.store.compare_and_swap(&shared.digest, Some(stored), new.clone(), self.ttl());
-            match swap.await.map_err(failed)? {
+            match swap.await.map_err(|error| self.failed(&error))? {
                 Swap::Lost { current: Some(current) } => *stored = current,
                 Swap::Done => {
                     *stored = new;
@@ -521,6 +533,15 @@ impl SharedSessions {
         Err(Unusable::StoreFailed)
     }
 
+    /// Returns the error of a request for which the store failed. Each client can repeat such a request, so the log has one record in
+    /// an interval.
+    fn failed(&self, error: &StoreError) -> Unusable {
+        if self.failing.lock().record_failure() {
+            tracing::warn!(%error, "a request of a session fails, because it needs the shared store");
+        }
+        Unusable::StoreFailed
+    }
+
     /// Ends a session here that has ended in the store.
     fn gone(&self, http: &HttpSession) -> Unusable {
         if let Some(id) = http.session.id() {
@@ -538,7 +559,7 @@ impl SharedSessions {
         // A write of another request must not run between the deletion and the end.
         let locked = timeout_at(Instant::now() + RECORD, shared.stored.lock()).await;
         let _stored = locked.map_err(|_| Unusable::StoreFailed)?;
-        self.store.delete(&shared.digest).await.map_err(failed)?;
+        self.store.delete(&shared.digest).await.map_err(|error| self.failed(&error))?;
         self.gone(http);
         let is_sent = self.announce_or_repeat(&shared.digest, Event::Ended).await;
         if let Err(error) = self.store.delete_events(&shared.digest).await {
@@ -546,10 +567,4 @@ impl SharedSessions {
         }
         if is_sent { Ok(()) } else { Err(Unusable::StoreFailed) }
     }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "the form of `map_err`")]
-fn failed(error: StoreError) -> Unusable {
-    tracing::warn!(%error, "a request of a session fails, because it needs the shared store");
-    Unusable::StoreFailed
 }

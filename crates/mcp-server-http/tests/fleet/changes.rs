@@ -1,6 +1,7 @@
 //! Changes of a session at several nodes: late and lost messages, rollbacks of the store, and requests that fail.
 
 use mcp_protocol::LoggingLevel::{Error, Warning};
+use mcp_server_core::resource;
 use mcp_store::{Delivery, KeyValue as _, PubSub as _};
 use tokio::task::JoinHandle;
 
@@ -27,7 +28,8 @@ impl Pair {
         let memory = MemoryStore::new();
         let stores = [(); 2].map(|()| Arc::new(Fragile::of(memory.clone())));
         let handles = stores.iter().map(|store| store.clone() as Arc<dyn Store>).collect();
-        let fleet = Fleet::of_stores(handles, HttpConfig::new(), |builder| builder);
+        let build = |builder: ServerBuilder| builder.resource(resource("note://1", async || "one"));
+        let fleet = Fleet::of_stores(handles, HttpConfig::new(), build);
         let session = fleet.open(json!({})).await;
         let pair = Self { memory, stores, fleet, session };
         for node in 0..2 {
@@ -75,10 +77,27 @@ impl Pair {
 
     /// Writes the level of another node to the record. The nodes receive no message.
     async fn put_level(&self, level: &str) {
+        self.put_change(|state| state["logLevel"] = level.into()).await;
+    }
+
+    /// Writes a change of another node to the record. The nodes receive no message. Returns the number of the write.
+    async fn put_change(&self, change: impl FnOnce(&mut Value)) -> u64 {
         let mut record: Value = serde_json::from_slice(&self.record().await).unwrap();
-        record["state"]["logLevel"] = level.into();
-        record["writes"] = (record["writes"].as_u64().unwrap() + 1).into();
+        change(&mut record["state"]);
+        let write = record["writes"].as_u64().unwrap() + 1;
+        record["writes"] = write.into();
         self.put(record.to_string().into_bytes().into()).await;
+        write
+    }
+
+    /// Checks that the next message of a stream is the update of a resource.
+    async fn assert_updated(stream: &mut Body, uri: &str) {
+        // The comments of a quiet stream restart the limit of a message.
+        let message = tokio::time::timeout(Duration::from_secs(60), next_message(stream)).await.expect("an update");
+        assert_eq!(
+            (&message["method"], &message["params"]["uri"]),
+            (&json!("notifications/resources/updated"), &json!(uri))
+        );
     }
 
     /// Sends a message of another node.
@@ -248,12 +267,47 @@ async fn a_message_during_a_comparison_causes_another() {
 async fn a_comparison_does_not_replace_a_newer_change() {
     let pair = Pair::new().await;
     let mut stream = pair.stream(0).await;
-    pair.publish_unreadable().await;
     pair.stores[0].set_fault(Fault::HeldSwap);
-    let compared = pair.start(0, "ping", json!({})).await;
+    // The session has a reader, so the node compares the record without a request.
+    pair.publish_unreadable().await;
     assert_eq!(pair.set_level(1, "error").await, StatusCode::OK);
+    let compared = pair.start(0, "ping", json!({})).await;
     assert!(!compared.is_finished());
     pair.stores[0].set_fault(Fault::None);
     assert_eq!(within("the comparison", compared).await.unwrap().status, StatusCode::OK);
     assert_eq!(pair.sent_level(0, &mut stream).await, "error");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_whose_message_is_late_or_lost_applies_at_the_node_of_a_reader() {
+    for is_lost in [false, true] {
+        let pair = Pair::new().await;
+        let mut stream = pair.stream(0).await;
+        let first = pair.put_change(|state| state["subscriptions"] = json!(["note://1"])).await;
+        let second = pair.put_change(|state| state["subscriptions"] = json!(["note://1", "note://2"])).await;
+        let message =
+            |write: u64, uri: &str| json!({ "changed": { "write": write, "changes": [{ "subscribed": uri }] } });
+        pair.publish(message(second, "note://2")).await;
+        if !is_lost {
+            pair.publish(message(first, "note://1")).await;
+        }
+        // The client sends no further request.
+        pair.fleet.servers[1].notify().resource_updated("note://1");
+        Pair::assert_updated(&mut stream, "note://1").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_before_the_node_of_a_reader_has_the_subscription_arrives() {
+    let pair = Pair::new().await;
+    let mut stream = pair.stream(0).await;
+    pair.stores[1].set_fault(Fault::Mute);
+    let subscribed = pair.start(1, "resources/subscribe", json!({ "uri": "note://1" })).await;
+    let answer = within("the subscription", subscribed).await.unwrap();
+    assert_eq!((answer.status, answer.error_code()), (StatusCode::OK, None));
+    // The change waits at the second node, and the first node ignores it.
+    pair.fleet.servers[0].notify().resource_updated("note://1");
+    settle().await;
+    pair.stores[1].set_fault(Fault::None);
+    Pair::assert_updated(&mut stream, "note://1").await;
 }

@@ -151,6 +151,28 @@ async fn a_node_that_shuts_down_finishes_the_calls_whose_clients_resumed_at_anot
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_router_that_is_dropped_in_a_shutdown_finishes_the_calls_of_its_sessions() {
+    let build = |builder: ServerBuilder| {
+        builder.tool(tool("work", async |progress: Progress| {
+            progress.report(1.0, None, "").await;
+            tokio::time::sleep(Duration::from_secs(8)).await;
+            "worked"
+        }))
+    };
+    let mut fleet = Fleet::new(2, build);
+    let session = fleet.open(json!({})).await;
+    let mut stream = fleet.nodes[0].handle(call(&session, "work")).await.into_body();
+    let last = next_events(&mut stream).await.pop().unwrap().id;
+    drop(stream);
+    fleet.servers[0].shutdown();
+    drop(fleet.nodes.remove(0));
+    let resumed = send(&fleet.nodes[0], resume(&session, &last));
+    let ((), resumed) = tokio::join!(fleet.servers[0].ended(), resumed);
+    let ended = resumed.events().pop().unwrap();
+    assert_eq!(ended["result"]["content"][0]["text"], "worked", "{ended}");
+}
+
 #[tokio::test]
 async fn a_listener_that_shuts_down_waits_for_the_calls_of_sessions() {
     let (store, gate) = (Arc::new(MemoryStore::new()), Arc::new(Semaphore::new(0)));

@@ -6,9 +6,16 @@ use mcp_server_core::{Progress, tool};
 use mcp_store::{KeyPage, KeyValue, Log, LogPage, PubSub, Retain, StoreError, StoreFuture, Subscription, Swap};
 
 use tokio::sync::watch;
+use tracing::{
+    Dispatch,
+    subscriber::{NoSubscriber, set_default},
+};
 
 use super::*;
-use crate::common::{SetOnDrop, legacy, settle, stateless};
+use crate::{
+    common::{SetOnDrop, legacy, settle, stateless},
+    log_text::LogText,
+};
 
 /// A store that can fail.
 #[derive(Debug, Default)]
@@ -257,6 +264,26 @@ async fn requests_that_need_the_store_are_unavailable_while_it_fails() {
         assert_eq!(send(node, level()).await.status, StatusCode::OK);
         assert_eq!(send(node, initialize()).await.status, StatusCode::OK);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_that_fail_with_the_store_are_logged_once_in_thirty_seconds() {
+    let store = Arc::new(Fragile::default());
+    let fleet = Fleet::with(1, store.clone(), HttpConfig::new(), |builder| builder);
+    let session = fleet.open(json!({})).await;
+    store.set_failing(true);
+    let log = LogText::default();
+    let writer = log.clone();
+    // A second subscriber, so that `tracing` does not cache the interest of a callsite for all threads.
+    let _other = Dispatch::new(NoSubscriber::new());
+    let _guard = set_default(tracing_subscriber::fmt().with_writer(move || writer.clone()).finish());
+    for _ in 0..50 {
+        let level = legacy(Some(&session), "logging/setLevel", json!({ "level": "error" }));
+        for request in [level, initialize()] {
+            assert_eq!(fleet.send(request).await.status, StatusCode::SERVICE_UNAVAILABLE);
+        }
+    }
+    assert_eq!(log.text().matches("needs the shared store").count(), 1, "{}", log.text());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! The log of a session in the store: its records, their life, and readers after lost records.
 
 use mcp_protocol::LoggingLevel;
-use mcp_store::{Log as _, Retain};
+use mcp_store::{Log as _, PubSub as _, Retain};
 
 use super::{
     events::{Counter, count},
@@ -118,6 +118,78 @@ async fn a_position_of_a_lost_log_is_reported() {
     assert_eq!(next_message(&mut stream).await["method"], "notifications/replay_truncated");
     say(&fleet, 1, "four");
     assert_eq!(next_message(&mut stream).await["params"]["data"], "four");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_continues_after_a_rollback_of_the_store() {
+    let counter = Counter::default();
+    let store = Arc::new(MemoryStore::new());
+    let fleet = Fleet::with(2, store.clone(), HttpConfig::new(), |builder| counter.build(builder));
+    let session = fleet.open(json!({})).await;
+    let events = events_of(&session);
+    counter.permits.notify_one();
+    let mut stream = fleet.nodes[0].handle(count(&session)).await.into_body();
+    let first = next_events(&mut stream).await.remove(0).id;
+    drop(stream);
+    let mut stream = fleet.nodes[1].handle(resume(&session, &first)).await.into_body();
+    next_events(&mut stream).await;
+    let mut received = next_events(&mut stream).await;
+    for _ in 0..3 {
+        counter.permits.notify_one();
+        received.extend(next_events(&mut stream).await);
+    }
+    assert_eq!(texts(&received), ["1", "2", "3", "4"]);
+    // The node of the call knows that its stream is open.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    // The store loses its last records, and the messages meanwhile.
+    let records = store.read_after(&events, 0, 1000).await.unwrap().records;
+    store.delete_log(&events).await.unwrap();
+    for record in &records[..records.len() - 2] {
+        store.append(&events, record.data.clone(), None).await.unwrap();
+    }
+    for _ in 0..2 {
+        store.publish(&events, Arc::from(*b"+")).await.unwrap();
+    }
+    settle().await;
+    received.clear();
+    while texts(&received).last().is_none_or(|last| last != "counted") {
+        counter.permits.notify_one();
+        settle().await;
+        // The comments of a quiet stream restart the limit of an event.
+        let next = tokio::time::timeout(Duration::from_secs(60), next_events(&mut stream)).await;
+        received.extend(next.expect("an event"));
+    }
+    let mut expected: Vec<_> = (5..=20).map(|number| number.to_string()).collect();
+    expected.insert(0, "notifications/replay_truncated".to_owned());
+    expected.push("counted".to_owned());
+    assert_eq!(texts(&received), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_does_not_wait_for_a_node_that_does_not_reply() {
+    let counter = Counter::default();
+    let memory = MemoryStore::new();
+    let first = Arc::new(Fragile::of(memory.clone()));
+    let fleet = Fleet::of_stores(vec![first.clone(), Arc::new(memory.clone())], HttpConfig::new(), |builder| {
+        counter.build(builder)
+    });
+    let session = fleet.open(json!({})).await;
+    counter.permits.notify_one();
+    let mut stream = fleet.nodes[0].handle(count(&session)).await.into_body();
+    let last = next_events(&mut stream).await.pop().unwrap().id;
+    drop(stream);
+    // The node of the call stores its events, and does not reply.
+    first.set_fault(Fault::Mute);
+    let mut stream = fleet.nodes[1].handle(resume(&session, &last)).await.into_body();
+    next_events(&mut stream).await;
+    // The reader read the log after three seconds, and reads it again three seconds later.
+    tokio::time::sleep(Duration::from_millis(3_100)).await;
+    counter.permits.notify_one();
+    settle().await;
+    memory.publish(&events_of(&session), Arc::from(*b"+")).await.unwrap();
+    let start = tokio::time::Instant::now();
+    next_message(&mut stream).await;
+    assert!(start.elapsed() < Duration::from_millis(100), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,7 +18,7 @@ use super::{
     SharedSessions,
     record::{Event, Message},
 };
-use crate::legacy::session_store::SessionStore;
+use crate::legacy::{session_store::SessionStore, sessions::Unusable};
 
 /// How long a request waits until this node receives the messages of the other nodes.
 const CONNECT: Duration = Duration::from_secs(3);
@@ -167,7 +167,7 @@ impl SharedSessions {
         let Ok(runtime) = Handle::try_current() else { return };
         let sessions = self.clone();
         let run = async move {
-            tokio::join!(sessions.receive(), sessions.watch_lease());
+            tokio::join!(sessions.receive(), sessions.watch_lease(), sessions.compare_open());
         };
         *task = Some(runtime.spawn(run).abort_handle());
     }
@@ -206,18 +206,49 @@ impl SharedSessions {
                     while let Some(delivery) = messages.recv().await {
                         match delivery {
                             Delivery::Message(message) => self.received(&message),
-                            // Each session may have changed.
-                            _ => drop(self.epoch.fetch_add(1, Ordering::AcqRel)),
+                            _ => self.messages_lost(),
                         }
                     }
                 }
                 Err(error) => tracing::warn!(%error, "the sessions of other nodes cannot be followed yet"),
             }
             self.connected.send_replace(false);
-            self.epoch.fetch_add(1, Ordering::AcqRel);
+            self.messages_lost();
             sleep(pause).await;
             pause = (pause * 2).min(PAUSES.1);
         }
+    }
+
+    /// Records that each session may have changed.
+    fn messages_lost(&self) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        self.stale.notify_one();
+    }
+
+    /// Compares the sessions with open requests and streams, because their clients may send no further request.
+    async fn compare_open(self: &Arc<Self>) {
+        loop {
+            self.stale.notified().await;
+            let mut pause = PAUSES.0;
+            while self.compare_each_open().await.is_err() {
+                sleep(pause).await;
+                pause = (pause * 2).min(PAUSES.1);
+            }
+        }
+    }
+
+    async fn compare_each_open(self: &Arc<Self>) -> Result<(), Unusable> {
+        // A message after the comparison must reach this node.
+        self.connect().await.map_err(|_| Unusable::StoreFailed)?;
+        let known: Vec<_> = self.known.lock().values().filter_map(Weak::upgrade).collect();
+        for http in known.iter().filter(|http| http.is_open()) {
+            if http.shared().is_some_and(|shared| !self.is_verified(shared))
+                && self.save(http).await == Err(Unusable::StoreFailed)
+            {
+                return Err(Unusable::StoreFailed);
+            }
+        }
+        Ok(())
     }
 
     fn received(&self, message: &[u8]) {
@@ -227,30 +258,38 @@ impl SharedSessions {
             Err(error) => {
                 // A newer version of this library may send other messages.
                 tracing::debug!(%error, "a message of another node cannot be read");
-                self.epoch.fetch_add(1, Ordering::AcqRel);
-                return;
+                return self.messages_lost();
             }
         };
         let Some(http) = self.find_known(&message.session) else {
             self.unknown.fetch_add(1, Ordering::AcqRel);
             return;
         };
-        match message.event {
-            Event::Changed { write, changes } => {
-                if !http.session.apply(write, &changes) {
-                    http.mark_stale();
-                }
-            }
+        let is_complete = match message.event {
+            Event::Changed { write, changes } => http.session.apply(write, &changes),
             Event::Owned(owner) => {
-                // The message may replace one about changes.
-                http.mark_stale();
-                if !http.set_owner(Some(&owner)) {
+                let has_other_owner = !http.set_owner(Some(&owner));
+                if has_other_owner {
                     self.gone(&http);
                 }
+                // The message may replace one about changes.
+                has_other_owner
             }
-            Event::Reload => http.mark_stale(),
-            Event::Ended => drop(self.gone(&http)),
-            Event::Reads { stream, order } => http.read_elsewhere(stream, order),
+            Event::Reload => false,
+            Event::Ended => {
+                self.gone(&http);
+                true
+            }
+            Event::Reads { stream, order } => {
+                http.read_elsewhere(stream, order);
+                true
+            }
+        };
+        if !is_complete {
+            http.mark_stale();
+            if http.is_open() {
+                self.stale.notify_one();
+            }
         }
     }
 }

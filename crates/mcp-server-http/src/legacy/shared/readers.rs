@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use mcp_server_core::engine::HandlerGuard;
 use tokio::time::timeout;
 
-use super::{SharedSessions, failed, record::Event};
+use super::{SharedSessions, record::Event};
 use crate::legacy::{
     event_log::{Place, STANDALONE},
     session_store::Readers,
@@ -43,7 +43,8 @@ impl SharedSessions {
                 readers.node = lease.to_string();
             }
         };
-        let earlier = self.store.change_readers(&shared.digest, self.ttl(), change).await.map_err(failed)?;
+        let earlier =
+            self.store.change_readers(&shared.digest, self.ttl(), change).await.map_err(|error| self.failed(&error))?;
         let order = earlier.order + 1;
         if let Some(place) = place {
             return Ok((order, place.seq));
