@@ -87,7 +87,12 @@ pub(super) struct NextBatch {
 /// The most events and bytes of a batch. A larger event is a batch of its own.
 const BATCH: (usize, usize) = (256, 256 << 10);
 
-/// The eviction priority of an event. Events with a lower priority are evicted first.
+/// The delivered events and their bytes that have the age of other events as their eviction order. Without this share, a stream
+/// without a reader would leave no capacity for events that a client requests again after its connection broke.
+const SHARE: (usize, usize) = (EVENTS / 2, BYTES / 2);
+
+/// The eviction priority of an event. Events with a lower priority are evicted first. Delivered events within their [`SHARE`] have
+/// the priority of events without a reader.
 ///
 /// Within a stream no event has a higher priority than a later event. A stream so loses only its oldest events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,6 +110,22 @@ pub(super) enum Priority {
     /// It begins or ends a stream, and the shared store lacks it. Or it is a response, and its reader is about to take it. It is
     /// not evicted.
     AwaitedResponse,
+}
+
+/// The delivered events that a search has found.
+#[derive(Debug, Default)]
+struct Share {
+    count: usize,
+    bytes: usize,
+}
+
+impl Share {
+    /// Adds an event. Returns true if the events exceed the share.
+    fn exceeds(&mut self, event: &Event) -> bool {
+        self.count += 1;
+        self.bytes += event.message.len();
+        self.count > SHARE.0 || self.bytes > SHARE.1
+    }
 }
 
 impl State {
@@ -148,18 +169,23 @@ impl State {
     pub(super) fn would_lose(&self, stream: u64, len: usize) -> bool {
         let cap = if self.budget.is_over() { PIECE } else { BYTES };
         let (mut count, mut bytes) = (self.events.len(), self.bytes);
+        // Delivered events within their share are evicted after the older messages that wait for a reader.
+        let (mut has_waiting, mut share) = (false, Share::default());
         for event in &self.events {
             if count < EVENTS && bytes + len <= cap {
                 return false;
             }
-            let stays = match self.priority(event) {
+            let priority = self.priority(event);
+            let stays = match priority {
                 Priority::Awaited => true,
+                Priority::Delivered => has_waiting && !share.exceeds(event),
                 // A response uses no capacity of other events.
-                Priority::Delivered | Priority::AwaitedResponse => false,
+                Priority::AwaitedResponse => false,
                 Priority::Unread | Priority::UnreadResponse | Priority::Slow => {
                     stream == STANDALONE && event.place.stream == STANDALONE
                 }
             };
+            has_waiting |= stays && priority == Priority::Unread;
             if !stays {
                 count -= 1;
                 bytes -= event.message.len();
@@ -233,13 +259,18 @@ impl State {
     /// Evicts the oldest event of the lowest priority, if that is at most `most`. Returns false if there is no such event.
     fn evict(&mut self, most: Priority) -> bool {
         let mut found: Option<(Priority, usize)> = None;
+        let (mut oldest_delivered, mut share) = (None, Share::default());
         for (at, event) in self.events.iter().enumerate().filter(|(_, event)| !event.is_sent) {
             let priority = self.priority(event);
-            if priority <= most && found.is_none_or(|(least, _)| priority < least) {
-                found = Some((priority, at));
-                if priority == Priority::Delivered {
+            if priority == Priority::Delivered {
+                let is_oldest = found.is_none_or(|(least, _)| least > Priority::Unread);
+                let oldest = *oldest_delivered.get_or_insert((priority, at));
+                if is_oldest || share.exceeds(event) {
+                    found = Some(oldest);
                     break;
                 }
+            } else if priority <= most && found.is_none_or(|(least, _)| priority < least) {
+                found = Some((priority, at));
             }
         }
         let Some((at, event)) = found.and_then(|(_, at)| Some((at, self.events.remove(at)?))) else { return false };
@@ -268,9 +299,9 @@ impl State {
         self.remove_if_ended(event.place.stream);
     }
 
-    /// Evicts delivered events above the limit.
+    /// Evicts delivered events and events without a reader above the limit.
     pub(super) fn shrink(&mut self) {
-        while (self.events.len() > EVENTS || self.bytes > BYTES) && self.evict(Priority::Delivered) {}
+        while (self.events.len() > EVENTS || self.bytes > BYTES) && self.evict(Priority::Unread) {}
     }
 
     /// Evicts events without a reader above the limit, except one.

@@ -135,3 +135,61 @@ fn a_response_for_a_connected_client_does_not_count_towards_the_capacity() {
     let events = take(&log, streams[2], numbers[2]);
     assert!(events.contains("data: word\n") && !events.contains("truncated"));
 }
+
+/// Records messages of a stream up to this number, and fewer if the log has no capacity.
+fn fill(log: &EventLog, stream: u64, count: usize) {
+    for _ in 0..count {
+        let _ = log.try_record(stream, Frame::new("unread"));
+    }
+}
+
+#[test]
+fn events_without_a_reader_leave_capacity_for_events_that_a_client_requests_again() {
+    for is_standalone in [true, false] {
+        let log = log();
+        let unread = if is_standalone { STANDALONE } else { log.open(None).unwrap() };
+        log.detach(unread, EXPECTED);
+        fill(&log, unread, 2 * EVENTS);
+        let call = log.open(None).unwrap();
+        let (number, _) = log.attach(call, None);
+        for step in 1..=40 {
+            log.try_record(call, Frame::new(format!("step {step}"))).unwrap();
+            assert!(take(&log, call, number).contains(&format!("data: step {step}\n")));
+            fill(&log, unread, 1);
+        }
+        log.end(call, Some("answer".into()));
+        assert!(take(&log, call, number).contains("data: answer\n"));
+        // The connection broke. Its client has received 10 events.
+        log.detach(call, number);
+        fill(&log, unread, 40);
+        let (number, _) = log.attach(call, Some(10));
+        let again = take(&log, call, number);
+        assert!(!again.contains("truncated") && again.contains("data: answer\n"), "{is_standalone}: {again}");
+        assert!((11..=40).all(|step| again.contains(&format!("data: step {step}\n"))), "{is_standalone}: {again}");
+        assert_eq!(log.lock().events.len(), EVENTS, "{is_standalone}");
+    }
+}
+
+#[test]
+fn messages_that_wait_for_a_reader_replace_delivered_events_above_their_share() {
+    // The delivered events are older or newer than the messages that wait.
+    for (older, newer, expected) in [(0, 0, 256), (200, 0, 256), (0, 50, 206), (0, 256, 128), (256, 256, 128)] {
+        let log = log();
+        let call = log.open(None).unwrap();
+        let (number, _) = log.attach(call, None);
+        let deliver = |count: usize| {
+            for _ in 0..count {
+                log.try_record(call, Frame::new("word")).unwrap();
+                take(&log, call, number);
+            }
+        };
+        deliver(older);
+        log.try_record(STANDALONE, Frame::new("first")).unwrap();
+        deliver(newer);
+        fill(&log, STANDALONE, 2 * EVENTS);
+        let (reader, _) = log.attach(STANDALONE, None);
+        let waited = take(&log, STANDALONE, reader);
+        let count = waited.matches("data: ").count();
+        assert_eq!((count, waited.contains("truncated")), (expected, false), "{older} {newer}");
+    }
+}
