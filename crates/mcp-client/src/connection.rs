@@ -19,7 +19,7 @@ pub(crate) mod supervisor;
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, OnceLock,
+        Arc, Once, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -122,10 +122,14 @@ pub(crate) struct Connection {
     fault: OnceLock<TransportError>,
     /// The act by which the peer showed that it is not an MCP server.
     foreign: OnceLock<Box<str>>,
+    /// Whether the connection replaces an earlier one.
+    is_replacement: bool,
+    /// The report that notifications between the two connections may be lost.
+    gap: Once,
 }
 
 impl Connection {
-    pub(crate) fn new(sender: Arc<dyn FrameSender>, pending: usize) -> Arc<Self> {
+    pub(crate) fn new(sender: Arc<dyn FrameSender>, pending: usize, is_replacement: bool) -> Arc<Self> {
         Arc::new(Self {
             sender,
             pending: PendingRequests::new(pending),
@@ -139,6 +143,8 @@ impl Connection {
             stopped: CancellationToken::new(),
             fault: OnceLock::new(),
             foreign: OnceLock::new(),
+            is_replacement,
+            gap: Once::new(),
         })
     }
 
@@ -169,6 +175,14 @@ impl Connection {
     /// Sets whether the revision is unconfirmed.
     pub(crate) fn assume(&self, is_assumed: bool) {
         self.is_assumed.store(is_assumed, Ordering::Relaxed);
+    }
+
+    /// Calls `report` once if notifications may have been lost between an earlier connection and this one. Returns after the report.
+    pub(crate) fn report_gap(&self, report: impl FnOnce()) {
+        if self.is_replacement {
+            // A panic of another report does not repeat.
+            self.gap.call_once_force(|_| report());
+        }
     }
 
     /// Records that the peer behaved unlike an MCP server. Has no effect once a revision was negotiated.

@@ -251,6 +251,31 @@ async fn a_busy_server_does_not_fail_its_ping() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reader_of_notifications_receives_one_report_of_each_replaced_connection() {
+    for version in ERAS {
+        let (client, mut peer, mut peers) = connected(version).await;
+        let mut notifications = client.notifications();
+        peer.notify("notifications/first", json!({})).await;
+        assert_eq!(notifications.next().await.unwrap().method(), "notifications/first", "{version}");
+        // A notification of the new connection can arrive before the client uses it.
+        for is_early in [false, true] {
+            peer.close();
+            peer = peers.next().await;
+            if is_early {
+                peer.notify("notifications/early", json!({})).await;
+            }
+            reopen(&mut peer, version).await;
+            peer.notify("notifications/late", json!({})).await;
+            assert!(notifications.next().await.unwrap().is_missed(), "{version} {is_early}");
+            let expected = ["notifications/early", "notifications/late"];
+            for method in expected.iter().skip(usize::from(!is_early)) {
+                assert_eq!(notifications.next().await.unwrap().method(), *method, "{version} {is_early}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn requests_the_log_level_in_each_session() {
     let version = ProtocolVersion::V2025_11_25;
     let (connector, mut peers) = scripted();

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::{Connection, Negotiated, Receiver, pause::timeout_unless_paused};
+use super::{Connection, Negotiated, Notification, Receiver, pause::timeout_unless_paused};
 use crate::{Error, State, config::Config, error::Kind};
 
 /// Holds the current connection of a client, and lets calls wait for the next one.
@@ -192,6 +192,7 @@ impl ConnectionManager {
             Status::Ready(connection) => {
                 *self.last_failure.lock() = None;
                 self.receiver.connected();
+                connection.report_gap(|| self.report_gap());
                 if let Some(agreement) = connection.agreed() {
                     *self.negotiated.lock() = Some(agreement.negotiated.clone());
                 }
@@ -200,6 +201,11 @@ impl ConnectionManager {
             Status::Opening { .. } | Status::Down { .. } => {}
         }
         self.status.send_replace(status);
+    }
+
+    /// Reports to the readers of notifications that some may be lost. Each subscription reports its own gap.
+    pub(crate) fn report_gap(&self) {
+        self.receiver.notification(&Notification::missed(), false);
     }
 
     /// Returns what was negotiated on the newest connection.

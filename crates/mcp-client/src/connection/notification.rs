@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use crate::Error;
 
 /// The name of the notification that replaces lost notifications. Servers of `mcp-server` send it when their event log has lost events.
-/// The client adds it when a stream cannot be resumed.
+/// The client adds it when a stream cannot be resumed, and when it replaces a lost connection.
 const MISSED: &str = "notifications/replay_truncated";
 
 /// A notification of the server. Clones are cheap.
@@ -53,7 +53,7 @@ impl Notification {
     }
 
     /// Returns true if this notification replaces lost ones, for example after a session stream over HTTP could not be
-    /// resumed. Request the state that notifications report anew.
+    /// resumed, or after a reconnection. Request the state that notifications report anew.
     #[must_use]
     pub fn is_missed(&self) -> bool {
         self.method() == MISSED

@@ -260,6 +260,7 @@ impl Reader<'_> {
     }
 
     fn notification(&mut self, frame: &Frame, raw: &RawNotification<'_>) {
+        self.connection.report_gap(|| self.manager.report_gap());
         match &*raw.method {
             notification::Progress::NAME => match jsonrpc::decode_params::<ProgressParams>(&raw.method, raw.params) {
                 Ok(progress) => {

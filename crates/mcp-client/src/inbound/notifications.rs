@@ -17,9 +17,9 @@ use crate::connection::Notification;
 /// A stream of all notifications that arrive after it was created, in order. It continues after reconnections, and ends
 /// when the client is closed.
 ///
-/// If notifications were lost, one notification replaces them ([`Notification::is_missed`]). A slow reader loses the
-/// oldest notifications beyond [`Limits::notifications`](crate::Limits) and
-/// [`Limits::notification_bytes`](crate::Limits).
+/// If notifications were lost, one notification replaces them ([`Notification::is_missed`]). The client also adds it when another
+/// connection replaces a lost one, because the server may have sent notifications in between. A slow reader loses the oldest
+/// notifications beyond [`Limits::notifications`](crate::Limits) and [`Limits::notification_bytes`](crate::Limits).
 ///
 /// # Example
 /// ```no_run
