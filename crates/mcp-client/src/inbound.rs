@@ -18,7 +18,7 @@ pub(crate) use self::{
     notifications::NotificationHub,
     server_request::ServerRequest,
     subscribers::SessionSubscribers,
-    update_queue::{OpenState, UpdateQueue},
+    update_queue::{OpenAttempt, OpenState, UpdateQueue},
 };
 pub use self::{
     context::{InputContext, RawRequest},

@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -75,6 +76,8 @@ pub(crate) struct OpenState {
     pub(crate) is_open: bool,
     /// The number of changes of `is_open`. Two quick changes restore the value, but not this number.
     pub(crate) changes: u64,
+    /// The number of the attempt to open the subscription. Acknowledgements of earlier attempts have no effect.
+    attempt: u64,
     pub(crate) has_ended: bool,
 }
 
@@ -117,13 +120,17 @@ impl UpdateQueue {
         self.state.with(|state| state.honoured.clone().unwrap_or_default())
     }
 
-    /// Adds the update that a notification reports, if the filter contains it.
+    /// Adds the update that a notification of a session reports, if the filter contains it.
     pub(crate) fn receive(&self, notification: &Notification) {
+        self.receive_in(self.attempt(), notification);
+    }
+
+    fn receive_in(&self, attempt: u64, notification: &Notification) {
         let flag = |wanted: Option<bool>, update| (wanted == Some(true)).then_some(update);
         let update = match notification.method() {
             SubscriptionsAcknowledged::NAME => {
                 match notification.decode::<SubscriptionsAcknowledgedParams>() {
-                    Ok(acknowledged) => self.open(acknowledged.notifications),
+                    Ok(acknowledged) => self.open(attempt, acknowledged.notifications),
                     Err(error) => tracing::debug!(%error, "an acknowledgement is invalid"),
                 }
                 return;
@@ -149,17 +156,22 @@ impl UpdateQueue {
         }
     }
 
-    /// Opens the subscription. If it was open before, updates may have been missed.
-    pub(crate) fn open(&self, honoured: SubscriptionFilter) {
+    /// Returns the number of the current attempt to open the subscription. It changes when the attempt is interrupted.
+    pub(crate) fn attempt(&self) -> u64 {
+        self.open_state.borrow().attempt
+    }
+
+    /// Opens the subscription in this attempt. If it was open before, updates may have been missed.
+    pub(crate) fn open(&self, attempt: u64, honoured: SubscriptionFilter) {
         let former = {
             let state = *self.open_state.borrow();
-            if state.is_open || state.has_ended {
+            if state.is_open || state.has_ended || state.attempt != attempt {
                 return;
             }
             self.state.with(|state| state.honoured.replace(honoured))
         };
         // This wakes observers, so the lock is free. They find the filter above.
-        let is_opened = self.open_state.send_if_modified(|state| state.set_open(true));
+        let is_opened = self.open_state.send_if_modified(|state| state.attempt == attempt && state.set_open(true));
         if is_opened && former.is_some() {
             self.state.change(|state| state.push(Update::Missed));
         }
@@ -171,9 +183,12 @@ impl UpdateQueue {
         self.open_state.borrow().is_open
     }
 
-    /// Marks the subscription as interrupted until it is reopened. Returns true if it was open.
+    /// Marks the subscription as interrupted until it is reopened, and ends the attempt. Returns true if it was open.
     pub(crate) fn interrupt(&self) -> bool {
-        self.open_state.send_if_modified(|state| state.set_open(false))
+        self.open_state.send_if_modified(|state| {
+            state.attempt += 1;
+            state.set_open(false)
+        })
     }
 
     /// Returns a receiver of whether the subscription is open on the server.
@@ -220,13 +235,26 @@ impl UpdateQueue {
     }
 }
 
-impl StreamReceiver for UpdateQueue {
+/// The stream of one attempt to open a subscription. The connection can still deliver its acknowledgement after the attempt has ended.
+pub(crate) struct OpenAttempt {
+    queue: Arc<UpdateQueue>,
+    number: u64,
+}
+
+impl OpenAttempt {
+    /// Returns the stream of the current attempt.
+    pub(crate) fn new(queue: &Arc<UpdateQueue>) -> Self {
+        Self { queue: Arc::clone(queue), number: queue.attempt() }
+    }
+}
+
+impl StreamReceiver for OpenAttempt {
     fn notification(&self, notification: &Notification) {
-        self.receive(notification);
+        self.queue.receive_in(self.number, notification);
     }
 
     fn is_acknowledged(&self) -> bool {
-        self.is_open()
+        self.queue.is_open()
     }
 }
 
@@ -252,7 +280,6 @@ impl State {
 mod tests {
     use std::{
         pin::pin,
-        sync::Arc,
         task::{Wake, Waker},
     };
 
@@ -293,13 +320,30 @@ mod tests {
     #[tokio::test]
     async fn reopening_reports_missed_updates() {
         let inbox = UpdateQueue::new(SubscriptionFilter::new());
-        inbox.open(SubscriptionFilter::new());
+        inbox.open(inbox.attempt(), SubscriptionFilter::new());
         inbox.opened().await.unwrap();
         assert!(inbox.interrupt() && !inbox.interrupt());
-        inbox.open(SubscriptionFilter::new());
+        inbox.open(inbox.attempt(), SubscriptionFilter::new());
         assert_eq!(next(&inbox).await, Some(Update::Missed));
         inbox.end(Some(Error::closed()));
         assert!(inbox.opened().await.unwrap_err().is_closed());
+    }
+
+    #[tokio::test]
+    async fn a_late_acknowledgement_of_an_earlier_attempt_does_not_open_a_subscription() {
+        let queue = Arc::new(UpdateQueue::new(SubscriptionFilter::new()));
+        let json =
+            r#"{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":{}}}"#;
+        let Message::Notification(raw) = Message::parse(json.as_bytes()).unwrap() else { panic!("a notification") };
+        let acknowledged = Notification::new(&raw);
+        let first = OpenAttempt::new(&queue);
+        first.notification(&acknowledged);
+        assert!(queue.interrupt());
+        let second = OpenAttempt::new(&queue);
+        first.notification(&acknowledged);
+        assert!(!queue.is_open(), "the connection of the first attempt is lost");
+        second.notification(&acknowledged);
+        assert_eq!((queue.is_open(), next(&queue).await), (true, Some(Update::Missed)));
     }
 
     /// A task that reads the queue when it is woken. It records the filter that the server agreed to.
@@ -324,7 +368,7 @@ mod tests {
         for _ in 0..2 {
             let mut changed = pin!(states.changed());
             assert!(changed.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-            observer.queue.open(SubscriptionFilter::lists());
+            observer.queue.open(observer.queue.attempt(), SubscriptionFilter::lists());
             assert_eq!(*observer.found.lock(), [SubscriptionFilter::lists()]);
             observer.queue.interrupt();
             observer.found.lock().clear();

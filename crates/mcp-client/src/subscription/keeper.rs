@@ -15,7 +15,7 @@ use crate::{
     call::{CallOptions, ClientCore, execute},
     connection::{self, Agreement, Connection, Request, RequestExtras, era_check},
     error::Kind,
-    inbound::UpdateQueue,
+    inbound::{OpenAttempt, UpdateQueue},
     retry::{EraTrust, RequestFailure, back_off, rejects_subscription},
 };
 
@@ -134,7 +134,7 @@ async fn listen(
         agreed.meta_template(!queue.filter().task_ids.is_empty()),
         &RequestExtras::default(),
     );
-    let sending = connection.send_subscription(id, message, hints, queue.clone());
+    let sending = connection.send_subscription(id, message, hints, Arc::new(OpenAttempt::new(queue)));
     // Only the acknowledgement has a time limit, the stream has none.
     let limit = core.config.idle_timeout.unwrap_or(Duration::MAX);
     let mut guard = match timeout(limit, sending).await {
@@ -197,7 +197,7 @@ async fn follow(core: &Arc<ClientCore>, connection: &Arc<Connection>, queue: &Ar
             };
         }
     }
-    queue.open(offered(connection, queue.filter()));
+    queue.open(queue.attempt(), offered(connection, queue.filter()));
     connection.ended().await;
     End::Again(connection.lost())
 }
