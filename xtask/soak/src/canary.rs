@@ -10,9 +10,12 @@ use std::{
 };
 
 use anyhow::{Error, anyhow};
+use check_kit::usage::{longest_wait, own_wait, processor_waits};
 use mcp_client::{Client, protocol::ProtocolVersion};
 use serde_json::json;
 use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
     task::JoinSet,
     time::{sleep, timeout},
 };
@@ -32,31 +35,50 @@ const INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) struct Target {
     pub(crate) name: &'static str,
     pub(crate) url: String,
-    pub(crate) tool: String,
+    /// The process of the server.
+    pub(crate) pid: u32,
+    /// The part of the names of tools before `echo`.
+    pub(crate) prefix: String,
     pub(crate) version: ProtocolVersion,
 }
 
-/// The slowest echoes of the canary.
+/// The slowest echoes of the canary, and the delays that other work of the machine causes. All times are in microseconds.
 #[derive(Default)]
 pub(crate) struct Times {
-    /// In microseconds.
     slowest: AtomicU64,
-    /// The largest delay of the machine during an echo, in microseconds.
+    /// The slowest echo of bytes in the runtime of a server.
+    control: AtomicU64,
+    /// The largest delay of a sleeping thread during an echo.
     delayed: AtomicU64,
-    /// The slow echoes that the delay of the machine explains.
-    excused: AtomicU64,
+    /// The longest wait of the threads of one echo for a processor.
+    waited: AtomicU64,
+    /// The slow echoes.
+    slow: AtomicU64,
+    /// The slow echoes that one of the two delays explains, and those that the sleeping thread alone explains.
+    excused: [AtomicU64; 2],
+    /// The slow echoes that took too long also in comparison to an echo of bytes.
+    slower: AtomicU64,
 }
 
 impl Times {
-    /// The line of the report.
-    pub(crate) fn line(&self) -> String {
+    /// The lines of the report.
+    pub(crate) fn lines(&self) -> [String; 2] {
         let milliseconds = |value: &AtomicU64| value.load(Relaxed) as f64 / 1e3;
-        format!(
-            "slowest {:.0} ms; largest delay of the machine {:.0} ms, which explains {} slow echoes",
-            milliseconds(&self.slowest),
-            milliseconds(&self.delayed),
-            self.excused.load(Relaxed),
-        )
+        let [slowest, control] = [&self.slowest, &self.control].map(milliseconds);
+        let [delayed, waited] = [&self.delayed, &self.waited].map(milliseconds);
+        let [excused, by_sleep] = &self.excused;
+        let [slow, excused, by_sleep, slower] =
+            [&self.slow, excused, by_sleep, &self.slower].map(|value| value.load(Relaxed));
+        [
+            format!(
+                "slowest {slowest:.0} ms; slowest echo of bytes in the same runtimes {control:.0} ms; {slow} slow echoes, {slower} \
+                 also in comparison to an echo of bytes"
+            ),
+            format!(
+                "other work of the machine explains {excused} of them (a sleeping thread was up to {delayed:.0} ms late: {by_sleep}; \
+                 the threads of an echo waited up to {waited:.0} ms for a processor)"
+            ),
+        ]
     }
 
     /// The time of the slowest echo, in milliseconds.
@@ -111,27 +133,45 @@ async fn sing(
     (tally, times, delays, stopped): (Arc<Tally>, Arc<Times>, Delays, Arc<AtomicBool>),
 ) -> Result<(), Error> {
     let client = Client::builder("soak-canary", "0").versions([target.version]).connect(target.url.as_str()).await?;
+    let port: u16 = client.call_tool(format!("{}control", target.prefix), ()).await?.text().parse()?;
+    let mut control = TcpStream::connect(("127.0.0.1", port)).await?;
+    control.set_nodelay(true)?;
+    let (tool, of) = (format!("{}echo", target.prefix), format!("{} {}", target.name, target.version));
     for number in 0_u64.. {
         if stopped.load(Relaxed) {
             break;
         }
+        let before = (processor_waits(target.pid), own_wait());
         let (text, start) = (number.to_string(), Instant::now());
-        let call = timeout(LIMIT, client.call_tool(&target.tool, json!({ "text": text }))).await;
-        let (time, delay) = (start.elapsed(), delays.since(start));
-        times.slowest.fetch_max(micros(time), Relaxed);
-        times.delayed.fetch_max(micros(delay), Relaxed);
-        let of = format!("{} {}", target.name, target.version);
+        let call = async {
+            let call = timeout(LIMIT, client.call_tool(&tool, json!({ "text": text }))).await;
+            (call, start.elapsed())
+        };
+        let ((call, time), control) = tokio::join!(call, timeout(LIMIT, echo_bytes(&mut control, number)));
+        let control = control.map_err(|_| anyhow!("{of}: no echo of bytes within {LIMIT:?}"))??;
+        let delay = delays.since(start);
+        let wait = longest_wait(&before.0, &processor_waits(target.pid)) + own_wait().saturating_sub(before.1);
+        for (largest, value) in
+            [(&times.slowest, time), (&times.control, control), (&times.delayed, delay), (&times.waited, wait)]
+        {
+            largest.fetch_max(micros(value), Relaxed);
+        }
+        let is_slow = time > promised;
+        times.slow.fetch_add(u64::from(is_slow), Relaxed);
+        times.slower.fetch_add(u64::from(time > promised + control), Relaxed);
         match call {
             Err(_) => tally.fault(Check::Canary, format!("{of}: no answer within {LIMIT:?}")),
             Ok(Err(error)) => tally.fault(Check::Canary, format!("{of}: {error}")),
             Ok(Ok(result)) if result.text() != text => tally.fault(Check::Canary, format!("{of}: a foreign answer")),
-            Ok(Ok(_)) if time > promised + delay => {
-                tally.fault(Check::Canary, format!("{of}: {time:.0?}, while the machine was {delay:.0?} late"));
+            Ok(Ok(_)) if time > promised + delay.max(wait) => {
+                let machine = format!("a sleeping thread was {delay:.0?} late, and the threads waited {wait:.0?}");
+                let control = format!("an echo of bytes in the same runtime took {control:.0?}");
+                tally.fault(Check::Canary, format!("{of}: {time:.0?}, while {machine}; {control}"));
             }
             Ok(Ok(_)) => {
-                if time > promised {
-                    times.excused.fetch_add(1, Relaxed);
-                }
+                let [excused, by_sleep] = &times.excused;
+                excused.fetch_add(u64::from(is_slow), Relaxed);
+                by_sleep.fetch_add(u64::from(is_slow && time <= promised + delay), Relaxed);
                 tally.add(Check::Canary, 1);
             }
         }
@@ -139,6 +179,14 @@ async fn sing(
     }
     client.close().await;
     Ok(())
+}
+
+/// Sends bytes to the control, and waits for their echo. Returns the time.
+async fn echo_bytes(control: &mut TcpStream, number: u64) -> Result<Duration, Error> {
+    let (start, mut echo) = (Instant::now(), [0; 8]);
+    control.write_all(&number.to_be_bytes()).await?;
+    control.read_exact(&mut echo).await?;
+    Ok(start.elapsed())
 }
 
 fn micros(time: Duration) -> u64 {

@@ -15,7 +15,7 @@ use mcp_agent::Host;
 use mcp_client::{ChildProcess, Reconnect};
 use mcp_server::prelude::*;
 use serde_json::json;
-use tokio::{runtime::Handle, time::sleep};
+use tokio::{net::TcpListener, runtime::Handle, time::sleep};
 
 /// The number of counters that clients can watch.
 pub(crate) const COUNTERS: usize = 16;
@@ -56,7 +56,8 @@ pub(crate) fn server() -> Server {
         .tool(tool("ask", ask))
         .tool(tool("bump", bump))
         .tool(tool("pid", async || std::process::id().to_string()))
-        .tool(tool("state", state));
+        .tool(tool("state", state))
+        .tool(tool("control", control));
     for number in 0..COUNTERS {
         let read = async move |State(work): State<Work>| work.counters[number].load(Ordering::Relaxed).to_string();
         builder = builder.resource(resource(counter_uri(number), read));
@@ -146,6 +147,21 @@ async fn bump(
 async fn state(State(work): State<Work>) -> String {
     let tasks = Handle::current().metrics().num_alive_tasks();
     json!({ "tasks": tasks, "running": work.running.load(Ordering::Relaxed) }).to_string()
+}
+
+/// Opens an echo of bytes without the protocol, in the same runtime. Returns its port, which accepts one connection.
+async fn control() -> Result<String, ToolError> {
+    let failed = |_| ToolError::new("the control cannot listen");
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(failed)?;
+    let port = listener.local_addr().map_err(failed)?.port();
+    tokio::spawn(async move {
+        if let Ok((mut stream, _)) = listener.accept().await {
+            let (mut reader, mut writer) = stream.split();
+            // The canary ends the connection.
+            let _ = tokio::io::copy(&mut reader, &mut writer).await;
+        }
+    });
+    Ok(port.to_string())
 }
 
 /// Serves the tools over HTTP, with a numbered log record in each interval.

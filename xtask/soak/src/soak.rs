@@ -87,12 +87,14 @@ pub(crate) async fn run(options: &Options) -> Result<(), Error> {
     let mut gateway = Node::start(launch("gateway", &["--upstream", &upstream.url()])).await.context("the gateway")?;
     let tally = Arc::new(Tally::new());
     let mut targets = Vec::new();
-    for version in ERAS {
-        targets.push(Target { name: "server", url: node.url(), tool: "echo".to_owned(), version });
-        let tool = format!("{}__echo", UPSTREAMS[0]);
-        targets.push(Target { name: "gateway", url: gateway.url(), tool, version });
-    }
     let pid = |node: &Node| node.id().context("a server has ended");
+    for version in ERAS {
+        let (url, pid_of_node) = (node.url(), pid(&node)?);
+        targets.push(Target { name: "server", url, pid: pid_of_node, prefix: String::new(), version });
+        let (url, pid_of_gateway) = (gateway.url(), pid(&gateway)?);
+        let prefix = format!("{}__", UPSTREAMS[0]);
+        targets.push(Target { name: "gateway", url, pid: pid_of_gateway, prefix, version });
+    }
     let reader = |url: String| Client::connect(url);
     let watched = Watched {
         pids: [pid(&node)?, pid(&gateway)?, std::process::id()],
@@ -116,7 +118,9 @@ pub(crate) async fn run(options: &Options) -> Result<(), Error> {
     println!("the load has ended; open calls end now");
     actors.end().await;
     settle(&tally, &watched, before).await;
-    tally.detail(Check::Canary, canary.times.line());
+    for line in canary.times.lines() {
+        tally.detail(Check::Canary, line);
+    }
     canary.end().context("the canary")?;
     judge_memory(&tally, &samples);
     for (client, _) in &watched.readers {
