@@ -13,6 +13,7 @@ mod pending;
 mod reader;
 mod receiver;
 mod request;
+mod response;
 mod running_call;
 pub(crate) mod supervisor;
 
@@ -106,6 +107,8 @@ pub(crate) struct Connection {
     pub(crate) pending: PendingRequests,
     /// Paused while the user answers the authorizer, or a request of the server that belongs to no call.
     pub(crate) clock: PauseClock,
+    /// The largest depth of a message of the server.
+    json_depth: usize,
     /// The last check of the era.
     pub(crate) era_check: EraCheck,
     agreed: OnceLock<Agreement>,
@@ -125,11 +128,12 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(sender: Arc<dyn FrameSender>, pending: usize) -> Arc<Self> {
+    pub(crate) fn new(sender: Arc<dyn FrameSender>, pending: usize, json_depth: usize) -> Arc<Self> {
         Arc::new(Self {
             sender,
             pending: PendingRequests::new(pending),
             clock: PauseClock::new(),
+            json_depth,
             era_check: EraCheck::default(),
             agreed: OnceLock::new(),
             is_assumed: AtomicBool::new(false),

@@ -339,7 +339,8 @@ async fn dial(manager: &Arc<ConnectionManager>, latest: &Latest) -> Result<Opene
         true => Kind::Transport(source),
         false => Kind::Unreachable { peer: connector.describe().into(), source },
     })?;
-    let connection = Connection::new(transport.sender(), manager.config.limits.pending);
+    let limits = &manager.config.limits;
+    let connection = Connection::new(transport.sender(), limits.pending, limits.json_depth);
     *latest.lock() = Some(Arc::clone(&connection));
     let (reading, alive) =
         (read(Arc::clone(&connection), Arc::clone(manager), transport), manager.connections.subscribe());
