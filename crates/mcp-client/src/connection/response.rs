@@ -18,6 +18,22 @@ pub(super) fn unlimited() -> jsonrpc::Limits {
 }
 
 impl Connection {
+    /// Handles the response that the exchange of a request returned.
+    pub(super) fn exchanged(&self, id: i64, frame: &Frame) {
+        match Message::parse_with(&frame.message, &self.limits()) {
+            Ok(Message::Response(response)) => self.response(frame, response),
+            Ok(_) => {
+                let failure = RequestFailure::Invalid("the transport returned a message that is not a response".into());
+                self.pending.complete(id, Err(failure));
+            }
+            Err(error) => self.invalid_message(frame, &frame.message, &error),
+        }
+        if self.is_ended() && self.pending.len() == 0 {
+            // The reader does not notice a response that it does not read.
+            self.stopped.cancel();
+        }
+    }
+
     /// Returns the limits of a message of the server.
     pub(super) fn limits(&self) -> jsonrpc::Limits {
         jsonrpc::Limits::default().depth(self.json_depth)
