@@ -25,6 +25,7 @@ mod authorizer;
 mod authorizer_error;
 mod client;
 mod config;
+mod exchange;
 mod fault;
 mod headers;
 mod http;

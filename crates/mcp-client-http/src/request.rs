@@ -2,6 +2,7 @@
 
 use std::{io::Write as _, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use mcp_protocol::{
     RequestId,
@@ -12,6 +13,7 @@ use reqwest::Response;
 use tokio::time::{sleep, timeout};
 
 use crate::{
+    exchange::Place,
     fault::Fault,
     headers::{self, content_type},
     http_request::{self, HttpRequest},
@@ -33,8 +35,8 @@ const ENVELOPE_START: usize = 256;
 const LONGEST_INTEGER: usize = 20;
 
 /// Posts a request and delivers its answer, or the fault of the request.
-pub(crate) async fn run(shared: Arc<Shared>, id: RequestId, frame: Frame, headers: HeaderMap) {
-    if let Err(error) = answer(&shared, &id, &frame, headers).await {
+pub(crate) async fn run(shared: Arc<Shared>, id: RequestId, frame: Frame, headers: HeaderMap, place: Arc<Place>) {
+    if let Err(error) = answer(&shared, &id, &frame, headers, &place).await {
         shared.tasks.answered(&id);
         shared.deliver(Err(error.of_request(id))).await;
     }
@@ -45,6 +47,7 @@ async fn answer(
     id: &RequestId,
     frame: &Frame,
     mut headers: HeaderMap,
+    place: &Place,
 ) -> Result<(), TransportError> {
     let is_legacy_sse = shared.endpoint.get().is_some();
     let in_session = shared.name_session(&mut headers, &frame.hints) || is_legacy_sse;
@@ -63,52 +66,83 @@ async fn answer(
         if opens_session {
             shared.open_session(headers::session(response.headers()));
         }
-        return read(shared, id, frame, response).await;
+        return read(shared, id, frame, response, place).await;
     }
     let refused = Box::pin(refusal(shared, response, in_session)).await;
     if opens_session && !is_legacy_sse && refused.may_be_legacy_sse(status) {
         match Box::pin(legacy_sse::open(shared)).await {
             Ok(()) => {
                 let headers = shared.message_headers(&frame.hints).map_err(Fault::into_error)?;
-                return Box::pin(answer(shared, id, frame, headers)).await;
+                return Box::pin(answer(shared, id, frame, headers, place)).await;
             }
             Err(fault) => tracing::debug!(%fault, "the server does not speak HTTP+SSE either"),
         }
     }
     match refused {
-        Refused::Message { bytes, .. } => give(shared, id, Frame::new(bytes)).await,
+        Refused::Message { bytes, .. } => deliver(shared, id, Frame::new(bytes)).await,
         Refused::Fault(fault) => return Err(fault),
     }
     Ok(())
 }
 
-/// Delivers the answer.
-async fn give(shared: &Shared, id: &RequestId, frame: Frame) {
+/// Returns the answer to the caller, or delivers it to the reader.
+async fn give(shared: &Shared, id: &RequestId, message: Bytes, place: &Place) {
+    // The reader splits a batch. It also reads the messages that arrived before the answer.
+    let is_for_caller = message.starts_with(b"{") && !shared.has_unread();
+    let mut frame = Frame::new(message).with_route(Route::Request(id.clone()));
+    if is_for_caller {
+        match place.answer(frame) {
+            Ok(()) => return,
+            Err(rejected) => frame = rejected,
+        }
+    }
+    place.enter_task().await;
+    deliver(shared, id, frame).await;
+}
+
+/// Delivers the last message of a request to the reader.
+async fn deliver(shared: &Shared, id: &RequestId, frame: Frame) {
     shared.tasks.answered(id);
     shared.deliver(Ok(frame.with_route(Route::Request(id.clone())))).await;
 }
 
-async fn read(shared: &Shared, id: &RequestId, frame: &Frame, mut response: Response) -> Result<(), TransportError> {
+async fn read(
+    shared: &Shared,
+    id: &RequestId,
+    frame: &Frame,
+    mut response: Response,
+    place: &Place,
+) -> Result<(), TransportError> {
     if matches!(response.status(), StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
         return Err(TransportError::unanswered());
     }
     let kind = content_type(response.headers());
     if kind == "text/event-stream" {
         // Most answers are not streams. Boxing keeps the future small.
-        return Box::pin(follow(shared, id, frame, EventStream::new(response, shared, &Position::default()))).await;
+        let events = EventStream::new(response, shared, &Position::default());
+        return Box::pin(follow(shared, id, frame, events, place)).await;
     }
     if kind != "application/json" && !kind.ends_with("+json") {
         return Err(Fault::ContentType(kind).into_error());
     }
     let body = http_request::body(&mut response, shared.config.max_message).await.map_err(Fault::into_error)?;
-    let is_answer = answers(&body, id);
-    give(shared, id, Frame::new(body)).await;
+    if answers(&body, id) {
+        give(shared, id, body, place).await;
+        return Ok(());
+    }
+    deliver(shared, id, Frame::new(body)).await;
     // No other message follows a JSON body.
-    if is_answer { Ok(()) } else { Err(TransportError::unanswered()) }
+    Err(TransportError::unanswered())
 }
 
 /// Reads the stream of a request until the answer. The server may split the stream over several connections.
-async fn follow(shared: &Shared, id: &RequestId, frame: &Frame, mut events: EventStream) -> Result<(), TransportError> {
+async fn follow(
+    shared: &Shared,
+    id: &RequestId,
+    frame: &Frame,
+    mut events: EventStream,
+    place: &Place,
+) -> Result<(), TransportError> {
     let mut position = Position::default();
     loop {
         let mut is_further = false;
@@ -122,14 +156,15 @@ async fn follow(shared: &Shared, id: &RequestId, frame: &Frame, mut events: Even
                 Err(error) => return Err(error),
             };
             if event.is_message() {
-                let is_answer = answers(&event.data, id);
-                let message = Frame::new(event.data);
-                if is_answer {
-                    give(shared, id, message).await;
+                if answers(&event.data, id) {
+                    give(shared, id, event.data, place).await;
                     drain(events).await;
                     return Ok(());
                 }
-                if !shared.deliver(Ok(message.with_route(Route::Request(id.clone())))).await {
+                // Other messages can follow, also while the caller pauses its future.
+                place.enter_task().await;
+                let message = Frame::new(event.data).with_route(Route::Request(id.clone()));
+                if !shared.deliver(Ok(message)).await {
                     return Ok(());
                 }
             }
@@ -145,6 +180,7 @@ async fn follow(shared: &Shared, id: &RequestId, frame: &Frame, mut events: Even
         } else if position.failed() > MAX_FAILURES {
             return Err(TransportError::unanswered());
         }
+        place.enter_task().await;
         events = resume(shared, &mut position).await?;
     }
 }
@@ -239,7 +275,7 @@ async fn drain(events: EventStream) {
 mod tests {
     use super::*;
 
-    fn size<A, B, C, D, F: Future>(_: impl FnOnce(A, B, C, D) -> F) -> usize {
+    fn size<A, B, C, D, E, F: Future>(_: impl FnOnce(A, B, C, D, E) -> F) -> usize {
         size_of::<F>()
     }
 

@@ -5,7 +5,10 @@ use std::{collections::HashMap, mem, sync::Arc};
 
 use mcp_protocol::RequestId;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::{runtime::Handle, task::AbortHandle};
+use tokio::{
+    runtime::{EnterGuard, Handle},
+    task::AbortHandle,
+};
 
 /// The tasks of one transport.
 #[derive(Debug)]
@@ -63,6 +66,11 @@ impl RequestTasks {
         }
         // The task has ended, or was aborted before its handle was stored.
         handle.abort();
+    }
+
+    /// Enters the runtime of the tasks.
+    pub(crate) fn enter(&self) -> EnterGuard<'_> {
+        self.runtime.enter()
     }
 
     /// Aborts the task of a request.

@@ -117,6 +117,11 @@ impl Shared {
         }
     }
 
+    /// Whether received frames wait for the reader.
+    pub(crate) fn has_unread(&self) -> bool {
+        lock(&self.inbound).as_ref().is_some_and(|inbound| inbound.capacity() < inbound.max_capacity())
+    }
+
     /// Adds the session id if the message belongs to a session. Returns true if it did.
     pub(crate) fn name_session(&self, headers: &mut HeaderMap, hints: &Hints) -> bool {
         if headers::is_stateless(hints) || hints.method.as_deref() == Some("initialize") {

@@ -1,4 +1,4 @@
-//! The transport: starts a task for each sent frame, and returns received frames.
+//! The transport: starts a task or an exchange for each sent frame, and returns received frames.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -8,13 +8,14 @@ use std::{
 
 use http::HeaderMap;
 use mcp_protocol::{RequestId, jsonrpc::Message};
-use mcp_transport::{BoxFuture, Frame, FrameSender, Route, Transport, TransportError, TrySendError};
+use mcp_transport::{BoxFuture, Exchange, Frame, FrameSender, Route, Transport, TransportError, TrySendError};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
     time::timeout,
 };
 
 use crate::{
+    exchange::{self, Place},
     fault::Fault,
     headers,
     http_request::HttpRequest,
@@ -72,6 +73,24 @@ impl FrameSender for Sender {
                 }
                 _ => Err(TransportError::closed()),
             }
+        })
+    }
+
+    fn exchange(&self, frame: Frame) -> BoxFuture<'_, Result<Option<Exchange>, TransportError>> {
+        Box::pin(async move {
+            // An authorizer can hold a lock that other requests need, and a caller may pause its future.
+            let runs_in_task = self.shared.config.authorization.is_some();
+            let Some(id) = request_id(&frame).filter(|_| !runs_in_task) else {
+                return self.send(frame).await.map(|()| None);
+            };
+            let headers = self.shared.message_headers(&frame.hints).map_err(Fault::into_error)?;
+            let permit = Arc::clone(self.permits(&frame, true)).acquire_owned().await;
+            let Some(permit) = permit.ok().filter(|_| !self.shared.is_closing()) else {
+                return Err(TransportError::closed());
+            };
+            let shared = Arc::clone(&self.shared);
+            let work = |place| answered(shared, id.clone(), frame, headers, permit, place);
+            Ok(Some(Box::pin(exchange::Exchange::new(&self.shared, id.clone(), work)) as Exchange))
         })
     }
 
@@ -167,11 +186,12 @@ fn start(
     headers: HeaderMap,
     permit: OwnedSemaphorePermit,
 ) {
-    let is_stateless = headers::is_stateless(&frame.hints);
-    let ends_handshake = !is_stateless && frame.hints.method.as_deref() == Some("notifications/initialized");
     let shared = Arc::clone(shared);
     let tasks = Arc::clone(&shared.tasks);
-    if ends_handshake {
+    if let Some(id) = request {
+        return tasks.spawn(Some(id.clone()), answered(shared, id, frame, headers, permit, Place::task()));
+    }
+    if !headers::is_stateless(&frame.hints) && frame.hints.method.as_deref() == Some("notifications/initialized") {
         shared.settle(frame.hints.version);
         shared.handshake.send_replace(true);
         let handshake = Handshake(Arc::clone(&shared));
@@ -184,23 +204,43 @@ fn start(
         });
         return;
     }
-    let waits = (!is_stateless && *shared.handshake.borrow()).then(|| shared.handshake.subscribe());
-    tasks.spawn(request.clone(), async move {
+    let handshake = running_handshake(&shared, &frame);
+    tasks.spawn(None, async move {
         let _permit = permit;
-        if let Some(handshake) = waits {
-            wait(handshake).await;
-        }
-        match request {
-            Some(id) => request::run(shared, id, frame, headers).await,
-            None => _ = Box::pin(post::run(&shared, &frame, headers)).await,
-        }
+        end_of(handshake).await;
+        post::run(&shared, &frame, headers).await;
     });
 }
 
+/// Returns the future that posts a request and reads its answer.
+fn answered(
+    shared: Arc<Shared>,
+    id: RequestId,
+    frame: Frame,
+    headers: HeaderMap,
+    permit: OwnedSemaphorePermit,
+    place: Arc<Place>,
+) -> impl Future<Output = ()> + Send + 'static {
+    let handshake = running_handshake(&shared, &frame);
+    async move {
+        let _permit = permit;
+        end_of(handshake).await;
+        request::run(shared, id, frame, headers, place).await;
+    }
+}
+
+/// Returns the handshake that a message has to wait for.
+fn running_handshake(shared: &Shared, frame: &Frame) -> Option<watch::Receiver<bool>> {
+    let waits = !headers::is_stateless(&frame.hints) && *shared.handshake.borrow();
+    waits.then(|| shared.handshake.subscribe())
+}
+
 /// Waits until the handshake is complete or has failed.
-async fn wait(mut handshake: watch::Receiver<bool>) {
-    // The sender is in the shared state, which this task holds.
-    let _over = handshake.wait_for(|is_under_way| !is_under_way).await;
+async fn end_of(handshake: Option<watch::Receiver<bool>>) {
+    if let Some(mut handshake) = handshake {
+        // The sender is in the shared state, which the message holds.
+        let _over = handshake.wait_for(|is_under_way| !is_under_way).await;
+    }
 }
 
 /// Ends the handshake when it is dropped.

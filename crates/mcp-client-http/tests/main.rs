@@ -3,6 +3,7 @@
 
 mod authorization;
 mod common;
+mod exchanges;
 mod faults;
 mod get_stream;
 mod legacy_sse;

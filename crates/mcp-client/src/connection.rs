@@ -13,6 +13,7 @@ mod pending;
 mod reader;
 mod receiver;
 mod request;
+mod response;
 mod running_call;
 pub(crate) mod supervisor;
 
@@ -29,14 +30,14 @@ use mcp_protocol::{
     CancelledParams, ClientCapabilities, NotificationMethod, ProtocolVersion, RequestId, jsonrpc,
     notification::Cancelled,
 };
-use mcp_transport::{Frame, FrameSender, Hints, PauseClock, Route, TransportError, TrySendError};
+use mcp_transport::{Exchange, Frame, FrameSender, Hints, PauseClock, Route, TransportError, TrySendError};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use self::era_check::EraCheck;
 use crate::{
-    Error,
+    Error, Limits,
     error::Kind,
     retry::{EraTrust, RequestFailure},
 };
@@ -106,6 +107,8 @@ pub(crate) struct Connection {
     pub(crate) pending: PendingRequests,
     /// Paused while the user answers the authorizer, or a request of the server that belongs to no call.
     pub(crate) clock: PauseClock,
+    /// The largest depth of a message of the server.
+    json_depth: usize,
     /// The last check of the era.
     pub(crate) era_check: EraCheck,
     agreed: OnceLock<Agreement>,
@@ -129,11 +132,12 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(sender: Arc<dyn FrameSender>, pending: usize, is_replacement: bool) -> Arc<Self> {
+    pub(crate) fn new(sender: Arc<dyn FrameSender>, limits: &Limits, is_replacement: bool) -> Arc<Self> {
         Arc::new(Self {
             sender,
-            pending: PendingRequests::new(pending),
+            pending: PendingRequests::new(limits.pending),
             clock: PauseClock::new(),
+            json_depth: limits.json_depth,
             era_check: EraCheck::default(),
             agreed: OnceLock::new(),
             is_assumed: AtomicBool::new(false),
@@ -278,7 +282,7 @@ impl Connection {
         questions: Option<Arc<RunningCall>>,
     ) -> Result<RequestGuard, RequestFailure> {
         let slot = ReplySlot::of_call(self.pending.permit().await?, follows, questions);
-        self.hand_over(id, message, hints, OnDrop::Cancel, slot).await
+        self.hand_over(id, message, hints, OnDrop::Cancel, slot, true).await
     }
 
     /// Sends a request whose stream delivers notifications.
@@ -290,7 +294,7 @@ impl Connection {
         receiver: Arc<dyn StreamReceiver>,
     ) -> Result<RequestGuard, RequestFailure> {
         let slot = ReplySlot::new(self.pending.permit().await?, Some(receiver), false);
-        self.hand_over(id, message, hints, OnDrop::Cancel, slot).await
+        self.hand_over(id, message, hints, OnDrop::Cancel, slot, false).await
     }
 
     /// Sends a request without waiting for capacity. Only handshakes and pings do so, and they are few. A busy server
@@ -302,9 +306,11 @@ impl Connection {
         hints: Hints,
         on_drop: OnDrop,
     ) -> Result<RequestGuard, RequestFailure> {
-        self.hand_over(id, message, hints, on_drop, ReplySlot::new(None, None, false)).await
+        self.hand_over(id, message, hints, on_drop, ReplySlot::new(None, None, false), false).await
     }
 
+    /// Sends a request. If the caller `polls` the guard until the answer and no other request waits, the request can run in its
+    /// future.
     async fn hand_over(
         self: &Arc<Self>,
         id: i64,
@@ -312,17 +318,22 @@ impl Connection {
         hints: Hints,
         on_drop: OnDrop,
         slot: Arc<ReplySlot>,
+        polls: bool,
     ) -> Result<RequestGuard, RequestFailure> {
         self.pending.insert(id, slot.clone())?;
-        let guard = RequestGuard { connection: Arc::clone(self), id, slot, on_abandon: None };
+        let mut guard =
+            RequestGuard { connection: Arc::clone(self), id, slot, exchange: Mutex::default(), on_abandon: None };
         let frame = Frame::new(message).with_route(Route::Request(id.into())).with_hints(hints);
-        if let Err(fault) = self.sender.send(frame).await {
-            return Err(match fault.is_lasting() {
-                true => RequestFailure::Unsendable(fault),
-                // If the connection ended meanwhile, the request has failed already.
-                false => RequestFailure::Lost { was_sent: false, fault: Some(fault) },
-            });
-        }
+        // Tasks are cheaper for requests at the same time: each step runs for many of them in a row, in a warm cache.
+        let sent = match polls && self.pending.len() == 1 {
+            true => self.sender.exchange(frame).await,
+            false => self.sender.send(frame).await.map(|()| None),
+        };
+        *guard.exchange.get_mut() = sent.map_err(|fault| match fault.is_lasting() {
+            true => RequestFailure::Unsendable(fault),
+            // If the connection ended meanwhile, the request has failed already.
+            false => RequestFailure::Lost { was_sent: false, fault: Some(fault) },
+        })?;
         guard.slot.sent(on_drop == OnDrop::Cancel);
         Ok(guard)
     }
@@ -401,6 +412,9 @@ pub(crate) struct RequestGuard {
     connection: Arc<Connection>,
     pub(crate) id: i64,
     slot: Arc<ReplySlot>,
+    /// The request, until the caller has its response or the transport delivers it. The lock is never taken: it makes the
+    /// guard `Sync`.
+    exchange: Mutex<Option<Exchange>>,
     on_abandon: Option<OnAbandon>,
 }
 
@@ -438,11 +452,39 @@ impl RequestGuard {
     /// Waits for the answer, without a time limit.
     pub(crate) async fn outcome(&mut self) -> RequestOutcome {
         loop {
-            if let Some(outcome) = self.slot.take_outcome() {
+            if let Some(outcome) = self.take_outcome() {
                 return outcome;
             }
-            self.slot.changed().await;
+            self.changed().await;
         }
+    }
+
+    /// Waits for an outcome or progress, and runs the request meanwhile. Cancel safe.
+    pub(crate) async fn changed(&mut self) {
+        let exchange = self.exchange.get_mut();
+        if let Some(running) = exchange {
+            let response = tokio::select! {
+                biased;
+                () = self.slot.changed() => return,
+                response = running => response,
+            };
+            *exchange = None;
+            if let Some(response) = response {
+                return self.connection.exchanged(self.id, &response);
+            }
+            if !self.connection.pending.is_waiting(self.id) {
+                // The answer came elsewhere before the transport could close the stream.
+                self.connection.sender.close(&self.id.into());
+            }
+        }
+        self.slot.changed().await;
+    }
+
+    /// Takes the outcome. A request with an outcome does not run any more.
+    pub(crate) fn take_outcome(&mut self) -> Option<RequestOutcome> {
+        let outcome = self.slot.take_outcome()?;
+        *self.exchange.get_mut() = None;
+        Some(outcome)
     }
 }
 
@@ -450,9 +492,10 @@ impl Drop for RequestGuard {
     fn drop(&mut self) {
         let is_unread = self.slot.is_cancelled_by_drop() && !self.slot.is_read();
         let on_abandon = self.on_abandon.take().filter(|_| is_unread);
-        let take_over = |on_abandon: OnAbandon| {
+        let mut take_over = |on_abandon: OnAbandon| {
             let (connection, slot) = (Arc::clone(&self.connection), Arc::clone(&self.slot));
-            (on_abandon.take_over)(Self { connection, id: self.id, slot, on_abandon: None });
+            let exchange = Mutex::new(self.exchange.get_mut().take());
+            (on_abandon.take_over)(Self { connection, id: self.id, slot, exchange, on_abandon: None });
         };
         let on_abandon = match on_abandon {
             Some(on_abandon) if on_abandon.awaits_answer => return take_over(on_abandon),

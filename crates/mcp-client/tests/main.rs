@@ -9,6 +9,7 @@ mod cancellation;
 mod cancellation_transports;
 mod common;
 mod era_detection;
+mod exchanges;
 mod faults;
 mod input_requests;
 mod mirrored_headers;

@@ -45,5 +45,5 @@ pub use self::{
     error::{LONGEST_RETRY_AFTER, TransportError, TrySendError},
     frame::{Frame, Hints, Route},
     pause_clock::{AuthorizationClocks, PauseClock, PauseGuard},
-    transport::{BoxFuture, Connect, FrameSender, Transport, recv},
+    transport::{BoxFuture, Connect, Exchange, FrameSender, Transport, recv},
 };

@@ -26,6 +26,9 @@ use crate::{AuthorizationClocks, Frame, TransportError, TrySendError};
 /// ```
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// A request in the future of its caller ([`FrameSender::exchange`]).
+pub type Exchange = BoxFuture<'static, Option<Frame>>;
+
 /// A bidirectional channel of [`Frame`]s to one peer. The value itself receives, and [`Transport::sender`] sends.
 ///
 /// After an error a transport may continue: an oversized line loses only itself, and an error of one request
@@ -117,6 +120,32 @@ pub trait FrameSender: Send + Sync + 'static {
     /// sent on this transport is rejected with a [lasting](TransportError::is_lasting) error, and the transport
     /// continues.
     fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>>;
+
+    /// Waits for capacity, then sends a request: in a task of the transport, or in the future of the caller. The second
+    /// form returns an [`Exchange`], and the caller polls it. It returns the response of the request. It returns `None` if
+    /// the response, other messages or a fault come by [`Transport::poll_recv`]. The drop of the exchange ends the stream of
+    /// the request, and [`FrameSender::close`] has no effect before the exchange returns `None`.
+    ///
+    /// Default: [`FrameSender::send`].
+    ///
+    /// ```
+    /// use mcp_transport::{Frame, Transport, memory, recv};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), mcp_transport::TransportError> {
+    /// let (client, mut server) = memory::duplex(1);
+    /// // A transport in memory has one stream for all messages.
+    /// assert!(client.sender().exchange(Frame::new("1")).await?.is_none());
+    /// assert_eq!(recv(&mut server).await.unwrap()?.message, "1");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`FrameSender::send`].
+    fn exchange(&self, frame: Frame) -> BoxFuture<'_, Result<Option<Exchange>, TransportError>> {
+        Box::pin(async move { self.send(frame).await.map(|()| None) })
+    }
 
     /// Queues the frame without waiting.
     ///

@@ -121,10 +121,10 @@ pub(super) async fn send_once(
                 }
                 Err(failure) => break Err(failure),
             },
-            () = changed(guard.as_ref()) => {
-                let Some(slot) = guard.as_ref().map(RequestGuard::slot) else { continue };
-                let outcome = slot.take_outcome();
-                for notice in slot.take_progress() {
+            () = changed(guard.as_mut()) => {
+                let Some(guard) = &mut guard else { continue };
+                let outcome = guard.take_outcome();
+                for notice in guard.slot().take_progress() {
                     last_activity = Mark::now(clocks, limits);
                     if let Some(on_progress) = &mut options.on_progress {
                         on_progress(notice);
@@ -165,9 +165,9 @@ fn cancel_task_on_drop(
     guard.on_abandon(OnAbandon { awaits_answer: asks_for_task, take_over: Box::new(take_over) });
 }
 
-async fn changed(guard: Option<&RequestGuard>) {
+async fn changed(guard: Option<&mut RequestGuard>) {
     match guard {
-        Some(guard) => guard.slot().changed().await,
+        Some(guard) => guard.changed().await,
         None => std::future::pending().await,
     }
 }

@@ -172,6 +172,11 @@ impl PendingRequests {
         self.table().waiting.get(&number(id)?).cloned()
     }
 
+    /// Whether a request waits for its answer.
+    pub(crate) fn is_waiting(&self, id: i64) -> bool {
+        self.table().waiting.contains_key(&id)
+    }
+
     /// Returns the slot that receives the progress of a request.
     pub(crate) fn find_progress(&self, id: &RequestId) -> Option<Arc<ReplySlot>> {
         let (id, table) = (number(id)?, self.table());

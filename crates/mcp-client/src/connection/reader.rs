@@ -6,9 +6,9 @@ use std::{
 };
 
 use mcp_protocol::{
-    CancelledParams, EmptyParams, EmptyResult, ErrorCode, Excerpt, MemberFinder, Message, Method, NotificationMethod,
-    ProgressParams, ProgressToken, ProtocolVersion, RequestId, RpcError,
-    jsonrpc::{self, Beginning, EnvelopeError, Notification as RawNotification, Request, Response},
+    CancelledParams, EmptyParams, EmptyResult, MemberFinder, Message, Method, NotificationMethod, ProgressParams,
+    ProgressToken, ProtocolVersion, RequestId, RpcError,
+    jsonrpc::{self, Beginning, EnvelopeError, Notification as RawNotification, Request},
     meta::keys,
     method, notification,
 };
@@ -19,11 +19,10 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Asker, Connection, ConnectionManager, ECHO, Notification, RequestOutcome, RunningCall, StreamReceiver};
+use super::{
+    Asker, Connection, ConnectionManager, ECHO, Notification, RunningCall, StreamReceiver, response::unlimited,
+};
 use crate::retry::RequestFailure;
-
-/// The bytes of an invalid message that are examined to show it.
-const SHOWN: usize = 1024;
 
 /// Reads until the connection ends. Then all waiting requests have failed.
 pub(crate) async fn read(
@@ -58,11 +57,6 @@ async fn ended_for_good(connection: &Connection, manager: &ConnectionManager) {
     // A server that accepts no new connections may still process earlier requests.
     let may_answer = || connection.fault().is_some_and(TransportError::is_unreachable) && connection.pending.len() > 0;
     while timeout(manager.config.limits.close, manager.closing.cancelled()).await.is_err() && may_answer() {}
-}
-
-/// Returns limits without a depth. The parser does not recurse.
-fn unlimited() -> jsonrpc::Limits {
-    jsonrpc::Limits::default().depth(usize::MAX)
 }
 
 struct End(Arc<Connection>);
@@ -131,7 +125,7 @@ impl Reader<'_> {
             let beginning = jsonrpc::beginning(fault.start());
             let failure = Err(RequestFailure::Transport(fault));
             match beginning {
-                Beginning::Response(Some(id)) => _ = self.complete(&Route::Connection, &id, failure),
+                Beginning::Response(Some(id)) => _ = self.connection.complete(&Route::Connection, &id, failure),
                 Beginning::Response(None) => _ = self.connection.pending.complete_only(failure),
                 // No request is known to wait for it.
                 _ => {}
@@ -142,27 +136,23 @@ impl Reader<'_> {
     }
 
     fn frame(&mut self, frame: &Frame) {
-        match Message::parse_with(&frame.message, &self.limits()) {
+        match Message::parse_with(&frame.message, &self.connection.limits()) {
             Ok(message) => self.message(frame, message),
             Err(error) => match self.split_batch(frame) {
                 Some(Ok(messages)) => {
                     messages.into_iter().for_each(|message| self.batched(frame, message.get().as_bytes()))
                 }
-                Some(Err(error)) => self.invalid_message(frame, &frame.message, &error),
-                None => self.invalid_message(frame, &frame.message, &error),
+                Some(Err(error)) => self.connection.invalid_message(frame, &frame.message, &error),
+                None => self.connection.invalid_message(frame, &frame.message, &error),
             },
         }
     }
 
     fn batched(&mut self, frame: &Frame, message: &[u8]) {
-        match Message::parse_with(message, &self.limits()) {
+        match Message::parse_with(message, &self.connection.limits()) {
             Ok(message) => self.message(frame, message),
-            Err(error) => self.invalid_message(frame, message, &error),
+            Err(error) => self.connection.invalid_message(frame, message, &error),
         }
-    }
-
-    fn limits(&self) -> jsonrpc::Limits {
-        jsonrpc::Limits::default().depth(self.manager.config.limits.json_depth)
     }
 
     /// Returns the messages of a batch, or its error; `None` if the frame is not an array, or if the revision has no batches.
@@ -175,87 +165,9 @@ impl Reader<'_> {
 
     fn message(&mut self, frame: &Frame, message: Message<'_>) {
         match message {
-            Message::Response(response) => self.response(frame, response),
+            Message::Response(response) => self.connection.response(frame, response),
             Message::Notification(notification) => self.notification(frame, &notification),
             Message::Request(request) => self.request(frame, &request),
-        }
-    }
-
-    /// Handles an invalid message of a frame: fails the request that it belongs to, if that is known. Servers also print text
-    /// that belongs to no request.
-    fn invalid_message(&self, frame: &Frame, message: &[u8], error: &EnvelopeError) {
-        tracing::debug!(%error, "the server sent an invalid message");
-        let limit = self.manager.config.limits.json_depth;
-        let (id, failure) = match Message::parse_with(message, &unlimited()) {
-            // Only the depth limit was exceeded.
-            Ok(Message::Response(response)) => (response.id, RequestFailure::TooDeep(limit)),
-            Ok(Message::Request(request)) => return self.reject(frame, &request.id, error),
-            Ok(Message::Notification(_)) => return,
-            Err(other) if other.id.is_none() && error.error.code == ErrorCode::PARSE_ERROR => {
-                let text = String::from_utf8_lossy(&message[..message.len().min(SHOWN)]);
-                self.connection
-                    .set_foreign(format!("sent text that is not a message: {:?}", Excerpt::new(text.trim())));
-                (None, RequestFailure::Invalid(error.to_string().into()))
-            }
-            Err(other) => (error.id.clone().or(other.id), RequestFailure::Invalid(error.to_string().into())),
-        };
-        match (&id, &frame.route) {
-            (Some(id), _) | (None, Route::Request(id)) => _ = self.complete(&Route::Connection, id, Err(failure)),
-            (None, Route::Connection) => {}
-        }
-    }
-
-    /// Answers a request of the server that is nested too deep. Otherwise the server would wait for its timeout.
-    fn reject(&self, frame: &Frame, id: &RequestId, error: &EnvelopeError) {
-        if self.connection.version().is_some_and(ProtocolVersion::is_stateless) {
-            return;
-        }
-        // The id is known, so the code is not that of a parse error (JSON-RPC 2.0, section 5).
-        let error = RpcError::invalid_request(&*error.error.message);
-        // The error is dropped if the server sends requests but does not read.
-        let _ = self.reply_at_once(frame, jsonrpc::error_response(Some(id), &error));
-    }
-
-    /// Sends a response to a message of this frame, if the transport has capacity.
-    fn reply_at_once(&self, received: &Frame, response: Vec<u8>) -> Result<(), TrySendError> {
-        let mut frame = Frame::new(response).with_route(received.route.clone());
-        frame.hints.version = self.connection.version();
-        self.connection.sender.try_send(frame)
-    }
-
-    /// Completes a request by a message from this route. Returns true if the request was waiting.
-    fn complete(&self, route: &Route, id: &RequestId, outcome: RequestOutcome) -> bool {
-        let (number, outcome) = match id {
-            RequestId::Integer(number) => (*number, outcome),
-            // The request fails at once, because no other answer will come.
-            RequestId::String(text) => match text.parse() {
-                Ok(number) => (
-                    number,
-                    Err(RequestFailure::Invalid(format!("the answer to request {number} has the id {text:?}").into())),
-                ),
-                Err(_) => return false,
-            },
-        };
-        let was_waiting = self.connection.pending.complete(number, outcome);
-        if was_waiting && !matches!(route, Route::Request(own) if own == id) {
-            // The answer came elsewhere, so the stream of the request can still be open.
-            self.connection.sender.close(&number.into());
-        }
-        was_waiting
-    }
-
-    fn response(&self, frame: &Frame, response: Response<'_>) {
-        let outcome = match response.outcome {
-            Ok(result) => Ok(frame.message.slice_ref(result.get().as_bytes())),
-            Err(error) => Err(RequestFailure::Rpc(error)),
-        };
-        let is_known = match (&response.id, &frame.route) {
-            (Some(id), _) | (None, Route::Request(id)) => self.complete(&frame.route, id, outcome),
-            (None, Route::Connection) => self.connection.pending.complete_only(outcome),
-        };
-        if !is_known {
-            // Answers to cancelled requests often come late.
-            tracing::debug!(id = ?response.id, "an answer without a waiting request");
         }
     }
 
@@ -283,7 +195,7 @@ impl Reader<'_> {
                     } else if self.connection.pending.find(&id).is_some_and(|slot| slot.receiver.is_some()) {
                         // A server can end a subscription in this way, before or instead of an answer.
                         let ended = TransportError::unanswered();
-                        self.complete(&Route::Connection, &id, Err(RequestFailure::Transport(ended)));
+                        self.connection.complete(&Route::Connection, &id, Err(RequestFailure::Transport(ended)));
                     }
                 }
             }
@@ -347,7 +259,7 @@ impl Reader<'_> {
         // Pings do not count against the limit of requests. Without capacity in the transport a ping is treated as a request.
         if request.method == method::Ping::NAME
             && let Ok(message) = jsonrpc::response(&id, &EmptyResult::default())
-            && !matches!(self.reply_at_once(frame, message), Err(TrySendError::Full(_)))
+            && !matches!(self.connection.reply_at_once(frame, message), Err(TrySendError::Full(_)))
         {
             return;
         }
@@ -360,7 +272,7 @@ impl Reader<'_> {
             Ok(answer) => answer,
             Err(error) => {
                 // The error is dropped if the server sends requests but does not read.
-                let _ = self.reply_at_once(frame, jsonrpc::error_response(Some(&id), &error));
+                let _ = self.connection.reply_at_once(frame, jsonrpc::error_response(Some(&id), &error));
                 return;
             }
         };

@@ -340,7 +340,7 @@ async fn dial(manager: &Arc<ConnectionManager>, latest: &Latest) -> Result<Opene
         false => Kind::Unreachable { peer: connector.describe().into(), source },
     })?;
     let is_replacement = manager.negotiated().is_some();
-    let connection = Connection::new(transport.sender(), manager.config.limits.pending, is_replacement);
+    let connection = Connection::new(transport.sender(), &manager.config.limits, is_replacement);
     *latest.lock() = Some(Arc::clone(&connection));
     let (reading, alive) =
         (read(Arc::clone(&connection), Arc::clone(manager), transport), manager.connections.subscribe());
