@@ -5,6 +5,8 @@ use redis::{ErrorKind, RedisError, ServerErrorKind};
 
 /// The text of a missing permission.
 pub(crate) const NO_PERMISSION: &str = "the user of redis lacks a permission of this store";
+/// The longest part of an error of Redis in the text of an error, in characters.
+const DETAIL: usize = 200;
 /// The text of a server that is a replica.
 pub(crate) const REPLICA: &str = "redis is a replica and does not accept writes";
 
@@ -38,18 +40,31 @@ pub(crate) fn store_error(error: RedisError) -> StoreError {
         return StoreError::full("redis has reached its memory bound").with_source(error);
     }
     let message = match error.kind() {
-        ErrorKind::Server(ServerErrorKind::NoPerm) => NO_PERMISSION,
+        ErrorKind::Server(ServerErrorKind::NoPerm) => return rejected(NO_PERMISSION, error),
         ErrorKind::Server(ServerErrorKind::ReadOnly) => REPLICA,
         ErrorKind::Server(ServerErrorKind::BusyLoading) => "redis is loading its data",
         ErrorKind::Server(ServerErrorKind::ClusterDown) => "the redis cluster is down",
         ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::TryAgain) => {
             "the namespace has moved to another node of the redis cluster"
         }
-        ErrorKind::Server(_) | ErrorKind::Extension => "redis rejected the command",
+        ErrorKind::Server(_) | ErrorKind::Extension => return rejected("redis rejected the command", error),
         ErrorKind::AuthenticationFailed => "redis rejected the credentials",
         _ => "the connection to redis was lost",
     };
     StoreError::unavailable(message).with_source(error)
+}
+
+/// Returns the error of a command that Redis rejected, with the reason of Redis.
+fn rejected(message: &str, error: RedisError) -> StoreError {
+    StoreError::unavailable(format!("{message}{}", reason(&error))).with_source(error)
+}
+
+/// Returns the reason of Redis for an error as the end of a text. It often names the command, the key or the channel.
+pub(crate) fn reason(error: &RedisError) -> String {
+    let Some(detail) = error.detail().map(str::trim).filter(|detail| !detail.is_empty()) else { return String::new() };
+    let mut chars = detail.chars().map(|char| if char.is_control() { ' ' } else { char });
+    let line: String = chars.by_ref().take(DETAIL).collect();
+    format!(": {line}{}", if chars.next().is_some() { "…" } else { "" })
 }
 
 /// Returns the error of a reply that the command does not have.
@@ -89,6 +104,22 @@ mod tests {
             assert_eq!(verdict(&error), expected, "{line}");
             let error = store_error(error);
             assert_eq!((error.is_full(), error.is_unavailable()), (is_full, !is_full), "{line}: {error:?}");
+        }
+    }
+
+    #[test]
+    fn the_error_of_a_rejected_command_has_the_bounded_reason_of_redis() {
+        let long = "x".repeat(500);
+        for (line, text) in [
+            (
+                "NOPERM this user has no permissions to run the 'xadd' command",
+                "the user of redis lacks a permission of this store: this user has no permissions to run the 'xadd' command",
+            ),
+            ("ERR unknown command", "redis rejected the command: unknown command"),
+            ("BUSY a\tb", "redis rejected the command: a b"),
+            (&format!("ERR {long}"), &format!("redis rejected the command: {}…", &long[..DETAIL])),
+        ] {
+            assert_eq!(store_error(server(line)).to_string(), text);
         }
     }
 

@@ -20,7 +20,7 @@ use tokio::{
 use crate::{
     activity::{Activity, Watched},
     dial::Dialer,
-    error::{NO_PERMISSION, REPLICA, Verdict, store_error, verdict},
+    error::{NO_PERMISSION, REPLICA, Verdict, reason, store_error, verdict},
     script::{Reply, Request},
     settings::Settings,
 };
@@ -226,7 +226,9 @@ pub(crate) fn connect_error(dialer: &Dialer, error: RedisError) -> StoreError {
         }
         _ if error.code() == Some("WRONGPASS") => invalid(format!("redis at {url} rejected the credentials"), error),
         ErrorKind::AuthenticationFailed => invalid(format!("redis at {url} rejected the credentials"), error),
-        ErrorKind::Server(ServerErrorKind::NoPerm) => invalid(format!("{NO_PERMISSION}, at {url}"), error),
+        ErrorKind::Server(ServerErrorKind::NoPerm) => {
+            invalid(format!("{NO_PERMISSION}, at {url}{}", reason(&error)), error)
+        }
         ErrorKind::InvalidClientConfig | ErrorKind::RESP3NotSupported => {
             invalid(format!("redis at {url} does not support the options of the connection"), error)
         }
@@ -485,7 +487,8 @@ mod tests {
         for (line, text) in [
             (
                 "NOPERM this user has no permissions to run the 'ping' command",
-                "the user of redis lacks a permission of this store, at redis://host:1/0",
+                "the user of redis lacks a permission of this store, at redis://host:1/0: this user has no permissions to run \
+                 the 'ping' command",
             ),
             ("WRONGPASS invalid username-password pair", "redis at redis://host:1/0 rejected the credentials"),
             (
