@@ -1,5 +1,8 @@
 //! The connection for topics: one subscription of the server for each topic, shared by its readers.
 
+mod incoming;
+mod loss;
+
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     fmt,
@@ -9,11 +12,9 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Context, Poll},
     time::Duration,
 };
 
-use futures_core::Stream;
 use mcp_store::{StoreError, Subscription, SubscriptionSender, subscription};
 use redis::{
     Msg, RedisResult,
@@ -25,6 +26,10 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
+use self::{
+    incoming::Incoming,
+    loss::{End, Loss},
+};
 use crate::{
     dial::Dialer,
     error::store_error,
@@ -70,7 +75,8 @@ impl Topics {
     ) -> Self {
         let (changes, receiver) = mpsc::unbounded_channel();
         let (topics, due) = (HashMap::new(), Due::default());
-        let actor = Actor { dialer, names, call_time, changes: receiver, commands, topics, due };
+        let loss = Loss::default();
+        let actor = Actor { dialer, names, call_time, changes: receiver, commands, topics, due, loss };
         Self { changes, last_id: AtomicU64::new(0), call_time, actor: tokio::spawn(actor.run()) }
     }
 
@@ -140,6 +146,7 @@ struct Actor {
     commands: watch::Receiver<u64>,
     topics: HashMap<Box<str>, Topic>,
     due: Due,
+    loss: Loss,
 }
 
 /// The topics of a connection, and the changes that need a command.
@@ -173,12 +180,25 @@ impl Actor {
             match self.while_connecting().await {
                 Some(Ok((sink, stream, meter))) => {
                     let start = Instant::now();
-                    let is_open = self.serve(sink, Incoming { stream, meter }).await;
+                    let end = self.serve(sink, Incoming { stream, meter }).await;
                     self.lost();
-                    if !is_open {
-                        return;
+                    match end {
+                        End::Closed => return,
+                        End::Replaced => {
+                            self.loss.begin_quietly();
+                            tracing::debug!("the topics of redis need a new connection, as the commands do");
+                        }
+                        End::Lost(reason) if self.loss.begin() => {
+                            tracing::warn!(reason, "the connection to the topics of redis is lost");
+                        }
+                        End::Rejected(error) if self.loss.begin() => {
+                            tracing::warn!(
+                                error,
+                                "redis rejects the topics of this process, and the store tries again"
+                            );
+                        }
+                        End::Lost(_) | End::Rejected(_) => {}
                     }
-                    tracing::warn!("the connection to the topics of redis is lost");
                     if !self.pause(None, backoff.wait_after(start)).await {
                         return;
                     }
@@ -224,8 +244,8 @@ impl Actor {
         }
     }
 
-    /// Serves the readers until the connection is lost. Returns false when the store is closed.
-    async fn serve(&mut self, sink: PubSubSink, mut stream: Incoming) -> bool {
+    /// Serves the readers until the connection is lost or the store is closed.
+    async fn serve(&mut self, sink: PubSubSink, mut stream: Incoming) -> End {
         let mut heartbeat = Box::pin(heartbeat(sink.clone(), self.call_time));
         let mut command: Option<Command> = None;
         let mut turn = 0;
@@ -243,7 +263,7 @@ impl Actor {
                             yield_now().await;
                         }
                     }
-                    None => return true,
+                    None => return End::Lost("closed"),
                 },
                 (kind, topics, result) = command_result(&mut command) => {
                     command = None;
@@ -251,16 +271,16 @@ impl Actor {
                     while let Some(message) = stream.ready().await {
                         self.deliver(&message);
                     }
-                    if !self.finish(kind, topics, result) {
-                        return true;
+                    if let Err(end) = self.finish(kind, topics, result) {
+                        return end;
                     }
                 }
                 change = self.changes.recv() => match change {
                     Some(change) => self.apply(change),
-                    None => return false,
+                    None => return End::Closed,
                 },
-                () = &mut heartbeat => return true,
-                Ok(()) = self.commands.changed() => return true,
+                () = &mut heartbeat => return End::Lost("silent"),
+                Ok(()) = self.commands.changed() => return End::Replaced,
             }
         }
     }
@@ -341,16 +361,20 @@ impl Actor {
         }))
     }
 
-    /// Notes the result of a command. Returns false if the connection is not usable.
-    fn finish(&mut self, kind: Kind, topics: Vec<Box<str>>, result: RedisResult<()>) -> bool {
+    /// Notes the result of a command. Returns an error if the connection is not usable.
+    fn finish(&mut self, kind: Kind, topics: Vec<Box<str>>, result: RedisResult<()>) -> Result<(), End> {
         let subscribed = &mut self.due.subscribed;
         if let Err(error) = result {
             tracing::debug!(%error, "redis rejected a command for topics");
             // The readers of a rejected command fail. After a lost connection they wait for the next one.
-            if error.is_unrecoverable_error() || error.is_timeout() || kind == Kind::Unsubscribe {
-                return false;
+            if error.is_unrecoverable_error() || error.is_timeout() {
+                return Err(End::Lost("failed"));
             }
             let error = store_error(error);
+            let rejected = || Err(End::Rejected(error.to_string()));
+            if kind == Kind::Unsubscribe {
+                return rejected();
+            }
             for topic in topics {
                 let Some(entry) = self.topics.get_mut(&topic) else { continue };
                 entry.pending.drain(..).for_each(|(_, done)| _ = done.send(Err(copy(&error))));
@@ -360,10 +384,12 @@ impl Actor {
                 }
             }
             // Readers of earlier connections remain without a subscription, so the connection is tried again.
-            return self.topics.iter().all(|(topic, entry)| entry.active.is_empty() || subscribed.contains(topic));
+            let is_complete =
+                self.topics.iter().all(|(topic, entry)| entry.active.is_empty() || subscribed.contains(topic));
+            return if is_complete { Ok(()) } else { rejected() };
         }
         if kind == Kind::Unsubscribe {
-            return true;
+            return Ok(());
         }
         for topic in topics {
             let Some(entry) = self.topics.get_mut(&topic) else {
@@ -386,7 +412,10 @@ impl Actor {
             }
             subscribed.insert(topic);
         }
-        true
+        if self.due.subscribe.is_empty() && self.loss.end() {
+            tracing::info!("the topics of redis are connected again");
+        }
+        Ok(())
     }
 
     fn deliver(&self, message: &Msg) {
@@ -460,32 +489,6 @@ async fn command_result(command: &mut Option<Command>) -> (Kind, Vec<Box<str>>, 
     }
 }
 
-/// The received messages. The queue of the connection is unbounded, so the meter bounds the bytes that it reads.
-struct Incoming {
-    stream: PubSubStream,
-    meter: Arc<Meter>,
-}
-
-impl Incoming {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Msg>> {
-        let message = Pin::new(&mut self.stream).poll_next(context);
-        if message.is_pending() {
-            // The caller is unconstrained, so the queue is empty.
-            self.meter.reset();
-        }
-        message
-    }
-
-    /// Returns the next message that has arrived already, without a wait and without a yield to other tasks.
-    async fn ready(&mut self) -> Option<Msg> {
-        unconstrained(poll_fn(|context| match self.poll(context) {
-            Poll::Ready(message) => Poll::Ready(message),
-            Poll::Pending => Poll::Ready(None),
-        }))
-        .await
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use mcp_store::Delivery;
@@ -499,7 +502,16 @@ mod tests {
         let (_, changes) = mpsc::unbounded_channel();
         let call_time = Duration::from_secs(1);
         let (_, commands) = watch::channel(1);
-        Actor { dialer, names, call_time, changes, commands, topics: HashMap::new(), due: Due::default() }
+        Actor {
+            dialer,
+            names,
+            call_time,
+            changes,
+            commands,
+            topics: HashMap::new(),
+            due: Due::default(),
+            loss: Loss::default(),
+        }
     }
 
     fn add(actor: &mut Actor, topic: &str, id: u64) -> (Subscription, oneshot::Receiver<Result<(), StoreError>>) {
@@ -529,17 +541,17 @@ mod tests {
         let topics = command(actor, Kind::Subscribe, &["a", "b"]);
         // A reader that arrives during the command waits for the next one.
         let (_d, mut late) = add(actor, "a", 4);
-        assert!(actor.finish(Kind::Subscribe, topics, Ok(())));
+        assert_eq!(actor.finish(Kind::Subscribe, topics, Ok(())), Ok(()));
         assert!(matches!((confirmed.try_recv(), late.try_recv()), (Ok(Ok(())), Err(_))));
         let topics = command(actor, Kind::Subscribe, &["a"]);
         // The last reader of a topic leaves during its command.
         for id in [1, 3, 4] {
             remove(actor, "a", id);
         }
-        assert!(actor.finish(Kind::Subscribe, topics, Ok(())));
+        assert_eq!(actor.finish(Kind::Subscribe, topics, Ok(())), Ok(()));
         let topics = command(actor, Kind::Unsubscribe, &["a"]);
         let (_e, _) = add(actor, "a", 5);
-        assert!(actor.finish(Kind::Unsubscribe, topics, Ok(())));
+        assert_eq!(actor.finish(Kind::Unsubscribe, topics, Ok(())), Ok(()));
         // Readers that come and leave cause one command at most.
         for id in 6..9 {
             drop(add(actor, "c", id));
@@ -547,7 +559,7 @@ mod tests {
         }
         let (_f, _) = add(actor, "c", 9);
         let topics = command(actor, Kind::Subscribe, &["a", "c"]);
-        assert!(actor.finish(Kind::Subscribe, topics, Ok(())));
+        assert_eq!(actor.finish(Kind::Subscribe, topics, Ok(())), Ok(()));
         assert!(actor.next_topics().is_none() && actor.due.subscribe.is_empty() && actor.due.unsubscribe.is_empty());
         // A new connection needs all topics.
         actor.start_due();
@@ -562,7 +574,7 @@ mod tests {
         let actor = &mut actor();
         let readers: Vec<_> = (0..5_000).map(|id| add(actor, &id.to_string(), id)).collect();
         while let Some((kind, topics)) = actor.next_topics() {
-            assert!(actor.finish(kind, topics, Ok(())));
+            assert_eq!(actor.finish(kind, topics, Ok(())), Ok(()));
         }
         assert_eq!((actor.due.subscribe.len(), actor.due.unsubscribe.len()), (0, 0));
         drop(readers);
@@ -573,7 +585,7 @@ mod tests {
         let actor = &mut actor();
         let (_kept, _confirmed) = add(actor, "kept", 0);
         let topics = command(actor, Kind::Subscribe, &["kept"]);
-        assert!(actor.finish(Kind::Subscribe, topics, Ok(())));
+        assert_eq!(actor.finish(Kind::Subscribe, topics, Ok(())), Ok(()));
         actor.lost();
         for id in 1..=100 {
             let added = [add(actor, "kept", id), add(actor, "new", id)];
@@ -589,12 +601,12 @@ mod tests {
         let actor = &mut actor();
         let (mut reader, _confirmed) = add(actor, "a", 1);
         let topics = command(actor, Kind::Subscribe, &["a"]);
-        assert!(actor.finish(Kind::Subscribe, topics, Ok(())));
+        assert_eq!(actor.finish(Kind::Subscribe, topics, Ok(())), Ok(()));
         actor.lost();
         assert_eq!(reader.recv().await, Some(Delivery::Lagged(1)));
         actor.start_due();
         let topics = command(actor, Kind::Subscribe, &["a"]);
-        assert!(actor.finish(Kind::Subscribe, topics, Ok(())));
+        assert_eq!(actor.finish(Kind::Subscribe, topics, Ok(())), Ok(()));
         assert_eq!(reader.recv().await, Some(Delivery::Lagged(1)));
     }
 }

@@ -8,9 +8,10 @@ use std::{
     time::Duration,
 };
 
-use mcp_store::{KeyValue, suite};
+use mcp_store::{KeyValue, PubSub, suite};
 use mcp_store_redis::{Protocol, RedisOptions, RedisStore};
 use mcp_test::redis_server::RedisServer;
+use tokio::time::timeout;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::common::options;
@@ -47,6 +48,31 @@ async fn records_of(options: RedisOptions) -> String {
     drop(guard);
     let bytes = records.0.lock().unwrap().clone();
     String::from_utf8(bytes).unwrap()
+}
+
+#[tokio::test]
+async fn the_log_of_lost_topics_ends_with_their_new_connection() {
+    let name = "the_log_of_lost_topics_ends_with_their_new_connection";
+    let Some(mut server) = RedisServer::start_or_skip(name) else { return };
+    let records = Records::default();
+    let subscriber = tracing_subscriber::fmt().with_writer(records.clone()).with_ansi(false).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let store = RedisStore::connect(options(server.address())).await.unwrap();
+    let mut reader = store.subscribe("t", 10).await.unwrap();
+    server.kill().unwrap();
+    reader.recv().await.unwrap();
+    server.restart().unwrap();
+    let text = || String::from_utf8(records.0.lock().unwrap().clone()).unwrap();
+    let again = async {
+        while !text().contains("INFO mcp_store_redis::topics: the topics of redis are connected again") {
+            // The reader receives a report of the gap when its topic is subscribed.
+            reader.recv().await.unwrap();
+        }
+    };
+    timeout(Duration::from_secs(20), again).await.expect("the topics are connected");
+    let text = text();
+    assert_eq!(text.matches("the connection to the topics of redis is lost").count(), 1, "{text}");
+    assert!(text.rfind("is lost") < text.find("the topics of redis are connected again"), "{text}");
 }
 
 #[tokio::test]
