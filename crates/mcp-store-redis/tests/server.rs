@@ -119,7 +119,7 @@ fn permissions(namespace: &str) -> Vec<String> {
     let readme = include_str!("../README.md");
     let (_, rest) = readme.split_once("```text\n").unwrap();
     let (lines, _) = rest.split_once("```").unwrap();
-    lines.replace("{mcp}", &format!("{{{namespace}}}")).lines().map(str::to_owned).collect()
+    lines.replace("{NAMESPACE}", &format!("{{{namespace}}}")).lines().map(str::to_owned).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
