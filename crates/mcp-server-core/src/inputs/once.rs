@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{InputCollector, InputLimits, InputServices, collector::Claim};
 use crate::{
     error::{InputError, ToolError},
-    node::{Lease, Walk},
+    node::{Failing, Lease, Walk},
     random,
     store::is_away,
 };
@@ -162,6 +162,7 @@ async fn guarded<T: Serialize + DeserializeOwned>(
             outcome = effect => outcome,
         },
     };
+    let mut failing = Failing::default();
     let guard = match &outcome {
         Ok(value) => Guard::Done(serde_json::to_value(value)?),
         Err(_) => Guard::Failed,
@@ -178,7 +179,9 @@ async fn guarded<T: Serialize + DeserializeOwned>(
             }
             // The side effect is over, so its result waits for the store while this node has its lease.
             Err(error) if is_away(&error) && lease.as_ref().is_some_and(Lease::is_held) => {
-                tracing::warn!(%error, "the result of an effect is not stored yet");
+                if failing.record_failure() {
+                    tracing::warn!(%error, "the result of an effect is not stored yet");
+                }
                 tokio::time::sleep(RETRY).await;
             }
             Err(error) if is_away(&error) => return Err(not_stored()),
@@ -315,7 +318,7 @@ impl Drop for AbandonGuard<'_> {
             // The store may or may not have the mark, also if it lost the mark later. The update replaces either record,
             // so a mark that arrives late is rejected. The mark arrives before the first swap, between two, or never.
             let mut expected = Some(mark.clone());
-            let (start, mut pause, mut lost) = (Instant::now(), RETRY, 0);
+            let (start, mut pause, mut lost, mut failing) = (Instant::now(), RETRY, 0, Failing::default());
             while lost < 3 {
                 let records = &services.records;
                 let swap =
@@ -330,7 +333,9 @@ impl Drop for AbandonGuard<'_> {
                     Ok(_) => break,
                     // The node still runs, so only this task can end the record before it expires.
                     Err(error) if is_away(&error) && start.elapsed() < services.limits.state.saturating_mul(2) => {
-                        tracing::warn!(%error, "an effect that did not finish is not marked yet");
+                        if failing.record_failure() {
+                            tracing::warn!(%error, "an effect that did not finish is not marked yet");
+                        }
                         tokio::time::sleep(pause).await;
                         pause = (pause * 2).min(LONGEST_RETRY);
                     }

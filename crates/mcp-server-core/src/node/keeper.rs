@@ -49,7 +49,7 @@ impl Failing {
     }
 
     /// Records a success. Returns whether failures came before it.
-    fn record_success(&mut self) -> bool {
+    pub fn record_success(&mut self) -> bool {
         self.logged.take().is_some()
     }
 }

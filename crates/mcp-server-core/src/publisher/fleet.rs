@@ -14,6 +14,7 @@ use tokio::{runtime::Handle, sync::Notify, task::AbortHandle};
 use super::Readers;
 use crate::{
     change::{Change, PendingChanges},
+    node::Failing,
     random,
     store::ServerStore,
     tasks::TaskTable,
@@ -212,9 +213,11 @@ impl Shared {
             let message = Message { node: self.node().to_owned(), changed };
             let Ok(message) = serde_json::to_vec(&message) else { continue };
             let message: Arc<[u8]> = message.into();
-            let mut pause = PAUSES.0;
+            let (mut pause, mut failing) = (PAUSES.0, Failing::default());
             while let Err(error) = self.store.publish(TOPIC, message.clone()).await {
-                tracing::warn!(%error, "the change cannot be published to the other nodes yet");
+                if failing.record_failure() {
+                    tracing::warn!(%error, "the change cannot be published to the other nodes yet");
+                }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(PAUSES.1);
             }
@@ -222,12 +225,13 @@ impl Shared {
     }
 
     async fn listen(&self) {
-        let mut pause = PAUSES.0;
+        let (mut pause, mut failing) = (PAUSES.0, Failing::default());
         let mut is_first = true;
         loop {
             match self.store.subscribe(TOPIC, QUEUE).await {
                 Ok(subscription) => {
                     pause = PAUSES.0;
+                    failing.record_success();
                     if !std::mem::take(&mut is_first) {
                         self.readers.deliver_all();
                     }
@@ -236,7 +240,9 @@ impl Shared {
                     self.receive(subscription).await;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "changes on other nodes cannot be received yet");
+                    if failing.record_failure() {
+                        tracing::warn!(%error, "changes on other nodes cannot be received yet");
+                    }
                     is_first = false;
                 }
             }
@@ -290,12 +296,15 @@ impl Shared {
 
     /// Checks the records of running tasks whenever cancellations may have been lost.
     async fn recheck_tasks(&self) {
+        let mut failing = Failing::default();
         loop {
             self.missed.notified().await;
             for id in self.tasks.running() {
                 let mut pause = PAUSES.0;
                 while let Err(error) = self.tasks.check(&id).await {
-                    tracing::warn!(%error, "whether a task was cancelled on another node cannot be seen yet");
+                    if failing.record_failure() {
+                        tracing::warn!(%error, "whether a task was cancelled on another node cannot be seen yet");
+                    }
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSES.1);
                 }

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use mcp_server_core::engine::Failing;
 use mcp_store::{Retain, StoreError};
 use tokio::{
     runtime::Handle,
@@ -49,11 +50,18 @@ struct Retries {
     pause: Duration,
     /// The start of the first attempt. An attempt that fails late counts too.
     since: Instant,
+    failing: Failing,
 }
 
 impl Retries {
     fn new() -> Self {
-        Self { pause: PAUSES.0, since: Instant::now() }
+        Self { pause: PAUSES.0, since: Instant::now(), failing: Failing::default() }
+    }
+
+    fn report(&mut self, error: &StoreError) {
+        if self.failing.record_failure() {
+            tracing::warn!(%error, "the events of a session wait for the shared store");
+        }
     }
 
     /// Waits for the next attempt. Disconnects the readers that wait for too long.
@@ -93,7 +101,7 @@ impl Appender {
             let appended = loop {
                 match self.append(log, batch.id, &bytes, &lease).await {
                     Ok(appended) => break appended,
-                    Err(error) => tracing::warn!(%error, "the events of a session wait for the shared store"),
+                    Err(error) => retries.report(&error),
                 }
                 if log.is_closed() {
                     return;
@@ -135,8 +143,13 @@ impl Appender {
                 Ok(Ok(lease)) => return Some(lease),
                 // The lease of a node that has stopped ended with its sessions.
                 _ if log.is_closed() => return None,
-                Ok(Err(error)) => tracing::warn!(%error, "the events of a session wait for the lease of this node"),
-                Err(_) => tracing::warn!("the events of a session wait for the lease of this node"),
+                Ok(Err(error)) if retries.failing.record_failure() => {
+                    tracing::warn!(%error, "the events of a session wait for the lease of this node");
+                }
+                Err(_) if retries.failing.record_failure() => {
+                    tracing::warn!("the events of a session wait for the lease of this node");
+                }
+                _ => {}
             }
             retries.wait(log).await;
         }
@@ -178,7 +191,7 @@ impl Appender {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the events of a session wait for the shared store");
+                    retries.report(&error);
                     if log.is_closed() {
                         return None;
                     }

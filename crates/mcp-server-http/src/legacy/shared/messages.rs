@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use mcp_server_core::engine::Lease;
+use mcp_server_core::engine::{Failing, Lease};
 use mcp_store::{Delivery, StoreError};
 use parking_lot::Mutex;
 use tokio::{
@@ -197,11 +197,12 @@ impl SharedSessions {
         if let Err(error) = self.store.node.lease().await {
             tracing::warn!(%error, "this node receives no cancellations of other nodes yet");
         }
-        let mut pause = PAUSES.0;
+        let (mut pause, mut failing) = (PAUSES.0, Failing::default());
         loop {
             match self.store.subscribe().await {
                 Ok(mut messages) => {
                     pause = PAUSES.0;
+                    failing.record_success();
                     self.connected.send_replace(true);
                     while let Some(delivery) = messages.recv().await {
                         match delivery {
@@ -210,7 +211,11 @@ impl SharedSessions {
                         }
                     }
                 }
-                Err(error) => tracing::warn!(%error, "the sessions of other nodes cannot be followed yet"),
+                Err(error) => {
+                    if failing.record_failure() {
+                        tracing::warn!(%error, "the sessions of other nodes cannot be followed yet");
+                    }
+                }
             }
             self.connected.send_replace(false);
             self.messages_lost();
