@@ -41,7 +41,11 @@ use std::{
 };
 
 use mcp_protocol::RpcError;
-use mcp_server_core::{Server, ServerBuilder, StateKeys, engine::HandlerGuard, source::SourceCall};
+use mcp_server_core::{
+    Server, ServerBuilder, StateKeys,
+    engine::{Engine as _, HandlerGuard},
+    source::SourceCall,
+};
 use parking_lot::{Mutex, RwLock};
 
 use self::{
@@ -319,7 +323,11 @@ impl Host {
 }
 
 impl Core {
-    fn seals(&self) -> Result<&Seals, RpcError> {
+    /// Returns the keys for a state or an id of a call. Their use starts the node of a fleet, so that the nodes compare their keys.
+    fn seals(&self, call: &SourceCall) -> Result<&Seals, RpcError> {
+        if let Some(node) = call.context().server().node() {
+            node.uses_keys();
+        }
         self.seals.as_ref().ok_or_else(|| RpcError::internal("the system has no random numbers"))
     }
 

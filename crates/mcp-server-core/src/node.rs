@@ -347,7 +347,8 @@ impl Node {
     }
 
     /// Starts the node because it uses its state keys, so that the nodes compare their keys.
-    pub(crate) fn uses_keys(&self) {
+    #[doc(hidden)]
+    pub fn uses_keys(&self) {
         if !self.shared.keys.is_empty() {
             self.start();
         }

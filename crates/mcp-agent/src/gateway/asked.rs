@@ -74,7 +74,7 @@ impl Core {
             return Ok(Round::First);
         }
         let round = call.round()?;
-        Ok(match self.seals()?.open(&round)? {
+        Ok(match self.seals(call)?.open(&round)? {
             None => Round::First,
             Some(RelayState::Upstream { server, name, fingerprint, is_approved, state }) => {
                 let once = round.request_state().filter(|_| is_approved).map(used::id_of);
@@ -165,7 +165,7 @@ impl Core {
         let Some(mut members) = json else {
             return self.asked(call, required.result().input_requests.as_ref(), &state);
         };
-        members.set("requestState", &self.seals()?.seal_for(call, &state)?);
+        members.set("requestState", &self.seals(call)?.seal_for(call, &state)?);
         let json = members.write().get().to_owned();
         Ok(SourceOutcome::InputRequired(SourceResult::new(json, ProtocolVersion::LATEST)))
     }
@@ -176,7 +176,7 @@ impl Core {
         requests: Option<&InputRequests>,
         state: &RelayState,
     ) -> Result<SourceOutcome, RpcError> {
-        let sealed = self.seals()?.seal_for(call, state)?;
+        let sealed = self.seals(call)?.seal_for(call, state)?;
         let mut result = json!({ "resultType": "input_required", "requestState": sealed });
         if let Some(requests) = requests {
             result["inputRequests"] = json!(requests);

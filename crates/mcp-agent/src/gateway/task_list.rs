@@ -102,7 +102,7 @@ impl Core {
             if self.hides_task(&id, client.principal.as_ref()) {
                 continue;
             }
-            task.set("taskId", &self.seals()?.seal_task(&id, call.context().principal())?);
+            task.set("taskId", &self.seals(call)?.seal_task(&id, call.context().principal())?);
             tasks.push(task.write());
         }
         Ok((tasks, page.decode("nextCursor")))

@@ -107,7 +107,7 @@ impl Core {
         let tool = merged.tools.get(call.name()).filter(|item| item.server == *server);
         let task = ServerTask { server: server.to_string(), id, tool: tool.map(|item| item.original.to_string()) };
         self.task_tools.learn(&task);
-        let id = self.seals()?.seal_task(&task, call.context().principal())?;
+        let id = self.seals(call)?.seal_task(&task, call.context().principal())?;
         let json = created(json, from, to, &id).map_err(|error| invalid(&error))?;
         self.follow_task(call, &task, &id, new, upstream);
         Ok(SourceOutcome::Task(SourceResult::new(json.get().to_owned(), version)))
@@ -207,7 +207,7 @@ impl<'a> TaskRequest<'a> {
     /// Opens the id of the task, and reaches its server.
     async fn open(core: &'a Arc<Core>, call: &'a SourceCall) -> Result<Self, Fault> {
         let context = call.context();
-        let task = core.seals()?.open_task(call.name(), context.principal()).ok_or_else(unknown)?;
+        let task = core.seals(call)?.open_task(call.name(), context.principal()).ok_or_else(unknown)?;
         let meta = core.hop.forward_decoded(context.meta())?;
         let params = Members::read(call.params().get())
             .map_err(|error| RpcError::invalid_params(format!("the parameters cannot be read: {error}")))?;

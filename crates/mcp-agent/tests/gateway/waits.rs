@@ -9,7 +9,11 @@ use std::{
 use mcp_agent::{Gateway, Host, ServerOptions};
 use mcp_client::{Client, Handler as _, transport::Connect};
 use mcp_protocol::{ElicitResult, JsonObject, ProtocolVersion};
-use mcp_server::{inputs::StateKeys, prelude::*, store::MemoryStore};
+use mcp_server::{
+    inputs::StateKeys,
+    prelude::*,
+    store::{KeyValue as _, MemoryStore},
+};
 use serde_json::json;
 use tokio::{
     sync::oneshot,
@@ -182,4 +186,32 @@ async fn a_client_cancels_a_parked_call_at_another_node() {
     timeout(SOON, starts).await.unwrap().unwrap();
     round.abort();
     timeout(SOON, ends).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn the_gateways_of_a_fleet_compare_their_keys_after_a_question() {
+    for keys in [[1, 1], [1, 2]] {
+        let (store, mut gateways) = (MemoryStore::new(), Vec::new());
+        for key in keys {
+            // A question of a stateless server is not a parked call, which needs a lease.
+            let host =
+                Host::builder("gateway", "1").server("s", Pipe::new(waiting(REVISIONS[1]).0)).start().await.unwrap();
+            let gateway = Gateway::builder(host).state_keys(StateKeys::new([[key; 32]])).build().unwrap();
+            let gateway = gateway.store(Arc::new(store.clone())).versions([REVISIONS[1]]).build();
+            first_round(&client().connect(&gateway).await.unwrap()).await;
+            gateways.push(gateway);
+        }
+        let leases = async || store.list("mcp/gateway/node/", None, 10).await.unwrap().entries;
+        let held = async {
+            while leases().await.len() < gateways.len() {
+                tokio::task::yield_now().await;
+            }
+        };
+        timeout(SOON, held).await.expect("each gateway acquires a lease");
+        // A lease shows the id of the node and the ids of its keys.
+        let leases = leases().await;
+        let shown: Vec<_> = leases.iter().map(|(_, lease)| lease.splitn(2, |byte| *byte == b' ').nth(1)).collect();
+        assert!(shown.iter().all(Option::is_some));
+        assert_eq!(shown[0] == shown[1], keys[0] == keys[1], "{keys:?}");
+    }
 }
