@@ -99,6 +99,11 @@ impl Shutdown {
         self.inner.token.is_cancelled()
     }
 
+    /// Returns the cause of a shutdown of the server that has begun.
+    pub(crate) fn cause(&self) -> Option<Cause> {
+        self.inner.begun.get().map(|(_, cause)| *cause)
+    }
+
     /// Waits until the shutdown begins.
     pub(crate) async fn wait(&self) {
         self.inner.token.cancelled().await;

@@ -530,3 +530,14 @@ async fn running_tasks_have_the_grace_period_of_calls_and_their_ends_are_stored(
         assert_eq!((&task["status"], &task["error"]["data"]), (&json!("failed"), &data), "{link:?}: {task}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_task_of_a_shutdown_that_a_second_signal_ends_has_the_reason_of_the_shutdown() {
+    let (_store, mut here, mut there) = two().await;
+    let listener = here.jobs.server.listener(Duration::from_secs(10));
+    let endless = made(&mut here.client, "hold").await;
+    here.jobs.server.shutdown();
+    listener.release().await;
+    let task = fails_in_time(&mut there, &endless, Instant::now()).await;
+    assert_eq!(task["error"]["data"], json!({ "reason": "server_shutdown", "retryable": true }), "{task}");
+}

@@ -86,7 +86,11 @@ impl Driver {
         tokio::select! {
             () = tokio::time::sleep_until(task.expires()) => table::unknown(),
             cause = self.shutdown.is_over_for_tasks() => cause.error(),
-            () = task.lease_lost() => stopped("the node of this task lost its lease"),
+            // The end of a server deletes the lease of its node, also before the grace period of the tasks is over.
+            () = task.lease_lost() => match self.shutdown.cause() {
+                Some(cause) => cause.error(),
+                None => stopped("the node of this task lost its lease"),
+            },
         }
     }
 
