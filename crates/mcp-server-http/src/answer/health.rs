@@ -43,17 +43,19 @@ pub(crate) struct StoreHealth {
 impl StoreHealth {
     /// Probes the store, at most once in a second. Requests at the same time wait for one probe.
     ///
-    /// A probe writes a record, because a store that is full or read-only still answers reads.
+    /// A probe writes a record, because a store that is full or read-only still answers reads. It subscribes to a topic, because a
+    /// node without messages receives no answers and cancellations of the other nodes.
     pub(crate) async fn state(&self, node: &Node) -> StoreState {
         loop {
             let result = match self.last_or_next() {
                 Ok(mut last) => last.wait_for(Option::is_some).await.ok().and_then(|result| *result),
                 Err(next) => {
-                    let probe = node.name("health");
-                    let written = node.store().put(&probe, Arc::from(*b"probe"), Some(TTL));
-                    let state = match timeout(PROBE, written).await {
-                        Ok(Ok(())) => StoreState::Working,
-                        Ok(Err(error)) if error.is_full() => StoreState::Full,
+                    let (probe, store) = (node.name("health"), node.store());
+                    let written = store.put(&probe, Arc::from(*b"probe"), Some(TTL));
+                    let probed = async { tokio::join!(written, store.subscribe(&probe, 1)) };
+                    let state = match timeout(PROBE, probed).await {
+                        Ok((Ok(()), Ok(_))) => StoreState::Working,
+                        Ok((Err(error), _)) if error.is_full() => StoreState::Full,
                         _ => StoreState::Unavailable,
                     };
                     next.send_replace(Some(state));

@@ -37,6 +37,8 @@ pub(crate) enum Fault {
     Slow,
     /// No message can be published.
     Mute,
+    /// No topic can be subscribed.
+    Deaf,
     /// No publication ends before the fault.
     HeldPublish,
     /// The outcome of each swap arrives after the fault.
@@ -199,6 +201,9 @@ impl PubSub for Fragile {
     }
 
     fn subscribe<'a>(&'a self, topic: &'a str, capacity: usize) -> StoreFuture<'a, Subscription> {
+        if self.has(Fault::Deaf) {
+            return away();
+        }
         self.then(self.memory.subscribe(topic, capacity))
     }
 }
@@ -257,6 +262,10 @@ async fn requests_that_need_the_store_are_unavailable_while_it_fails() {
     let full = || "full".to_owned();
     assert_eq!(health("/health").await, (StatusCode::OK, full()));
     assert_eq!(health("/ready").await, (StatusCode::SERVICE_UNAVAILABLE, full()));
+    // A node without messages of the other nodes is not ready.
+    store.set_fault(Fault::Deaf);
+    tokio::time::advance(Duration::from_secs(2)).await;
+    assert_eq!(health("/ready").await, (StatusCode::SERVICE_UNAVAILABLE, unavailable()));
     store.set_failing(false);
     tokio::time::advance(Duration::from_secs(10)).await;
     settle().await;
