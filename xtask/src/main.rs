@@ -114,6 +114,10 @@ fn main() -> ExitCode {
         print_usage();
         return ExitCode::from(2);
     };
+    if asks_for_help(rest) {
+        println!("usage: cargo xtask {} {}", command.name, command.usage);
+        return ExitCode::SUCCESS;
+    }
     match (command.run)(rest) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -121,6 +125,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whether the arguments before `--` ask for the usage of a command.
+fn asks_for_help(args: &[String]) -> bool {
+    args.iter().take_while(|arg| *arg != "--").any(|arg| matches!(arg.as_str(), "--help" | "-h"))
 }
 
 /// The command of that name, if the table has it.
@@ -132,5 +141,20 @@ fn print_usage() {
     println!("usage: cargo xtask <command>\n");
     for command in COMMANDS {
         println!("  {:<12} {}", command.name, command.usage);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_is_an_argument_of_each_command() {
+        for (line, expected) in
+            [("--help", true), ("server -h", true), ("", false), ("--check tasks", false), ("-- --help", false)]
+        {
+            let args: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+            assert_eq!(asks_for_help(&args), expected, "{line}");
+        }
     }
 }
