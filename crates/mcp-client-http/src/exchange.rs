@@ -59,12 +59,11 @@ impl Place {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing that can panic runs under this lock.
         self.0.lock()
     }
 }
 
-/// A request in the future of its caller. It returns the response, or `None` if the response comes by the transport.
+/// A request in the future of its caller. It returns the response, or `None` if the transport delivers the response.
 pub(crate) struct Exchange {
     shared: Arc<Shared>,
     id: RequestId,

@@ -1,6 +1,6 @@
 //! The connection for topics: one subscription of the server for each topic, shared by its readers.
 
-mod incoming;
+mod connection;
 mod loss;
 
 use std::{
@@ -16,27 +16,18 @@ use std::{
 };
 
 use mcp_store::{StoreError, Subscription, SubscriptionSender, subscription};
-use redis::{
-    Msg, RedisResult,
-    aio::{PubSub, PubSubSink, PubSubStream},
-};
+use redis::{Msg, RedisResult, aio::PubSubSink};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::{JoinHandle, unconstrained, yield_now},
-    time::{Instant, sleep, timeout},
+    time::{Instant, timeout},
 };
 
 use self::{
-    incoming::Incoming,
+    connection::{Incoming, connect, heartbeat},
     loss::{End, Loss},
 };
-use crate::{
-    dial::Dialer,
-    error::store_error,
-    link::{Backoff, HEARTBEAT, connect_error},
-    meter::{Meter, Metered},
-    names::Names,
-};
+use crate::{dial::Dialer, error::store_error, link::Backoff, names::Names};
 
 /// The maximum number of channels in one command.
 const BATCH: usize = 500;
@@ -178,9 +169,9 @@ impl Actor {
             }
             self.commands.mark_unchanged();
             match self.while_connecting().await {
-                Some(Ok((sink, stream, meter))) => {
+                Some(Ok((sink, stream))) => {
                     let start = Instant::now();
-                    let end = self.serve(sink, Incoming { stream, meter }).await;
+                    let end = self.serve(sink, stream).await;
                     self.lost();
                     match end {
                         End::Closed => return,
@@ -217,7 +208,7 @@ impl Actor {
     }
 
     /// Connects, and takes changes in the meantime. Returns `None` when the store is closed.
-    async fn while_connecting(&mut self) -> Option<Result<(PubSubSink, PubSubStream, Arc<Meter>), StoreError>> {
+    async fn while_connecting(&mut self) -> Option<Result<(PubSubSink, Incoming), StoreError>> {
         let dialer = self.dialer.clone();
         let mut connecting = Box::pin(connect(&dialer));
         loop {
@@ -459,27 +450,6 @@ impl Actor {
 /// Returns the same error for another reader, without its cause.
 fn copy(error: &StoreError) -> StoreError {
     StoreError::unavailable(error.to_string())
-}
-
-async fn connect(dialer: &Dialer) -> Result<(PubSubSink, PubSubStream, Arc<Meter>), StoreError> {
-    let attempt = async {
-        let stream = dialer.open().await?;
-        let (stream, meter) = Metered::new(stream);
-        let (sink, stream) =
-            PubSub::new(&dialer.info, stream).await.map_err(|error| connect_error(dialer, error))?.split();
-        Ok((sink, stream, meter))
-    };
-    dialer.in_time(attempt).await
-}
-
-/// Returns when the server does not respond in time.
-async fn heartbeat(mut sink: PubSubSink, limit: Duration) {
-    loop {
-        sleep(HEARTBEAT).await;
-        if !matches!(timeout(limit, sink.ping::<redis::Value>()).await, Ok(Ok(_))) {
-            return;
-        }
-    }
 }
 
 async fn command_result(command: &mut Option<Command>) -> (Kind, Vec<Box<str>>, RedisResult<()>) {

@@ -123,7 +123,7 @@ pub trait FrameSender: Send + Sync + 'static {
 
     /// Waits for capacity, then sends a request: in a task of the transport, or in the future of the caller. The second
     /// form returns an [`Exchange`], and the caller polls it. It returns the response of the request. It returns `None` if
-    /// the response, other messages or a fault come by [`Transport::poll_recv`]. The drop of the exchange ends the stream of
+    /// [`Transport::poll_recv`] delivers the response, other messages or a fault. The drop of the exchange ends the stream of
     /// the request, and [`FrameSender::close`] has no effect before the exchange returns `None`.
     ///
     /// Default: [`FrameSender::send`].
