@@ -416,6 +416,35 @@ async fn dropping_a_pending_subscription_leaks_nothing() {
     serving.await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_reopened_stream_reports_the_gap_once_to_callbacks_and_readers() {
+    let version = ProtocolVersion::V2026_07_28;
+    // The server ends so many attempts before it acknowledges them. The last number exceeds the attempts of the policy.
+    for failed in [0, 1, 5] {
+        let (sender, mut received) = tokio::sync::mpsc::unbounded_channel();
+        let builder = builder().on::<notification::ToolListChanged>(|_| ()).on_notification(move |notification| {
+            sender.send((notification.method().to_owned(), notification.is_missed())).unwrap();
+        });
+        let (client, mut peer, _peers) = connected_as(builder, version).await;
+        let mut reader = client.notifications();
+        let id = acknowledge(&mut peer).await;
+        peer.answer(id, json!({ "resultType": "complete" })).await;
+        for _ in 0..failed {
+            let id = peer.expect("subscriptions/listen").await;
+            peer.answer(id, json!({ "resultType": "complete" })).await;
+        }
+        let id = acknowledge(&mut peer).await;
+        let meta = json!({ "io.modelcontextprotocol/subscriptionId": id });
+        peer.notify("notifications/tools/list_changed", json!({ "_meta": meta })).await;
+        let mut methods = Vec::new();
+        while methods.last().is_none_or(|(method, _)| method != "notifications/tools/list_changed") {
+            methods.push(timeout(HOUR, received.recv()).await.unwrap().unwrap());
+        }
+        assert_eq!(methods.iter().filter(|(_, is_missed)| *is_missed).count(), 1, "{failed}: {methods:?}");
+        while !timeout(HOUR, reader.next()).await.unwrap().unwrap().is_missed() {}
+    }
+}
+
 #[tokio::test]
 async fn reports_possibly_missed_changes_of_a_session() {
     let version = ProtocolVersion::V2025_11_25;

@@ -533,7 +533,9 @@ mod tests {
     }
 
     impl StreamReceiver for Stream {
-        fn notification(&self, _: &super::super::Notification) {}
+        fn notification(&self, _: &super::super::Notification) -> bool {
+            false
+        }
 
         fn is_acknowledged(&self) -> bool {
             self.is_acknowledged.load(Ordering::Relaxed)

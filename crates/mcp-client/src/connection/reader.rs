@@ -210,8 +210,8 @@ impl Reader<'_> {
         }
         let notification = Notification::new(raw);
         if self.connection.version().is_some_and(|version| version.has_listen()) {
-            if let Some(stream) = self.subscription(frame, &notification) {
-                stream.notification(&notification);
+            if self.subscription(frame, &notification).is_some_and(|stream| stream.notification(&notification)) {
+                self.manager.report_gap();
             }
             self.manager.receiver.notification(&notification, false);
         } else {

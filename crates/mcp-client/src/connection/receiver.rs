@@ -34,8 +34,8 @@ pub(crate) trait Receiver: Send + Sync + 'static {
 
 /// Receives the notifications on the stream of one request, such as `subscriptions/listen`.
 pub(crate) trait StreamReceiver: Send + Sync + 'static {
-    /// Handles one notification of the stream.
-    fn notification(&self, notification: &Notification);
+    /// Handles one notification of the stream. Returns true if it opens the stream again, so that notifications may be lost.
+    fn notification(&self, notification: &Notification) -> bool;
 
     /// Returns true once the server has acknowledged the stream. From then on no answer is due.
     fn is_acknowledged(&self) -> bool;

@@ -18,8 +18,8 @@ use crate::connection::Notification;
 /// when the client is closed.
 ///
 /// If notifications were lost, one notification replaces them ([`Notification::is_missed`]). The client also adds it when another
-/// connection replaces a lost one, because the server may have sent notifications in between. A slow reader loses the oldest
-/// notifications beyond [`Limits::notifications`](crate::Limits) and [`Limits::notification_bytes`](crate::Limits).
+/// connection replaces a lost one, and when it opens a subscription again (2026-07-28), because the server may have sent
+/// notifications in between. A slow reader loses the oldest notifications beyond [`Limits::notifications`](crate::Limits) and [`Limits::notification_bytes`](crate::Limits).
 ///
 /// # Example
 /// ```no_run
@@ -129,9 +129,12 @@ struct MailboxState {
 }
 
 impl Mailbox {
-    /// Adds a notification. The newest one is always kept.
+    /// Adds a notification. The newest one is always kept. Adjacent reports of lost notifications are one.
     fn push(&self, notification: Notification, cap: usize, byte_cap: usize) {
         self.state.change(|state| {
+            if notification.is_missed() && state.queue.back().is_some_and(Notification::is_missed) {
+                return;
+            }
             state.bytes += notification.size();
             state.queue.push_back(notification);
             while state.queue.len() > cap || (state.bytes > byte_cap && state.queue.len() > 1) {

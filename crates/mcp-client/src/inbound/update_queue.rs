@@ -125,15 +125,18 @@ impl UpdateQueue {
         self.receive_in(self.attempt(), notification);
     }
 
-    fn receive_in(&self, attempt: u64, notification: &Notification) {
+    /// Returns true if the notification opens the subscription again.
+    fn receive_in(&self, attempt: u64, notification: &Notification) -> bool {
         let flag = |wanted: Option<bool>, update| (wanted == Some(true)).then_some(update);
         let update = match notification.method() {
             SubscriptionsAcknowledged::NAME => {
-                match notification.decode::<SubscriptionsAcknowledgedParams>() {
+                return match notification.decode::<SubscriptionsAcknowledgedParams>() {
                     Ok(acknowledged) => self.open(attempt, acknowledged.notifications),
-                    Err(error) => tracing::debug!(%error, "an acknowledgement is invalid"),
-                }
-                return;
+                    Err(error) => {
+                        tracing::debug!(%error, "an acknowledgement is invalid");
+                        false
+                    }
+                };
             }
             ToolListChanged::NAME => flag(self.filter.tools_list_changed, Update::ToolsChanged),
             PromptListChanged::NAME => flag(self.filter.prompts_list_changed, Update::PromptsChanged),
@@ -154,6 +157,7 @@ impl UpdateQueue {
         if let Some(update) = update {
             self.state.change(|state| state.push(update));
         }
+        false
     }
 
     /// Returns the number of the current attempt to open the subscription. It changes when the attempt is interrupted.
@@ -161,21 +165,23 @@ impl UpdateQueue {
         self.open_state.borrow().attempt
     }
 
-    /// Opens the subscription in this attempt. If it was open before, updates may have been missed.
-    pub(crate) fn open(&self, attempt: u64, honoured: SubscriptionFilter) {
+    /// Opens the subscription in this attempt. Returns true if it was open before, so that updates may have been missed.
+    pub(crate) fn open(&self, attempt: u64, honoured: SubscriptionFilter) -> bool {
         let former = {
             let state = *self.open_state.borrow();
             if state.is_open || state.has_ended || state.attempt != attempt {
-                return;
+                return false;
             }
             self.state.with(|state| state.honoured.replace(honoured))
         };
         // This wakes observers, so the lock is free. They find the filter above.
         let is_opened = self.open_state.send_if_modified(|state| state.attempt == attempt && state.set_open(true));
-        if is_opened && former.is_some() {
+        let has_gap = is_opened && former.is_some();
+        if has_gap {
             self.state.change(|state| state.push(Update::Missed));
         }
         self.news.notify_waiters();
+        has_gap
     }
 
     /// Returns true if the server has acknowledged the subscription.
@@ -249,8 +255,8 @@ impl OpenAttempt {
 }
 
 impl StreamReceiver for OpenAttempt {
-    fn notification(&self, notification: &Notification) {
-        self.queue.receive_in(self.number, notification);
+    fn notification(&self, notification: &Notification) -> bool {
+        self.queue.receive_in(self.number, notification)
     }
 
     fn is_acknowledged(&self) -> bool {

@@ -48,8 +48,9 @@ pub(super) async fn keep(core: Arc<ClientCore>, queue: Arc<UpdateQueue>) {
 /// Keeps a subscription for callbacks open. After a failure it starts again as soon as there is a connection, and does
 /// not cause attempts to connect.
 pub(super) async fn keep_on(core: &Arc<ClientCore>, filter: &SubscriptionFilter) -> Error {
+    let queue = Arc::new(UpdateQueue::new(filter.clone()));
     loop {
-        let last = reopen(core, &Arc::new(UpdateQueue::new(filter.clone()))).await;
+        let last = reopen(core, &queue).await;
         if core.connections.is_closed() || last.is_refused {
             return last.error;
         }
