@@ -66,14 +66,8 @@ impl ServerStore {
         in_time(self.store.delete(&self.full(key))).await
     }
 
-    /// Lists records. The keys of the page have the namespace.
-    pub(crate) async fn list(&self, prefix: &str, after: Option<&str>, limit: usize) -> Result<KeyPage, StoreError> {
-        let after = after.map(|after| self.full(after));
-        in_time(self.store.list(&self.full(prefix), after.as_deref(), limit)).await
-    }
-
-    /// Lists records after the cursor of a page. The keys of the page have the namespace.
-    pub(crate) async fn list_after(
+    /// Lists records after the cursor of a page. The keys of the page and the cursor have the namespace.
+    pub(crate) async fn list(
         &self,
         prefix: &str,
         cursor: Option<&str>,

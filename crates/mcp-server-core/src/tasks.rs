@@ -13,6 +13,8 @@ mod polls;
 mod record;
 mod result_waiters;
 mod running;
+#[cfg(test)]
+mod schedules;
 mod table;
 mod timestamp;
 mod upgrade;

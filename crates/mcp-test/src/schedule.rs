@@ -37,6 +37,7 @@
 
 mod connection;
 mod futures;
+mod store;
 
 use std::{
     any::Any,
@@ -46,6 +47,7 @@ use std::{
     time::Duration,
 };
 
+use mcp_store::Store;
 use mcp_transport::{BoxFuture, Connect};
 use parking_lot::Mutex;
 use tokio::{
@@ -206,6 +208,20 @@ impl Schedule {
     /// order of the futures.
     pub async fn run_all<'f, T>(&self, futures: impl IntoIterator<Item = BoxFuture<'f, T>>) -> Vec<T> {
         RunAll::new(self.clone(), futures).await
+    }
+
+    /// Returns a store in memory. Its operations pause, and fail as unavailable in this percentage of the calls. Half of the failed
+    /// operations have their effect.
+    ///
+    /// ```
+    /// # use mcp_store::KeyValue;
+    /// # mcp_test::schedule::explore(4, async |schedule| {
+    /// let store = schedule.store(50);
+    /// while store.put("a", b"1".as_slice().into(), None).await.is_err() {}
+    /// # });
+    /// ```
+    pub fn store(&self, failures: usize) -> impl Store + 'static {
+        store::store(self.clone(), failures)
     }
 
     /// Returns a connector with random delays of all messages, and the handle that cuts its connections.

@@ -61,7 +61,7 @@ impl<'a> Walk<'a> {
         if self.cursor.is_some() {
             sleep(PAUSE).await;
         }
-        let page = self.store.list_after(self.prefix, self.cursor.as_deref(), PAGE).await?;
+        let page = self.store.list(self.prefix, self.cursor.as_deref(), PAGE).await?;
         self.is_over = page.next.is_none();
         self.cursor = page.next;
         let local = |(key, value): (String, Arc<[u8]>)| (self.store.local(&key).to_owned(), value);

@@ -174,6 +174,14 @@ impl TaskTable {
         RpcError::internal("the store of the tasks failed")
     }
 
+    /// Returns the number of the tasks, and the bytes of their outcomes.
+    #[cfg(test)]
+    pub(super) fn usage(&self) -> (usize, usize) {
+        let entries = self.entries();
+        assert_eq!(entries.counts.values().sum::<usize>(), entries.tasks.len());
+        (entries.tasks.len(), entries.bytes)
+    }
+
     fn enter(&self, id: String, entry: Entry) -> bool {
         let cap = if entry.owner.is_one() { self.limits.per_principal } else { self.limits.unauthenticated };
         let mut entries = self.entries();
@@ -271,13 +279,13 @@ impl TaskTable {
         after: Option<&str>,
         count: usize,
     ) -> Result<(Vec<Found>, Option<String>), RpcError> {
-        let mut after = after.map(|id| owner.key(id));
+        let mut cursor = after.map(|id| self.records.full(&owner.key(id)));
         let page = loop {
-            let page = self.records.list(&owner.prefix(), after.as_deref(), count).await;
+            let page = self.records.list(&owner.prefix(), cursor.as_deref(), count).await;
             let page = page.map_err(|error| self.failed(&error))?;
             // A page of expired records has no entries, and further pages follow.
             match page.next {
-                Some(next) if page.entries.is_empty() => after = Some(next),
+                Some(next) if page.entries.is_empty() => cursor = Some(next),
                 _ => break page,
             }
         };
@@ -510,9 +518,12 @@ mod tests {
         let table = table(|_| {});
         let owner = Owner::of(None, true);
         for lists in [false, true] {
-            create(&table).await.unwrap();
+            for _ in 0..3 {
+                create(&table).await.unwrap();
+            }
             tokio::time::advance(Duration::from_secs(61)).await;
             if lists {
+                // The first pages have expired records alone.
                 table.list(&owner, None, 1).await.unwrap();
             } else {
                 assert!(table.find(&owner, &new_id().unwrap()).await.is_err());
