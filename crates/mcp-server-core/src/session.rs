@@ -128,17 +128,18 @@ impl Session {
         &self.identity.capabilities
     }
 
-    /// Whether `notifications/initialized` arrived. The server sends no list changes and no log records before it.
+    /// Whether `notifications/initialized` arrived. Before it, the server sends no log records, and changes wait.
     #[must_use]
     pub fn is_initialized(&self) -> bool {
         self.initialized.load(Ordering::Acquire)
     }
 
-    pub(crate) fn mark_initialized(&self) {
+    pub(crate) fn mark_initialized(self: &Arc<Self>) {
         self.change(SessionChange::Initialized, || {
             self.mark_open();
             (true, ())
         });
+        self.send_early_changes();
     }
 
     fn mark_open(&self) {

@@ -436,6 +436,23 @@ async fn sends_no_update_after_unsubscribing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn changes_before_the_end_of_the_handshake_arrive_after_it() {
+    let server = server();
+    let mut connection = Connection::connect(&server);
+    connection.exchange(initialize("2025-11-25")).await;
+    // Over HTTP this request can arrive before the notification.
+    connection.exchange(legacy(1, "resources/subscribe", json!({ "uri": "x:a" }))).await;
+    for _ in 0..2 {
+        server.notify().resource_updated("x:a");
+    }
+    connection.quiet().await;
+    connection.send(notification("notifications/initialized", json!({}))).await;
+    let message = connection.recv().await;
+    assert_eq!((&message["method"], &message["params"]["uri"]), (&json!("notifications/resources/updated"), &json!("x:a")));
+    connection.quiet().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn log_messages_without_a_request_go_to_sessions_by_level() {
     let server = server();
     let mut connection = Connection::connect(&server);

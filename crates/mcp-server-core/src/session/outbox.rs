@@ -219,10 +219,20 @@ impl Session {
             Change::Updated(uri) => state.uris.contains(uri),
             list => LISTS.iter().zip(self.outbox.lists).any(|(known, declared)| declared && known == list),
         };
-        if !is_wanted || !self.is_initialized() {
-            return;
+        if is_wanted {
+            state.pending.insert(change.clone());
+            self.send_pending(state);
         }
-        state.pending.insert(change.clone());
+    }
+
+    /// Sends the changes that waited for the end of the handshake.
+    pub(super) fn send_early_changes(self: &Arc<Self>) {
+        let _guard = hold_records();
+        self.send_pending(self.outbox.state());
+    }
+
+    /// Sends the waiting changes, now or when the transport has capacity.
+    fn send_pending(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         if state.flusher.is_none()
             && let Some(wait) = self.flush(&mut state)
         {
@@ -260,9 +270,8 @@ impl Session {
     /// Sends waiting changes. Returns the condition on which the next one waits.
     fn flush(&self, state: &mut State) -> Option<Wait> {
         while let Some(change) = state.pending.first() {
-            // Another session may have replaced this one meanwhile.
+            // A client can subscribe before its `notifications/initialized` arrives. Its changes wait.
             if !self.is_initialized() {
-                state.pending.clear();
                 return None;
             }
             // Without a reader the change stays in the set, where equal changes are merged.

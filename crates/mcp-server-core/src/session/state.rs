@@ -1,6 +1,9 @@
 //! The state of a session that the nodes of a fleet share, and its changes.
 
-use std::{collections::BTreeSet, sync::atomic::Ordering};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::Ordering},
+};
 
 use mcp_protocol::{ClientCapabilities, Implementation, LoggingLevel, ProtocolVersion};
 use parking_lot::Mutex;
@@ -277,7 +280,7 @@ impl Session {
     /// Applies the changes of a write by another node, unless changes that are not stored yet replace them. Returns false if the session
     /// may lack a write, so the record must be read again. A late write is not applied.
     #[must_use]
-    pub fn apply(&self, write: u64, made: &[SessionChange]) -> bool {
+    pub fn apply(self: &Arc<Self>, write: u64, made: &[SessionChange]) -> bool {
         let Some(unstored) = self.unstored.get() else { return true };
         // Held until the end, so that no request and no record changes the session meanwhile.
         let mut changes = unstored.0.lock();
@@ -305,6 +308,7 @@ impl Session {
         drop(changes);
         // The values run code of the application when they are dropped.
         drop(removed);
+        self.send_early_changes();
         write - last == 1
     }
 
@@ -356,8 +360,6 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use mcp_protocol::ServerCapabilities;
 
     use super::*;
@@ -366,12 +368,13 @@ mod tests {
         session::{ClientIdentity, tests::NoSender},
     };
 
-    fn session() -> Session {
+    fn session() -> Arc<Session> {
         let peer = Peer::new(Arc::new(NoSender), 1);
         let info = Implementation::new("client", "1");
         let version = ProtocolVersion::LATEST_LEGACY;
         let client = serde_json::from_str(r#"{ "roots": { "listChanged": true } }"#).unwrap();
-        Session::new(None, version, Arc::new(ClientIdentity::new(info, client)), &ServerCapabilities::default(), &peer)
+        let identity = Arc::new(ClientIdentity::new(info, client));
+        Arc::new(Session::new(None, version, identity, &ServerCapabilities::default(), &peer))
     }
 
     fn uri(uri: &str) -> String {
