@@ -8,6 +8,8 @@ mod appender;
 pub(crate) mod batch;
 mod budget;
 mod progress;
+#[cfg(test)]
+mod schedules;
 mod state;
 mod streams;
 #[cfg(test)]
