@@ -13,7 +13,7 @@ use anyhow::{Context, Error};
 use lexopt::{Arg, Parser, ValueExt as _};
 
 use crate::{
-    api, bench, conformance, fleet, interop, ledger, package, process, test, tidy, tools, wire_check,
+    api, bench, conformance, fleet, fuzz, interop, ledger, package, process, test, tidy, tools, wire_check,
     workspace::{self, Metadata},
 };
 
@@ -51,6 +51,7 @@ const STEPS: &[Step] = &[
     Step { name: "features", part: Part::Builds, run: features },
     Step { name: "deny", part: Part::Builds, run: deny },
     Step { name: "instructions", part: Part::Builds, run: |_| bench::run(&["instructions".to_owned()]) },
+    Step { name: "fuzz", part: Part::Builds, run: |_| fuzz::run_in_ci() },
     Step { name: "wire-check", part: Part::Suites, run: wire_check::run_in_ci },
     Step { name: "conformance", part: Part::Suites, run: |_| conformance::run(&["server".to_owned()]) },
     Step { name: "conformance-client", part: Part::Suites, run: |_| conformance::run(&["client".to_owned()]) },

@@ -16,10 +16,12 @@ use crate::{
     workspace::{self, Metadata},
 };
 
-const USAGE: &str = "usage: cargo xtask fuzz [--seconds N] [--input FILE] [--list] [TARGET]...";
+const USAGE: &str = "usage: cargo xtask fuzz [--seconds N] [--quick] [--input FILE] [--list] [TARGET]...";
 const TOOLCHAIN: &str = "nightly";
 /// The seconds of a target, unless `--seconds` sets others.
 const SECONDS: u64 = 10;
+/// The seconds of a target with `--quick`.
+const QUICK_SECONDS: u64 = 2;
 const BUILD_LIMIT: Duration = Duration::from_secs(60 * 60);
 /// The time for the start of a target and for the inputs of its corpus, besides its seconds.
 const SETUP: Duration = Duration::from_secs(300);
@@ -33,6 +35,8 @@ const SANITIZER: &str = "quarantine_size_mb=16";
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
     seconds: u64,
+    /// Builds without optimization and without a sanitizer.
+    is_quick: bool,
     /// The input that a target repeats, in place of a run.
     input: Option<PathBuf>,
     is_list: bool,
@@ -41,22 +45,24 @@ struct Options {
 
 impl Options {
     fn parse(args: &[String]) -> Result<Self, Error> {
-        let mut options = Self { seconds: SECONDS, input: None, is_list: false, targets: Vec::new() };
+        let (mut seconds, mut is_quick, mut input, mut is_list, mut targets) = (None, false, None, false, Vec::new());
         let mut parser = Parser::from_args(args);
         while let Some(arg) = parser.next()? {
             match arg {
                 // Zero would mean no limit.
-                Arg::Long("seconds") => options.seconds = parser.value()?.parse::<u64>()?.max(1),
-                Arg::Long("input") => options.input = Some(parser.value()?.into()),
-                Arg::Long("list") => options.is_list = true,
-                Arg::Value(name) => options.targets.push(name.string()?),
+                Arg::Long("seconds") => seconds = Some(parser.value()?.parse::<u64>()?.max(1)),
+                Arg::Long("quick") => is_quick = true,
+                Arg::Long("input") => input = Some(parser.value()?.into()),
+                Arg::Long("list") => is_list = true,
+                Arg::Value(name) => targets.push(name.string()?),
                 _ => return Err(arg.unexpected().into()),
             }
         }
-        if options.input.is_some() && options.targets.len() != 1 {
+        if input.is_some() && targets.len() != 1 {
             return Err(Error::msg("`--input` needs exactly one target"));
         }
-        Ok(options)
+        let seconds = seconds.unwrap_or(if is_quick { QUICK_SECONDS } else { SECONDS });
+        Ok(Self { seconds, is_quick, input, is_list, targets })
     }
 }
 
@@ -91,6 +97,11 @@ impl Figures {
     }
 }
 
+/// Runs each target for a short time.
+pub(crate) fn run_in_ci() -> Result<(), Error> {
+    run(&["--quick".to_owned()])
+}
+
 /// Builds the targets and runs them in order.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let options = Options::parse(args).context(USAGE)?;
@@ -105,8 +116,9 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     }
     let selected = if options.targets.is_empty() { known } else { options.targets };
     let host = require_nightly(&root)?;
-    build(&root, &selected)?;
-    let program = |name: &str| root.join("fuzz/target").join(&host).join("release").join(name);
+    build(&root, &selected, options.is_quick)?;
+    let profile = if options.is_quick { "debug" } else { "release" };
+    let program = |name: &str| root.join("fuzz/target").join(&host).join(profile).join(name);
     if let (Some(input), [name]) = (&options.input, &selected[..]) {
         return process::run(fuzzer(&root, &program(name)).arg(input), SETUP);
     }
@@ -164,14 +176,18 @@ fn require_nightly(root: &Path) -> Result<String, Error> {
 }
 
 /// Builds the selected targets.
-fn build(root: &Path, selected: &[String]) -> Result<(), Error> {
+fn build(root: &Path, selected: &[String], is_quick: bool) -> Result<(), Error> {
     let all = targets(root)?;
     // The tool builds all targets, or one.
     let names: Vec<Option<&String>> =
         if selected.len() == all.len() { vec![None] } else { selected.iter().map(Some).collect() };
     for name in names {
         let mut command = tools::FUZZ.command(root)?;
-        command.args(["build", "--target-dir"]).arg(root.join("fuzz/target")).args(name);
+        command.args(["build", "--target-dir"]).arg(root.join("fuzz/target"));
+        if is_quick {
+            command.args(["--dev", "--sanitizer", "none"]);
+        }
+        command.args(name);
         // These variables belong to the cargo that runs this tool. A change of them causes a rebuild of dependencies such as `ring`.
         for (variable, _) in env::vars_os() {
             let name = variable.to_string_lossy();
@@ -241,6 +257,7 @@ mod tests {
         let options = parse("--seconds 3 sse jwt").unwrap();
         assert_eq!((options.seconds, options.targets), (3, vec!["sse".to_owned(), "jwt".to_owned()]));
         assert_eq!((parse("").unwrap().seconds, parse("--seconds 0").unwrap().seconds), (SECONDS, 1));
+        assert_eq!((parse("--quick").unwrap().seconds, parse("--quick --seconds 3").unwrap().seconds), (QUICK_SECONDS, 3));
         assert_eq!(parse("sse --input x").unwrap().input, Some(PathBuf::from("x")));
         for wrong in ["--input x", "--input x a b", "--seconds", "--seconds x", "--fast"] {
             assert!(parse(wrong).is_err(), "{wrong}");

@@ -14,6 +14,8 @@ const FEW: u64 = 100;
 const MANY: u64 = 600;
 /// The accepted growth above a ceiling, in per cent.
 const SLACK: u64 = 5;
+/// The profile of the build.
+const PROFILE: &str = "instructions";
 const VALGRIND: &str = "valgrind";
 
 /// Counts the instructions of each case. `--update` lowers the ceilings, and adds those of new cases.
@@ -26,11 +28,11 @@ pub(super) fn run(folders: &Folders, args: &[String]) -> Result<(), Error> {
     let mut build = process::cargo(&folders.root);
     // A build with other optimizations counts other instructions.
     build
-        .args(["build", "--release", "--package", "instructions"])
+        .args(["build", "--profile", PROFILE, "--package", "instructions"])
         .env_remove("CARGO_INCREMENTAL")
         .env_remove("RUSTFLAGS");
     process::run(&mut build, BUILD_LIMIT)?;
-    let program = folders.target.join("release").join(format!("instructions{}", std::env::consts::EXE_SUFFIX));
+    let program = folders.target.join(PROFILE).join(format!("instructions{}", std::env::consts::EXE_SUFFIX));
     let listed = process::capture(Command::new(&program).arg("--list"), CASE_LIMIT)?;
     let mut ceilings = ceilings::instructions(&folders.root)?;
     let (mut measured, mut failures) = (BTreeMap::new(), Vec::new());
