@@ -257,7 +257,10 @@ mod tests {
         let options = parse("--seconds 3 sse jwt").unwrap();
         assert_eq!((options.seconds, options.targets), (3, vec!["sse".to_owned(), "jwt".to_owned()]));
         assert_eq!((parse("").unwrap().seconds, parse("--seconds 0").unwrap().seconds), (SECONDS, 1));
-        assert_eq!((parse("--quick").unwrap().seconds, parse("--quick --seconds 3").unwrap().seconds), (QUICK_SECONDS, 3));
+        assert_eq!(
+            (parse("--quick").unwrap().seconds, parse("--quick --seconds 3").unwrap().seconds),
+            (QUICK_SECONDS, 3)
+        );
         assert_eq!(parse("sse --input x").unwrap().input, Some(PathBuf::from("x")));
         for wrong in ["--input x", "--input x a b", "--seconds", "--seconds x", "--fast"] {
             assert!(parse(wrong).is_err(), "{wrong}");

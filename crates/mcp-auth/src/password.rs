@@ -1,6 +1,7 @@
 //! Digests of passwords, and the bounded pool that computes them.
 
 mod argon2id;
+mod background;
 
 #[cfg(test)]
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -142,8 +143,8 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 /// The largest number of computations for one user name.
 const PER_USER: usize = 4;
 
-/// Computes digests on threads of their own: at most two at once, and 64 wait. Credentials that were valid before have a
-/// computation of their own, so that guesses do not delay them.
+/// Computes digests on threads of their own, which have a low priority: at most two at once, and 64 wait. Credentials that were
+/// valid before have a computation of their own, so that guesses do not delay them.
 #[derive(Clone)]
 pub(crate) struct HashPool {
     running: Arc<Semaphore>,
@@ -195,12 +196,12 @@ impl HashPool {
         #[cfg(test)]
         self.computed.fetch_add(digests.len(), Ordering::Relaxed);
         // The computation keeps its permit even if the request is dropped.
-        let computing = tokio::task::spawn_blocking(move || {
+        let compute = move || {
             let _permit = permit;
             let results: Vec<bool> = digests.iter().map(|digest| digest.verify(password.expose())).collect();
             own.and_then(|own| results.get(own).copied()).unwrap_or(false)
-        });
-        computing.await.map_err(|_| busy)
+        };
+        background::run(compute).await.ok_or(busy)
     }
 
     /// Takes the permits of all computations, so that no computation begins.

@@ -67,12 +67,7 @@ impl ServerStore {
     }
 
     /// Lists records after the cursor of a page. The keys of the page and the cursor have the namespace.
-    pub(crate) async fn list(
-        &self,
-        prefix: &str,
-        cursor: Option<&str>,
-        limit: usize,
-    ) -> Result<KeyPage, StoreError> {
+    pub(crate) async fn list(&self, prefix: &str, cursor: Option<&str>, limit: usize) -> Result<KeyPage, StoreError> {
         in_time(self.store.list(&self.full(prefix), cursor, limit)).await
     }
 

@@ -448,7 +448,10 @@ async fn changes_before_the_end_of_the_handshake_arrive_after_it() {
     connection.quiet().await;
     connection.send(notification("notifications/initialized", json!({}))).await;
     let message = connection.recv().await;
-    assert_eq!((&message["method"], &message["params"]["uri"]), (&json!("notifications/resources/updated"), &json!("x:a")));
+    assert_eq!(
+        (&message["method"], &message["params"]["uri"]),
+        (&json!("notifications/resources/updated"), &json!("x:a"))
+    );
     connection.quiet().await;
 }
 

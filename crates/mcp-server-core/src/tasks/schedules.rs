@@ -118,7 +118,10 @@ async fn tasks(schedule: Schedule, failures: usize) {
     }
     assert!(table.running().is_empty());
     let (count, bytes) = table.usage();
-    assert!(count == tasks.len() && bytes <= RESULT_BYTES + count * super::table::SMALL, "{count} tasks, {bytes} bytes");
+    assert!(
+        count == tasks.len() && bytes <= RESULT_BYTES + count * super::table::SMALL,
+        "{count} tasks, {bytes} bytes"
+    );
     tokio::time::advance(TTL).await;
     // A lookup removes the expired tasks, also if the store fails.
     assert!(table.find(&owner(), tasks[0].id()).await.is_err());
