@@ -143,8 +143,8 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 /// The largest number of computations for one user name.
 const PER_USER: usize = 4;
 
-/// Computes digests on threads of their own, which have a low priority: at most two at once, and 64 wait. Credentials that were
-/// valid before have a computation of their own, so that guesses do not delay them.
+/// Computes digests on threads of their own with a low priority: at most two at once, and 64 wait. Credentials that were valid
+/// before have a computation of their own with the usual priority, so that guesses do not delay them.
 #[derive(Clone)]
 pub(crate) struct HashPool {
     running: Arc<Semaphore>,
@@ -181,6 +181,7 @@ impl HashPool {
         password: Secret,
     ) -> Result<bool, Rejection> {
         let busy = Rejection::Unavailable { retry_after: Duration::from_secs(1) };
+        let is_guess = user.is_some();
         let (_open, _place, running) = match user {
             Some(user) => {
                 let Some(open) = Open::begin(&self.open, user) else { return Err(busy) };
@@ -201,7 +202,8 @@ impl HashPool {
             let results: Vec<bool> = digests.iter().map(|digest| digest.verify(password.expose())).collect();
             own.and_then(|own| results.get(own).copied()).unwrap_or(false)
         };
-        background::run(compute).await.ok_or(busy)
+        let run = move || if is_guess { background::run(compute) } else { Some(compute()) };
+        tokio::task::spawn_blocking(run).await.ok().flatten().ok_or(busy)
     }
 
     /// Takes the permits of all computations, so that no computation begins.
