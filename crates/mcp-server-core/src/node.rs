@@ -367,7 +367,7 @@ impl Node {
         {
             let number = self.shared.keeper.fetch_add(1, Ordering::AcqRel) + 1;
             let keeper = Keeper::new(self.shared.clone(), number);
-            *task = Some(runtime.spawn(keeper.run()).abort_handle());
+            *task = Some(runtime.spawn(Box::pin(keeper.run()) as BoxFuture<'static, ()>).abort_handle());
         }
         true
     }
@@ -400,11 +400,11 @@ impl Drop for Node {
         let (Some(lease), Ok(runtime)) = (self.end(), Handle::try_current()) else { return };
         let store = self.shared.store.clone();
         // The other nodes need not wait until the lease expires.
-        runtime.spawn(async move {
+        runtime.spawn(Box::pin(async move {
             if let Err(error) = store.delete(&key(lease.id())).await {
                 tracing::debug!(%error, "the lease of this node is not deleted and expires later");
             }
-        });
+        }) as BoxFuture<'static, ()>);
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) async fn run(
     let response = match prepared.into_reply() {
         Ok(reply) => respond(reply),
         // The work belongs to this future, and later to the body. Dropping either cancels the work.
-        Err(prepared) => match stream::answer(Box::pin(prepared.run()), queue.unwrap_or_default(), keep_alive).await {
+        Err(prepared) => match stream::answer(prepared.run(), queue.unwrap_or_default(), keep_alive).await {
             Answer::Quiet(Some(reply)) => respond(reply),
             Answer::Quiet(None) => respond::stream(Answering::ended(keep_alive)),
             Answer::Streaming(answering) => respond::stream(answering),

@@ -11,6 +11,7 @@ use std::{
 };
 
 use mcp_protocol::{ProtocolVersion, RpcError, ServerCapabilities};
+use mcp_transport::BoxFuture;
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, task::AbortHandle};
 
@@ -148,10 +149,11 @@ impl InstalledExtensions {
             let shutdown = server.data.shutdown.token().clone();
             let has_ended = Arc::new(AtomicBool::new(false));
             let ended = has_ended.clone();
-            let task = runtime.spawn(async move {
+            let running: BoxFuture<'static, ()> = Box::pin(async move {
                 shutdown.run_until_cancelled_owned(contained(work)).await;
                 ended.store(true, Ordering::Release);
             });
+            let task = runtime.spawn(running);
             self.works.lock()[at] = Work::Running { task: task.abort_handle(), has_ended };
         }
     }

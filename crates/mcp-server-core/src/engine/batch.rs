@@ -1,12 +1,13 @@
 //! Batches: arrays of messages, which sessions of 2025-03-26 may send. One array carries all responses.
 
-use std::{future::poll_fn, pin::Pin, sync::Arc, task::Poll};
+use std::{future::poll_fn, sync::Arc, task::Poll};
 
 use bytes::Bytes;
 use mcp_protocol::{
     Message, RequestId, RpcError,
     jsonrpc::{self, EnvelopeError},
 };
+use mcp_transport::BoxFuture;
 use serde_json::value::RawValue;
 
 use super::{Engine as _, Era, Prepared};
@@ -165,14 +166,17 @@ impl Batch {
     /// Runs all requests concurrently. Returns `None` when all of them were cancelled.
     ///
     /// Dropping the future cancels the requests.
-    pub async fn run(self) -> Option<Bytes> {
-        type Running = Pin<Box<dyn Future<Output = Option<Reply>> + Send>>;
-        let mut running: Vec<(Option<Running>, Option<Reply>)> = self
+    pub fn run(self) -> BoxFuture<'static, Option<Bytes>> {
+        Box::pin(self.answers())
+    }
+
+    async fn answers(self) -> Option<Bytes> {
+        let mut running: Vec<(Option<BoxFuture<'static, _>>, Option<Reply>)> = self
             .requests
             .into_iter()
             .map(|request| match request {
                 Member::Answered(reply) => (None, Some(reply)),
-                Member::Prepared(prepared) => (Some(Box::pin(prepared.run()) as Running), None),
+                Member::Prepared(prepared) => (Some(prepared.run()), None),
             })
             .collect();
         poll_fn(|cx| {

@@ -234,7 +234,7 @@ impl Engine for Server {
         caller: Caller,
         grace_period: Duration,
     ) -> Result<(), ServeError> {
-        self.serve_with_grace_period(transport, caller, grace_period).await
+        self.serving(Box::new(transport), caller, grace_period).await
     }
 
     fn has_legacy_versions(&self) -> bool {

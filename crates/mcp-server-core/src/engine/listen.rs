@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 
 use mcp_protocol::{ListenParams, Method, RpcError, SubscriptionFilter, jsonrpc::decode_params, method};
-use mcp_transport::TransportError;
+use mcp_transport::{BoxFuture, TransportError};
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
@@ -154,8 +154,9 @@ pub(super) async fn run(prepared: Box<Prepared>, work: Box<ListenWork>) -> Optio
                     Some(ListenTarget::Running(running_task)) => listening.add_task(&running_task),
                     Some(ListenTarget::Elsewhere(stored)) => {
                         let (table, changes) = (server.data.tasks.clone(), listening.add_stored(&task));
-                        elsewhere
-                            .spawn(async move { table.watch_elsewhere(&stored.record, || changes.notify()).await });
+                        elsewhere.spawn(Box::pin(async move {
+                            table.watch_elsewhere(&stored.record, || changes.notify()).await
+                        }) as BoxFuture<'static, ()>);
                     }
                     // The outcome may be large, so the stream fetches it when it sends it.
                     Some(ListenTarget::Ended(_)) => drop(listening.add_stored(&task)),

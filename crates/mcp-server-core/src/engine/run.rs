@@ -6,6 +6,7 @@ use std::{
 };
 
 use mcp_protocol::{RequestId, RpcError, Shape as _};
+use mcp_transport::BoxFuture;
 use serde_json::value::RawValue;
 use tracing::Instrument as _;
 
@@ -32,8 +33,13 @@ use crate::{
 impl Prepared {
     /// Runs the request. Returns `None` when the client cancelled it, because no response is sent then.
     ///
-    /// Dropping the future cancels the request.
-    pub async fn run(self: Box<Self>) -> Option<Reply> {
+    /// Dropping the future cancels the request. The future is boxed here, because each place that boxes or polls its own type
+    /// has another copy of the machine code of the engine.
+    pub fn run(self: Box<Self>) -> BoxFuture<'static, Option<Reply>> {
+        Box::pin(self.run_to_reply())
+    }
+
+    async fn run_to_reply(self: Box<Self>) -> Option<Reply> {
         let mut prepared = self;
         if let Err(reply) = prepared.enter() {
             return Some(reply);
@@ -179,12 +185,14 @@ impl Prepared {
     }
 
     /// Runs the request and returns its typed output.
-    pub(crate) async fn run_for_output(mut self: Box<Self>) -> Result<Output, RpcError> {
-        self.enter().map_err(|_| busy())?;
-        let Self { server, scope, context, work, place: _place, .. } = *self;
-        let Work::Handler(work) = work else { return Err(RpcError::internal("no handler runs for this")) };
-        let outcome = execute(&server, &scope, context, work).await;
-        outcome.map_err(|stop| stop.into_error().unwrap_or_else(|| RpcError::internal("cancelled")))
+    pub(crate) fn run_for_output(mut self: Box<Self>) -> BoxFuture<'static, Result<Output, RpcError>> {
+        Box::pin(async move {
+            self.enter().map_err(|_| busy())?;
+            let Self { server, scope, context, work, place: _place, .. } = *self;
+            let Work::Handler(work) = work else { return Err(RpcError::internal("no handler runs for this")) };
+            let outcome = execute(&server, &scope, context, work).await;
+            outcome.map_err(|stop| stop.into_error().unwrap_or_else(|| RpcError::internal("cancelled")))
+        })
     }
 }
 

@@ -76,12 +76,12 @@ impl Candidate<'_> {
         }
         self.become_task(&running_task);
         let created = self.created(&running_task);
-        let outcome = async move { outcome_of(ended(work.await)) };
+        let outcome = Box::pin(async move { outcome_of(ended(work.await)) });
         let (context, expires) = (self.context.clone(), running_task.expires());
-        let on_interruption = move |error: &RpcError| {
+        let on_interruption = Box::new(move |error: &RpcError| {
             let is_expired = expires <= Instant::now();
             context.end(if is_expired { Ending::TimedOut(Some(error.code)) } else { Ending::Error(error.code) });
-        };
+        });
         tokio::spawn(self.server.data.task_driver().drive(running_task, outcome, on_interruption));
         Ok(created)
     }

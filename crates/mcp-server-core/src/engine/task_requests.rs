@@ -11,6 +11,7 @@ use mcp_protocol::{
         ext::{DetailedTask, UpdateTaskParams},
     },
 };
+use mcp_transport::BoxFuture;
 use serde_json::value::RawValue;
 
 use super::task_legacy as legacy;
@@ -197,7 +198,7 @@ impl TaskQuery<'_> {
             Found::Stored(stored) => {
                 let (server, record, bytes) = (self.server.clone(), stored.record.clone(), stored.bytes.clone());
                 // The record is marked first. The other node must then be notified, also when this request is dropped.
-                let cancelling = tokio::spawn(async move {
+                let cancelling = tokio::spawn(Box::pin(async move {
                     let (id, node) = (record.id.clone(), record.node.clone());
                     let cancelled = server.data.tasks.cancel_stored(record, &bytes).await?;
                     if cancelled != CancelOutcome::Ended
@@ -207,7 +208,7 @@ impl TaskQuery<'_> {
                         fleet.publish_cancellation(&id);
                     }
                     Ok(cancelled == CancelOutcome::Cancelled)
-                });
+                }) as BoxFuture<'static, Result<bool, RpcError>>);
                 cancelling.await.unwrap_or_else(|_| Err(RpcError::internal("the task cannot be cancelled")))
             }
         }

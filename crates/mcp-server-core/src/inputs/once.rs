@@ -4,6 +4,7 @@
 use std::{collections::HashSet, future::Future, sync::Arc, time::Duration};
 
 use mcp_store::{StoreError, Swap};
+use mcp_transport::BoxFuture;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -314,7 +315,7 @@ impl Drop for AbandonGuard<'_> {
         let guard = if self.has_begun { Guard::Failed } else { Guard::Free(std::mem::take(&mut self.me)) };
         let (services, Ok(guard)) = (self.collector.services().clone(), written(&guard)) else { return };
         let (mark, before) = (self.mark.clone(), self.before.take());
-        runtime.spawn(async move {
+        runtime.spawn(Box::pin(async move {
             // The store may or may not have the mark, also if it lost the mark later. The update replaces either record,
             // so a mark that arrives late is rejected. The mark arrives before the first swap, between two, or never.
             let mut expected = Some(mark.clone());
@@ -345,7 +346,7 @@ impl Drop for AbandonGuard<'_> {
                     }
                 }
             }
-        });
+        }) as BoxFuture<'static, ()>);
     }
 }
 

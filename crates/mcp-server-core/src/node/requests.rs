@@ -148,9 +148,9 @@ impl Drop for WaitGuard<'_> {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (store, to, from, number) =
             (self.shared.store.clone(), self.node.to_owned(), self.lease.id().to_owned(), self.number);
-        runtime.spawn(async move {
+        runtime.spawn(Box::pin(async move {
             let _ = message::send(&store, &to, &from, number, Part::Cancel, Vec::new()).await;
-        });
+        }) as BoxFuture<'static, ()>);
     }
 }
 
@@ -200,11 +200,11 @@ impl Running {
                 };
                 let (shared, me, kind) = (shared.clone(), lease.id().to_owned(), kind.clone());
                 let number = key.clone();
-                let handle = self.tasks.spawn(async move {
+                let handle = self.tasks.spawn(Box::pin(async move {
                     let _place = place;
                     shared.serve(&me, head, &kind, inline).await;
                     Some(number)
-                });
+                }) as BoxFuture<'static, _>);
                 self.handles.insert(key, handle);
             }
             Part::Cancel => {
@@ -221,12 +221,12 @@ impl Running {
                     return;
                 }
                 let shared = shared.clone();
-                self.tasks.spawn(async move {
+                self.tasks.spawn(Box::pin(async move {
                     if let Some(body) = message::body(&shared.store, &head, inline).await {
                         shared.answered(head.number, Answer::Reply(body), true);
                     }
                     None
-                });
+                }) as BoxFuture<'static, _>);
             }
         }
     }
@@ -238,13 +238,13 @@ impl Running {
             return;
         };
         let (shared, me) = (shared.clone(), lease.id().to_owned());
-        self.tasks.spawn(async move {
+        self.tasks.spawn(Box::pin(async move {
             let _place = place;
             let rejected = Part::Rejected(Rejection::Busy);
             // Without the rejection, the sender times out.
             let _ = message::send(&shared.store, &head.from, &me, head.number, rejected, Vec::new()).await;
             None
-        });
+        }) as BoxFuture<'static, _>);
     }
 }
 

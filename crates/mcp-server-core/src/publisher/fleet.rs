@@ -7,6 +7,7 @@ use std::{
 };
 
 use mcp_store::{Delivery, Subscription};
+use mcp_transport::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use tokio::{runtime::Handle, sync::Notify, task::AbortHandle};
@@ -113,7 +114,9 @@ impl Fleet {
                 }
             }
         }
-        let running = async move { tokio::join!(shared.publish(), shared.listen(), shared.recheck_tasks()) };
+        let running: BoxFuture<'static, ()> = Box::pin(async move {
+            tokio::join!(shared.publish(), shared.listen(), shared.recheck_tasks());
+        });
         *task = Some(runtime.spawn(running).abort_handle());
     }
 

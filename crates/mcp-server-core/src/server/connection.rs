@@ -6,7 +6,7 @@ use mcp_protocol::{
     ErrorChain, RequestId, RpcError,
     jsonrpc::{self, Request},
 };
-use mcp_transport::{Frame, Route, Transport, TransportError, ndjson::Ndjson, recv, signal, stdio::Stdio};
+use mcp_transport::{BoxFuture, Frame, Route, Transport, TransportError, ndjson::Ndjson, recv, signal, stdio::Stdio};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     task::JoinSet,
@@ -103,17 +103,24 @@ impl Server {
     /// # Errors
     /// Fails when stdin or stdout is not available.
     pub async fn serve_stdio(&self) -> Result<(), ServeError> {
-        let listener = self.listener(self.limits().drain);
-        let serving = async {
-            let served = self.serve_own_stdio().await;
-            listener.work_ended().await;
-            served
-        };
-        // Subscriptions end, and calls have the grace period to finish.
-        let served = signal::until_terminated(serving, || self.shutdown()).await;
-        // A second signal ends the wait for tasks, and not the deletion of the lease.
-        listener.release().await;
-        served.unwrap_or(Ok(()))
+        self.serving_stdio().await
+    }
+
+    /// Boxed in this crate, because a program that polls the type of a future has a copy of its machine code.
+    fn serving_stdio(&self) -> BoxFuture<'_, Result<(), ServeError>> {
+        Box::pin(async move {
+            let listener = self.listener(self.limits().drain);
+            let serving = async {
+                let served = self.serve_own_stdio().await;
+                listener.work_ended().await;
+                served
+            };
+            // Subscriptions end, and calls have the grace period to finish.
+            let served = signal::until_terminated(serving, || self.shutdown()).await;
+            // A second signal ends the wait for tasks, and not the deletion of the lease.
+            listener.release().await;
+            served.unwrap_or(Ok(()))
+        })
     }
 
     async fn serve_own_stdio(&self) -> Result<(), ServeError> {
@@ -185,16 +192,25 @@ impl Server {
     /// # Errors
     /// As for [`Server::serve`].
     pub async fn serve_as(&self, transport: impl Transport, caller: Caller) -> Result<(), ServeError> {
-        self.serve_with_grace_period(transport, caller, self.limits().drain).await
+        self.serving(Box::new(transport), caller, self.limits().drain).await
     }
 
-    pub(crate) async fn serve_with_grace_period(
+    /// Boxed in this crate, like [`Server::serving_stdio`].
+    pub(crate) fn serving(
         &self,
-        transport: impl Transport,
+        transport: Box<dyn Transport>,
+        caller: Caller,
+        grace_period: Duration,
+    ) -> BoxFuture<'_, Result<(), ServeError>> {
+        Box::pin(self.serve_within(transport, caller, grace_period))
+    }
+
+    async fn serve_within(
+        &self,
+        mut transport: Box<dyn Transport>,
         caller: Caller,
         grace_period: Duration,
     ) -> Result<(), ServeError> {
-        let mut transport: Box<dyn Transport> = Box::new(transport);
         let sender = transport.sender();
         let data = Arc::new(ConnectionData {
             caller,
@@ -420,14 +436,13 @@ impl<'a> Connection<'a> {
     fn spawn(&mut self, prepared: Box<Prepared>, id: RequestId) {
         let sender = self.data.sender.clone();
         let set = if prepared.is_listen() { &mut self.streams } else { &mut self.calls };
-        // Boxed, because a task moves its future several times and this one is large.
-        set.spawn(Box::pin(async move {
+        set.spawn(async move {
             if let Some(reply) = prepared.run().await {
                 let frame = Frame::new(reply.payload.into_bytes()).with_route(Route::Request(id));
                 // The client may have disconnected, which the read loop notices.
                 let _ = sender.send(frame).await;
             }
-        }));
+        });
     }
 
     async fn send(&self, reply: Reply, route: Route) -> Result<(), TransportError> {

@@ -183,7 +183,10 @@ impl Peer {
         };
         let len = message.method.len() + message.params.map_or(0, |params| params.get().len());
         match self.notifications().add(notification, len) {
-            Added::First => drop(runtime.spawn(deliver(self.notifications().clone(), hook, limit, shutdown))),
+            Added::First => {
+                let delivering = deliver(self.notifications().clone(), hook, limit, shutdown);
+                drop(runtime.spawn(Box::pin(delivering) as BoxFuture<'static, ()>));
+            }
             Added::Waits => {}
             Added::Full => {
                 tracing::warn!(method = &*message.method, "a notification was dropped: the queue is full");
@@ -199,7 +202,8 @@ async fn deliver(queue: Arc<NotificationQueue>, hook: NotificationHook, limit: D
     let delivering = async {
         while let Some(notification) = queue.next() {
             let hook = hook.clone();
-            running.spawn(async move { tokio::time::timeout(limit, (hook.0)(notification)).await.is_ok() });
+            running.spawn(Box::pin(async move { tokio::time::timeout(limit, (hook.0)(notification)).await.is_ok() })
+                as BoxFuture<'static, bool>);
             match running.join_next().await {
                 Some(Ok(false)) => tracing::warn!(?limit, "a notification hook did not finish in time"),
                 Some(Err(error)) => report_background("a notification hook failed", &error),

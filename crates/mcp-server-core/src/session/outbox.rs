@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use mcp_protocol::{LoggingLevel, RpcError, ServerCapabilities};
-use mcp_transport::{Frame, TrySendError};
+use mcp_transport::{BoxFuture, Frame, TrySendError};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{runtime::Handle, task::AbortHandle};
 
@@ -297,7 +297,7 @@ impl Session {
     /// Starts a task that sends waiting changes until none is left or the session ends.
     fn flusher(self: &Arc<Self>, first: Wait) -> Option<AbortHandle> {
         let (session, sender) = (Arc::downgrade(self), self.sender.clone());
-        let flushing = async move {
+        let flushing: BoxFuture<'static, ()> = Box::pin(async move {
             let mut wait = first;
             loop {
                 let has_room = match wait {
@@ -322,7 +322,7 @@ impl Session {
                     }
                 }
             }
-        };
+        });
         Some(self.outbox.runtime.as_ref()?.spawn(flushing).abort_handle())
     }
 }

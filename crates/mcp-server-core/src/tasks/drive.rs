@@ -1,8 +1,9 @@
 //! Drives tasks to their end: by their work, cancellation, expiry, or the shutdown of the server.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use mcp_protocol::RpcError;
+use mcp_transport::BoxFuture;
 
 use super::{
     elsewhere::stopped,
@@ -29,21 +30,21 @@ impl Driver {
     pub(crate) fn drive(
         self,
         task: Arc<RunningTask>,
-        work: impl Future<Output = TaskOutcome>,
-        on_interruption: impl FnOnce(&RpcError),
-    ) -> impl Future<Output = ()> {
+        work: BoxFuture<'static, TaskOutcome>,
+        on_interruption: Box<dyn FnOnce(&RpcError) + Send>,
+    ) -> BoxFuture<'static, ()> {
         let driving = self.work.enter();
-        async move {
+        Box::pin(async move {
             self.run(task, work, on_interruption).await;
             drop(driving);
-        }
+        })
     }
 
     async fn run(
         &self,
         task: Arc<RunningTask>,
-        work: impl Future<Output = TaskOutcome>,
-        on_interruption: impl FnOnce(&RpcError),
+        work: BoxFuture<'static, TaskOutcome>,
+        on_interruption: Box<dyn FnOnce(&RpcError) + Send>,
     ) {
         let interrupted = async {
             let error = self.interrupted(&task).await;
@@ -61,9 +62,9 @@ impl Driver {
     }
 
     /// Watches a task whose work runs outside of a call, until the task ends or expires.
-    pub(crate) fn watch(self, task: Arc<RunningTask>) -> impl Future<Output = ()> {
+    pub(crate) fn watch(self, task: Arc<RunningTask>) -> BoxFuture<'static, ()> {
         let driving = self.work.enter();
-        async move {
+        Box::pin(async move {
             let interrupted = tokio::select! {
                 biased;
                 // The caller that ended the task marked it already, and may be gone by now.
@@ -78,7 +79,7 @@ impl Driver {
                 }
             }
             drop(driving);
-        }
+        })
     }
 
     /// Waits until the task expires, the server has shut down, or this node lost its lease. Returns the error of the task.
@@ -103,12 +104,12 @@ impl Driver {
     }
 
     /// Stores the end of a task whose work is over. A listener that shuts down waits for it.
-    pub(crate) fn store(self, task: Arc<RunningTask>) -> impl Future<Output = ()> {
+    pub(crate) fn store(self, task: Arc<RunningTask>) -> BoxFuture<'static, ()> {
         let driving = self.work.enter();
-        async move {
+        Box::pin(async move {
             self.store_end(&task).await;
             drop(driving);
-        }
+        })
     }
 
     /// Stores the end of a task. It repeats this until the store has accepted the end, or the task has expired.

@@ -268,11 +268,11 @@ impl TaskTable {
                 nodes.entry(node).or_default().push(task);
             }
         }
-        let mut asking = JoinSet::new();
+        let mut asking: JoinSet<(Result<States, NodeError>, String)> = JoinSet::new();
         for (node, tasks) in &nodes {
             let (me, node) = (me.clone(), node.clone());
             let ids: Vec<_> = tasks.iter().map(|task| task.record.id.clone()).collect();
-            asking.spawn(async move { (states_at(&me, &node, ids).await, node) });
+            asking.spawn(Box::pin(async move { (states_at(&me, &node, ids).await, node) }) as BoxFuture<'static, _>);
         }
         while let Some(asked) = asking.join_next().await {
             let Ok((states, node)) = asked else { continue };
@@ -405,7 +405,7 @@ impl TaskTable {
     pub(crate) async fn watch_elsewhere(&self, record: &Record, changed: impl Fn()) {
         let (Some(me), Some(node)) = (&self.node, &record.node) else { return };
         let start = Seen { version: record.version, has_ended: false };
-        let poll = |seen| poll(me.clone(), node.clone(), record.id.clone(), seen);
+        let poll = |seen| Box::pin(poll(me.clone(), node.clone(), record.id.clone(), seen)) as BoxFuture<'static, ()>;
         let mut seen = self.polls.join(&record.id, start, poll);
         let mut known = record.version;
         loop {
@@ -510,10 +510,10 @@ impl Drop for LeaveGuard<'_> {
     fn drop(&mut self) {
         let (Some(me), Ok(runtime)) = (self.table.node.clone(), tokio::runtime::Handle::try_current()) else { return };
         let (node, body) = (self.node.to_owned(), (self.wanted.id.clone(), self.wanted.waiter.clone()));
-        runtime.spawn(async move {
+        runtime.spawn(Box::pin(async move {
             // Without this message, the input request ends at its time limit.
             let _ = ask::<bool>(&me, &node, LEAVE, &body).await;
-        });
+        }) as BoxFuture<'static, ()>);
     }
 }
 

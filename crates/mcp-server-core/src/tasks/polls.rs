@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use mcp_transport::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -22,15 +23,12 @@ pub(super) struct Seen {
 
 impl Polls {
     /// Joins the poll of a task. Starts it with `poll` if it does not run. The poll ends when its last reader is dropped.
-    pub(super) fn join<F>(
+    pub(super) fn join(
         &self,
         id: &str,
         start: Seen,
-        poll: impl FnOnce(watch::Sender<Seen>) -> F,
-    ) -> watch::Receiver<Seen>
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
+        poll: impl FnOnce(watch::Sender<Seen>) -> BoxFuture<'static, ()>,
+    ) -> watch::Receiver<Seen> {
         let mut open = self.open.lock();
         if let Some(seen) = open.get(id) {
             return seen.subscribe();
@@ -38,7 +36,7 @@ impl Polls {
         let (seen, reader) = watch::channel(start);
         open.insert(id.to_owned(), seen.clone());
         let polling = poll(seen.clone());
-        tokio::spawn(run(self.open.clone(), id.to_owned(), seen, polling));
+        tokio::spawn(Box::pin(run(self.open.clone(), id.to_owned(), seen, polling)) as BoxFuture<'static, ()>);
         reader
     }
 }
@@ -48,9 +46,8 @@ async fn run(
     open: Arc<Mutex<HashMap<String, watch::Sender<Seen>>>>,
     id: String,
     seen: watch::Sender<Seen>,
-    polling: impl Future<Output = ()>,
+    mut polling: BoxFuture<'static, ()>,
 ) {
-    let mut polling = std::pin::pin!(polling);
     loop {
         let has_ended = tokio::select! {
             biased;
@@ -83,10 +80,10 @@ mod tests {
             polls.join(id, START, |_seen| {
                 started.fetch_add(1, Ordering::SeqCst);
                 let running = running.clone();
-                async move {
+                Box::pin(async move {
                     let _running = running;
                     std::future::pending().await
-                }
+                })
             })
         };
         let readers = [join("a"), join("a"), join("b")];
@@ -103,9 +100,11 @@ mod tests {
     #[tokio::test]
     async fn readers_receive_changes_and_the_end() {
         let (polls, (next, end)) = (Polls::default(), tokio::sync::oneshot::channel::<()>());
-        let mut reader = polls.join("a", START, |seen| async move {
-            seen.send_modify(|seen| seen.version = 2);
-            let _ = end.await;
+        let mut reader = polls.join("a", START, |seen| {
+            Box::pin(async move {
+                seen.send_modify(|seen| seen.version = 2);
+                let _ = end.await;
+            })
         });
         reader.changed().await.unwrap();
         assert_eq!((reader.borrow().version, reader.borrow().has_ended), (2, false));

@@ -4,6 +4,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use mcp_protocol::{InputRequests, RpcError, tasks::ext::DetailedTask};
 use mcp_store::{StoreError, Swap};
+use mcp_transport::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
@@ -442,11 +443,11 @@ impl Drop for InsertGuard<'_> {
         let records = self.table.records.clone();
         // Without a runtime no store operation can be running.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        runtime.spawn(async move {
+        runtime.spawn(Box::pin(async move {
             if let Err(error) = records.delete(&key).await {
                 tracing::error!(%error, "a task that was not created cannot be forgotten");
             }
-        });
+        }) as BoxFuture<'static, ()>);
     }
 }
 
