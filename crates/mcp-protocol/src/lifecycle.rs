@@ -1,8 +1,11 @@
 //! How a conversation opens: `initialize` (up to 2025-11-25) and `server/discover` (2026-07-28).
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
-use crate::{CacheScope, ClientCapabilities, Implementation, Meta, ServerCapabilities, json};
+use crate::{
+    CacheScope, ClientCapabilities, Implementation, Meta, RpcError, ServerCapabilities, json, jsonrpc::decode_params,
+};
 
 /// Parameters of `initialize`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -28,6 +31,22 @@ impl InitializeParams {
         client_info: Implementation,
     ) -> Self {
         Self { protocol_version: protocol_version.into(), capabilities, client_info, meta: None }
+    }
+
+    /// Reads the parameters of a request, like [`decode_params`](crate::jsonrpc::decode_params). This crate then has the only machine code of
+    /// the decoder.
+    ///
+    /// ```
+    /// use mcp_protocol::InitializeParams;
+    ///
+    /// let error = InitializeParams::decode("initialize", None).unwrap_err();
+    /// assert_eq!(error.message, "initialize: missing field `protocolVersion`");
+    /// ```
+    ///
+    /// # Errors
+    /// An `invalid params` [`RpcError`] that names the method and the invalid member.
+    pub fn decode(method: &str, params: Option<&RawValue>) -> Result<Self, RpcError> {
+        decode_params(method, params)
     }
 }
 

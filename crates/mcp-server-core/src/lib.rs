@@ -21,6 +21,7 @@ mod error;
 pub mod extension;
 mod handler;
 mod inputs;
+mod json;
 mod layers;
 mod limits;
 mod log_guard;

@@ -2,7 +2,10 @@
 
 use std::{borrow::Cow, sync::LazyLock};
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{
+    Deserialize, Serialize,
+    de::{DeserializeOwned, Error as _},
+};
 use serde_json::{
     Map, Value,
     value::{RawValue, to_raw_value},
@@ -63,7 +66,7 @@ pub fn shape_raw_result(
     if from == to {
         return Ok(RawShape::Unchanged);
     }
-    let RawMembers(mut members) = serde_json::from_slice(result)?;
+    let RawMembers(mut members) = RawMembers::read(std::str::from_utf8(result).map_err(serde_json::Error::custom)?)?;
     let count = members.len();
     let has_hints = is_list(method) || method == ReadResource::NAME;
     // One of the revisions is older than these members. A result of an older revision cannot use them with their meaning.

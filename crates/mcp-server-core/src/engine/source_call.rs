@@ -26,6 +26,7 @@ use crate::{
     Server,
     context::Context,
     error::{CALL_FAILED, Fault, contain, contain_async},
+    json,
     publisher::Listener,
     request::{Output, RawOutput, Refusal, Scope, SourceResult},
     source::{
@@ -362,7 +363,7 @@ impl SourceWork {
 
 /// Whether a result has input requests in the form of a revision that has them.
 fn requires_input(result: &SourceResult) -> bool {
-    let raw = serde_json::from_slice::<&RawValue>(result.json()).ok();
+    let raw = json::from_slice::<&RawValue>(result.json()).ok();
     let kind = raw.and_then(|raw| ResultType::of(raw).ok());
     result.version().has_input_required() && kind == Some(ResultType::InputRequired)
 }

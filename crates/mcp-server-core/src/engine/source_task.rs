@@ -17,6 +17,7 @@ use crate::{
     Server,
     context::Context,
     error::{CALL_FAILED, Fault},
+    json,
     request::{Refusal, Scope, SourceResult},
     source::{Source, SourceCall, SourceDefinition},
     tasks::{Plan, ToolTasks},
@@ -145,11 +146,11 @@ pub(super) fn is_task(result: &SourceResult, version: ProtocolVersion) -> bool {
         return false;
     }
     if version.has_core_tasks() {
-        return serde_json::from_slice::<CreateTaskResult>(result.json()).is_ok();
+        return json::from_slice::<CreateTaskResult>(result.json()).is_ok();
     }
-    let raw = serde_json::from_slice::<&RawValue>(result.json()).ok();
+    let raw = json::from_slice::<&RawValue>(result.json()).ok();
     raw.and_then(|raw| ResultType::of(raw).ok()) == Some(ResultType::Task)
-        && serde_json::from_slice::<ext::CreateTaskResult>(result.json()).is_ok()
+        && json::from_slice::<ext::CreateTaskResult>(result.json()).is_ok()
 }
 
 /// Returns the error of a task that the caller does not accept, or that has another form.

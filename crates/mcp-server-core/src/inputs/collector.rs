@@ -31,6 +31,7 @@ use super::{
 use crate::{
     Session,
     error::ToolError,
+    json,
     node::Node,
     random,
     session::Client,
@@ -185,7 +186,7 @@ impl InputCollector {
             }
             RpcError::internal("the state of the call cannot be fetched")
         })?;
-        let flow = kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()).ok_or_else(|| round::expired(effects))?;
+        let flow = kept.and_then(|bytes| json::from_slice(&bytes).ok()).ok_or_else(|| round::expired(effects))?;
         self.state().flow = flow;
         Ok(())
     }

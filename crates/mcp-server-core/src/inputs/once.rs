@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::{InputCollector, InputLimits, InputServices, collector::Claim};
 use crate::{
     error::{InputError, ToolError},
+    json,
     node::{Failing, Lease, Walk},
     random,
     store::is_away,
@@ -221,7 +222,7 @@ async fn wait_for(collector: &InputCollector, name: &str, mut current: Option<Ar
     let mut pause = PAUSES.0;
     loop {
         let record = current.ok_or_else(unfinished)?;
-        match serde_json::from_slice::<Guard>(&record) {
+        match json::from_slice::<Guard>(&record) {
             Ok(Guard::Done(value)) => return Ok(Ended::Done(value)),
             Ok(Guard::Free(_)) => return Ok(Ended::Free(record)),
             Ok(Guard::Running(_)) => {}
@@ -278,7 +279,7 @@ async fn end_attempts_of(services: &InputServices, stopped: &HashSet<String>) ->
     let mut walk = Walk::new(&services.records, PREFIX);
     while let Some(page) = walk.next().await? {
         for (name, record) in page {
-            if let Ok(Guard::RunningOn { node, .. }) = serde_json::from_slice(&record)
+            if let Ok(Guard::RunningOn { node, .. }) = json::from_slice(&record)
                 && stopped.contains(&node)
             {
                 let (records, ttl) = (&services.records, ttl(&services.limits));

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use crate::random;
+use crate::{json, random};
 
 /// The state of one flow.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -205,7 +205,7 @@ impl StateKeys {
         }
         let open = |key: &Key| key.cipher.decrypt(nonce.into(), Payload { msg: sealed, aad: binding }).ok();
         let plain = self.keys.iter().find_map(open)?;
-        let (expires, state): (u64, T) = serde_json::from_slice(&plain).ok()?;
+        let (expires, state): (u64, T) = json::from_slice(&plain).ok()?;
         (expires > now).then_some(state)
     }
 

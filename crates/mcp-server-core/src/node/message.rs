@@ -6,7 +6,7 @@ use mcp_store::limits::MAX_MESSAGE_BYTES;
 use serde::{Deserialize, Serialize};
 
 use super::{NodeError, topic};
-use crate::{random, store::ServerStore};
+use crate::{json, random, store::ServerStore};
 
 /// The most bytes of a body.
 const BODY_BYTES: usize = 64 << 20;
@@ -110,7 +110,7 @@ pub(super) async fn send(
 /// Splits a message into its head and its inline body.
 pub(super) fn parse(message: &Arc<[u8]>) -> Option<(Head, Vec<u8>)> {
     let end = message.iter().position(|byte| *byte == b'\n')?;
-    let head = serde_json::from_slice(&message[..end]).ok()?;
+    let head = json::from_slice(&message[..end]).ok()?;
     Some((head, message[end + 1..].to_vec()))
 }
 

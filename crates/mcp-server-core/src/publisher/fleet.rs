@@ -15,6 +15,7 @@ use tokio::{runtime::Handle, sync::Notify, task::AbortHandle};
 use super::Readers;
 use crate::{
     change::{Change, PendingChanges},
+    json,
     node::Failing,
     random,
     store::ServerStore,
@@ -260,7 +261,7 @@ impl Shared {
                 self.messages_lost();
                 continue;
             };
-            let change = match serde_json::from_slice::<Message>(&message) {
+            let change = match json::from_slice::<Message>(&message) {
                 Ok(message) if message.node == self.node() => continue,
                 Ok(message) => match message.changed {
                     Changed::All => {

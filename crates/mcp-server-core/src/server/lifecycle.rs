@@ -137,7 +137,7 @@ impl Server {
     }
 
     fn negotiate(&self, request: &Request<'_>) -> Result<(InitializeParams, ProtocolVersion), RpcError> {
-        let params: InitializeParams = decode_params(&request.method, request.params)?;
+        let params = InitializeParams::decode(&request.method, request.params)?;
         let mut legacy = self.versions().iter().copied().filter(|version| version.has_handshake());
         let Some(newest) = legacy.next() else {
             return Err(RpcError::unsupported_version(&params.protocol_version, self.versions()));

@@ -12,6 +12,7 @@ use serde_json::{Value, json, value::to_raw_value};
 use crate::{
     Server,
     engine::{Engine as _, Prepared},
+    json,
     request::{Output, RawOutput, Refusal, Scope},
     session::{Client, RequestClient},
 };
@@ -57,7 +58,7 @@ fn decode<T: DeserializeOwned>(server: &Server, raw: RawOutput) -> Result<T, Rpc
         return Err(RpcError::internal("the call needs input, and a local call has no client that answers"));
     }
     let json = raw.into_json(newest(server))?;
-    serde_json::from_slice(&json).map_err(|error| RpcError::internal(format!("the result cannot be read: {error}")))
+    json::from_slice(&json).map_err(|error| RpcError::internal(format!("the result cannot be read: {error}")))
 }
 
 /// Returns the revision of local calls.

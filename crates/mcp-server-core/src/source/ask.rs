@@ -12,7 +12,7 @@ use serde_json::{
 };
 
 use super::{SourceCall, SourceResult};
-use crate::{Session, context::Context, inputs::InputLimits, random};
+use crate::{Session, context::Context, inputs::InputLimits, json, random};
 
 /// The most input requests of one round.
 const REQUESTS: usize = 64;
@@ -25,8 +25,7 @@ pub(crate) async fn answer_inputs(
     result: &SourceResult,
 ) -> Result<Box<RawValue>, RpcError> {
     let invalid = |_| RpcError::internal("the input requests of the source are not valid");
-    let InputRequiredResult { input_requests, request_state, .. } =
-        serde_json::from_slice(result.json()).map_err(invalid)?;
+    let InputRequiredResult { input_requests, request_state, .. } = json::from_slice(result.json()).map_err(invalid)?;
     let requests = input_requests.unwrap_or_default();
     if requests.len() > REQUESTS || (requests.is_empty() && request_state.is_none()) {
         return Err(RpcError::internal("the input requests of the source are not valid"));

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 
 use super::SourceList;
-use crate::registry::RegistrationError;
+use crate::{json, registry::RegistrationError};
 
 /// A tool, resource, resource template or prompt as JSON, in its newest form. Cheap to clone.
 ///
@@ -50,7 +50,7 @@ impl SourceDefinition {
     /// Fails when the JSON is not a valid object.
     pub fn new(json: impl Into<Bytes>) -> Result<Self, RegistrationError> {
         let json = json.into();
-        let raw = serde_json::from_slice::<&RawValue>(&json);
+        let raw = json::from_slice::<&RawValue>(&json);
         match raw {
             Ok(raw) if raw.get().starts_with('{') => {}
             Ok(_) => return Err(RegistrationError::new("the definition is not a JSON object")),
@@ -96,7 +96,7 @@ impl SourceDefinition {
             execution: ToolExecution,
         }
         *self.data.task_support.get_or_init(|| {
-            let tool = serde_json::from_slice::<Tool>(&self.data.json).ok();
+            let tool = json::from_slice::<Tool>(&self.data.json).ok();
             tool.and_then(|tool| tool.execution.task_support).unwrap_or_default()
         })
     }
@@ -109,7 +109,7 @@ impl SourceDefinition {
             input_schema: Value,
         }
         self.data.headers.get_or_init(|| {
-            let tool = serde_json::from_slice::<Tool>(&self.data.json).ok();
+            let tool = json::from_slice::<Tool>(&self.data.json).ok();
             tool.and_then(|tool| header_params(&tool.input_schema).ok()).unwrap_or_default().into()
         })
     }

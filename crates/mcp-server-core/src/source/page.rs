@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{SourceDefinition, SourceList};
-use crate::{cache_hint::CacheHint, registry::RegistrationError};
+use crate::{cache_hint::CacheHint, json, registry::RegistrationError};
 
 /// One page of a list. Cheap to clone. The server writes the page once for each revision, so keep it between requests.
 ///
@@ -81,7 +81,7 @@ impl SourcePage {
             cache_scope: Option<CacheScope>,
         }
         let invalid = |error| RegistrationError::new(format!("the result of {} is not valid: {error}", list.method()));
-        let page: Page<'_> = serde_json::from_slice(result).map_err(invalid)?;
+        let page: Page<'_> = json::from_slice(result).map_err(invalid)?;
         let definitions = match list {
             SourceList::Tools => page.tools,
             SourceList::Resources => page.resources,

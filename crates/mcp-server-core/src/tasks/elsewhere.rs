@@ -28,6 +28,7 @@ use super::{
     timestamp,
 };
 use crate::{
+    json,
     node::{Node, NodeError, Walk},
     random,
     session::Session,
@@ -232,7 +233,7 @@ impl TaskTable {
     {
         let table = Arc::downgrade(self);
         move |body| {
-            let (table, arguments) = (table.upgrade(), serde_json::from_slice::<A>(&body).ok());
+            let (table, arguments) = (table.upgrade(), json::from_slice::<A>(&body).ok());
             let replying = table.zip(arguments).map(|(table, arguments)| handler(table, arguments));
             Box::pin(async move {
                 let reply = match replying {
@@ -574,7 +575,7 @@ async fn ask<R: DeserializeOwned>(
         NodeError::unsupported()
     })?;
     let reply = me.request(node, kind, body).await?;
-    let reply = serde_json::from_slice::<Option<(R,)>>(&reply).ok().flatten();
+    let reply = json::from_slice::<Option<(R,)>>(&reply).ok().flatten();
     reply.map(|(reply,)| reply).ok_or_else(NodeError::unsupported)
 }
 

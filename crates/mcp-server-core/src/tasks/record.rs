@@ -7,7 +7,7 @@ use mcp_protocol::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::access::Access;
+use crate::{access::Access, json};
 
 /// The end of a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -95,7 +95,7 @@ pub(crate) struct Record {
 
 impl Record {
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
-        serde_json::from_slice(bytes).map_err(|error| tracing::error!(%error, "a task cannot be read back")).ok()
+        json::from_slice(bytes).map_err(|error| tracing::error!(%error, "a task cannot be read back")).ok()
     }
 
     fn status(&self) -> TaskStatus {
