@@ -309,7 +309,7 @@ impl Connection {
         self.hand_over(id, message, hints, on_drop, ReplySlot::new(None, None, false), false).await
     }
 
-    /// Sends a request. If the caller `polls` the guard until the answer and no other request waits, the request can run in its
+    /// Sends a request. If the caller `polls` the guard until the answer and no other answer is due, the request can run in its
     /// future.
     async fn hand_over(
         self: &Arc<Self>,
@@ -325,7 +325,7 @@ impl Connection {
             RequestGuard { connection: Arc::clone(self), id, slot, exchange: Mutex::default(), on_abandon: None };
         let frame = Frame::new(message).with_route(Route::Request(id.into())).with_hints(hints);
         // Tasks are cheaper for requests at the same time: each step runs for many of them in a row, in a warm cache.
-        let sent = match polls && self.pending.len() == 1 {
+        let sent = match polls && self.pending.is_only_call(id) {
             true => self.sender.exchange(frame).await,
             false => self.sender.send(frame).await.map(|()| None),
         };

@@ -188,3 +188,26 @@ async fn a_call_that_ends_early_drops_its_exchange() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_has_an_exchange_unless_another_call_waits() {
+    let (client, mut peer, running) = connect(ProtocolVersion::V2026_07_28).await;
+    let subscribing = tokio::spawn({
+        let client = client.clone();
+        async move { client.subscribe(["a:b"]).await }
+    });
+    let listen = peer.expect("subscriptions/listen").await;
+    let meta = json!({ "io.modelcontextprotocol/subscriptionId": listen });
+    let params = json!({ "notifications": { "resourceSubscriptions": ["a:b"] }, "_meta": meta });
+    peer.notify("notifications/subscriptions/acknowledged", params).await;
+    let _subscription = subscribing.await.unwrap().unwrap();
+    let first = start(client.call_tool("t", ()));
+    let id = peer.expect("tools/call").await;
+    let second = start(client.call_tool("t", ()));
+    let other = peer.expect("tools/call").await;
+    assert_eq!(running.lock().unwrap().len(), 1);
+    take(&running).send(Some(response(&id, json!({ "result": tool_result("first") })))).unwrap();
+    assert_eq!(outcome(first.await.unwrap()), "ok: first");
+    peer.answer(other, tool_result("second")).await;
+    assert_eq!(outcome(second.await.unwrap()), "ok: second");
+}

@@ -177,6 +177,11 @@ impl PendingRequests {
         self.table().waiting.contains_key(&id)
     }
 
+    /// Whether no other request waits for an answer. The stream of a subscription waits as long as the connection.
+    pub(crate) fn is_only_call(&self, id: i64) -> bool {
+        self.table().waiting.iter().all(|(other, slot)| *other == id || slot.receiver.is_some())
+    }
+
     /// Returns the slot that receives the progress of a request.
     pub(crate) fn find_progress(&self, id: &RequestId) -> Option<Arc<ReplySlot>> {
         let (id, table) = (number(id)?, self.table());
