@@ -1,9 +1,9 @@
 //! Clocks that pause, so that a user who thinks does not cause a timeout.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, pin::pin, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::{sync::watch, time::Instant};
+use tokio::{sync::Notify, time::Instant};
 
 /// Measures the time for which the time limits of a client pause. Clones share the clock.
 ///
@@ -16,14 +16,16 @@ use tokio::{sync::watch, time::Instant};
 /// drop(pause);
 /// assert!(!clock.is_paused());
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct PauseClock {
     inner: Arc<Inner>,
 }
 
+#[derive(Default)]
 struct Inner {
     state: Mutex<State>,
-    is_paused: watch::Sender<bool>,
+    /// The clock was paused, or runs again. Many requests have a clock of their own, so this is smaller than a channel.
+    changed: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -41,7 +43,7 @@ impl PauseClock {
     /// Returns a clock that runs.
     #[must_use]
     pub fn new() -> Self {
-        Self { inner: Arc::new(Inner { state: Mutex::default(), is_paused: watch::Sender::new(false) }) }
+        Self::default()
     }
 
     /// Pauses the clock until the guard is dropped. With several guards, the clock runs after the last one.
@@ -50,7 +52,7 @@ impl PauseClock {
         state.guards += 1;
         if state.guards == 1 {
             state.since = Some(Instant::now());
-            self.inner.is_paused.send_replace(true);
+            self.inner.changed.notify_waiters();
         }
         drop(state);
         PauseGuard(self.clone())
@@ -80,14 +82,15 @@ impl PauseClock {
     }
 
     async fn until(&self, expected: bool) {
-        // The sender is in the clock, so the wait cannot fail.
-        let _ = self.inner.is_paused.subscribe().wait_for(|is_paused| *is_paused == expected).await;
-    }
-}
-
-impl Default for PauseClock {
-    fn default() -> Self {
-        Self::new()
+        loop {
+            // A change after the comparison wakes this future.
+            let mut changed = pin!(self.inner.changed.notified());
+            changed.as_mut().enable();
+            if self.is_paused() == expected {
+                return;
+            }
+            changed.await;
+        }
     }
 }
 
@@ -99,7 +102,7 @@ impl Drop for PauseGuard {
             && let Some(since) = state.since.take()
         {
             state.paused += since.elapsed();
-            self.0.inner.is_paused.send_replace(false);
+            self.0.inner.changed.notify_waiters();
         }
     }
 }
