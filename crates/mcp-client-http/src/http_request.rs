@@ -106,10 +106,25 @@ impl<'f> HttpRequest<'f> {
 
     /// Sends the request, and repeats it if the authorizer has a better authorization. `limit` bounds the time until
     /// the head of each response.
-    pub(crate) async fn send(self, shared: &Shared, limit: Option<Duration>) -> Result<Response, Fault> {
-        match &shared.config.authorization {
-            Some(authorization) => Box::pin(self.send_authorized(shared, authorization, limit)).await,
-            None => self.send_once(shared, limit).await,
+    pub(crate) fn send(
+        self,
+        shared: &Shared,
+        limit: Option<Duration>,
+    ) -> impl Future<Output = Result<Response, Fault>> + Send {
+        enum Sending<A, O> {
+            Authorized(A),
+            Once(O),
+        }
+        // An `async fn` would store the request in each of these futures.
+        let sending = match &shared.config.authorization {
+            Some(authorization) => Sending::Authorized(Box::pin(self.send_authorized(shared, authorization, limit))),
+            None => Sending::Once(self.execute(shared, limit)),
+        };
+        async move {
+            match sending {
+                Sending::Authorized(sending) => sending.await,
+                Sending::Once(sending) => checked(sending.await?, shared),
+            }
         }
     }
 
@@ -159,11 +174,7 @@ impl<'f> HttpRequest<'f> {
         }
     }
 
-    async fn send_once(self, shared: &Shared, limit: Option<Duration>) -> Result<Response, Fault> {
-        checked(self.execute(shared, limit).await?, shared)
-    }
-
-    async fn execute(self, shared: &Shared, limit: Option<Duration>) -> Result<Response, Fault> {
+    fn execute(self, shared: &Shared, limit: Option<Duration>) -> impl Future<Output = Result<Response, Fault>> + Send {
         let has_body = self.method == Method::POST;
         let mut request = Request::new(self.method, self.url);
         *request.headers_mut() = self.headers;
@@ -171,11 +182,13 @@ impl<'f> HttpRequest<'f> {
             *request.body_mut() = Some(self.body.into());
         }
         let sending = shared.client.execute(request);
-        let sent = match limit {
-            Some(after) => timeout(after, sending).await.map_err(|_| Fault::Silent { after })?,
-            None => sending.await,
-        };
-        sent.map_err(|error| Fault::sending(error, &shared.url))
+        async move {
+            let sent = match limit {
+                Some(after) => timeout(after, sending).await.map_err(|_| Fault::Silent { after })?,
+                None => sending.await,
+            };
+            sent.map_err(|error| Fault::sending(error, &shared.url))
+        }
     }
 
     /// Returns the description of the request for the authorizer.

@@ -23,7 +23,7 @@ const FIRST_EVENT: Duration = Duration::from_secs(10);
 pub(crate) async fn open(shared: &Arc<Shared>) -> Result<(), Fault> {
     let (endpoint, events) = begin(shared).await?;
     if shared.endpoint.set(endpoint).is_ok() {
-        shared.tasks.spawn(None, listen(Arc::clone(shared), events));
+        shared.tasks.spawn(None, Box::pin(listen(Arc::clone(shared), events)));
     }
     Ok(())
 }

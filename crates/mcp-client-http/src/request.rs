@@ -35,10 +35,10 @@ const ENVELOPE_START: usize = 256;
 const LONGEST_INTEGER: usize = 20;
 
 /// Posts a request and delivers its answer, or the fault of the request.
-pub(crate) async fn run(shared: Arc<Shared>, id: RequestId, frame: Frame, headers: HeaderMap, place: Arc<Place>) {
-    if let Err(error) = answer(&shared, &id, &frame, headers, &place).await {
-        shared.tasks.answered(&id);
-        shared.deliver(Err(error.of_request(id))).await;
+pub(crate) async fn run(shared: &Arc<Shared>, id: &RequestId, frame: &Frame, headers: HeaderMap, place: &Place) {
+    if let Err(error) = answer(shared, id, frame, headers, place).await {
+        shared.tasks.answered(id);
+        shared.deliver(Err(error.of_request(id.clone()))).await;
     }
 }
 
@@ -79,10 +79,12 @@ async fn answer(
         }
     }
     match refused {
-        Refused::Message { bytes, .. } => deliver(shared, id, Frame::new(bytes)).await,
-        Refused::Fault(fault) => return Err(fault),
+        Refused::Message { bytes, .. } => {
+            deliver(shared, id, Frame::new(bytes)).await;
+            Ok(())
+        }
+        Refused::Fault(fault) => Err(fault),
     }
-    Ok(())
 }
 
 /// Returns the answer to the caller, or delivers it to the reader.
@@ -101,9 +103,9 @@ async fn give(shared: &Shared, id: &RequestId, message: Bytes, place: &Place) {
 }
 
 /// Delivers the last message of a request to the reader.
-async fn deliver(shared: &Shared, id: &RequestId, frame: Frame) {
+fn deliver(shared: &Shared, id: &RequestId, frame: Frame) -> impl Future<Output = bool> + Send + use<> {
     shared.tasks.answered(id);
-    shared.deliver(Ok(frame.with_route(Route::Request(id.clone())))).await;
+    shared.deliver(Ok(frame.with_route(Route::Request(id.clone()))))
 }
 
 async fn read(
@@ -181,7 +183,8 @@ async fn follow(
             return Err(TransportError::unanswered());
         }
         place.enter_task().await;
-        events = resume(shared, &mut position).await?;
+        // Boxing keeps the future of a stream small.
+        events = Box::pin(resume(shared, &mut position)).await?;
     }
 }
 

@@ -4,6 +4,7 @@
 use std::{collections::HashMap, mem, sync::Arc};
 
 use mcp_protocol::RequestId;
+use mcp_transport::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     runtime::{EnterGuard, Handle},
@@ -40,7 +41,9 @@ impl RequestTasks {
     }
 
     /// Runs a task, for a request or for none. Does nothing after [`RequestTasks::close`].
-    pub(crate) fn spawn(self: &Arc<Self>, request: Option<RequestId>, task: impl Future<Output = ()> + Send + 'static) {
+    ///
+    /// The runtime copies a task several times, so the work is boxed.
+    pub(crate) fn spawn(self: &Arc<Self>, request: Option<RequestId>, work: BoxFuture<'static, ()>) {
         let mut state = self.lock();
         if state.is_closed {
             return;
@@ -53,11 +56,10 @@ impl RequestTasks {
         }
         drop(state);
         let entry = Entry { tasks: Arc::clone(self), number, request };
-        // The runtime copies a task several times, so the task is boxed.
-        let task = Box::pin(async move {
+        let task = async move {
             let _entry = entry;
-            task.await;
-        });
+            work.await;
+        };
         // The lock is released, because a task that is dropped by an ending runtime locks the table.
         let handle = self.runtime.spawn(task);
         if let Some(running) = self.lock().running.get_mut(&number) {
@@ -147,10 +149,11 @@ mod tests {
     /// Spawns a task that runs until it is aborted. The receiver fails then.
     fn endless(tasks: &Arc<RequestTasks>, request: Option<i64>) -> oneshot::Receiver<()> {
         let (alive, ended) = oneshot::channel();
-        tasks.spawn(request.map(RequestId::from), async move {
+        let work = async move {
             let _alive: oneshot::Sender<()> = alive;
             pending::<()>().await;
-        });
+        };
+        tasks.spawn(request.map(RequestId::from), Box::pin(work));
         ended
     }
 
@@ -175,7 +178,7 @@ mod tests {
     async fn an_id_belongs_to_its_newest_task() {
         let tasks = RequestTasks::new();
         let (done, is_done) = oneshot::channel::<()>();
-        tasks.spawn(Some(1.into()), async move { drop(done) });
+        tasks.spawn(Some(1.into()), Box::pin(async move { drop(done) }));
         let second = endless(&tasks, Some(1));
         is_done.await.unwrap_err();
         tasks.abort(&1.into());

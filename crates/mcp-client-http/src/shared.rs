@@ -105,15 +105,23 @@ impl Shared {
     }
 
     /// Delivers a frame or a fault to the reader. Returns false if there is no reader any more.
-    pub(crate) async fn deliver(&self, inbound: Received) -> bool {
+    pub(crate) fn deliver(&self, inbound: Received) -> impl Future<Output = bool> + Send + use<> {
         if inbound.as_ref().is_err_and(TransportError::is_session_lost) {
             self.is_lost.store(true, Ordering::Release);
         }
-        let Some(sender) = lock(&self.inbound).clone() else { return false };
-        match sender.try_send(inbound) {
-            Ok(()) => true,
-            Err(TrySendError::Full(inbound)) => Box::pin(sender.send(inbound)).await.is_ok(),
-            Err(TrySendError::Closed(_)) => false,
+        let sender = lock(&self.inbound).clone();
+        // The queue usually has capacity, so the future does not contain the frame.
+        let sent = match sender.map(|sender| (sender.try_send(inbound), sender)) {
+            Some((Err(TrySendError::Full(inbound)), sender)) => {
+                Err(Box::pin(async move { sender.send(inbound).await.is_ok() }))
+            }
+            sent => Ok(sent.is_some_and(|(sent, _)| sent.is_ok())),
+        };
+        async move {
+            match sent {
+                Ok(is_read) => is_read,
+                Err(sending) => sending.await,
+            }
         }
     }
 

@@ -189,27 +189,29 @@ fn start(
     let shared = Arc::clone(shared);
     let tasks = Arc::clone(&shared.tasks);
     if let Some(id) = request {
-        return tasks.spawn(Some(id.clone()), answered(shared, id, frame, headers, permit, Place::task()));
+        let work = answered(shared, id.clone(), frame, headers, permit, Place::task());
+        return tasks.spawn(Some(id), Box::pin(work));
     }
     if !headers::is_stateless(&frame.hints) && frame.hints.method.as_deref() == Some("notifications/initialized") {
         shared.settle(frame.hints.version);
         shared.handshake.send_replace(true);
         let handshake = Handshake(Arc::clone(&shared));
-        tasks.spawn(None, async move {
+        let work = async move {
             let is_taken = post::run(&shared, &frame, headers).await;
             drop((handshake, permit));
             if is_taken && shared.endpoint.get().is_none() {
                 listen::run(shared).await;
             }
-        });
-        return;
+        };
+        return tasks.spawn(None, Box::pin(work));
     }
     let handshake = running_handshake(&shared, &frame);
-    tasks.spawn(None, async move {
+    let work = async move {
         let _permit = permit;
         end_of(handshake).await;
         post::run(&shared, &frame, headers).await;
-    });
+    };
+    tasks.spawn(None, Box::pin(work));
 }
 
 /// Returns the future that posts a request and reads its answer.
@@ -225,7 +227,7 @@ fn answered(
     async move {
         let _permit = permit;
         end_of(handshake).await;
-        request::run(shared, id, frame, headers, place).await;
+        request::run(&shared, &id, &frame, headers, &place).await;
     }
 }
 
