@@ -258,9 +258,11 @@ impl<T: 'static> IntoFuture for Call<T> {
     type IntoFuture = BoxFuture<'static, Result<T, Error>>;
 
     fn into_future(self) -> Self::IntoFuture {
+        let Self { handle, request, mut options, read } = self;
         Box::pin(async move {
-            let reply = execute(&self.handle.core, self.request?, self.options).await?;
-            (self.read)(&self.handle.core, &reply)
+            let request = request.as_ref().map_err(Clone::clone)?;
+            let reply = execute(&handle.core, request, &mut options).await?;
+            read(&handle.core, &reply)
         })
     }
 }

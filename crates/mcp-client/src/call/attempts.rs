@@ -1,6 +1,6 @@
 //! Sends a request until it is answered: again where the retry policy allows it.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use mcp_protocol::{ErrorCode, Method, PaginatedParams, TaskSupport, Tool, method, tasks::TaskMetadata};
 use mcp_transport::PauseClock;
@@ -43,7 +43,9 @@ pub(crate) async fn send_until_answered(
     options: &mut CallOptions,
 ) -> Result<Answer, Error> {
     let span = RequestSpan::open(&request.method, request.name.as_deref());
-    let answered = attempts(core, request, inputs, options).instrument(span.span()).await;
+    // Pinned first, because a moved future is copied.
+    let attempts = pin!(attempts(core, request, inputs, options));
+    let answered = attempts.instrument(span.span()).await;
     span.end(answered.as_ref().map(|answer| (&*answer.reply.bytes, answer.reply.version)));
     answered
 }
@@ -69,7 +71,7 @@ async fn attempts(
         check_support(core, request, agreed)?;
         if request.task.is_some() && known.is_none() && runs_tools_as_tasks(agreed) {
             // The list of tools contains the task support of this tool.
-            list_again(core, &connection, agreed, options).await;
+            Box::pin(list_again(core, &connection, agreed, options)).await;
             known = known_tool(core, request);
         }
         if let (Some(Duration::ZERO), Some(whole)) = (options.total_timeout, whole) {
@@ -154,7 +156,7 @@ async fn attempts(
             }
             Next::DeclareTasks => is_declared = true,
             Next::ListForTask(error) => {
-                list_again(core, &connection, agreed, options).await;
+                Box::pin(list_again(core, &connection, agreed, options)).await;
                 known = known_tool(core, request);
                 if task_metadata(request, known.as_deref(), agreed).is_none() {
                     return Err(error);
@@ -162,7 +164,7 @@ async fn attempts(
             }
             Next::ListForHeaders(error) => {
                 let former = mirrored(known.as_deref(), request);
-                if list_again(core, &connection, agreed, options).await {
+                if Box::pin(list_again(core, &connection, agreed, options)).await {
                     known = known_tool(core, request);
                 }
                 if mirrored(known.as_deref(), request) == former {
@@ -264,6 +266,14 @@ async fn list_again(
 
 /// Waits for a connection within the time of the call.
 async fn reach(core: &ClientCore, options: &mut CallOptions) -> Result<Arc<Connection>, Error> {
+    match core.connections.open_connection() {
+        Some(connection) => Ok(connection),
+        // Most calls do not wait. Boxing keeps their futures small.
+        None => Box::pin(wait_for_connection(core, options)).await,
+    }
+}
+
+async fn wait_for_connection(core: &ClientCore, options: &mut CallOptions) -> Result<Arc<Connection>, Error> {
     let limit = match (options.idle_timeout, options.total_timeout) {
         (Some(idle), Some(total)) => idle.min(total),
         (Some(limit), None) | (None, Some(limit)) => limit,

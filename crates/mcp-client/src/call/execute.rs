@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    mem,
     pin::{Pin, pin},
     sync::{Arc, LazyLock},
 };
@@ -24,18 +25,22 @@ use crate::{
 };
 
 /// Executes a request, and waits for its task if it becomes one.
+///
+/// The options are taken if the request becomes a task.
 pub(crate) async fn execute(
     core: &Arc<ClientCore>,
-    request: Request,
-    mut options: CallOptions,
+    request: &Request,
+    options: &mut CallOptions,
 ) -> Result<Reply, Error> {
-    let name = request.name.clone();
     let cancel = options.cancel.take();
     let work = pin!(async {
-        let (reply, guard) = rounds(core, request, &mut options).await?;
+        let (reply, guard) = rounds(core, request, options).await?;
         match &reply.task {
             // Most calls do not become tasks. Boxing keeps their futures small.
-            Some(task) => Box::pin(super::tasks::finish(core, task, name, guard, options)).await,
+            Some(task) => {
+                let (name, options) = (request.name.clone(), mem::take(options));
+                Box::pin(super::tasks::finish(core, task, name, guard, options)).await
+            }
             None => Ok(reply),
         }
     });
@@ -45,7 +50,7 @@ pub(crate) async fn execute(
 /// Executes a request until it has a result or has become a task. The guard receives the progress of the task.
 pub(crate) async fn execute_or_start_task(
     core: &Arc<ClientCore>,
-    request: Request,
+    request: &Request,
     options: &mut CallOptions,
 ) -> Result<(Reply, Option<RequestGuard>), Error> {
     until_cancelled(options.cancel.take(), pin!(rounds(core, request, options))).await
@@ -66,7 +71,7 @@ async fn until_cancelled<T>(
 /// Answers the input requests in results and sends the request again, until there is a result.
 async fn rounds(
     core: &Arc<ClientCore>,
-    request: Request,
+    request: &Request,
     options: &mut CallOptions,
 ) -> Result<(Reply, Option<RequestGuard>), Error> {
     if options.questions.is_none() && (may_ask(&request.method) || options.answers.is_some()) {
@@ -79,12 +84,12 @@ async fn rounds(
     let mut input_rounds = 0;
     let mut caching = None;
     if core.config.caches && inputs.is_none() && ResultCache::takes(&request.method) {
-        match core.inbound.cache.find(&request) {
+        match core.inbound.cache.find(request) {
             Ok(reply) if !options.is_fresh => return Ok((reply, None)),
             Ok(_) => {
                 // A fresh result was requested, so the cached ones are evicted.
                 core.inbound.cache.forget(&request.method);
-                caching = core.inbound.cache.find(&request).err();
+                caching = core.inbound.cache.find(request).err();
             }
             Err(note) => caching = Some(note),
         }
@@ -92,7 +97,7 @@ async fn rounds(
     let mut pages = UrlElicitations::default();
     let mut has_restarted = false;
     loop {
-        let answered = match send_until_answered(core, &request, inputs.as_ref(), options).await {
+        let answered = match send_until_answered(core, request, inputs.as_ref(), options).await {
             Err(error) if error.is_url_elicitation_required() => {
                 input_rounds += 1;
                 if input_rounds > core.config.limits.rounds || !pages.visit(core, &error, options).await? {
@@ -116,7 +121,7 @@ async fn rounds(
             ResultType::Complete => {
                 // A result that depends on input responses is not cached.
                 if let Some(note) = caching.filter(|_| input_rounds == 0 && reply.version.has_cache_hints()) {
-                    core.inbound.cache.keep(&request, &reply, note);
+                    core.inbound.cache.keep(request, &reply, note);
                 }
                 if may_be_task && reply.version.has_core_tasks() {
                     reply.task = created(&reply);
@@ -244,7 +249,10 @@ mod tests {
     #[test]
     fn the_future_of_a_call_is_small() {
         // Each call copies its future and needs memory for it.
-        let size = size(|core: &'static Arc<ClientCore>, request, options| execute(core, request, options));
-        assert!(size <= 5 * 1024, "{size}");
+        let size =
+            size(|core: &'static Arc<ClientCore>, request: &'static Request, options: &'static mut CallOptions| {
+                execute(core, request, options)
+            });
+        assert!(size <= 3 * 1024, "{size}");
     }
 }

@@ -193,8 +193,9 @@ impl<T: 'static> IntoFuture for RawInputs<T> {
     fn into_future(self) -> Self::IntoFuture {
         let Call { handle, request, mut options, read } = self.call;
         Box::pin(async move {
+            let request = request.as_ref().map_err(Clone::clone)?;
             let reply = if options.relayed_task.is_some() {
-                let (reply, guard) = execute_or_start_task(&handle.core, request?, &mut options).await?;
+                let (reply, guard) = execute_or_start_task(&handle.core, request, &mut options).await?;
                 if let Some(task) = &reply.task {
                     let guard = guard.filter(|_| options.on_progress.is_some() && reply.version.has_core_tasks());
                     cancel_if_closing(&handle.core, &task.task_id, &TaskOptions::of(options))?;
@@ -203,7 +204,7 @@ impl<T: 'static> IntoFuture for RawInputs<T> {
                 }
                 reply
             } else {
-                execute(&handle.core, request?, options).await?
+                execute(&handle.core, request, &mut options).await?
             };
             if reply.requires_input {
                 return InputRequired::read(&reply).map(Round::InputRequired);

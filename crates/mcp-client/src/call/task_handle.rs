@@ -118,7 +118,7 @@ impl IntoFuture for TaskCall {
         Box::pin(async move {
             let mut request = request?;
             request.task = Some(task);
-            let (reply, guard) = execute_or_start_task(&handle.core, request, &mut options).await?;
+            let (reply, guard) = execute_or_start_task(&handle.core, &request, &mut options).await?;
             let Some(task) = &reply.task else {
                 return Ok(TaskOrResult::Result(tool_result(&handle.core, &reply)?));
             };
@@ -227,7 +227,7 @@ impl TaskHandle {
     /// As for every [`Call`]. Before 2026-07-28 also if the task has ended.
     pub async fn cancel(&self) -> Result<(), Error> {
         let request = Request::new(CancelTask::NAME, &TaskParams::new(&*self.id))?.named(&self.id);
-        execute(&self.handle.core, request, self.options.request()).await.map(drop)
+        execute(&self.handle.core, &request, &mut self.options.request()).await.map(drop)
     }
 }
 

@@ -102,10 +102,8 @@ impl ConnectionManager {
     /// When the last attempt has failed, the supervisor makes another one first. An attempt that failed without
     /// authorization during the wait is not repeated, because it would ask the user for a login again.
     pub(crate) async fn connection(&self) -> Result<Arc<Connection>, Error> {
-        if let Status::Ready(connection) = &*self.status.borrow()
-            && !connection.is_ended()
-        {
-            return Ok(Arc::clone(connection));
+        if let Some(connection) = self.open_connection() {
+            return Ok(connection);
         }
         let mut status = self.status.subscribe();
         let mut failed_before = None;
@@ -133,6 +131,11 @@ impl ConnectionManager {
                 return Err(Error::closed());
             }
         }
+    }
+
+    /// Returns the open connection, if it accepts requests.
+    pub(crate) fn open_connection(&self) -> Option<Arc<Connection>> {
+        self.current().filter(|connection| !connection.is_ended())
     }
 
     /// Waits for an open connection, for this long at most.

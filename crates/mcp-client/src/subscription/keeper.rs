@@ -186,12 +186,12 @@ async fn follow(core: &Arc<ClientCore>, connection: &Arc<Connection>, queue: &Ar
             Ok(request) => request,
             Err(error) => return End::Refused(error),
         };
-        let options = CallOptions {
+        let mut options = CallOptions {
             idle_timeout: core.config.idle_timeout,
             total_timeout: core.config.idle_timeout,
             ..CallOptions::default()
         };
-        if let Err(error) = execute(core, request, options).await {
+        if let Err(error) = execute(core, &request, &mut options).await {
             return match rejects_subscription(&error) {
                 true => End::Refused(error),
                 false => End::Again(error),
