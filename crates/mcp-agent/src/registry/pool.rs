@@ -127,15 +127,25 @@ impl Slot {
     ) -> Result<(Lease, Client), Unavailable> {
         let began = Instant::now();
         self.admit(caller, limit).await?;
-        let leased = timeout(limit.saturating_sub(began.elapsed()), self.lease(registry, caller)).await;
-        let lease = leased.unwrap_or_else(|_| {
-            let (all, of_principal) = (self.max_connections(), self.options.max_connections_of_principal());
-            let bounds = format!("at most {all}, and {of_principal} of a principal");
-            let reason = format!("its connections were in use for {limit:?} ({bounds})");
-            Err(Unavailable { reason: Some(reason), ..self.unavailable() })
-        })?;
+        let key = self.key(registry, caller);
+        let lease = match self.find_connection(registry, caller, &key, &mut None)? {
+            Step::Leased(lease) => lease,
+            // Most calls find a connection. Boxing keeps their futures small.
+            _ => {
+                let left = limit.saturating_sub(began.elapsed());
+                let leased = Box::pin(timeout(left, self.lease(registry, caller, &key))).await;
+                leased.unwrap_or_else(|_| Err(self.all_in_use(limit)))?
+            }
+        };
         let client = lease.connection.client_within(limit.saturating_sub(began.elapsed())).await?;
         Ok((lease, client))
+    }
+
+    fn all_in_use(&self, limit: Duration) -> Unavailable {
+        let (all, of_principal) = (self.max_connections(), self.options.max_connections_of_principal());
+        let bounds = format!("at most {all}, and {of_principal} of a principal");
+        let reason = format!("its connections were in use for {limit:?} ({bounds})");
+        Unavailable { reason: Some(reason), ..self.unavailable() }
     }
 
     /// Returns the client of a connection that is open for a caller. It opens none.
@@ -154,17 +164,21 @@ impl Slot {
     }
 
     /// Returns the connection for a caller. Waits while all connections are in use. Cancel safe.
-    async fn lease(self: &Arc<Self>, registry: &Arc<Registry>, caller: &Caller) -> Result<Lease, Unavailable> {
-        let key = self.key(registry, caller);
+    async fn lease(
+        self: &Arc<Self>,
+        registry: &Arc<Registry>,
+        caller: &Caller,
+        key: &ConnectionKey,
+    ) -> Result<Lease, Unavailable> {
         let mut connector = None;
         loop {
             // A call that ends after the search wakes this task.
             let mut released = pin!(self.released.notified());
             released.as_mut().enable();
-            match self.find_connection(registry, caller, &key, &mut connector)? {
+            match self.find_connection(registry, caller, key, &mut connector)? {
                 Step::Leased(lease) => return Ok(lease),
                 // The function of the application can block, so it runs without the lock.
-                Step::Open => connector = Some(self.connector_for(&key)),
+                Step::Open => connector = Some(self.connector_for(key)),
                 Step::Wait(ended) => ended.cancelled().await,
                 Step::Busy => released.await,
                 Step::Uncertain => drop(timeout(RECHECK, released).await),
@@ -176,7 +190,8 @@ impl Slot {
     #[cfg(feature = "oauth")]
     async fn admit(&self, caller: &Caller, limit: Duration) -> Result<(), Unavailable> {
         let Some(exchanges) = &self.options.exchanges else { return Ok(()) };
-        let admitted = timeout(limit, exchanges.admit(caller.token.as_ref())).await;
+        // Most servers have no token exchange. Boxing keeps the futures of their calls small.
+        let admitted = Box::pin(timeout(limit, exchanges.admit(caller.token.as_ref()))).await;
         admitted.unwrap_or(Err((TokenFault::Unavailable, None))).map_err(|(fault, retry_in)| Unavailable {
             token_fault: Some(fault),
             retry_in,

@@ -315,7 +315,11 @@ impl Slot {
 
     /// Returns the client of the server, within a time limit. Starts the server if it does not run.
     pub(crate) async fn client_within(&self, limit: Duration) -> Result<Client, Unavailable> {
-        let reached = timeout(limit, self.client()).await;
+        if let Some(client) = &self.link.borrow().client {
+            return Ok(client.clone());
+        }
+        // Most servers run. Boxing keeps the futures of their calls small.
+        let reached = Box::pin(timeout(limit, self.client())).await;
         reached.unwrap_or_else(|_| {
             let mut cause = self.unavailable();
             cause.reason.get_or_insert_with(|| format!("it did not start within {limit:?}"));
