@@ -73,7 +73,7 @@ impl Core {
             let (item, tool) = self.find_tool(name).await?;
             since = tool.since();
             let slot = self.slot(&item.server)?;
-            let is_hidden = self.hides(&slot, views::input(ItemKind::Tool, &item), downstream.principal.as_ref());
+            let is_hidden = self.hides(&slot, || views::input(ItemKind::Tool, &item), downstream.principal.as_ref());
             if !is_hidden && !call.has_checked_headers_of(&item.definition) {
                 // The server compared the headers of the request with another definition.
                 break;
@@ -214,7 +214,9 @@ impl Core {
     async fn permit_item(&self, slot: &Slot, mut input: PolicyInput, downstream: &Downstream) -> Result<bool, Fault> {
         input.principal = downstream.principal.as_deref().map(str::to_owned);
         match self.host.shared().permit_item(slot, &input).await {
-            Err(CallError::Refused(_)) if self.hides(slot, input, downstream.principal.as_ref()) => Err(Fault::Hidden),
+            Err(CallError::Refused(_)) if self.hides(slot, || input, downstream.principal.as_ref()) => {
+                Err(Fault::Hidden)
+            }
             permitted => Ok(permitted?),
         }
     }

@@ -271,7 +271,7 @@ impl Core {
         let item = merged.list(list)?.get(name)?;
         let slot = self.host.shared().registry.slot(&item.server)?;
         let kind = if list == SourceList::Tools { ItemKind::Tool } else { ItemKind::Prompt };
-        (!self.hides(&slot, views::input(kind, item), principal)).then(|| item.definition.clone())
+        (!self.hides(&slot, || views::input(kind, item), principal)).then(|| item.definition.clone())
     }
 
     /// Returns the error of a read or a subscription for the client.

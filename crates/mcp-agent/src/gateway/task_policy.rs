@@ -74,7 +74,7 @@ impl Core {
         if of_server.peek().is_none() {
             return false;
         }
-        let hides = |item: &Arc<Item>| self.hides(&slot, views::input(ItemKind::Tool, item), principal);
+        let hides = |item: &Arc<Item>| self.hides(&slot, || views::input(ItemKind::Tool, item), principal);
         let is_of_task = |item: &&Arc<Item>| task.tool.as_deref() == Some(&*item.original);
         match merged.tools.iter().filter(|item| *item.server == *task.server).find(is_of_task) {
             Some(item) => hides(item),

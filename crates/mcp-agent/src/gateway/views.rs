@@ -67,10 +67,14 @@ impl Kept {
 
 impl Core {
     /// Whether the policies deny an item to a caller for all arguments, so that the lists of the caller lack it.
-    pub(super) fn hides(&self, slot: &Slot, mut input: PolicyInput, principal: Option<&Arc<str>>) -> bool {
-        let gate = &self.host.shared().gate;
+    pub(super) fn hides(&self, slot: &Slot, input: impl FnOnce() -> PolicyInput, principal: Option<&Arc<str>>) -> bool {
+        let (gate, rules) = (&self.host.shared().gate, &slot.options.rules[..]);
+        if !gate.decides() && rules.is_empty() {
+            return false;
+        }
+        let mut input = input();
         input.principal = principal.map(|principal| principal.to_string());
-        (gate.decides() || !slot.options.rules.is_empty()) && gate.denies(&input, &slot.options.rules)
+        gate.denies(&input, rules)
     }
 
     /// Returns the lists of a caller.
