@@ -43,11 +43,9 @@ fn bytes(error: &RpcError) -> usize {
     error.message.len() + error.data.as_ref().map_or(0, |data| data.to_string().len())
 }
 
-/// A round of a call.
+/// A later round of a call: the client has seen an input request of the call.
 #[derive(Debug)]
 pub(super) enum Round {
-    /// The client has not seen an input request of the call.
-    First,
     /// A stateless server waits for this round.
     Upstream { place: Place, fingerprint: String, once: Option<StateId>, responses: JsonObject, state: Option<String> },
     /// The call of a server with sessions waits for this round.
@@ -64,34 +62,34 @@ pub(super) struct Place {
 }
 
 impl Core {
-    /// Returns the round of a call.
+    /// Returns the round of a call; `None` for the first one.
     ///
     /// # Errors
     /// The error of a state that does not open, or that belongs to another node.
-    pub(super) fn round(&self, call: &SourceCall, params: &Members<'_>) -> Result<Round, RpcError> {
+    pub(super) fn round(&self, call: &SourceCall, params: &Members<'_>) -> Result<Option<Round>, RpcError> {
         // Each input request of the gateway has a state.
         if params.get("requestState").is_none() {
-            return Ok(Round::First);
+            return Ok(None);
         }
         let round = call.round()?;
-        Ok(match self.seals(call)?.open(&round)? {
-            None => Round::First,
-            Some(RelayState::Upstream { server, name, fingerprint, is_approved, state }) => {
+        let Some(state) = self.seals(call)?.open(&round)? else { return Ok(None) };
+        Ok(Some(match state {
+            RelayState::Upstream { server, name, fingerprint, is_approved, state } => {
                 let once = round.request_state().filter(|_| is_approved).map(used::id_of);
                 let place = Place { server: server.into(), name: name.into() };
                 Round::Upstream { place, fingerprint, once, responses: round.into_responses(), state }
             }
-            Some(RelayState::Parked { node, call, number, server, name, .. }) if node == self.hop.as_str() => {
+            RelayState::Parked { node, call, number, server, name, .. } if node == self.hop.as_str() => {
                 let place = Place { server: server.into(), name: name.into() };
                 Round::Parked { place, call, number, responses: round.into_responses() }
             }
-            Some(RelayState::Parked { node: gateway, lease: Some(lease), call, number, server, name }) => {
+            RelayState::Parked { node: gateway, lease: Some(lease), call, number, server, name } => {
                 let place = Place { server: server.into(), name: name.into() };
                 let at = Elsewhere { gateway, lease, call, number };
                 Round::Elsewhere { place, at, responses: round.into_responses() }
             }
-            Some(RelayState::Parked { lease: None, .. }) => return Err(fleet::other_node()),
-        })
+            RelayState::Parked { lease: None, .. } => return Err(fleet::other_node()),
+        }))
     }
 
     /// Continues a parked call.

@@ -144,20 +144,18 @@ impl Source for Relays {
 impl Core {
     async fn call_tool(self: &Arc<Self>, call: &SourceCall) -> Result<SourceOutcome, Fault> {
         let request = Incoming::read(self, call)?;
-        let request = match request.begin().await? {
-            Begun::First(request) => request,
-            Begun::Resumed(outcome) => return Ok(outcome),
-        };
+        if let Some(round) = self.round(call, &request.params)? {
+            return Box::pin(request.resume(round)).await;
+        }
         let (item, reached) = self.reach_tool(call, &request.params, &request.downstream).await?;
         request.send("name", &*item.original, &item.original, reached, None).await
     }
 
     async fn read_resource(self: &Arc<Self>, call: &SourceCall) -> Result<SourceOutcome, Fault> {
         let request = Incoming::read(self, call)?;
-        let request = match request.begin().await? {
-            Begun::First(request) => request,
-            Begun::Resumed(outcome) => return Ok(outcome),
-        };
+        if let Some(round) = self.round(call, &request.params)? {
+            return Box::pin(request.resume(round)).await;
+        }
         let not_found = || RpcError::resource_not_found(call.context().version(), call.name());
         let (server, uri) = self.find_resource(call, call.name()).await.ok_or_else(not_found)?;
         let input = PolicyInput::resource(&*server, &*uri);
@@ -167,10 +165,9 @@ impl Core {
 
     async fn get_prompt(self: &Arc<Self>, call: &SourceCall) -> Result<SourceOutcome, Fault> {
         let request = Incoming::read(self, call)?;
-        let request = match request.begin().await? {
-            Begun::First(request) => request,
-            Begun::Resumed(outcome) => return Ok(outcome),
-        };
+        if let Some(round) = self.round(call, &request.params)? {
+            return Box::pin(request.resume(round)).await;
+        }
         let item = self.find_prompt(call.name()).await?;
         let input = PolicyInput::prompt(&*item.server, &*item.original).arguments(arguments(&request.params)?);
         let reached = self.reach_server(call, &item.server, Some(input), &request.downstream).await?;
@@ -328,32 +325,30 @@ impl<'a> Incoming<'a> {
         Ok(Self { core, call, params, downstream: Downstream::of(call.context()), meta })
     }
 
-    /// Continues a call that has asked, or returns the first round of another call.
+    /// Continues a call that has asked.
     ///
     /// The policies decided the first round. The seal of its state is valid for the same principal, name and arguments only. A later
     /// round needs no other approval, and fails if a policy denies the call meanwhile.
-    async fn begin(self) -> Result<Begun<'a>, Fault> {
-        let outcome = match self.core.round(self.call, &self.params)? {
-            Round::First => return Ok(Begun::First(Box::new(self))),
+    async fn resume(self, round: Round) -> Result<SourceOutcome, Fault> {
+        match round {
             Round::Parked { place, call, number, responses } => {
                 self.core.check_round(self.call.method(), &place, self.downstream.principal.as_ref()).await?;
                 let holder = self.core.holder(&place.server, &self.downstream);
-                Box::pin(self.core.resume_parked(self.call, &place, (call, &holder), number, responses)).await?
+                self.core.resume_parked(self.call, &place, (call, &holder), number, responses).await
             }
             Round::Elsewhere { place, at, responses } => {
                 self.core.check_round(self.call.method(), &place, self.downstream.principal.as_ref()).await?;
                 let holder = self.core.holder(&place.server, &self.downstream);
-                Box::pin(self.core.resume_elsewhere(self.call, &place, (at, holder), responses)).await?
+                self.core.resume_elsewhere(self.call, &place, (at, holder), responses).await
             }
             Round::Upstream { place, fingerprint, once, responses, state } => {
-                Box::pin(self.resume(place, &fingerprint, once, (responses, state))).await?
+                self.resume_upstream(place, &fingerprint, once, (responses, state)).await
             }
-        };
-        Ok(Begun::Resumed(outcome))
+        }
     }
 
     /// Sends the responses of the client to the server that asked.
-    async fn resume(
+    async fn resume_upstream(
         self,
         place: Place,
         fingerprint: &str,
@@ -427,12 +422,6 @@ fn ask_for_task(call: &SourceCall, params: &mut Members<'_>, server: &Negotiated
         }
     }
     Some(true)
-}
-
-/// A request that is the first round of its call, or the outcome of a later round.
-enum Begun<'a> {
-    First(Box<Incoming<'a>>),
-    Resumed(SourceOutcome),
 }
 
 #[cfg(test)]
