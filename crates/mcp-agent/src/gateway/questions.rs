@@ -1,6 +1,6 @@
 //! The input requests of servers with sessions: the client of the call answers them, during the call or in a later round.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use mcp_client::{Client, Handler, InputContext, RawRequest, transport::BoxFuture};
 use mcp_protocol::{
@@ -8,8 +8,9 @@ use mcp_protocol::{
     ProtocolVersion, RpcError, meta::keys, method, shape_object,
 };
 use mcp_server_core::source::SourceCall;
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 
 use super::{
     asked::{ParkedResult, park},
@@ -25,9 +26,8 @@ pub(super) struct Asker {
     pub(super) upstream: Client,
     pub(super) pages: Pages,
     pub(super) capabilities: ClientCapabilities,
-    /// The notices are boxed, because each call has a channel and most calls have no notices. `None` for a task, whose records
-    /// have another way ([`Core::follow_task`](super::Core::follow_task)).
-    pub(super) notices: Option<mpsc::Sender<Box<Notice>>>,
+    /// `None` for a task, whose records have another way ([`Core::follow_task`](super::Core::follow_task)).
+    pub(super) notices: Option<Arc<Notices>>,
     /// The id of the task that asks, for the client.
     pub(super) task: Option<Arc<str>>,
 }
@@ -36,6 +36,42 @@ pub(super) struct Asker {
 pub(super) enum Notice {
     Progress(ProgressParams),
     Log(LoggingMessageParams),
+}
+
+/// The number of notifications that wait for a slow client. Further ones are dropped.
+const WAITING: usize = 64;
+
+/// The notifications that wait for the client. Each call has such a queue and most calls have no notifications, so an empty queue
+/// needs little memory.
+#[derive(Default)]
+pub(super) struct Notices {
+    waiting: Mutex<VecDeque<Notice>>,
+    added: Notify,
+}
+
+impl Notices {
+    pub(super) fn add(&self, notice: Notice) {
+        let mut waiting = self.waiting.lock();
+        if waiting.len() < WAITING {
+            waiting.push_back(notice);
+            drop(waiting);
+            self.added.notify_one();
+        }
+    }
+
+    pub(super) fn take(&self) -> Option<Notice> {
+        self.waiting.lock().pop_front()
+    }
+
+    /// Waits for a notification. Cancel safe.
+    pub(super) async fn next(&self) -> Notice {
+        loop {
+            if let Some(notice) = self.take() {
+                return notice;
+            }
+            self.added.notified().await;
+        }
+    }
 }
 
 /// The client that answers.
@@ -141,9 +177,8 @@ impl Handler for Asker {
     }
 
     fn log(&self, record: LoggingMessageParams) {
-        // A slow client misses records.
         if let Some(notices) = &self.notices {
-            let _ = notices.try_send(Box::new(Notice::Log(record)));
+            notices.add(Notice::Log(record));
         }
     }
 }

@@ -10,7 +10,6 @@ use mcp_protocol::{
 };
 use mcp_server_core::source::{SourceCall, SourceOutcome, SourceResult};
 use serde_json::value::RawValue;
-use tokio::sync::mpsc;
 
 use super::{
     Core, Names,
@@ -20,15 +19,12 @@ use super::{
     hops::forward_meta,
     members::Members,
     pages::Pages,
-    questions::{AskedClient, Asker, Notice},
+    questions::{AskedClient, Asker, Notice, Notices},
     reach::Reached,
     task_form::lifetime,
     uris,
 };
 use crate::registry::Asking;
-
-/// The number of progress notifications that wait for a slow client. Further ones are dropped.
-const WAITING: usize = 64;
 
 /// A request for a server.
 pub(super) struct Outgoing {
@@ -108,14 +104,14 @@ async fn send(
     if let Some(call) = &waiting {
         reached.prepare(call.session().map_or(Asking::Request(log_level), Asking::Session)).await;
     }
-    let (sender, mut notices) = mpsc::channel::<Box<Notice>>(WAITING);
+    let notices = Arc::new(Notices::default());
     let asker = Asker {
         client: client.clone(),
         server: Arc::clone(&reached.server),
         upstream: reached.client.clone(),
         pages,
         capabilities: of_input_requests(&capabilities),
-        notices: Some(sender.clone()),
+        notices: Some(Arc::clone(&notices)),
         task: None,
     };
     let mut request = reached
@@ -132,7 +128,8 @@ async fn send(
         request = request.total_timeout(limit).idle_timeout(limit);
     }
     if waiting.is_some_and(|call| call.context().progress().is_wanted()) {
-        request = request.on_progress(move |notice| drop(sender.try_send(Box::new(Notice::Progress(notice)))));
+        let notices = Arc::clone(&notices);
+        request = request.on_progress(move |notice| notices.add(Notice::Progress(notice)));
     }
     if let Some(level) = log_level {
         request = request.log_level(level);
@@ -147,13 +144,13 @@ async fn send(
     let mut running = request.into_future();
     let round = loop {
         tokio::select! {
-            Some(notice) = notices.recv() => Box::pin(forward(&client, *notice)).await,
+            notice = notices.next() => Box::pin(forward(&client, notice)).await,
             round = &mut running => break round,
         }
     };
     // The notifications before the result.
-    while let Ok(notice) = notices.try_recv() {
-        Box::pin(forward(&client, *notice)).await;
+    while let Some(notice) = notices.take() {
+        Box::pin(forward(&client, notice)).await;
     }
     let (server, name) = (Arc::clone(&reached.server), outgoing.name);
     match round {
