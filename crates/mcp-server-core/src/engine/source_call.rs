@@ -55,7 +55,7 @@ pub(crate) struct SourceWork {
     source: Arc<dyn Source>,
     kind: SourceMethod,
     method: &'static str,
-    name: Box<str>,
+    name: Arc<str>,
     params: Arc<RawValue>,
     cursor: Option<Box<str>>,
     /// The definition of the tool or the prompt, if the source knows it.
@@ -110,7 +110,7 @@ impl SourceWork {
             uri: Box<str>,
         }
         let (method, params) = (&*request.method, request.params);
-        let (mut name, mut cursor): (Box<str>, Option<Box<str>>) = Default::default();
+        let (mut name, mut cursor): (Arc<str>, Option<Box<str>>) = Default::default();
         match kind {
             SourceMethod::List(_) => {
                 cursor = decode_params::<PaginatedParams>(method, params)?.cursor.map(String::into_boxed_str);
@@ -119,16 +119,19 @@ impl SourceWork {
             SourceMethod::CallTool | SourceMethod::GetPrompt => {
                 name = match request.mirrored("name") {
                     Some(name) => name.into(),
-                    None => decode_params::<Named>(method, params)?.name,
+                    None => decode_params::<Named>(method, params)?.name.into(),
                 };
             }
             SourceMethod::ReadResource | SourceMethod::Subscribe => {
                 name = match request.mirrored("uri") {
                     Some(uri) => uri.into(),
-                    None => decode_params::<Located>(method, params)?.uri,
+                    None => decode_params::<Located>(method, params)?.uri.into(),
                 };
             }
-            SourceMethod::Task(task) => (name, cursor) = task.read(params)?,
+            SourceMethod::Task(task) => {
+                let (id, next) = task.read(params)?;
+                (name, cursor) = (id.into(), next);
+            }
         }
         let list = match kind {
             SourceMethod::CallTool => Some(SourceList::Tools),
@@ -222,7 +225,7 @@ impl SourceWork {
     fn call(&self, context: &Context, clock: &CallClock, stream: Option<Weak<Listener>>) -> SourceCall {
         SourceCall {
             method: self.method,
-            name: self.name.clone(),
+            name: Arc::clone(&self.name),
             params: Arc::clone(&self.params),
             cursor: self.cursor.clone(),
             definition: self.definition.clone(),
@@ -257,7 +260,7 @@ impl SourceWork {
         version: ProtocolVersion,
         context: &Context,
     ) -> Result<Output, RpcError> {
-        let (method, uri) = (self.method, self.name.clone());
+        let (method, uri) = (self.method, Arc::clone(&self.name));
         let Some(session) = context.session() else {
             return Err(RpcError::invalid_params(format!("{method}: the request has no session")));
         };

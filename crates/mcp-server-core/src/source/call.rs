@@ -25,7 +25,7 @@ use crate::{
 #[derive(Clone)]
 pub struct SourceCall {
     pub(crate) method: &'static str,
-    pub(crate) name: Box<str>,
+    pub(crate) name: Arc<str>,
     pub(crate) params: Arc<RawValue>,
     pub(crate) cursor: Option<Box<str>>,
     /// The definition that the server used to check the request.
