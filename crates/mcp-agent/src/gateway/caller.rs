@@ -16,7 +16,7 @@ pub(super) struct Downstream {
     #[cfg(feature = "oauth")]
     token: Option<crate::CallerToken>,
     /// The capabilities that the client declares.
-    pub(super) capabilities: ClientCapabilities,
+    pub(super) capabilities: Arc<ClientCapabilities>,
     /// The request uses the first connection of the client, also while another call of the client runs there.
     is_beside_calls: bool,
     /// The request has no session, and its client is one of many.
@@ -30,7 +30,7 @@ impl Downstream {
             session: context.session_id().map(Into::into),
             #[cfg(feature = "oauth")]
             token: token(context),
-            capabilities: context.client_capabilities().clone(),
+            capabilities: context.client_capabilities().clone().into(),
             is_beside_calls: false,
             is_single: context.session_id().is_none() && !context.is_local(),
         }

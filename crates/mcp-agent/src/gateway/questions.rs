@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use super::{
     asked::{ParkedResult, park},
+    caller::of_input_requests,
     pages::{OpenPage, Pages},
     parked::Questions,
 };
@@ -25,7 +26,8 @@ pub(super) struct Asker {
     /// The client of the connection that asks.
     pub(super) upstream: Client,
     pub(super) pages: Pages,
-    pub(super) capabilities: ClientCapabilities,
+    /// The capabilities that the client declares.
+    pub(super) capabilities: Arc<ClientCapabilities>,
     /// `None` for a task, whose records have another way ([`Core::follow_task`](super::Core::follow_task)).
     pub(super) notices: Option<Arc<Notices>>,
     /// The id of the task that asks, for the client.
@@ -165,7 +167,7 @@ fn remove_meta(params: &mut Map<String, Value>, key: &str) {
 
 impl Handler for Asker {
     fn capabilities(&self) -> ClientCapabilities {
-        self.capabilities.clone()
+        of_input_requests(&self.capabilities)
     }
 
     fn relays(&self) -> bool {

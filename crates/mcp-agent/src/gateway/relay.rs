@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use super::{
     Core, Names,
     asked::{Place, parks},
-    caller::{Downstream, of_input_requests},
+    caller::Downstream,
     fault::{self, Fault},
     hops::forward_meta,
     members::Members,
@@ -39,7 +39,7 @@ pub(super) struct Outgoing {
 }
 
 /// The capabilities that a client declares.
-pub(super) struct Answered(pub(super) ClientCapabilities);
+pub(super) struct Answered(pub(super) Arc<ClientCapabilities>);
 
 impl Answered {
     pub(super) fn can_be_asked(&self) -> bool {
@@ -95,7 +95,7 @@ async fn send(
     pages: Pages,
     method: &'static str,
     client: AskedClient,
-    capabilities: ClientCapabilities,
+    capabilities: Arc<ClientCapabilities>,
     reached: Reached,
     outgoing: Outgoing,
 ) -> Result<Relayed, Fault> {
@@ -110,7 +110,7 @@ async fn send(
         server: Arc::clone(&reached.server),
         upstream: reached.client.clone(),
         pages,
-        capabilities: of_input_requests(&capabilities),
+        capabilities: Arc::clone(&capabilities),
         notices: Some(Arc::clone(&notices)),
         task: None,
     };

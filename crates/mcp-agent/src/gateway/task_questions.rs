@@ -10,7 +10,7 @@ use tokio::{sync::OnceCell, time::timeout};
 
 use super::{
     Core,
-    caller::{Downstream, of_input_requests},
+    caller::Downstream,
     fault::Fault,
     parked::{Holder, ParkedError, ParkedRound},
     questions::{AskedClient, Asker},
@@ -128,7 +128,7 @@ impl Core {
                 server: Arc::clone(&reached.server),
                 upstream: reached.client.clone(),
                 pages,
-                capabilities: of_input_requests(&client.capabilities),
+                capabilities: Arc::clone(&client.capabilities),
                 // The extension has no log records of tasks.
                 notices: None,
                 task: None,

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{
     Core,
     asked::{check_declared, have_one_reading},
-    caller::{Downstream, of_input_requests},
+    caller::Downstream,
     fault::{self, Fault},
     members::Members,
     questions::{AskedClient, Asker, related_to},
@@ -283,7 +283,7 @@ impl<'a> TaskRequest<'a> {
             server: Arc::clone(&self.reached.server),
             upstream: self.reached.client.clone(),
             pages: self.core.pages.clone(),
-            capabilities: of_input_requests(&self.client.capabilities),
+            capabilities: Arc::clone(&self.client.capabilities),
             notices: None,
             task: Some(self.call.name().into()),
         }
@@ -426,7 +426,7 @@ pub(super) async fn exchange(
     asker: Option<Asker>,
 ) -> Result<RawResult, Fault> {
     let request = reached.client.request_raw(method, params).raw_result();
-    let mut request = request.capabilities(downstream.capabilities.clone()).meta(meta);
+    let mut request = request.capabilities(Arc::clone(&downstream.capabilities)).meta(meta);
     if let Some(asker) = asker {
         request = request.answers(Arc::new(asker)).total_timeout(None).idle_timeout(None);
     } else if let Some(limit) = reached.limit {

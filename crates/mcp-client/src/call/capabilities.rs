@@ -1,6 +1,6 @@
 //! The capabilities that one call declares, in revisions that declare them with each request.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use mcp_protocol::{ClientCapabilities, JsonObject, tasks::ext::IDENTIFIER};
 
@@ -18,8 +18,8 @@ impl<T> Call<T> {
     /// client of its own for other capabilities there.
     ///
     /// See the example of [`Call::raw_inputs`].
-    pub fn capabilities(mut self, capabilities: ClientCapabilities) -> Self {
-        self.options.capabilities = Some(Box::new(capabilities));
+    pub fn capabilities(mut self, capabilities: impl Into<Arc<ClientCapabilities>>) -> Self {
+        self.options.capabilities = Some(capabilities.into());
         self
     }
 }
@@ -38,12 +38,12 @@ pub(super) fn own_template(
     }
     let answered = || core.inbound.handlers.during(call).capabilities();
     let declared = match options.capabilities.as_deref() {
-        None => core.config.capabilities_with(answered()),
-        Some(wanted) if options.raw_inputs => without_tasks(wanted.clone()),
-        Some(wanted) => without_tasks(limited(wanted.clone(), &answered())),
+        None => Cow::Owned(core.config.capabilities_with(answered())),
+        Some(wanted) if options.raw_inputs => without_tasks(Cow::Borrowed(wanted)),
+        Some(wanted) => without_tasks(Cow::Owned(limited(wanted.clone(), &answered()))),
     };
     Some(agreed.call_template(&declared, declares_tasks, || {
-        let mut capabilities = declared.clone();
+        let mut capabilities = ClientCapabilities::clone(&declared);
         if declares_tasks {
             capabilities = capabilities.with_extension(IDENTIFIER, JsonObject::new());
         }
@@ -52,8 +52,10 @@ pub(super) fn own_template(
 }
 
 /// Removes the extension for tasks. Without the declaration of the client, a task would be an unexpected result.
-fn without_tasks(mut declared: ClientCapabilities) -> ClientCapabilities {
-    if let Some(extensions) = &mut declared.extensions {
+fn without_tasks(mut declared: Cow<'_, ClientCapabilities>) -> Cow<'_, ClientCapabilities> {
+    if declared.extensions.as_ref().is_some_and(|extensions| extensions.contains_key(IDENTIFIER))
+        && let Some(extensions) = &mut declared.to_mut().extensions
+    {
         extensions.shift_remove(IDENTIFIER);
     }
     declared

@@ -36,5 +36,5 @@ pub(crate) struct CallOptions {
     /// The input responses of the caller for the first request.
     pub(crate) resume: Option<Box<InputResponses>>,
     /// The capabilities that the call declares, instead of those of the client.
-    pub(crate) capabilities: Option<Box<ClientCapabilities>>,
+    pub(crate) capabilities: Option<Arc<ClientCapabilities>>,
 }
