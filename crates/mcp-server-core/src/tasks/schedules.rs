@@ -58,7 +58,7 @@ async fn create(driver: &Driver, schedule: &Schedule) -> Vec<Arc<RunningTask>> {
             }
             result(&work)
         };
-        tokio::spawn(driver.clone().drive(task.clone(), work, |_| ()));
+        tokio::spawn(driver.clone().drive(task.clone(), Box::pin(work), Box::new(|_| ())));
         if schedule.chance(50) {
             schedule.pause().await;
             let is_first = table.settle(&task, TaskOutcome::Cancelled).await;
