@@ -219,6 +219,26 @@ mod tests {
     }
 
     #[test]
+    fn a_canonical_path_has_one_spelling() {
+        for (path, is_canonical) in [
+            ("a", true),
+            ("docs/guide.md", true),
+            ("a b/..c/é", true),
+            ("docs//guide.md", false),
+            ("./guide.md", false),
+            ("docs/.", false),
+            ("docs/", false),
+            ("/docs", false),
+            ("docs/../guide.md", false),
+            ("docs/%2e%2e/guide.md", false),
+            ("docs/guide\n.md", false),
+            ("", false),
+        ] {
+            assert_eq!(is_canonical_relative_path(path), is_canonical, "{path:?}");
+        }
+    }
+
+    #[test]
     fn accepted_paths_stay_below_the_directory() {
         const PIECES: [&str; 12] = ["..", ".", "/", "a", "%2e", "%2f", "%25", "\\", ":", "\0", " ", "c"];
         let mut state = 1usize;

@@ -346,9 +346,28 @@ fn parses_schemas_of_other_generators() {
         json!({"$ref": "https://example.com/"}),
         json!({"type": "number", "exclusiveMinimum": 0}),
         json!({"enum": [1, 2]}),
+        json!({"allOf": [{"type": "string"}, {"minLength": 3}]}),
     ] {
         let error = Form::from_schema(&property(broken.clone())).expect_err(&broken.to_string());
         assert_eq!(error.field_name(), Some("p"));
+    }
+}
+
+#[test]
+fn a_field_that_can_be_null_is_not_required() {
+    for (schema, is_required) in [
+        (json!({"type": "string"}), true),
+        (json!({"type": ["string", "null"]}), false),
+        (json!({"enum": ["a", "b"]}), true),
+        (json!({"enum": ["a", null]}), false),
+        (json!({"oneOf": [{"const": "a"}, {"const": "b"}]}), true),
+        (json!({"oneOf": [{"const": "a"}, {"type": "null"}]}), false),
+        (json!({"anyOf": [{"type": ["string", "null"]}, {"type": "null"}]}), false),
+    ] {
+        let mut document = property(schema.clone());
+        document["required"] = json!(["p"]);
+        let form = Form::from_schema(&document).unwrap_or_else(|error| panic!("{schema}: {error}"));
+        assert_eq!(form.fields()[0].required, is_required, "{schema}");
     }
 }
 
@@ -387,6 +406,7 @@ fn validates_answers_with_readable_errors() {
         ("age", json!(-1), Some("`/age`: must be at least 0, got -1")),
         ("age", json!(151), Some("`/age`: must be at most 150, got 151")),
         ("ratio", json!(1), None),
+        ("ratio", json!(1.0), None),
         ("ratio", json!(0.25), None),
         ("ratio", json!(1.01), Some("`/ratio`: must be at most 1, got 1.01")),
         ("colour", json!("red"), None),

@@ -82,6 +82,48 @@ fn errors_are_readable_sentences() {
 }
 
 #[test]
+fn each_keyword_has_a_sentence() {
+    for (schema, value, expected) in [
+        (json!({"type": "boolean"}), json!("x"), "expected a boolean, got a string"),
+        (json!({"type": "array"}), json!({}), "expected an array, got an object"),
+        (json!({"type": "object"}), json!(true), "expected an object, got a boolean"),
+        (json!({"type": "null"}), json!(1), "expected null, got a number"),
+        (json!({"type": "number"}), json!(null), "expected a number, got null"),
+        (json!({"maximum": 2}), json!(3), "must be at most 2, got 3"),
+        (json!({"exclusiveMinimum": 2}), json!(2), "must be greater than 2, got 2"),
+        (json!({"maxLength": 1}), json!("ab"), "must be at most 1 character long, got 2"),
+        (json!({"minItems": 1}), json!([]), "must have at least 1 item, got 0"),
+        (json!({"maxProperties": 1}), json!({"a": 1, "b": 2}), "must have at most 1 property, got 2"),
+        (json!({"contains": {"const": 1}}), json!([2]), "must contain the number of items that `contains` allows"),
+        (json!({"prefixItems": [{}], "unevaluatedItems": false}), json!([1, 2, 3]), "has 2 items that are not allowed"),
+        (
+            json!({"properties": {"a": {}}, "unevaluatedProperties": false}),
+            json!({"b": 1, "c": 2}),
+            r#"unexpected properties "b", "c", known are "a""#,
+        ),
+        (
+            json!({"anyOf": (2..=7).map(|n| json!({"multipleOf": n})).collect::<Value>()}),
+            json!(1),
+            "matches none of the 6 alternatives: (must be a multiple of 2, got 1), (must be a multiple of 3, got 1), \
+             (must be a multiple of 4, got 1), (must be a multiple of 5, got 1), and 2 more",
+        ),
+    ] {
+        assert_eq!(message(&schema, &value), expected);
+    }
+    // Draft 07 also checks formats and contents.
+    for (keyword, argument, value, expected) in [
+        ("format", json!("date"), json!("today"), r#"must be a valid date, got "today""#),
+        ("contentEncoding", json!("base64"), json!("?"), "must be encoded as base64"),
+        ("contentMediaType", json!("application/json"), json!("{"), "must contain application/json"),
+        ("additionalItems", json!(false), json!([1, 2]), "must have at most 1 item, got 2"),
+    ] {
+        let mut schema = json!({"$schema": "http://json-schema.org/draft-07/schema#", "items": [{}]});
+        schema[keyword] = argument;
+        assert_eq!(message(&schema, &value), expected);
+    }
+}
+
+#[test]
 fn errors_have_both_json_pointers() {
     let schema = Schema::compile(&json!({
         "$defs": {"n": {"type": "string"}}, "properties": {"a/b": {"items": {"$ref": "#/$defs/n"}}}

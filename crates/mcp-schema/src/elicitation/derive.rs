@@ -216,11 +216,12 @@ fn rendered(options: &[Choice], titled: &str) -> Schema {
 /// Turns an exclusive bound of an integer into an inclusive one.
 fn close_bound(schema: &mut Schema, exclusive: &str, inclusive: &str, integer: bool) -> Result<(), String> {
     let Some(bound) = schema.remove(exclusive) else { return Ok(()) };
-    let step = if exclusive == "exclusiveMinimum" { 1 } else { -1 };
+    let is_minimum = exclusive == "exclusiveMinimum";
+    let step = if is_minimum { 1 } else { -1 };
     let closed = bound.as_i64().filter(|_| integer).and_then(|bound| bound.checked_add(step));
     let closed = closed.ok_or_else(|| format!("has {}, and a form has only inclusive bounds", quote_str(exclusive)))?;
     let tighter = match schema.get(inclusive).and_then(Value::as_i64) {
-        Some(other) if step > 0 => closed.max(other),
+        Some(other) if is_minimum => closed.max(other),
         Some(other) => closed.min(other),
         None => closed,
     };
