@@ -364,9 +364,11 @@ mod tests {
     fn each_failure_has_one_next_step() {
         let transport = RequestFailure::Transport;
         let busy = RequestFailure::Rpc(RpcError::internal("busy").with_data(json!({"reason": "busy"})));
-        let tasks = json!({"requiredCapabilities": {"extensions": {IDENTIFIER: {}}}});
-        let tasks =
-            RequestFailure::Rpc(RpcError::new(ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY, "x").with_data(tasks));
+        let misses = |capabilities: Value| {
+            let error = RpcError::new(ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY, "x");
+            RequestFailure::Rpc(error.with_data(json!({ "requiredCapabilities": capabilities })))
+        };
+        let tasks = misses(json!({"extensions": {IDENTIFIER: {}}}));
         let closing = Attempt { is_closing: true, ..READ };
         let fixed = Attempt { reconnects: false, ..CALL };
         let declared = Attempt { declared_tasks: true, ..CALL };
@@ -383,6 +385,11 @@ mod tests {
             (rpc(-32022), SESSION, "fail"),
             (tasks.clone(), CALL, "declare tasks"),
             (tasks, declared, "fail"),
+            (rpc(-32021), CALL, "fail"),
+            (misses(json!({"sampling": {}})), CALL, "fail"),
+            (misses(json!({"extensions": {"other": {}}})), CALL, "fail"),
+            (misses(json!({"extensions": {IDENTIFIER: {}, "other": {}}})), CALL, "fail"),
+            (misses(json!({"extensions": {IDENTIFIER: {}}, "sampling": {}})), CALL, "fail"),
             (rpc(-32601), tool.clone(), "list for task"),
             (rpc(-32600), tool, "list for task"),
             (rpc(-32601), SESSION, "fail"),
@@ -470,6 +477,29 @@ mod tests {
     }
 
     #[test]
+    fn a_rejected_handshake_is_repeated_only_for_a_short_time() {
+        let second = Duration::from_secs(1);
+        let unavailable = RequestFailure::Transport(TransportError::http(503, Some(second), ""));
+        let data = json!({ "reason": "busy", "retryAfterMs": 1_000 });
+        let busy = RequestFailure::Rpc(RpcError::internal("busy").with_data(data));
+        for (failure, attempt, age, expected) in [
+            (unavailable.clone(), 1, 0, Some(second)),
+            (unavailable.clone(), 2, 4_000, Some(second)),
+            (unavailable.clone(), 2, 4_001, None),
+            (unavailable, 3, 0, None),
+            (busy.clone(), 1, 0, Some(second)),
+            (busy, 3, 0, None),
+            (http(500), 1, 0, None),
+            (http(401), 1, 0, None),
+            (rpc(-32603), 1, 0, None),
+            (lost(false), 1, 0, None),
+        ] {
+            let wait = wait_to_open(&failure.clone().into(), attempt, Duration::from_millis(age));
+            assert_eq!(wait, expected, "{failure:?} {attempt} {age}");
+        }
+    }
+
+    #[test]
     fn a_call_starts_anew_only_if_the_server_permits_it() {
         let lost = |code: i64, reason: &str, can_restart: Value| -> Error {
             let data = json!({ "reason": reason, "canRestart": can_restart });
@@ -515,6 +545,24 @@ mod tests {
         ] {
             let found = (failure.rejects_handshake(), failure.rejects_subscription(), failure.is_answer());
             assert_eq!(found, (rejects_handshake, rejects_subscription, is_answer), "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn attempts_to_connect_end_after_an_error_that_stays() {
+        let unreachable = |source| Kind::Unreachable { peer: "x".into(), source }.into();
+        for (error, expected) in [
+            (Kind::Version { ours: vec![], theirs: vec![] }.into(), true),
+            (http(401).into(), true),
+            (unreachable(TransportError::closed()), true),
+            (unreachable(TransportError::unreachable("x").lasting()), true),
+            (unreachable(TransportError::unreachable("x")), false),
+            (lost(false).into(), false),
+            (http(403).into(), false),
+            (http(503).into(), false),
+            (Error::timeout("x", Duration::ZERO), false),
+        ] {
+            assert_eq!(is_permanent(&error), expected, "{error:?}");
         }
     }
 

@@ -371,6 +371,29 @@ mod tests {
     }
 
     #[test]
+    fn the_host_of_the_target_must_equal_the_host_header() {
+        let guard = Guard::new(&["mcp.example.com".to_owned()], &[]);
+        let (ok, blocked) = (Ok(()), Err(Blocked::Host));
+        for (target, host, expected) in [
+            ("http://mcp.example.com/mcp", None, ok),
+            ("http://evil.example/mcp", None, blocked),
+            ("http://mcp.example.com/mcp", Some("mcp.example.com"), ok),
+            ("http://mcp.example.com/mcp", Some("MCP.example.com."), ok),
+            ("http://mcp.example.com/mcp", Some("localhost"), blocked),
+            ("http://localhost/mcp", Some("mcp.example.com"), blocked),
+            ("http://evil.example/mcp", Some("mcp.example.com"), blocked),
+            ("http://mcp.example.com/mcp", Some("evil.example"), blocked),
+            ("http://mcp.example.com:1/mcp", Some("mcp.example.com:2"), blocked),
+        ] {
+            let mut request = Request::builder().uri(target);
+            if let Some(host) = host {
+                request = request.header(header::HOST, host);
+            }
+            assert_eq!(guard.check(&request.body(()).unwrap()), expected, "{target} {host:?}");
+        }
+    }
+
+    #[test]
     fn a_plain_host_is_parsed_like_any_host() {
         for (text, is_plain) in [
             ("localhost", true),
@@ -400,12 +423,29 @@ mod tests {
     }
 
     #[test]
+    fn configured_hosts_are_validated() {
+        for (text, ok) in [
+            ("mcp.example.com", true),
+            ("mcp.example.com:8443", true),
+            ("[2001:db8::1]:8443", true),
+            ("https://mcp.example.com", false),
+            ("mcp.example.com/mcp", false),
+            ("*.example.com", false),
+            ("", false),
+        ] {
+            assert_eq!(is_host(text), ok, "{text}");
+        }
+    }
+
+    #[test]
     fn configured_origins_are_validated() {
         for (text, ok) in [
             ("https://app.example.com", true),
             ("https://app.example.com:*", true),
             ("app://bundle", true),
             ("app.example.com", false),
+            ("://app.example.com", false),
+            ("my app://bundle", false),
             ("https://app.example.com:444:*", false),
             ("https://*.example.com", false),
             ("null:*", false),
