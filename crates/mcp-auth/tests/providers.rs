@@ -13,7 +13,7 @@ use mcp_auth::{
     ApiKeys, AuthRequest, Authenticated, Authenticator, Basic, BearerTokens, BoxFuture, Chain, ConfigError, Custom,
     Jwt, Policy, Rejection, Scheme, hash_api_key,
 };
-use mcp_protocol::{Challenge, Principal, auth::Secret};
+use mcp_protocol::{Challenge, Principal, ProtectedResourceMetadata, auth::Secret};
 use ring::hmac;
 
 const PEPPER: &[u8] = b"pepper-pepper-16";
@@ -435,6 +435,78 @@ async fn a_chain_reports_only_wrong_and_unreadable_credentials_as_rejected() {
         let request = AuthRequest::new(&Method::POST, RESOURCE, &headers);
         let authenticated = chain.authenticate(&request).await.unwrap();
         assert_eq!(authenticated.has_rejected_credentials, expected, "{rejections:?}");
+    }
+}
+
+#[test]
+fn each_rejection_has_its_response() {
+    let second = Duration::from_secs(1);
+    let nonce = HeaderValue::from_static("n");
+    for (rejection, status, header, bearer, dpop) in [
+        (Rejection::Missing, 401, None, None, None),
+        (Rejection::Malformed, 400, None, Some("invalid_request"), Some("invalid_request")),
+        (Rejection::Invalid, 401, None, Some("invalid_token"), Some("invalid_token")),
+        (Rejection::Expired, 401, None, Some("invalid_token"), Some("invalid_token")),
+        (Rejection::Forbidden, 403, None, None, None),
+        (Rejection::InvalidProof, 401, None, None, Some("invalid_dpop_proof")),
+        (Rejection::FreshProof { nonce }, 401, Some(("dpop-nonce", "n")), None, Some("use_dpop_nonce")),
+        (Rejection::Unavailable { retry_after: second * 5 }, 503, Some(("retry-after", "5")), None, None),
+        (Rejection::TooManyFailures { retry_after: second / 2 }, 429, Some(("retry-after", "1")), None, None),
+    ] {
+        assert_eq!(rejection.status(), status, "{rejection:?}");
+        let headers = rejection.headers();
+        let headers: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        assert_eq!(headers, Vec::from_iter(header), "{rejection:?}");
+        for (scheme, expected) in [("Bearer", bearer), ("DPoP", dpop), ("Basic", None)] {
+            let challenge = rejection.challenge(Challenge::new(scheme));
+            let description = expected.map(|_| rejection.to_string());
+            assert_eq!((challenge.error.as_deref(), challenge.error_description), (expected, description), "{scheme}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_shared_authenticator_answers_like_its_provider() {
+    let provider: Arc<dyn Authenticator> = Arc::new(Gate);
+    let shared = Arc::new(Arc::clone(&provider));
+    assert_eq!(check(&shared, &[]).await, accepted("later", ""));
+    let headers = HeaderMap::new();
+    let known = shared.authenticate_now(&AuthRequest::new(&Method::POST, RESOURCE, &headers));
+    assert_eq!(known.unwrap().unwrap().principal.subject, "now");
+    assert_eq!(shared.challenges(), [Challenge::new("Gate")]);
+    assert_eq!(shared.request_headers(), ["x-gate"]);
+    assert_eq!(shared.authorization_servers(), ["https://as.example"]);
+    let mut metadata = ProtectedResourceMetadata::new(RESOURCE, Vec::<String>::new());
+    shared.describe(&mut metadata);
+    assert_eq!(metadata.resource_name.as_deref(), Some("gate"));
+}
+
+/// An authenticator that has an answer to each question of a server.
+struct Gate;
+
+impl Authenticator for Gate {
+    fn authenticate<'a>(&'a self, _: &'a AuthRequest<'a>) -> BoxFuture<'a, Result<Authenticated, Rejection>> {
+        Box::pin(async { Ok(Authenticated::new(Principal::new("later"))) })
+    }
+
+    fn authenticate_now(&self, _: &AuthRequest<'_>) -> Option<Result<Authenticated, Rejection>> {
+        Some(Ok(Authenticated::new(Principal::new("now"))))
+    }
+
+    fn challenges(&self) -> Vec<Challenge> {
+        vec![Challenge::new("Gate")]
+    }
+
+    fn request_headers(&self) -> Vec<HeaderName> {
+        vec![HeaderName::from_static("x-gate")]
+    }
+
+    fn authorization_servers(&self) -> Vec<String> {
+        vec!["https://as.example".to_owned()]
+    }
+
+    fn describe(&self, metadata: &mut ProtectedResourceMetadata) {
+        metadata.resource_name = Some("gate".to_owned());
     }
 }
 

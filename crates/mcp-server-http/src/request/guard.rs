@@ -394,6 +394,32 @@ mod tests {
     }
 
     #[test]
+    fn each_check_can_be_disabled_alone() {
+        let guard = || Guard::new(&[], &[]);
+        let (ok, host, origin) = (Ok(()), Err(Blocked::Host), Err(Blocked::Origin));
+        // The outcomes for a foreign host, for a foreign origin, and for a foreign host if the origin is not checked.
+        for (guard, expected) in [
+            (guard(), [host, origin, host]),
+            (guard().any_host(), [ok, origin, ok]),
+            (guard().any_origin(), [host, ok, host]),
+        ] {
+            let foreign_host = Request::builder().header(header::HOST, "evil.example").body(()).unwrap();
+            let mut foreign_origin = Request::builder().header(header::HOST, "localhost").body(()).unwrap();
+            foreign_origin.headers_mut().insert(header::ORIGIN, "https://evil.example".parse().unwrap());
+            let found = [guard.check(&foreign_host), guard.check(&foreign_origin), guard.check_host(&foreign_host)];
+            assert_eq!(found, expected, "{guard:?}");
+            assert_eq!(guard.check_host(&foreign_origin), ok, "{guard:?}");
+        }
+    }
+
+    #[test]
+    fn a_rejection_names_its_setting() {
+        for (blocked, setting) in [(Blocked::Host, "`allowed_hosts`"), (Blocked::Origin, "`allowed_origins`")] {
+            assert!(blocked.text().contains(setting), "{}", blocked.text());
+        }
+    }
+
+    #[test]
     fn a_plain_host_is_parsed_like_any_host() {
         for (text, is_plain) in [
             ("localhost", true),
