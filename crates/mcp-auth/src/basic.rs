@@ -369,6 +369,7 @@ mod tests {
             "pbkdf2-sha256$1000$c2FsdHNhbHQ=",
             &format!("pbkdf2-sha256$99999999$c2FsdHNhbHQ=${hash}"),
             &format!("pbkdf2-sha256$1000$YQ==${hash}"),
+            &format!("pbkdf2-sha256$1000$c2FsdHNhbHQ=${}", &hash[..20]),
             &"g".repeat(64),
         ] {
             let result = Basic::new("tools").user("ann", digest, Principal::new("ann"));

@@ -196,7 +196,8 @@ mod unit_tests {
         let keys = |key: &SigningKey| json!({"keys": [key.jwk()]});
         assert_eq!(verify(&keys(&key), &token, None), Ok(claims.clone()));
         assert_eq!(verify(&keys(&key), &token, Some("at+jwt")), Ok(claims.clone()));
-        assert!(verify(&keys(&key), &token, Some("dpop+jwt")).is_err());
+        let reason = verify(&keys(&key), &token, Some("dpop+jwt")).unwrap_err();
+        assert_eq!(reason, "the type is not that of an access token");
         assert!(verify(&keys(&other), &token, None).is_err());
         assert!(verify(&json!({}), &token, None).is_err());
         assert_eq!(unverified_claims(&token), Some(claims));
@@ -217,6 +218,13 @@ mod unit_tests {
         assert_eq!(checked.thumbprint, key.thumbprint());
         assert_eq!((checked.id.as_str(), checked.nonce.as_deref()), ("1", Some("n")));
         assert!(check("http://127.0.0.1/other").is_err());
+    }
+
+    #[test]
+    fn texts_are_compared() {
+        for (one, other, expected) in [("", "", true), ("a", "a", true), ("a", "b", false), ("a", "ab", false)] {
+            assert_eq!(is_equal(one, other), expected, "{one} {other}");
+        }
     }
 
     #[test]

@@ -466,19 +466,20 @@ fn each_rejection_has_its_response() {
 }
 
 #[tokio::test]
-async fn a_shared_authenticator_answers_like_its_provider() {
-    let provider: Arc<dyn Authenticator> = Arc::new(Gate);
-    let shared = Arc::new(Arc::clone(&provider));
-    assert_eq!(check(&shared, &[]).await, accepted("later", ""));
-    let headers = HeaderMap::new();
-    let known = shared.authenticate_now(&AuthRequest::new(&Method::POST, RESOURCE, &headers));
-    assert_eq!(known.unwrap().unwrap().principal.subject, "now");
-    assert_eq!(shared.challenges(), [Challenge::new("Gate")]);
-    assert_eq!(shared.request_headers(), ["x-gate"]);
-    assert_eq!(shared.authorization_servers(), ["https://as.example"]);
-    let mut metadata = ProtectedResourceMetadata::new(RESOURCE, Vec::<String>::new());
-    shared.describe(&mut metadata);
-    assert_eq!(metadata.resource_name.as_deref(), Some("gate"));
+async fn shared_authenticators_and_policies_answer_like_their_provider() {
+    let shared: Arc<dyn Authenticator> = Arc::new(Gate);
+    for auth in [&Arc::clone(&shared) as &dyn Authenticator, &Policy::new(Gate), &Policy::new(shared)] {
+        assert_eq!(check(auth, &[]).await, accepted("later", ""));
+        let headers = HeaderMap::new();
+        let known = auth.authenticate_now(&AuthRequest::new(&Method::POST, RESOURCE, &headers));
+        assert_eq!(known.unwrap().unwrap().principal.subject, "now");
+        assert_eq!(auth.challenges(), [Challenge::new("Gate")]);
+        assert_eq!(auth.request_headers(), ["x-gate"]);
+        assert_eq!(auth.authorization_servers(), ["https://as.example"]);
+        let mut metadata = ProtectedResourceMetadata::new(RESOURCE, Vec::<String>::new());
+        auth.describe(&mut metadata);
+        assert_eq!(metadata.resource_name.as_deref(), Some("gate"));
+    }
 }
 
 /// An authenticator that has an answer to each question of a server.

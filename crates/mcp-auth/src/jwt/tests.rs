@@ -12,8 +12,9 @@ use ring::{
     hmac,
     rand::SystemRandom,
     signature::{
-        ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RSA_PSS_SHA256,
-        RsaKeyPair,
+        ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _,
+        RSA_PKCS1_SHA256, RSA_PKCS1_SHA384, RSA_PKCS1_SHA512, RSA_PSS_SHA256, RSA_PSS_SHA384, RSA_PSS_SHA512,
+        RsaEncoding, RsaKeyPair,
     },
 };
 use serde_json::{Value, json};
@@ -40,6 +41,7 @@ pub(crate) fn encode(bytes: impl AsRef<[u8]>) -> String {
 pub(crate) enum Signer {
     Secret(&'static [u8]),
     Es256(Box<EcdsaKeyPair>),
+    Es384(Box<EcdsaKeyPair>),
     Ed25519(Ed25519KeyPair),
     Rsa(Box<RsaKeyPair>, &'static str),
 }
@@ -50,6 +52,13 @@ impl Signer {
         let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
         let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key.as_ref(), &random).unwrap();
         Self::Es256(Box::new(key))
+    }
+
+    pub(crate) fn es384() -> Self {
+        let random = SystemRandom::new();
+        let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P384_SHA384_FIXED_SIGNING, &random).unwrap();
+        let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P384_SHA384_FIXED_SIGNING, key.as_ref(), &random).unwrap();
+        Self::Es384(Box::new(key))
     }
 
     pub(crate) fn ed25519() -> Self {
@@ -65,6 +74,7 @@ impl Signer {
         match self {
             Self::Secret(_) => "HS256",
             Self::Es256(_) => "ES256",
+            Self::Es384(_) => "ES384",
             Self::Ed25519(_) => "EdDSA",
             Self::Rsa(_, algorithm) => algorithm,
         }
@@ -77,6 +87,10 @@ impl Signer {
             Self::Es256(key) => {
                 let point = key.public_key().as_ref();
                 json!({"kty": "EC", "crv": "P-256", "kid": id, "x": encode(&point[1..33]), "y": encode(&point[33..])})
+            }
+            Self::Es384(key) => {
+                let point = key.public_key().as_ref();
+                json!({"kty": "EC", "crv": "P-384", "kid": id, "x": encode(&point[1..49]), "y": encode(&point[49..])})
             }
             Self::Ed25519(key) => {
                 json!({"kty": "OKP", "crv": "Ed25519", "kid": id, "x": encode(key.public_key().as_ref())})
@@ -92,11 +106,17 @@ impl Signer {
         let random = SystemRandom::new();
         match self {
             Self::Secret(secret) => hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), message).as_ref().to_vec(),
-            Self::Es256(key) => key.sign(&random, message).unwrap().as_ref().to_vec(),
+            Self::Es256(key) | Self::Es384(key) => key.sign(&random, message).unwrap().as_ref().to_vec(),
             Self::Ed25519(key) => key.sign(message).as_ref().to_vec(),
             Self::Rsa(key, algorithm) => {
-                let padding: &'static dyn ring::signature::RsaEncoding =
-                    if *algorithm == "PS256" { &RSA_PSS_SHA256 } else { &RSA_PKCS1_SHA256 };
+                let padding: &'static dyn RsaEncoding = match *algorithm {
+                    "RS384" => &RSA_PKCS1_SHA384,
+                    "RS512" => &RSA_PKCS1_SHA512,
+                    "PS256" => &RSA_PSS_SHA256,
+                    "PS384" => &RSA_PSS_SHA384,
+                    "PS512" => &RSA_PSS_SHA512,
+                    _ => &RSA_PKCS1_SHA256,
+                };
                 let mut signature = vec![0; key.public().modulus_len()];
                 key.sign(padding, &random, message, &mut signature).unwrap();
                 signature
@@ -167,14 +187,16 @@ async fn a_token_with_a_shared_secret_becomes_a_principal() {
 
 #[tokio::test]
 async fn each_algorithm_verifies_its_own_signatures() {
-    let signers = [Signer::es256(), Signer::ed25519(), Signer::rsa("RS256")];
-    let ids = ["es", "ed", "rs"];
+    let signers = [Signer::es256(), Signer::es384(), Signer::ed25519(), Signer::rsa("RS256")];
+    let ids = ["es", "es384", "ed", "rs"];
     let keys: Vec<Value> = signers.iter().zip(ids).map(|(signer, id)| signer.jwk(id)).collect();
     let jwt = at_test_time(Jwt::keys(ISSUER, &json!({"keys": keys}).to_string()).unwrap());
     for (signer, id) in signers.iter().zip(ids) {
         check(&jwt, &signer.token(id, &claims())).await.unwrap();
     }
-    check(&jwt, &Signer::rsa("PS256").token("rs", &claims())).await.unwrap();
+    for algorithm in ["RS384", "RS512", "PS256", "PS384", "PS512"] {
+        check(&jwt, &Signer::rsa(algorithm).token("rs", &claims())).await.unwrap();
+    }
     // Only one key allows the algorithm, so the token needs no key id.
     check(&jwt, &signers[0].token_of(r#"{"alg":"ES256"}"#, &claims().to_string())).await.unwrap();
     assert_eq!(jwt.authorization_servers(), [ISSUER]);

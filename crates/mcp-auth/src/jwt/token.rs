@@ -97,3 +97,21 @@ fn media_type(typ: &str) -> &str {
         _ => typ,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_length_of_a_token_is_limited() {
+        let header = BASE64_URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256"}"#);
+        for (length, is_accepted) in [(MAX_TOKEN, true), (MAX_TOKEN + 1, false)] {
+            let rest = length - header.len() - "..".len();
+            // A part of base64 does not have the length 4n + 1.
+            let signature = if rest % 4 == 1 { "AAA" } else { "AAAA" };
+            let claims = "A".repeat(rest - signature.len());
+            let token = format!("{header}.{claims}.{signature}");
+            assert_eq!((token.len(), Token::parse_any(&token).is_ok()), (length, is_accepted));
+        }
+    }
+}
