@@ -176,6 +176,15 @@ mod tests {
     }
 
     #[test]
+    fn input_requests_are_a_map() {
+        let mut requests: InputRequests = [("a".to_owned(), InputRequest::list_roots())].into_iter().collect();
+        assert_eq!((requests.len(), requests.get("a")), (1, Some(&InputRequest::list_roots())));
+        requests.insert("b".to_owned(), InputRequest::new("x", None));
+        requests.remove("a");
+        assert_eq!(requests, InputRequests::new().with("b", InputRequest::new("x", None)));
+    }
+
+    #[test]
     fn input_requests_without_params_are_accepted() {
         let request: InputRequest = serde_json::from_value(json!({"method": "roots/list"})).unwrap();
         assert_eq!(request, InputRequest::list_roots());

@@ -211,6 +211,16 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn an_error_with_pages_lists_them_in_its_message() {
+        let page = json!({"mode": "url", "message": "log in", "url": "https://a.example", "elicitationId": "e"});
+        for (pages, message) in [(vec![page], "m: https://a.example (log in)"), (vec![], "m")] {
+            let full = json!({"code": -32042, "message": "m", "data": {"elicitations": pages}});
+            let bare = json!({"code": -32603, "message": message});
+            check::<RpcError>(&full, [bare.clone(), bare.clone(), bare.clone(), full.clone(), bare]);
+        }
+    }
+
+    #[test]
     fn prompt_messages_are_shaped() {
         let full =
             json!({"messages": [{"role": "user", "content": {"type": "audio", "data": "AAE=", "mimeType": "a/b"}}]});

@@ -303,4 +303,43 @@ mod tests {
             assert!(!(version.has_core_tasks() && version.has_extensions()));
         }
     }
+
+    #[test]
+    fn each_revision_has_its_features() {
+        // From the oldest revision to the newest.
+        for (name, has, expected) in [
+            ("handshake", ProtocolVersion::has_handshake as fn(ProtocolVersion) -> bool, "11110"),
+            ("stateless", ProtocolVersion::is_stateless, "00001"),
+            ("result type", ProtocolVersion::has_result_type, "00001"),
+            ("cache hints", ProtocolVersion::has_cache_hints, "00001"),
+            ("input required", ProtocolVersion::has_input_required, "00001"),
+            ("listen", ProtocolVersion::has_listen, "00001"),
+            ("session methods", ProtocolVersion::has_session_methods, "11110"),
+            ("mirrored headers", ProtocolVersion::has_mirrored_headers, "00001"),
+            ("version header", ProtocolVersion::has_version_header, "00111"),
+            ("batches", ProtocolVersion::has_batches, "01000"),
+            ("empty cursors", ProtocolVersion::has_empty_cursors, "00001"),
+            ("code of a missing resource", ProtocolVersion::has_resource_not_found_code, "11110"),
+            ("audio", ProtocolVersion::has_audio, "01111"),
+            ("tool annotations", ProtocolVersion::has_tool_annotations, "01111"),
+            ("completions", ProtocolVersion::has_completions_capability, "01111"),
+            ("progress message", ProtocolVersion::has_progress_message, "01111"),
+            ("titles", ProtocolVersion::has_titles, "00111"),
+            ("resource links", ProtocolVersion::has_resource_links, "00111"),
+            ("structured content", ProtocolVersion::has_structured_content, "00111"),
+            ("structured content of any type", ProtocolVersion::has_structured_content_of_any_type, "00001"),
+            ("completion context", ProtocolVersion::has_completion_context, "00111"),
+            ("elicitation", ProtocolVersion::has_elicitation, "00111"),
+            ("elicitation modes", ProtocolVersion::has_elicitation_modes, "00011"),
+            ("elicitation complete", ProtocolVersion::has_elicitation_complete, "00010"),
+            ("icons", ProtocolVersion::has_icons, "00011"),
+            ("sampling tools", ProtocolVersion::has_sampling_tools, "00011"),
+            ("core tasks", ProtocolVersion::has_core_tasks, "00010"),
+            ("extensions", ProtocolVersion::has_extensions, "00001"),
+            ("SSE polling", ProtocolVersion::has_sse_polling, "00010"),
+        ] {
+            let found = ProtocolVersion::ALL.iter().rev().map(|version| if has(*version) { '1' } else { '0' });
+            assert_eq!(String::from_iter(found), expected, "{name}");
+        }
+    }
 }

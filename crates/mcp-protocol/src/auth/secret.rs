@@ -94,6 +94,13 @@ mod tests {
     }
 
     #[test]
+    fn texts_become_secrets() {
+        for secret in [Secret::new("hunter2"), "hunter2".into(), "hunter2".to_owned().into()] {
+            assert_eq!(secret.expose(), "hunter2");
+        }
+    }
+
+    #[test]
     fn secrets_are_overwritten_when_they_are_dropped() {
         fn is_overwritten<T: ZeroizeOnDrop>(_: &T) {}
         let secret = Secret::new("a");

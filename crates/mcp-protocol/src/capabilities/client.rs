@@ -362,6 +362,19 @@ mod tests {
     }
 
     #[test]
+    fn sampling_with_tools_is_declared_separately() {
+        for (json, sampling, tools) in [
+            (json!({}), false, false),
+            (json!({"sampling": {}}), true, false),
+            (json!({"sampling": {"tools": {}}}), true, true),
+        ] {
+            let capabilities = read(&json);
+            let found = (capabilities.supports_sampling(), capabilities.supports_sampling_tools());
+            assert_eq!(found, (sampling, tools), "{json}");
+        }
+    }
+
+    #[test]
     fn only_missing_capabilities_are_returned() {
         for (required, declared, missing) in [
             (json!({}), json!({}), None),
@@ -396,6 +409,12 @@ mod tests {
                 json!({"tasks": {"list": {}, "requests": {"sampling": {"createMessage": {}}}}}),
                 Some(json!({"tasks": {"requests": {"elicitation": {"create": {}}}}})),
             ),
+            (
+                json!({"tasks": {"list": {}, "cancel": {}}}),
+                json!({"tasks": {}}),
+                Some(json!({"tasks": {"list": {}, "cancel": {}}})),
+            ),
+            (json!({"tasks": {"list": {}}}), json!({"tasks": {"list": {}}}), None),
             (json!({"later": {}}), json!({}), Some(json!({"later": {}}))),
         ] {
             let got = read(&required).missing_from(&read(&declared)).map(|m| serde_json::to_value(m).unwrap());

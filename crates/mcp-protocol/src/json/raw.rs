@@ -271,6 +271,29 @@ mod tests {
     }
 
     #[test]
+    fn values_with_unique_names_are_unchanged() {
+        for json in ["null", "true", "7", "-7", "1.5", r#""a""#, r#""\n""#, r#"[1,{"a":{"b":[]}},{"a":2}]"#] {
+            let read: UniqueNames = serde_json::from_str(json).unwrap();
+            assert_eq!(read.into_value(), serde_json::from_str::<Value>(json).unwrap(), "{json}");
+        }
+    }
+
+    #[test]
+    fn members_with_a_literal_are_found() {
+        for (json, expected) in [
+            (r#"{"task":true}"#, true),
+            (r#"{"task" : true}"#, true),
+            (r#"{"task":false,"a":{"task":true}}"#, true),
+            (r#"{"t\u0061sk":true}"#, true),
+            (r#"{"task":false}"#, false),
+            (r#"{"a":"task","b":true}"#, false),
+            (r#"{"tasks":true}"#, false),
+        ] {
+            assert_eq!(MemberFinder::new("task").may_have_literal(json.as_bytes(), "true"), expected, "{json}");
+        }
+    }
+
+    #[test]
     fn each_member_with_a_name_is_removed() {
         let mut members = RawMembers::read(r#"{"a": 1e400, "b":1,"\u0062":[ 2 ],"\"c":""}"#).unwrap();
         assert_eq!(members.remove("b").map(RawValue::get), Some("[ 2 ]"));

@@ -156,6 +156,13 @@ mod tests {
     }
 
     #[test]
+    fn the_buffer_of_a_text_has_little_spare_space() {
+        let mut out = Vec::new();
+        text(&mut out, &"x".repeat(1 << 20));
+        assert!(out.capacity() < out.len() + out.len() / 16, "{}", out.capacity());
+    }
+
+    #[test]
     fn values_are_written_as_serde_json_writes_them() {
         for given in [
             json!(null),

@@ -351,6 +351,8 @@ mod tests {
             r#"{"content":[{"type":"text","text":"a","annotations":{"priority":1,"lastModified":"2025"},"u":1}]}"#;
         let expected = r#"{"content":[{"type":"text","text":"a","annotations":{"priority":1},"u":1}]}"#;
         assert_eq!(rewritten("tools/call", dated, V25, V24), expected);
+        let titled = ProtocolVersion::V2025_06_18;
+        assert_eq!(shape_raw_result("tools/call", dated.as_bytes(), LATEST, titled).unwrap(), RawShape::Unchanged);
     }
 
     #[test]

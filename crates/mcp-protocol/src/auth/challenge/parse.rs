@@ -236,17 +236,14 @@ mod tests {
 
     #[test]
     fn written_challenges_are_parsed_again() {
-        let challenge = param(
-            "Bearer",
-            &[
-                ("realm", "r"),
-                ("error", "e"),
-                ("scope", "a b"),
-                ("resource_metadata", "u"),
-                ("algs", "ES256"),
-                ("x", "y"),
-            ],
-        );
+        let challenge = Challenge::bearer()
+            .with_realm("r")
+            .with_error("e")
+            .with_description("d")
+            .with_scopes(["a", "b"])
+            .with_resource_metadata("u")
+            .with_algs(["ES256"])
+            .with_param("x", "y");
         let second = Challenge { token68: Some("YWI=".into()), ..Challenge::new("Negotiate") };
         let header = format!("{challenge}, {second}");
         assert_eq!(Challenge::parse([header.as_str()]), [challenge, second]);
