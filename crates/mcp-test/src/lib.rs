@@ -97,9 +97,10 @@ pub mod authorization_server;
 pub mod peer;
 #[cfg(feature = "redis-server")]
 pub mod redis_server;
-#[cfg(feature = "schedule")]
-pub mod schedule;
 pub mod schemas;
 #[cfg(all(unix, feature = "secret-service"))]
 pub mod secret_service;
 pub mod transcript;
+
+#[cfg(feature = "schedule")]
+pub use mcp_schedule as schedule;

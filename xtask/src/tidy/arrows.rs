@@ -21,6 +21,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("mcp-fetch", &[]),
     ("mcp-auth", &["mcp-fetch", "mcp-protocol", "mcp-store"]),
     ("mcp-transport", &["mcp-protocol"]),
+    ("mcp-schedule", &["mcp-protocol", "mcp-store", "mcp-transport"]),
     ("mcp-tool-format", &["mcp-protocol", "mcp-schema"]),
     ("mcp-server-core", &["mcp-protocol", "mcp-schema", "mcp-store", "mcp-transport", "mcp-uri-template"]),
     (

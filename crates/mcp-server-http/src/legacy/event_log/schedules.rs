@@ -2,7 +2,7 @@
 
 use std::{future::poll_fn, sync::atomic::AtomicUsize};
 
-use mcp_test::schedule::{Schedule, explore};
+use mcp_schedule::{Schedule, explore};
 
 use super::*;
 
@@ -20,23 +20,33 @@ struct Received {
     next: usize,
     messages: usize,
     gaps: usize,
+    /// No message has followed the last gap.
+    is_gap_open: bool,
     answers: usize,
 }
 
 impl Received {
+    fn report_gap(&mut self) {
+        (self.gaps, self.is_gap_open) = (self.gaps + 1, true);
+    }
+
     /// Reads encoded events. Returns the position of the last one.
     fn read(&mut self, log: &EventLog, events: &[u8]) -> Option<Place> {
         let events = std::str::from_utf8(events).unwrap();
         for data in events.lines().filter_map(|line| line.strip_prefix("data: ")) {
             if data.as_bytes() == TRUNCATED {
-                self.gaps += 1;
+                self.report_gap();
             } else if data == ANSWER {
-                self.answers += 1;
+                assert!(
+                    self.answers == 0 && (self.next == MESSAGES || self.is_gap_open),
+                    "the response after {self:?}"
+                );
+                self.answers = 1;
             } else {
                 let number: usize = data.trim_end_matches('x').parse().unwrap();
-                let is_expected = number == self.next || (number > self.next && self.gaps > 0);
+                let is_expected = number == self.next || (number > self.next && self.is_gap_open);
                 assert!(is_expected && self.answers == 0, "message {number} after {self:?}");
-                (self.next, self.messages) = (number + 1, self.messages + 1);
+                (self.next, self.messages, self.is_gap_open) = (number + 1, self.messages + 1, false);
             }
         }
         events.lines().filter_map(|line| line.strip_prefix("id: ")).next_back().and_then(|id| log.place(id))
@@ -71,7 +81,9 @@ async fn read(log: &EventLog, schedule: &Schedule, stream: u64, writers: &Atomic
     let (mut received, mut last) = (Received::default(), None);
     while !log.is_closed() {
         if !log.knows(stream) {
-            received.gaps += usize::from(last.is_none_or(|place| log.lost(place).is_some()));
+            if last.is_none_or(|place| log.lost(place).is_some()) {
+                received.report_gap();
+            }
             break;
         }
         let (number, start) = log.attach(stream, last.map(|place: Place| place.seq));
@@ -86,7 +98,7 @@ async fn read(log: &EventLog, schedule: &Schedule, stream: u64, writers: &Atomic
                 if schedule.chance(20) {
                     return false;
                 }
-                // The log of a closed session has no positions.
+                // The positions of a closed session are gone.
                 let Some(last) = received.read(log, &events) else { return false };
                 *place = last;
             }
@@ -137,9 +149,12 @@ async fn session(schedule: Schedule, closes: bool) {
     let found: Vec<Received> = found.into_iter().flatten().collect();
     if !closes {
         for (stream, received) in streams.iter().zip(&found) {
-            let is_complete = received.messages == MESSAGES && received.answers == usize::from(*stream != STANDALONE);
-            assert!(is_complete || received.gaps > 0, "stream {stream}: {received:?}");
-            assert!(received.answers <= 1, "stream {stream}: {received:?}");
+            let has_end = match *stream {
+                STANDALONE => received.next == MESSAGES,
+                _ => received.answers == 1,
+            };
+            assert!(has_end || received.is_gap_open, "stream {stream}: {received:?}");
+            assert!(received.messages == MESSAGES || received.gaps > 0, "stream {stream}: {received:?}");
         }
     }
     log.close();

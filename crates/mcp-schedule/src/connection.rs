@@ -17,7 +17,7 @@ use super::Schedule;
 ///
 /// ```
 /// use mcp_server_core::Server;
-/// use mcp_test::schedule::explore;
+/// use mcp_schedule::explore;
 /// use mcp_transport::{Connect, recv};
 ///
 /// explore(4, async |schedule| {

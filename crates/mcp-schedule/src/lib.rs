@@ -13,7 +13,7 @@
 //! | `MCP_SCHEDULE_SEED` | the only seed, to repeat a failure |
 //!
 //! ```
-//! use mcp_test::schedule::{Schedule, explore};
+//! use mcp_schedule::{Schedule, explore};
 //! use tokio::sync::mpsc;
 //!
 //! explore(8, async |schedule: Schedule| {
@@ -107,7 +107,7 @@ fn text(panic: &(dyn Any + Send)) -> &str {
 /// The choices of one run. Clones share them.
 ///
 /// ```
-/// use mcp_test::schedule::Schedule;
+/// use mcp_schedule::Schedule;
 ///
 /// let (schedule, same) = (Schedule::new(7), Schedule::new(7));
 /// let choices: Vec<usize> = (0..4).map(|_| schedule.below(10)).collect();
@@ -186,7 +186,7 @@ impl Schedule {
     /// Runs a future, and drops it after a random number of pauses. Returns its output, if it has ended before.
     ///
     /// ```
-    /// # mcp_test::schedule::explore(4, async |schedule| {
+    /// # mcp_schedule::explore(4, async |schedule| {
     /// assert_eq!(schedule.run_or_drop(std::future::ready(7)).await, Some(7));
     /// assert_eq!(schedule.run_or_drop(std::future::pending::<()>()).await, None);
     /// # });
@@ -215,7 +215,7 @@ impl Schedule {
     ///
     /// ```
     /// # use mcp_store::KeyValue;
-    /// # mcp_test::schedule::explore(4, async |schedule| {
+    /// # mcp_schedule::explore(4, async |schedule| {
     /// let store = schedule.store(50);
     /// while store.put("a", b"1".as_slice().into(), None).await.is_err() {}
     /// # });
