@@ -128,7 +128,7 @@ impl Session {
         &self.identity.capabilities
     }
 
-    /// Whether `notifications/initialized` arrived. Before it, the server sends no log records, and changes wait.
+    /// Whether `notifications/initialized` arrived. Before it, changes wait, and log records are dropped.
     #[must_use]
     pub fn is_initialized(&self) -> bool {
         self.initialized.load(Ordering::Acquire)

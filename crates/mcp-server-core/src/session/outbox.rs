@@ -56,6 +56,8 @@ struct State {
     kept: Vec<SubscriptionGuard>,
     /// The task that waits for a reader or for capacity.
     flusher: Option<AbortHandle>,
+    /// Another node had a reader before the end of the handshake.
+    has_reader_elsewhere: bool,
 }
 
 /// The condition that a waiting change needs.
@@ -202,9 +204,16 @@ impl Session {
 
     /// Sends the waiting changes, because another node has a reader for them. A change without capacity keeps waiting.
     pub fn send_waiting_changes(&self) {
-        let mut state = self.outbox.state();
+        self.send_elsewhere(&mut self.outbox.state());
+    }
+
+    fn send_elsewhere(&self, state: &mut State) {
+        if !self.is_initialized() {
+            state.has_reader_elsewhere = true;
+            return;
+        }
         while let Some(change) = state.pending.first() {
-            if !self.is_initialized() || self.sender.try_send(Frame::new(change.message(None))).is_err() {
+            if self.sender.try_send(Frame::new(change.message(None))).is_err() {
                 return;
             }
             state.pending.pop();
@@ -219,7 +228,7 @@ impl Session {
             Change::Updated(uri) => state.uris.contains(uri),
             list => LISTS.iter().zip(self.outbox.lists).any(|(known, declared)| declared && known == list),
         };
-        if is_wanted {
+        if is_wanted && !self.is_closed() {
             state.pending.insert(change.clone());
             self.send_pending(state);
         }
@@ -228,7 +237,11 @@ impl Session {
     /// Sends the changes that waited for the end of the handshake.
     pub(super) fn send_early_changes(self: &Arc<Self>) {
         let _guard = hold_records();
-        self.send_pending(self.outbox.state());
+        let mut state = self.outbox.state();
+        if self.is_initialized() && std::mem::take(&mut state.has_reader_elsewhere) {
+            self.send_elsewhere(&mut state);
+        }
+        self.send_pending(state);
     }
 
     /// Sends the waiting changes, now or when the transport has capacity.

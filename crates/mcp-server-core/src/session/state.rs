@@ -145,7 +145,7 @@ impl Changes {
 /// The changes count as unstored until the drop, so the other requests of the session wait for it.
 #[derive(Debug)]
 pub struct Storing<'a> {
-    session: &'a Session,
+    session: &'a Arc<Session>,
 }
 
 impl Storing<'_> {
@@ -172,6 +172,7 @@ impl Storing<'_> {
         drop(changes);
         // The values run code of the application when they are dropped.
         drop(removed);
+        self.session.send_early_changes();
         is_last
     }
 }
@@ -218,7 +219,7 @@ impl Session {
     /// Returns the changes by messages of the client that are not stored yet, for one writer at a time. A session without a shared
     /// store has none.
     #[must_use]
-    pub fn store_changes(&self) -> Storing<'_> {
+    pub fn store_changes(self: &Arc<Self>) -> Storing<'_> {
         if let Some(unstored) = self.unstored.get() {
             let mut changes = unstored.0.lock();
             let waiting = std::mem::take(&mut changes.waiting);
