@@ -114,7 +114,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         println!("{}", known.join("\n"));
         return Ok(());
     }
-    let selected = if options.targets.is_empty() { known } else { options.targets };
+    let selected = if options.targets.is_empty() { known } else { options.targets.clone() };
     let host = require_nightly(&root)?;
     build(&root, &selected, options.is_quick)?;
     let profile = if options.is_quick { "debug" } else { "release" };
@@ -126,7 +126,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let mut done = Vec::new();
     for (at, name) in selected.iter().enumerate() {
         println!("[{}/{}] {name}: {} s", at + 1, selected.len(), options.seconds);
-        let (figures, failure) = run_target(&root, name, &program(name), options.seconds)?;
+        let (figures, failure) = run_target(&root, name, &program(name), &options)?;
         println!("{}", row(name, &figures, failure.is_some()));
         if let Some(failure) = &failure {
             println!("{failure}");
@@ -146,7 +146,8 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     }
     for (name, figures, _) in done.iter().filter(|(_, figures, _)| figures.crash.is_some()) {
         let file = figures.crash.as_deref().unwrap_or_default();
-        println!("{file}\n  repeat: cargo xtask fuzz {name} --input {file}");
+        let quick = if options.is_quick { " --quick" } else { "" };
+        println!("{file}\n  repeat: cargo xtask fuzz {name}{quick} --input {file}");
     }
     Err(Error::msg(format!("{summary}, failed: {}", failed.join(", "))))
 }
@@ -209,7 +210,8 @@ fn fuzzer(root: &Path, program: &Path) -> Command {
 }
 
 /// Runs a target. Returns its figures, and the last lines of its output if it failed.
-fn run_target(root: &Path, name: &str, program: &Path, seconds: u64) -> Result<(Figures, Option<String>), Error> {
+fn run_target(root: &Path, name: &str, program: &Path, options: &Options) -> Result<(Figures, Option<String>), Error> {
+    let seconds = options.seconds;
     let seeds = Path::new("fuzz/corpus").join(name);
     let dictionary = Path::new("fuzz/dictionaries").join(format!("{name}.dict"));
     let artifacts = Path::new("fuzz/artifacts").join(name);
@@ -220,6 +222,10 @@ fn run_target(root: &Path, name: &str, program: &Path, seconds: u64) -> Result<(
     }
     let mut command = fuzzer(root, program);
     command.arg(format!("-max_total_time={seconds}")).arg("-print_final_stats=1");
+    if options.is_quick {
+        // The runs of CI begin with the same inputs.
+        command.arg("-seed=1");
+    }
     command.arg(format!("-artifact_prefix={}/", artifacts.display()));
     if root.join(&dictionary).is_file() {
         command.arg(format!("-dict={}", dictionary.display()));
