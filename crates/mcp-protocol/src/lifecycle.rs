@@ -33,8 +33,7 @@ impl InitializeParams {
         Self { protocol_version: protocol_version.into(), capabilities, client_info, meta: None }
     }
 
-    /// Reads the parameters of a request, like [`decode_params`](crate::jsonrpc::decode_params). This crate then has the only machine code of
-    /// the decoder.
+    /// Reads the parameters of a request, like [`decode_params`](crate::jsonrpc::decode_params).
     ///
     /// ```
     /// use mcp_protocol::InitializeParams;
@@ -46,6 +45,7 @@ impl InitializeParams {
     /// # Errors
     /// An `invalid params` [`RpcError`] that names the method and the invalid member.
     pub fn decode(method: &str, params: Option<&RawValue>) -> Result<Self, RpcError> {
+        // The other crates then have no copy of the machine code of the decoder.
         decode_params(method, params)
     }
 }

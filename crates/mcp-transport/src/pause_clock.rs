@@ -52,9 +52,9 @@ impl PauseClock {
         state.guards += 1;
         if state.guards == 1 {
             state.since = Some(Instant::now());
+            drop(state);
             self.inner.changed.notify_waiters();
         }
-        drop(state);
         PauseGuard(self.clone())
     }
 
@@ -102,6 +102,7 @@ impl Drop for PauseGuard {
             && let Some(since) = state.since.take()
         {
             state.paused += since.elapsed();
+            drop(state);
             self.0.inner.changed.notify_waiters();
         }
     }

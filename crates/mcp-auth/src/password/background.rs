@@ -1,12 +1,15 @@
 //! Computations with a lower priority than the threads of the runtime.
 
-use std::thread;
+use std::{sync::Once, thread};
+
+/// The report of the first thread that does not start.
+static REPORT: Once = Once::new();
 
 /// The steps by which the priority is lower. A thread with this priority has about a tenth of a busy core.
 #[cfg(target_os = "linux")]
 const STEPS: i32 = 10;
 
-/// Runs a computation with a lower priority, and waits for it. `None` if the system has no thread, or if the computation panics.
+/// Runs a computation with a lower priority, and waits for it. `None` if the thread does not start, or if the computation panics.
 ///
 /// The computation has a thread that ends with it, because a thread cannot raise its priority again.
 pub(super) fn run<T: Send + 'static>(compute: impl FnOnce() -> T + Send + 'static) -> Option<T> {
@@ -17,7 +20,8 @@ pub(super) fn run<T: Send + 'static>(compute: impl FnOnce() -> T + Send + 'stati
     match thread {
         Ok(thread) => thread.join().ok(),
         Err(error) => {
-            tracing::error!(%error, "the system has no thread for the digest of a password");
+            // A client can cause this with each password, so the log has one record.
+            REPORT.call_once(|| tracing::error!(%error, "a thread for the digest of a password does not start"));
             None
         }
     }

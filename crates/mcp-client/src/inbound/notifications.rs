@@ -18,8 +18,9 @@ use crate::connection::Notification;
 /// when the client is closed.
 ///
 /// If notifications were lost, one notification replaces them ([`Notification::is_missed`]). The client also adds it when another
-/// connection replaces a lost one, and when it opens a subscription again (2026-07-28), because the server may have sent
-/// notifications in between. A slow reader loses the oldest notifications beyond [`Limits::notifications`](crate::Limits) and [`Limits::notification_bytes`](crate::Limits).
+/// connection replaces a lost one, and when it opens a subscription again (2026-07-28). The server may have sent notifications
+/// in between. A slow reader loses the oldest notifications beyond [`Limits::notifications`](crate::Limits) and
+/// [`Limits::notification_bytes`](crate::Limits).
 ///
 /// # Example
 /// ```no_run
