@@ -339,3 +339,80 @@ impl Session {
         Some(self.outbox.runtime.as_ref()?.spawn(flushing).abort_handle())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, future::pending};
+
+    use mcp_protocol::{Implementation, ProtocolVersion, RequestId};
+    use mcp_transport::{BoxFuture, FrameSender, TransportError};
+
+    use super::*;
+    use crate::{Peer, session::ClientIdentity};
+
+    /// A connection that stores its messages. If another node has the reader, this node has none.
+    #[derive(Debug, Default)]
+    struct Sent {
+        messages: Mutex<Vec<Bytes>>,
+        is_read_elsewhere: bool,
+    }
+
+    impl FrameSender for Sent {
+        fn send(&self, frame: Frame) -> BoxFuture<'_, Result<(), TransportError>> {
+            self.messages.lock().push(frame.message);
+            Box::pin(std::future::ready(Ok(())))
+        }
+
+        fn try_send(&self, frame: Frame) -> Result<(), TrySendError> {
+            self.messages.lock().push(frame.message);
+            Ok(())
+        }
+
+        fn ready(&self, _len: usize) -> BoxFuture<'_, Result<(), TransportError>> {
+            Box::pin(std::future::ready(Ok(())))
+        }
+
+        fn close(&self, _id: &RequestId) {}
+
+        fn unread(&self) -> Option<BoxFuture<'_, ()>> {
+            self.is_read_elsewhere.then(|| Box::pin(pending()) as BoxFuture<'_, ()>)
+        }
+
+        fn shutdown(&self) -> BoxFuture<'_, Result<(), TransportError>> {
+            Box::pin(std::future::ready(Ok(())))
+        }
+    }
+
+    #[tokio::test]
+    async fn changes_wait_until_a_message_or_a_record_ends_the_handshake() {
+        let uri = "x:a";
+        let ends: [(&str, fn(&Arc<Session>)); 3] = [
+            ("a message", |session| session.mark_initialized()),
+            ("a change at another node", |session| assert!(session.apply(1, &[SessionChange::Initialized]))),
+            ("a record", |session| {
+                let mut record = session.state();
+                record.apply(&SessionChange::Initialized);
+                assert!(session.store_changes().stored(&record, 1));
+            }),
+        ];
+        for (name, end) in ends {
+            for is_read_elsewhere in [false, true] {
+                let sent = Arc::new(Sent { is_read_elsewhere, ..Sent::default() });
+                let identity = Arc::new(ClientIdentity::new(Implementation::new("client", "1"), Default::default()));
+                let peer = Peer::new(sent.clone(), 1);
+                let version = ProtocolVersion::LATEST_LEGACY;
+                let session = Arc::new(Session::new(None, version, identity, &ServerCapabilities::default(), &peer));
+                session.record_changes(0);
+                session.subscribe(uri, 10).unwrap();
+                session.notify(&Change::Updated(uri.into()));
+                if is_read_elsewhere {
+                    session.send_waiting_changes();
+                }
+                assert!(sent.messages.lock().is_empty(), "{name}");
+                end(&session);
+                assert_eq!(sent.messages.lock().len(), 1, "{name}, elsewhere: {is_read_elsewhere}");
+                assert_eq!(session.subscriptions(), BTreeSet::from([uri.to_owned()]), "{name}");
+            }
+        }
+    }
+}
