@@ -258,9 +258,9 @@ impl<T: 'static> IntoFuture for Call<T> {
     type IntoFuture = BoxFuture<'static, Result<T, Error>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { handle, request, mut options, read } = self;
+        let Self { handle, mut request, mut options, read } = self;
         Box::pin(async move {
-            let request = request.as_ref().map_err(Clone::clone)?;
+            let request = request.as_mut().map_err(|error| error.clone())?;
             let reply = execute(&handle.core, request, &mut options).await?;
             read(&handle.core, &reply)
         })

@@ -26,10 +26,10 @@ use crate::{
 
 /// Executes a request, and waits for its task if it becomes one.
 ///
-/// The options are taken if the request becomes a task.
+/// The options and the parameters are taken if the request becomes a task, which can take long.
 pub(crate) async fn execute(
     core: &Arc<ClientCore>,
-    request: &Request,
+    request: &mut Request,
     options: &mut CallOptions,
 ) -> Result<Reply, Error> {
     let cancel = options.cancel.take();
@@ -38,7 +38,8 @@ pub(crate) async fn execute(
         match &reply.task {
             // Most calls do not become tasks. Boxing keeps their futures small.
             Some(task) => {
-                let (name, options) = (request.name.clone(), mem::take(options));
+                let (name, options) = (request.name.take(), mem::take(options));
+                drop(mem::take(&mut request.body.text));
                 Box::pin(super::tasks::finish(core, task, name, guard, options)).await
             }
             None => Ok(reply),
@@ -250,7 +251,7 @@ mod tests {
     fn the_future_of_a_call_is_small() {
         // Each call copies its future and needs memory for it.
         let size =
-            size(|core: &'static Arc<ClientCore>, request: &'static Request, options: &'static mut CallOptions| {
+            size(|core: &'static Arc<ClientCore>, request: &'static mut Request, options: &'static mut CallOptions| {
                 execute(core, request, options)
             });
         assert!(size <= 3 * 1024, "{size}");

@@ -191,9 +191,9 @@ impl<T: 'static> IntoFuture for RawInputs<T> {
     type IntoFuture = BoxFuture<'static, Result<Round<T>, Error>>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Call { handle, request, mut options, read } = self.call;
+        let Call { handle, mut request, mut options, read } = self.call;
         Box::pin(async move {
-            let request = request.as_ref().map_err(Clone::clone)?;
+            let request = request.as_mut().map_err(|error| error.clone())?;
             let reply = if options.relayed_task.is_some() {
                 let (reply, guard) = execute_or_start_task(&handle.core, request, &mut options).await?;
                 if let Some(task) = &reply.task {

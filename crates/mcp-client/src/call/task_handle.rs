@@ -226,8 +226,8 @@ impl TaskHandle {
     /// # Errors
     /// As for every [`Call`]. Before 2026-07-28 also if the task has ended.
     pub async fn cancel(&self) -> Result<(), Error> {
-        let request = Request::new(CancelTask::NAME, &TaskParams::new(&*self.id))?.named(&self.id);
-        execute(&self.handle.core, &request, &mut self.options.request()).await.map(drop)
+        let mut request = Request::new(CancelTask::NAME, &TaskParams::new(&*self.id))?.named(&self.id);
+        execute(&self.handle.core, &mut request, &mut self.options.request()).await.map(drop)
     }
 }
 

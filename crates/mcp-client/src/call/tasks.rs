@@ -289,7 +289,7 @@ fn cancel_later(core: &Arc<ClientCore>, id: String, options: &TaskOptions) {
 
 async fn cancel(core: &Arc<ClientCore>, id: String, options: TaskOptions) {
     let cancelled = match Request::new(CancelTask::NAME, &TaskParams::new(&*id)) {
-        Ok(request) => execute(core, &request.named(&id), &mut options.request()).await.map(drop),
+        Ok(request) => execute(core, &mut request.named(&id), &mut options.request()).await.map(drop),
         Err(error) => Err(error),
     };
     if let Err(error) = cancelled {

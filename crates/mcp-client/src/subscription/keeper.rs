@@ -182,7 +182,7 @@ async fn follow(core: &Arc<ClientCore>, connection: &Arc<Connection>, queue: &Ar
     for uri in &queue.filter().resource_subscriptions {
         // The server could receive an earlier request to unsubscribe after this request, and report no changes.
         core.inbound.subscribers.left(uri).await;
-        let request = match Request::of::<Subscribe>(&SubscribeParams::new(uri)) {
+        let mut request = match Request::of::<Subscribe>(&SubscribeParams::new(uri)) {
             Ok(request) => request,
             Err(error) => return End::Refused(error),
         };
@@ -191,7 +191,7 @@ async fn follow(core: &Arc<ClientCore>, connection: &Arc<Connection>, queue: &Ar
             total_timeout: core.config.idle_timeout,
             ..CallOptions::default()
         };
-        if let Err(error) = execute(core, &request, &mut options).await {
+        if let Err(error) = execute(core, &mut request, &mut options).await {
             return match rejects_subscription(&error) {
                 true => End::Refused(error),
                 false => End::Again(error),

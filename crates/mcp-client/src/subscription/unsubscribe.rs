@@ -27,9 +27,9 @@ async fn unsubscribe(core: Arc<ClientCore>, unwanted: Vec<String>) {
     let idle = core.config.idle_timeout;
     for uri in unwanted {
         let Some(_unsubscribing) = core.inbound.subscribers.unsubscribe(&uri) else { continue };
-        let Ok(request) = Request::of::<method::Unsubscribe>(&SubscribeParams::new(&uri)) else { return };
+        let Ok(mut request) = Request::of::<method::Unsubscribe>(&SubscribeParams::new(&uri)) else { return };
         let mut options = CallOptions { idle_timeout: idle, total_timeout: idle, ..CallOptions::default() };
-        if let Err(error) = execute(&core, &request, &mut options).await {
+        if let Err(error) = execute(&core, &mut request, &mut options).await {
             tracing::debug!(%error, "the client could not unsubscribe from a resource");
             return;
         }
