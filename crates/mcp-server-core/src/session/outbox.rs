@@ -386,7 +386,8 @@ mod tests {
     #[tokio::test]
     async fn changes_wait_until_a_message_or_a_record_ends_the_handshake() {
         let uri = "x:a";
-        let ends: [(&str, fn(&Arc<Session>)); 3] = [
+        type End = fn(&Arc<Session>);
+        let ends: [(&str, End); 3] = [
             ("a message", |session| session.mark_initialized()),
             ("a change at another node", |session| assert!(session.apply(1, &[SessionChange::Initialized]))),
             ("a record", |session| {
