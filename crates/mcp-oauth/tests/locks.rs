@@ -12,7 +12,6 @@ use std::{
 };
 
 use mcp_oauth::{MemoryStore, SharedStore, TokenStore};
-use mcp_store::{KeyPage, KeyValue, StoreFuture, Swap};
 use mcp_test::schedule::{Schedule, explore};
 use mcp_transport::BoxFuture;
 use tokio::time::sleep;
@@ -22,52 +21,6 @@ const SEEDS: u64 = 16;
 const PROCESSES: usize = 6;
 /// A time limit that no waiter reaches.
 const LIMIT: Duration = Duration::from_secs(3600);
-
-/// A store with a random pause before and after the effect of each operation.
-#[derive(Debug)]
-struct Slow {
-    inner: mcp_store::MemoryStore,
-    schedule: Schedule,
-}
-
-impl Slow {
-    fn slow<'a, T: Send + 'a>(&'a self, operation: StoreFuture<'a, T>) -> StoreFuture<'a, T> {
-        Box::pin(async move {
-            self.schedule.pause().await;
-            let outcome = operation.await;
-            self.schedule.pause().await;
-            outcome
-        })
-    }
-}
-
-impl KeyValue for Slow {
-    fn get<'a>(&'a self, key: &'a str) -> StoreFuture<'a, Option<Arc<[u8]>>> {
-        self.slow(self.inner.get(key))
-    }
-
-    fn put<'a>(&'a self, key: &'a str, value: Arc<[u8]>, ttl: Option<Duration>) -> StoreFuture<'a, ()> {
-        self.slow(self.inner.put(key, value, ttl))
-    }
-
-    fn compare_and_swap<'a>(
-        &'a self,
-        key: &'a str,
-        expected: Option<&'a [u8]>,
-        new: Option<Arc<[u8]>>,
-        ttl: Option<Duration>,
-    ) -> StoreFuture<'a, Swap> {
-        self.slow(self.inner.compare_and_swap(key, expected, new, ttl))
-    }
-
-    fn delete<'a>(&'a self, key: &'a str) -> StoreFuture<'a, bool> {
-        self.slow(self.inner.delete(key))
-    }
-
-    fn list<'a>(&'a self, prefix: &'a str, after: Option<&'a str>, limit: usize) -> StoreFuture<'a, KeyPage> {
-        self.slow(self.inner.list(prefix, after, limit))
-    }
-}
 
 /// Takes the lock, and holds it for up to a minute. The lease of a shared lock is shorter. Some processes stop waiting.
 async fn process(store: &dyn TokenStore, schedule: &Schedule, holders: &AtomicUsize) {
@@ -115,7 +68,7 @@ fn one_process_at_a_time_holds_a_lock_in_memory() {
 #[test]
 fn one_process_at_a_time_holds_a_shared_lock() {
     explore(SEEDS, async |schedule: Schedule| {
-        let slow = Slow { inner: mcp_store::MemoryStore::new(), schedule: schedule.clone() };
-        locks(schedule, SharedStore::new(Arc::new(slow))).await;
+        let store = SharedStore::new(Arc::new(schedule.store(0)));
+        locks(schedule, store).await;
     });
 }

@@ -1,6 +1,9 @@
 //! The input requests of servers with sessions: the client of the call answers them, during the call or in a later round.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Weak},
+};
 
 use mcp_client::{Client, Handler, InputContext, RawRequest, transport::BoxFuture};
 use mcp_protocol::{
@@ -28,8 +31,9 @@ pub(super) struct Asker {
     pub(super) pages: Pages,
     /// The capabilities that the client declares.
     pub(super) capabilities: Arc<ClientCapabilities>,
-    /// `None` for a task, whose records have another way ([`Core::follow_task`](super::Core::follow_task)).
-    pub(super) notices: Option<Arc<Notices>>,
+    /// The queue of the call. It ends with the call, also if the call becomes a task. The records of a task have another way
+    /// ([`Core::follow_task`](super::Core::follow_task)).
+    pub(super) notices: Weak<Notices>,
     /// The id of the task that asks, for the client.
     pub(super) task: Option<Arc<str>>,
 }
@@ -43,8 +47,7 @@ pub(super) enum Notice {
 /// The number of notifications that wait for a slow client. Further ones are dropped.
 const WAITING: usize = 64;
 
-/// The notifications that wait for the client. Each call has such a queue and most calls have no notifications, so an empty queue
-/// needs little memory.
+/// The notifications that wait for the client. Each call has such a queue, and few calls use it, so an empty queue needs little memory.
 #[derive(Default)]
 pub(super) struct Notices {
     waiting: Mutex<VecDeque<Notice>>,
@@ -179,7 +182,7 @@ impl Handler for Asker {
     }
 
     fn log(&self, record: LoggingMessageParams) {
-        if let Some(notices) = &self.notices {
+        if let Some(notices) = self.notices.upgrade() {
             notices.add(Notice::Log(record));
         }
     }

@@ -111,7 +111,7 @@ async fn send(
         upstream: reached.client.clone(),
         pages,
         capabilities: Arc::clone(&capabilities),
-        notices: Some(Arc::clone(&notices)),
+        notices: Arc::downgrade(&notices),
         task: None,
     };
     let mut request = reached
@@ -128,8 +128,12 @@ async fn send(
         request = request.total_timeout(limit).idle_timeout(limit);
     }
     if waiting.is_some_and(|call| call.context().progress().is_wanted()) {
-        let notices = Arc::clone(&notices);
-        request = request.on_progress(move |notice| notices.add(Notice::Progress(notice)));
+        let notices = Arc::downgrade(&notices);
+        request = request.on_progress(move |notice| {
+            if let Some(notices) = notices.upgrade() {
+                notices.add(Notice::Progress(notice));
+            }
+        });
     }
     if let Some(level) = log_level {
         request = request.log_level(level);

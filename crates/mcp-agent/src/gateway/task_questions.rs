@@ -1,6 +1,10 @@
 //! The questions of tasks of 2025-11-25 for clients of 2026-07-28: a parked request for the result of the task receives them.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use mcp_protocol::{InputRequests, JsonObject, Meta, Method as _, RpcError, method};
 use mcp_server_core::source::SourceCall;
@@ -130,7 +134,7 @@ impl Core {
                 pages,
                 capabilities: Arc::clone(&client.capabilities),
                 // The extension has no log records of tasks.
-                notices: None,
+                notices: Weak::new(),
                 task: None,
             };
             let result = exchange(&reached, method::GetTaskPayload::NAME, &params, &client, meta, Some(asker)).await?;

@@ -1,6 +1,11 @@
 //! The requests of clients about the tasks of servers, in both dialects.
 
-use std::{collections::HashSet, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    pin::pin,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use mcp_client::{Client, CreatedTask, RawResult, Round};
 use mcp_protocol::{
@@ -284,7 +289,7 @@ impl<'a> TaskRequest<'a> {
             upstream: self.reached.client.clone(),
             pages: self.core.pages.clone(),
             capabilities: Arc::clone(&self.client.capabilities),
-            notices: None,
+            notices: Weak::new(),
             task: Some(self.call.name().into()),
         }
     }
