@@ -16,12 +16,29 @@ use super::Schedule;
 /// The open connections of a [connector](Schedule::connector). Clones share them.
 ///
 /// ```
-/// use mcp_server_core::Server;
 /// use mcp_schedule::explore;
-/// use mcp_transport::{Connect, recv};
+/// use mcp_transport::{BoxFuture, Connect, Transport, TransportError, memory::duplex, recv};
+///
+/// /// Connects to a server that never sends a message.
+/// struct Silent;
+///
+/// impl Connect for Silent {
+///     fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
+///         Box::pin(async {
+///             let (client, server) = duplex(1);
+///             // Only the cut ends the connection.
+///             std::mem::forget(server);
+///             Ok(Box::new(client) as Box<dyn Transport>)
+///         })
+///     }
+///
+///     fn describe(&self) -> String {
+///         "a silent server".to_owned()
+///     }
+/// }
 ///
 /// explore(4, async |schedule| {
-///     let (connector, connections) = schedule.connector(Server::builder("s", "1").build());
+///     let (connector, connections) = schedule.connector(Silent);
 ///     let mut transport = connector.connect().await.unwrap();
 ///     connections.cut();
 ///     assert!(recv(&mut transport).await.is_none());
