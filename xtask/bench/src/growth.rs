@@ -148,7 +148,16 @@ struct Node {
 
 impl Node {
     async fn start(extent: Extent, tools: usize) -> Result<Self, Error> {
-        let mut peer = Peer::start(&Start { kind: "growth-http", cpu: extent.core, tools, ..Start::default() })?;
+        Self::serve(Start { kind: "growth-http", cpu: extent.core, tools, ..Start::default() }).await
+    }
+
+    /// A bare axum server in the place of ours.
+    async fn bare(extent: Extent) -> Result<Self, Error> {
+        Self::serve(Start { kind: "bare-mcp", cpu: extent.core, ..Start::default() }).await
+    }
+
+    async fn serve(start: Start) -> Result<Self, Error> {
+        let mut peer = Peer::start(&start)?;
         let address = peer.address().await?;
         Ok(Self { _peer: peer, address, host: address.to_string() })
     }
@@ -164,7 +173,8 @@ impl Node {
         let target = Target { address: self.address, call: Call::Echo, revision, session, credential: None };
         let (answer, id) = target.once().await?;
         Call::Echo.verify(&answer, id)?;
-        let open = target.connect(connections).await?;
+        let mut open = target.connect(connections).await?;
+        timeout(GRACE, target.warm(&mut open)).await??;
         let start = Instant::now();
         let driven = timeout(length + GRACE, target.drive(open, start + length, Some(answer.len()))).await??;
         Ok(driven.calls as f64 / start.elapsed().as_secs_f64())
@@ -289,24 +299,29 @@ async fn tasks(extent: Extent) -> Result<Grown, Error> {
     Ok((series, None))
 }
 
-/// Stateless echoes over more and more connections at once.
+/// Stateless echoes over more and more connections at once, in turns with a bare server.
 async fn connections(extent: Extent) -> Result<Grown, Error> {
-    let node = Node::start(extent, 0).await?;
+    let (node, bare) = (Node::start(extent, 0).await?, Node::bare(extent).await?);
     let mut series = series("connections", "echoes over many connections", "calls/s");
+    let mut bare_cost = Vec::new();
     for size in extent.sizes(1, 1_000) {
-        let mut rates = Vec::new();
+        let (mut rates, mut bare_rates) = (Vec::new(), Vec::new());
         for number in 0..=extent.rounds {
-            let rate = node.echoes(None, size, extent.round).await?;
+            let pair = (node.echoes(None, size, extent.round).await?, bare.echoes(None, size, extent.round).await?);
             if number > 0 {
-                rates.push(rate);
+                rates.push(pair.0);
+                bare_rates.push(pair.1);
             }
         }
-        let rate = median(&rates);
-        series.points.push(Point { x: size as f64, y: rate });
+        let (x, rate) = (size as f64, median(&rates));
+        series.points.push(Point { x, y: rate });
         // The cost of one call of each connection.
-        series.cost.push(Point { x: size as f64, y: size as f64 / rate });
+        series.cost.push(Point { x, y: x / rate });
+        bare_cost.push(Point { x, y: x / median(&bare_rates) });
     }
-    Ok((series, None))
+    let title = "echoes of a bare server over many connections, exponent of the cost";
+    let bare = Figure::new("growth-connections-bare", title, last_exponent(&bare_cost), "", Aim::None);
+    Ok((series, Some(bare)))
 }
 
 /// Results of more and more bytes.

@@ -287,6 +287,18 @@ impl Target<'_> {
         Ok(connections)
     }
 
+    /// Makes one call on each connection, so that a round does not contain the start of its connections.
+    pub(crate) async fn warm(&self, connections: &mut [Connection]) -> Result<(), Error> {
+        let mut template = self.template()?.for_worker(101);
+        for connection in connections {
+            let answer = connection.call(template.next().0, false).await?;
+            if answer.status != 200 {
+                return Err(Error::new(format!("status {} of a first call", answer.status)));
+            }
+        }
+        Ok(())
+    }
+
     /// Calls on all connections until the deadline. An answer of another length than `expected` is a failure. The calls of
     /// [`Call::Open`] end their sessions too.
     pub(crate) async fn drive(
