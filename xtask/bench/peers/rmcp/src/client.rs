@@ -11,12 +11,17 @@ use std::{
 use rmcp::{
     ClientLifecycleMode, ClientServiceExt, Peer, RoleClient,
     model::{CallToolRequestParams, ProtocolVersion},
-    transport::{StreamableHttpClientTransport, TokioChildProcess},
+    transport::{
+        StreamableHttpClientTransport, TokioChildProcess, streamable_http_client::StreamableHttpClientTransportConfig,
+    },
 };
 use serde_json::json;
 use tokio::{process::Command, task::JoinSet};
 
 const TEXT: &str = "The quick brown fox jumps over the lazy dog.";
+
+/// The most calls at once of a round.
+const MOST: usize = 32;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
@@ -31,7 +36,7 @@ async fn main() -> Result<(), Failure> {
         _ => ClientLifecycleMode::Initialize,
     };
     let client = match transport.as_str() {
-        "http" => ().serve_with_lifecycle(StreamableHttpClientTransport::from_uri(target.as_str()), lifecycle).await?,
+        "http" => ().serve_with_lifecycle(http(target)?, lifecycle).await?,
         _ => {
             let mut command = Command::new(target);
             command.args(rest);
@@ -48,6 +53,13 @@ async fn main() -> Result<(), Failure> {
     }
     client.cancel().await?;
     Ok(())
+}
+
+/// The default client of this transport opens a connection for each request, and has at most 16 requests at once.
+fn http(url: &str) -> Result<StreamableHttpClientTransport<reqwest::Client>, Failure> {
+    let client = reqwest::Client::builder().no_proxy().tcp_nodelay(true).build()?;
+    let config = StreamableHttpClientTransportConfig::with_uri(url).max_concurrent_requests(MOST);
+    Ok(StreamableHttpClientTransport::with_client(client, config))
 }
 
 async fn round(client: &Peer<RoleClient>, at_once: usize, length: Duration) -> Result<(u64, Duration), Failure> {

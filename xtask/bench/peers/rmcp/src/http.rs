@@ -10,12 +10,15 @@ use tokio::net::TcpListener;
 
 mod server;
 
+// One thread has more echoes in a second, and fewer texts of 1 MiB.
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let config = StreamableHttpServerConfig::default().with_json_response(true);
+    // The responses of 2026-07-28 are JSON. A session has events, which begin with the response and not with an empty event.
+    let config = StreamableHttpServerConfig::default().with_json_response(true).with_sse_retry(None);
+    let mut sessions = LocalSessionManager::default();
+    sessions.session_config.sse_retry = None;
     let echo = server::Echo::new();
-    let service =
-        StreamableHttpService::new(move || Ok(echo.clone()), Arc::new(LocalSessionManager::default()), config);
+    let service = StreamableHttpService::new(move || Ok(echo.clone()), Arc::new(sessions), config);
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     println!("{}", listener.local_addr()?);
     thread::spawn(|| {

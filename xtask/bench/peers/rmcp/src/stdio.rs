@@ -2,12 +2,13 @@
 
 use std::error::Error;
 
-use rmcp::{ServiceExt, transport::stdio};
+use rmcp::{ServiceExt, transport::stdio_pipes};
 
 mod server;
 
-#[tokio::main]
+// The pipes are read and written without threads: `stdio()` moves each read and each write to another thread.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    server::Echo::new().serve(stdio()).await?.waiting().await?;
+    server::Echo::new().serve(stdio_pipes()).await?.waiting().await?;
     Ok(())
 }
