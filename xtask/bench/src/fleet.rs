@@ -121,7 +121,7 @@ impl Node {
     async fn start(cpu: Option<usize>, redis: Option<String>) -> Result<Self, Error> {
         let mut peer = Peer::start(&Start { kind: "ours-http", cpu, redis, ..Start::default() })?;
         let address = peer.address().await?;
-        let session = http::open_session(address, Revision::Session, None).await?;
+        let session = timeout(GRACE, http::open_session(address, Revision::Session, None)).await??;
         let session = session.ok_or_else(|| Error::new("the server opened no session"))?;
         Ok(Self { peer, address, session, total: (0, Duration::ZERO) })
     }
@@ -130,9 +130,9 @@ impl Node {
     async fn round(&mut self, revision: Revision, length: Duration) -> Result<f64, Error> {
         let session = (revision == Revision::Session).then_some(&*self.session);
         let target = http::Target { address: self.address, call: Call::Echo, revision, session, credential: None };
-        let (answer, id) = target.once().await?;
+        let (answer, id) = timeout(GRACE, target.once()).await??;
         Call::Echo.verify(&answer, id)?;
-        let open = target.connect(CONNECTIONS).await?;
+        let open = timeout(GRACE, target.connect(CONNECTIONS)).await??;
         let (used, start) = (self.peer.used(), Instant::now());
         let driving = timeout(length + GRACE, target.drive(open, start + length, Some(answer.len())));
         let driven = driving.await.map_err(|_| Error::new("answers did not come in time"))??;
@@ -150,7 +150,7 @@ impl Node {
     /// The median time until the first event of a call, in seconds.
     async fn first_event(&self) -> Result<f64, Error> {
         let request = step_call(&self.address.to_string(), &self.session);
-        let mut connection = Connection::open(self.address).await?;
+        let mut connection = timeout(GRACE, Connection::open(self.address)).await??;
         let mut times = Vec::with_capacity(EVENTS);
         for _ in 0..EVENTS {
             let event = timeout(GRACE, connection.event(&request, EVENT));

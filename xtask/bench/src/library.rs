@@ -6,13 +6,13 @@ use std::{
     time::Duration,
 };
 
-use tokio::{io::AsyncWriteExt, process::Command, time::timeout};
+use tokio::{io::AsyncWriteExt, process::Command};
 
 use crate::{
     case::Revision,
     error::Error,
     load::{GRACE, since},
-    peer::Peer,
+    peer::{Peer, START_LIMIT},
     report::Round,
 };
 
@@ -27,14 +27,13 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// The libraries that have programs in a folder.
+    /// All libraries, if a folder has programs of one of them. A measurement fails to start a program that is absent.
     pub(crate) fn all(folder: &Path) -> Result<Vec<Self>, Error> {
-        let library = |name| Self { name, folder: folder.to_owned() };
-        let found: Vec<Self> = NAMES.into_iter().map(library).filter(Self::exists).collect();
-        if found.is_empty() {
+        let libraries = NAMES.map(|name| Self { name, folder: folder.to_owned() }).to_vec();
+        if !libraries.iter().any(Self::exists) {
             return Err(Error::new(format!("{} has no programs of other libraries", folder.display())));
         }
-        Ok(found)
+        Ok(libraries)
     }
 
     /// Whether a folder has a server of the library.
@@ -60,7 +59,7 @@ impl Client {
         let mut command = Command::new(library.program("client")?);
         command.arg(revision.name()).args(target).stderr(Stdio::null());
         let mut peer = Peer::spawn(command, None)?;
-        match peer.line().await?.trim() {
+        match peer.line(START_LIMIT).await?.trim() {
             "ready" => Ok(Self { peer }),
             other => Err(Error::new(format!("the client of {} printed `{other}`", library.name))),
         }
@@ -70,7 +69,7 @@ impl Client {
     pub(crate) async fn round(&mut self, at_once: usize, length: Duration) -> Result<Round, Error> {
         let used = self.peer.used();
         self.peer.stdin.write_all(format!("{at_once} {}\n", length.as_millis()).as_bytes()).await?;
-        let line = timeout(length + GRACE, self.peer.line()).await??;
+        let line = self.peer.line(length + GRACE).await?;
         let mut words = line.split_whitespace().map(str::parse);
         let (Some(Ok(calls)), Some(Ok(nanos))) = (words.next(), words.next()) else {
             return Err(Error::new(format!("a client printed `{}`, not its calls and its time", line.trim())));

@@ -20,7 +20,8 @@ use crate::{
     error::Error,
 };
 
-const START_LIMIT: Duration = Duration::from_secs(20);
+/// The time limit of the first output of a server.
+pub(crate) const START_LIMIT: Duration = Duration::from_secs(20);
 
 /// A child process that serves. The drop of this value kills it. The child also exits when its stdin ends.
 pub(crate) struct Peer {
@@ -93,18 +94,19 @@ impl Peer {
 
     /// The address that a server over HTTP prints when it listens.
     pub(crate) async fn address(&mut self) -> Result<SocketAddr, Error> {
-        let line = self.line().await?;
+        let line = self.line(START_LIMIT).await?;
         line.trim().parse().map_err(|_| Error::new(format!("a server printed `{}` for its address", line.trim())))
     }
 
     /// The credential that a server with authentication prints after its address.
     pub(crate) async fn credential(&mut self) -> Result<Credential, Error> {
-        Credential::new(&Issued::from_line(&self.line().await?)?)
+        Credential::new(&Issued::from_line(&self.line(START_LIMIT).await?)?)
     }
 
-    pub(crate) async fn line(&mut self) -> Result<String, Error> {
+    /// Reads a line of the output within a time limit. The line is empty if the output has ended.
+    pub(crate) async fn line(&mut self, limit: Duration) -> Result<String, Error> {
         let mut line = String::new();
-        timeout(START_LIMIT, self.stdout.read_line(&mut line)).await.map_err(|_| Error::new("no output in time"))??;
+        timeout(limit, self.stdout.read_line(&mut line)).await.map_err(|_| Error::new("no output in time"))??;
         Ok(line)
     }
 

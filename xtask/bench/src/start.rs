@@ -16,7 +16,7 @@ use crate::{
     error::Error,
     figure::{Aim, Figure},
     library::Library,
-    peer::{Peer, Start},
+    peer::{Peer, START_LIMIT, Start},
 };
 
 /// The starts of each program for each figure.
@@ -184,7 +184,7 @@ async fn answer(server: &mut Peer, steps: &[String]) -> Result<String, Error> {
     let mut line = String::new();
     for step in steps {
         server.stdin.write_all(step.as_bytes()).await?;
-        line = server.line().await?;
+        line = server.line(START_LIMIT).await?;
     }
     if line.is_empty() { Err(Error::new("a server ended without an answer")) } else { Ok(line) }
 }

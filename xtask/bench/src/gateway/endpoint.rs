@@ -106,7 +106,7 @@ impl Endpoint {
     pub(super) async fn reqwest(start: &Start, revision: Revision) -> Result<Self, Error> {
         let mut peer = Peer::start(start)?;
         let mut caller = Caller::bare(&format!("http://{}/mcp", peer.address().await?), revision)?;
-        caller.call().await?;
+        timeout(GRACE, caller.call()).await??;
         Ok(Self { peer, caller: Calls::Reqwest(caller) })
     }
 
@@ -154,7 +154,7 @@ impl Endpoint {
             Calls::Http { address, session, call, revision, length: expected } => {
                 let (address, session) = (*address, session.as_deref());
                 let target = http::Target { address, call: *call, revision: *revision, session, credential: None };
-                let open = target.connect(connections).await?;
+                let open = timeout(GRACE, target.connect(connections)).await??;
                 let own = std::process::id();
                 let (peer, before, start) = (self.peer.used(), cpu::used(own), Instant::now());
                 let driving = target.drive(open, start + length, Some(*expected));

@@ -117,7 +117,7 @@ impl Walk {
         while Instant::now() < deadline {
             let start = Instant::now();
             for (request, expected) in &self.pages {
-                let answer = self.connection.call(request, false).await?;
+                let answer = timeout(GRACE, self.connection.call(request, false)).await??;
                 if answer.status() != 200 || answer.length != *expected {
                     return Err(Error::new("a page has changed"));
                 }
