@@ -2,7 +2,7 @@
 //!
 //! One module per command; [`COMMANDS`] is the table that `main` and the usage text are made from.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks through its streams")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool prints its results")]
 
 use std::process::ExitCode;
 

@@ -18,11 +18,12 @@ use crate::{
     cpu,
     error::Error,
     library,
-    load::{GRACE, WARM_UP, print_pair, since},
+    load::{GRACE, WARM_UP, since},
     options::Options,
     peer::{Peer, Start},
     report::{Measured, Round},
     stdio,
+    turns::{Program, Turns},
 };
 
 /// Measures the client, the bare loop and the clients of other libraries, in turns.
@@ -37,36 +38,27 @@ pub(crate) async fn measure(
         Over::ClientStdio { .. } => Server::Stdio { cpu },
         _ => Server::http(cpu).await?,
     };
-    let opening = timeout(GRACE, server.ours(revision)).await;
-    let mut ours = opening.map_err(|_| Error::new("the client does not connect in time"))??;
-    let mut bare = server.bare(revision).await?;
     let warm_up = WARM_UP.min(options.round);
-    round(&mut ours, at_once, warm_up, server.peer()).await?;
-    bare.round(at_once, warm_up, &server).await?;
-    let mut others = Vec::new();
+    let runner = |client| Runner { client, at_once, server: &server };
+    let opening = timeout(GRACE, server.ours(revision)).await;
+    let ours = opening.map_err(|_| Error::new("the client does not connect in time"))??;
+    let opening = timeout(GRACE, server.bare(revision)).await;
+    let bare = opening.map_err(|_| Error::new("the bare client does not connect in time"))??;
+    let (mut ours, mut bare) = (runner(ours), runner(bare));
+    ours.round(warm_up).await?;
+    bare.round(warm_up).await?;
+    let mut turns = Turns::new(case, revision, ours, bare);
     for library in &options.peers {
-        let started = async {
-            let mut client = library::Client::start(library, revision, &server.target()?).await?;
-            client.round(at_once, warm_up).await?;
-            Ok::<_, Error>(client)
+        let starting = async {
+            let client = library::Client::start(library, revision, &server.target()?).await?;
+            let mut runner = runner(Kind::Other(client));
+            runner.round(warm_up).await?;
+            Ok::<_, Error>(runner)
         };
-        match timeout(GRACE, started).await.unwrap_or_else(|_| Err(Error::new("not ready in time"))) {
-            Ok(client) => others.push((library.name, client)),
-            Err(error) => eprintln!("{} {revision}: {} is not measured: {error}", case.name, library.name),
-        }
+        let started = timeout(GRACE, starting).await.unwrap_or_else(|_| Err(Error::new("not ready in time")));
+        turns.add(library.name, started);
     }
-    let mut measured = Measured::default();
-    for n in 1..=options.rounds {
-        let of_ours = round(&mut ours, at_once, options.round, server.peer()).await?;
-        let pair = (of_ours, bare.round(at_once, options.round, &server).await?);
-        print_pair(case, revision, n, options, &pair);
-        measured.pairs.push(pair);
-        for (name, client) in &mut others {
-            let round = client.round(at_once, options.round).await.map_err(|error| error.when(*name))?;
-            measured.add_other(name, round);
-        }
-    }
-    Ok(measured)
+    turns.measure(options).await
 }
 
 /// The bare server of the clients: one process over HTTP, or a process of each client over stdio.
@@ -102,44 +94,54 @@ impl Server {
         })
     }
 
-    async fn ours(&self, revision: Revision) -> Result<Caller, Error> {
+    async fn ours(&self, revision: Revision) -> Result<Kind, Error> {
         let builder = Client::builder("bench", "1.0.0").versions([revision.version()]);
-        Ok(Caller::Ours(match self {
+        Ok(Kind::Caller(Caller::Ours(match self {
             Self::Http { url, .. } => builder.connect(url).await?,
             Self::Stdio { .. } => {
                 let target = self.target()?;
                 builder.connect(ChildProcess::new(&target[1]).args(&target[2..])).await?
             }
-        }))
+        })))
     }
 
-    async fn bare(&self, revision: Revision) -> Result<Bare, Error> {
+    async fn bare(&self, revision: Revision) -> Result<Kind, Error> {
         Ok(match self {
-            Self::Http { url, .. } => Bare::Http(Caller::bare(url, revision)?),
+            Self::Http { url, .. } => Kind::Caller(Caller::bare(url, revision)?),
             Self::Stdio { cpu } => {
                 let mut peer = Peer::start(&Start { kind: "bare-mcp-stdio", cpu: *cpu, ..Start::default() })?;
                 stdio::open_session(&mut peer, revision).await?;
-                Bare::Stdio { peer, template: stdio::template(Call::Echo, revision) }
+                Kind::Lines { peer, template: stdio::template(Call::Echo, revision) }
             }
         })
     }
 }
 
-/// The least that a client does.
-enum Bare {
-    Http(Caller),
-    /// A loop that writes lines, and parses each line of the server.
-    Stdio {
+/// A client that is ready for rounds.
+struct Runner<'a> {
+    client: Kind,
+    at_once: usize,
+    server: &'a Server,
+}
+
+enum Kind {
+    /// Our client, or the loop around `reqwest`.
+    Caller(Caller),
+    /// A loop that writes lines, and parses each line of the server: the least that a client over stdio does.
+    Lines {
         peer: Peer,
         template: Template,
     },
+    Other(library::Client),
 }
 
-impl Bare {
-    async fn round(&mut self, at_once: usize, length: Duration, server: &Server) -> Result<Round, Error> {
-        match self {
-            Self::Http(caller) => round(caller, at_once, length, server.peer()).await,
-            Self::Stdio { peer, template } => {
+impl Program for Runner<'_> {
+    async fn round(&mut self, length: Duration) -> Result<Round, Error> {
+        let at_once = self.at_once;
+        match &mut self.client {
+            Kind::Caller(caller) => round(caller, at_once, length, self.server.peer()).await,
+            Kind::Other(client) => client.round(at_once, length).await,
+            Kind::Lines { peer, template } => {
                 let own = std::process::id();
                 let (used, served, start) = (cpu::used(own), peer.used(), Instant::now());
                 let calling = stdio::drive_parsed(peer, template, at_once, start + length);

@@ -27,6 +27,31 @@ pub(crate) struct Figure {
     /// The calls in a second, by library.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) rates: BTreeMap<String, f64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) doubts: Vec<Doubt>,
+}
+
+/// A reason why a figure is not reliable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Doubt {
+    /// The load used its whole core while it measured the bare peer, so the ratio is too high.
+    Limited,
+    /// Other processes used the cores during the rounds.
+    Disturbed,
+    /// A library that the run should compare has no value.
+    Incomplete,
+}
+
+impl Doubt {
+    /// The mark behind a value.
+    pub(crate) fn mark(self) -> &'static str {
+        match self {
+            Self::Limited => " (limited)",
+            Self::Disturbed => " (disturbed)",
+            Self::Incomplete => " (incomplete)",
+        }
+    }
 }
 
 /// A measured value at several sizes.
@@ -68,6 +93,11 @@ impl Aim {
         *self == Self::None
     }
 
+    /// Whether the bound is a multiple of the value of rmcp.
+    fn is_multiple(self) -> bool {
+        matches!(self, Self::AtMostRmcp(_) | Self::AtLeastRmcp(_))
+    }
+
     /// Compares a value with the bound.
     pub(crate) fn is_met(self, value: f64, rmcp: Option<f64>) -> bool {
         match (self, rmcp) {
@@ -104,12 +134,20 @@ impl Figure {
             aim,
             peers: BTreeMap::new(),
             rates: BTreeMap::new(),
+            doubts: Vec::new(),
         }
     }
 
-    /// Compares the value with its aim.
+    /// Compares the value with its aim. A figure misses its aim if the run could not measure rmcp for it.
     pub(crate) fn is_met(&self) -> bool {
-        self.aim.is_met(self.value, self.peers.get(RMCP).copied())
+        let rmcp = self.peers.get(RMCP).copied();
+        let is_unknown = self.aim.is_multiple() && rmcp.is_none() && self.doubts.contains(&Doubt::Incomplete);
+        !is_unknown && self.aim.is_met(self.value, rmcp)
+    }
+
+    /// The marks of its doubts.
+    pub(crate) fn marks(&self) -> String {
+        self.doubts.iter().map(|doubt| doubt.mark()).collect()
     }
 }
 
@@ -125,7 +163,7 @@ impl fmt::Display for Figure {
         for (name, value) in &self.peers {
             write!(f, "  {name} {}", shown(*value))?;
         }
-        Ok(())
+        f.write_str(&self.marks())
     }
 }
 
@@ -160,7 +198,12 @@ pub(crate) fn missed(figures: &[Figure]) -> Option<String> {
             [Some(&*figure.id), figure.revision.as_deref()].into_iter().flatten().collect::<Vec<_>>().join(" ")
         })
         .collect();
-    (!names.is_empty()).then(|| format!("{} figures miss their aims: {}", names.len(), names.join(", ")))
+    (!names.is_empty()).then(|| format!("{}: {}", misses(names.len()), names.join(", ")))
+}
+
+/// The number of figures that miss their aims, as text.
+pub(crate) fn misses(count: usize) -> String {
+    if count == 1 { "1 figure misses its aim".to_owned() } else { format!("{count} figures miss their aims") }
 }
 
 #[cfg(test)]
@@ -202,8 +245,30 @@ mod tests {
         figure.peers.insert(RMCP.to_owned(), 2.0);
         let read: Figure = serde_json::from_str(&serde_json::to_string(&figure).unwrap()).unwrap();
         assert_eq!(read, figure);
-        assert_eq!(missed(&[read]).unwrap(), "1 figures miss their aims: start 2025-11-25");
+        assert_eq!(missed(std::slice::from_ref(&read)).unwrap(), "1 figure misses its aim: start 2025-11-25");
+        let both = "2 figures miss their aims: start 2025-11-25, start 2025-11-25";
+        assert_eq!(missed(&[read.clone(), read]).unwrap(), both);
         assert_eq!(missed(&[Figure::new("a", "a", 1.0, "", Aim::None)]), None);
         assert!(figure.to_string().contains("5.25 ms") && figure.to_string().contains("<= rmcp!"), "{figure}");
+    }
+
+    #[test]
+    fn a_requested_value_of_rmcp_that_is_absent_is_a_miss() {
+        let figure = |aim, doubts: &[Doubt]| Figure { doubts: doubts.to_vec(), ..Figure::new("a", "a", 1.0, "", aim) };
+        for (aim, doubts, is_met) in [
+            (Aim::AtMostRmcp(1.0), &[] as &[Doubt], true),
+            (Aim::AtMostRmcp(1.0), &[Doubt::Incomplete], false),
+            (Aim::AtLeastRmcp(2.0), &[Doubt::Limited, Doubt::Incomplete], false),
+            (Aim::AtLeastRmcp(2.0), &[Doubt::Disturbed], true),
+            (Aim::AtLeast(0.5), &[Doubt::Incomplete], true),
+        ] {
+            let mut figure = figure(aim, doubts);
+            assert_eq!(figure.is_met(), is_met, "{figure:?}");
+            let text = serde_json::to_string(&figure).unwrap();
+            assert_eq!(serde_json::from_str::<Figure>(&text).unwrap(), figure);
+            figure.peers.insert(RMCP.to_owned(), 0.5);
+            assert_eq!(figure.is_met(), !matches!(aim, Aim::AtMostRmcp(_)), "{figure:?}");
+        }
+        assert!(figure(Aim::None, &[Doubt::Limited, Doubt::Disturbed]).to_string().ends_with(" (limited) (disturbed)"));
     }
 }

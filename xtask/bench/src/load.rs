@@ -21,6 +21,7 @@ use crate::{
     peer::{Peer, Start},
     report::{self, Measured, Round, Row},
     stdio,
+    turns::{Program, Turns},
 };
 
 /// How long the first answers of a case and the last of a round may take.
@@ -37,7 +38,7 @@ pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
             cpu::pin(generator)?;
             println!("servers on core {server}, load from core {generator}");
         }
-        None => println!("NOT PINNED: fewer than two cores, or no way to choose. The figures say little."),
+        None => println!("NOT PINNED: fewer than two cores, or the system cannot choose. The figures vary more."),
     }
     let rounds = options.rounds;
     println!("{rounds} rounds of {:?} for each peer of a case, in turns; medians\n", options.round);
@@ -91,6 +92,8 @@ struct Runner {
     revision: Revision,
     /// The wrong passwords in a second.
     wrong_passwords: u32,
+    /// The answer to a call. The answers of another library can vary in their length, such as by the ids of events.
+    answer: Option<Vec<u8>>,
 }
 
 /// The program that a runner loads.
@@ -121,7 +124,7 @@ async fn measure(
         return client::measure(case, at_once, revision, options, cpu).await;
     }
     let mut ours = Runner::start(case, revision, cpu, Role::Ours).await?;
-    let answer = ours.check(None).await?;
+    let answer = ours.check().await?;
     let mut bare = if case.wrong_passwords > 0 {
         Runner::start(&Case { wrong_passwords: 0, ..*case }, revision, cpu, Role::Ours).await?
     } else if case.auth.is_some() {
@@ -134,37 +137,30 @@ async fn measure(
     };
     let warm_up = WARM_UP.min(options.round);
     for runner in [&mut ours, &mut bare] {
-        runner.round(warm_up, &answer).await?;
+        runner.answer = Some(answer.clone());
+        runner.round(warm_up).await?;
     }
-    let mut others = Vec::new();
+    let mut turns = Turns::new(case, revision, ours, bare);
     for library in options.peers.iter().filter(|_| case.has_peers()) {
-        match Runner::start_other(case, revision, cpu, library, warm_up).await {
-            Ok(runner) => others.push((library.name, runner)),
-            Err(error) => eprintln!("{} {revision}: {} is not measured: {error}", case.name, library.name),
-        }
+        turns.add(library.name, Runner::start_other(case, revision, cpu, library, warm_up).await);
     }
-    let mut measured = Measured::default();
-    for n in 1..=options.rounds {
-        let pair = (ours.round(options.round, &answer).await?, bare.round(options.round, &answer).await?);
-        print_pair(case, revision, n, options, &pair);
-        measured.pairs.push(pair);
-        for (name, runner) in &mut others {
-            let round = runner.round(options.round, &answer).await.map_err(|error| error.when(*name))?;
-            measured.add_other(name, round);
-        }
-    }
-    Ok(measured)
+    turns.measure(options).await
 }
 
-/// Prints the result of one pair of rounds.
-pub(crate) fn print_pair(case: &Case, revision: Revision, n: usize, options: &Options, pair: &(Round, Round)) {
-    eprintln!(
-        "{:<18} {revision}  {n}/{}  {:>9.0} calls/s, bare {:>9.0}",
-        case.name,
-        options.rounds,
-        pair.0.per_second(),
-        pair.1.per_second(),
-    );
+impl Program for Runner {
+    /// A call that is checked, then load for a while.
+    async fn round(&mut self, length: Duration) -> Result<Round, Error> {
+        let outcome = timeout(length + GRACE, self.load(length)).await;
+        let outcome = outcome.unwrap_or_else(|_| Err(Error::new("answers did not come in time")));
+        outcome.map_err(|error| {
+            let name = match &self.role {
+                Role::Ours => "our server",
+                Role::Bare { .. } => "the bare peer",
+                Role::Other(library) => library.name,
+            };
+            error.when(format_args!("{name}{}", fate(&mut self.peer)))
+        })
+    }
 }
 
 impl Runner {
@@ -214,7 +210,10 @@ impl Runner {
         };
         let opened = timeout(GRACE, opening).await.unwrap_or_else(|_| Err(Error::new("not ready in time")));
         match opened {
-            Ok(side) => Ok(Self { peer, side, role, call: case.call, revision, wrong_passwords: case.wrong_passwords }),
+            Ok(side) => {
+                let (call, wrong_passwords) = (case.call, case.wrong_passwords);
+                Ok(Self { peer, side, role, call, revision, wrong_passwords, answer: None })
+            }
             Err(error) => Err(error.when(format_args!("{kind}{}", fate(&mut peer)))),
         }
     }
@@ -228,7 +227,7 @@ impl Runner {
         warm_up: Duration,
     ) -> Result<Self, Error> {
         let mut runner = Self::start(case, revision, cpu, Role::Other(library.clone())).await?;
-        runner.round(warm_up, &[]).await?;
+        runner.round(warm_up).await?;
         Ok(runner)
     }
 
@@ -239,8 +238,8 @@ impl Runner {
         }
     }
 
-    /// Makes one call and checks its answer: against the `expected` bytes for a bare peer, by its content for the others.
-    async fn check(&mut self, expected: Option<&[u8]>) -> Result<Vec<u8>, Error> {
+    /// Makes one call and checks its answer: by the prepared bytes for a bare peer, by its content for the others.
+    async fn check(&mut self) -> Result<Vec<u8>, Error> {
         let calling = async {
             match &mut self.side {
                 Side::Http { address, session, credential, .. } => {
@@ -253,7 +252,7 @@ impl Runner {
         };
         let (answer, id) = timeout(GRACE, calling).await.map_err(|_| Error::new("no answer in time"))??;
         match self.role {
-            Role::Bare { .. } if Some(&*answer) != expected => {
+            Role::Bare { .. } if Some(&answer) != self.answer.as_ref() => {
                 return Err(Error::new("the bare peer returned another response than the prepared one"));
             }
             Role::Bare { .. } => {}
@@ -262,24 +261,9 @@ impl Runner {
         Ok(answer)
     }
 
-    /// One round: a call that is checked, then load for a while.
-    async fn round(&mut self, length: Duration, answer: &[u8]) -> Result<Round, Error> {
-        let outcome = timeout(length + GRACE, self.load(length, answer)).await;
-        let outcome = outcome.unwrap_or_else(|_| Err(Error::new("answers did not come in time")));
-        outcome.map_err(|error| {
-            let name = match &self.role {
-                Role::Ours => "our server",
-                Role::Bare { .. } => "the bare peer",
-                Role::Other(library) => library.name,
-            };
-            error.when(format_args!("{name}{}", fate(&mut self.peer)))
-        })
-    }
-
-    async fn load(&mut self, length: Duration, answer: &[u8]) -> Result<Round, Error> {
-        let checked = self.check(Some(answer)).await?;
-        // The answers of another library can vary in their length, such as by the ids of events.
-        let expected = (!matches!(self.role, Role::Other(_))).then_some(answer.len());
+    async fn load(&mut self, length: Duration) -> Result<Round, Error> {
+        let checked = self.check().await?;
+        let expected = self.answer.as_ref().map(Vec::len);
         if expected.is_some_and(|expected| checked.len() != expected) {
             return Err(Error::new("answers differ in their length"));
         }

@@ -1,10 +1,13 @@
 //! The program behind `cargo xtask bench`: the load generator and the measured servers.
 //!
-//! Each figure is a ratio to a bare limit. The bare peer of a server reads the same bytes over the same transport, parses
-//! them into a `serde_json::Value`, and returns a prepared response of the same length. The bare peer of a client is a loop
-//! around `reqwest` at the same server. Short rounds of both alternate in one run, because other load on the machine varies.
+//! `bench load` measures ratios to a bare limit. The bare peer of a server reads the same bytes over the same transport, parses
+//! them into a `serde_json::Value`, and returns a prepared response of the same length. The bare peer of a client over HTTP is a
+//! loop around `reqwest`, and over stdio a loop over lines. A server with authentication is compared with the same server without
+//! it. Short rounds alternate in one run, because other load on the machine varies.
+//!
+//! The other commands measure times, memory, sizes and rates, some of them beside another form of the same work.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks through its streams")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool prints its results")]
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -32,10 +35,11 @@ mod report;
 mod server;
 mod start;
 mod stdio;
+mod turns;
 
 const USAGE: &str = "\
 usage: bench load [--case NAME]... [--rounds N] [--seconds S] [--quick] [--peers DIR]   measure and print a table
-       bench memory                                                       what sessions and streams cost
+       bench memory                                                       the memory of sessions and streams
        bench start --ours PROGRAM --bare PROGRAM [--peers DIR] [--starts N]   the start and the memory of a stdio server
        bench growth [SERIES]... [--series FILE] [--quick]                 how costs grow with sizes
        bench host                                                         the bridge, the search and the checks of a host
@@ -54,7 +58,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match args.split_first() {
         Some((command, _)) if cfg!(debug_assertions) && command != "peer" => {
-            Err(Error::new("figures of a debug build mean nothing: `cargo xtask bench` builds for release"))
+            Err(Error::new("a debug build has no valid figures: `cargo xtask bench` builds for release"))
         }
         Some((command, rest)) if command == "load" => judged(rest, load::run),
         Some((command, rest)) if command == "growth" => judged(rest, growth::run),

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     case::{Case, Over, Revision},
-    figure::{Aim, Figure, RMCP},
+    figure::{Aim, Doubt, Figure},
 };
 
 /// The result of one round of one peer.
@@ -14,7 +14,7 @@ pub(crate) struct Round {
     pub(crate) elapsed: Duration,
     /// The user and system time of the program under test.
     pub(crate) server: Option<Duration>,
-    /// The same for the other side: the generator.
+    /// The same for the generator.
     pub(crate) generator: Option<Duration>,
     /// The 99th percentile of the times of calls over HTTP.
     pub(crate) p99: Option<Duration>,
@@ -27,7 +27,7 @@ impl Round {
         self.calls as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// Microseconds of the server's time on a core per call; `None` when that was less than the system's clock shows.
+    /// Microseconds of the server's time on a core per call; `None` if that was less than the clock of the system shows.
     fn cost(&self) -> Option<f64> {
         let used = self.server.filter(|used| !used.is_zero())?;
         Some(used.as_secs_f64() * 1e6 / self.calls.max(1) as f64)
@@ -44,13 +44,8 @@ impl Round {
 pub(crate) struct Measured {
     pub(crate) pairs: Vec<(Round, Round)>,
     pub(crate) others: BTreeMap<&'static str, Vec<Round>>,
-}
-
-impl Measured {
-    /// Adds the round of another library.
-    pub(crate) fn add_other(&mut self, name: &'static str, round: Round) {
-        self.others.entry(name).or_default().push(round);
-    }
+    /// Another library did not start, or failed in a round.
+    pub(crate) is_incomplete: bool,
 }
 
 /// One row of the table.
@@ -68,10 +63,9 @@ pub(crate) struct Row {
     ratio: Spread,
     cost: Option<(f64, f64, Spread)>,
     guesses: Option<Guesses>,
-    /// The generator had no time left while the bare peer was measured, so that the ratio flatters us.
     is_limited: bool,
-    /// Something else had both cores for a good part of the time.
     is_disturbed: bool,
+    is_incomplete: bool,
 }
 
 /// The effect of wrong passwords on the calls beside them.
@@ -162,7 +156,18 @@ impl Row {
             guesses: Guesses::of(case, rounds),
             is_limited: is_saturating && share > 0.97,
             is_disturbed,
+            is_incomplete: measured.is_incomplete,
         }
+    }
+
+    /// The reasons why the times of the rounds are not reliable.
+    fn doubts(&self) -> Vec<Doubt> {
+        let doubts = [
+            (self.is_limited, Doubt::Limited),
+            (self.is_disturbed, Doubt::Disturbed),
+            (self.is_incomplete, Doubt::Incomplete),
+        ];
+        doubts.into_iter().filter_map(|(applies, doubt)| applies.then_some(doubt)).collect()
     }
 
     /// The row as figures: the ratio, and each further bound of the case.
@@ -172,6 +177,7 @@ impl Row {
             Figure { revision, ..Figure::new(id, title, value, unit, aim) }
         };
         let mut ratio = figure(self.name, self.title, self.ratio.median, "", self.aim);
+        ratio.doubts = self.doubts();
         ratio.rates = BTreeMap::from([("ours".to_owned(), self.ours), ("bare".to_owned(), self.bare)]);
         for (name, (theirs, rate)) in &self.others {
             ratio.peers.insert((*name).to_owned(), *theirs);
@@ -180,11 +186,13 @@ impl Row {
         let mut figures = vec![ratio];
         if let Some(least) = self.least {
             let title = format!("{}, calls of one core", self.title);
+            // CPU times do not depend on other load, so this value has no doubts.
             figures.push(figure(self.name, &title, self.per_core(), "calls/s", Aim::AtLeast(least)));
         }
         if let Some(Guesses { ratio, most: Some(most), .. }) = &self.guesses {
             let title = format!("{}, ratio of the 99th percentiles", self.title);
-            figures.push(figure(self.name, &title, ratio.median, "", Aim::AtMost(*most)));
+            let doubts = self.doubts();
+            figures.push(Figure { doubts, ..figure(self.name, &title, ratio.median, "", Aim::AtMost(*most)) });
         }
         figures
     }
@@ -202,8 +210,7 @@ pub(crate) fn print(rows: &[Row]) {
         "case", "revision", "calls/s", "bare", "ratio", "(spread)", "aim", "CPU us", "bare", "ratio", "(spread)"
     );
     for row in rows {
-        let rmcp = row.others.get(RMCP).map(|(ratio, _)| *ratio);
-        let mark = if row.aim.is_met(row.ratio.median, rmcp) { "  " } else { " !" };
+        let mark = if row.figures().first().is_none_or(Figure::is_met) { "  " } else { " !" };
         let aim = match (row.aim, row.least) {
             (Aim::AtLeast(aim), _) => format!("{aim:.2}{mark}"),
             (Aim::AtLeastRmcp(factor), _) => format!("{factor} rmcp{mark}"),
@@ -215,17 +222,13 @@ pub(crate) fn print(rows: &[Row]) {
             None => "CPU times cannot be read here".to_owned(),
         };
         println!(
-            "{:<18} {:<11} {:>9.0} {:>9.0}  {} {aim:>6}  {cost}{}",
+            "{:<18} {:<11} {:>9.0} {:>9.0}  {} {aim:>6}  {cost} {}",
             row.name,
             row.revision.name(),
             row.ours,
             row.bare,
             spread(&row.ratio),
-            match (row.is_limited, row.is_disturbed) {
-                (true, _) => "  *",
-                (_, true) => "  ~",
-                _ => "",
-            },
+            row.doubts().into_iter().map(Doubt::mark).collect::<String>(),
         );
         for (name, (ratio, rate)) in &row.others {
             println!("{:<30} {rate:>9.0} {:>9}  {ratio:>5.2}", format!("  {name}"), "");
@@ -245,16 +248,25 @@ pub(crate) fn print(rows: &[Row]) {
         );
     }
     println!(
-        "\nratio: what the bare peer needs, by what this server or client needs; 1.00 is as fast as the bare peer"
+        "\nratio: the calls in a second by those of the bare peer, and the CPU time of the bare peer by that of this program; \
+         1.00 is as fast as the bare peer"
     );
     println!("CPU us: the time of the server, or of the client, on a core per call, user and system; !: below the aim");
-    if rows.iter().any(|row| row.is_limited) {
-        println!(
-            "*: the other side was the limit of the bare peer, so that the ratio of CPU says more than that of calls"
-        );
-    }
-    if rows.iter().any(|row| row.is_disturbed) {
-        println!("~: something else had the cores too, so that the ratio of CPU says more than that of calls");
+    for (is_shown, text) in [
+        (
+            rows.iter().any(|row| row.is_limited),
+            "limited: the load, or the server of a client, used its whole core while the bare peer was measured. The ratio of \
+             calls is too high, and the ratio of CPU times is reliable",
+        ),
+        (
+            rows.iter().any(|row| row.is_disturbed),
+            "disturbed: other processes used the cores. The ratio of CPU times is more reliable than that of calls",
+        ),
+        (rows.iter().any(|row| row.is_incomplete), "incomplete: a program of another library has no value"),
+    ] {
+        if is_shown {
+            println!("{text}");
+        }
     }
 }
 
@@ -306,19 +318,23 @@ mod tests {
             (round(50, 100, 400), round(100, 100, 990)),
             (round(800, 1000, 400), round(1000, 1000, 990)),
         ];
-        let others = BTreeMap::from([(RMCP, vec![round(250, 1000, 400), round(20, 100, 400), round(600, 1000, 400)])]);
-        let row = Row::new(&CASES[1], Revision::Session, &Measured { pairs: pairs.to_vec(), others });
+        let others =
+            BTreeMap::from([("rmcp", vec![round(250, 1000, 400), round(20, 100, 400), round(600, 1000, 400)])]);
+        let measured = Measured { pairs: pairs.to_vec(), others, is_incomplete: true };
+        let row = Row::new(&CASES[1], Revision::Session, &measured);
         assert_eq!((row.ratio.median, row.ratio.least, row.ratio.most), (0.5, 0.5, 0.8));
         let figures = row.figures();
-        assert_eq!((figures[0].value, figures[0].peers[RMCP], figures[0].rates[RMCP]), (0.5, 0.25, 250.0));
+        assert_eq!((figures[0].value, figures[0].peers["rmcp"], figures[0].rates["rmcp"]), (0.5, 0.25, 250.0));
         assert!(!figures[0].is_met());
+        assert_eq!(figures[0].doubts, [Doubt::Limited, Doubt::Incomplete]);
         let (ours, bare, ratio) = row.cost.unwrap();
         assert_eq!((ours, bare, ratio.median), (2000.0, 1000.0, 0.5));
         assert_eq!(row.per_core(), 500.0);
         assert!(row.is_limited && !row.is_disturbed);
         let starved = [(round(500, 400, 400), round(1000, 500, 400))];
         let measured = |pairs: &[(Round, Round)]| Measured { pairs: pairs.to_vec(), ..Measured::default() };
-        assert!(Row::new(&CASES[1], Revision::Session, &measured(&starved)).is_disturbed);
+        let figures = Row::new(&CASES[1], Revision::Session, &measured(&starved)).figures();
+        assert_eq!(figures[0].doubts, [Doubt::Disturbed]);
         assert!(
             !Row::new(&CASES[0], Revision::Session, &measured(&pairs)).is_limited,
             "one connection waits by nature"

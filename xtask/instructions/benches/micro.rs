@@ -4,7 +4,7 @@
 use divan::{Bencher, counter::ItemsCount};
 use instructions::Case;
 
-/// The iterations of a measured run. Their time is much longer than that of the preparation of a case.
+/// The iterations of a measured run. They divide the time of the preparation of a case, which is a part of the measured time.
 const ITERATIONS: u32 = 2_000;
 
 fn main() {

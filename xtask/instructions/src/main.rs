@@ -2,7 +2,7 @@
 //!
 //! The command counts the instructions of two runs. The difference belongs to the iterations, without the start of the program.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks through its streams")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool prints its results")]
 
 use std::process::ExitCode;
 

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::error::Error;
 pub(crate) use crate::figure::Aim;
+use crate::{error::Error, figure};
 
 /// Prints the names of the columns.
 pub(crate) fn head(title: &str) {
@@ -18,7 +18,9 @@ static MISSED: AtomicUsize = AtomicUsize::new(0);
 /// # Errors
 /// If a figure misses its aim.
 pub(crate) fn foot() -> Result<(), Error> {
-    println!("\n!: the figure misses its aim. Each value is of one round, in which both parts saw the same machine.");
+    println!(
+        "\n!: the figure misses its aim. Each value is the median of its rounds. A round measures both parts of a ratio."
+    );
     verdict()
 }
 
@@ -31,7 +33,7 @@ pub(crate) fn count(is_met: bool) {
 pub(crate) fn verdict() -> Result<(), Error> {
     match MISSED.load(Ordering::Relaxed) {
         0 => Ok(()),
-        missed => Err(Error::new(format!("{missed} figures miss their aims"))),
+        missed => Err(Error::new(figure::misses(missed))),
     }
 }
 
