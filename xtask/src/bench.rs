@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use self::{
     builds::Folders,
-    figure::Figure,
+    figure::{Aim, Figure},
     page::{Machine, Results},
 };
 use crate::{
@@ -32,7 +32,7 @@ mod svg;
 const USAGE: &str = "\
 usage: cargo xtask bench [STAGE]... [--peers] [--quick] [--case NAME]... [--rounds N] [--seconds S] [--no-build] [--no-load]
        cargo xtask bench growth [tools|sessions|streams|subscriptions|tasks|connections|payload]... [--quick]
-       cargo xtask bench --publish [--quick]
+       cargo xtask bench --publish [--rounds N] [--seconds S]
        cargo xtask bench render
        cargo xtask bench instructions [--update]
        cargo xtask bench micro [NAME]
@@ -41,7 +41,9 @@ usage: cargo xtask bench [STAGE]... [--peers] [--quick] [--case NAME]... [--roun
 
 stages: builds, load, start, memory, host, gateway, growth. Without a name, all of them but growth run.
 --peers measures rmcp and tower-mcp in the same run. --quick measures fewer rounds, and omits the cold builds.
---publish measures all that docs/performance.md shows, and rewrites that page, its plots and its results.
+--no-build omits the cold builds. --no-load selects the stage `builds` alone. --case selects the stage `load` alone.
+--publish measures all that docs/performance.md shows, and rewrites that page, its plots and its results. It waits until the machine
+is quiet before each stage.
 render rewrites the page and the plots from the committed results. instructions counts the instructions of the hot paths, and micro
 measures their times.";
 
@@ -49,6 +51,10 @@ measures their times.";
 const PUBLISHED: [&str; 4] = ["--rounds", "3", "--seconds", "2"];
 /// A machine with a higher load average is not quiet.
 const QUIET: f64 = 0.5;
+/// The longest time until a machine is quiet. The load average of a finished build falls below the limit in two minutes.
+const QUIET_LIMIT: Duration = Duration::from_secs(5 * 60);
+/// The interval between two readings of the load average. The system computes it every five seconds.
+const QUIET_STEP: Duration = Duration::from_secs(10);
 
 const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
 const LOAD_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
@@ -77,14 +83,19 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         return page::render(&folders.root);
     }
     let options = Options::parse(args)?;
-    let machine = Machine::read(&folders.root);
-    if !machine.is_quiet(QUIET) {
+    let load = page::load_average();
+    let program = program(&folders)?;
+    let load = if options.publish { quiet_load()? } else { load };
+    if load > QUIET {
         println!("NOT QUIET: other processes use the machine, so the figures vary more");
     }
-    let mut run = Run { program: program(&folders)?, folders, options, failures: Vec::new() };
+    let machine = Machine::read(&folders.root, load);
+    let mut run = Run { program, folders, options, machine, failures: Vec::new() };
     run.stages();
-    if run.options.publish {
-        run.publish(machine)?;
+    if run.options.publish
+        && let Err(error) = run.publish()
+    {
+        run.failures.push(format!("publication: {error:#}"));
     }
     if run.failures.is_empty() { Ok(()) } else { Err(Error::msg(run.failures.join("\n       "))) }
 }
@@ -161,27 +172,40 @@ impl Options {
                 _ => return Err(arg.unexpected().into()),
             }
         }
+        let has_case = options.load.iter().any(|arg| arg == "--case");
+        if options.publish {
+            let is_partial = options.quick || options.no_build || no_load || has_case || !options.stages.is_empty();
+            if is_partial {
+                let parts = "stages, --quick, --case, --no-build or --no-load";
+                return Err(Error::msg(format!("--publish measures all of the page, and does not take {parts}")));
+            }
+            options.peers = true;
+            options.stages = Stage::PUBLISHED.to_vec();
+            // A later option overrides an earlier one.
+            options.load.splice(..0, PUBLISHED.map(str::to_owned));
+        }
         if options.quick {
             options.load.push("--quick".to_owned());
-        } else if options.publish && options.load.is_empty() {
-            options.load = PUBLISHED.map(str::to_owned).to_vec();
-        }
-        if options.publish {
-            options.peers = true;
-            if options.stages.is_empty() {
-                options.stages = Stage::PUBLISHED.to_vec();
-            }
         }
         if options.stages.is_empty() {
             // A case is a part of the load alone.
             let is_load = |stage: &Stage| *stage == Stage::Load;
-            let is_wanted = |stage: &Stage| match options.load.iter().any(|arg| arg == "--case") {
+            let is_wanted = |stage: &Stage| match has_case {
                 true => is_load(stage),
                 false => *stage != Stage::Growth && (!no_load || *stage == Stage::Builds),
             };
             options.stages = Stage::ALL.into_iter().filter(is_wanted).collect();
         }
         Ok(options)
+    }
+
+    /// The rounds of the load, as text. The options of a publication name both values.
+    fn rounds(&self) -> String {
+        let value = |name: &str| {
+            let mut pairs = self.load.windows(2).rev();
+            pairs.find_map(|pair| (pair[0] == name).then(|| pair[1].clone())).unwrap_or_default()
+        };
+        format!("{} rounds of {} s", value("--rounds"), value("--seconds"))
     }
 }
 
@@ -201,6 +225,7 @@ struct Run {
     program: PathBuf,
     folders: Folders,
     options: Options,
+    machine: Machine,
     failures: Vec<String>,
 }
 
@@ -214,10 +239,14 @@ impl Run {
                 self.failures.push(format!("{}: {error:#}", stage.name()));
             }
             println!("[{number}/{}] {} took {:.0} s", stages.len(), stage.name(), start.elapsed().as_secs_f64());
+            if self.options.publish && !self.json(*stage).exists() {
+                // A publication needs the figures of each stage.
+                return;
+            }
         }
     }
 
-    fn stage(&self, stage: Stage) -> Result<(), Error> {
+    fn stage(&mut self, stage: Stage) -> Result<(), Error> {
         let mut args = Vec::new();
         match stage {
             // A result of an earlier run is not a result of this run.
@@ -257,6 +286,9 @@ impl Run {
             }
             Stage::Growth => {
                 let series = self.folders.out().join(SERIES);
+                if series.exists() {
+                    fs::remove_file(&series)?;
+                }
                 args.extend(["--series".to_owned(), series.display().to_string()]);
                 args.extend(self.options.series.clone());
                 if self.options.quick {
@@ -269,7 +301,14 @@ impl Run {
     }
 
     /// Runs the measuring program. It writes its figures, and fails if one misses its aim.
-    fn measure(&self, stage: Stage, args: &[String]) -> Result<(), Error> {
+    fn measure(&mut self, stage: Stage, args: &[String]) -> Result<(), Error> {
+        if self.options.publish {
+            // The builds and the measurement before have loaded the machine.
+            let load = quiet_load()?;
+            if stage == Stage::Load {
+                self.machine.load_before_calls = Some(load);
+            }
+        }
         let mut command = Command::new(&self.program);
         command.arg(stage.name()).arg("--json").arg(self.json(stage)).args(args);
         process::run(&mut command, LOAD_LIMIT)
@@ -281,13 +320,14 @@ impl Run {
     }
 
     /// Writes the results of the stages to the page. Each stage must have written its figures.
-    fn publish(&self, machine: Machine) -> Result<(), Error> {
+    fn publish(&mut self) -> Result<(), Error> {
         let mut figures: Vec<Figure> = Vec::new();
         for stage in [Stage::Load, Stage::Start, Stage::Memory, Stage::Builds, Stage::Growth] {
             figures.extend(read::<Vec<Figure>>(&self.json(stage))?);
         }
         let series = read(&self.folders.out().join(SERIES))?;
-        let rounds = self.options.load.join(" ").replace("--", "");
+        self.failures.extend(doubtful(&figures));
+        let (rounds, machine) = (self.options.rounds(), self.machine.clone());
         let versions = page::versions(&self.folders.root)?;
         let results = Results { date: page::today(), machine, rounds, versions, figures, series };
         page::publish(&self.folders.root, &results)
@@ -310,6 +350,45 @@ impl Run {
     }
 }
 
+/// Waits until the machine is quiet. Returns its load average.
+fn quiet_load() -> Result<f64, Error> {
+    quiet(page::load_average, || std::thread::sleep(QUIET_STEP))
+}
+
+/// Reads a load average until the machine is quiet, for at most [`QUIET_LIMIT`].
+fn quiet(read: impl Fn() -> f64, mut pause: impl FnMut()) -> Result<f64, Error> {
+    let mut waited = Duration::ZERO;
+    loop {
+        let load = read();
+        if load <= QUIET {
+            return Ok(load);
+        }
+        if waited >= QUIET_LIMIT {
+            let limit = QUIET_LIMIT.as_secs();
+            return Err(Error::msg(format!(
+                "the machine is not quiet: its load average is {load} after {limit} s, not {QUIET}"
+            )));
+        }
+        println!(
+            "waiting until the machine is quiet: load average {load:.2}, limit {QUIET:.2}, {} s",
+            waited.as_secs()
+        );
+        pause();
+        waited += QUIET_STEP;
+    }
+}
+
+/// Names the figures whose aims have no reliable verdict.
+fn doubtful(figures: &[Figure]) -> Option<String> {
+    let is_doubtful = |figure: &&Figure| figure.aim != Aim::None && !figure.doubts.is_empty();
+    let name = |figure: &Figure| {
+        let revision = figure.revision.as_deref().map_or_else(String::new, |revision| format!(" {revision}"));
+        format!("{}{revision}{}", figure.id, figure.marks())
+    };
+    let names: Vec<String> = figures.iter().filter(is_doubtful).map(name).collect();
+    (!names.is_empty()).then(|| format!("figures with an aim and a doubt: {}", names.join(", ")))
+}
+
 /// Reads the results of a stage.
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
     let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
@@ -318,7 +397,7 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{figure::Doubt, *};
 
     fn parse(line: &str) -> Result<Options, Error> {
         let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -331,7 +410,6 @@ mod tests {
             ("", &Stage::ALL[..6]),
             ("growth tools", &[Stage::Growth]),
             ("--publish", &Stage::PUBLISHED),
-            ("--publish load", &[Stage::Load]),
             ("--no-load", &[Stage::Builds]),
             ("--case text", &[Stage::Load]),
             ("start memory --peers", &[Stage::Start, Stage::Memory]),
@@ -346,5 +424,67 @@ mod tests {
         for line in ["--case", "everything", "--fast"] {
             assert!(parse(line).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn a_publication_measures_all_of_the_page() {
+        for (line, rounds) in [
+            ("--publish", "3 rounds of 2 s"),
+            ("--publish --peers", "3 rounds of 2 s"),
+            ("--publish --rounds 7", "7 rounds of 2 s"),
+            ("--seconds 0.5 --publish --rounds 7", "7 rounds of 0.5 s"),
+        ] {
+            let options = parse(line).unwrap();
+            assert_eq!(
+                (options.rounds(), &*options.stages),
+                (rounds.to_owned(), &Stage::PUBLISHED as &[Stage]),
+                "{line}"
+            );
+            assert!(options.peers);
+        }
+        for part in ["load", "growth tools", "--quick", "--case text", "--no-build", "--no-load"] {
+            for line in [format!("--publish {part}"), format!("{part} --publish")] {
+                assert!(parse(&line).unwrap_err().to_string().starts_with("--publish measures all"), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_wait_for_a_quiet_machine_has_a_limit() {
+        for (loads, expected) in
+            [(&[0.5, 9.0] as &[f64], Some((0.5, 0))), (&[2.0, 0.51, 0.2], Some((0.2, 2))), (&[0.51], None)]
+        {
+            let (mut pauses, reading) = (0, std::cell::Cell::new(0));
+            let read = || {
+                reading.set(reading.get() + 1);
+                loads[(reading.get() - 1).min(loads.len() - 1)]
+            };
+            let outcome = quiet(read, || pauses += 1);
+            match expected {
+                Some((load, wanted)) => assert_eq!((outcome.unwrap(), pauses), (load, wanted)),
+                None => {
+                    assert!(outcome.unwrap_err().to_string().contains("0.51 after 300 s"));
+                    assert_eq!(pauses, 30);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn doubts_of_figures_with_an_aim_are_reported() {
+        let figure = |id: &str, aim, doubts: &[Doubt]| {
+            let revision = Some("2025-11-25".to_owned());
+            Figure { doubts: doubts.to_vec(), revision, ..Figure::new(id, id, 1.0, "", aim) }
+        };
+        let aim = Aim::AtLeast(0.5);
+        let figures = [
+            figure("a", aim, &[Doubt::Limited]),
+            figure("b", aim, &[]),
+            figure("c", Aim::None, &[Doubt::Disturbed]),
+            figure("d", aim, &[Doubt::Disturbed]),
+        ];
+        let expected = "figures with an aim and a doubt: a 2025-11-25 (limited), d 2025-11-25 (disturbed)";
+        assert_eq!(doubtful(&figures).unwrap(), expected);
+        assert_eq!(doubtful(&figures[1..3]), None);
     }
 }

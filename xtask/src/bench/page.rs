@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    process::Command,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -13,7 +14,7 @@ use toml::Table;
 
 use super::{
     builds::{LIBRARIES, PEERS},
-    figure::{self, Figure, Series, number},
+    figure::{self, Doubt, Figure, Series, number},
     plot,
 };
 use crate::process;
@@ -38,35 +39,40 @@ pub(super) struct Results {
 }
 
 /// The machine of a run.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Machine {
     cores: usize,
     processor: String,
     system: String,
     rust: String,
-    /// The processes that waited for a core in the minute before the run.
+    /// The load average of the minute before the run.
     load: f64,
+    /// The load average of the minute before the calls, after the builds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) load_before_calls: Option<f64>,
+}
+
+/// The load average of the last minute. It is zero if the system has none.
+pub(super) fn load_average() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().next().and_then(|load| load.parse().ok()).unwrap_or_default()
 }
 
 impl Machine {
-    /// Compares the load of the machine with a limit.
-    pub(super) fn is_quiet(&self, most: f64) -> bool {
-        self.load <= most
-    }
-
-    /// Reads the properties of this machine.
-    pub(super) fn read(root: &Path) -> Self {
-        let rust = process::capture(process::cargo(root).arg("--version"), VERSION_LIMIT);
+    /// Reads the properties of this machine, which has a load average.
+    pub(super) fn read(root: &Path, load: f64) -> Self {
+        let mut compiler = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
+        let rust = process::capture(compiler.arg("--version").current_dir(root), VERSION_LIMIT);
         let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let processor = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-        let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         Self {
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             processor: processor.map_or_else(|| "unknown".to_owned(), |(_, name)| name.trim().to_owned()),
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
             rust: rust
-                .map_or_else(|_| "unknown".to_owned(), |captured| captured.stdout.trim().replace("cargo ", "Rust ")),
-            load: load.split_whitespace().next().and_then(|load| load.parse().ok()).unwrap_or_default(),
+                .map_or_else(|_| "unknown".to_owned(), |captured| captured.stdout.trim().replace("rustc ", "Rust ")),
+            load,
+            load_before_calls: None,
         }
     }
 }
@@ -166,12 +172,15 @@ fn replaced(page: &str, name: &str, text: &str) -> Result<String, Error> {
 }
 
 fn machine(results: &Results) -> String {
-    let Machine { cores, processor, system, rust, load } = &results.machine;
+    let Machine { cores, processor, system, rust, load, load_before_calls } = &results.machine;
     let mut text = format!(
         "| property | value |\n|---|---|\n| date | {} |\n| processor | {processor}, {cores} cores |\n| system | {system} |\n\
-         | compiler | {rust} |\n| rounds | {} |\n| load average before the run | {load:.2} |\n",
+         | compiler | {rust} |\n| rounds of calls | {} |\n| load average before the run | {load:.2} |\n",
         results.date, results.rounds
     );
+    if let Some(load) = load_before_calls {
+        text += &format!("| load average before the calls | {load:.2} |\n");
+    }
     for (name, version) in &results.versions {
         text += &format!("| {name} | {version} |\n");
     }
@@ -194,7 +203,7 @@ fn table(results: &Results) -> String {
         let Some(first) = of_title.first() else { continue };
         let shown = |figure: &Figure| {
             let value = format!("{} {}", number(figure.value), figure.unit);
-            format!("{}{}", value.trim(), if figure.is_met() { "" } else { " (!)" })
+            format!("{}{}", value.trim(), marks(figure))
         };
         let of_revision = |date: &str| {
             of_title.iter().find(|figure| figure.revision.as_deref() == Some(date)).map(|figure| shown(figure))
@@ -210,7 +219,7 @@ fn table(results: &Results) -> String {
             first.aim.text(&first.unit).replace("<=", "≤").replace(">=", "≥").replace('-', "–").replace(" x ", " × ");
         text += &format!("| {title} | {session} | {stateless} | {} | {} | {aim} |\n", peers[0], peers[1]);
     }
-    text
+    text + &legend(&figures)
 }
 
 /// The values of a library: of the older revision, then of the newer.
@@ -229,8 +238,27 @@ fn growth(figures: &[Figure]) -> String {
     for figure in figures.iter().filter(|figure| is_growth(figure)) {
         let aim = figure.aim.text(&figure.unit).replace("<=", "≤").replace(">=", "≥");
         let value = format!("{} {}", number(figure.value), figure.unit);
-        let mark = if figure.is_met() { "" } else { " (!)" };
-        text += &format!("| {} | {}{mark} | {aim} |\n", figure.title, value.trim());
+        text += &format!("| {} | {}{} | {aim} |\n", figure.title, value.trim(), marks(figure));
+    }
+    text
+}
+
+/// The marks behind a value: of a missed aim, and of doubts.
+fn marks(figure: &Figure) -> String {
+    format!("{}{}", if figure.is_met() { "" } else { " (!)" }, figure.marks())
+}
+
+/// The explanations of the doubts that a table shows.
+fn legend(figures: &[&Figure]) -> String {
+    let mut text = String::new();
+    for (doubt, meaning) in [
+        (Doubt::Limited, "the load used its whole core while it measured the bare peer, so the ratio is too high"),
+        (Doubt::Disturbed, "other processes used the cores during the rounds"),
+        (Doubt::Incomplete, "a program of another library failed, so the row has no value of it"),
+    ] {
+        if figures.iter().any(|figure| figure.doubts.contains(&doubt)) {
+            text += &format!("\nThe mark{} shows a value with this doubt: {meaning}.\n", doubt.mark());
+        }
     }
     text
 }
@@ -271,20 +299,32 @@ mod tests {
     #[test]
     fn revisions_share_a_row() {
         let mut figures = Vec::new();
-        for (revision, value, rmcp) in [("2026-07-28", 0.7, 0.3), ("2025-11-25", 0.9, 0.4)] {
+        for (revision, value, rmcp, doubts) in
+            [("2026-07-28", 0.7, 0.3, &[] as &[Doubt]), ("2025-11-25", 0.9, 0.4, &[Doubt::Limited])]
+        {
             let mut figure = Figure::new("http-32", "HTTP echo", value, "", Aim::AtLeast(0.8));
             figure.revision = Some(revision.to_owned());
             figure.peers.insert("rmcp".to_owned(), rmcp);
+            figure.doubts = doubts.to_vec();
             figures.push(figure);
         }
         figures.push(Figure::new("size", "size", 5.0, "MB", Aim::AtMost(6.0)));
         figures.push(Figure::new("growth-a", "growth", 1.0, "", Aim::AtMost(1.15)));
-        let machine = Machine::read(Path::new("."));
-        let (date, rounds) = (today(), "1".to_owned());
+        let machine = Machine { load_before_calls: Some(0.25), ..Machine::read(Path::new("."), 0.5) };
+        let (date, rounds) = (today(), "3 rounds of 2 s".to_owned());
         let results = Results { date, machine, rounds, versions: BTreeMap::new(), figures, series: Vec::new() };
         let text = table(&results);
-        assert!(text.contains("| HTTP echo | 0.90 | 0.70 (!) | 0.40 / 0.30 | – | ≥ 0.8 |"), "{text}");
+        assert!(text.contains("| HTTP echo | 0.90 (limited) | 0.70 (!) | 0.40 / 0.30 | – | ≥ 0.8 |"), "{text}");
+        assert!(text.contains("\nThe mark (limited) shows") && !text.contains("(disturbed)"), "{text}");
         assert!(text.contains("| size | 5.00 MB | 5.00 MB | – | – | ≤ 6 MB |"), "{text}");
         assert!(growth(&results.figures).contains("| growth | 1.00 | ≤ 1.15 |"));
+        let text = super::machine(&results);
+        for row in [
+            "| compiler | Rust 1.",
+            "| rounds of calls | 3 rounds of 2 s |",
+            "| load average before the run | 0.50 |\n| load average before the calls | 0.25 |",
+        ] {
+            assert!(text.contains(row), "{row}: {text}");
+        }
     }
 }

@@ -21,13 +21,17 @@ pub(super) fn bars(title: &str, figures: &[&Figure], shared: bool) -> String {
     let groups: Vec<Vec<(usize, f64)>> = figures.iter().map(|figure| values(figure)).collect();
     let bars = |group: &[(usize, f64)]| group.len() as f64 * (BAR + 2.0);
     let height = |group: &[(usize, f64)]| bars(group).max(LABEL);
-    let heights = groups.iter().map(|group| height(group) + GAP);
-    let mut picture = Picture::new(title, WIDTH, TOP + heights.sum::<f64>() + 16.0);
+    let end = TOP + groups.iter().map(|group| height(group) + GAP).sum::<f64>();
+    let mut picture = Picture::new(title, WIDTH, end + 16.0);
     legend(&mut picture, groups.iter().flatten().map(|(name, _)| *name));
     let most = |group: &[(usize, f64)]| group.iter().map(|(_, value)| *value).fold(0.0, f64::max);
     let common = groups.iter().map(|group| most(group)).fold(1.0, f64::max);
+    if shared {
+        let x = LABELS + (WIDTH - LABELS - RIGHT) / common;
+        // The values are drawn above the line.
+        picture.rule("limit", (x, TOP - 8.0), (x, end - 6.0));
+    }
     let mut y = TOP;
-    let begin = y;
     for (figure, group) in figures.iter().zip(&groups) {
         let scale = (WIDTH - LABELS - RIGHT) / if shared { common } else { most(group).max(f64::MIN_POSITIVE) };
         let end = y + height(group);
@@ -41,14 +45,12 @@ pub(super) fn bars(title: &str, figures: &[&Figure], shared: bool) -> String {
         for (name, value) in group {
             picture.bar(*name, LABELS, y, (value * scale).max(1.0), BAR);
             let text = format!("{} {}", number(*value), figure.unit);
-            picture.text("note", LABELS + value * scale + 6.0, y + BAR - 2.5, Anchor::Start, text.trim());
+            let text =
+                format!("{}{}", text.trim(), if NAMES[*name] == "ours" { figure.marks() } else { String::new() });
+            picture.text("note", LABELS + value * scale + 6.0, y + BAR - 2.5, Anchor::Start, &text);
             y += BAR + 2.0;
         }
         y = end + GAP;
-    }
-    if shared {
-        let x = LABELS + (WIDTH - LABELS - RIGHT) / common;
-        picture.rule("limit", (x, begin - 8.0), (x, y - 6.0));
     }
     picture.finish()
 }
@@ -152,11 +154,13 @@ mod tests {
     fn bars_show_each_program_of_a_figure() {
         let mut figure = Figure::new("a", "HTTP echo", 0.5, "", Aim::None);
         figure.peers.insert("rmcp".to_owned(), 0.25);
+        figure.doubts.push(crate::bench::figure::Doubt::Limited);
         let text = bars("speed", &[&figure], true);
-        for part in ["HTTP echo", "0.50", "0.25", "ours", "rmcp", "class=\"limit\""] {
+        for part in ["HTTP echo", ">0.50 (limited)<", ">0.25<", "ours", "rmcp", "class=\"limit\""] {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(!text.contains("tower-mcp"));
+        assert!(text.find("\"limit\"") < text.find("HTTP echo"), "the limit is below the texts: {text}");
     }
 
     #[test]
