@@ -70,8 +70,8 @@ async fn respond(State(answer): State<Bytes>, body: Bytes) -> Response {
     }
 }
 
-/// The least that a client takes for a server, in both eras: it opens, takes notices, and answers each call with its id. It
-/// prints its address and ends with stdin.
+/// The least that a client accepts as a server, in both eras: it opens a session, accepts notifications, and answers each call with
+/// its id. It prints its address and ends with stdin. Without the session id, a client of tower-mcp makes one call at a time.
 pub(crate) fn mcp() -> Result<(), Error> {
     serve(Router::new().route("/mcp", routing::post(answer_call)))
 }
@@ -81,10 +81,12 @@ async fn answer_call(body: Bytes) -> Response {
         Ok(message) => message,
         Err(error) => return (StatusCode::BAD_REQUEST, error.to_string()).into_response(),
     };
-    match answer_to(&message) {
-        Some(answer) => ([(header::CONTENT_TYPE, "application/json")], answer).into_response(),
-        None => StatusCode::ACCEPTED.into_response(),
+    let Some(answer) = answer_to(&message) else { return StatusCode::ACCEPTED.into_response() };
+    let answer = ([(header::CONTENT_TYPE, "application/json")], answer);
+    if message["method"] == "initialize" {
+        return ([("mcp-session-id", SESSION)], answer).into_response();
     }
+    answer.into_response()
 }
 
 /// The answer to a request; `None` for a notification.

@@ -273,7 +273,7 @@ impl Server {
             "mcp-server = {{ path = {path}, default-features = false, features = {features} }}\n\
              schemars = {{ version = \"1\", default-features = false, features = [\"derive\", \"std\"] }}\n\
              serde = {{ version = \"1\", features = [\"derive\"] }}\n\
-             tokio = {{ version = \"1\", features = [\"macros\", \"rt-multi-thread\"] }}\n"
+             tokio = {{ version = \"1\", features = [\"macros\", \"rt\"] }}\n"
         );
         manifest(&self.name(), &dependencies)
     }
@@ -343,7 +343,7 @@ async fn echo(Args(Echo { text }): Args<Echo>) -> String {
     text
 }
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let server = Server::builder("bench", "1.0.0").tool(tool("echo", echo).title("Echo").read_only()).build();
     Ok(server.SERVE.await?)
