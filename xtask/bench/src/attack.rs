@@ -46,7 +46,7 @@ impl Attack {
                     let wrong = Credential::basic(&format!("user-{lane}"), &format!("guess-{number}"));
                     let host = address.to_string();
                     let mut request = Template::http(Call::Echo, Revision::Stateless, &host, None, Some(&wrong))?;
-                    let status = connection.call(request.next().0, false).await?.status();
+                    let status = connection.call(request.next()?.0, false).await?.status();
                     if !matches!(status, 401 | 503) {
                         return Err(Error::new(format!("a wrong password was answered with {status}")));
                     }

@@ -266,15 +266,20 @@ impl fmt::Display for Revision {
 pub(crate) struct Template {
     bytes: Vec<u8>,
     id: Range<usize>,
-    next: u64,
+    /// The ids of the next requests.
+    ids: Range<u64>,
     /// The place of the proof, and the credential that makes a proof for each request.
     proof: Option<(Range<usize>, Arc<Prover>)>,
 }
 
 /// Ids have ten digits, so that all requests of a case are equally long, and so are the answers.
 const FIRST_ID: u64 = 1_000_000_000;
-/// Ids of different lanes do not meet.
-const IDS_PER_WORKER: u64 = 50_000_000;
+const END_OF_IDS: u64 = 10_000_000_000;
+/// Each lane has its own ids: enough for its calls in a round, and few enough for the lanes of all connections.
+const IDS_PER_LANE: u64 = 5_000_000;
+/// The lane of the call that is checked, and the lane of the first calls of connections. Connections have the lanes below.
+pub(crate) const CHECK_LANE: usize = 1_798;
+pub(crate) const WARM_LANE: usize = 1_799;
 
 impl Template {
     /// A request alone.
@@ -331,28 +336,30 @@ impl Template {
     fn new(bytes: Vec<u8>) -> Self {
         let mark = FIRST_ID.to_string();
         let at = bytes.windows(mark.len()).position(|window| window == mark.as_bytes()).unwrap_or_default();
-        Self { id: at..at + mark.len(), bytes, next: FIRST_ID, proof: None }
+        Self { id: at..at + mark.len(), bytes, ids: FIRST_ID..END_OF_IDS, proof: None }
     }
 
-    /// The same request with a separate range of ids.
-    pub(crate) fn for_worker(&self, n: usize) -> Self {
-        Self { next: FIRST_ID + n as u64 * IDS_PER_WORKER, ..self.clone() }
+    /// The same request with the ids of a lane.
+    pub(crate) fn for_worker(&self, lane: usize) -> Self {
+        let first = FIRST_ID.saturating_add((lane as u64).saturating_mul(IDS_PER_LANE));
+        Self { ids: first..first.saturating_add(IDS_PER_LANE).min(END_OF_IDS), ..self.clone() }
     }
 
     /// The next request, and its id.
-    pub(crate) fn next(&mut self) -> (&[u8], u64) {
-        let id = self.next;
-        self.next += 1;
-        // A slice that is too short cuts the id off; ten digits last for more calls than a run can make.
-        let _ = write!(&mut self.bytes[self.id.clone()], "{id}");
-        // A request without a fresh proof fails, and its response ends the measurement.
-        if let Some((place, prover)) = &self.proof
-            && let Ok(proof) = prover.proof()
-            && proof.len() == place.len()
-        {
+    ///
+    /// # Errors
+    /// If the lane has no more ids, or if the credential makes no proof of the expected length.
+    pub(crate) fn next(&mut self) -> Result<(&[u8], u64), Error> {
+        let id = self.ids.next().ok_or_else(|| Error::new("a lane of requests has no more ids"))?;
+        write!(&mut self.bytes[self.id.clone()], "{id}")?;
+        if let Some((place, prover)) = &self.proof {
+            let proof = prover.proof()?;
+            if proof.len() != place.len() {
+                return Err(Error::new(format!("a proof has {} bytes, not {}", proof.len(), place.len())));
+            }
             self.bytes[place.clone()].copy_from_slice(proof.as_bytes());
         }
-        (&self.bytes, id)
+        Ok((&self.bytes, id))
     }
 }
 
@@ -442,7 +449,7 @@ mod tests {
     use super::*;
 
     fn text(template: &mut Template) -> String {
-        String::from_utf8(template.next().0.to_vec()).unwrap()
+        String::from_utf8(template.next().unwrap().0.to_vec()).unwrap()
     }
 
     #[test]
@@ -453,8 +460,22 @@ mod tests {
             let (a, b, c) = (text(&mut first), text(&mut first), text(&mut second));
             assert!(a.contains("\"id\":1000000000,") && a.ends_with("}\n"), "{a}");
             assert_eq!(b, a.replace("1000000000", "1000000001"));
-            assert_eq!(c, a.replace("1000000000", "1050000000"));
+            assert_eq!(c, a.replace("1000000000", "1005000000"));
             assert_eq!(a.contains("_meta"), revision == Revision::Stateless);
+        }
+    }
+
+    #[test]
+    fn lanes_share_no_ids_and_have_an_end() {
+        let template = Template::message(Call::Echo, Revision::Session);
+        let lanes = [0, 1, 999, CHECK_LANE, WARM_LANE].map(|lane| template.for_worker(lane).ids);
+        assert!(lanes.windows(2).all(|pair| pair[0].end <= pair[1].start), "{lanes:?}");
+        for (lane, length) in [(0, IDS_PER_LANE), (WARM_LANE, IDS_PER_LANE), (WARM_LANE + 1, 0), (usize::MAX, 0)] {
+            let mut template = template.for_worker(lane);
+            assert_eq!(template.ids.clone().count() as u64, length, "{lane}");
+            template.ids.start = template.ids.end.saturating_sub(1).max(template.ids.start);
+            assert_eq!(template.next().is_ok(), length > 0, "{lane}");
+            assert!(template.next().is_err(), "{lane}");
         }
     }
 

@@ -190,7 +190,7 @@ impl Caller {
         let text = match self {
             Self::Ours(client) => client.call_tool("echo", json!({ "text": ECHO_TEXT })).await?.text(),
             Self::Bare { client, url, headers, template } => {
-                let (body, id) = template.next();
+                let (body, id) = template.next()?;
                 let sending = client.post(url.as_str()).headers(headers.clone()).body(body.to_vec()).send();
                 let answer: Value = serde_json::from_slice(&sending.await?.bytes().await?)?;
                 if answer["id"] != id {

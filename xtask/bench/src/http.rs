@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{
     auth::Credential,
-    case::{Call, INITIALIZED, Revision, Template, end_session, post},
+    case::{CHECK_LANE, Call, INITIALIZED, Revision, Template, WARM_LANE, end_session, post},
     error::Error,
 };
 
@@ -267,9 +267,8 @@ impl Target<'_> {
     /// Makes one call. Returns its response and its id.
     pub(crate) async fn once(&self) -> Result<(Vec<u8>, u64), Error> {
         let mut connection = Connection::open(self.address).await?;
-        // Above the lanes of the load.
-        let mut template = self.template()?.for_worker(100);
-        let (request, id) = template.next();
+        let mut template = self.template()?.for_worker(CHECK_LANE);
+        let (request, id) = template.next()?;
         let answer = connection.call(request, true).await?;
         if answer.status != 200 {
             let body = String::from_utf8_lossy(&answer.body).into_owned();
@@ -289,9 +288,9 @@ impl Target<'_> {
 
     /// Makes one call on each connection, so that a round does not contain the start of its connections.
     pub(crate) async fn warm(&self, connections: &mut [Connection]) -> Result<(), Error> {
-        let mut template = self.template()?.for_worker(101);
+        let mut template = self.template()?.for_worker(WARM_LANE);
         for connection in connections {
-            let answer = connection.call(template.next().0, false).await?;
+            let answer = connection.call(template.next()?.0, false).await?;
             if answer.status != 200 {
                 return Err(Error::new(format!("status {} of a first call", answer.status)));
             }
@@ -316,7 +315,7 @@ impl Target<'_> {
             workers.spawn(async move {
                 let (mut times, mut start) = (Vec::new(), Instant::now());
                 while start < deadline {
-                    let answer = connection.call(template.next().0, false).await?;
+                    let answer = connection.call(template.next()?.0, false).await?;
                     if answer.status != 200 || expected.is_some_and(|expected| answer.length != expected) {
                         let text = format!("status {} with {} bytes", answer.status, answer.length);
                         return Err(Error::new(format!("{text}, not 200 with {expected:?}")));

@@ -24,7 +24,7 @@ pub(crate) async fn open_session(peer: &mut Peer, revision: Revision) -> Result<
 
 /// Makes one call with this id. Returns its response.
 pub(crate) async fn once(peer: &mut Peer, template: &mut Template) -> Result<(Vec<u8>, u64), Error> {
-    let (request, id) = template.next();
+    let (request, id) = template.next()?;
     peer.stdin.write_all(request).await?;
     Ok((line(peer).await?, id))
 }
@@ -61,7 +61,7 @@ pub(crate) async fn drive(
         if Instant::now() < deadline {
             batch.clear();
             for _ in 0..wanted {
-                batch.extend_from_slice(template.next().0);
+                batch.extend_from_slice(template.next()?.0);
             }
             missing += wanted;
             peer.stdin.write_all(&batch).await?;
@@ -102,7 +102,7 @@ pub(crate) async fn drive_parsed(
         if wanted > 0 && Instant::now() < deadline {
             batch.clear();
             for _ in 0..wanted {
-                batch.extend_from_slice(template.next().0);
+                batch.extend_from_slice(template.next()?.0);
             }
             missing += wanted;
             wanted = 0;
