@@ -295,7 +295,12 @@ impl Run {
                     args.push("--quick".to_owned());
                 }
             }
-            Stage::Memory => {}
+            Stage::Memory => {
+                if self.options.peers {
+                    builds::prepare(&self.folders, true)?;
+                    args.extend(["--peers".to_owned(), self.folders.programs().display().to_string()]);
+                }
+            }
         }
         self.measure(stage, &args)
     }
