@@ -60,6 +60,39 @@ pub(crate) fn on<T>(_core: Option<usize>, start: impl FnOnce() -> T) -> Result<T
     Ok(start())
 }
 
+/// A stopped process, which uses no core. The drop of this value continues it.
+#[derive(Debug)]
+pub(crate) struct Paused {
+    #[cfg(target_os = "linux")]
+    pid: rustix::process::Pid,
+}
+
+impl Paused {
+    /// Stops a process with SIGSTOP.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn new(pid: u32) -> Result<Self, Error> {
+        use rustix::process::{Pid, Signal, kill_process};
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| Error::new("a server has no valid process id"))?;
+        kill_process(pid, Signal::STOP)?;
+        Ok(Self { pid })
+    }
+
+    /// Stops no process: servers share a core only on Linux.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn new(_pid: u32) -> Result<Self, Error> {
+        Ok(Self {})
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for Paused {
+    fn drop(&mut self) {
+        // The process may have ended. Its next call then fails.
+        let _ = rustix::process::kill_process(self.pid, rustix::process::Signal::CONT);
+    }
+}
+
 /// Raises the limit of open files to the highest value that the system allows.
 #[cfg(target_os = "linux")]
 pub(crate) fn raise_files() {

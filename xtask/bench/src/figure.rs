@@ -65,6 +65,16 @@ pub(crate) struct Series {
     pub(crate) points: Vec<Point>,
     /// The cost at each size, in seconds.
     pub(crate) cost: Vec<Point>,
+    /// The same value of a server to compare with, measured in turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) beside: Option<Curve>,
+}
+
+/// A named second curve of a series.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Curve {
+    pub(crate) name: String,
+    pub(crate) points: Vec<Point>,
 }
 
 /// A value at a size.

@@ -10,13 +10,16 @@ use std::{
 
 use lexopt::{Arg, Parser, ValueExt as _};
 use serde_json::{Value, json};
-use tokio::{task::JoinSet, time::timeout};
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
 
 use crate::{
     case::{Call, Revision, request},
-    cpu,
+    cpu::{self, Paused},
     error::Error,
-    figure::{self, Aim, Figure, Point, Series},
+    figure::{self, Aim, Curve, Figure, Point, Series},
     http::{self, Connection, Target},
     load::GRACE,
     memory::Client,
@@ -30,6 +33,8 @@ const CONNECTIONS: usize = 8;
 const MOST_EXPONENT: f64 = 1.15;
 /// The smallest accepted rate of calls at the largest size, by the rate at the smallest size.
 const LEAST_RATE: f64 = 0.95;
+/// The interval between two polls of a new task.
+const POLL: Duration = Duration::from_millis(10);
 
 /// The extent of a measurement.
 #[derive(Debug, Clone, Copy)]
@@ -104,24 +109,26 @@ pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
 }
 
 fn print(series: &Series) {
-    println!("\n{:>12}  {:>14}", series.axis, series.unit);
-    for point in &series.points {
-        println!("{:>12}  {:>14}", point.x, figure::number(point.y));
+    let beside = series.beside.as_ref();
+    println!("\n{:>12}  {:>14}  {:>14}", series.axis, series.unit, beside.map_or("", |curve| &curve.name));
+    for (number, point) in series.points.iter().enumerate() {
+        let other = beside.and_then(|curve| curve.points.get(number)).map(|point| figure::number(point.y));
+        println!("{:>12}  {:>14}  {:>14}", point.x, figure::number(point.y), other.unwrap_or_default());
     }
 }
 
-/// The figure about the last step of the cost.
+/// The figure about the steepest step of the cost.
 fn exponent(series: &Series) -> Figure {
     let title = format!("{}, exponent of the cost", series.title);
-    Figure::new(format!("{}-exponent", series.id), title, last_exponent(&series.cost), "", Aim::AtMost(MOST_EXPONENT))
+    let value = largest_exponent(&series.cost);
+    Figure::new(format!("{}-exponent", series.id), title, value, "", Aim::AtMost(MOST_EXPONENT))
 }
 
-/// The exponent of the growth between the last two points: 0 is constant, 1 is linear.
-fn last_exponent(cost: &[Point]) -> f64 {
-    match cost {
-        [.., before, last] => (last.y / before.y).log(last.x / before.x),
-        _ => 0.0,
-    }
+/// The largest exponent of the steps between two sizes: 0 is constant, 1 is linear. The first step counts only if it is the
+/// only one, because costs that do not depend on the size hide its growth.
+fn largest_exponent(cost: &[Point]) -> f64 {
+    let steps = cost.windows(2).map(|step| (step[1].y / step[0].y).log(step[1].x / step[0].x));
+    steps.skip(usize::from(cost.len() > 2)).reduce(f64::max).unwrap_or_default()
 }
 
 fn series(name: &str, title: &str, unit: &str) -> Series {
@@ -132,6 +139,7 @@ fn series(name: &str, title: &str, unit: &str) -> Series {
         unit: unit.to_owned(),
         points: Vec::new(),
         cost: Vec::new(),
+        beside: None,
     }
 }
 
@@ -141,7 +149,7 @@ fn median(values: &[f64]) -> f64 {
 
 /// A server with raised limits. The drop of this value ends it.
 struct Node {
-    _peer: Peer,
+    peer: Peer,
     address: SocketAddr,
     host: String,
 }
@@ -159,11 +167,11 @@ impl Node {
     async fn serve(start: Start) -> Result<Self, Error> {
         let mut peer = Peer::start(&start)?;
         let address = peer.address().await?;
-        Ok(Self { _peer: peer, address, host: address.to_string() })
+        Ok(Self { peer, address, host: address.to_string() })
     }
 
     async fn session(&self) -> Result<String, Error> {
-        let session = http::open_session(self.address, Revision::Session, None).await?;
+        let session = timeout(GRACE, http::open_session(self.address, Revision::Session, None)).await??;
         session.ok_or_else(|| Error::new("the server opened no session"))
     }
 
@@ -171,28 +179,56 @@ impl Node {
     async fn echoes(&self, session: Option<&str>, connections: usize, length: Duration) -> Result<f64, Error> {
         let revision = if session.is_some() { Revision::Session } else { Revision::Stateless };
         let target = Target { address: self.address, call: Call::Echo, revision, session, credential: None };
-        let (answer, id) = target.once().await?;
-        Call::Echo.verify(&answer, id)?;
-        let mut open = target.connect(connections).await?;
-        timeout(GRACE, target.warm(&mut open)).await??;
+        let opening = async {
+            let (answer, id) = target.once().await?;
+            Call::Echo.verify(&answer, id)?;
+            let mut open = target.connect(connections).await?;
+            target.warm(&mut open).await?;
+            Ok::<_, Error>((open, answer.len()))
+        };
+        let (open, expected) = timeout(GRACE, opening).await??;
         let start = Instant::now();
-        let driven = timeout(length + GRACE, target.drive(open, start + length, Some(answer.len()))).await??;
+        let driven = timeout(length + GRACE, target.drive(open, start + length, Some(expected))).await??;
         Ok(driven.calls as f64 / start.elapsed().as_secs_f64())
     }
 
-    /// The requests in a second: the same request again and again on each connection.
-    async fn requests(&self, request: &[u8], connections: usize, length: Duration) -> Result<f64, Error> {
+    /// Stops the process of the server until the drop of the returned value.
+    fn pause(&self) -> Result<Paused, Error> {
+        Paused::new(self.peer.pid())
+    }
+
+    /// The requests in a second: the same request again and again on each connection. The content of the first response must
+    /// be right, and each further response must have its length.
+    async fn requests(
+        &self,
+        request: &[u8],
+        connections: usize,
+        length: Duration,
+        is_right: impl Fn(&Value) -> bool,
+    ) -> Result<f64, Error> {
+        let opening = async {
+            let mut open = vec![Connection::open(self.address).await?];
+            let (message, expected) = checked(&mut open[0], request).await?;
+            if !is_right(&message) {
+                return Err(Error::new(format!("a wrong response: {:.300}", message.to_string())));
+            }
+            while open.len() < connections {
+                open.push(Connection::open(self.address).await?);
+            }
+            Ok((open, expected))
+        };
+        let (open, expected) = timeout(GRACE, opening).await??;
         let start = Instant::now();
         let mut workers = JoinSet::new();
-        for _ in 0..connections {
-            let mut connection = Connection::open(self.address).await?;
+        for mut connection in open {
             let request = request.to_vec();
             workers.spawn(async move {
                 let mut calls = 0;
                 while start.elapsed() < length {
                     let answer = connection.call(&request, false).await?;
-                    if answer.status() != 200 {
-                        return Err(Error::new(format!("status {}", answer.status())));
+                    if answer.status() != 200 || answer.length != expected {
+                        let text = format!("status {} with {} bytes", answer.status(), answer.length);
+                        return Err(Error::new(format!("{text}, not 200 with {expected}")));
                     }
                     calls += 1;
                 }
@@ -205,6 +241,29 @@ impl Node {
         }
         Ok(calls as f64 / start.elapsed().as_secs_f64())
     }
+}
+
+/// Sends a request. Returns the message of the response, and the length of its body.
+async fn checked(connection: &mut Connection, request: &[u8]) -> Result<(Value, usize), Error> {
+    let answer = connection.call(request, true).await?;
+    let message = http::message(&answer.body);
+    if answer.status() != 200 {
+        return Err(Error::new(format!("status {}: {}", answer.status(), String::from_utf8_lossy(message))));
+    }
+    Ok((serde_json::from_slice(message)?, answer.length))
+}
+
+/// The rates of servers in one round. While a server is measured, the other processes are stopped, since they share its core.
+/// Each server has two turns in opposite orders, so that its place in the order has no effect.
+async fn turns(nodes: &[(&Node, Option<&str>)], connections: usize, length: Duration) -> Result<Vec<f64>, Error> {
+    let mut rates = vec![0.0; nodes.len()];
+    for turn in (0..nodes.len()).chain((0..nodes.len()).rev()) {
+        let others = nodes.iter().enumerate().filter(|(number, _)| *number != turn);
+        let _paused = others.map(|(_, (node, _))| node.pause()).collect::<Result<Vec<_>, _>>()?;
+        let (node, session) = nodes[turn];
+        rates[turn] += node.echoes(session, connections, length / 2).await? / 2.0;
+    }
+    Ok(rates)
 }
 
 type Grown = (Series, Option<Figure>);
@@ -220,23 +279,20 @@ async fn tools(extent: Extent) -> Result<Grown, Error> {
     let sizes = extent.sizes(10, 10_000);
     let mut nodes = Vec::new();
     for size in &sizes {
-        nodes.push((Node::start(extent, *size).await?, Vec::new()));
+        nodes.push(Node::start(extent, *size).await?);
     }
-    let mut ratios = Vec::new();
+    let nodes: Vec<(&Node, Option<&str>)> = nodes.iter().map(|node| (node, None)).collect();
+    let (mut rates, mut ratios) = (vec![Vec::new(); nodes.len()], Vec::new());
     for number in 0..=extent.rounds {
-        let mut round = Vec::new();
-        for (node, rates) in &mut nodes {
-            let rate = node.echoes(None, CONNECTIONS, extent.round).await?;
-            // The first round warms the servers up.
-            if number > 0 {
-                rates.push(rate);
-                round.push(rate);
-            }
+        let round = turns(&nodes, CONNECTIONS, extent.round).await?;
+        // The first round warms the servers up.
+        if number > 0 {
+            ratios.extend(round.last().zip(round.first()).map(|(last, first)| last / first));
+            rates.iter_mut().zip(round).for_each(|(rates, rate)| rates.push(rate));
         }
-        ratios.extend(round.last().zip(round.first()).map(|(last, first)| last / first));
     }
     let mut series = series("tools", "echoes of a server with many tools", "calls/s");
-    for (size, (_, rates)) in sizes.iter().zip(&nodes) {
+    for (size, rates) in sizes.iter().zip(&rates) {
         add_rate(&mut series, *size, median(rates));
     }
     Ok((series, Some(kept("tools", "echoes with all tools, by those with 10", &ratios))))
@@ -250,24 +306,27 @@ fn kept(name: &str, title: &str, ratios: &[f64]) -> Figure {
 async fn sessions(extent: Extent) -> Result<Grown, Error> {
     let (base, node) = (Node::start(extent, 0).await?, Node::start(extent, 0).await?);
     let (alone, crowded) = (base.session().await?, node.session().await?);
+    let pair = [(&base, Some(&*alone)), (&node, Some(&*crowded))];
     let mut client = Client::open(node.address)?;
     let mut series = series("sessions", "echoes beside idle sessions", "calls/s");
-    let (mut open, mut ratios) = (1, Vec::new());
+    let (mut open, mut ratios, mut beside) = (1, Vec::new(), Vec::new());
     for size in extent.sizes(1, 100_000) {
         client.sessions(&node.host, size - open)?;
         open = size;
-        let mut rates = Vec::new();
+        let (mut rates, mut base_rates) = (Vec::new(), Vec::new());
         ratios.clear();
         for number in 0..=extent.rounds {
-            let first = base.echoes(Some(&alone), CONNECTIONS, extent.round).await?;
-            let rate = node.echoes(Some(&crowded), CONNECTIONS, extent.round).await?;
+            let round = turns(&pair, CONNECTIONS, extent.round).await?;
             if number > 0 {
-                rates.push(rate);
-                ratios.push(rate / first);
+                base_rates.push(round[0]);
+                rates.push(round[1]);
+                ratios.push(round[1] / round[0]);
             }
         }
         add_rate(&mut series, size, median(&rates));
+        beside.push(Point { x: size as f64, y: median(&base_rates) });
     }
+    series.beside = Some(Curve { name: "one session".to_owned(), points: beside });
     Ok((series, Some(kept("sessions", "echoes beside all idle sessions, by those of one session", &ratios))))
 }
 
@@ -278,21 +337,31 @@ async fn tasks(extent: Extent) -> Result<Grown, Error> {
     let of_session =
         |method: &str, params: Value| request(Revision::Session, &node.host, Some(&session), method, None, params);
     let create = of_session("tools/call", json!({ "name": "job", "arguments": {}, "task": { "ttl": 3_600_000 } }));
-    let mut connection = Connection::open(node.address).await?;
+    let mut connection = timeout(GRACE, Connection::open(node.address)).await??;
     let mut series = series("tasks", "polls of a task beside stored tasks", "calls/s");
-    let (mut stored, mut poll) = (0, Vec::new());
+    let (mut stored, mut task, mut poll) = (0, String::new(), Vec::new());
     for size in extent.sizes(1, 10_000) {
         while stored < size {
-            let answer = timeout(GRACE, connection.call(&create, true)).await??;
-            let created: Value = serde_json::from_slice(http::message(&answer.body))?;
+            let (created, _) = timeout(GRACE, checked(&mut connection, &create)).await??;
             let id = created["result"]["task"]["taskId"].as_str();
-            let id = id.ok_or_else(|| Error::new(format!("the call created no task: {created}")))?;
-            poll = of_session("tasks/get", json!({ "taskId": id }));
+            task = id.ok_or_else(|| Error::new(format!("the call created no task: {created}")))?.to_owned();
+            poll = of_session("tasks/get", json!({ "taskId": task }));
             stored += 1;
         }
+        let is_complete = |message: &Value| {
+            let result = &message["result"];
+            result["taskId"] == *task && result["status"] == "completed"
+        };
+        let completion = async {
+            while !is_complete(&checked(&mut connection, &poll).await?.0) {
+                sleep(POLL).await;
+            }
+            Ok::<_, Error>(())
+        };
+        timeout(GRACE, completion).await??;
         let mut rates = Vec::new();
         for _ in 0..extent.rounds {
-            rates.push(node.requests(&poll, 1, extent.round).await?);
+            rates.push(node.requests(&poll, 1, extent.round, is_complete).await?);
         }
         add_rate(&mut series, size, median(&rates));
     }
@@ -302,25 +371,28 @@ async fn tasks(extent: Extent) -> Result<Grown, Error> {
 /// Stateless echoes over more and more connections at once, in turns with a bare server.
 async fn connections(extent: Extent) -> Result<Grown, Error> {
     let (node, bare) = (Node::start(extent, 0).await?, Node::bare(extent).await?);
+    let pair = [(&node, None), (&bare, None)];
     let mut series = series("connections", "echoes over many connections", "calls/s");
-    let mut bare_cost = Vec::new();
+    let (mut bare_points, mut bare_cost) = (Vec::new(), Vec::new());
     for size in extent.sizes(1, 1_000) {
         let (mut rates, mut bare_rates) = (Vec::new(), Vec::new());
         for number in 0..=extent.rounds {
-            let pair = (node.echoes(None, size, extent.round).await?, bare.echoes(None, size, extent.round).await?);
+            let round = turns(&pair, size, extent.round).await?;
             if number > 0 {
-                rates.push(pair.0);
-                bare_rates.push(pair.1);
+                rates.push(round[0]);
+                bare_rates.push(round[1]);
             }
         }
-        let (x, rate) = (size as f64, median(&rates));
+        let (x, rate, bare_rate) = (size as f64, median(&rates), median(&bare_rates));
         series.points.push(Point { x, y: rate });
+        bare_points.push(Point { x, y: bare_rate });
         // The cost of one call of each connection.
         series.cost.push(Point { x, y: x / rate });
-        bare_cost.push(Point { x, y: x / median(&bare_rates) });
+        bare_cost.push(Point { x, y: x / bare_rate });
     }
+    series.beside = Some(Curve { name: "bare".to_owned(), points: bare_points });
     let title = "echoes of a bare server over many connections, exponent of the cost";
-    let bare = Figure::new("growth-connections-bare", title, last_exponent(&bare_cost), "", Aim::None);
+    let bare = Figure::new("growth-connections-bare", title, largest_exponent(&bare_cost), "", Aim::None);
     Ok((series, Some(bare)))
 }
 
@@ -333,9 +405,11 @@ async fn payload(extent: Extent) -> Result<Grown, Error> {
         let size: usize = 1 << power;
         let params = json!({ "name": "big", "arguments": { "n": size } });
         let call = request(Revision::Stateless, &node.host, None, "tools/call", Some("big"), params);
+        let is_right =
+            |message: &Value| message["result"]["content"][0]["text"].as_str().is_some_and(|text| text.len() == size);
         let mut rates = Vec::new();
         for _ in 0..extent.rounds {
-            rates.push(node.requests(&call, 4, extent.round).await?);
+            rates.push(node.requests(&call, 4, extent.round, is_right).await?);
         }
         let rate = median(&rates);
         series.points.push(Point { x: size as f64, y: rate * size as f64 / f64::from(1 << 20) });
@@ -357,16 +431,18 @@ mod tests {
     }
 
     #[test]
-    fn the_last_step_has_an_exponent() {
+    fn the_steepest_step_has_the_exponent() {
         let points =
             |values: &[(f64, f64)]| -> Vec<Point> { values.iter().map(|(x, y)| Point { x: *x, y: *y }).collect() };
         for (cost, exponent) in [
             (points(&[(1.0, 5.0), (10.0, 50.0)]), 1.0),
             (points(&[(1.0, 1.0), (10.0, 1.0), (100.0, 100.0)]), 2.0),
+            (points(&[(1.0, 1.0), (10.0, 100.0), (100.0, 1_000.0)]), 1.0),
+            (points(&[(1.0, 1.0), (10.0, 1.0), (100.0, 100.0), (1_000.0, 100.0)]), 2.0),
             (points(&[(1.0, 3.0), (10.0, 3.0)]), 0.0),
             (points(&[(1.0, 3.0)]), 0.0),
         ] {
-            assert!((last_exponent(&cost) - exponent).abs() < 1e-9, "{cost:?}");
+            assert!((largest_exponent(&cost) - exponent).abs() < 1e-9, "{cost:?}");
         }
     }
 }

@@ -39,7 +39,7 @@ mod turns;
 
 const USAGE: &str = "\
 usage: bench load [--case NAME]... [--rounds N] [--seconds S] [--quick] [--peers DIR]   measure and print a table
-       bench memory                                                       the memory of sessions and streams
+       bench memory [--peers DIR]                                         the memory of sessions and streams
        bench start --ours PROGRAM --bare PROGRAM [--peers DIR] [--starts N]   the start and the memory of a stdio server
        bench growth [SERIES]... [--series FILE] [--quick]                 how costs grow with sizes
        bench host                                                         the bridge, the search and the checks of a host

@@ -1,7 +1,7 @@
 //! The plots of the results: bars for the figures beside the other libraries, and curves for the growth.
 
 use super::{
-    figure::{Figure, Series, number},
+    figure::{Figure, Point, Series, number},
     svg::{Anchor, Picture},
 };
 
@@ -76,6 +76,8 @@ const CURVE_HEIGHT: f64 = 270.0;
 const LEFT: f64 = 70.0;
 const CURVE_TOP: f64 = 52.0;
 const BOTTOM: f64 = 52.0;
+/// The color of the second curve of a series.
+const BESIDE: usize = 3;
 
 /// A curve with a logarithmic axis of the size. The other axis begins at zero, or is logarithmic for values of many scales.
 pub(super) fn curve(series: &Series) -> String {
@@ -87,8 +89,10 @@ pub(super) fn curve(series: &Series) -> String {
             return picture.finish();
         }
     };
-    let most = series.points.iter().map(|point| point.y).fold(f64::MIN_POSITIVE, f64::max);
-    let least = series.points.iter().map(|point| point.y).fold(f64::MAX, f64::min).max(f64::MIN_POSITIVE);
+    let beside = series.beside.iter().flat_map(|curve| &curve.points);
+    let values = || series.points.iter().chain(beside.clone()).map(|point| point.y);
+    let most = values().fold(f64::MIN_POSITIVE, f64::max);
+    let least = values().fold(f64::MAX, f64::min).max(f64::MIN_POSITIVE);
     let (right, bottom) = (CURVE_WIDTH - 24.0, CURVE_HEIGHT - BOTTOM);
     let x = |value: f64| LEFT + (right - LEFT) * (value / first).ln() / (last / first).ln();
     let is_logarithmic = most / least > 30.0;
@@ -115,8 +119,16 @@ pub(super) fn curve(series: &Series) -> String {
     }
     picture.text("note", f64::midpoint(LEFT, right), CURVE_HEIGHT - 14.0, Anchor::Middle, &series.axis);
     picture.text("note", 14.0, CURVE_TOP - 10.0, Anchor::Start, &series.unit);
-    let points: Vec<(f64, f64)> = series.points.iter().map(|point| (x(point.x), y(point.y))).collect();
-    picture.curve(0, &points);
+    let placed =
+        |points: &[Point]| -> Vec<(f64, f64)> { points.iter().map(|point| (x(point.x), y(point.y))).collect() };
+    if let Some(beside) = &series.beside {
+        for (color, left, name) in [(0, right - 180.0, NAMES[0]), (BESIDE, right - 110.0, &*beside.name)] {
+            picture.bar(color, left, 35.0, 11.0, 11.0);
+            picture.text("note", left + 16.0, 45.0, Anchor::Start, name);
+        }
+        picture.curve(BESIDE, &placed(&beside.points));
+    }
+    picture.curve(0, &placed(&series.points));
     picture.finish()
 }
 
@@ -148,7 +160,7 @@ fn size(value: f64, axis: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::figure::{Aim, Point};
+    use crate::bench::figure::{Aim, Curve, Point};
 
     #[test]
     fn bars_show_each_program_of_a_figure() {
@@ -172,6 +184,7 @@ mod tests {
             unit: "calls/s".to_owned(),
             points: points.iter().map(|(x, y)| Point { x: *x, y: *y }).collect(),
             cost: Vec::new(),
+            beside: None,
         };
         let text = curve(&series(&[(10.0, 900.0), (10_000.0, 890.0)], "tools"));
         for part in [">10<", ">10k<", ">tools<", ">1k<"] {
@@ -182,6 +195,29 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(curve(&series(&[], "tools")).ends_with("</svg>\n"));
+    }
+
+    #[test]
+    fn a_second_curve_has_a_name_and_shares_the_axis() {
+        let points = |values: [f64; 2]| vec![Point { x: 1.0, y: values[0] }, Point { x: 10.0, y: values[1] }];
+        let mut series = Series {
+            id: "growth-a".to_owned(),
+            title: "growth".to_owned(),
+            axis: "connections".to_owned(),
+            unit: "calls/s".to_owned(),
+            points: points([900.0, 800.0]),
+            cost: Vec::new(),
+            beside: None,
+        };
+        let alone = curve(&series);
+        assert!(!alone.contains("class=\"line3\"") && !alone.contains(">ours<"), "{alone}");
+        series.beside = Some(Curve { name: "bare".to_owned(), points: points([1_900.0, 1_800.0]) });
+        let both = curve(&series);
+        for part in ["class=\"line0\"", "class=\"line3\"", ">ours<", ">bare<", ">2k<"] {
+            assert!(both.contains(part), "{part}: {both}");
+        }
+        let read: Series = serde_json::from_str(&serde_json::to_string(&series).unwrap()).unwrap();
+        assert_eq!(read, series);
     }
 
     #[test]

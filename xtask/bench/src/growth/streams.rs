@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Instant,
 };
@@ -33,12 +33,42 @@ const BUFFER: usize = 1024;
 /// The longest accepted time until all streams have a notification.
 const MOST_SECONDS: f64 = 2.0;
 
+/// The deliveries of a notification to all streams.
+#[derive(Debug, Default)]
+struct Deliveries {
+    /// The number of deliveries that have begun.
+    begun: AtomicU64,
+    /// The streams that have the current delivery.
+    arrived: AtomicUsize,
+    changed: Notify,
+}
+
+impl Deliveries {
+    fn begin(&self) {
+        self.arrived.store(0, Ordering::Relaxed);
+        self.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a notification of a stream that had `received` deliveries.
+    ///
+    /// # Errors
+    /// If the stream has the current delivery already, or lacks an earlier one.
+    fn arrive(&self, received: &mut u64) -> Result<(), Error> {
+        *received += 1;
+        let begun = self.begun.load(Ordering::Relaxed);
+        if *received != begun {
+            return Err(Error::new(format!("a stream has {received} notifications of {begun} deliveries")));
+        }
+        self.arrived.fetch_add(1, Ordering::Relaxed);
+        self.changed.notify_one();
+        Ok(())
+    }
+}
+
 /// The streams that wait for a notification.
 struct Streams {
-    tasks: JoinSet<Result<(), Error>>,
-    /// The notifications that have arrived on all streams.
-    arrived: Arc<AtomicUsize>,
-    changed: Arc<Notify>,
+    tasks: JoinSet<Error>,
+    deliveries: Arc<Deliveries>,
     count: usize,
     /// A part of the notification.
     wanted: &'static str,
@@ -46,7 +76,7 @@ struct Streams {
 
 impl Streams {
     fn new(wanted: &'static str) -> Self {
-        Self { tasks: JoinSet::new(), arrived: Arc::default(), changed: Arc::default(), count: 0, wanted }
+        Self { tasks: JoinSet::new(), deliveries: Arc::default(), count: 0, wanted }
     }
 
     /// Opens one more stream, and waits for its first event.
@@ -62,15 +92,12 @@ impl Streams {
                 return Err(Error::new(String::from_utf8_lossy(&line).trim().to_owned()));
             }
         }
-        let (arrived, changed, wanted) = (Arc::clone(&self.arrived), Arc::clone(&self.changed), self.wanted.as_bytes());
+        let (deliveries, wanted) = (Arc::clone(&self.deliveries), self.wanted.as_bytes());
+        let received = deliveries.begun.load(Ordering::Relaxed);
         self.tasks.spawn(async move {
-            loop {
-                next(&mut reader, &mut line).await?;
-                if line.windows(wanted.len()).any(|window| window == wanted) {
-                    arrived.fetch_add(1, Ordering::Relaxed);
-                    changed.notify_one();
-                }
-            }
+            let error = receive(reader, wanted, received, &deliveries).await;
+            deliveries.changed.notify_one();
+            error
         });
         self.count += 1;
         Ok(())
@@ -78,19 +105,38 @@ impl Streams {
 
     /// Causes a notification, and returns the seconds until it has arrived on all streams.
     async fn deliver(&mut self, connection: &mut Connection, cause: &[u8]) -> Result<f64, Error> {
-        self.arrived.store(0, Ordering::Relaxed);
+        self.deliveries.begin();
         let start = Instant::now();
         let answer = connection.call(cause, true).await?;
         if !answer.body.windows(6).any(|window| window == b"\"done\"") {
             return Err(Error::new(String::from_utf8_lossy(&answer.body)));
         }
-        while self.arrived.load(Ordering::Relaxed) < self.count {
-            if let Some(ended) = self.tasks.try_join_next() {
-                ended??;
-            }
-            self.changed.notified().await;
+        while self.deliveries.arrived.load(Ordering::Relaxed) < self.count {
+            self.check()?;
+            self.deliveries.changed.notified().await;
         }
-        Ok(start.elapsed().as_secs_f64())
+        let time = start.elapsed().as_secs_f64();
+        self.check()?;
+        Ok(time)
+    }
+
+    /// Returns the error of a stream that has ended.
+    fn check(&mut self) -> Result<(), Error> {
+        self.tasks.try_join_next().map_or(Ok(()), |ended| Err(ended?))
+    }
+}
+
+/// Counts the notifications of a stream after the `received` earlier deliveries, and returns the error that ends it.
+async fn receive(mut reader: BufReader<TcpStream>, wanted: &[u8], mut received: u64, deliveries: &Deliveries) -> Error {
+    let mut line = Vec::new();
+    loop {
+        let outcome = match next(&mut reader, &mut line).await {
+            Ok(()) if line.windows(wanted.len()).any(|window| window == wanted) => deliveries.arrive(&mut received),
+            outcome => outcome,
+        };
+        if let Err(error) = outcome {
+            return error;
+        }
     }
 }
 
@@ -137,7 +183,7 @@ async fn delivered(
 ) -> Result<Grown, Error> {
     let mut series = series(name, title, "ms");
     let mut streams = Streams::new(wanted);
-    let mut connection = Connection::open(node.address).await?;
+    let mut connection = timeout(GRACE, Connection::open(node.address)).await??;
     let params = json!({ "name": "notify", "arguments": {} });
     let cause = request(Revision::Stateless, &node.host, None, "tools/call", Some("notify"), params);
     let mut last = f64::NAN;
@@ -158,4 +204,24 @@ async fn delivered(
     }
     let title = format!("{title}, all streams");
     Ok((series, Some(Figure::new(format!("growth-{name}"), title, last, "s", Aim::AtMost(MOST_SECONDS)))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duplicate_does_not_replace_a_missing_notification() {
+        let deliveries = Deliveries::default();
+        let (mut first, mut second) = (0, 0);
+        deliveries.begin();
+        assert!(deliveries.arrive(&mut first).is_ok() && deliveries.arrive(&mut second).is_ok());
+        assert_eq!(deliveries.arrived.load(Ordering::Relaxed), 2);
+        deliveries.begin();
+        assert!(deliveries.arrive(&mut first).is_ok());
+        assert!(deliveries.arrive(&mut first).is_err(), "a duplicate");
+        assert_eq!(deliveries.arrived.load(Ordering::Relaxed), 1, "the second stream lacks the notification");
+        deliveries.begin();
+        assert!(deliveries.arrive(&mut second).is_err(), "a notification is missing");
+    }
 }
