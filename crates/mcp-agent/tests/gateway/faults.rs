@@ -8,8 +8,11 @@ use mcp_client::{Client, Reconnect};
 use mcp_protocol::{LoggingLevel, ProtocolVersion, RpcError};
 use mcp_server::prelude::*;
 use mcp_test::peer::{Reply, ScriptedServer};
-use serde_json::json;
-use tokio::{net::TcpListener, time::timeout};
+use serde_json::{Value, json};
+use tokio::{
+    net::TcpListener,
+    time::{sleep, timeout},
+};
 
 use crate::common::{REVISIONS, SOON, beside_healthy, cells, client, connect, gateway};
 
@@ -33,6 +36,32 @@ async fn call(client: &Client, name: &str) -> Result<String, RpcError> {
     called.map(|result| result.text()).map_err(|error| error.rpc().unwrap().clone())
 }
 
+/// The number of questions in one call.
+const QUESTIONS: usize = 500;
+
+/// Waits until a server has received this number of responses to its questions. Returns their ids in order.
+async fn rejected(server: &ScriptedServer, count: usize) -> Vec<Value> {
+    let responses = || {
+        let is_response = |message: &Value| message.get("method").is_none();
+        server.seen().into_iter().filter(is_response).collect::<Vec<_>>()
+    };
+    let waited = timeout(SOON, async {
+        while responses().len() < count {
+            sleep(Duration::from_millis(10)).await;
+        }
+    });
+    assert!(waited.await.is_ok(), "{} of {count} responses", responses().len());
+    let mut ids = responses();
+    for response in &mut ids {
+        // Many questions at the same time make the client of the gateway busy.
+        let codes: &[i64] = if count == 1 { &[-32601] } else { &[-32601, -32603] };
+        assert!(codes.iter().any(|code| response["error"]["code"] == *code), "{response}");
+        *response = response["id"].take();
+    }
+    ids.sort_by_key(Value::as_u64);
+    ids
+}
+
 // The clock is paused. It advances only while each task waits for a time.
 #[tokio::test(start_paused = true)]
 async fn faulty_servers_cause_errors_within_bounds_and_leave_the_others() {
@@ -44,12 +73,15 @@ async fn faulty_servers_cause_errors_within_bounds_and_leave_the_others() {
     }
     let question = json!({ "message": "?", "requestedSchema": { "type": "object", "properties": {} } });
     let (mut changes, mut questions) = (text("end"), text("end"));
-    for n in 0..500 {
+    for n in 0..QUESTIONS {
         changes = changes.notify("notifications/tools/list_changed", json!({}));
         questions = questions.request(json!(n), "elicitation/create", question.clone());
     }
+    let asks = text("asked").request(json!("q"), "elicitation/create", question);
     for version in REVISIONS {
         let changing = scripted("t").on("tools/call", changes.clone());
+        let asking = |asks: Reply| scripted("t").on("tools/call", asks);
+        let (one, many) = (asking(asks.clone()), asking(questions.clone()));
         let healthy = Server::builder("healthy", "1").tool(tool("t", async || "t")).build();
         let host = Host::builder("gateway", "1")
             .reconnect(Reconnect::default().attempts(2).first(Duration::from_millis(10)))
@@ -59,13 +91,9 @@ async fn faulty_servers_cause_errors_within_bounds_and_leave_the_others() {
             .server("slow", scripted("t").on("tools/call", text("late").after(Duration::from_millis(400))))
             .server("floods", scripted("t").on("tools/call", flood.clone()))
             .server("changes", changing.clone())
-            .server("questions", scripted("t").on("tools/call", questions.clone()))
+            .server("questions", many.clone())
             .server("garbage", scripted("t").on("tools/call", Reply::result(json!([1]))))
-            .server(
-                "asks",
-                scripted("t")
-                    .on("tools/call", text("asked").request(json!("q"), "elicitation/create", question.clone())),
-            )
+            .server("asks", one.clone())
             .server("healthy", &healthy)
             .start()
             .await
@@ -80,7 +108,6 @@ async fn faulty_servers_cause_errors_within_bounds_and_leave_the_others() {
             ("changes__t", Ok("end")),
             ("questions__t", Ok("end")),
             ("garbage__t", Err("the answer of the server is not valid")),
-            // The client answers no questions, so the gateway rejects the question.
             ("asks__t", Ok("asked")),
         ] {
             let (called, healthy) = beside_healthy(&client, "healthy__t", call(&client, name)).await;
@@ -95,6 +122,9 @@ async fn faulty_servers_cause_errors_within_bounds_and_leave_the_others() {
             }
             assert!(healthy > 20 || name != "silent__t", "{healthy} calls while the server was silent");
         }
+        // The client answers no questions, so the gateway rejects each of them.
+        assert_eq!(rejected(&one, 1).await, [json!("q")], "{version}");
+        assert_eq!(rejected(&many, QUESTIONS).await, (0..QUESTIONS).map(Value::from).collect::<Vec<_>>(), "{version}");
         // The changes of one call are read together.
         let read = changing.seen_of("tools/list").len();
         assert!((1..20).contains(&read), "{version}: the list was read {read} times");
@@ -165,7 +195,7 @@ async fn log_records_of_a_call_reach_its_client() {
         assert_eq!(timeout(SOON, logged.into_future()).await.unwrap().unwrap().text(), "done");
         let record = timeout(SOON, notifications.next()).await.unwrap().unwrap();
         assert_eq!(record.method(), "notifications/message", "{down} {up}");
-        let params: serde_json::Value = record.decode().unwrap();
+        let params: Value = record.decode().unwrap();
         assert_eq!(
             (&params["level"], &params["logger"], &params["data"]),
             (&json!("warning"), &json!("disk"), &json!({ "free": 7 })),
