@@ -27,6 +27,7 @@ use serde_json::Value;
 use tokio::{
     net::TcpListener,
     sync::{Notify, watch},
+    task::JoinHandle,
     time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -64,10 +65,15 @@ pub(crate) async fn connect(gateway: GatewayBuilder, version: ProtocolVersion) -
 
 /// Connects an authenticated client.
 pub(crate) async fn connect_as(server: &Server, user: &str) -> Client {
+    connect_client_as(client(), server, user).await
+}
+
+/// Connects an authenticated client with settings.
+pub(crate) async fn connect_client_as(client: ClientBuilder, server: &Server, user: &str) -> Client {
     let (ours, theirs) = duplex(64);
     let (server, caller) = (server.clone(), Caller::remote().principal(Some(Arc::new(Principal::new(user)))));
     tokio::spawn(async move { server.serve_as(theirs, caller).await });
-    client().connect(OpenTransport::new(ours)).await.unwrap()
+    client.connect(OpenTransport::new(ours)).await.unwrap()
 }
 
 /// Sends a raw request, and returns its result.
@@ -231,8 +237,13 @@ impl Connect for Processes {
 
 /// Serves a server over HTTP on a free port, and returns its URL.
 pub(crate) async fn over_http(server: Server) -> String {
+    served(server).await.0
+}
+
+/// Serves a server over HTTP on a free port. Returns its URL, and the task that serves.
+pub(crate) async fn served(server: Server) -> (String, JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(async move { server.serve_http_on(listener, HttpConfig::new()).await });
-    format!("http://{address}/mcp")
+    let serving = tokio::spawn(async move { drop(server.serve_http_on(listener, HttpConfig::new()).await) });
+    (format!("http://{address}/mcp"), serving)
 }

@@ -1,5 +1,6 @@
 //! The gateway: clients of each revision in front of servers of each revision.
 
+mod approvals;
 mod beside_tasks;
 mod capabilities;
 mod changes;
@@ -11,6 +12,7 @@ mod connections;
 mod exchange;
 mod faults;
 mod hints;
+mod interleavings;
 mod isolation;
 mod items;
 mod lists;

@@ -1,4 +1,4 @@
-//! Input requests through a gateway: each of them reaches the user of its call, and no other user.
+//! Input requests through a gateway: the rounds of their calls, and the servers and users of these tests.
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
 use std::{
@@ -9,10 +9,7 @@ use std::{
     time::Duration,
 };
 
-use mcp_agent::{
-    Gateway, Host, ServerOptions,
-    policy::{AuditEvent, DecidedBy, Effect, Outcome, PendingApproval},
-};
+use mcp_agent::{Gateway, Host, ServerOptions};
 use mcp_client::{
     Client, Handler, InputContext, Reconnect, Round,
     transport::{BoxFuture, Connect},
@@ -45,7 +42,7 @@ struct Answer {
 pub(crate) struct Turns(Arc<AtomicU64>);
 
 impl Turns {
-    async fn pass(&self) {
+    pub(crate) async fn pass(&self) {
         let state = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         let mixed = (state ^ (state >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         for _ in 0..(mixed >> 59) {
@@ -55,7 +52,7 @@ impl Turns {
 }
 
 /// A server with a tool for each kind of question. A result is the answer of the user.
-fn asking(version: ProtocolVersion, turns: &Turns) -> Server {
+pub(crate) fn asking(version: ProtocolVersion, turns: &Turns) -> Server {
     let passing = turns.clone();
     let form = move |inputs: Inputs| {
         let turns = passing.clone();
@@ -96,6 +93,11 @@ pub(crate) struct User {
 impl User {
     pub(crate) fn new(name: &str) -> Self {
         Self { name: name.to_owned(), turns: Turns::default(), kills: Mutex::default() }
+    }
+
+    /// Sets the turns that other tasks have before each answer.
+    pub(crate) fn turns(self, turns: &Turns) -> Self {
+        Self { turns: turns.clone(), ..self }
     }
 }
 
@@ -162,7 +164,7 @@ pub(crate) fn answer_of_ada(tool: &str) -> &'static str {
 }
 
 /// Connects a user to a gateway in memory.
-async fn connect(gateway: &Server, name: &str) -> Client {
+pub(crate) async fn connect(gateway: &Server, name: &str) -> Client {
     client().handler(User::new(name)).connect(gateway).await.unwrap()
 }
 
@@ -186,43 +188,6 @@ async fn each_kind_of_question_reaches_the_user_in_each_cell() {
     assert_eq!(passed, 32);
 }
 
-/// Lets two users call tools at the same time, and checks that each of them answers its own questions.
-async fn two_users_at_once(down: ProtocolVersion, up: ProtocolVersion, is_http: bool) {
-    let turns = Turns::default();
-    // Over HTTP, the questions of both users share one connection.
-    let options = if is_http { ServerOptions::new() } else { ServerOptions::new().asks() };
-    let host = host(up, is_http, &turns, options).await;
-    let gateway = Gateway::builder(host).build().unwrap().versions([down]).build();
-    let names = ["ada", "grace"];
-    let users = names.map(|name| client().handler(User { turns: turns.clone(), ..User::new(name) }));
-    let [ada, grace] = users.map(|builder| builder.connect(&gateway).into_future());
-    let users = [ada.await.unwrap(), grace.await.unwrap()];
-    for interleaving in 0..250 {
-        // The users answer each kind of question, and different kinds at the same time.
-        let kinds = [interleaving, interleaving / TOOLS.len()].map(|number| TOOLS[number % TOOLS.len()]);
-        let calls = [0, 1].map(|user| users[user].call_tool(format!("s__{}", kinds[user]), ()).into_future());
-        let [ada, grace] = calls;
-        let (ada, grace) = timeout(SOON, async { tokio::join!(ada, grace) }).await.unwrap();
-        let answers = [ada, grace].map(|result| result.unwrap().text());
-        let expected = [0, 1].map(|user| answer_of_ada(kinds[user]).replace("ada", names[user]));
-        assert_eq!(answers, expected, "{down} to {up}, over HTTP: {is_http}, {interleaving}");
-    }
-}
-
-#[tokio::test]
-async fn two_users_at_once_never_see_the_question_of_the_other() {
-    for (down, up) in cells() {
-        two_users_at_once(down, up, false).await;
-    }
-}
-
-#[tokio::test]
-async fn two_users_of_one_connection_never_see_the_question_of_the_other() {
-    for (down, up) in cells() {
-        two_users_at_once(down, up, true).await;
-    }
-}
-
 /// The parameters of the next round.
 pub(crate) fn next(arguments: &Value, state: &str, key: &str, response: &Value) -> Value {
     json!({ "name": "s__form", "arguments": arguments, "requestState": state, "inputResponses": { key: response } })
@@ -230,8 +195,13 @@ pub(crate) fn next(arguments: &Value, state: &str, key: &str, response: &Value) 
 
 /// Sends the first round of a call, and returns the key of its question and the state.
 pub(crate) async fn first_round(user: &Client) -> (String, String) {
-    let call = user.request_raw("tools/call", json!({ "name": "s__form", "arguments": {} }));
-    let call = call.raw_result().capabilities(User::new("").capabilities()).raw_inputs();
+    asked(user, json!({ "name": "s__form", "arguments": {} })).await
+}
+
+/// Sends a round that ends with a question. Returns the key of the question and the state.
+pub(crate) async fn asked(user: &Client, params: Value) -> (String, String) {
+    let call =
+        user.request_raw("tools/call", params).raw_result().capabilities(User::new("").capabilities()).raw_inputs();
     let Round::InputRequired(asked) = timeout(SOON, call.into_future()).await.unwrap().unwrap() else {
         panic!("the tool asks")
     };
@@ -240,7 +210,7 @@ pub(crate) async fn first_round(user: &Client) -> (String, String) {
 }
 
 /// Sends a round with these parameters, and returns the text of its result, or its error.
-async fn send(user: &Client, params: Value) -> Result<String, RpcError> {
+pub(crate) async fn send(user: &Client, params: Value) -> Result<String, RpcError> {
     let call =
         user.request_raw("tools/call", params).raw_result().capabilities(User::new("").capabilities()).raw_inputs();
     match timeout(SOON, call.into_future()).await.unwrap() {
@@ -254,52 +224,8 @@ async fn send(user: &Client, params: Value) -> Result<String, RpcError> {
     }
 }
 
-fn reason(error: &RpcError) -> &str {
+pub(crate) fn reason(error: &RpcError) -> &str {
     error.data.as_ref().and_then(|data| data["reason"].as_str()).unwrap_or_default()
-}
-
-#[tokio::test]
-async fn an_approved_call_continues_once_and_each_round_is_recorded() {
-    for up in REVISIONS {
-        let events: Arc<Mutex<Vec<(DecidedBy, Outcome)>>> = Arc::default();
-        let sink = Arc::clone(&events);
-        let host = Host::builder("gateway", "1")
-            .server("s", Pipe::new(asking(up, &Turns::default())))
-            .default_effect(Effect::Ask)
-            .approver(|_: PendingApproval| async { true })
-            .audit(move |event: &AuditEvent| sink.lock().unwrap().push((event.decided_by, event.outcome)))
-            .start()
-            .await
-            .unwrap();
-        let gateway = Gateway::builder(host).build().unwrap().versions([REVISIONS[1]]).build();
-        let user = client().connect(&gateway).await.unwrap();
-        let (key, state) = first_round(&user).await;
-        let round = next(&json!({}), &state, &key, &json!({ "action": "accept", "content": { "name": "ada" } }));
-        assert_eq!(send(&user, round.clone()).await.unwrap(), "ada", "{up}");
-        assert_eq!(reason(&send(&user, round).await.unwrap_err()), "request_state_expired", "{up}");
-        let expected = [(DecidedBy::Default, Outcome::Approved), (DecidedBy::EarlierRound, Outcome::Allowed)];
-        assert_eq!(events.lock().unwrap()[..2], expected, "{up}");
-    }
-}
-
-#[tokio::test]
-async fn an_approved_call_continues_once_on_all_nodes_of_a_fleet() {
-    let url = over_http(asking(REVISIONS[1], &Turns::default())).await;
-    let store = Arc::new(MemoryStore::new());
-    let node = || async {
-        let host = Host::builder("gateway", "1").server("s", url.as_str()).default_effect(Effect::Ask);
-        let host = host.approver(|_: PendingApproval| async { true }).start().await.unwrap();
-        let gateway = Gateway::builder(host).state_keys(StateKeys::new([[1; 32]])).build().unwrap();
-        let gateway = gateway.store(store.clone()).versions([REVISIONS[1]]).build();
-        (client().connect(&gateway).await.unwrap(), gateway)
-    };
-    let ((first, _first), (second, _second)) = (node().await, node().await);
-    let (key, state) = first_round(&first).await;
-    let round = next(&json!({}), &state, &key, &json!({ "action": "accept", "content": { "name": "ada" } }));
-    assert_eq!(send(&second, round.clone()).await.unwrap(), "ada");
-    for node in [&first, &second] {
-        assert_eq!(reason(&send(node, round.clone()).await.unwrap_err()), "request_state_expired");
-    }
 }
 
 #[tokio::test]
@@ -462,31 +388,6 @@ async fn a_node_of_a_fleet_passes_a_round_to_the_node_of_the_parked_call() {
     }
 }
 
-#[tokio::test]
-async fn a_policy_that_denies_a_call_meanwhile_ends_its_rounds() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("policy.toml");
-    std::fs::write(&path, "").unwrap();
-    let server = asking(REVISIONS[1], &Turns::default());
-    let host = Host::builder("gateway", "1").server("s", &server).policy_file(&path).watch(Duration::from_millis(5));
-    let host = host.start().await.unwrap();
-    let gateway = Gateway::builder(host.clone()).build().unwrap().versions([REVISIONS[1]]).build();
-    let ada = connect(&gateway, "ada").await;
-    let (key, state) = first_round(&ada).await;
-    let answer = json!({ "action": "accept", "content": { "name": "ada" } });
-    let round = || next(&json!({}), &state, &key, &answer);
-    assert_eq!(send(&ada, round()).await.unwrap(), "ada");
-    std::fs::write(&path, "[[rule]]\ntool = \"form\"\neffect = \"deny\"\n").unwrap();
-    let is_denied = async {
-        while host.toolset().hidden().is_empty() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(SOON, is_denied).await.unwrap();
-    let denied = send(&ada, round()).await.unwrap_err();
-    assert_eq!((denied.code.0, &*denied.message), (-32600, "a policy denies the request meanwhile"));
-}
-
 /// Checks the error of a tool that asks a client without the capability.
 pub(crate) fn assert_not_asked(
     result: Result<&mcp_client::ToolResult, &mcp_client::Error>,
@@ -565,7 +466,8 @@ async fn the_completion_of_a_page_reaches_the_session_of_its_call() {
     }
 }
 
-#[tokio::test]
+// The clock is paused. It advances only while each task waits for a time.
+#[tokio::test(start_paused = true)]
 async fn a_server_that_dies_during_a_question_fails_this_call_alone() {
     for (down, up) in cells() {
         let (server, healthy) = (asking(up, &Turns::default()), asking(up, &Turns::default()));

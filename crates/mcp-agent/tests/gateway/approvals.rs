@@ -1,0 +1,87 @@
+//! Calls that ask, with policies: a call that a person approved continues once, and a changed policy ends it.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use mcp_agent::{
+    Gateway, Host,
+    policy::{AuditEvent, DecidedBy, Effect, Outcome, PendingApproval},
+};
+use mcp_client::Update;
+use mcp_protocol::SubscriptionFilter;
+use mcp_server::{inputs::StateKeys, store::MemoryStore};
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::{
+    common::{Pipe, REVISIONS, SOON, client, over_http},
+    rounds::{Turns, asking, connect, first_round, next, reason, send},
+};
+
+#[tokio::test]
+async fn an_approved_call_continues_once_and_each_round_is_recorded() {
+    for up in REVISIONS {
+        let events: Arc<Mutex<Vec<(DecidedBy, Outcome)>>> = Arc::default();
+        let sink = Arc::clone(&events);
+        let host = Host::builder("gateway", "1")
+            .server("s", Pipe::new(asking(up, &Turns::default())))
+            .default_effect(Effect::Ask)
+            .approver(|_: PendingApproval| async { true })
+            .audit(move |event: &AuditEvent| sink.lock().unwrap().push((event.decided_by, event.outcome)))
+            .start()
+            .await
+            .unwrap();
+        let gateway = Gateway::builder(host).build().unwrap().versions([REVISIONS[1]]).build();
+        let user = client().connect(&gateway).await.unwrap();
+        let (key, state) = first_round(&user).await;
+        let round = next(&json!({}), &state, &key, &json!({ "action": "accept", "content": { "name": "ada" } }));
+        assert_eq!(send(&user, round.clone()).await.unwrap(), "ada", "{up}");
+        assert_eq!(reason(&send(&user, round).await.unwrap_err()), "request_state_expired", "{up}");
+        let expected = [(DecidedBy::Default, Outcome::Approved), (DecidedBy::EarlierRound, Outcome::Allowed)];
+        assert_eq!(events.lock().unwrap()[..2], expected, "{up}");
+    }
+}
+
+#[tokio::test]
+async fn an_approved_call_continues_once_on_all_nodes_of_a_fleet() {
+    let url = over_http(asking(REVISIONS[1], &Turns::default())).await;
+    let store = Arc::new(MemoryStore::new());
+    let node = || async {
+        let host = Host::builder("gateway", "1").server("s", url.as_str()).default_effect(Effect::Ask);
+        let host = host.approver(|_: PendingApproval| async { true }).start().await.unwrap();
+        let gateway = Gateway::builder(host).state_keys(StateKeys::new([[1; 32]])).build().unwrap();
+        let gateway = gateway.store(store.clone()).versions([REVISIONS[1]]).build();
+        (client().connect(&gateway).await.unwrap(), gateway)
+    };
+    let ((first, _first), (second, _second)) = (node().await, node().await);
+    let (key, state) = first_round(&first).await;
+    let round = next(&json!({}), &state, &key, &json!({ "action": "accept", "content": { "name": "ada" } }));
+    assert_eq!(send(&second, round.clone()).await.unwrap(), "ada");
+    for node in [&first, &second] {
+        assert_eq!(reason(&send(node, round.clone()).await.unwrap_err()), "request_state_expired");
+    }
+}
+
+#[tokio::test]
+async fn a_policy_that_denies_a_call_meanwhile_ends_its_rounds() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("policy.toml");
+    std::fs::write(&path, "").unwrap();
+    let server = asking(REVISIONS[1], &Turns::default());
+    let host = Host::builder("gateway", "1").server("s", &server).policy_file(&path).watch(Duration::from_millis(5));
+    let host = host.start().await.unwrap();
+    let gateway = Gateway::builder(host).build().unwrap().versions([REVISIONS[1]]).build();
+    let ada = connect(&gateway, "ada").await;
+    let mut changes = ada.listen(SubscriptionFilter::lists()).await.unwrap();
+    let (key, state) = first_round(&ada).await;
+    let answer = json!({ "action": "accept", "content": { "name": "ada" } });
+    let round = || next(&json!({}), &state, &key, &answer);
+    assert_eq!(send(&ada, round()).await.unwrap(), "ada");
+    std::fs::write(&path, "[[rule]]\ntool = \"form\"\neffect = \"deny\"\n").unwrap();
+    let announced = async { while changes.next().await.unwrap().unwrap() != Update::ToolsChanged {} };
+    timeout(SOON, announced).await.unwrap();
+    let denied = send(&ada, round()).await.unwrap_err();
+    assert_eq!((denied.code.0, &*denied.message), (-32600, "a policy denies the request meanwhile"));
+}
