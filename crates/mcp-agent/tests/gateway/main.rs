@@ -18,6 +18,7 @@ mod items;
 mod lists;
 mod mid_question;
 mod policies;
+mod processes;
 mod questions;
 mod raw_names;
 mod raw_questions;
