@@ -20,7 +20,7 @@ const VERSION: ProtocolVersion = ProtocolVersion::V2025_11_25;
 
 /// A server whose tasks the test moves on.
 #[derive(Default, Clone)]
-struct Tasks(Arc<Mutex<Vec<TaskNotifier>>>);
+pub(crate) struct Tasks(Arc<Mutex<Vec<TaskNotifier>>>);
 
 fn state(id: &str, status: &str) -> String {
     let times = r#""createdAt":"2026-01-01T00:00:00Z","lastUpdatedAt":"2026-01-01T00:00:00Z""#;
@@ -28,11 +28,11 @@ fn state(id: &str, status: &str) -> String {
 }
 
 impl Tasks {
-    fn with<T>(&self, task: usize, notify: impl FnOnce(&TaskNotifier) -> T) -> T {
+    pub(crate) fn with<T>(&self, task: usize, notify: impl FnOnce(&TaskNotifier) -> T) -> T {
         notify(&self.0.lock().unwrap()[task])
     }
 
-    fn change(&self, task: usize, status: &str) {
+    pub(crate) fn change(&self, task: usize, status: &str) {
         let state: Box<RawValue> = serde_json::from_str(&state(&format!("up-{task}"), status)).unwrap();
         self.with(task, |notifier| notifier.status(&state));
     }
@@ -60,7 +60,7 @@ impl Source for Tasks {
 }
 
 /// Starts a task. Returns its id, and its progress.
-async fn start(client: &Client) -> (String, TaskProgress) {
+pub(crate) async fn start(client: &Client) -> (String, TaskProgress) {
     let call = client.request_raw("tools/call", json!({ "name": "s__t", "task": {} })).on_progress(drop);
     let Round::Task(created) = timeout(SOON, call.raw_inputs().raw_task(true).into_future()).await.unwrap().unwrap()
     else {
@@ -71,7 +71,7 @@ async fn start(client: &Client) -> (String, TaskProgress) {
 }
 
 /// Returns the parameters of the next notification with a method.
-async fn next(notices: &mut Notifications, method: &str) -> String {
+pub(crate) async fn next(notices: &mut Notifications, method: &str) -> String {
     let found = async {
         loop {
             let notice = notices.next().await.unwrap();
