@@ -82,7 +82,7 @@ async fn upstream(version: ProtocolVersion, issuer: &str) -> (String, Seen) {
     let url = format!("http://{}/mcp", listener.local_addr().unwrap());
     let jwt = Arc::new(Jwt::issuer(issuer).unwrap().audience(&url));
     let seen = Seen { tokens: Arc::default(), tenants: Arc::default(), rejects: Arc::default(), jwt };
-    let who = async |caller: Principal| {
+    let identity = async |caller: Principal| {
         let scopes: Vec<String> = caller.scopes.into_iter().collect();
         format!("{} {} {}", caller.subject, caller.client_id.unwrap_or_default(), scopes.join(","))
     };
@@ -91,7 +91,7 @@ async fn upstream(version: ProtocolVersion, issuer: &str) -> (String, Seen) {
         Ok::<_, ToolError>(name)
     };
     let server = Server::builder("upstream", "1").versions([version]);
-    let server = server.tool(tool("who", who)).tool(tool("asks", asks)).build();
+    let server = server.tool(tool("identity", identity)).tool(tool("asks", asks)).build();
     let config = HttpConfig::new().public_url(&url).authenticate(seen.clone());
     tokio::spawn(async move { server.serve_http_on(listener, config).await });
     (url, seen)
@@ -150,8 +150,8 @@ impl World {
     }
 }
 
-async fn who(client: &Client, server: &str) -> Result<String, RpcError> {
-    let called = timeout(SOON, client.call_tool(format!("{server}__who"), json!({}))).await.unwrap();
+async fn identity(client: &Client, server: &str) -> Result<String, RpcError> {
+    let called = timeout(SOON, client.call_tool(format!("{server}__identity"), json!({}))).await.unwrap();
     called.map(|result| result.text()).map_err(|error| error.rpc().cloned().unwrap())
 }
 
@@ -168,7 +168,7 @@ async fn each_server_receives_only_the_exchanged_token_of_the_caller() {
             let user = world.user(version, token).await;
             for _ in 0..3 {
                 for server in ["one", "two"] {
-                    assert_eq!(who(&user, server).await.unwrap(), format!("{name} gateway read"));
+                    assert_eq!(identity(&user, server).await.unwrap(), format!("{name} gateway read"));
                 }
             }
         }
@@ -190,7 +190,7 @@ async fn a_token_with_fewer_scopes_does_not_use_the_token_of_another_one() {
     let world = World::new(ProtocolVersion::LATEST, None).await;
     for (scopes, expected) in [(&["read", "write"][..], "read,write"), (&["read"], "read")] {
         let user = world.user(ProtocolVersion::LATEST, &world.token("ada", scopes).await).await;
-        assert_eq!(who(&user, "one").await.unwrap(), format!("ada gateway {expected}"));
+        assert_eq!(identity(&user, "one").await.unwrap(), format!("ada gateway {expected}"));
     }
     assert_eq!(world.exchanges(), 2);
 }
@@ -224,32 +224,32 @@ async fn a_fault_of_an_exchange_is_an_error_of_its_caller_alone() {
     let version = ProtocolVersion::LATEST;
     let world = World::new(version, Some("read")).await;
     let ada = world.user(version, &world.token("ada", &["read"]).await).await;
-    assert_eq!(who(&ada, "one").await.unwrap(), "ada gateway read");
+    assert_eq!(identity(&ada, "one").await.unwrap(), "ada gateway read");
 
     // The token endpoint grants no scope that the caller lacks.
     let grace = world.user(version, &world.token("grace", &["write"]).await).await;
     for _ in 0..3 {
-        assert_eq!(reason(&who(&grace, "one").await.unwrap_err()), "token_refused");
+        assert_eq!(reason(&identity(&grace, "one").await.unwrap_err()), "token_refused");
     }
     assert_eq!(world.exchanges(), 2, "a refused token is not sent again at once");
-    assert_eq!(who(&grace, "two").await.unwrap(), "grace gateway write");
+    assert_eq!(identity(&grace, "two").await.unwrap(), "grace gateway write");
 
     // A caller with another kind of credentials has no token.
     let http = Http::new(&world.url).unwrap().header("x-api-key", "key-of-ci").unwrap();
     let ci = timeout(SOON, client().connect(http)).await.unwrap().unwrap();
-    let error = who(&ci, "one").await.unwrap_err();
+    let error = identity(&ci, "one").await.unwrap_err();
     assert_eq!((reason(&error), &error.data.as_ref().unwrap()["retryable"]), (&json!("token_missing"), &json!(false)));
 
     let outage = ResponseFault::Unavailable { retry_after: Duration::from_secs(7) };
     world.issuer.misbehave(Misbehavior::Response(Endpoint::Token, outage));
     let alan = world.user(version, &world.token("alan", &["read"]).await).await;
-    let error = who(&alan, "one").await.unwrap_err();
+    let error = identity(&alan, "one").await.unwrap_err();
     let data = error.data.as_ref().unwrap();
     assert_eq!((reason(&error), &data["retryable"]), (&json!("token_endpoint_unavailable"), &json!(true)));
     assert_eq!(data["retryAfterMs"], 7000);
-    assert_eq!(who(&ada, "one").await.unwrap(), "ada gateway read");
+    assert_eq!(identity(&ada, "one").await.unwrap(), "ada gateway read");
     world.issuer.behave();
-    assert_eq!(who(&alan, "one").await.unwrap(), "alan gateway read");
+    assert_eq!(identity(&alan, "one").await.unwrap(), "alan gateway read");
 }
 
 #[tokio::test]
@@ -257,9 +257,9 @@ async fn a_rejected_token_is_exchanged_again_once() {
     let version = ProtocolVersion::LATEST;
     let world = World::new(version, None).await;
     let ada = world.user(version, &world.token("ada", &["read"]).await).await;
-    assert_eq!(who(&ada, "one").await.unwrap(), "ada gateway read");
+    assert_eq!(identity(&ada, "one").await.unwrap(), "ada gateway read");
     world.upstreams[0].rejects.store(true, Ordering::SeqCst);
-    assert_eq!(who(&ada, "one").await.unwrap(), "ada gateway read");
+    assert_eq!(identity(&ada, "one").await.unwrap(), "ada gateway read");
     assert_eq!(world.exchanges(), 2);
 }
 
@@ -277,7 +277,7 @@ async fn the_token_of_another_issuer_is_not_sent_to_the_token_endpoint() {
     let token = other.issue_token("ada", ["read"], &url).await.unwrap();
     let http = Http::new(&url).unwrap().bearer(&token).unwrap();
     let ada = timeout(SOON, client().connect(http)).await.unwrap().unwrap();
-    assert_eq!(reason(&who(&ada, "one").await.unwrap_err()), "token_of_other_issuer");
+    assert_eq!(reason(&identity(&ada, "one").await.unwrap_err()), "token_of_other_issuer");
     assert_eq!(world.exchanges(), 0);
 }
 
@@ -298,9 +298,11 @@ async fn an_application_builds_the_connectors_of_callers() {
     let connector = Arc::new(http.authorizer(of_host));
     let of_caller = move |own| Arc::new(of_callers.clone().authorizer(own)) as Arc<dyn Connect>;
     world.host.add_definition_with_connectors(&definition, connector, of_caller).unwrap();
-    timeout(SOON, world.host.catalog_changes().wait_for(|catalog| catalog.tool("three__who").is_ok())).await.unwrap();
+    timeout(SOON, world.host.catalog_changes().wait_for(|catalog| catalog.tool("three__identity").is_ok()))
+        .await
+        .unwrap();
     let ada = world.user(ProtocolVersion::LATEST, &world.token("ada", &["read"]).await).await;
-    assert_eq!(who(&ada, "three").await.unwrap(), "ada gateway read");
+    assert_eq!(identity(&ada, "three").await.unwrap(), "ada gateway read");
     let tenants = seen.tenants.lock().unwrap().clone();
     assert!(tenants.iter().all(|tenant| *tenant == (Some("7".to_owned()), true)), "{tenants:?}");
     assert_eq!(seen.distinct().len(), 2, "the token of the gateway, and that of the caller");
@@ -318,11 +320,13 @@ async fn the_token_endpoint_is_that_of_the_metadata_of_the_issuer() {
         world.host.add_definition(&definition).unwrap();
     };
     add("three", world.issuer.issuer());
-    timeout(SOON, world.host.catalog_changes().wait_for(|catalog| catalog.tool("three__who").is_ok())).await.unwrap();
+    timeout(SOON, world.host.catalog_changes().wait_for(|catalog| catalog.tool("three__identity").is_ok()))
+        .await
+        .unwrap();
     for name in ["ada", "grace"] {
         let token = world.token(name, &["read"]).await;
         let user = world.user(ProtocolVersion::LATEST, &token).await;
-        assert_eq!(who(&user, "three").await.unwrap(), format!("{name} gateway read"));
+        assert_eq!(identity(&user, "three").await.unwrap(), format!("{name} gateway read"));
         assert!(!seen.distinct().contains(&token), "the server received the token of a caller");
     }
     assert_eq!(world.exchanges(), 2);

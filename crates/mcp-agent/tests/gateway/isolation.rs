@@ -10,32 +10,23 @@ use mcp_agent::{
     Gateway, Host, ServerOptions, Sharing,
     policy::{Effect, Policy, Rule},
 };
-use mcp_client::{Client, OpenTransport, Subscription, Update};
-use mcp_protocol::{Principal, ProtocolVersion, RpcError, SubscriptionFilter};
+use mcp_client::{Subscription, Update};
+use mcp_protocol::{ProtocolVersion, RpcError, SubscriptionFilter};
 use mcp_server::{
-    Caller, Server,
-    prelude::{HttpConfig, HttpServer as _},
-    resource,
+    Server, resource,
     source::{
         Source, SourceCall, SourceDefinition, SourceList, SourceOutcome, SourcePage, SourceResult, SourceSubscription,
         UpdateNotifier,
     },
     tool,
 };
-use mcp_transport::{BoxFuture, memory::duplex};
+use mcp_transport::BoxFuture;
 use tokio::{
     sync::{Notify, mpsc},
     time::timeout,
 };
 
-use crate::common::{REVISIONS, SOON, cells, client};
-
-async fn connect_as(server: &Server, user: &str) -> Client {
-    let (ours, theirs) = duplex(64);
-    let (server, caller) = (server.clone(), Caller::remote().principal(Some(Arc::new(Principal::new(user)))));
-    tokio::spawn(async move { server.serve_as(theirs, caller).await });
-    client().connect(OpenTransport::new(ours)).await.unwrap()
-}
+use crate::common::{REVISIONS, SOON, cells, client, connect_as, over_http};
 
 async fn next(subscription: &mut Subscription) -> Update {
     timeout(SOON, subscription.next()).await.unwrap().unwrap().unwrap()
@@ -140,10 +131,7 @@ async fn the_connections_of_a_session_end_with_the_session() {
     let options = ServerOptions::new().sharing(Sharing::Session);
     let host = Host::builder("gateway", "1").server_with("s", &upstream, options).start().await.unwrap();
     let server = Gateway::builder(host).build().unwrap().versions([up]).build();
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
-    tokio::spawn(async move { server.serve_http_on(listener, HttpConfig::new()).await });
-    let http = mcp_client::http::Http::new(&url).unwrap();
+    let http = mcp_client::http::Http::new(over_http(server).await).unwrap();
     let ada = timeout(SOON, client().connect(http)).await.unwrap().unwrap();
     timeout(SOON, ada.call_tool("s__t", ())).await.unwrap().unwrap();
     let ended = source.ended.notified();

@@ -1,11 +1,6 @@
 //! Calls through a gateway, in all four cells.
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
-
 use mcp_agent::Names;
 use mcp_protocol::{
     ErrorCode, LoggingLevel, LoggingMessageParams, Meta, ProgressParams, ProtocolVersion, RpcError, meta::keys,
@@ -15,7 +10,7 @@ use mcp_server::{
     source::{Source, SourceCall, SourceDefinition, SourceList, SourceOutcome, SourcePage, SourceResult},
 };
 use mcp_transport::BoxFuture;
-use tokio::time::timeout;
+use tokio::{sync::mpsc, time::timeout};
 
 use crate::common::{SOON, cells, client, complete, connect, gateway, page};
 
@@ -152,7 +147,7 @@ async fn progress_failed_results_and_errors_pass() {
             }))
             .build();
         let client = connect(gateway(&[("s", &server)]).await, down).await;
-        let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, mut seen) = mpsc::unbounded_channel();
         let call = client.call_tool("s__steps", ()).on_progress(move |notice| sender.send(notice.progress).unwrap());
         assert_eq!(timeout(SOON, call.into_future()).await.unwrap().unwrap().text(), "done");
         let mut steps = Vec::new();
@@ -173,25 +168,23 @@ async fn progress_failed_results_and_errors_pass() {
     }
 }
 
-/// Counts the calls that run.
-struct Running(Arc<AtomicUsize>);
+/// Reports the end of a call.
+struct Running(mpsc::UnboundedSender<()>);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
+        let _ = self.0.send(());
     }
 }
 
 #[tokio::test]
 async fn cancelled_calls_are_cancelled_at_the_server() {
     for (down, up) in cells() {
-        let running = Arc::new(AtomicUsize::new(0));
-        let (counted, (started, mut starts)) = (Arc::clone(&running), tokio::sync::mpsc::unbounded_channel());
+        let ((started, mut starts), (ended, mut ends)) = (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let server = Server::builder("s", "1")
             .versions([up])
             .tool(tool("hold", move || {
-                counted.fetch_add(1, Ordering::SeqCst);
-                let guard = Running(Arc::clone(&counted));
+                let guard = Running(ended.clone());
                 started.send(()).unwrap();
                 async move {
                     let _guard = guard;
@@ -205,11 +198,7 @@ async fn cancelled_calls_are_cancelled_at_the_server() {
         };
         let call = client.call_tool("s__hold", ()).cancelled_by(begun);
         assert!(timeout(SOON, call.into_future()).await.unwrap().unwrap_err().is_cancelled());
-        let ended = async {
-            while running.load(Ordering::SeqCst) > 0 {
-                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-            }
-        };
-        assert!(timeout(SOON, ended).await.is_ok(), "{down} {up}");
+        let ended = timeout(SOON, ends.recv()).await;
+        assert_eq!(ended, Ok(Some(())), "{down} {up}");
     }
 }

@@ -4,25 +4,25 @@
 use std::{sync::Arc, time::Duration};
 
 use mcp_agent::{Gateway, Host, ServerOptions, ServerState};
-use mcp_client::{Client, Handler, InputContext, OpenTransport, Reconnect, Round, TaskHandle};
+use mcp_client::{Client, Handler, InputContext, Reconnect, Round, TaskHandle};
 use mcp_protocol::{
-    ClientCapabilities, ElicitResult, ElicitationCapability, FormElicitParams, JsonObject, Principal, ProtocolVersion,
-    RpcError, TaskSupport,
+    ClientCapabilities, ElicitResult, ElicitationCapability, FormElicitParams, JsonObject, ProtocolVersion, RpcError,
+    TaskSupport,
     tasks::{TaskStatus, ext},
 };
 use mcp_server::{
-    Caller, ServerBuilder,
+    ServerBuilder,
     prelude::*,
     source::{
         Source, SourceCall, SourceDefinition, SourceFeatures, SourceList, SourceOutcome, SourcePage, SourceResult,
     },
     tasks::TaskPolicy,
 };
-use mcp_transport::{BoxFuture, memory::duplex};
+use mcp_transport::BoxFuture;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::Semaphore, time::timeout};
+use tokio::{sync::Semaphore, time::timeout};
 
-use crate::common::{Pipe, REVISIONS, SOON, cells, client, connect, gateway};
+use crate::common::{Pipe, REVISIONS, SOON, cells, client, connect, connect_as, gateway, over_http, raw, served};
 
 const V25: ProtocolVersion = ProtocolVersion::V2025_11_25;
 
@@ -64,13 +64,6 @@ async fn result(task: &TaskHandle) -> String {
     timeout(SOON, task.result()).await.unwrap().unwrap().text()
 }
 
-/// Sends a raw request, and returns its result.
-async fn raw(client: &Client, method: &str, params: Value) -> Result<Value, RpcError> {
-    let sent = client.request_raw(method, params).raw_result().into_future();
-    let result = timeout(SOON, sent).await.unwrap().map_err(|error| error.rpc().unwrap().clone())?;
-    Ok(serde_json::from_slice(result.bytes()).unwrap())
-}
-
 #[tokio::test]
 async fn a_client_receives_the_result_of_a_tool_that_runs_as_a_task() {
     for (down, up) in cells() {
@@ -103,7 +96,8 @@ async fn a_call_becomes_a_task_whose_state_and_result_pass() {
     }
 }
 
-#[tokio::test]
+// The clock is paused. It advances only while each task waits for a time.
+#[tokio::test(start_paused = true)]
 async fn a_cancelled_task_ends_at_its_server() {
     for (down, up) in cells() {
         let permits = Arc::new(Semaphore::new(0));
@@ -185,13 +179,6 @@ async fn the_member_task_of_a_call_is_rejected_for_a_server_without_tasks() {
     }
 }
 
-async fn connect_as(server: &Server, user: &str) -> Client {
-    let (ours, theirs) = duplex(64);
-    let (server, caller) = (server.clone(), Caller::remote().principal(Some(Arc::new(Principal::new(user)))));
-    tokio::spawn(async move { server.serve_as(theirs, caller).await });
-    client().connect(OpenTransport::new(ours)).await.unwrap()
-}
-
 #[tokio::test]
 async fn the_tasks_of_other_users_and_forged_ids_are_unknown() {
     for (down, up) in cells() {
@@ -237,13 +224,6 @@ struct Answer {
     name: String,
 }
 
-async fn over_http(server: Server) -> (String, tokio::task::JoinHandle<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let serving = tokio::spawn(async move { drop(server.serve_http_on(listener, HttpConfig::new()).await) });
-    (format!("http://{address}/mcp"), serving)
-}
-
 #[tokio::test]
 async fn the_questions_of_a_task_reach_the_user() {
     for (down, up) in cells() {
@@ -257,11 +237,11 @@ async fn the_questions_of_a_task_reach_the_user() {
             let server = builder(up).tool(tool("ask", ask).task(TaskSupport::Required)).build();
             let host = Host::builder("gateway", "1");
             let host = match is_http {
-                true => host.server("s", mcp_client::http::Http::new(over_http(server).await.0).unwrap()),
+                true => host.server("s", mcp_client::http::Http::new(over_http(server).await).unwrap()),
                 false => host.server("s", &server),
             };
             let gateway = Gateway::builder(host.start().await.unwrap()).build().unwrap().versions([down]).build();
-            let user = client().handler(User).connect(over_http(gateway).await.0).await.unwrap();
+            let user = client().handler(User).connect(over_http(gateway).await).await.unwrap();
             user.list_tools().await.unwrap();
             let task = start(&user, "s__ask").await;
             assert_eq!(result(&task).await, "Ada Lovelace", "{down} to {up}, over HTTP: {is_http}");
@@ -273,7 +253,7 @@ async fn the_questions_of_a_task_reach_the_user() {
 async fn a_server_that_is_lost_during_a_task_causes_an_error() {
     for (down, up) in cells() {
         let permits = Arc::new(Semaphore::new(0));
-        let (url, serving) = over_http(server(up, TaskSupport::Optional, &permits)).await;
+        let (url, serving) = served(server(up, TaskSupport::Optional, &permits)).await;
         let reconnect = Reconnect::default().attempts(1).first(Duration::from_millis(10));
         let host = Host::builder("gateway", "1").reconnect(reconnect).call_timeout(Duration::from_secs(2));
         let host = host.server("s", mcp_client::http::Http::new(url).unwrap()).start().await.unwrap();
@@ -284,10 +264,9 @@ async fn a_server_that_is_lost_during_a_task_causes_an_error() {
         drop(serving.await);
         let lost = async {
             loop {
-                match task.status().await {
-                    Err(error) => return error,
-                    // An open connection ends later than the listener.
-                    Ok(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                // An open connection ends later than the listener. The request lets other tasks run.
+                if let Err(error) = task.status().await {
+                    return error;
                 }
             }
         };

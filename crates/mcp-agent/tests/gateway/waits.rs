@@ -59,7 +59,7 @@ fn slow(version: ProtocolVersion) -> Server {
         .build()
 }
 
-/// Connects a user whose calls have no time limit, and who answers after 90 seconds.
+/// Connects a user whose calls have no time limit. The user answers after 90 seconds.
 async fn patient(gateway: &Server) -> Client {
     let user = client().idle_timeout(None).total_timeout(None).on_elicit(async |_form| {
         sleep(90 * SECOND).await;
