@@ -1,20 +1,20 @@
-// What every JavaScript client is asked to do with the example server `everything`.
+// The checks of each JavaScript client with the example server `everything`.
 //
-// A client file brings a *peer*: an object with the functions below. What a client does not offer is left out of its
-// peer and reported as n/a; `without` may say why, by the name of what is left out.
+// A client file has a *peer*: an object with the functions below. A peer lacks the functions that its client does not
+// offer, and the report has n/a for them. `without` has the reasons, by the names of these functions.
 //
-//   connect()                       -> {name, version}  name of the server, protocol version ('' where not told)
+//   connect()                       -> {name, version}  name of the server, protocol version ('' if it is unknown)
 //   close()
 //   list(kind)                      -> every entry of 'tools' | 'resources' | 'templates' | 'prompts'
 //   callTool(name, args, {onProgress, logLevel}?)
 //   readResource(uri), getPrompt(name, args), complete(ref, argument)
 //   setLogLevel(level)              legacy revisions only
 //   logs                            an array that log messages arrive in
-//   progress                        how many of the three progress notifications of a call surely arrive
-//   codes                           true where errors keep their JSON-RPC code
-//   parallel                        how many calls to make at once; 16 where not told
+//   progress                        the number of the three progress notifications of a call that must arrive
+//   codes                           true if errors keep their JSON-RPC code
+//   parallel                        the number of calls at the same time. Default: 16
 //
-// and what live.mjs says.
+// live.mjs describes its further members.
 
 import { config, equal, expect, first, isPng, names, rejects, runAll, until } from './harness.mjs';
 import { LIVE } from './live.mjs';

@@ -1,14 +1,14 @@
-// What every JavaScript client is asked to do that goes both ways, or takes a while. Beyond what checks.mjs says, a peer
-// has:
+// The checks of a JavaScript client with requests of the server, notifications and long calls. A peer has these members
+// beside those of checks.mjs:
 //
-//   answers                         what the client answers: {elicit(params), sample(params), roots()}, set by a check
+//   answers                         the answers of the client: {elicit(params), sample(params), roots()}, set by a check
 //   rootsChanged()                  legacy revisions only
 //   subscribe(uri)                  -> {close()}, to a resource and to the lists
 //   notices                         an array that {method, uri} of notifications about changes arrive in
 //   runTask(name, args)             -> {taskId, statuses, result}, or {taskId, statuses, failed}, an error
-//   taskQuestions                   false where a task cannot ask
-//   cancelTask(name, args)          -> the statuses of a task that is cancelled once it works
-//   callTool(.., {signal})          with `aborts` set, where a call can be given up
+//   taskQuestions                   false if a task cannot ask
+//   cancelTask(name, args)          -> the statuses of a task that the client cancels while it works
+//   callTool(.., {signal})          with `aborts` set, if the client can cancel a call
 //   reopen(url)                     -> another peer of the kind, for a server at another URL
 
 import { config, equal, expect, first, until } from './harness.mjs';
@@ -24,9 +24,9 @@ async function observed(peer) {
   return (await peer.callTool('observed')).structuredContent;
 }
 
-async function says(peer, name, args, expected) {
+async function returns(peer, name, args, expected) {
   const result = await peer.callTool(name, args);
-  equal(first(result), expected, `what ${name} says`);
+  equal(first(result), expected, `the result of ${name}`);
 }
 
 export const LIVE = {
@@ -39,11 +39,11 @@ export const LIVE = {
         const content = { type: 'text', text: 'forty-two' };
         return { role: 'assistant', content, model: 'a-model', stopReason: 'endTurn' };
       };
-      await says(peer, 'test_sampling', { prompt: 'What is it?' }, 'LLM response: forty-two');
+      await returns(peer, 'test_sampling', { prompt: 'What is it?' }, 'LLM response: forty-two');
       const [{ messages, maxTokens }] = asked;
       const { role, content } = messages[0];
       const text = (Array.isArray(content) ? content[0] : content).text;
-      equal([asked.length, role, text, maxTokens].join(), '1,user,What is it?,100', 'what was asked');
+      equal([asked.length, role, text, maxTokens].join(), '1,user,What is it?,100', 'the question');
     },
   },
   elicitation: {
@@ -59,23 +59,23 @@ export const LIVE = {
       };
       answer([{ action: 'accept', content: { username: 'mimi', email: 'mimi@example.com' } }]);
       const account = 'User response: action=accept, username=mimi, email=mimi@example.com';
-      await says(peer, 'test_elicitation', { message: 'Who are you?' }, account);
+      await returns(peer, 'test_elicitation', { message: 'Who are you?' }, account);
       const [{ message, mode, requestedSchema }] = asked;
-      equal(`${asked.length} ${message} ${mode ?? 'form'}`, '1 Who are you? form', 'what was asked');
+      equal(`${asked.length} ${message} ${mode ?? 'form'}`, '1 Who are you? form', 'the question');
       equal(Object.keys(requestedSchema.properties).join(), 'username,email', 'the fields');
 
       answer([{ action: 'decline' }]);
-      await says(peer, 'test_elicitation_sep1034_defaults', {}, 'Elicitation completed: action=decline, content={}');
+      await returns(peer, 'test_elicitation_sep1034_defaults', {}, 'Elicitation completed: action=decline, content={}');
       equal(asked[0].requestedSchema.properties.age.default, 30, 'a default');
 
       answer([{ action: 'accept', content: { name: 'Mimi' } }, { action: 'accept', content: { color: 'red' } }]);
-      await says(peer, 'test_input_required_result_multi_round', {}, 'Mimi likes red.');
+      await returns(peer, 'test_input_required_result_multi_round', {}, 'Mimi likes red.');
 
       answer([{ action: 'accept' }]);
-      await says(peer, 'sign_in', {}, 'The user went to the page.');
-      equal(`${asked[0].mode} ${asked[0].url}`, 'url https://example.com/sign-in', 'where the user was sent');
+      await returns(peer, 'sign_in', {}, 'The user went to the page.');
+      equal(`${asked[0].mode} ${asked[0].url}`, 'url https://example.com/sign-in', 'the page of the user');
       answer([{ action: 'decline' }]);
-      await says(peer, 'sign_in', {}, 'The user did not want to go.');
+      await returns(peer, 'sign_in', {}, 'The user did not want to go.');
     },
   },
   roots: {
@@ -83,21 +83,21 @@ export const LIVE = {
     async body(peer) {
       let uris = ['file:///one', 'file:///two'];
       peer.answers.roots = () => ({ roots: uris.map((uri) => ({ uri, name: uri.slice(8) })) });
-      await says(peer, 'test_input_required_result_list_roots', {}, 'file:///one\nfile:///two');
+      await returns(peer, 'test_input_required_result_list_roots', {}, 'file:///one\nfile:///two');
       uris = ['file:///three'];
       // 2026-07-28 has no such notification: a server asks for the roots in each call.
       if (legacy && config.upstream !== 'modern') {
         const before = (await observed(peer)).roots_changed;
         await peer.rootsChanged();
         const seen = async () => (await observed(peer)).roots_changed === before + 1;
-        await until(seen, () => 'the server heard of no change of the roots');
+        await until(seen, () => 'the server received no notification about the roots');
       }
-      await says(peer, 'test_input_required_result_list_roots', {}, 'file:///three');
+      await returns(peer, 'test_input_required_result_list_roots', {}, 'file:///three');
       // All three kinds at once.
       peer.answers.elicit = () => ({ action: 'accept', content: { name: 'Mimi' } });
       const content = { type: 'text', text: 'Welcome,' };
       peer.answers.sample = () => ({ role: 'assistant', content, model: 'a-model' });
-      await says(peer, 'test_input_required_result_multiple_inputs', {}, 'Welcome, Mimi, you work in 1 places.');
+      await returns(peer, 'test_input_required_result_multiple_inputs', {}, 'Welcome, Mimi, you work in 1 places.');
     },
   },
   subscriptions: {
@@ -116,7 +116,7 @@ export const LIVE = {
         const dynamic = `test_dynamic_${kind.slice(0, -1)}`;
         expect((await names()).includes(dynamic), `${dynamic} is not listed`);
         await peer.callTool(tool);
-        // A client that caches lists drops them when it hears of the change, which may take a moment.
+        // A client that caches lists drops them after the notification, so the check waits.
         await until(async () => !(await names()).includes(dynamic), () => `${dynamic} is still listed`);
       }
       await subscription.close();

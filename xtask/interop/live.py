@@ -11,7 +11,7 @@ WATCHED = "test://watched-resource"
 # The resource changes every three seconds.
 CHANGE_SECONDS = 8
 
-# What the client answers, set by a check.
+# The answers of the client, set by a check.
 ANSWERS = {}
 # (method, uri) of the notifications about changes.
 NOTICES = []
@@ -56,9 +56,9 @@ async def observed(client):
     return (await client.call_tool("observed", {})).structured_content
 
 
-async def says(client, name, arguments, expected):
+async def returns(client, name, arguments, expected):
     text = first(await client.call_tool(name, arguments))
-    expect(text == expected, f"{name} says {text!r} instead of {expected!r}")
+    expect(text == expected, f"{name} returned {text!r} instead of {expected!r}")
 
 
 async def check_sampling(client):
@@ -69,11 +69,11 @@ async def check_sampling(client):
         return sampled("forty-two")
 
     ANSWERS["sample"] = answer
-    await says(client, "test_sampling", {"prompt": "What is it?"}, "LLM response: forty-two")
+    await returns(client, "test_sampling", {"prompt": "What is it?"}, "LLM response: forty-two")
     message = asked[0].messages[0]
     block = message.content[0] if isinstance(message.content, list) else message.content
     seen = (len(asked), message.role, block.text, asked[0].max_tokens)
-    expect(seen == (1, "user", "What is it?", 100), f"what was asked is {seen}")
+    expect(seen == (1, "user", "What is it?", 100), f"the question is {seen}")
 
 
 async def check_elicitation(client):
@@ -90,46 +90,46 @@ async def check_elicitation(client):
 
     answer(accepted(username="mimi", email="mimi@example.com"))
     account = "User response: action=accept, username=mimi, email=mimi@example.com"
-    await says(client, "test_elicitation", {"message": "Who are you?"}, account)
+    await returns(client, "test_elicitation", {"message": "Who are you?"}, account)
     seen = (len(asked), asked[0].message, list(asked[0].requested_schema["properties"]))
-    expect(seen == (1, "Who are you?", ["username", "email"]), f"what was asked is {seen}")
+    expect(seen == (1, "Who are you?", ["username", "email"]), f"the question is {seen}")
 
     answer(ElicitResult(action="decline"))
     declined = "Elicitation completed: action=decline, content={}"
-    await says(client, "test_elicitation_sep1034_defaults", {}, declined)
+    await returns(client, "test_elicitation_sep1034_defaults", {}, declined)
     age = asked[0].requested_schema["properties"]["age"]
     expect(age["default"] == 30, f"the age is {age}")
 
     answer(accepted(name="Mimi"), accepted(color="red"))
-    await says(client, "test_input_required_result_multi_round", {}, "Mimi likes red.")
+    await returns(client, "test_input_required_result_multi_round", {}, "Mimi likes red.")
 
     answer(accepted())
-    await says(client, "sign_in", {}, "The user went to the page.")
+    await returns(client, "sign_in", {}, "The user went to the page.")
     sent = isinstance(asked[0], ElicitRequestURLParams) and asked[0].url == "https://example.com/sign-in"
-    expect(sent, f"the user was sent by {asked[0]}")
+    expect(sent, f"the page of the user is {asked[0]}")
     answer(ElicitResult(action="decline"))
-    await says(client, "sign_in", {}, "The user did not want to go.")
+    await returns(client, "sign_in", {}, "The user did not want to go.")
 
 
 async def check_roots(client):
     roots = "test_input_required_result_list_roots"
     ANSWERS["roots"] = ["file:///one", "file:///two"]
-    await says(client, roots, {}, "file:///one\nfile:///two")
+    await returns(client, roots, {}, "file:///one\nfile:///two")
     ANSWERS["roots"] = ["file:///three"]
     # 2026-07-28 has no such notification: a server asks for the roots in each call.
     if LEGACY and CONFIG.get("upstream") != "modern":
         before = (await observed(client))["roots_changed"]
         await client.send_roots_list_changed()
 
-        async def heard():
+        async def notified():
             return (await observed(client))["roots_changed"] == before + 1
 
-        await until(heard, "the server heard of no change of the roots")
-    await says(client, roots, {}, "file:///three")
+        await until(notified, "the server received no notification about the roots")
+    await returns(client, roots, {}, "file:///three")
     # All three kinds at once.
     ANSWERS["elicit"] = lambda params: accepted(name="Mimi")
     ANSWERS["sample"] = lambda params: sampled("Welcome,")
-    await says(client, "test_input_required_result_multiple_inputs", {}, "Welcome, Mimi, you work in 1 places.")
+    await returns(client, "test_input_required_result_multiple_inputs", {}, "Welcome, Mimi, you work in 1 places.")
 
 
 async def change_lists(client, seen):
