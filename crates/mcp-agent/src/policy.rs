@@ -200,6 +200,25 @@ impl Rule {
         };
         has_name && has_hints && self.server.matches(&input.server)
     }
+
+    /// Whether the rule matches calls of this kind, caller and server: `Some(true)` for all names and annotations, `Some(false)` for
+    /// some of them, and `None` for no call.
+    #[cfg(feature = "gateway")]
+    fn matches_kind(&self, input: &PolicyInput) -> Option<bool> {
+        let names = match input.action {
+            Action::CallTool => &self.tool,
+            Action::ReadResource => &self.resource,
+            Action::GetPrompt => &self.prompt,
+        };
+        let is_for_all = self.tool.is_none() && self.resource.is_none() && self.prompt.is_none();
+        let has_hints = self.annotation != AnnotationMatch::new();
+        let of_caller = |names: &Glob| input.principal.as_deref().is_some_and(|name| names.matches(name));
+        let is_possible = (is_for_all || names.is_some())
+            && (input.action == Action::CallTool || !has_hints)
+            && self.server.matches(&input.server)
+            && self.principal.as_ref().is_none_or(of_caller);
+        is_possible.then(|| !has_hints && names.as_ref().is_none_or(|names| *names == Glob::any()))
+    }
 }
 
 /// Rules as data: the first rule that matches a call decides.

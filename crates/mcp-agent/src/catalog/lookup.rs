@@ -65,12 +65,18 @@ fn is_provider_name(name: &str) -> bool {
 
 /// Returns true if the display name or provider name of a tool names this server.
 pub(crate) fn names_server(name: &str, server: &str) -> bool {
-    if name.split_once(':').is_some_and(|(prefix, _)| prefix == server) {
-        return true;
+    without_server(name, server).is_some()
+}
+
+/// Returns the display name or provider name of a tool without the name of this server; `None` if it does not name this server.
+pub(crate) fn without_server<'a>(name: &'a str, server: &str) -> Option<&'a str> {
+    if let Some((_, tool)) = name.split_once(':').filter(|(prefix, _)| *prefix == server) {
+        return Some(tool);
     }
     // The name of the tool has no separator, so the last one ends the prefix of the server.
     let of_server = qualified_name(server, "x");
-    is_provider_name(name) && of_server.rfind("__").is_some_and(|end| name.starts_with(&of_server[..end + 2]))
+    let end = of_server.rfind("__").filter(|_| is_provider_name(name))?;
+    name.strip_prefix(&of_server[..end + 2])
 }
 
 impl fmt::Display for UnknownName {

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::{Core, ItemKind, caller::Downstream, fault::Fault, item::Item, members::Members, parked::Holder, views};
 use crate::{
     CallError, CatalogTool, ServerState,
+    catalog::without_server,
     policy::PolicyInput,
     registry::{Asking, ConnectionKey, Lease, Slot},
 };
@@ -70,7 +71,7 @@ impl Core {
         let (name, shared) = (call.name(), self.host.shared());
         let mut since = 0;
         for _ in 0..CHECKS {
-            let (item, tool) = self.find_tool(name).await?;
+            let (item, tool) = self.find_tool(name, downstream).await?;
             since = tool.since();
             let slot = self.slot(&item.server)?;
             let is_hidden = self.hides(&slot, || views::input(ItemKind::Tool, &item), downstream.principal.as_ref());
@@ -105,7 +106,14 @@ impl Core {
     }
 
     /// Returns a tool. Starts the server that the name names if the server has not listed its tools yet.
-    async fn find_tool(self: &Arc<Self>, name: &str) -> Result<(Arc<Item>, Arc<CatalogTool>), CallError> {
+    ///
+    /// # Errors
+    /// [`Fault::Hidden`] if the policies deny all tools of this server to the caller.
+    async fn find_tool(
+        self: &Arc<Self>,
+        name: &str,
+        downstream: &Downstream,
+    ) -> Result<(Arc<Item>, Arc<CatalogTool>), Fault> {
         let find = async || {
             let item = Arc::clone(self.merged().await.tools.get(name)?);
             let tool = item.tool.clone()?;
@@ -114,13 +122,33 @@ impl Core {
         if let Some(found) = find().await {
             return Ok(found);
         }
-        let registry = &self.host.shared().registry;
-        if let Some(slot) = registry.unlisted(name) {
-            let listed = Box::pin(slot.listed_within(registry.settings.call_wait)).await;
-            listed.map_err(|cause| CallError::unavailable(&slot.name, cause))?;
+        Box::pin(self.listed(ItemKind::Tool, name, downstream)).await?;
+        let unknown = || self.host.catalog().tool(name).err().map(CallError::Unknown);
+        let found = find().await;
+        found.ok_or_else(|| unknown().unwrap_or_else(|| self.host.shared().unknown_server(name)).into())
+    }
+
+    /// Waits until the server that the name of a tool or a prompt names has listed its items, and starts it, if it has never listed
+    /// them.
+    ///
+    /// # Errors
+    /// [`Fault::Hidden`] if the policies deny all items of this kind to the caller. The server does not start for this caller.
+    pub(super) async fn listed(&self, kind: ItemKind, name: &str, downstream: &Downstream) -> Result<(), Fault> {
+        let shared = self.host.shared();
+        let Some(slot) = shared.registry.unlisted(name) else { return Ok(()) };
+        let item = without_server(name, &slot.name).unwrap_or(name);
+        let mut input = match kind {
+            ItemKind::Prompt => PolicyInput::prompt(&*slot.name, item),
+            _ => PolicyInput::new(&*slot.name, item),
+        };
+        input.principal = downstream.principal.as_deref().map(str::to_owned);
+        // The annotations and the name at the server are not known yet.
+        if shared.gate.denies_kind(&input, &slot.options.rules) {
+            // The audit has the request.
+            self.permit_item(&slot, input, downstream).await?;
         }
-        let unknown = || registry.catalog().tool(name).err().map(CallError::Unknown);
-        find().await.ok_or_else(|| unknown().unwrap_or_else(|| self.host.shared().unknown_server(name)))
+        let listed = slot.listed_within(shared.registry.settings.call_wait).await;
+        Ok(listed.map_err(|cause| CallError::unavailable(&slot.name, cause))?)
     }
 
     /// Returns a connection to a server for a read, a prompt, a completion, or a later round of a call. Without an input, no policy

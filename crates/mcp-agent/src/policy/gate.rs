@@ -303,6 +303,20 @@ impl Gate {
         self.is_denied_by(first, rules)
     }
 
+    /// Whether the policies deny each call of the kind, caller and server of an input, whatever its name and annotations are. Hooks
+    /// count as undecided.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn denies_kind(&self, input: &PolicyInput, rules: &[Rule]) -> bool {
+        let first = |rules: &[Rule]| {
+            rules.iter().find_map(|rule| match (rule.matches_kind(input)?, rule.effect) {
+                (true, Effect::Deny) => Some(true),
+                (false, Effect::Deny) => None,
+                _ => Some(false),
+            })
+        };
+        self.is_denied_by(first, rules)
+    }
+
     /// Whether the gate has a policy, a hook or a default effect.
     #[cfg(feature = "gateway")]
     pub(crate) fn decides(&self) -> bool {

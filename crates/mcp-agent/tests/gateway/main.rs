@@ -40,4 +40,5 @@ mod task_lists;
 mod task_notices;
 mod tasks;
 mod traces;
+mod unlisted;
 mod waits;

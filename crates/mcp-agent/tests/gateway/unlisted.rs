@@ -1,0 +1,144 @@
+//! Requests for a server that has not listed its items yet. The clock of these tests is paused.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use mcp_agent::{
+    AnnotationMatch, Gateway, Host, HostBuilder,
+    policy::{AuditEvent, Effect, Policy, Rule},
+};
+use mcp_client::{
+    Client, Reconnect,
+    transport::{BoxFuture, Connect, Transport, TransportError},
+};
+use mcp_protocol::RpcError;
+use mcp_server::prelude::*;
+use serde_json::json;
+use tokio::{sync::Semaphore, time::Instant};
+
+use crate::common::{Pipe, REVISIONS, connect_as};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[derive(Deserialize, JsonSchema)]
+struct Topic {
+    topic: String,
+}
+
+/// A server whose connections fail, or wait until the test permits them. It counts the attempts.
+#[derive(Clone)]
+struct Late {
+    server: Pipe,
+    fails: bool,
+    permits: Arc<Semaphore>,
+    attempts: Arc<AtomicUsize>,
+}
+
+impl Late {
+    fn new(fails: bool) -> Self {
+        let server = Server::builder("two", "1")
+            .tool(tool("x", async || "called"))
+            .prompt(prompt("x", async |Args(Topic { topic }): Args<Topic>| topic).complete_from("topic", ["rust"]))
+            .build();
+        Self { server: Pipe::new(server), fails, permits: Arc::new(Semaphore::new(0)), attempts: Arc::default() }
+    }
+
+    fn attempts(&self) -> usize {
+        self.attempts.load(Ordering::SeqCst)
+    }
+
+    /// Returns the builder of a host with this server and another one. Without a call, the host does not repeat a failed attempt.
+    fn host(&self) -> HostBuilder {
+        Host::builder("gateway", "1")
+            .reconnect(Reconnect::default().attempts(1))
+            .start_limit(SECOND)
+            .call_wait(5 * SECOND)
+            .server("one", &Server::builder("one", "1").build())
+            .server("two", self.clone())
+    }
+}
+
+impl Connect for Late {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
+        self.attempts.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async {
+            if self.fails {
+                return Err(TransportError::unreachable("the port is closed"));
+            }
+            drop(self.permits.acquire().await);
+            self.server.connect().await
+        })
+    }
+
+    fn describe(&self) -> String {
+        "a server that starts late".to_owned()
+    }
+}
+
+async fn call(client: &Client, name: &str) -> RpcError {
+    client.call_tool(name, ()).await.unwrap_err().rpc().unwrap().clone()
+}
+
+/// Returns an error without the name of the request.
+fn without(name: &str, error: &RpcError) -> String {
+    format!("{error:?}").replace(name, "NAME")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_the_policies_deny_is_unknown_and_does_not_start_for_the_caller() {
+    let guest_at = || Rule::new(Effect::Deny).server("two".parse().unwrap()).principal("guest".parse().unwrap());
+    for (version, fails) in REVISIONS.into_iter().flat_map(|version| [(version, true), (version, false)]) {
+        let (late, events) = (Late::new(fails), Arc::<Mutex<Vec<AuditEvent>>>::default());
+        let sink = Arc::clone(&events);
+        let host = late
+            .host()
+            .policy(Policy::new().rule(guest_at().reason("Guests have one server.")))
+            .audit(move |event: &AuditEvent| sink.lock().unwrap().push(event.clone()));
+        let gateway = Gateway::builder(host.start().await.unwrap()).build().unwrap().versions([version]).build();
+        let (ada, guest) = (connect_as(&gateway, "ada").await, connect_as(&gateway, "guest").await);
+        // The next call can start a failed server again.
+        tokio::time::advance(600 * SECOND).await;
+        let (attempts, began) = (late.attempts(), Instant::now());
+        for name in ["two__x", "two__y", "two:x"] {
+            let unknown = without("three__x", &call(&guest, "three__x").await);
+            assert_eq!(without(name, &call(&guest, name).await), unknown, "{version} {fails}");
+        }
+        assert_eq!((began.elapsed(), late.attempts()), (Duration::ZERO, attempts), "{version} {fails}");
+        let denied: Vec<AuditEvent> = std::mem::take(&mut *events.lock().unwrap());
+        assert_eq!(denied.iter().map(|event| &*event.tool).collect::<Vec<_>>(), ["x", "y", "x"]);
+        assert!(denied.iter().all(|event| event.reason.as_deref() == Some("Guests have one server.")), "{denied:?}");
+        // The server exists for a caller with another of its tools.
+        let error = call(&ada, "two__x").await;
+        assert_eq!((error.code.0, &error.data.unwrap()["server"]), (-32603, &json!("two")), "{version} {fails}");
+        assert!(!fails || late.attempts() > attempts);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_for_some_tools_does_not_deny_the_others_before_they_are_known() {
+    let rule = |effect| Rule::new(effect).server("two".parse().unwrap()).principal("guest".parse().unwrap());
+    let read_only = || AnnotationMatch::new().read_only(true);
+    let (any, some) = ("*".parse().unwrap(), "x*".parse().unwrap());
+    for (rules, is_hidden) in [
+        (vec![rule(Effect::Deny).tool(any)], true),
+        (vec![rule(Effect::Deny).tool(some)], false),
+        (vec![rule(Effect::Deny).annotation(read_only())], false),
+        (vec![rule(Effect::Allow).annotation(read_only()), rule(Effect::Deny)], false),
+        (vec![rule(Effect::Deny).prompt("*".parse().unwrap())], false),
+        (vec![rule(Effect::Allow).prompt("*".parse().unwrap()), rule(Effect::Deny)], true),
+        (vec![rule(Effect::Deny).principal("eve".parse().unwrap())], false),
+    ] {
+        let policy = rules.iter().cloned().fold(Policy::new(), Policy::rule);
+        let host = Late::new(true).host().policy(policy).start().await.unwrap();
+        let gateway = Gateway::builder(host).build().unwrap().build();
+        let error = call(&connect_as(&gateway, "guest").await, "two__y").await;
+        let expected = if is_hidden { -32602 } else { -32603 };
+        assert_eq!(error.code.0, expected, "{rules:?}: {error}");
+    }
+}
