@@ -134,7 +134,9 @@ impl Core {
             Relayed::InputRequired { place, fingerprint, is_approved, required } => {
                 self.required(call, &place, &fingerprint, is_approved, &required)
             }
-            Relayed::Task { server, created, upstream } => self.created_task(call, &server, &created, &upstream),
+            Relayed::Task { server, fingerprint, created, upstream } => {
+                self.created_task(call, (&server, fingerprint), &created, &upstream)
+            }
         }
     }
 

@@ -86,7 +86,7 @@ pub(super) enum Relayed {
     /// The input requests of the server.
     InputRequired { place: Place, fingerprint: Arc<str>, is_approved: bool, required: InputRequired },
     /// The task that the call became.
-    Task { server: Arc<str>, created: CreatedTask, upstream: Client },
+    Task { server: Arc<str>, fingerprint: Arc<str>, created: CreatedTask, upstream: Client },
 }
 
 /// Sends a request to a server. The connection is in use until the request ends.
@@ -168,7 +168,8 @@ async fn send(
         }
         Ok(UpstreamRound::Task(created)) => {
             reached.keep_for(lifetime(created.result()));
-            Ok(Relayed::Task { server, created, upstream: reached.client.clone() })
+            let (fingerprint, upstream) = (Arc::clone(&reached.fingerprint), reached.client.clone());
+            Ok(Relayed::Task { server, fingerprint, created, upstream })
         }
         Ok(UpstreamRound::InputRequired(required)) => {
             let (fingerprint, is_approved) = (Arc::clone(&reached.fingerprint), reached.is_approved);

@@ -98,7 +98,7 @@ impl Core {
         for task in page.decode::<Vec<Box<RawValue>>>("tasks").unwrap_or_default() {
             let mut task = Members::read(task.get()).map_err(|error| invalid(&error))?;
             let Some(id) = task.decode::<String>("taskId") else { continue };
-            let id = self.task_tools.task(&reached.server, id);
+            let id = self.task_tools.task(&reached.server, &reached.fingerprint, id);
             if self.hides_task(&id, client.principal.as_ref()) {
                 continue;
             }

@@ -21,21 +21,24 @@ pub(super) struct TaskTools {
 
 #[derive(Default)]
 struct Known {
-    tools: HashMap<Arc<(String, String)>, Box<str>>,
-    order: VecDeque<Arc<(String, String)>>,
+    tools: HashMap<Arc<Place>, Box<str>>,
+    order: VecDeque<Arc<Place>>,
     bytes: usize,
 }
 
+/// The server of a task, the fingerprint of its definition, and the id of the task there.
+type Place = (String, Arc<str>, String);
+
 /// Returns the bytes of the names of a task.
-fn bytes((server, id): &(String, String), tool: &str) -> usize {
-    server.len() + id.len() + tool.len()
+fn bytes((server, fingerprint, id): &Place, tool: &str) -> usize {
+    server.len() + fingerprint.len() + id.len() + tool.len()
 }
 
 impl TaskTools {
     /// Keeps the tool of a task.
     pub(super) fn learn(&self, task: &ServerTask) {
         let Some(tool) = &task.tool else { return };
-        let place = Arc::new((task.server.clone(), task.id.clone()));
+        let place = Arc::new((task.server.clone(), Arc::clone(&task.fingerprint), task.id.clone()));
         let mut known = self.known.lock();
         if known.tools.contains_key(&place) {
             return;
@@ -52,11 +55,11 @@ impl TaskTools {
     }
 
     /// Returns a task of a list, with its tool if it is known.
-    pub(super) fn task(&self, server: &str, id: String) -> ServerTask {
-        let place = (server.to_owned(), id);
+    pub(super) fn task(&self, server: &str, fingerprint: &Arc<str>, id: String) -> ServerTask {
+        let place = (server.to_owned(), Arc::clone(fingerprint), id);
         let tool = self.known.lock().tools.get(&place).map(|tool| String::from(&**tool));
-        let (server, id) = place;
-        ServerTask { server, id, tool }
+        let (server, fingerprint, id) = place;
+        ServerTask { server, fingerprint, id, tool }
     }
 }
 
@@ -90,17 +93,26 @@ mod tests {
     #[test]
     fn the_tools_of_the_latest_tasks_are_known() {
         let tools = TaskTools::default();
-        let task = |id: &str, tool: &str| ServerTask { server: "s".into(), id: id.into(), tool: Some(tool.into()) };
+        let definition = Arc::<str>::from("d");
+        let task = |id: &str, tool: &str| ServerTask {
+            server: "s".into(),
+            fingerprint: Arc::clone(&definition),
+            id: id.into(),
+            tool: Some(tool.into()),
+        };
+        let found = |server: &str, fingerprint: &str, id: &str| tools.task(server, &fingerprint.into(), id.into());
         tools.learn(&task("first", "t"));
         tools.learn(&task("first", "t"));
-        assert_eq!(tools.known.lock().bytes, "sfirstt".len());
-        assert_eq!(tools.task("s", "first".into()), task("first", "t"));
-        assert_eq!((tools.task("s", "other".into()).tool, tools.task("r", "first".into()).tool), (None, None));
+        assert_eq!(tools.known.lock().bytes, "sdfirstt".len());
+        assert_eq!(found("s", "d", "first"), task("first", "t"));
+        for (server, fingerprint, id) in [("s", "d", "other"), ("r", "d", "first"), ("s", "e", "first")] {
+            assert_eq!(found(server, fingerprint, id).tool, None, "{server} {fingerprint} {id}");
+        }
         for number in 0..TASKS {
             tools.learn(&task(&number.to_string(), "t"));
         }
-        assert_eq!(tools.task("s", "first".into()).tool, None);
-        assert_eq!(tools.task("s", "0".into()).tool.as_deref(), Some("t"));
+        assert_eq!(found("s", "d", "first").tool, None);
+        assert_eq!(found("s", "d", "0").tool.as_deref(), Some("t"));
         // Names of any length need no more than the limit.
         tools.learn(&task("long", &"t".repeat(BYTES / 2)));
         tools.learn(&task("longer", &"t".repeat(BYTES / 2)));

@@ -55,6 +55,8 @@ const AT_ONCE: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct ServerTask {
     pub(super) server: String,
+    /// The definition of the server. Another server under its name must not receive requests about the task.
+    pub(super) fingerprint: Arc<str>,
     pub(super) id: String,
     /// The tool of the task at the server, if the gateway knows it.
     pub(super) tool: Option<String>,
@@ -63,14 +65,14 @@ pub(super) struct ServerTask {
 impl Seals {
     /// Returns the id of a task for a client. It opens only for the same principal.
     pub(super) fn seal_task(&self, task: &ServerTask, principal: Option<&Principal>) -> Result<String, RpcError> {
-        let text = json!([task.server, task.id, task.tool]).to_string();
+        let text = json!([task.server, task.fingerprint, task.id, task.tool]).to_string();
         self.keys().seal_id(KIND, &text, principal)
     }
 
     fn open_task(&self, sealed: &str, principal: Option<&Principal>) -> Option<ServerTask> {
         let text = self.keys().open_id(KIND, sealed, principal)?;
-        let (server, id, tool) = serde_json::from_str(&text).ok()?;
-        Some(ServerTask { server, id, tool })
+        let (server, fingerprint, id, tool) = serde_json::from_str(&text).ok()?;
+        Some(ServerTask { server, fingerprint, id, tool })
     }
 }
 
@@ -98,7 +100,7 @@ impl Core {
     pub(super) fn created_task(
         self: &Arc<Self>,
         call: &SourceCall,
-        server: &Arc<str>,
+        (server, fingerprint): (&Arc<str>, Arc<str>),
         new: &CreatedTask,
         upstream: &Client,
     ) -> Result<SourceOutcome, RpcError> {
@@ -110,12 +112,34 @@ impl Core {
         let (from, to, id) = found.ok_or_else(|| RpcError::internal("the answer of the server is not valid"))?;
         let merged = self.newest_merged();
         let tool = merged.tools.get(call.name()).filter(|item| item.server == *server);
-        let task = ServerTask { server: server.to_string(), id, tool: tool.map(|item| item.original.to_string()) };
+        let tool = tool.map(|item| item.original.to_string());
+        let task = ServerTask { server: server.to_string(), fingerprint, id, tool };
         self.task_tools.learn(&task);
         let id = self.seals(call)?.seal_task(&task, call.context().principal())?;
         let json = created(json, from, to, &id).map_err(|error| invalid(&error))?;
         self.follow_task(call, &task, &id, new, upstream);
         Ok(SourceOutcome::Task(SourceResult::new(json.get().to_owned(), version)))
+    }
+
+    /// Returns a connection to the server of a task.
+    ///
+    /// # Errors
+    /// "Task not found" if another server has its name now. It does not start for this request.
+    async fn reach_server_of(
+        &self,
+        call: &SourceCall,
+        task: &ServerTask,
+        client: &Downstream,
+    ) -> Result<Reached, Fault> {
+        if self.fingerprint(&task.server).is_none_or(|now| now != task.fingerprint) {
+            return Err(unknown().into());
+        }
+        match self.reach_server(call, &task.server, None, client).await {
+            Err(Fault::Call(CallError::UnknownServer { .. })) => Err(unknown().into()),
+            // The server was replaced meanwhile.
+            Ok(reached) if reached.fingerprint != task.fingerprint => Err(unknown().into()),
+            reached => reached,
+        }
     }
 
     pub(super) async fn get_task(self: &Arc<Self>, call: &SourceCall) -> Result<SourceResult, Fault> {
@@ -221,10 +245,7 @@ impl<'a> TaskRequest<'a> {
             return Err(unknown().into());
         }
         core.task_tools.learn(&task);
-        let reached = match core.reach_server(call, &task.server, None, &client).await {
-            Err(Fault::Call(CallError::UnknownServer { .. })) => return Err(unknown().into()),
-            reached => reached?,
-        };
+        let reached = core.reach_server_of(call, &task, &client).await?;
         let dialects = Dialect::of(context.version()).zip(Dialect::of(reached.client.version()));
         let (downstream, upstream) = dialects.ok_or_else(unknown)?;
         Ok(Self { core, call, params, client, meta, task, reached, downstream, upstream })
@@ -410,7 +431,7 @@ impl<'a> TaskRequest<'a> {
             },
             Some(TaskStatus::InputRequired) => {
                 // The request for the result has a connection of its own use, because it outlives this request.
-                let reached = self.core.reach_server(self.call, &self.task.server, None, &self.client).await?;
+                let reached = self.core.reach_server_of(self.call, &self.task, &self.client).await?;
                 let (client, meta) = (self.client.clone(), self.meta.clone());
                 let requests = self.core.task_questions(self.key(), self.call, reached, client, meta).await?;
                 state.set("inputRequests", &requests);

@@ -9,7 +9,8 @@ use std::{
     time::Duration,
 };
 
-use mcp_client::Client;
+use mcp_agent::{Gateway, Host, ServerOptions};
+use mcp_client::{Client, transport::Connect};
 use mcp_protocol::{
     ClientCapabilities, ElicitParams, ElicitationCapability, FormElicitParams, InputRequest, JsonObject,
     ProtocolVersion, RpcError, tasks::ext,
@@ -22,7 +23,7 @@ use mcp_transport::BoxFuture;
 use serde_json::{Value, json};
 use tokio::{sync::Barrier, time::timeout};
 
-use crate::common::{REVISIONS, SOON, cells, client, gateway, page};
+use crate::common::{REVISIONS, SOON, cells, client, gateway, over_http, page};
 
 /// The states of a task.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -253,4 +254,33 @@ async fn the_client_reads_the_questions_of_a_task_that_the_gateway_checked() {
     let mcp_client::Round::Complete(state) = state.unwrap() else { panic!("the server returns a state") };
     let state = std::str::from_utf8(state.bytes()).unwrap();
     assert!(state.contains("elicitation/create") && !state.contains("roots/list"), "{state}");
+}
+
+#[tokio::test]
+async fn the_id_of_a_task_does_not_lead_to_another_server_with_the_name() {
+    for (down, up) in cells() {
+        // Each server has the task `up-1`.
+        let serve = async || {
+            let url = over_http(Tasks::of(Kind::Works, up).0).await;
+            Arc::new(mcp_client::http::Http::new(&url).unwrap()) as Arc<dyn Connect>
+        };
+        let host = Host::builder("gateway", "1").server("s", serve().await).start().await.unwrap();
+        let gateway = Gateway::builder(host.clone()).build().unwrap().versions([down]).build();
+        let client = client().connect(&gateway).await.unwrap();
+        let request = async |method, id: &Value| {
+            let params = json!({ "taskId": id, "inputResponses": {} });
+            timeout(SOON, raw(&client, method, params)).await.unwrap().map(drop)
+        };
+        let id = start(&client).await;
+        request("tasks/get", &id).await.unwrap();
+        host.replace("s", serve().await, ServerOptions::new()).await.unwrap();
+        let third = if down.has_extensions() { "tasks/update" } else { "tasks/result" };
+        for method in ["tasks/get", "tasks/cancel", third] {
+            let unknown = request(method, &json!("forged")).await.unwrap_err();
+            assert_eq!(request(method, &id).await, Err(unknown), "{down} to {up}: {method}");
+        }
+        let other = start(&client).await;
+        assert_ne!(other, id, "{down} to {up}");
+        request("tasks/get", &other).await.unwrap();
+    }
 }

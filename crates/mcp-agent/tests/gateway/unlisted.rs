@@ -10,7 +10,8 @@ use std::{
 };
 
 use mcp_agent::{
-    AnnotationMatch, Gateway, Host, HostBuilder,
+    Gateway, Host, HostBuilder,
+    filter::AnnotationMatch,
     policy::{AuditEvent, Effect, Policy, Rule},
 };
 use mcp_client::{
