@@ -168,7 +168,7 @@ impl Core {
         if let Some(round) = self.round(call, &request.params)? {
             return Box::pin(request.resume(round)).await;
         }
-        let item = self.find_prompt(call.name()).await?;
+        let item = self.find_prompt(call.name(), &request.downstream).await?;
         let input = PolicyInput::prompt(&*item.server, &*item.original).arguments(arguments(&request.params)?);
         let reached = self.reach_server(call, &item.server, Some(input), &request.downstream).await?;
         request.send("name", &*item.original, &item.original, reached, None).await
@@ -180,7 +180,7 @@ impl Core {
             serde_json::from_str(call.params().get()).map_err(|error| invalid_params(&error))?;
         let (input, server, member, original, unknown) = match given.reference {
             CompletionReference::Prompt { name, .. } => {
-                let item = self.find_prompt(&name).await?;
+                let item = self.find_prompt(&name, &request.downstream).await?;
                 let input = PolicyInput::prompt(&*item.server, &*item.original);
                 (input, Arc::clone(&item.server), "name", item.original.clone(), unknown_prompt(&name))
             }
@@ -247,8 +247,17 @@ impl Core {
         shared.gate.check_round(&input, &slot.options.rules).await.map_err(refused)
     }
 
-    async fn find_prompt(self: &Arc<Self>, name: &str) -> Result<Arc<Item>, RpcError> {
-        self.merged().await.prompts.get(name).cloned().ok_or_else(|| unknown_prompt(name))
+    /// Returns a prompt. Starts the server that the name names if the server has not listed its prompts yet.
+    async fn find_prompt(self: &Arc<Self>, name: &str, downstream: &Downstream) -> Result<Arc<Item>, Fault> {
+        let find = async || self.merged().await.prompts.get(name).cloned();
+        if let Some(found) = find().await {
+            return Ok(found);
+        }
+        match Box::pin(self.listed(ItemKind::Prompt, name, downstream)).await {
+            Err(Fault::Hidden) => return Err(unknown_prompt(name).into()),
+            listed => listed?,
+        }
+        find().await.ok_or_else(|| unknown_prompt(name).into())
     }
 
     /// Returns the current definition of an item that the policies do not hide from a caller.

@@ -18,7 +18,7 @@ use mcp_client::{
     Client, Reconnect,
     transport::{BoxFuture, Connect, Transport, TransportError},
 };
-use mcp_protocol::RpcError;
+use mcp_protocol::{CompletionReference, RpcError};
 use mcp_server::prelude::*;
 use serde_json::json;
 use tokio::{sync::Semaphore, time::Instant};
@@ -86,6 +86,17 @@ async fn call(client: &Client, name: &str) -> RpcError {
     client.call_tool(name, ()).await.unwrap_err().rpc().unwrap().clone()
 }
 
+async fn prompt_of(client: &Client, name: &str) -> Result<String, RpcError> {
+    let prompt = client.get_prompt(name, json!({ "topic": "rust" })).await;
+    let text = prompt.map(|prompt| prompt.messages[0].content.as_text().unwrap().to_owned());
+    text.map_err(|error| error.rpc().unwrap().clone())
+}
+
+async fn completions(client: &Client, name: &str) -> Result<Vec<String>, RpcError> {
+    let completed = client.complete(CompletionReference::prompt(name), "topic", "").await;
+    completed.map(|completed| completed.completion.values).map_err(|error| error.rpc().unwrap().clone())
+}
+
 /// Returns an error without the name of the request.
 fn without(name: &str, error: &RpcError) -> String {
     format!("{error:?}").replace(name, "NAME")
@@ -110,9 +121,11 @@ async fn a_server_that_the_policies_deny_is_unknown_and_does_not_start_for_the_c
             let unknown = without("three__x", &call(&guest, "three__x").await);
             assert_eq!(without(name, &call(&guest, name).await), unknown, "{version} {fails}");
         }
+        let unknown = without("three__x", &prompt_of(&guest, "three__x").await.unwrap_err());
+        assert_eq!(without("two__x", &prompt_of(&guest, "two__x").await.unwrap_err()), unknown, "{version} {fails}");
         assert_eq!((began.elapsed(), late.attempts()), (Duration::ZERO, attempts), "{version} {fails}");
         let denied: Vec<AuditEvent> = std::mem::take(&mut *events.lock().unwrap());
-        assert_eq!(denied.iter().map(|event| &*event.tool).collect::<Vec<_>>(), ["x", "y", "x"]);
+        assert_eq!(denied.iter().map(|event| &*event.tool).collect::<Vec<_>>(), ["x", "y", "x", "x"]);
         assert!(denied.iter().all(|event| event.reason.as_deref() == Some("Guests have one server.")), "{denied:?}");
         // The server exists for a caller with another of its tools.
         let error = call(&ada, "two__x").await;
@@ -141,5 +154,37 @@ async fn a_rule_for_some_tools_does_not_deny_the_others_before_they_are_known() 
         let error = call(&connect_as(&gateway, "guest").await, "two__y").await;
         let expected = if is_hidden { -32602 } else { -32603 };
         assert_eq!(error.code.0, expected, "{rules:?}: {error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_for_a_server_that_starts() {
+    for version in REVISIONS {
+        for (kind, name) in [("tool", "two__x"), ("prompt", "two__x"), ("completion", "two__x"), ("none", "two__y")] {
+            let late = Late::new(false);
+            let host = late.host().start().await.unwrap();
+            let gateway = Gateway::builder(host).build().unwrap().versions([version]).build();
+            let client = connect_as(&gateway, "ada").await;
+            let began = Instant::now();
+            let request = async {
+                match kind {
+                    "tool" => Ok(client.call_tool(name, ()).await.unwrap().text()),
+                    "completion" => completions(&client, name).await.map(|values| values.join(" ")),
+                    _ => prompt_of(&client, name).await,
+                }
+            };
+            let permit = async {
+                tokio::time::sleep(3 * SECOND).await;
+                late.permits.add_permits(1);
+            };
+            let (result, ()) = tokio::join!(request, permit);
+            let expected = match kind {
+                "tool" => Ok("called"),
+                "none" => Err(-32602),
+                _ => Ok("rust"),
+            };
+            let result = result.as_deref().map_err(|error| error.code.0);
+            assert_eq!((result, began.elapsed()), (expected, 3 * SECOND), "{version} {kind}");
+        }
     }
 }
