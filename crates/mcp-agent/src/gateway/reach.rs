@@ -26,8 +26,8 @@ pub(super) struct Reached {
     pub(super) fingerprint: Arc<str>,
     /// A person approved the request.
     pub(super) is_approved: bool,
-    /// Policies decide about the requests of each caller.
-    pub(super) is_decided: bool,
+    /// The result of a read is for its caller alone: policies decide about each caller, or a link of the caller names the server.
+    pub(super) is_private: bool,
     /// The time that is left for the request.
     pub(super) limit: Option<Duration>,
     lease: Lease,
@@ -292,8 +292,8 @@ impl Core {
 
     fn reached(&self, slot: &Slot, lease: Lease, client: Client, limit: Option<Duration>) -> Reached {
         let (server, fingerprint) = (Arc::clone(&slot.name), Arc::clone(&slot.fingerprint));
-        let is_decided = self.host.shared().gate.decides() || !slot.options.rules.is_empty();
-        Reached { client, server, fingerprint, is_approved: false, is_decided, limit, lease }
+        let is_private = self.host.shared().gate.decides() || !slot.options.rules.is_empty();
+        Reached { client, server, fingerprint, is_approved: false, is_private, limit, lease }
     }
 }
 

@@ -161,7 +161,7 @@ async fn send(
         Ok(UpstreamRound::Complete(result)) => {
             let version = result.version();
             let mut result = of_client(names, method, &server, result.into_bytes(), version)?;
-            if reached.is_decided && method == method::ReadResource::NAME {
+            if reached.is_private && method == method::ReadResource::NAME {
                 result = private(result)?;
             }
             Ok(Relayed::Complete { server, result })
@@ -204,7 +204,7 @@ pub(super) fn of_client(
     Ok(if is_error { result.failed() } else { result })
 }
 
-/// Returns a read that the cache of its caller alone may keep, because policies decide about each caller.
+/// Returns a read that the cache of its caller alone may keep.
 fn private(result: SourceResult) -> Result<SourceResult, RpcError> {
     let members = std::str::from_utf8(result.json()).ok().and_then(|json| Members::read(json).ok());
     let mut members = members.ok_or_else(|| RpcError::internal("the result of the server is not valid"))?;

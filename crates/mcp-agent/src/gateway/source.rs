@@ -157,9 +157,10 @@ impl Core {
             return Box::pin(request.resume(round)).await;
         }
         let not_found = || RpcError::resource_not_found(call.context().version(), call.name());
-        let (server, uri) = self.find_resource(call, call.name()).await.ok_or_else(not_found)?;
+        let (server, uri, is_linked) = self.find_resource(call, call.name()).await.ok_or_else(not_found)?;
         let input = PolicyInput::resource(&*server, &*uri);
-        let reached = self.reach_server(call, &server, Some(input), &request.downstream).await?;
+        let mut reached = self.reach_server(call, &server, Some(input), &request.downstream).await?;
+        reached.is_private |= is_linked;
         request.send("uri", &*uri, &uri, reached, None).await
     }
 
@@ -187,7 +188,7 @@ impl Core {
             CompletionReference::ResourceTemplate { uri } => {
                 let unknown = RpcError::invalid_params(format!("Unknown resource template: {}", Excerpt::new(&uri)));
                 let found = self.find_resource(call, &uri).await;
-                let (server, original) = found.ok_or_else(|| unknown.clone())?;
+                let (server, original, _) = found.ok_or_else(|| unknown.clone())?;
                 (PolicyInput::resource(&*server, &*original), server, "uri", original, unknown)
             }
             _ => return Err(RpcError::invalid_params("the type of the reference is unknown").into()),
@@ -288,22 +289,31 @@ impl Core {
         fault::of_read(fault, call.context().version(), uri, &original)
     }
 
-    /// Returns the server of a resource or a template for the client of a call, and its URI there.
-    pub(super) async fn find_resource(self: &Arc<Self>, call: &SourceCall, uri: &str) -> Option<(Arc<str>, Box<str>)> {
+    /// Returns the server of a resource or a template for the client of a call, its URI there, and whether the server is known for
+    /// this client alone: by a link that the client received.
+    pub(super) async fn find_resource(
+        self: &Arc<Self>,
+        call: &SourceCall,
+        uri: &str,
+    ) -> Option<(Arc<str>, Box<str>, bool)> {
         let merged = self.merged().await;
         let listed = merged.resources.get(uri).or_else(|| merged.templates.get(uri));
         if let Some(item) = listed {
-            return Some((Arc::clone(&item.server), item.original.clone()));
+            return Some((Arc::clone(&item.server), item.original.clone(), false));
         }
         match self.names {
             Names::Provider => {
                 let (server, original) = split_uri(uri)?;
                 let slot = self.host.shared().registry.slot(&server).filter(|slot| merged.serves(&slot.name))?;
-                Some((Arc::clone(&slot.name), original.into()))
+                Some((Arc::clone(&slot.name), original.into(), false))
             }
             Names::Raw => {
-                let server = merged.server_by_template(uri).or_else(|| self.links.server_of(&Owner::of(call), uri));
-                Some((server.or_else(|| merged.only_server())?, uri.into()))
+                if let Some(server) = merged.server_by_template(uri) {
+                    return Some((server, uri.into(), false));
+                }
+                let linked = self.links.server_of(&Owner::of(call), uri);
+                let is_linked = linked.is_some();
+                Some((linked.or_else(|| merged.only_server())?, uri.into(), is_linked))
             }
         }
     }
@@ -376,6 +386,8 @@ impl<'a> Incoming<'a> {
             reached.is_approved = true;
         }
         self.core.check_round(self.call.method(), &place, principal).await?;
+        // A link of the client can have named the server.
+        reached.is_private |= self.core.names == Names::Raw;
         let key = if self.call.method() == method::ReadResource::NAME { "uri" } else { "name" };
         self.send(key, &*place.name, &place.name, reached, Some(responses)).await
     }

@@ -124,7 +124,7 @@ impl Core {
         // The server notifies the connection on which the calls of the client run.
         let downstream = Downstream::of(call.context()).beside_calls();
         let not_found = || RpcError::resource_not_found(call.context().version(), call.name());
-        let (server, uri) = self.find_resource(call, call.name()).await.ok_or_else(not_found)?;
+        let (server, uri, _) = self.find_resource(call, call.name()).await.ok_or_else(not_found)?;
         self.permit(&server, PolicyInput::resource(&*server, &*uri), &downstream).await?;
         let (connection, fingerprint) = self.connection_key(&server, &downstream).await?;
         let key = Key { server, uri, connection, fingerprint };
