@@ -381,8 +381,10 @@ impl<'a> Incoming<'a> {
             return Err(InputRound::state_expired().into());
         }
         if let Some(once) = once {
+            // A node without capacity does not use the state up for the other nodes and for a repetition.
+            let claim = self.core.used.claim(once, principal, LIFETIME)?;
             self.core.claim_on_all_nodes(self.call, &once).await?;
-            self.core.used.claim(once, principal, LIFETIME)?;
+            claim.keep();
             reached.is_approved = true;
         }
         self.core.check_round(self.call.method(), &place, principal).await?;

@@ -27,6 +27,28 @@ struct Used {
     until: Instant,
 }
 
+/// A state that is marked as used. The drop of the value removes the mark, unless it is kept.
+#[must_use = "a claim ends with its drop"]
+pub(super) struct Claim<'a> {
+    states: &'a UsedStates,
+    id: Option<StateId>,
+}
+
+impl Claim<'_> {
+    /// Keeps the mark for the lifetime of the state.
+    pub(super) fn keep(mut self) {
+        self.id = None;
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.states.used.lock().remove(&id);
+        }
+    }
+}
+
 /// Returns the id of a sealed state.
 pub(super) fn id_of(sealed: &str) -> StateId {
     Sha256::digest(sealed.as_bytes()).into()
@@ -37,7 +59,12 @@ impl UsedStates {
     ///
     /// # Errors
     /// `-32602` with the reason `request_state_expired` if the state was used before. `-32603` if too many states are used.
-    pub(super) fn claim(&self, id: StateId, principal: Option<&Arc<str>>, lifetime: Duration) -> Result<(), RpcError> {
+    pub(super) fn claim(
+        &self,
+        id: StateId,
+        principal: Option<&Arc<str>>,
+        lifetime: Duration,
+    ) -> Result<Claim<'_>, RpcError> {
         let now = Instant::now();
         let mut used = self.used.lock();
         used.retain(|_, used| now < used.until);
@@ -50,28 +77,88 @@ impl UsedStates {
             return Err(RpcError::internal(text).with_data(json!({ "retryable": true })));
         }
         used.insert(id, Used { principal: principal.cloned(), until: now + lifetime });
-        Ok(())
+        Ok(Claim { states: self, id: Some(id) })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use mcp_client::{Client, Round};
+    use mcp_protocol::{ClientCapabilities, ElicitationCapability, ProtocolVersion};
+    use mcp_server::{inputs::StateKeys, prelude::*, store::MemoryStore};
+    use serde_json::Value;
+
     use super::*;
+    use crate::{
+        Gateway, Host,
+        policy::{Effect, PendingApproval},
+    };
+
+    #[derive(Deserialize, JsonSchema)]
+    struct Answer {
+        name: String,
+    }
+
+    fn number(n: usize) -> StateId {
+        id_of(&n.to_string())
+    }
+
+    fn reason(error: &RpcError) -> &Value {
+        &error.data.as_ref().unwrap()["reason"]
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_state_is_used_once_and_a_principal_does_not_affect_the_others() {
         let (states, ada) = (UsedStates::default(), Arc::<str>::from("ada"));
         let life = Duration::from_secs(600);
-        let number = |n: usize| id_of(&n.to_string());
+        let claim = |n, principal| states.claim(number(n), principal, life).map(Claim::keep);
         for n in 0..PER_PRINCIPAL {
-            states.claim(number(n), Some(&ada), life).unwrap();
+            // A claim that is not kept has no effect.
+            drop(states.claim(number(n), Some(&ada), life).unwrap());
+            claim(n, Some(&ada)).unwrap();
         }
-        let reason = |error: RpcError| error.data.unwrap()["reason"].clone();
-        assert_eq!(reason(states.claim(number(0), Some(&ada), life).unwrap_err()), "request_state_expired");
-        assert_eq!(states.claim(number(PER_PRINCIPAL), Some(&ada), life).unwrap_err().code.0, -32603);
-        states.claim(number(PER_PRINCIPAL), None, life).unwrap();
+        assert_eq!(reason(&claim(0, Some(&ada)).unwrap_err()), "request_state_expired");
+        assert_eq!(claim(PER_PRINCIPAL, Some(&ada)).unwrap_err().code.0, -32603);
+        claim(PER_PRINCIPAL, None).unwrap();
         tokio::time::advance(life).await;
-        states.claim(number(PER_PRINCIPAL), Some(&ada), life).unwrap();
+        claim(PER_PRINCIPAL, Some(&ada)).unwrap();
         assert_eq!(states.used.lock().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_node_without_capacity_does_not_use_a_state_up() {
+        let form = async |inputs: Inputs| {
+            let Answer { name } = inputs.elicit("name", "Your name?").await?;
+            Ok::<_, ToolError>(name)
+        };
+        let server = Server::builder("s", "1").versions([ProtocolVersion::LATEST]).tool(tool("form", form)).build();
+        let host = Host::builder("gateway", "1").server("s", &server).default_effect(Effect::Ask);
+        let host = host.approver(|_: PendingApproval| async { true }).start().await.unwrap();
+        let builder = Gateway::builder(host).state_keys(StateKeys::new([[1; 32]]));
+        let core = builder.core();
+        let node = builder.build().unwrap().store(Arc::new(MemoryStore::new())).versions([ProtocolVersion::LATEST]);
+        let user = Client::builder("client", "1").connect(&node.build()).await.unwrap();
+        let send = async |params: Value| {
+            let forms = ElicitationCapability::new().with_form();
+            let call = user.request_raw("tools/call", params).raw_result();
+            call.capabilities(ClientCapabilities::new().with_elicitation(forms)).raw_inputs().await
+        };
+        let first = send(json!({ "name": "s__form", "arguments": {} })).await.unwrap();
+        let Round::InputRequired(asked) = first else { panic!("the tool asks") };
+        let asked = asked.into_result();
+        let answer = json!({ "action": "accept", "content": { "name": "ada" } });
+        let responses: Value = asked.input_requests.unwrap().keys().map(|key| (key.clone(), answer.clone())).collect();
+        let state = asked.request_state;
+        let round =
+            json!({ "name": "s__form", "arguments": {}, "requestState": state, "inputResponses": responses });
+        for n in 0..PER_PRINCIPAL {
+            core.used.claim(number(n), None, Duration::from_secs(600)).unwrap().keep();
+        }
+        let full = send(round.clone()).await.unwrap_err().rpc().unwrap().clone();
+        assert_eq!((full.code.0, &full.data.unwrap()["retryable"]), (-32603, &json!(true)));
+        core.used.used.lock().clear();
+        // The repetition succeeds, and a further one does not.
+        assert!(matches!(send(round.clone()).await.unwrap(), Round::Complete(_)));
+        assert_eq!(reason(send(round).await.unwrap_err().rpc().unwrap()), "request_state_expired");
     }
 }
