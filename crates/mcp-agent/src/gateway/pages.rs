@@ -1,26 +1,24 @@
 //! The pages that servers ask the users of sessions to visit, and the notifications that the users are done (2025-11-25).
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use mcp_client::Notifications;
 use mcp_protocol::notification::ElicitationComplete;
-use mcp_server_core::source::PageNotifier;
+use mcp_server_core::source::SourceCall;
+use parking_lot::Mutex;
 use tokio::{task::AbortHandle, time::timeout};
+
+use crate::policy;
 
 /// How long the gateway waits for the notification of a server.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// The most pages that the gateway watches. The completion of further pages is not forwarded.
+/// The most pages that the gateway watches, and the most of a principal. The completion of further pages is not forwarded.
 const PAGES: usize = 1024;
+const OF_PRINCIPAL: usize = 256;
 
-/// The number of pages that are watched now.
+/// The numbers of pages that are watched now, by the principals of their users. All users without a principal count as one.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Pages(Arc<AtomicUsize>);
+pub(super) struct Pages(Arc<Mutex<HashMap<Option<Arc<str>>, usize>>>);
 
 /// A page that the user has not agreed to visit.
 pub(super) struct OpenPage {
@@ -28,24 +26,35 @@ pub(super) struct OpenPage {
 }
 
 /// One of the watched pages.
-struct Watched(Pages);
+struct Watched {
+    pages: Pages,
+    principal: Option<Arc<str>>,
+}
 
 impl Pages {
-    fn watch(&self) -> Option<Watched> {
-        let watched = Watched(self.clone());
-        (self.0.fetch_add(1, Ordering::Relaxed) < PAGES).then_some(watched)
+    fn watch(&self, principal: Option<Arc<str>>) -> Option<Watched> {
+        let mut watched = self.0.lock();
+        let all: usize = watched.values().sum();
+        let of_principal = watched.get(&principal).copied().unwrap_or_default();
+        if all >= PAGES || of_principal >= OF_PRINCIPAL {
+            tracing::debug!(all, of_principal, "too many pages are open: the completion of a page is not forwarded");
+            return None;
+        }
+        watched.insert(principal.clone(), of_principal + 1);
+        Some(Watched { pages: self.clone(), principal })
     }
 
     /// Forwards the notification about the completion of a page to the session of its call, with the id for clients. `notices` are
-    /// those of the connection that asked. The drop of the returned value ends this.
+    /// those of the connection that asked. The drop of the returned value ends this. `None` if too many pages are open.
     pub(super) fn forward(
         &self,
         original: String,
         renamed: String,
         mut notices: Notifications,
-        notifier: PageNotifier,
+        call: &SourceCall,
     ) -> Option<OpenPage> {
-        let watched = self.watch()?;
+        let principal = call.context().principal().map(|principal| policy::identity(principal).into());
+        let (watched, notifier) = (self.watch(principal)?, call.page_notifier());
         let completed = async move {
             while let Some(notice) = notices.next().await {
                 let done = notice.params::<ElicitationComplete>().and_then(Result::ok);
@@ -83,6 +92,35 @@ impl Drop for OpenPage {
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
+        let mut watched = self.pages.0.lock();
+        if let Some(of_principal) = watched.get_mut(&self.principal) {
+            *of_principal -= 1;
+            if *of_principal == 0 {
+                watched.remove(&self.principal);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pages_of_a_principal_leave_pages_for_others_and_all_of_them_are_bounded() {
+        let pages = Pages::default();
+        let watch = |user: Option<&str>, number: usize| -> Vec<Watched> {
+            (0..number).map_while(|_| pages.watch(user.map(Arc::from))).collect()
+        };
+        let ada = watch(Some("ada"), PAGES);
+        let (anonymous, grace) = (watch(None, PAGES), watch(Some("grace"), 1));
+        assert_eq!((ada.len(), anonymous.len(), grace.len()), (OF_PRINCIPAL, OF_PRINCIPAL, 1));
+        let others: Vec<Watched> = (0..PAGES).flat_map(|n| watch(Some(&format!("user-{n}")), 1)).collect();
+        assert_eq!(others.len(), PAGES - 2 * OF_PRINCIPAL - 1);
+        // The end of a page makes room for another one.
+        drop(ada);
+        assert_eq!(watch(Some("ada"), PAGES).len(), OF_PRINCIPAL);
+        drop((anonymous, grace, others));
+        assert!(pages.0.lock().is_empty());
     }
 }

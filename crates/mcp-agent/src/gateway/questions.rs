@@ -140,7 +140,7 @@ impl Asker {
         let original = params.get("elicitationId")?.as_str()?.to_owned();
         let renamed = format!("{}/{original}", self.server);
         params.insert("elicitationId".to_owned(), renamed.clone().into());
-        self.pages.forward(original, renamed, self.upstream.notifications(), call.page_notifier())
+        self.pages.forward(original, renamed, self.upstream.notifications(), call)
     }
 }
 
