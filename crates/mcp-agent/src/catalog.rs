@@ -13,9 +13,9 @@ use mcp_protocol::{Prompt, Resource, ResourceTemplate, Tool};
 
 use crate::characters::Characters;
 
-pub use self::{arguments::InvalidArguments, lookup::UnknownName, tool::CatalogTool};
 #[cfg(feature = "gateway")]
 pub(crate) use self::lookup::without_server;
+pub use self::{arguments::InvalidArguments, lookup::UnknownName, tool::CatalogTool};
 pub(crate) use self::{
     entries::{ListFacts, ListHint, ListedTool, ServerEntries, ServerTasks, merge},
     lookup::names_server,

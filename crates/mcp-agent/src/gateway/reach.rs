@@ -70,6 +70,8 @@ impl Core {
     ) -> Result<(Arc<Item>, Reached), Fault> {
         let (name, shared) = (call.name(), self.host.shared());
         let mut since = 0;
+        // The start of the time limit of the call.
+        let mut began = Instant::now();
         for _ in 0..CHECKS {
             let (item, tool) = self.find_tool(name, downstream).await?;
             since = tool.since();
@@ -86,14 +88,19 @@ impl Core {
                     Err(_) if is_hidden => JsonObject::new(),
                     arguments => arguments?,
                 };
+                let asked = Instant::now();
                 let permit = Box::pin(shared.permit(&slot, &tool, downstream.principal.as_deref(), arguments));
-                is_approved = match permit.await {
+                let permitted = permit.await;
+                // The wait for an approval has a limit of its own.
+                began += asked.elapsed();
+                is_approved = match permitted {
                     Err(CallError::Refused(_)) if is_hidden => return Err(Fault::Hidden),
                     permitted => permitted?.is_approved,
                 };
             }
             if self.is_current(&slot) {
-                let mut reached = self.reach(Some(call), &slot, downstream, slot.call_timeout(&item.original)).await?;
+                let limit = slot.call_timeout(&item.original);
+                let mut reached = self.reach(Some(call), &slot, downstream, limit, began).await?;
                 reached.is_approved = is_approved;
                 let now = self.merged().await.tools.get(name).and_then(|item| item.tool.clone());
                 if now.is_some_and(|now| now.has_definition_of(&tool)) {
@@ -137,9 +144,9 @@ impl Core {
         let shared = self.host.shared();
         let Some(slot) = shared.registry.unlisted(name) else { return Ok(()) };
         let item = without_server(name, &slot.name).unwrap_or(name);
-        let mut input = match kind {
-            ItemKind::Prompt => PolicyInput::prompt(&*slot.name, item),
-            _ => PolicyInput::new(&*slot.name, item),
+        let (mut input, limit) = match kind {
+            ItemKind::Prompt => (PolicyInput::prompt(&*slot.name, item), slot.options.call_timeout),
+            _ => (PolicyInput::new(&*slot.name, item), slot.call_timeout(item)),
         };
         input.principal = downstream.principal.as_deref().map(str::to_owned);
         // The annotations and the name at the server are not known yet.
@@ -147,7 +154,10 @@ impl Core {
             // The audit has the request.
             self.permit_item(&slot, input, downstream).await?;
         }
-        let listed = slot.listed_within(shared.registry.settings.call_wait).await;
+        let settings = &shared.registry.settings;
+        let limit = limit.or(settings.call_timeout);
+        let wait = limit.map_or(settings.call_wait, |limit| limit.min(settings.call_wait));
+        let listed = slot.listed_within(wait).await;
         Ok(listed.map_err(|cause| CallError::unavailable(&slot.name, cause))?)
     }
 
@@ -163,17 +173,32 @@ impl Core {
         input: Option<PolicyInput>,
         downstream: &Downstream,
     ) -> Result<Reached, Fault> {
+        self.reach_since(Instant::now(), call, server, input, downstream).await
+    }
+
+    /// Returns a connection as [`Core::reach_server`] does. The time limit of the request has begun before.
+    pub(super) async fn reach_since(
+        &self,
+        mut began: Instant,
+        call: &SourceCall,
+        server: &str,
+        input: Option<PolicyInput>,
+        downstream: &Downstream,
+    ) -> Result<Reached, Fault> {
         let slot = self.slot(server)?;
         let mut is_approved = false;
         if let Some(input) = input {
+            let asked = Instant::now();
             is_approved = Box::pin(self.permit_item(&slot, input, downstream)).await?;
+            // The wait for an approval has a limit of its own.
+            began += asked.elapsed();
         }
         if !self.is_current(&slot) {
             let (server, state) = (server.to_owned(), ServerState::Stopped);
             let reason = Some("it was replaced during the approval".to_owned());
             return Err(CallError::Unavailable { server, state, reason, retry_in: None }.into());
         }
-        let mut reached = self.reach(Some(call), &slot, downstream, slot.options.call_timeout).await?;
+        let mut reached = self.reach(Some(call), &slot, downstream, slot.options.call_timeout, began).await?;
         reached.is_approved = is_approved;
         Ok(reached)
     }
@@ -189,7 +214,7 @@ impl Core {
     /// Returns a connection to a server for a lost subscription, which ends with the session of its call.
     pub(super) async fn reach_again(&self, server: &str, downstream: &Downstream) -> Result<Reached, Fault> {
         let slot = self.slot(server)?;
-        Ok(self.reach(None, &slot, downstream, slot.options.call_timeout).await?)
+        Ok(self.reach(None, &slot, downstream, slot.options.call_timeout, Instant::now()).await?)
     }
 
     /// Returns the key of the connection of a caller to a server, and the fingerprint of the server.
@@ -260,20 +285,20 @@ impl Core {
     }
 
     /// Returns a connection to a server. The connections of the session of a call end with the session, also if no connection is
-    /// reached.
+    /// reached. The limit of the request includes the time since `began`.
     async fn reach(
         &self,
         call: Option<&SourceCall>,
         slot: &Arc<Slot>,
         downstream: &Downstream,
         limit: Option<Duration>,
+        began: Instant,
     ) -> Result<Reached, CallError> {
         let registry = &self.host.shared().registry;
         let limit = limit.or(registry.settings.call_timeout);
         let wait = limit.map_or(registry.settings.call_wait, |limit| limit.min(registry.settings.call_wait));
-        let began = Instant::now();
         let unavailable = |cause| CallError::unavailable(&slot.name, cause);
-        let mut is_stateless = is_stateless(slot, wait).await?;
+        let mut is_stateless = is_stateless(slot, wait.saturating_sub(began.elapsed())).await?;
         let _end = call.map(|call| self.end_with_session(call, downstream, slot));
         let (lease, client) = loop {
             let caller = downstream.caller_at(slot, is_stateless);

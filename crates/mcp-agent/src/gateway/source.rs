@@ -16,6 +16,7 @@ use mcp_server_core::{
 };
 use mcp_transport::BoxFuture;
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::{
     Core, ItemKind, Names,
@@ -169,9 +170,10 @@ impl Core {
         if let Some(round) = self.round(call, &request.params)? {
             return Box::pin(request.resume(round)).await;
         }
+        let began = Instant::now();
         let item = self.find_prompt(call.name(), &request.downstream).await?;
         let input = PolicyInput::prompt(&*item.server, &*item.original).arguments(arguments(&request.params)?);
-        let reached = self.reach_server(call, &item.server, Some(input), &request.downstream).await?;
+        let reached = self.reach_since(began, call, &item.server, Some(input), &request.downstream).await?;
         request.send("name", &*item.original, &item.original, reached, None).await
     }
 
@@ -179,6 +181,7 @@ impl Core {
         let request = Incoming::read(self, call)?;
         let given: CompleteParams =
             serde_json::from_str(call.params().get()).map_err(|error| invalid_params(&error))?;
+        let began = Instant::now();
         let (input, server, member, original, unknown) = match given.reference {
             CompletionReference::Prompt { name, .. } => {
                 let item = self.find_prompt(&name, &request.downstream).await?;
@@ -196,7 +199,7 @@ impl Core {
         let reference = request.params.get("ref").map_or("{}", |reference| reference.get()).to_owned();
         let mut reference = Members::read(&reference).map_err(|error| invalid_params(&error))?;
         reference.set(member, &*original);
-        let reached = match self.reach_server(call, &server, Some(input), &request.downstream).await {
+        let reached = match self.reach_since(began, call, &server, Some(input), &request.downstream).await {
             Err(Fault::Hidden) => return Err(unknown.into()),
             reached => reached?,
         };

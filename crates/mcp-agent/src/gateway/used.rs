@@ -149,8 +149,7 @@ mod tests {
         let answer = json!({ "action": "accept", "content": { "name": "ada" } });
         let responses: Value = asked.input_requests.unwrap().keys().map(|key| (key.clone(), answer.clone())).collect();
         let state = asked.request_state;
-        let round =
-            json!({ "name": "s__form", "arguments": {}, "requestState": state, "inputResponses": responses });
+        let round = json!({ "name": "s__form", "arguments": {}, "requestState": state, "inputResponses": responses });
         for n in 0..PER_PRINCIPAL {
             core.used.claim(number(n), None, Duration::from_secs(600)).unwrap().keep();
         }

@@ -21,7 +21,10 @@ use mcp_client::{
 use mcp_protocol::{CompletionReference, RpcError};
 use mcp_server::prelude::*;
 use serde_json::json;
-use tokio::{sync::Semaphore, time::Instant};
+use tokio::{
+    sync::Semaphore,
+    time::{Instant, advance, sleep},
+};
 
 use crate::common::{Pipe, REVISIONS, connect_as};
 
@@ -43,10 +46,24 @@ struct Late {
 
 impl Late {
     fn new(fails: bool) -> Self {
+        Self { fails, ..Self::slow(Duration::ZERO) }
+    }
+
+    /// Returns a server whose tool and prompt need a time.
+    fn slow(time: Duration) -> Self {
+        let called = async move || {
+            sleep(time).await;
+            "called"
+        };
+        let written = async move |Args(Topic { topic }): Args<Topic>| {
+            sleep(time).await;
+            topic
+        };
         let server = Server::builder("two", "1")
-            .tool(tool("x", async || "called"))
-            .prompt(prompt("x", async |Args(Topic { topic }): Args<Topic>| topic).complete_from("topic", ["rust"]))
+            .tool(tool("x", called))
+            .prompt(prompt("x", written).complete_from("topic", ["rust"]))
             .build();
+        let fails = false;
         Self { server: Pipe::new(server), fails, permits: Arc::new(Semaphore::new(0)), attempts: Arc::default() }
     }
 
@@ -115,7 +132,7 @@ async fn a_server_that_the_policies_deny_is_unknown_and_does_not_start_for_the_c
         let gateway = Gateway::builder(host.start().await.unwrap()).build().unwrap().versions([version]).build();
         let (ada, guest) = (connect_as(&gateway, "ada").await, connect_as(&gateway, "guest").await);
         // The next call can start a failed server again.
-        tokio::time::advance(600 * SECOND).await;
+        advance(600 * SECOND).await;
         let (attempts, began) = (late.attempts(), Instant::now());
         for name in ["two__x", "two__y", "two:x"] {
             let unknown = without("three__x", &call(&guest, "three__x").await);
@@ -174,7 +191,7 @@ async fn a_request_waits_for_a_server_that_starts() {
                 }
             };
             let permit = async {
-                tokio::time::sleep(3 * SECOND).await;
+                sleep(3 * SECOND).await;
                 late.permits.add_permits(1);
             };
             let (result, ()) = tokio::join!(request, permit);
@@ -186,5 +203,40 @@ async fn a_request_waits_for_a_server_that_starts() {
             let result = result.as_deref().map_err(|error| error.code.0);
             assert_eq!((result, began.elapsed()), (expected, 3 * SECOND), "{version} {kind}");
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_limit_of_a_request_includes_the_start_of_its_server() {
+    const LIMIT: Duration = Duration::from_secs(4);
+    for version in REVISIONS {
+        for is_tool in [true, false] {
+            // The host does not wait for the server, which starts after 3 seconds. The tool and the prompt need 3 seconds too.
+            let late = Late::slow(3 * SECOND);
+            let host = late.host().start_limit(Duration::ZERO).call_timeout(LIMIT).start().await.unwrap();
+            let gateway = Gateway::builder(host).build().unwrap().versions([version]).build();
+            let client = connect_as(&gateway, "ada").await;
+            let began = Instant::now();
+            let permit = async {
+                sleep(3 * SECOND).await;
+                late.permits.add_permits(1);
+            };
+            let request = async {
+                match is_tool {
+                    true => call(&client, "two__x").await,
+                    false => prompt_of(&client, "two__x").await.unwrap_err(),
+                }
+            };
+            let (error, ()) = tokio::join!(request, permit);
+            assert_eq!(error.message, "the server did not answer in time", "{version} {is_tool}");
+            assert!(began.elapsed() <= LIMIT + SECOND / 10, "{version} {is_tool}: {:?}", began.elapsed());
+        }
+        // A server that does not start does not delay the error beyond the limit.
+        let host = Late::new(false).host().start_limit(Duration::ZERO).call_timeout(LIMIT).start().await.unwrap();
+        let gateway = Gateway::builder(host).build().unwrap().versions([version]).build();
+        let client = connect_as(&gateway, "ada").await;
+        let began = Instant::now();
+        assert_eq!(call(&client, "two__x").await.code.0, -32603);
+        assert!(began.elapsed() <= LIMIT + SECOND / 10, "{version}: {:?}", began.elapsed());
     }
 }
