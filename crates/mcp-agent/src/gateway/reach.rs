@@ -36,7 +36,7 @@ pub(super) struct Reached {
 impl Reached {
     /// Passes the state of the caller's session on to a server with sessions, as far as the request needs it.
     pub(super) async fn prepare(&self, caller: Asking) {
-        self.lease.sessions().prepare(&self.client, caller).await;
+        self.lease.sessions().prepare(&self.client, &caller, self.limit).await;
     }
 
     /// Keeps the connection for this time, because a task of the server needs it.

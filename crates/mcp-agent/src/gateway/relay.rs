@@ -10,6 +10,7 @@ use mcp_protocol::{
 };
 use mcp_server_core::source::{SourceCall, SourceOutcome, SourceResult};
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use super::{
     Core, Names,
@@ -101,8 +102,11 @@ async fn send(
 ) -> Result<Relayed, Fault> {
     let waiting = client.waiting();
     let log_level = waiting.as_ref().and_then(wanted_level);
+    let mut limit = reached.limit;
     if let Some(call) = &waiting {
+        let began = Instant::now();
         reached.prepare(call.session().map_or(Asking::Request(log_level), Asking::Session)).await;
+        limit = limit.map(|limit| limit.saturating_sub(began.elapsed()));
     }
     let notices = Arc::new(Notices::default());
     let asker = Asker {
@@ -123,7 +127,7 @@ async fn send(
         .answers(Arc::new(asker))
         .capabilities(capabilities)
         .meta(outgoing.meta);
-    if let Some(limit) = reached.limit {
+    if let Some(limit) = limit {
         let limit = limit.max(Duration::from_millis(1));
         request = request.total_timeout(limit).idle_timeout(limit);
     }

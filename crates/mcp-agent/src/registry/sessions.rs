@@ -5,16 +5,18 @@ use std::{collections::HashMap, time::Duration};
 use mcp_client::Client;
 use mcp_protocol::{LoggingLevel, NotificationMethod as _, notification::RootsListChanged};
 use mcp_server_core::source::SourceSession;
-use tokio::{sync::Mutex, time::timeout};
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout_at};
 
-/// How long a call waits for a server to accept the state of its session.
+/// How long a call waits for a server to accept the state of its session. A call with a time limit waits for half of it at most.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// The sessions that use a connection.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    /// Held while a server receives a change: it receives the changes in their order.
     known: Mutex<Known>,
+    /// One request at a time sends changes, so the server receives them in their order. Requests without a change do not wait.
+    sending: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -41,67 +43,109 @@ pub(crate) enum Asking {
 
 impl Sessions {
     /// Passes the state of a caller on to the server before a request. A fault of the server changes nothing, because no request
-    /// depends on it.
-    pub(crate) async fn prepare(&self, client: &Client, caller: Asking) {
-        let negotiated = client.negotiated();
-        if !negotiated.version.has_session_methods() {
+    /// depends on it. `limit` is the time limit of the request.
+    pub(crate) async fn prepare(&self, client: &Client, caller: &Asking, limit: Option<Duration>) {
+        if !client.negotiated().version.has_session_methods() {
             return;
         }
-        let mut known = self.known.lock().await;
-        if let Asking::Session(session) = &caller
-            && known.has_new_roots(session)
-            && !matches!(timeout(LIMIT, Box::pin(client.notify(RootsListChanged::NAME, ()))).await, Ok(Ok(())))
-        {
-            tracing::debug!("a server was not notified of changed roots");
+        let has_changed = {
+            let mut known = self.known.lock();
+            let may_need_level = known.note(client.log_level(), caller);
+            known.new_roots(caller).is_some() || may_need_level && known.next_level(client, caller).is_some()
+        };
+        if has_changed {
+            // Few requests follow a change. Boxing keeps the futures of the others small.
+            Box::pin(self.send_changes(client, caller, limit)).await;
         }
-        let Some(level) = known.next_level(client.log_level(), caller) else { return };
-        if negotiated.capabilities.logging.is_none() {
+    }
+
+    async fn send_changes(&self, client: &Client, caller: &Asking, limit: Option<Duration>) {
+        let wait = limit.map_or(LIMIT, |limit| LIMIT.min(limit / 2));
+        let end = Instant::now() + wait;
+        let Ok(_turn) = timeout_at(end, self.sending.lock()).await else {
+            tracing::debug!("a request did not wait until a server had accepted the state of other sessions");
             return;
+        };
+        // Another request can have sent the changes meanwhile.
+        let roots = self.known.lock().new_roots(caller);
+        if let Some((session, changes)) = roots {
+            if let Ok(Ok(())) = timeout_at(end, client.notify(RootsListChanged::NAME, ())).await {
+                self.known.lock().pass_roots(session, changes);
+            } else {
+                tracing::debug!("a server was not notified of changed roots");
+            }
         }
-        match timeout(LIMIT, client.set_log_level(level)).await {
-            Ok(Ok(())) => {}
+        let level = self.known.lock().next_level(client, caller);
+        let Some(level) = level else { return };
+        let began = Instant::now();
+        let is_rejected = match timeout_at(end, client.set_log_level(level)).await {
+            Ok(Ok(())) => false,
             Ok(Err(error)) => {
-                known.is_rejected = error.rpc().is_some();
                 tracing::debug!(%error, %level, "a server did not accept the level of log records");
+                error.rpc().is_some()
             }
             Err(_) => {
-                known.is_rejected = true;
                 tracing::debug!(%level, "a server did not accept the level of log records in time");
+                // After a wait for other sessions, the server had less time.
+                began.elapsed() >= wait / 2
             }
+        };
+        if is_rejected {
+            self.known.lock().is_rejected = true;
         }
     }
 }
 
 impl Known {
-    /// Whether the roots of a session have changed since its last request on this connection.
-    fn has_new_roots(&mut self, session: &SourceSession) -> bool {
-        let changes = session.roots_changes();
-        let passed = self.sessions.get_mut(session);
-        passed.is_some_and(|passed| std::mem::replace(&mut passed.roots_changes, changes) != changes)
+    /// Keeps the level of the caller. Returns false if the server needs no other level. `current` is the level that the server accepted
+    /// last.
+    fn note(&mut self, current: Option<LoggingLevel>, caller: &Asking) -> bool {
+        let Asking::Session(session) = caller else { return true };
+        let Some(level) = session.log_level() else { return false };
+        let is_changed = if let Some(passed) = self.sessions.get_mut(session) {
+            std::mem::replace(&mut passed.level, level) != level
+        } else {
+            let passed = Passed { level, roots_changes: session.roots_changes() };
+            self.sessions.insert(session.clone(), passed);
+            true
+        };
+        let is_first = current.is_none() && !session.has_set_log_level();
+        let is_enough = !is_changed && current.is_some_and(|current| current <= level);
+        // Without a level of a session, the server chooses.
+        if is_first || is_enough {
+            if is_changed && self.sessions.len().is_power_of_two() {
+                self.update();
+            }
+            return false;
+        }
+        true
     }
 
-    /// Returns the level that the server needs next. `current` is the level that the server accepted last.
-    fn next_level(&mut self, current: Option<LoggingLevel>, caller: Asking) -> Option<LoggingLevel> {
+    /// Returns the level that the server needs next.
+    fn next_level(&mut self, client: &Client, caller: &Asking) -> Option<LoggingLevel> {
+        if self.is_rejected || client.negotiated().capabilities.logging.is_none() {
+            return None;
+        }
+        let current = client.log_level();
         let level = match caller {
-            Asking::Session(session) => {
-                let level = session.log_level()?;
-                let is_first = current.is_none() && !session.has_set_log_level();
-                let passed = Passed { level, roots_changes: session.roots_changes() };
-                let is_changed = self.sessions.insert(session, passed).is_none_or(|former| former.level != level);
-                let is_enough = !is_changed && current.is_some_and(|current| current <= level);
-                // Without a level of a session, the server chooses.
-                if is_first || is_enough {
-                    if is_changed && self.sessions.len().is_power_of_two() {
-                        self.update();
-                    }
-                    return None;
-                }
-                self.update()?
-            }
+            Asking::Session(_) => self.update()?,
             // The request of a stateless client does not raise the level of the sessions.
             Asking::Request(level) => level.filter(|level| current.is_none_or(|current| *level < current))?,
         };
-        (current != Some(level) && !self.is_rejected).then_some(level)
+        (current != Some(level)).then_some(level)
+    }
+
+    /// Returns the session of a caller and the number of changes of its roots, if they have changed since the server was notified.
+    fn new_roots<'a>(&self, caller: &'a Asking) -> Option<(&'a SourceSession, u64)> {
+        let Asking::Session(session) = caller else { return None };
+        let changes = session.roots_changes();
+        self.sessions.get(session).filter(|passed| passed.roots_changes != changes).map(|_| (session, changes))
+    }
+
+    fn pass_roots(&mut self, session: &SourceSession, changes: u64) {
+        if let Some(passed) = self.sessions.get_mut(session) {
+            passed.roots_changes = changes;
+        }
     }
 
     /// Reads the levels of all sessions, and removes the sessions that have ended. Returns the lowest level.

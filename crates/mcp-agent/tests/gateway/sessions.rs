@@ -8,6 +8,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     task::Poll,
+    time::Duration,
 };
 
 use mcp_agent::{Gateway, Host};
@@ -16,7 +17,7 @@ use mcp_protocol::{LoggingLevel, ProtocolVersion, Root};
 use mcp_server::{ClientNotification, prelude::*};
 use mcp_test::peer::{Reply, ScriptedServer};
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::common::{Pipe, SOON, client, over_http};
 
@@ -128,21 +129,26 @@ async fn a_stateless_request_lowers_the_level_of_a_server_with_sessions() {
     }
 }
 
+/// A server that accepts the first level, and sends this reply to further ones.
+fn scripted(reply: Reply) -> ScriptedServer {
+    let tools = json!({ "tools": [{ "name": "log", "inputSchema": { "type": "object" } }] });
+    let done = json!({ "content": [{ "type": "text", "text": "done" }] });
+    ScriptedServer::for_revision(LEGACY)
+        .on("notifications/initialized", Reply::silence())
+        .on("notifications/cancelled", Reply::silence())
+        .on("resources/list", Reply::result(json!({ "resources": [] })))
+        .on("resources/templates/list", Reply::result(json!({ "resourceTemplates": [] })))
+        .on("prompts/list", Reply::result(json!({ "prompts": [] })))
+        .on("tools/list", Reply::result(tools))
+        .on("tools/call", Reply::result(done))
+        .on("logging/setLevel", reply)
+}
+
 // The clock is paused. It advances only while each task waits for a time.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_does_not_accept_a_level_receives_no_other_level_and_serves_the_calls() {
-    let tools = json!({ "tools": [{ "name": "log", "inputSchema": { "type": "object" } }] });
-    let done = json!({ "content": [{ "type": "text", "text": "done" }] });
     for reply in [Reply::error(-32601, "no such method"), Reply::silence()] {
-        let server = ScriptedServer::for_revision(LEGACY)
-            .on("notifications/initialized", Reply::silence())
-            .on("notifications/cancelled", Reply::silence())
-            .on("resources/list", Reply::result(json!({ "resources": [] })))
-            .on("resources/templates/list", Reply::result(json!({ "resourceTemplates": [] })))
-            .on("prompts/list", Reply::result(json!({ "prompts": [] })))
-            .on("tools/list", Reply::result(tools.clone()))
-            .on("tools/call", Reply::result(done.clone()))
-            .on("logging/setLevel", reply);
+        let server = scripted(reply);
         let host = Host::builder("gateway", "1").server("s", server.clone()).start().await.unwrap();
         let gateway = Gateway::builder(host).build().unwrap().versions([LEGACY]).build();
         let mut user = User::new(&gateway).await;
@@ -193,5 +199,36 @@ async fn changed_roots_reach_the_server_before_the_next_call_of_the_session() {
         let seen = async { while call(&ada).await != "1" {} };
         timeout(SOON, seen).await.unwrap();
         assert_eq!((call(&grace).await, call(&ada).await), ("1".to_owned(), "1".to_owned()), "{is_http}");
+    }
+}
+
+// The clock is paused. It advances only while each task waits for a time.
+#[tokio::test(start_paused = true)]
+async fn a_level_that_a_server_does_not_accept_delays_one_call_within_its_limit() {
+    let (none, limit) = (Duration::ZERO, Duration::from_secs(2));
+    for (host, expected) in [(None, Duration::from_secs(5)), (Some(limit), limit / 2)] {
+        let server = scripted(Reply::silence());
+        let builder = Host::builder("gateway", "1").server("s", server.clone());
+        let host = match host {
+            Some(limit) => builder.call_timeout(limit),
+            None => builder,
+        };
+        let gateway = Gateway::builder(host.start().await.unwrap()).build().unwrap().versions([LEGACY]).build();
+        let (mut ada, mut grace) = (User::new(&gateway).await, User::new(&gateway).await);
+        ada.set(LoggingLevel::Debug).await;
+        assert_eq!((ada.call(None).await.0, grace.call(None).await.0), ("done".to_owned(), "done".to_owned()));
+        ada.set(LoggingLevel::Error).await;
+        let sent = server.seen_of("logging/setLevel").len();
+        let began = Instant::now();
+        let slow = tokio::spawn(async move { (ada.call(None).await.0, ada) });
+        server.wait_for("logging/setLevel", sent + 1).await;
+        // The level of another session has not changed.
+        assert_eq!((grace.call(None).await.0, began.elapsed()), ("done".to_owned(), none));
+        let (called, mut ada) = timeout(SOON, slow).await.unwrap().unwrap();
+        assert_eq!((called, began.elapsed().as_secs()), ("done".to_owned(), expected.as_secs()));
+        // The server receives no further level.
+        ada.set(LoggingLevel::Alert).await;
+        let began = Instant::now();
+        assert_eq!((ada.call(None).await.0, began.elapsed()), ("done".to_owned(), none));
     }
 }
