@@ -38,6 +38,7 @@ mod views;
 use std::{
     fmt,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use mcp_protocol::RpcError;
@@ -47,6 +48,7 @@ use mcp_server_core::{
     source::SourceCall,
 };
 use parking_lot::{Mutex, RwLock};
+use tokio::time::timeout;
 
 use self::{
     announce::Announcer,
@@ -71,6 +73,9 @@ pub use self::{
     names::{Names, UnknownNames},
 };
 use crate::{Catalog, Host};
+
+/// How long a request waits for the merge of another request.
+const MERGE_WAIT: Duration = Duration::from_secs(5);
 
 /// A gateway: one server for the tools, resources and prompts of all servers of a [`Host`].
 ///
@@ -342,7 +347,8 @@ impl Core {
 
     /// Merges the current catalog, or waits until another request has merged it.
     async fn merged_anew(self: &Arc<Self>) -> Arc<Merged> {
-        let _merging = self.merging.lock().await;
+        // After the limit, the catalog is merged twice.
+        let _merging = timeout(MERGE_WAIT, self.merging.lock()).await;
         // Another request can have merged the catalog meanwhile.
         let catalog = match self.merged_or_catalog() {
             Ok(merged) => return merged,

@@ -489,6 +489,16 @@ mod tests {
         assert!(finds("s__t250", Some(&ada)));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn the_wait_for_the_merge_of_another_request_has_a_limit() {
+        let upstream = (0..250).fold(Server::builder("s", "1"), |s, n| s.tool(tool(format!("t{n}"), async || "t")));
+        let host = Host::builder("gateway", "1").server("s", &upstream.build()).start().await.unwrap();
+        let core = Gateway::builder(host).core();
+        let _merging = core.merging.lock().await;
+        let merged = tokio::time::timeout(Duration::from_secs(60), core.merged()).await.unwrap();
+        assert_eq!(merged.tools.iter().count(), 250);
+    }
+
     fn size<A, B, F: Future>(_: impl FnOnce(A, B) -> F) -> usize {
         size_of::<F>()
     }
