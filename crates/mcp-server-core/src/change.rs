@@ -13,6 +13,9 @@ use serde_json::json;
 
 /// The most bytes of all URIs that one reader subscribes to.
 const URI_BYTES: usize = 64 << 10;
+/// The most parts of resources that wait for one reader, and the most bytes of their URIs.
+const PARTS: usize = 64;
+const PART_BYTES: usize = 64 << 10;
 
 /// A list change or a resource update. It carries no content, so two equal changes are merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +28,8 @@ pub(crate) enum Change {
     Resources,
     /// A resource.
     Updated(Arc<str>),
+    /// A part of a resource, for the subscribers of this resource.
+    Part { of: Arc<str>, uri: Arc<str> },
 }
 
 /// The changes that concern every client.
@@ -43,7 +48,7 @@ impl Change {
             Self::Tools => of_list(notification::ToolListChanged::NAME, meta),
             Self::Prompts => of_list(notification::PromptListChanged::NAME, meta),
             Self::Resources => of_list(notification::ResourceListChanged::NAME, meta),
-            Self::Updated(uri) => {
+            Self::Updated(uri) | Self::Part { uri, .. } => {
                 let mut params = ResourceUpdatedParams::new(&**uri);
                 params.meta = meta;
                 jsonrpc::notification(notification::ResourceUpdated::NAME, &params)
@@ -63,7 +68,7 @@ pub(crate) fn subscription_meta(id: &RequestId) -> Meta {
 
 /// The changes that wait for one reader, without duplicates, in the order of their first occurrence.
 ///
-/// The set is never larger than the subscriptions of the reader.
+/// The set is never larger than the subscriptions of the reader and [`PARTS`].
 #[derive(Debug, Default)]
 pub(crate) struct PendingChanges {
     order: VecDeque<Change>,
@@ -71,9 +76,27 @@ pub(crate) struct PendingChanges {
 
 impl PendingChanges {
     pub(crate) fn insert(&mut self, change: Change) {
-        if !self.order.contains(&change) {
-            self.order.push_back(change);
+        if self.order.contains(&change) {
+            return;
         }
+        match change {
+            Change::Part { of, uri } if !self.has_room(&uri) => {
+                // The client knows that each part can have changed.
+                self.order.retain(|change| !matches!(change, Change::Part { of: other, .. } if *other == of));
+                self.insert(Change::Updated(of));
+            }
+            change => self.order.push_back(change),
+        }
+    }
+
+    /// Whether another part can wait.
+    fn has_room(&self, uri: &str) -> bool {
+        let parts = self.order.iter().filter_map(|change| match change {
+            Change::Part { uri, .. } => Some(uri.len()),
+            _ => None,
+        });
+        let (count, bytes) = parts.fold((0, uri.len()), |(count, bytes), len| (count + 1, bytes + len));
+        count < PARTS && bytes <= PART_BYTES
     }
 
     pub(crate) fn first(&self) -> Option<&Change> {
@@ -90,7 +113,9 @@ impl PendingChanges {
     }
 
     pub(crate) fn forget(&mut self, uri: &str) {
-        self.order.retain(|change| !matches!(change, Change::Updated(other) if **other == *uri));
+        self.order.retain(
+            |change| !matches!(change, Change::Updated(other) | Change::Part { of: other, .. } if **other == *uri),
+        );
     }
 
     pub(crate) fn clear(&mut self) {
@@ -145,6 +170,27 @@ mod tests {
         let popped: Vec<_> = std::iter::from_fn(|| pending.pop()).collect();
         assert_eq!(popped, [Change::Tools, updated("x:a"), Change::Prompts]);
         assert_eq!((pending.len(), pending.order.capacity()), (0, 0));
+    }
+
+    #[test]
+    fn many_parts_become_an_update_of_their_resource() {
+        let part = |of: &str, uri: String| Change::Part { of: of.into(), uri: uri.into() };
+        let pop = |pending: &mut PendingChanges| std::iter::from_fn(|| pending.pop()).collect::<Vec<_>>();
+        let mut pending = PendingChanges::default();
+        for at in (0..PARTS - 1).chain([0]) {
+            pending.insert(part("x:a/", format!("x:a/{at}")));
+        }
+        pending.insert(part("x:b/", "x:b/1".to_owned()));
+        assert_eq!(pending.len(), PARTS, "a repeated part is stored once");
+        pending.insert(part("x:a/", "x:a/other".to_owned()));
+        pending.insert(part("x:a/", "x:a/other".to_owned()));
+        let expected =
+            [part("x:b/", "x:b/1".to_owned()), Change::Updated("x:a/".into()), part("x:a/", "x:a/other".to_owned())];
+        assert_eq!(pop(&mut pending), expected);
+        pending.insert(part("x:a/", format!("x:a/{}", "b".repeat(PART_BYTES))));
+        pending.insert(part("x:b/", "x:b/1".to_owned()));
+        pending.forget("x:b/");
+        assert_eq!(pop(&mut pending), [Change::Updated("x:a/".into())]);
     }
 
     #[test]

@@ -112,6 +112,8 @@ fn server() -> Defaults {
     let defaults = from_source(defaults, "mcp-server-core/src/engine/batch.rs", &[("messages of a batch", "MEMBERS")]);
     let completions = [("values of one completion", "COMPLETIONS")];
     let defaults = from_source(defaults, "mcp-server-core/src/engine/handle.rs", &completions);
+    let parts = [("parts of subscribed resources that wait for one client", "PARTS")];
+    let defaults = from_source(defaults, "mcp-server-core/src/change.rs", &parts);
     from_source(defaults, "mcp-server-core/src/store.rs", &[("time of one store operation", "STORE_TIMEOUT")])
 }
 

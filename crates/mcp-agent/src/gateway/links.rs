@@ -113,10 +113,22 @@ impl Links {
 }
 
 impl Core {
-    /// Remembers the URIs in a result for its client, if the URIs of the gateway do not name their server.
+    /// Whether the URIs of the gateway do not name their server.
+    fn needs_links(&self) -> bool {
+        self.names == Names::Raw && self.host.catalog().shared_servers().len() > 1
+    }
+
+    /// Remembers the server of a part of a resource, for a client that is notified of its change.
+    pub(super) fn learn_part(&self, owner: &Owner, server: &Arc<str>, uri: &str) {
+        if self.needs_links() {
+            self.links.add(owner, server, [uri]);
+        }
+    }
+
+    /// Remembers the URIs in a result for its client.
     pub(super) fn learn_links(&self, call: &SourceCall, method: &str, server: &Arc<str>, result: &[u8]) {
         let has_links = method == method::CallTool::NAME || method == method::GetPrompt::NAME;
-        if self.names != Names::Raw || !has_links || self.host.catalog().shared_servers().len() < 2 {
+        if !has_links || !self.needs_links() {
             return;
         }
         let found = std::cell::RefCell::new(Vec::new());

@@ -20,6 +20,7 @@ use super::{
     Core,
     caller::Downstream,
     fault::{self, Fault},
+    links::Owner,
     reach::Reached,
 };
 use crate::{CallError, ServerState, policy::PolicyInput, registry::ConnectionKey};
@@ -66,6 +67,7 @@ struct Subscribers {
 struct Notified {
     notifier: UpdateNotifier,
     principal: Option<Arc<str>>,
+    owner: Arc<Owner>,
 }
 
 /// A subscriber. The drop of the value ends its subscription.
@@ -130,7 +132,8 @@ impl Core {
         let key = Key { server, uri, connection, fingerprint };
         let shared = self.subscriptions.shared(&key);
         // An update before the end of this function reaches the subscriber too.
-        let notified = Notified { notifier: call.update_notifier(), principal: downstream.principal.clone() };
+        let (notifier, principal) = (call.update_notifier(), downstream.principal.clone());
+        let notified = Notified { notifier, principal, owner: Arc::new(Owner::of(call)) };
         let subscriber = Subscriber::new(Arc::clone(&shared), notified);
         let opening = || async {
             let reached = self.reach_server(call, &key.server, None, &downstream).await?;
@@ -179,6 +182,22 @@ impl Subscriptions {
         open.insert(key.clone(), Arc::downgrade(&shared));
         shared
     }
+
+    /// Whether another subscription of the connection is a better cause of an update: its URI is longer, and the update is about it or
+    /// a part of it.
+    fn has_closer(&self, key: &Key, updated: &str) -> bool {
+        let is_closer = |other: &Key| {
+            let is_longer = other.uri.len() > key.uri.len() && updated.starts_with(&*other.uri);
+            is_longer && Key { uri: key.uri.clone(), ..other.clone() } == *key
+        };
+        self.open.lock().iter().any(|(other, shared)| shared.strong_count() > 0 && is_closer(other))
+    }
+}
+
+/// Whether a URI is below another one in the hierarchy of URIs.
+fn is_below(uri: &str, above: &str) -> bool {
+    const DELIMITERS: [char; 3] = ['/', '?', '#'];
+    uri.strip_prefix(above).is_some_and(|rest| above.ends_with(DELIMITERS) || rest.starts_with(DELIMITERS))
 }
 
 /// Forwards the updates of a resource to its subscribers.
@@ -199,7 +218,11 @@ impl Follower {
             loop {
                 tokio::select! {
                     update = open.1.next() => match update {
-                        Some(Ok(Update::ResourceUpdated { .. } | Update::Missed)) => {
+                        Some(Ok(Update::ResourceUpdated { uri })) => {
+                            wait = FIRST_RETRY;
+                            self.forward(&open.0, &uri);
+                        }
+                        Some(Ok(Update::Missed)) => {
                             wait = FIRST_RETRY;
                             self.announce();
                         }
@@ -252,6 +275,27 @@ impl Follower {
         let Key { server, uri, .. } = &self.key;
         subscribers.retain(|to| !core.hides_resource(server, uri, to.principal.as_deref()));
         subscribers
+    }
+
+    /// Forwards an update of the resource, or of a part of it.
+    fn forward(&self, reached: &Reached, updated: &str) {
+        let Key { server, uri, .. } = &self.key;
+        if *updated == **uri {
+            return self.announce();
+        }
+        let Some(core) = self.core.upgrade() else { return };
+        // A server with a session reports each update once for all subscriptions of the session.
+        let is_of_subscription = reached.client.version().is_stateless() || is_below(updated, uri);
+        if !is_of_subscription && core.subscriptions.has_closer(&self.key, updated) {
+            return;
+        }
+        let part = core.names.uri(server, updated);
+        let subscribers = self.permitted(&core);
+        let permitted = subscribers.iter().filter(|to| !core.hides_resource(server, updated, to.principal.as_deref()));
+        for to in permitted {
+            core.learn_part(&to.owner, server, updated);
+            to.notifier.part_updated(&part);
+        }
     }
 
     /// Notifies the subscribers, and no other client that subscribed to the URI.

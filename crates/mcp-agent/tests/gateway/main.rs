@@ -23,6 +23,7 @@ mod loops;
 mod mid_question;
 mod page_bounds;
 mod pages_first;
+mod parts;
 mod policies;
 mod processes;
 mod questions;

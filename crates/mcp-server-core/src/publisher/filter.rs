@@ -80,7 +80,7 @@ impl Filter {
             Change::Tools => self.tools,
             Change::Prompts => self.prompts,
             Change::Resources => self.resources,
-            Change::Updated(uri) => self.uris.contains(uri),
+            Change::Updated(uri) | Change::Part { of: uri, .. } => self.uris.contains(uri),
         }
     }
 

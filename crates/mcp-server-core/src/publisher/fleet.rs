@@ -204,7 +204,7 @@ impl Shared {
             Change::Tools => Changed::Tools,
             Change::Prompts => Changed::Prompts,
             Change::Resources => Changed::Resources,
-            Change::Updated(uri) => Changed::Resource((*uri).to_owned()),
+            Change::Updated(uri) | Change::Part { uri, .. } => Changed::Resource((*uri).to_owned()),
         })
     }
 

@@ -75,7 +75,7 @@ impl Outbox {
                 Change::Tools => declared.tools.as_ref().and_then(|tools| tools.list_changed),
                 Change::Prompts => declared.prompts.as_ref().and_then(|prompts| prompts.list_changed),
                 Change::Resources => declared.resources.as_ref().and_then(|resources| resources.list_changed),
-                Change::Updated(_) => None,
+                Change::Updated(_) | Change::Part { .. } => None,
             };
             changes == Some(true)
         });
@@ -225,7 +225,7 @@ impl Session {
         let _guard = hold_records();
         let mut state = self.outbox.state();
         let is_wanted = match change {
-            Change::Updated(uri) => state.uris.contains(uri),
+            Change::Updated(uri) | Change::Part { of: uri, .. } => state.uris.contains(uri),
             list => LISTS.iter().zip(self.outbox.lists).any(|(known, declared)| declared && known == list),
         };
         if is_wanted && !self.is_closed() {

@@ -54,10 +54,30 @@ impl UpdateNotifier {
     ///
     /// See the example of the [type](Self).
     pub fn updated(&self) {
-        let change = Change::Updated(Arc::clone(&self.uri));
+        self.notify(&Change::Updated(Arc::clone(&self.uri)));
+    }
+
+    /// Notifies the subscriber that a part of its resource has changed. The notification has the URI of the part. For example, a
+    /// source can report `file:///docs/a.md` to a subscriber of `file:///docs/`.
+    ///
+    /// If more than 64 parts wait for a client that does not read, an update of the whole resource replaces them.
+    ///
+    /// ```
+    /// # use mcp_server_core::source::SourceCall;
+    /// /// Notifies the caller that a file in its directory has changed.
+    /// fn report(call: &SourceCall, file: &str) {
+    ///     call.update_notifier().part_updated(&format!("file:///docs/{file}"));
+    /// }
+    /// # let _ = report;
+    /// ```
+    pub fn part_updated(&self, uri: &str) {
+        self.notify(&Change::Part { of: Arc::clone(&self.uri), uri: uri.into() });
+    }
+
+    fn notify(&self, change: &Change) {
         match &self.subscriber {
-            Subscriber::Session(session) => session.upgrade().iter().for_each(|session| session.notify(&change)),
-            Subscriber::Stream(stream) => stream.upgrade().iter().for_each(|stream| stream.notify(&change)),
+            Subscriber::Session(session) => session.upgrade().iter().for_each(|session| session.notify(change)),
+            Subscriber::Stream(stream) => stream.upgrade().iter().for_each(|stream| stream.notify(change)),
         }
     }
 }

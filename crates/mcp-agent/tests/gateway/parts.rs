@@ -1,0 +1,126 @@
+//! Updates of parts of resources behind a gateway.
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
+
+use std::sync::{Arc, Mutex};
+
+use mcp_agent::{
+    Gateway, Host, Names,
+    policy::{Effect, Policy, Rule},
+};
+use mcp_client::{Client, Subscription, Update};
+use mcp_protocol::{ProtocolVersion, RpcError};
+use mcp_server::{
+    Server,
+    source::{Source, SourceCall, SourceList, SourceOutcome, SourcePage, SourceSubscription, UpdateNotifier},
+};
+use mcp_transport::BoxFuture;
+use serde_json::json;
+use tokio::time::timeout;
+
+use crate::common::{SOON, cells, client, complete, page};
+
+/// A server that reports parts of its resources.
+#[derive(Default, Clone)]
+struct Reporting(Arc<Mutex<Vec<(String, UpdateNotifier)>>>);
+
+impl Reporting {
+    fn serve(&self, version: ProtocolVersion) -> Server {
+        Server::builder::<()>("s", "1").versions([version]).source(self.clone()).build()
+    }
+
+    /// Notifies the subscribers of a resource of a changed part.
+    fn report(&self, resource: &str, part: &str) {
+        let subscribers = self.0.lock().unwrap();
+        let mut of_resource = subscribers.iter().filter(|(subscribed, _)| subscribed == resource).peekable();
+        assert!(of_resource.peek().is_some(), "{resource}");
+        of_resource.for_each(|(_, notifier)| match part == resource {
+            true => notifier.updated(),
+            false => notifier.part_updated(part),
+        });
+    }
+}
+
+impl Source for Reporting {
+    fn list(&self, list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        let resources = [
+            r#"{"name":"docs","uri":"file:///docs/"}"#,
+            r#"{"name":"a","uri":"x:a"}"#,
+            r#"{"name":"ab","uri":"x:ab"}"#,
+        ];
+        page(resources.into_iter().filter(|_| list == SourceList::Resources))
+    }
+
+    fn read_resource(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
+        let result = json!({ "contents": [{ "uri": call.name(), "text": "read" }] });
+        complete(result.to_string(), call.context().version())
+    }
+
+    fn subscribe(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceSubscription, RpcError>> {
+        self.0.lock().unwrap().push((call.name().to_owned(), call.update_notifier()));
+        Box::pin(std::future::ready(Ok(SourceSubscription::default())))
+    }
+}
+
+async fn subscribe(gateway: &Server, uri: &str) -> (Client, Subscription) {
+    let client = client().no_cache().connect(gateway).await.unwrap();
+    let subscription = timeout(SOON, client.subscribe([uri])).await.unwrap().unwrap();
+    (client, subscription)
+}
+
+async fn next(subscription: &mut Subscription) -> String {
+    match timeout(SOON, subscription.next()).await.unwrap().unwrap().unwrap() {
+        Update::ResourceUpdated { uri } => uri,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn an_update_names_the_part_of_the_resource() {
+    for ((down, up), names) in cells().flat_map(|cell| [(cell, Names::Provider), (cell, Names::Raw)]) {
+        let (source, other) = (Reporting::default(), Reporting::default());
+        let host = Host::builder("gateway", "1").server("s", &source.serve(up)).server("t", &other.serve(up));
+        let host = host.start().await.unwrap();
+        let gateway = Gateway::builder(host).names(names).build().unwrap().versions([down]).build();
+        let prefix = if names == Names::Raw { "" } else { "mcp://s/" };
+        let uri = |uri: &str| format!("{prefix}{uri}");
+        let (client, mut updates) = subscribe(&gateway, &uri("file:///docs/")).await;
+        for part in ["file:///docs/a.md", "file:///docs/"] {
+            source.report("file:///docs/", part);
+            assert_eq!(next(&mut updates).await, uri(part), "{down} {up} {names:?}");
+        }
+        // The client can read the part, also if raw names do not name its server.
+        let read = timeout(SOON, client.read_resource(uri("file:///docs/a.md"))).await.unwrap();
+        assert!(read.is_ok(), "{down} {up} {names:?} {read:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_update_of_another_resource_with_the_same_prefix_is_not_a_part() {
+    for (down, up) in cells() {
+        let source = Reporting::default();
+        let host = Host::builder("gateway", "1").server("s", &source.serve(up)).start().await.unwrap();
+        let gateway = Gateway::builder(host).build().unwrap().versions([down]).build();
+        let (_ada, mut of_short) = subscribe(&gateway, "mcp://s/x:a").await;
+        let (_grace, mut of_long) = subscribe(&gateway, "mcp://s/x:ab").await;
+        source.report("x:ab", "x:ab");
+        source.report("x:a", "x:a/b");
+        assert_eq!(next(&mut of_long).await, "mcp://s/x:ab", "{down} {up}");
+        // The update of the other resource would be first.
+        assert_eq!(next(&mut of_short).await, "mcp://s/x:a/b", "{down} {up}");
+    }
+}
+
+#[tokio::test]
+async fn an_update_of_a_denied_part_does_not_reach_the_client() {
+    for (down, up) in cells() {
+        let source = Reporting::default();
+        let deny = Rule::new(Effect::Deny).resource("file:///docs/secret*".parse().unwrap());
+        let host = Host::builder("gateway", "1").server("s", &source.serve(up)).policy(Policy::new().rule(deny));
+        let gateway = Gateway::builder(host.start().await.unwrap()).build().unwrap().versions([down]).build();
+        let (_client, mut updates) = subscribe(&gateway, "mcp://s/file:///docs/").await;
+        for part in ["file:///docs/secret.md", "file:///docs/public.md"] {
+            source.report("file:///docs/", part);
+        }
+        assert_eq!(next(&mut updates).await, "mcp://s/file:///docs/public.md", "{down} {up}");
+    }
+}
