@@ -185,6 +185,8 @@ fn gateway() -> Defaults {
     let task = [("time for which a task keeps its connection", "LONGEST")];
     let defaults = from_source(Defaults::new(), "mcp-agent/src/gateway/parked.rs", &parked);
     let defaults = from_source(defaults, "mcp-agent/src/gateway/parked/call.rs", &call);
+    let notices = [("notifications of one call that wait for its client", "WAITING")];
+    let defaults = from_source(defaults, "mcp-agent/src/gateway/questions.rs", &notices);
     from_source(defaults, "mcp-agent/src/gateway/task_form.rs", &task)
 }
 

@@ -44,28 +44,48 @@ pub(super) enum Notice {
     Log(LoggingMessageParams),
 }
 
-/// The number of notifications that wait for a slow client. Further ones are dropped.
+/// The number of notifications that wait for a slow client. Beyond it, the oldest log record is dropped, or the oldest progress if no
+/// record waits.
 const WAITING: usize = 64;
 
 /// The notifications that wait for the client. Each call has such a queue, and few calls use it, so an empty queue needs little memory.
 #[derive(Default)]
 pub(super) struct Notices {
-    waiting: Mutex<VecDeque<Notice>>,
+    waiting: Mutex<Waiting>,
     added: Notify,
+}
+
+#[derive(Default)]
+struct Waiting {
+    queue: VecDeque<Notice>,
+    /// The number of dropped notifications since the last one that was taken.
+    dropped: usize,
 }
 
 impl Notices {
     pub(super) fn add(&self, notice: Notice) {
-        let mut waiting = self.waiting.lock();
-        if waiting.len() < WAITING {
-            waiting.push_back(notice);
-            drop(waiting);
-            self.added.notify_one();
+        {
+            let mut waiting = self.waiting.lock();
+            if waiting.queue.len() == WAITING {
+                let oldest = waiting.queue.iter().position(|notice| matches!(notice, Notice::Log(_)));
+                // The newest progress stays, because the client needs the last value.
+                waiting.queue.remove(oldest.unwrap_or_default());
+                waiting.dropped += 1;
+            }
+            waiting.queue.push_back(notice);
         }
+        self.added.notify_one();
     }
 
     pub(super) fn take(&self) -> Option<Notice> {
-        self.waiting.lock().pop_front()
+        let (notice, dropped) = {
+            let mut waiting = self.waiting.lock();
+            (waiting.queue.pop_front(), std::mem::take(&mut waiting.dropped))
+        };
+        if dropped > 0 {
+            tracing::debug!(dropped, "a client reads slowly: notifications of its call were dropped");
+        }
+        notice
     }
 
     /// Waits for a notification. Cancel safe.
@@ -184,6 +204,50 @@ impl Handler for Asker {
     fn log(&self, record: LoggingMessageParams) {
         if let Some(notices) = self.notices.upgrade() {
             notices.add(Notice::Log(record));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mcp_protocol::LoggingLevel;
+
+    use super::*;
+
+    #[test]
+    fn a_slow_client_loses_the_oldest_records_and_receives_the_last_progress() {
+        let record = |number: usize| Notice::Log(LoggingMessageParams::new(LoggingLevel::Info, json!(number)));
+        let progress = |value: f64| Notice::Progress(ProgressParams::new(1, value));
+        let number = |notice: Notice| match notice {
+            Notice::Log(record) => record.data.as_u64().map(|number| format!("record {number}")),
+            Notice::Progress(notice) => Some(format!("progress {}", notice.progress)),
+        };
+        let records = |from: usize, to: usize| (from..to).map(|number| format!("record {number}"));
+        let progresses = |from: usize, to: usize| (from..to).map(|value| format!("progress {value}"));
+        let cases: [(Vec<Notice>, Vec<String>, usize); 3] = [
+            (
+                (0..100).map(record).chain([progress(1.0)]).collect(),
+                records(37, 100).chain(progresses(1, 2)).collect(),
+                37,
+            ),
+            (
+                [progress(0.0)].into_iter().chain((0..100).map(record)).collect(),
+                progresses(0, 1).chain(records(37, 100)).collect(),
+                37,
+            ),
+            (
+                (0..100_u8).map(|value| progress(f64::from(value))).chain([record(7)]).collect(),
+                progresses(37, 100).chain(records(7, 8)).collect(),
+                37,
+            ),
+        ];
+        for (added, expected, dropped) in cases {
+            let notices = Notices::default();
+            added.into_iter().for_each(|notice| notices.add(notice));
+            assert_eq!(notices.waiting.lock().dropped, dropped);
+            let taken: Vec<_> = std::iter::from_fn(|| notices.take()).filter_map(number).collect();
+            assert_eq!(taken, expected);
+            assert_eq!(notices.waiting.lock().dropped, 0);
         }
     }
 }
