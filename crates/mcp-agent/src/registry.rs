@@ -11,6 +11,8 @@ mod options;
 mod pinning;
 mod pool;
 mod questions;
+#[cfg(feature = "gateway")]
+mod records;
 mod runner;
 #[cfg(feature = "gateway")]
 mod sessions;
@@ -45,6 +47,7 @@ pub use self::{
     caller::Caller,
     options::ServerOptions,
     settings::Lists,
+    records::{forward_meta, is_forwarded},
     status::{ServerState, ServerStatus, StatusEvents},
     token_fault::TokenFault,
 };

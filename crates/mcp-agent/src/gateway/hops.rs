@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use mcp_protocol::{Meta, RpcError, meta::keys};
+use mcp_protocol::{Meta, RpcError};
 use mcp_server_core::StateKeys;
 use serde_json::{
     Value,
@@ -14,24 +14,12 @@ use serde_json::{
 };
 
 use super::members::Members;
-use crate::registry::MAX_GATEWAYS;
+use crate::registry::{MAX_GATEWAYS, is_forwarded};
 
 /// The member of the metadata with the ids of the gateways of a request, the first one first.
 const HOPS: &str = "mcp-gateway/hops";
 /// The largest number of gateways of a request.
 const LONGEST: usize = 16;
-
-/// Whether the gateway forwards a key of metadata: all keys but those of the protocol, and the trace context.
-fn is_forwarded(key: &str) -> bool {
-    matches!(key, keys::TRACEPARENT | keys::TRACESTATE | keys::BAGGAGE) || !keys::is_reserved_key(key)
-}
-
-/// Returns the metadata of a notification for the client, without the keys of the protocol.
-pub(super) fn forward_meta(meta: &Meta) -> Option<Meta> {
-    let mut forwarded = meta.clone();
-    forwarded.retain(|key, _| is_forwarded(key));
-    (!forwarded.is_empty()).then_some(forwarded)
-}
 
 /// The ids of a gateway, and those of its fleet.
 #[derive(Debug, Clone)]

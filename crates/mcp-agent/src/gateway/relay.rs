@@ -17,7 +17,6 @@ use super::{
     asked::{Place, parks},
     caller::Downstream,
     fault::{self, Fault},
-    hops::forward_meta,
     members::Members,
     pages::Pages,
     questions::{AskedClient, Asker, Notice, Notices},
@@ -25,7 +24,7 @@ use super::{
     task_form::lifetime,
     uris,
 };
-use crate::registry::Asking;
+use crate::registry::{Asking, forward_meta};
 
 /// A request for a server.
 pub(super) struct Outgoing {

@@ -15,12 +15,12 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Core,
     caller::Downstream,
-    hops::forward_meta,
     members::Members,
     task_form::{lifetime, status},
     task_questions::TaskKey,
     tasks::ServerTask,
 };
+use crate::registry::forward_meta;
 
 /// The most tasks that the gateway follows, and the most of a principal. The notifications of further tasks are not forwarded.
 const TASKS: usize = 1024;

@@ -13,12 +13,12 @@ use tokio_util::sync::CancellationToken;
 
 #[cfg(feature = "oauth")]
 use super::TokenFault;
-#[cfg(feature = "gateway")]
-use super::sessions::Sessions;
 use super::{
     ActiveCall, Caller, Registry, ServerState, Slot, Unavailable,
     slot::{Calls, Role},
 };
+#[cfg(feature = "gateway")]
+use super::{records::Records, sessions::Sessions};
 use crate::sharing::Sharing;
 
 /// The connections of a server for callers that cannot share the connection that lists its items.
@@ -68,6 +68,11 @@ impl Lease {
     /// Returns the sessions that use the connection.
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.connection.sessions
+    }
+
+    /// Returns the users of the connection for log records without a call.
+    pub(crate) fn records(&self) -> &Records {
+        &self.connection.records
     }
 
     /// Defers the idle stop of the connection: a task of the server can run for this time.

@@ -4,24 +4,28 @@ use std::sync::Arc;
 
 use mcp_client::{Handler, InputContext, RawRequest, transport::BoxFuture};
 use mcp_protocol::{
-    ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitResult, FormElicitParams, Root, RpcError,
-    UrlElicitParams,
+    ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitResult, FormElicitParams, LoggingMessageParams,
+    Root, RpcError, UrlElicitParams,
 };
 use serde_json::Value;
 
 use super::Settings;
+#[cfg(feature = "gateway")]
+use super::records::Records;
 
 /// Answers the input requests of a server that no call answers.
 pub(super) struct HostHandler {
     inner: Option<Arc<dyn Handler>>,
     declared: ClientCapabilities,
+    #[cfg(feature = "gateway")]
+    records: Arc<Records>,
 }
 
 impl HostHandler {
     /// `declared` are the capabilities of callers. Their connections do not use the handler of the host.
     pub(super) fn new(settings: &Settings, server: &str, declared: Option<&ClientCapabilities>) -> Self {
         if let Some(declared) = declared {
-            return Self { inner: None, declared: declared.clone() };
+            return Self::with(None, declared.clone());
         }
         let inner = settings.handler_of.as_ref().map(|handler_of| handler_of(server));
         let mut declared = inner.as_ref().map(|inner| inner.capabilities()).unwrap_or_default();
@@ -30,7 +34,22 @@ impl HostHandler {
         declared.elicitation = calls.elicitation.clone().or(declared.elicitation);
         declared.sampling = calls.sampling.clone().or(declared.sampling);
         declared.roots = calls.roots.clone().or(declared.roots);
-        Self { inner, declared }
+        Self::with(inner, declared)
+    }
+
+    fn with(inner: Option<Arc<dyn Handler>>, declared: ClientCapabilities) -> Self {
+        Self {
+            inner,
+            declared,
+            #[cfg(feature = "gateway")]
+            records: Arc::default(),
+        }
+    }
+
+    /// Sets the receiver of log records without a call.
+    #[cfg(feature = "gateway")]
+    pub(super) fn records(self, records: &Arc<Records>) -> Self {
+        Self { records: Arc::clone(records), ..self }
     }
 }
 
@@ -66,5 +85,13 @@ impl Handler for HostHandler {
     fn request(&self, context: InputContext<RawRequest>) -> BoxFuture<'_, Result<Value, RpcError>> {
         let method = context.method().to_owned();
         self.inner.as_ref().map_or_else(|| refused(&method), |inner| inner.request(context))
+    }
+
+    fn log_without_call(&self, record: LoggingMessageParams) {
+        #[cfg(feature = "gateway")]
+        self.records.forward(&record);
+        if let Some(inner) = &self.inner {
+            inner.log_without_call(record);
+        }
     }
 }

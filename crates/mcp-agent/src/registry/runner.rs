@@ -16,8 +16,8 @@ use mcp_client::{
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
-    Registry, ServerState, Slot, back_off::BackOff, changes::Changes, follow::End, questions::HostHandler, slot::Link,
-    slot::Role,
+    Registry, ServerState, Settings, Slot, back_off::BackOff, changes::Changes, follow::End, questions::HostHandler,
+    slot::Link, slot::Role,
 };
 
 /// A connection that lasted this long was not a failed attempt.
@@ -248,6 +248,13 @@ impl Slot {
         (!has_handlers).then(|| HostHandler::new(settings, &self.name, None).capabilities())
     }
 
+    fn handler(&self, settings: &Settings, declared: Option<&ClientCapabilities>) -> HostHandler {
+        let handler = HostHandler::new(settings, &self.name, declared);
+        #[cfg(feature = "gateway")]
+        let handler = handler.records(&self.records);
+        handler
+    }
+
     /// Returns the builder of the client.
     fn builder(&self, registry: &Registry) -> ClientBuilder {
         let settings = &registry.settings;
@@ -259,7 +266,7 @@ impl Slot {
         let builder = Client::builder(name, version)
             .connect_timeout(settings.connect_limit)
             .reconnect(settings.reconnect.clone())
-            .handler(HostHandler::new(settings, &self.name, declared));
+            .handler(self.handler(settings, declared));
         let builder = match &settings.bridge {
             Some(bridge) => builder.propagate(Arc::clone(bridge)),
             None => builder,
@@ -271,7 +278,7 @@ impl Slot {
         match declared {
             // The closures of the application must not answer the questions of a caller.
             Some(_) => builder
-                .only_handler(HostHandler::new(settings, &self.name, declared))
+                .only_handler(self.handler(settings, declared))
                 // The answer of a caller has the time limit of the caller.
                 .limits(|limits| limits.server_request_timeout = limits.server_request_timeout.max(CALLER_ANSWERS)),
             None => builder,

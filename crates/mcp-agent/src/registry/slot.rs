@@ -22,13 +22,13 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-#[cfg(feature = "gateway")]
-use super::sessions::Sessions;
 use super::{
     Registry, ServerOptions, ServerState, TokenFault, Watched,
     activity::{ActiveCall, Activity},
     pool::Pool,
 };
+#[cfg(feature = "gateway")]
+use super::{records::Records, sessions::Sessions};
 use crate::catalog::ServerEntries;
 
 /// One server of a registry, with the connection that lists its items. The connections in its pool are values of this type too.
@@ -51,6 +51,8 @@ pub(crate) struct Slot {
     pub(super) askable: AtomicUsize,
     #[cfg(feature = "gateway")]
     pub(super) sessions: Sessions,
+    #[cfg(feature = "gateway")]
+    pub(super) records: Arc<Records>,
     pub(super) connector: Arc<Watched>,
     pub(super) link: watch::Sender<Link>,
     pub(super) activity: Arc<Activity>,
@@ -183,6 +185,8 @@ impl Slot {
             askable: AtomicUsize::new(0),
             #[cfg(feature = "gateway")]
             sessions: Sessions::default(),
+            #[cfg(feature = "gateway")]
+            records: Arc::default(),
             options,
             connector: Watched::new(connector),
             link: watch::Sender::new(link),

@@ -76,8 +76,12 @@ impl Receiver for InboundState {
         self.hub.publish(notification);
     }
 
-    fn log(&self, call: &RunningCall, record: LoggingMessageParams) {
-        log_of_call(call, record);
+    fn log(&self, call: Option<&RunningCall>, record: LoggingMessageParams) {
+        match (call, &self.handlers.handler) {
+            (Some(call), _) => log_of_call(call, record),
+            (None, Some(handler)) => handler.log_without_call(record),
+            (None, None) => {}
+        }
     }
 
     fn connected(&self) {

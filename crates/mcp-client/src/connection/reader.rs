@@ -199,13 +199,7 @@ impl Reader<'_> {
                     }
                 }
             }
-            notification::LoggingMessage::NAME => {
-                if let Some(call) = self.call_of_record(frame, raw)
-                    && let Ok(record) = jsonrpc::decode_params(&raw.method, raw.params)
-                {
-                    self.manager.receiver.log(&call, record);
-                }
-            }
+            notification::LoggingMessage::NAME => self.log(frame, raw),
             _ => {}
         }
         let notification = Notification::new(raw);
@@ -219,16 +213,23 @@ impl Reader<'_> {
         }
     }
 
-    /// Returns the call of a log record. The record of a task belongs to a request for the result of this task.
-    fn call_of_record(&self, frame: &Frame, raw: &RawNotification<'_>) -> Option<Arc<RunningCall>> {
+    /// Passes a log record to the handler of its call. The record of a task belongs to a request for the result of this task.
+    fn log(&self, frame: &Frame, raw: &RawNotification<'_>) {
         let pending = &self.connection.pending;
-        if let Some(task) = related_task(raw.params).ok()? {
-            let call = pending.call_of_task(&task);
-            if call.is_some() || pending.relays_tasks() {
-                return call;
+        let Ok(task) = related_task(raw.params) else { return };
+        let call = match task.as_deref().map(|task| pending.call_of_task(task)) {
+            Some(Some(call)) => Some(call),
+            Some(None) if pending.relays_tasks() => None,
+            _ => {
+                let has_streams = self.connection.sender.has_request_streams();
+                pending.asker(&frame.route, &raw.method, has_streams).call().cloned()
             }
+        };
+        if (call.is_some() || task.is_none())
+            && let Ok(record) = jsonrpc::decode_params(&raw.method, raw.params)
+        {
+            self.manager.receiver.log(call.as_deref(), record);
         }
-        pending.asker(&frame.route, &raw.method, self.connection.sender.has_request_streams()).call().cloned()
     }
 
     /// Returns the receiver of the subscription that a notification names, or on whose stream it came.

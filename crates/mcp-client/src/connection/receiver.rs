@@ -22,8 +22,8 @@ pub(crate) trait Receiver: Send + Sync + 'static {
     /// Handles a notification. `of_session` is true when it can belong to any subscription of the session.
     fn notification(&self, notification: &Notification, of_session: bool);
 
-    /// Receives a log record of a call.
-    fn log(&self, call: &RunningCall, record: LoggingMessageParams);
+    /// Receives a log record, and its call if it belongs to a call.
+    fn log(&self, call: Option<&RunningCall>, record: LoggingMessageParams);
 
     /// Discards everything that was read over earlier connections: the new one may lead to another server.
     fn connected(&self);

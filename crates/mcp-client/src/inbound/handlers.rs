@@ -123,6 +123,13 @@ pub trait Handler: Send + Sync + 'static {
     ///
     /// Over Streamable HTTP, the record came on the stream of the call. Without such streams, the call was the only one that ran.
     fn log(&self, _record: LoggingMessageParams) {}
+
+    /// Receives a log record of the server that belongs to no known call, as the handler of the client
+    /// ([`ClientBuilder::handler`](crate::ClientBuilder::handler)). It must not block. Other readers receive the record too
+    /// ([`Client::notifications`](crate::Client::notifications)).
+    ///
+    /// Over Streamable HTTP, the record came on the stream of the session. Without request streams, no call or several calls ran.
+    fn log_without_call(&self, _record: LoggingMessageParams) {}
 }
 
 /// Gives a log record to the handler of a call.

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use mcp_protocol::LoggingLevel;
+use mcp_protocol::{LoggingLevel, LoggingMessageParams, NotificationMethod as _, jsonrpc, notification};
 
 use crate::Session;
 
@@ -68,6 +68,26 @@ impl SourceSession {
     #[must_use]
     pub fn roots_changes(&self) -> u64 {
         self.session.upgrade().map_or(0, |session| session.roots_changes())
+    }
+
+    /// Forwards a log record of another server that belongs to no request. The client receives it on the stream of the session, if it
+    /// receives records of this level. A client that does not read misses the record.
+    ///
+    /// ```
+    /// use mcp_protocol::{LoggingLevel, LoggingMessageParams};
+    /// use mcp_server_core::source::SourceSession;
+    ///
+    /// fn report(session: &SourceSession) {
+    ///     session.forward_log(&LoggingMessageParams::new(LoggingLevel::Warning, "the disk is almost full"));
+    /// }
+    /// # let _ = report;
+    /// ```
+    pub fn forward_log(&self, record: &LoggingMessageParams) {
+        if let Some(session) = self.session.upgrade().filter(|session| session.wants_record(record.level))
+            && let Ok(message) = jsonrpc::notification(notification::LoggingMessage::NAME, record)
+        {
+            session.log_record(record.level, &message.into());
+        }
     }
 }
 
