@@ -24,13 +24,7 @@ mod token_fault;
 mod tokens;
 mod watched;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
@@ -47,13 +41,13 @@ pub use self::{
     caller::Caller,
     options::ServerOptions,
     settings::Lists,
-    records::{forward_meta, is_forwarded},
     status::{ServerState, ServerStatus, StatusEvents},
     token_fault::TokenFault,
 };
 #[cfg(feature = "gateway")]
 pub(crate) use self::{
     listing::{GATEWAYS, MAX_GATEWAYS},
+    records::{forward_meta, is_forwarded},
     sessions::Asking,
 };
 pub(crate) use self::{
@@ -79,7 +73,7 @@ pub(crate) struct Registry {
     manifest: Option<Manifest>,
     pub(crate) pins: Option<PinKeeper>,
     /// The number of changes of the set of servers.
-    changes: AtomicU64,
+    changes: watch::Sender<u64>,
     /// Ends all servers.
     pub(crate) closing: CancellationToken,
 }
@@ -91,7 +85,7 @@ impl Registry {
             manifest,
             settings,
             pins,
-            changes: AtomicU64::new(0),
+            changes: watch::Sender::new(0),
             slots: RwLock::default(),
             catalog: watch::Sender::new(Arc::new(Catalog::default())),
             building: Mutex::default(),
@@ -137,7 +131,13 @@ impl Registry {
 
     /// Returns a number that changes with the set of servers.
     pub(crate) fn changes(&self) -> u64 {
-        self.changes.load(Ordering::Acquire)
+        *self.changes.borrow()
+    }
+
+    /// Returns a receiver of the changes of the set of servers.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn watch_changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     /// Adds a server after the others. Returns false if the name is taken.
@@ -149,7 +149,7 @@ impl Registry {
             }
             slots.push(Arc::clone(slot));
         }
-        self.changes.fetch_add(1, Ordering::Release);
+        self.changes.send_modify(|changes| *changes += 1);
         self.statuses.add(slot);
         true
     }
@@ -161,7 +161,7 @@ impl Registry {
             let place = slots.iter_mut().find(|other| other.name == slot.name)?;
             std::mem::replace(place, Arc::clone(slot))
         };
-        self.changes.fetch_add(1, Ordering::Release);
+        self.changes.send_modify(|changes| *changes += 1);
         self.statuses.add(slot);
         self.rebuild();
         Some(former)
@@ -174,7 +174,7 @@ impl Registry {
             let index = slots.iter().position(|slot| &*slot.name == name)?;
             slots.remove(index)
         };
-        self.changes.fetch_add(1, Ordering::Release);
+        self.changes.send_modify(|changes| *changes += 1);
         self.statuses.remove(&taken);
         self.rebuild();
         Some(taken)

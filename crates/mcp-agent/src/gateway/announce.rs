@@ -14,7 +14,10 @@ use tokio::{
 };
 
 use super::{Core, merged::Merged};
-use crate::{policy::PolicyFile, registry::GATEWAYS};
+use crate::{
+    policy::{PolicyFile, Rule},
+    registry::GATEWAYS,
+};
 
 /// Notifies the clients of the gateway of changed lists.
 pub(super) struct Announcer {
@@ -47,6 +50,8 @@ impl ServerExtension for Announcer {
         // A change after this reading differs from it.
         let mut known = core.merged_here();
         let mut changes = core.host.catalog_changes();
+        let mut servers = core.host.shared().registry.watch_changes();
+        let mut rules = core.rules();
         let policies: Vec<_> = core.host.shared().gate.files().map(PolicyFile::changes).collect();
         Some(BackgroundWork::new(async move {
             let mut policies = Changed::of(policies);
@@ -57,6 +62,13 @@ impl ServerExtension for Announcer {
                         None => return,
                     },
                     () = policies.next() => true,
+                    changed = servers.changed() => {
+                        if changed.is_err() {
+                            return;
+                        }
+                        let former = std::mem::replace(&mut rules, core.rules());
+                        former != rules
+                    }
                 };
                 let Some(server) = server.upgrade() else { return };
                 // The new lists are complete before clients list again.
@@ -70,6 +82,15 @@ impl ServerExtension for Announcer {
                 known = now;
             }
         }))
+    }
+}
+
+impl Core {
+    /// Returns the servers with rules, and their rules.
+    fn rules(&self) -> Vec<(Arc<str>, Vec<Rule>)> {
+        let mut slots = self.host.shared().registry.slots();
+        slots.retain(|slot| !slot.options.rules.is_empty());
+        slots.into_iter().map(|slot| (Arc::clone(&slot.name), slot.options.rules.clone())).collect()
     }
 }
 

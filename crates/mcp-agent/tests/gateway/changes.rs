@@ -1,12 +1,18 @@
 //! Changes of lists and of resources behind a gateway.
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use mcp_client::{Client, Subscription, Update};
+use std::sync::Arc;
+
+use mcp_agent::{
+    ServerOptions,
+    policy::{Effect, Rule},
+};
+use mcp_client::{Client, Subscription, Update, transport::Connect};
 use mcp_protocol::SubscriptionFilter;
 use mcp_server::prelude::*;
 use tokio::time::timeout;
 
-use crate::common::{SOON, cells, client, gateway};
+use crate::common::{Pipe, REVISIONS, SOON, cells, client, gateway};
 
 async fn next(subscription: &mut Subscription) -> Update {
     timeout(SOON, subscription.next()).await.unwrap().unwrap().unwrap()
@@ -31,6 +37,28 @@ async fn a_changed_list_is_announced_after_its_new_snapshot() {
         while next(&mut changes).await != Update::ToolsChanged {}
         assert_eq!(names(&client.list_tools().await.unwrap()), ["s__b"], "{down} {up}");
         assert!(client.call_tool("s__a", ()).await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn a_changed_rule_of_a_server_with_the_same_items_is_announced() {
+    let upstream = Server::builder("s", "1").tool(tool("a", async || "a")).tool(tool("b", async || "b")).build();
+    for down in REVISIONS {
+        let builder = gateway(&[("s", &upstream)]).await;
+        let host = builder.gateway().host().clone();
+        let server = builder.build().unwrap().versions([down]).build();
+        let client = client().no_cache().connect(&server).await.unwrap();
+        let mut changes = client.listen(SubscriptionFilter::lists()).await.unwrap();
+        let generation = host.catalog().generation();
+        for (rules, left) in [(vec!["a"], vec!["s__b"]), (vec![], vec!["s__a", "s__b"])] {
+            let deny = |tool: &str| Rule::new(Effect::Deny).tool(tool.parse().unwrap());
+            let options = rules.into_iter().map(deny).fold(ServerOptions::new(), ServerOptions::rule);
+            let connector: Arc<dyn Connect> = Arc::new(Pipe::new(upstream.clone()));
+            timeout(SOON, host.replace("s", connector, options)).await.unwrap().unwrap();
+            while next(&mut changes).await != Update::ToolsChanged {}
+            assert_eq!(names(&client.list_tools().await.unwrap()), left, "{down}");
+        }
+        assert_eq!(host.catalog().generation(), generation, "the items have not changed");
     }
 }
 
