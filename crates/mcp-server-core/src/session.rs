@@ -33,6 +33,7 @@ pub(crate) use self::{
     identity::{ClientIdentities, ClientIdentity},
     in_flight::{InFlight, InFlightGuard, NotEntered},
     incoming::NotificationHook,
+    pending::ProgressListener,
 };
 pub use self::{
     incoming::ClientNotification,
@@ -204,13 +205,29 @@ impl Session {
         sink: Option<&dyn FrameSender>,
         about: &RequestId,
     ) -> Result<Value, InputError> {
+        self.ask_with_progress(request, sink, about, None).await
+    }
+
+    /// Sends a request as [`Session::ask`] does. The listener receives the progress that the client reports.
+    pub(crate) async fn ask_with_progress(
+        &self,
+        request: &InputRequest,
+        sink: Option<&dyn FrameSender>,
+        about: &RequestId,
+        listener: Option<ProgressListener>,
+    ) -> Result<Value, InputError> {
         let lease = match self.asks_as.get() {
             // Without a lease, an answer that arrives at another node cannot reach this node.
             Some(node) => Some(node.lease().await.map_err(|error| InputError::failed(&error))?),
             None => None,
         };
         let id = pending::new_id(lease.as_ref().map(Lease::id));
-        self.pending.ask(id, request, sink, &*self.sender, about).await
+        self.pending.ask(id, request, sink, &*self.sender, about, listener).await
+    }
+
+    /// Passes the progress of a request of the server to its listener. Returns false without a listener.
+    pub(crate) fn progress(&self, message: &jsonrpc::Notification<'_>) -> bool {
+        self.pending.progress(message)
     }
 
     /// Whether other nodes of a fleet serve the session too.

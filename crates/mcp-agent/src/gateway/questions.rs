@@ -21,6 +21,7 @@ use super::{
     pages::{OpenPage, Pages},
     parked::Questions,
 };
+use crate::registry::forward_meta;
 
 /// Sends the input requests of a call to the client of the call.
 pub(super) struct Asker {
@@ -120,7 +121,7 @@ impl AskedClient {
 
 impl Asker {
     /// Asks the client, and returns its answer. Both stay JSON.
-    async fn ask(&self, question: &RawRequest) -> Result<Value, RpcError> {
+    async fn ask(&self, question: &InputContext<RawRequest>) -> Result<Value, RpcError> {
         let invalid = |error: serde_json::Error| {
             RpcError::invalid_params(format!("the parameters of the input request cannot be read: {error}"))
         };
@@ -128,14 +129,25 @@ impl Asker {
         let params = raw.map(|params| serde_json::from_str::<JsonObject>(params.get())).transpose().map_err(invalid)?;
         let mut params = params.unwrap_or_default();
         // The client would report progress with a token of the server, and the gateway has other tokens.
-        remove_meta(&mut params, "progressToken");
+        let wants_progress = remove_meta(&mut params, "progressToken");
         match &self.client {
             AskedClient::Session(call) => {
                 let open = self.forward_page(call, &mut params);
                 if let Some(task) = &self.task {
                     relate(&mut params, task);
                 }
-                let answer = call.ask(InputRequest::new(method, Some(params.into()))).await?;
+                let request = InputRequest::new(method, Some(params.into()));
+                let answer = match wants_progress {
+                    true => {
+                        let question = question.clone();
+                        let forward = move |mut notice: ProgressParams| {
+                            notice.meta = notice.meta.as_ref().and_then(forward_meta);
+                            question.forward_progress(notice);
+                        };
+                        call.ask_with_progress(request, forward).await?
+                    }
+                    false => call.ask(request).await?,
+                };
                 let accepted = |answer: &Value| answer.get("action").is_some_and(|action| action == "accept");
                 if let Some(open) = open.filter(|_| accepted(&answer)) {
                     open.keep();
@@ -178,14 +190,14 @@ fn relate(params: &mut Map<String, Value>, task: &str) {
     }
 }
 
-/// Removes a member of the metadata, and the metadata if it becomes empty.
-fn remove_meta(params: &mut Map<String, Value>, key: &str) {
-    if let Some(Value::Object(meta)) = params.get_mut("_meta")
-        && meta.shift_remove(key).is_some()
-        && meta.is_empty()
-    {
+/// Removes a member of the metadata, and the metadata if it becomes empty. Returns whether the member existed.
+fn remove_meta(params: &mut Map<String, Value>, key: &str) -> bool {
+    let Some(Value::Object(meta)) = params.get_mut("_meta") else { return false };
+    let is_removed = meta.shift_remove(key).is_some();
+    if is_removed && meta.is_empty() {
         params.shift_remove("_meta");
     }
+    is_removed
 }
 
 impl Handler for Asker {

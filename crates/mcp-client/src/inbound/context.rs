@@ -102,11 +102,28 @@ impl<P> InputContext<P> {
     ///
     /// See the [example](Self#example).
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        let Some((token, connection)) = &self.source.progress else { return };
-        let Some(connection) = connection.upgrade() else { return };
+        let Some((token, _)) = &self.source.progress else { return };
         let mut params = ProgressParams::new(token.clone(), progress);
         params.total = total;
         params.message = message.map(Into::into);
+        self.forward_progress(params);
+    }
+
+    /// Forwards progress that another client reports, for a relay. The notification receives the token of the server. Its metadata
+    /// and unknown members stay.
+    ///
+    /// ```
+    /// use mcp_client::{InputContext, RawRequest, protocol::ProgressParams};
+    ///
+    /// fn relay(question: &InputContext<RawRequest>, notice: ProgressParams) {
+    ///     question.forward_progress(notice);
+    /// }
+    /// # let _ = relay;
+    /// ```
+    pub fn forward_progress(&self, mut params: ProgressParams) {
+        let Some((token, connection)) = &self.source.progress else { return };
+        let Some(connection) = connection.upgrade() else { return };
+        params.progress_token = token.clone();
         params.shape(self.version());
         if let Ok(message) = jsonrpc::notification(Progress::NAME, &params) {
             let _ = connection.sender.try_send(connection.notice(Progress::NAME, message));

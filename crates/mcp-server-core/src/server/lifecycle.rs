@@ -179,6 +179,7 @@ impl Server {
                 }
                 self.receive(session, peer, message);
             }
+            notification::Progress::NAME if session.is_some_and(|session| session.progress(message)) => {}
             _ => self.receive(session, peer, message),
         }
     }

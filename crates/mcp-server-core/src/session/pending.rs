@@ -2,11 +2,16 @@
 
 use std::{
     collections::HashMap,
-    sync::atomic::{AtomicI64, Ordering},
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
 };
 
 use mcp_protocol::{
-    CancelledParams, InputRequest, NotificationMethod, ProgressToken, RequestId, RpcError, jsonrpc, notification,
+    CancelledParams, InputRequest, NotificationMethod, ProgressParams, ProgressToken, RequestId, RpcError, jsonrpc,
+    notification,
 };
 use mcp_transport::{Frame, FrameSender, Route, TrySendError};
 use parking_lot::{Mutex, MutexGuard};
@@ -17,6 +22,22 @@ use crate::error::InputError;
 
 /// A client's response to a request of the server.
 pub(crate) type Answer = Result<Value, RpcError>;
+
+/// Receives the progress that the client reports for a request of the server.
+#[derive(Clone)]
+pub(crate) struct ProgressListener(Arc<dyn Fn(ProgressParams) + Send + Sync>);
+
+impl ProgressListener {
+    pub(crate) fn new(listener: impl Fn(ProgressParams) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(listener))
+    }
+}
+
+impl fmt::Debug for ProgressListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProgressListener").finish_non_exhaustive()
+    }
+}
 
 /// The most requests of one session that wait at once.
 const WAITING: usize = 256;
@@ -39,6 +60,7 @@ struct Question {
     answer: oneshot::Sender<Answer>,
     /// The token of the progress that the client may send.
     progress: Option<ProgressToken>,
+    listener: Option<ProgressListener>,
 }
 
 impl PendingRequests {
@@ -51,7 +73,7 @@ impl PendingRequests {
     }
 
     /// Sends a request on the stream of the client's request, or on the session's own stream, and waits for the
-    /// response.
+    /// response. With a listener, the request has a progress token of the server.
     ///
     /// Dropping the future cancels the request.
     pub(crate) async fn ask(
@@ -61,8 +83,16 @@ impl PendingRequests {
         sink: Option<&dyn FrameSender>,
         outbox: &dyn FrameSender,
         about: &RequestId,
+        listener: Option<ProgressListener>,
     ) -> Result<Value, InputError> {
-        let params = request.params.clone().unwrap_or_else(|| json!({}));
+        let mut params = request.params.clone().unwrap_or_else(|| json!({}));
+        if listener.is_some()
+            && let Value::Object(params) = &mut params
+            && let Value::Object(meta) = params.entry("_meta").or_insert_with(|| json!({}))
+        {
+            // The id of a request is unique in its session.
+            meta.insert("progressToken".to_owned(), json!(id));
+        }
         let message = jsonrpc::request(&id, &request.method, &params).map_err(|e| InputError::misuse(e.to_string()))?;
         let progress = serde_json::from_value(params["_meta"]["progressToken"].clone()).ok();
         let (sender, receiver) = oneshot::channel();
@@ -74,7 +104,7 @@ impl PendingRequests {
             if waiting.questions.len() >= WAITING {
                 return Err(InputError::misuse("too many questions wait in this session"));
             }
-            waiting.questions.insert(id.clone(), Question { answer: sender, progress });
+            waiting.questions.insert(id.clone(), Question { answer: sender, progress, listener });
         }
         let mut taken_back = CancelOnDrop { requests: self, id, sink, outbox, answered: false };
         let frame = Frame::new(message).with_route(Route::Request(about.clone()));
@@ -95,6 +125,27 @@ impl PendingRequests {
     pub(crate) fn answer(&self, id: &RequestId, answer: Answer) -> bool {
         let waiting = self.waiting().questions.remove(id);
         waiting.is_some_and(|question| question.answer.send(answer).is_ok())
+    }
+
+    /// Passes the progress of a pending request to its listener. Returns false without a listener.
+    pub(crate) fn progress(&self, message: &jsonrpc::Notification<'_>) -> bool {
+        let has_listener = |question: &Question| question.listener.is_some();
+        if !self.waiting().questions.values().any(has_listener) {
+            return false;
+        }
+        let Ok(notice) = jsonrpc::decode_params::<ProgressParams>(&message.method, message.params) else {
+            return false;
+        };
+        let listener = {
+            let waiting = self.waiting();
+            let is_named = |question: &&Question| question.progress.as_ref() == Some(&notice.progress_token);
+            waiting.questions.values().find(is_named).and_then(|question| question.listener.clone())
+        };
+        let is_found = listener.is_some();
+        if let Some(ProgressListener(listener)) = listener {
+            listener(notice);
+        }
+        is_found
     }
 
     /// Whether a pending request has this progress token.

@@ -12,7 +12,7 @@ use serde_json::{
 };
 
 use super::{SourceCall, SourceResult};
-use crate::{Session, context::Context, inputs::InputLimits, json, random};
+use crate::{Session, context::Context, inputs::InputLimits, json, random, session::ProgressListener};
 
 /// The most input requests of one round.
 const REQUESTS: usize = 64;
@@ -72,7 +72,12 @@ pub(super) async fn ask_all(call: &SourceCall, requests: InputRequests) -> Resul
 }
 
 /// Sends an input request to the client of a session, and waits for the answer.
-pub(super) async fn ask(context: &Context, limits: &InputLimits, request: InputRequest) -> Result<Value, RpcError> {
+pub(super) async fn ask(
+    context: &Context,
+    limits: &InputLimits,
+    request: InputRequest,
+    listener: Option<ProgressListener>,
+) -> Result<Value, RpcError> {
     let Some((session, sink, id)) = context.asking() else {
         return Err(RpcError::invalid_request(
             "input requests are a part of results here, because there is no session",
@@ -91,7 +96,7 @@ pub(super) async fn ask(context: &Context, limits: &InputLimits, request: InputR
         biased;
         // A call that was cancelled asks no more, also if the source waits on another task.
         () = context.cancelled() => return Err(ended()),
-        answered = tokio::time::timeout(limit, session.ask(&request, sink, id)) => match answered {
+        answered = tokio::time::timeout(limit, session.ask_with_progress(&request, sink, id, listener)) => match answered {
             Ok(Ok(answer)) => {
                 page.keep();
                 return Ok(answer);

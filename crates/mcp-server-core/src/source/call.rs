@@ -17,6 +17,7 @@ use crate::{
     context::Context,
     inputs::{InputLimits, InputRound},
     publisher::Listener,
+    session::ProgressListener,
 };
 
 /// A request that a source serves.
@@ -170,7 +171,32 @@ impl SourceCall {
     /// capability. `-32603` if the client does not answer in time, or if the call has ended.
     pub async fn ask(&self, request: InputRequest) -> Result<Value, RpcError> {
         let _pause = self.clock.clock.pause();
-        ask::ask(&self.context, &self.clock.limits, request).await
+        ask::ask(&self.context, &self.clock.limits, request, None).await
+    }
+
+    /// Sends an input request as [`SourceCall::ask`] does, with a progress token of the server. `on_progress` receives each progress
+    /// that the client reports before its answer. It must not block.
+    ///
+    /// ```
+    /// use mcp_protocol::{InputRequest, RpcError};
+    /// use mcp_server_core::source::SourceCall;
+    ///
+    /// async fn sample(call: &SourceCall, request: InputRequest) -> Result<serde_json::Value, RpcError> {
+    ///     call.ask_with_progress(request, |notice| println!("{}", notice.progress)).await
+    /// }
+    /// # let _ = sample;
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`SourceCall::ask`].
+    pub async fn ask_with_progress(
+        &self,
+        request: InputRequest,
+        on_progress: impl Fn(ProgressParams) + Send + Sync + 'static,
+    ) -> Result<Value, RpcError> {
+        let _pause = self.clock.clock.pause();
+        let listener = ProgressListener::new(on_progress);
+        ask::ask(&self.context, &self.clock.limits, request, Some(listener)).await
     }
 
     /// Sends input requests at the same time, and returns the answers with the keys of their requests. The first error ends the
