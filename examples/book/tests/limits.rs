@@ -182,12 +182,51 @@ fn gateway() -> Defaults {
         ("questions of one parked call", "QUESTIONS"),
         ("time in which further questions join a round", "GATHER"),
     ];
-    let task = [("time for which a task keeps its connection", "LONGEST")];
-    let defaults = from_source(Defaults::new(), "mcp-agent/src/gateway/parked.rs", &parked);
-    let defaults = from_source(defaults, "mcp-agent/src/gateway/parked/call.rs", &call);
-    let notices = [("notifications of one call that wait for its client", "WAITING")];
-    let defaults = from_source(defaults, "mcp-agent/src/gateway/questions.rs", &notices);
-    from_source(defaults, "mcp-agent/src/gateway/task_form.rs", &task)
+    let used = [
+        ("used states of approved calls of one principal", "PER_PRINCIPAL"),
+        ("used states of approved calls of all principals", "TOTAL"),
+    ];
+    let followed = [("followed tasks of one principal", "OF_PRINCIPAL"), ("followed tasks of all principals", "TASKS")];
+    let pages = [
+        ("watched pages of input requests of one principal", "OF_PRINCIPAL"),
+        ("watched pages of input requests of all principals", "PAGES"),
+    ];
+    let tools = [
+        ("known tools of tasks, for lists of tasks of callers with policies", "TASKS"),
+        ("bytes of the names of these tasks and tools", "BYTES"),
+    ];
+    let views = [("callers with lists that the policies shorten", "CALLERS"), ("bytes of these lists", "BYTES")];
+    let links = [
+        ("resource links of one client, with raw names", "URIS"),
+        ("bytes of the resource links of one client", "BYTES"),
+        ("clients with resource links", "OWNERS"),
+        ("bytes of the resource links of all clients", "TOTAL_BYTES"),
+    ];
+    let merged =
+        [("items of a page of a merged list", "PAGE_ITEMS"), ("bytes of a page of a merged list", "PAGE_BYTES")];
+    let listing = [("items of a list of one server", "ITEMS"), ("bytes of a list of one server", "BYTES")];
+    let files: [(&str, &[(&str, &str)]); 14] = [
+        ("gateway/parked.rs", &parked),
+        ("gateway/parked/call.rs", &call),
+        ("gateway/questions.rs", &[("notifications of one call that wait for its client", "WAITING")]),
+        ("gateway/task_form.rs", &[("time for which a task keeps its connection", "LONGEST")]),
+        (
+            "registry/runner.rs",
+            &[("answer of a client to a question of a server of the session era", "CALLER_ANSWERS")],
+        ),
+        ("gateway/used.rs", &used),
+        ("gateway/hops.rs", &[("gateways through which a request passes", "LONGEST")]),
+        ("gateway/task_notices.rs", &followed),
+        ("gateway/pages.rs", &pages),
+        ("gateway/task_policy.rs", &tools),
+        ("gateway/views.rs", &views),
+        ("gateway/links.rs", &links),
+        ("gateway/merged.rs", &merged),
+        ("registry/listing.rs", &listing),
+    ];
+    files
+        .into_iter()
+        .fold(Defaults::new(), |defaults, (file, names)| from_source(defaults, &format!("mcp-agent/src/{file}"), names))
 }
 
 fn stores() -> Defaults {
