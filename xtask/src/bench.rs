@@ -49,12 +49,12 @@ measures their times.";
 
 /// The rounds of the load of a publication.
 const PUBLISHED: [&str; 4] = ["--rounds", "3", "--seconds", "2"];
-/// A machine with a higher load average is not quiet.
-const QUIET: f64 = 0.5;
-/// The longest time until a machine is quiet. The load average of a finished build falls below the limit in two minutes.
+/// A machine with more busy cores is not quiet.
+const QUIET: f64 = 0.2;
+/// The longest time until a machine is quiet.
 const QUIET_LIMIT: Duration = Duration::from_secs(5 * 60);
-/// The interval between two readings of the load average. The system computes it every five seconds.
-const QUIET_STEP: Duration = Duration::from_secs(10);
+/// The interval in which the busy cores are counted.
+const QUIET_STEP: Duration = Duration::from_secs(5);
 
 const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
 const LOAD_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
@@ -85,14 +85,15 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let options = Options::parse(args)?;
     let load = page::load_average();
     let program = program(&folders)?;
-    let load = if options.publish { quiet_load()? } else { load };
-    if load > QUIET {
+    let busy = if options.publish { quiet_cores()? } else { page::busy_cores(QUIET_STEP) };
+    if busy > QUIET {
         println!("NOT QUIET: other processes use the machine, so the figures vary more");
     }
     let machine = Machine::read(&folders.root, load);
     let mut run = Run { program, folders, options, machine, failures: Vec::new() };
-    run.stages();
+    let is_complete = run.stages();
     if run.options.publish
+        && is_complete
         && let Err(error) = run.publish()
     {
         run.failures.push(format!("publication: {error:#}"));
@@ -230,7 +231,8 @@ struct Run {
 }
 
 impl Run {
-    fn stages(&mut self) {
+    /// Runs the stages. Returns false if a publication lacks the figures of a stage.
+    fn stages(&mut self) -> bool {
         let stages = self.options.stages.clone();
         for (number, stage) in (1..).zip(&stages) {
             println!("\n[{number}/{}] {}", stages.len(), stage.name());
@@ -240,10 +242,10 @@ impl Run {
             }
             println!("[{number}/{}] {} took {:.0} s", stages.len(), stage.name(), start.elapsed().as_secs_f64());
             if self.options.publish && !self.json(*stage).exists() {
-                // A publication needs the figures of each stage.
-                return;
+                return false;
             }
         }
+        true
     }
 
     fn stage(&mut self, stage: Stage) -> Result<(), Error> {
@@ -309,9 +311,9 @@ impl Run {
     fn measure(&mut self, stage: Stage, args: &[String]) -> Result<(), Error> {
         if self.options.publish {
             // The builds and the measurement before have loaded the machine.
-            let load = quiet_load()?;
+            let busy = quiet_cores()?;
             if stage == Stage::Load {
-                self.machine.load_before_calls = Some(load);
+                self.machine.busy_before_calls = Some(busy);
             }
         }
         let mut command = Command::new(&self.program);
@@ -355,31 +357,25 @@ impl Run {
     }
 }
 
-/// Waits until the machine is quiet. Returns its load average.
-fn quiet_load() -> Result<f64, Error> {
-    quiet(page::load_average, || std::thread::sleep(QUIET_STEP))
+/// Waits until the machine is quiet. Returns the number of its busy cores.
+fn quiet_cores() -> Result<f64, Error> {
+    quiet(|| page::busy_cores(QUIET_STEP))
 }
 
-/// Reads a load average until the machine is quiet, for at most [`QUIET_LIMIT`].
-fn quiet(read: impl Fn() -> f64, mut pause: impl FnMut()) -> Result<f64, Error> {
+/// Counts busy cores until the machine is quiet, for at most [`QUIET_LIMIT`]. Each count lasts [`QUIET_STEP`].
+fn quiet(mut count: impl FnMut() -> f64) -> Result<f64, Error> {
     let mut waited = Duration::ZERO;
     loop {
-        let load = read();
-        if load <= QUIET {
-            return Ok(load);
+        let busy = count();
+        if busy <= QUIET {
+            return Ok(busy);
         }
-        if waited >= QUIET_LIMIT {
-            let limit = QUIET_LIMIT.as_secs();
-            return Err(Error::msg(format!(
-                "the machine is not quiet: its load average is {load} after {limit} s, not {QUIET}"
-            )));
-        }
-        println!(
-            "waiting until the machine is quiet: load average {load:.2}, limit {QUIET:.2}, {} s",
-            waited.as_secs()
-        );
-        pause();
         waited += QUIET_STEP;
+        let seconds = waited.as_secs();
+        if waited >= QUIET_LIMIT {
+            return Err(Error::msg(format!("the machine is not quiet: {busy:.2} cores are busy after {seconds} s")));
+        }
+        println!("waiting until the machine is quiet: {busy:.2} busy cores, limit {QUIET}, {seconds} s");
     }
 }
 
@@ -456,20 +452,19 @@ mod tests {
 
     #[test]
     fn the_wait_for_a_quiet_machine_has_a_limit() {
-        for (loads, expected) in
-            [(&[0.5, 9.0] as &[f64], Some((0.5, 0))), (&[2.0, 0.51, 0.2], Some((0.2, 2))), (&[0.51], None)]
+        for (cores, expected) in
+            [(&[0.2, 2.0] as &[f64], Some((0.2, 1))), (&[2.0, 0.21, 0.1], Some((0.1, 3))), (&[0.21], None)]
         {
-            let (mut pauses, reading) = (0, std::cell::Cell::new(0));
-            let read = || {
-                reading.set(reading.get() + 1);
-                loads[(reading.get() - 1).min(loads.len() - 1)]
-            };
-            let outcome = quiet(read, || pauses += 1);
+            let mut counts = 0;
+            let outcome = quiet(|| {
+                counts += 1;
+                cores[(counts - 1).min(cores.len() - 1)]
+            });
             match expected {
-                Some((load, wanted)) => assert_eq!((outcome.unwrap(), pauses), (load, wanted)),
+                Some((busy, wanted)) => assert_eq!((outcome.unwrap(), counts), (busy, wanted)),
                 None => {
-                    assert!(outcome.unwrap_err().to_string().contains("0.51 after 300 s"));
-                    assert_eq!(pauses, 30);
+                    assert!(outcome.unwrap_err().to_string().contains("0.21 cores are busy after 300 s"));
+                    assert_eq!(counts, 60);
                 }
             }
         }

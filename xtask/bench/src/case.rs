@@ -340,7 +340,7 @@ impl Template {
     }
 
     /// The same request with the ids of a lane.
-    pub(crate) fn for_worker(&self, lane: usize) -> Self {
+    pub(crate) fn for_lane(&self, lane: usize) -> Self {
         let first = FIRST_ID.saturating_add((lane as u64).saturating_mul(IDS_PER_LANE));
         Self { ids: first..first.saturating_add(IDS_PER_LANE).min(END_OF_IDS), ..self.clone() }
     }
@@ -456,7 +456,7 @@ mod tests {
     fn requests_differ_in_their_ids_only() {
         for revision in Revision::ALL {
             let template = Template::line(Call::Echo, revision);
-            let (mut first, mut second) = (template.for_worker(0), template.for_worker(1));
+            let (mut first, mut second) = (template.for_lane(0), template.for_lane(1));
             let (a, b, c) = (text(&mut first), text(&mut first), text(&mut second));
             assert!(a.contains("\"id\":1000000000,") && a.ends_with("}\n"), "{a}");
             assert_eq!(b, a.replace("1000000000", "1000000001"));
@@ -468,10 +468,10 @@ mod tests {
     #[test]
     fn lanes_share_no_ids_and_have_an_end() {
         let template = Template::message(Call::Echo, Revision::Session);
-        let lanes = [0, 1, 999, CHECK_LANE, WARM_LANE].map(|lane| template.for_worker(lane).ids);
+        let lanes = [0, 1, 999, CHECK_LANE, WARM_LANE].map(|lane| template.for_lane(lane).ids);
         assert!(lanes.windows(2).all(|pair| pair[0].end <= pair[1].start), "{lanes:?}");
         for (lane, length) in [(0, IDS_PER_LANE), (WARM_LANE, IDS_PER_LANE), (WARM_LANE + 1, 0), (usize::MAX, 0)] {
-            let mut template = template.for_worker(lane);
+            let mut template = template.for_lane(lane);
             assert_eq!(template.ids.clone().count() as u64, length, "{lane}");
             template.ids.start = template.ids.end.saturating_sub(1).max(template.ids.start);
             assert_eq!(template.next().is_ok(), length > 0, "{lane}");

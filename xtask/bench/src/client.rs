@@ -136,6 +136,14 @@ enum Kind {
 }
 
 impl Program for Runner<'_> {
+    fn pid(&self) -> Option<u32> {
+        match &self.client {
+            Kind::Caller(_) => None,
+            Kind::Lines { peer, .. } => Some(peer.pid()),
+            Kind::Other(client) => Some(client.pid()),
+        }
+    }
+
     async fn round(&mut self, length: Duration) -> Result<Round, Error> {
         let at_once = self.at_once;
         match &mut self.client {
@@ -178,10 +186,10 @@ impl Caller {
     }
 
     /// A caller with a separate range of ids.
-    fn for_worker(&self, n: usize) -> Self {
+    fn for_lane(&self, n: usize) -> Self {
         let mut worker = self.clone();
         if let Self::Bare { template, .. } = &mut worker {
-            *template = template.for_worker(n);
+            *template = template.for_lane(n);
         }
         worker
     }
@@ -215,7 +223,7 @@ pub(crate) async fn round(
     let deadline = start + length;
     let mut workers = JoinSet::new();
     for n in 0..at_once {
-        let mut worker = caller.for_worker(n);
+        let mut worker = caller.for_lane(n);
         workers.spawn(async move {
             let mut calls = 0;
             while Instant::now() < deadline {
@@ -226,9 +234,13 @@ pub(crate) async fn round(
         });
     }
     let mut calls = 0;
-    while let Some(outcome) = timeout(length + GRACE, workers.join_next()).await? {
-        calls += outcome??;
-    }
+    let ending = async {
+        while let Some(outcome) = workers.join_next().await {
+            calls += outcome??;
+        }
+        Ok::<(), Error>(())
+    };
+    timeout(length + GRACE, ending).await??;
     let elapsed = start.elapsed();
     // The benchmark measures the client. The server is the peer.
     let (server, generator) = (since(generator, cpu::used(own)), since(server, peer.and_then(Peer::used)));

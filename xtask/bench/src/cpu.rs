@@ -60,6 +60,18 @@ pub(crate) fn on<T>(_core: Option<usize>, start: impl FnOnce() -> T) -> Result<T
     Ok(start())
 }
 
+/// Lets the system kill this process when its parent process ends. A stopped process cannot read the end of its stdin.
+#[cfg(target_os = "linux")]
+pub(crate) fn end_with_parent() {
+    use rustix::process::{Signal, set_parent_process_death_signal};
+    // Without the signal, the end of stdin ends the process.
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
+}
+
+/// Ends a process with its parent process: only on Linux.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn end_with_parent() {}
+
 /// A stopped process, which uses no core. The drop of this value continues it.
 #[derive(Debug)]
 pub(crate) struct Paused {

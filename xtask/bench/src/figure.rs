@@ -35,7 +35,7 @@ pub(crate) struct Figure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Doubt {
-    /// The load used its whole core while it measured the bare peer, so the ratio is too high.
+    /// Beside the bare peer, the load or the server of a client used its whole core. The ratio is then too high.
     Limited,
     /// Other processes used the cores during the rounds.
     Disturbed,
@@ -73,6 +73,9 @@ pub(crate) struct Series {
 /// A named second curve of a series.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Curve {
+    /// The name of the first curve.
+    pub(crate) first: String,
+    /// The name of this curve.
     pub(crate) name: String,
     pub(crate) points: Vec<Point>,
 }

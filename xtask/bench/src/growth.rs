@@ -236,9 +236,13 @@ impl Node {
             });
         }
         let mut calls = 0;
-        while let Some(outcome) = timeout(length + GRACE, workers.join_next()).await? {
-            calls += outcome??;
-        }
+        let ending = async {
+            while let Some(outcome) = workers.join_next().await {
+                calls += outcome??;
+            }
+            Ok::<(), Error>(())
+        };
+        timeout(length + GRACE, ending).await??;
         Ok(calls as f64 / start.elapsed().as_secs_f64())
     }
 }
@@ -255,7 +259,7 @@ async fn checked(connection: &mut Connection, request: &[u8]) -> Result<(Value, 
 
 /// The rates of servers in one round. While a server is measured, the other processes are stopped, since they share its core.
 /// Each server has two turns in opposite orders, so that its place in the order has no effect.
-async fn turns(nodes: &[(&Node, Option<&str>)], connections: usize, length: Duration) -> Result<Vec<f64>, Error> {
+async fn alternate(nodes: &[(&Node, Option<&str>)], connections: usize, length: Duration) -> Result<Vec<f64>, Error> {
     let mut rates = vec![0.0; nodes.len()];
     for turn in (0..nodes.len()).chain((0..nodes.len()).rev()) {
         let others = nodes.iter().enumerate().filter(|(number, _)| *number != turn);
@@ -284,7 +288,7 @@ async fn tools(extent: Extent) -> Result<Grown, Error> {
     let nodes: Vec<(&Node, Option<&str>)> = nodes.iter().map(|node| (node, None)).collect();
     let (mut rates, mut ratios) = (vec![Vec::new(); nodes.len()], Vec::new());
     for number in 0..=extent.rounds {
-        let round = turns(&nodes, CONNECTIONS, extent.round).await?;
+        let round = alternate(&nodes, CONNECTIONS, extent.round).await?;
         // The first round warms the servers up.
         if number > 0 {
             ratios.extend(round.last().zip(round.first()).map(|(last, first)| last / first));
@@ -316,7 +320,7 @@ async fn sessions(extent: Extent) -> Result<Grown, Error> {
         let (mut rates, mut base_rates) = (Vec::new(), Vec::new());
         ratios.clear();
         for number in 0..=extent.rounds {
-            let round = turns(&pair, CONNECTIONS, extent.round).await?;
+            let round = alternate(&pair, CONNECTIONS, extent.round).await?;
             if number > 0 {
                 base_rates.push(round[0]);
                 rates.push(round[1]);
@@ -326,7 +330,7 @@ async fn sessions(extent: Extent) -> Result<Grown, Error> {
         add_rate(&mut series, size, median(&rates));
         beside.push(Point { x: size as f64, y: median(&base_rates) });
     }
-    series.beside = Some(Curve { name: "one session".to_owned(), points: beside });
+    series.beside = Some(Curve { first: "idle sessions".to_owned(), name: "one session".to_owned(), points: beside });
     Ok((series, Some(kept("sessions", "echoes beside all idle sessions, by those of one session", &ratios))))
 }
 
@@ -377,7 +381,7 @@ async fn connections(extent: Extent) -> Result<Grown, Error> {
     for size in extent.sizes(1, 1_000) {
         let (mut rates, mut bare_rates) = (Vec::new(), Vec::new());
         for number in 0..=extent.rounds {
-            let round = turns(&pair, size, extent.round).await?;
+            let round = alternate(&pair, size, extent.round).await?;
             if number > 0 {
                 rates.push(round[0]);
                 bare_rates.push(round[1]);
@@ -390,7 +394,7 @@ async fn connections(extent: Extent) -> Result<Grown, Error> {
         series.cost.push(Point { x, y: x / rate });
         bare_cost.push(Point { x, y: x / bare_rate });
     }
-    series.beside = Some(Curve { name: "bare".to_owned(), points: bare_points });
+    series.beside = Some(Curve { first: "ours".to_owned(), name: "bare".to_owned(), points: bare_points });
     let title = "echoes of a bare server over many connections, exponent of the cost";
     let bare = Figure::new("growth-connections-bare", title, largest_exponent(&bare_cost), "", Aim::None);
     Ok((series, Some(bare)))

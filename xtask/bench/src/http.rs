@@ -267,7 +267,7 @@ impl Target<'_> {
     /// Makes one call. Returns its response and its id.
     pub(crate) async fn once(&self) -> Result<(Vec<u8>, u64), Error> {
         let mut connection = Connection::open(self.address).await?;
-        let mut template = self.template()?.for_worker(CHECK_LANE);
+        let mut template = self.template()?.for_lane(CHECK_LANE);
         let (request, id) = template.next()?;
         let answer = connection.call(request, true).await?;
         if answer.status != 200 {
@@ -288,7 +288,7 @@ impl Target<'_> {
 
     /// Makes one call on each connection, so that a round does not contain the start of its connections.
     pub(crate) async fn warm(&self, connections: &mut [Connection]) -> Result<(), Error> {
-        let mut template = self.template()?.for_worker(WARM_LANE);
+        let mut template = self.template()?.for_lane(WARM_LANE);
         for connection in connections {
             let answer = connection.call(template.next()?.0, false).await?;
             if answer.status != 200 {
@@ -310,7 +310,7 @@ impl Target<'_> {
         let opens = (self.call == Call::Open).then(|| self.address.to_string());
         let mut workers = JoinSet::new();
         for (n, mut connection) in connections.into_iter().enumerate() {
-            let mut template = template.for_worker(n);
+            let mut template = template.for_lane(n);
             let opens = opens.clone();
             workers.spawn(async move {
                 let (mut times, mut start) = (Vec::new(), Instant::now());

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{io::AsyncWriteExt, process::Command};
+use tokio::{io::AsyncWriteExt, process::Command, time::timeout};
 
 use crate::{
     case::Revision,
@@ -65,10 +65,16 @@ impl Client {
         }
     }
 
+    /// The number of its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.peer.pid()
+    }
+
     /// Calls for a while, `at_once` calls at the same time.
     pub(crate) async fn round(&mut self, at_once: usize, length: Duration) -> Result<Round, Error> {
         let used = self.peer.used();
-        self.peer.stdin.write_all(format!("{at_once} {}\n", length.as_millis()).as_bytes()).await?;
+        let order = format!("{at_once} {}\n", length.as_millis());
+        timeout(GRACE, self.peer.stdin.write_all(order.as_bytes())).await??;
         let line = self.peer.line(length + GRACE).await?;
         let mut words = line.split_whitespace().map(str::parse);
         let (Some(Ok(calls)), Some(Ok(nanos))) = (words.next(), words.next()) else {

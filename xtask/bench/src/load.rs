@@ -148,6 +148,10 @@ async fn measure(
 }
 
 impl Program for Runner {
+    fn pid(&self) -> Option<u32> {
+        Some(self.peer.pid())
+    }
+
     /// A call that is checked, then load for a while.
     async fn round(&mut self, length: Duration) -> Result<Round, Error> {
         let outcome = timeout(length + GRACE, self.load(length)).await;

@@ -110,6 +110,7 @@ fn peer(args: &[String]) -> Result<(), Error> {
             _ => return Err(Error::new(USAGE)),
         }
     }
+    cpu::end_with_parent();
     if let Some(cpu) = cpu {
         // Before there are threads: they inherit it, and the runtime starts as many workers as there are cores.
         cpu::pin(cpu)?;

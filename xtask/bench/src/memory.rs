@@ -13,7 +13,7 @@ use crate::{
     case::{INITIALIZED, Revision, post},
     cpu,
     error::Error,
-    figure::{Aim, Figure},
+    figure::{Aim, Doubt, Figure},
     library::Library,
     peer::{Peer, Start},
 };
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
     }
     // The servers inherit the limit.
     cpu::raise_files();
-    let ours = Grown::measure(&Start { kind: "ours-http", ..Start::default() })?;
+    let ours = ServerMemory::measure(&Start { kind: "ours-http", ..Start::default() })?;
     let mut figures = [
         Figure::new("idle-session", "memory of an idle session", ours.session, "KiB", Aim::AtMost(SESSION_AIM)),
         Figure::new("open-stream", "memory of an open GET stream on top", ours.stream?, "KiB", Aim::AtMost(STREAM_AIM)),
@@ -49,16 +49,24 @@ pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
     let mut before = format!("ours {} KiB", ours.before / 1024);
     for library in libraries {
         let start = || Ok(Start { kind: "http", program: Some(library.program("http")?), ..Start::default() });
-        match start().and_then(|start| Grown::measure(&start)) {
+        match start().and_then(|start| ServerMemory::measure(&start)) {
             Ok(grown) => {
                 before += &format!(", {} {} KiB", library.name, grown.before / 1024);
                 figures[0].peers.insert(library.name.to_owned(), grown.session);
                 match grown.stream {
                     Ok(stream) => drop(figures[1].peers.insert(library.name.to_owned(), stream)),
-                    Err(error) => eprintln!("the streams of {} are not measured: {error}", library.name),
+                    Err(error) => {
+                        eprintln!("the streams of {} are not measured: {error}", library.name);
+                        figures[1].doubts = vec![Doubt::Incomplete];
+                    }
                 }
             }
-            Err(error) => eprintln!("{} is not measured: {error}", library.name),
+            Err(error) => {
+                eprintln!("{} is not measured: {error}", library.name);
+                for figure in &mut figures {
+                    figure.doubts = vec![Doubt::Incomplete];
+                }
+            }
         }
     }
     println!("\nresident memory, growth with {SESSIONS} sessions and {STREAMS} streams");
@@ -70,7 +78,7 @@ pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
 }
 
 /// The memory of a server.
-struct Grown {
+struct ServerMemory {
     /// The bytes before the first measured session.
     before: u64,
     /// The KiB of a session.
@@ -79,7 +87,7 @@ struct Grown {
     stream: Result<f64, Error>,
 }
 
-impl Grown {
+impl ServerMemory {
     /// Starts a server and opens sessions and streams.
     fn measure(start: &Start) -> Result<Self, Error> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -8,7 +8,10 @@ use std::{
 
 use lexopt::{Arg, Parser, ValueExt as _};
 use serde_json::Value;
-use tokio::{io::AsyncWriteExt, time::sleep};
+use tokio::{
+    io::AsyncWriteExt,
+    time::{sleep, timeout},
+};
 
 use crate::{
     case::{INITIALIZED, Revision, list_line},
@@ -183,7 +186,7 @@ fn verify(answer: &str) -> Result<(), Error> {
 async fn answer(server: &mut Peer, steps: &[String]) -> Result<String, Error> {
     let mut line = String::new();
     for step in steps {
-        server.stdin.write_all(step.as_bytes()).await?;
+        timeout(START_LIMIT, server.stdin.write_all(step.as_bytes())).await??;
         line = server.line(START_LIMIT).await?;
     }
     if line.is_empty() { Err(Error::new("a server ended without an answer")) } else { Ok(line) }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::{
     case::{Case, Revision},
+    cpu::Paused,
     error::Error,
     options::Options,
     report::{Measured, Round},
@@ -13,6 +14,9 @@ use crate::{
 pub(crate) trait Program {
     /// Measures one round.
     async fn round(&mut self, length: Duration) -> Result<Round, Error>;
+
+    /// The process of the program, if it is not this process.
+    fn pid(&self) -> Option<u32>;
 }
 
 /// The programs of a case.
@@ -45,14 +49,17 @@ impl<P: Program> Turns<P> {
         for number in 1..=options.rounds {
             // The order alternates, so that a change of the machine within a round has no direction.
             let pair = if number % 2 == 1 {
+                let stopped = self.stop_others();
                 let ours = self.ours.round(options.round).await?;
                 let bare = self.bare.round(options.round).await?;
+                drop(stopped);
                 self.others(options.round).await;
                 (ours, bare)
             } else {
                 self.others.reverse();
                 self.others(options.round).await;
                 self.others.reverse();
+                let _stopped = self.stop_others();
                 let bare = self.bare.round(options.round).await?;
                 (self.ours.round(options.round).await?, bare)
             };
@@ -66,6 +73,12 @@ impl<P: Program> Turns<P> {
             self.measured.pairs.push(pair);
         }
         Ok(self.measured)
+    }
+
+    /// Stops the programs of other libraries until the drop of the result, so that their late work slows no other program down.
+    fn stop_others(&self) -> Vec<Paused> {
+        // The next round of a program that has ended fails.
+        self.others.iter().filter_map(|(_, program)| Paused::new(program.pid()?).ok()).collect()
     }
 
     /// Measures a round of each other library.
@@ -106,6 +119,10 @@ mod tests {
     }
 
     impl Program for Recorded {
+        fn pid(&self) -> Option<u32> {
+            None
+        }
+
         async fn round(&mut self, _length: Duration) -> Result<Round, Error> {
             *self.record.borrow_mut() += self.name;
             self.rounds_left = self.rounds_left.checked_sub(1).ok_or_else(|| Error::new("a broken program"))?;

@@ -17,6 +17,8 @@ const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
 const TREE_LIMIT: Duration = Duration::from_secs(120);
 /// The folder of the workspace with programs of other libraries.
 pub(super) const PEERS: &str = "xtask/bench/peers";
+/// This file, which contains the programs on this library.
+const OWN: &str = "xtask/src/bench/builds.rs";
 /// The other libraries: the names of their packages in the workspace of peers have the suffix `-peer`.
 pub(super) const LIBRARIES: [&str; 2] = ["rmcp", "tower-mcp"];
 const OURS: &str = "ours";
@@ -57,6 +59,8 @@ struct Server {
     features: &'static [&'static str],
     /// The call that serves it.
     serve: &'static str,
+    /// The flavor of its runtime. The programs of other libraries have the same.
+    flavor: &'static str,
     /// The profile of the measured binary.
     profile: &'static str,
     /// The kind of the programs of other libraries beside it.
@@ -73,6 +77,7 @@ const SERVERS: [Server; 4] = [
         title: "stdio server",
         features: &[],
         serve: "serve_stdio()",
+        flavor: "current_thread",
         profile: "plain",
         peer: Some("stdio"),
         aims: [Aim::AtMost(95.0), Aim::AtMost(50.0), Aim::AtMost(90.0), Aim::AtMost(6.0)],
@@ -82,6 +87,7 @@ const SERVERS: [Server; 4] = [
         title: "HTTP server",
         features: &["http"],
         serve: HTTP,
+        flavor: "multi_thread",
         profile: "release",
         peer: Some("http"),
         aims: [Aim::AtMost(120.0), Aim::AtMost(50.0), Aim::None, Aim::AtMost(7.0)],
@@ -91,6 +97,7 @@ const SERVERS: [Server; 4] = [
         title: "HTTP server with auth",
         features: &["auth"],
         serve: HTTP,
+        flavor: "multi_thread",
         profile: "release",
         peer: None,
         aims: NONE,
@@ -100,6 +107,7 @@ const SERVERS: [Server; 4] = [
         title: "HTTP server with OAuth",
         features: &["oauth"],
         serve: HTTP,
+        flavor: "multi_thread",
         profile: "release",
         peer: None,
         aims: NONE,
@@ -163,7 +171,7 @@ pub(super) fn measure(folders: &Folders, peers: bool, cold: bool) -> Result<Vec<
 
 /// Builds the programs that are missing or older than their sources.
 pub(super) fn prepare(folders: &Folders, peers: bool) -> Result<(), Error> {
-    let ours = sources(&folders.root, &["crates/", "Cargo."])?;
+    let ours = sources(&folders.root, &["crates/", "Cargo.", OWN])?;
     let theirs = sources(&folders.root, &[PEERS])?;
     let mut wanted = Vec::new();
     if is_stale(&folders.plain().join(file_name("bare-stdio")), SystemTime::UNIX_EPOCH) {
@@ -255,7 +263,7 @@ impl Server {
     fn generate(&self, folders: &Folders) -> Result<Package, Error> {
         let dir = folders.generated().join(self.key);
         write(&dir.join("Cargo.toml"), &self.manifest(&folders.root.join("crates/mcp-server")))?;
-        write(&dir.join("src/main.rs"), &MAIN.replace("SERVE", self.serve))?;
+        write(&dir.join("src/main.rs"), &MAIN.replace("SERVE", self.serve).replace("FLAVOR", self.flavor))?;
         // The same versions as here.
         let lock = dir.join("Cargo.lock");
         fs::copy(folders.root.join("Cargo.lock"), &lock).with_context(|| lock.display().to_string())?;
@@ -269,11 +277,12 @@ impl Server {
     fn manifest(&self, server: &Path) -> String {
         // JSON's strings and arrays of strings are TOML's too.
         let (path, features) = (serde_json::json!(server), serde_json::json!(self.features));
+        let runtime = if self.flavor == "multi_thread" { "rt-multi-thread" } else { "rt" };
         let dependencies = format!(
             "mcp-server = {{ path = {path}, default-features = false, features = {features} }}\n\
              schemars = {{ version = \"1\", default-features = false, features = [\"derive\", \"std\"] }}\n\
              serde = {{ version = \"1\", features = [\"derive\"] }}\n\
-             tokio = {{ version = \"1\", features = [\"macros\", \"rt\"] }}\n"
+             tokio = {{ version = \"1\", features = [\"macros\", \"{runtime}\"] }}\n"
         );
         manifest(&self.name(), &dependencies)
     }
@@ -343,7 +352,7 @@ async fn echo(Args(Echo { text }): Args<Echo>) -> String {
     text
 }
 
-#[tokio::main(flavor = "current_thread")]
+#[tokio::main(flavor = "FLAVOR")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let server = Server::builder("bench", "1.0.0").tool(tool("echo", echo).title("Echo").read_only()).build();
     Ok(server.SERVE.await?)

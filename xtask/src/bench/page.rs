@@ -5,7 +5,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context, Error};
@@ -47,15 +47,33 @@ pub(super) struct Machine {
     rust: String,
     /// The load average of the minute before the run.
     load: f64,
-    /// The load average of the minute before the calls, after the builds.
+    /// The busy cores before the calls, after the builds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) load_before_calls: Option<f64>,
+    pub(super) busy_before_calls: Option<f64>,
 }
 
 /// The load average of the last minute. It is zero if the system has none.
 pub(super) fn load_average() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().next().and_then(|load| load.parse().ok()).unwrap_or_default()
+}
+
+/// The number of cores that were busy during an interval. It is zero if the system does not count the time of its cores.
+pub(super) fn busy_cores(interval: Duration) -> f64 {
+    let times = || used_time(&fs::read_to_string("/proc/stat").unwrap_or_default());
+    let (before, start) = (times(), Instant::now());
+    std::thread::sleep(interval);
+    times().saturating_sub(before).as_secs_f64() / start.elapsed().as_secs_f64()
+}
+
+/// The time that all cores were busy, from the first line of `/proc/stat`. Its columns are user, nice, system, idle, the wait for
+/// disks, interrupts of two kinds, and time that the machine gave to others.
+fn used_time(stat: &str) -> Duration {
+    let columns: Vec<u64> =
+        stat.lines().next().unwrap_or_default().split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let ticks: u64 = [0, 1, 2, 5, 6, 7].into_iter().filter_map(|at: usize| columns.get(at)).sum();
+    // A tick is a hundredth of a second on common Linux systems (`USER_HZ`).
+    Duration::from_millis(ticks * 10)
 }
 
 impl Machine {
@@ -72,7 +90,7 @@ impl Machine {
             rust: rust
                 .map_or_else(|_| "unknown".to_owned(), |captured| captured.stdout.trim().replace("rustc ", "Rust ")),
             load,
-            load_before_calls: None,
+            busy_before_calls: None,
         }
     }
 }
@@ -172,14 +190,14 @@ fn replaced(page: &str, name: &str, text: &str) -> Result<String, Error> {
 }
 
 fn machine(results: &Results) -> String {
-    let Machine { cores, processor, system, rust, load, load_before_calls } = &results.machine;
+    let Machine { cores, processor, system, rust, load, busy_before_calls } = &results.machine;
     let mut text = format!(
         "| property | value |\n|---|---|\n| date | {} |\n| processor | {processor}, {cores} cores |\n| system | {system} |\n\
          | compiler | {rust} |\n| rounds of calls | {} |\n| load average before the run | {load:.2} |\n",
         results.date, results.rounds
     );
-    if let Some(load) = load_before_calls {
-        text += &format!("| load average before the calls | {load:.2} |\n");
+    if let Some(busy) = busy_before_calls {
+        text += &format!("| busy cores before the calls | {busy:.2} |\n");
     }
     for (name, version) in &results.versions {
         text += &format!("| {name} | {version} |\n");
@@ -222,15 +240,16 @@ fn table(results: &Results) -> String {
     text + &legend(&figures)
 }
 
-/// The values of a library: of the older revision, then of the newer.
+/// The values of a library: of the older revision, then of the newer. A dash replaces a value that is missing.
 fn peer(figures: &[&Figure], library: &str) -> String {
-    let mut values: Vec<(Option<&str>, String)> = figures
-        .iter()
-        .filter_map(|figure| Some((figure.revision.as_deref(), number(*figure.peers.get(library)?))))
-        .collect();
-    values.sort();
-    let values: Vec<String> = values.into_iter().map(|(_, value)| value).collect();
-    if values.is_empty() { "–".to_owned() } else { values.join(" / ") }
+    let dash = || "–".to_owned();
+    let mut figures = figures.to_vec();
+    figures.sort_by_key(|figure| &figure.revision);
+    if figures.iter().all(|figure| !figure.peers.contains_key(library)) {
+        return dash();
+    }
+    let value = |figure: &&Figure| figure.peers.get(library).map_or_else(dash, |value| number(*value));
+    figures.iter().map(value).collect::<Vec<_>>().join(" / ")
 }
 
 fn growth(figures: &[Figure]) -> String {
@@ -252,12 +271,12 @@ fn marks(figure: &Figure) -> String {
 fn legend(figures: &[&Figure]) -> String {
     let mut text = String::new();
     for (doubt, meaning) in [
-        (Doubt::Limited, "the load used its whole core while it measured the bare peer, so the ratio is too high"),
+        (Doubt::Limited, "beside the bare peer, the load or the server of a client used its whole core"),
         (Doubt::Disturbed, "other processes used the cores during the rounds"),
-        (Doubt::Incomplete, "a program of another library failed, so the row has no value of it"),
+        (Doubt::Incomplete, "a program of another library failed, and its value is missing"),
     ] {
         if figures.iter().any(|figure| figure.doubts.contains(&doubt)) {
-            text += &format!("\nThe mark{} shows a value with this doubt: {meaning}.\n", doubt.mark());
+            text += &format!("\nThe mark{} shows a doubt: {meaning}.\n", doubt.mark());
         }
     }
     text
@@ -267,6 +286,13 @@ fn legend(figures: &[&Figure]) -> String {
 mod tests {
     use super::*;
     use crate::{bench::figure::Aim, workspace};
+
+    #[test]
+    fn busy_cores_do_not_count_idle_time_and_waits() {
+        let stat = "cpu  100 20 30 9000 800 4 5 6 0 0\ncpu0 50 10 15 4500 400 2 2 3 0 0\n";
+        assert_eq!(used_time(stat), Duration::from_millis(1_650));
+        assert_eq!(used_time(""), Duration::ZERO);
+    }
 
     #[test]
     fn the_committed_files_show_the_committed_results() {
@@ -310,7 +336,7 @@ mod tests {
         }
         figures.push(Figure::new("size", "size", 5.0, "MB", Aim::AtMost(6.0)));
         figures.push(Figure::new("growth-a", "growth", 1.0, "", Aim::AtMost(1.15)));
-        let machine = Machine { load_before_calls: Some(0.25), ..Machine::read(Path::new("."), 0.5) };
+        let machine = Machine { busy_before_calls: Some(0.25), ..Machine::read(Path::new("."), 0.5) };
         let (date, rounds) = (today(), "3 rounds of 2 s".to_owned());
         let results = Results { date, machine, rounds, versions: BTreeMap::new(), figures, series: Vec::new() };
         let text = table(&results);
@@ -322,7 +348,7 @@ mod tests {
         for row in [
             "| compiler | Rust 1.",
             "| rounds of calls | 3 rounds of 2 s |",
-            "| load average before the run | 0.50 |\n| load average before the calls | 0.25 |",
+            "| load average before the run | 0.50 |\n| busy cores before the calls | 0.25 |",
         ] {
             assert!(text.contains(row), "{row}: {text}");
         }

@@ -9,7 +9,7 @@ use super::{
 pub(super) const NAMES: [&str; 4] = ["ours", "rmcp", "tower-mcp", "bare"];
 const WIDTH: f64 = 920.0;
 const LABELS: f64 = 300.0;
-const RIGHT: f64 = 90.0;
+const RIGHT: f64 = 190.0;
 const TOP: f64 = 66.0;
 const BAR: f64 = 13.0;
 /// The height of the two lines of a label.
@@ -122,7 +122,7 @@ pub(super) fn curve(series: &Series) -> String {
     let placed =
         |points: &[Point]| -> Vec<(f64, f64)> { points.iter().map(|point| (x(point.x), y(point.y))).collect() };
     if let Some(beside) = &series.beside {
-        for (color, left, name) in [(0, right - 180.0, NAMES[0]), (BESIDE, right - 110.0, &*beside.name)] {
+        for (color, left, name) in [(0, right - 230.0, &*beside.first), (BESIDE, right - 110.0, &*beside.name)] {
             picture.bar(color, left, 35.0, 11.0, 11.0);
             picture.text("note", left + 16.0, 45.0, Anchor::Start, name);
         }
@@ -211,7 +211,8 @@ mod tests {
         };
         let alone = curve(&series);
         assert!(!alone.contains("class=\"line3\"") && !alone.contains(">ours<"), "{alone}");
-        series.beside = Some(Curve { name: "bare".to_owned(), points: points([1_900.0, 1_800.0]) });
+        series.beside =
+            Some(Curve { first: "ours".to_owned(), name: "bare".to_owned(), points: points([1_900.0, 1_800.0]) });
         let both = curve(&series);
         for part in ["class=\"line0\"", "class=\"line3\"", ">ours<", ">bare<", ">2k<"] {
             assert!(both.contains(part), "{part}: {both}");

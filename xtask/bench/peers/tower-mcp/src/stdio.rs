@@ -4,7 +4,7 @@ use tower_mcp::{BoxError, StdioTransport};
 
 mod server;
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), BoxError> {
     Ok(StdioTransport::new(server::router()).run().await?)
 }
