@@ -22,8 +22,11 @@ pub(crate) struct Sessions {
 #[derive(Default)]
 struct Known {
     sessions: HashMap<SourceSession, Passed>,
-    /// The server rejected a level, or did not answer in time. It receives no further level.
+    /// The server rejected a level, or did not answer within [`LIMIT`]. It receives no further level.
     is_rejected: bool,
+    /// How long requests have waited for answers since the server accepted a level. A request with a short time limit waits for a part
+    /// of the limit only.
+    waited: Duration,
 }
 
 /// The state of a session that the server has received.
@@ -48,18 +51,19 @@ impl Sessions {
         if !client.negotiated().version.has_session_methods() {
             return;
         }
-        let has_changed = {
+        let (has_changed, is_new_level) = {
             let mut known = self.known.lock();
-            let may_need_level = known.note(client.log_level(), caller);
-            known.new_roots(caller).is_some() || may_need_level && known.next_level(client, caller).is_some()
+            let is_new_level = known.note(caller);
+            let needs_level = known.next_level(client, caller, is_new_level).is_some();
+            (needs_level || known.new_roots(caller).is_some(), is_new_level)
         };
         if has_changed {
             // Few requests follow a change. Boxing keeps the futures of the others small.
-            Box::pin(self.send_changes(client, caller, limit)).await;
+            Box::pin(self.send_changes(client, caller, is_new_level, limit)).await;
         }
     }
 
-    async fn send_changes(&self, client: &Client, caller: &Asking, limit: Option<Duration>) {
+    async fn send_changes(&self, client: &Client, caller: &Asking, is_new_level: bool, limit: Option<Duration>) {
         let wait = limit.map_or(LIMIT, |limit| LIMIT.min(limit / 2));
         let end = Instant::now() + wait;
         let Ok(_turn) = timeout_at(end, self.sending.lock()).await else {
@@ -75,60 +79,60 @@ impl Sessions {
                 tracing::debug!("a server was not notified of changed roots");
             }
         }
-        let level = self.known.lock().next_level(client, caller);
+        let level = self.known.lock().next_level(client, caller, is_new_level);
         let Some(level) = level else { return };
         let began = Instant::now();
-        let is_rejected = match timeout_at(end, client.set_log_level(level)).await {
-            Ok(Ok(())) => false,
+        let answered = timeout_at(end, client.set_log_level(level)).await;
+        let mut known = self.known.lock();
+        match answered {
+            Ok(Ok(())) => known.waited = Duration::ZERO,
             Ok(Err(error)) => {
                 tracing::debug!(%error, %level, "a server did not accept the level of log records");
-                error.rpc().is_some()
+                known.is_rejected |= error.rpc().is_some();
             }
             Err(_) => {
                 tracing::debug!(%level, "a server did not accept the level of log records in time");
-                // After a wait for other sessions, the server had less time.
-                began.elapsed() >= wait / 2
+                known.waited += began.elapsed();
+                // A part of a wait passes before the request.
+                known.is_rejected |= known.waited >= LIMIT * 9 / 10;
             }
-        };
-        if is_rejected {
-            self.known.lock().is_rejected = true;
         }
     }
 }
 
 impl Known {
-    /// Keeps the level of the caller. Returns false if the server needs no other level. `current` is the level that the server accepted
-    /// last.
-    fn note(&mut self, current: Option<LoggingLevel>, caller: &Asking) -> bool {
-        let Asking::Session(session) = caller else { return true };
+    /// Keeps the level of the caller. Returns whether the level of its session is new.
+    fn note(&mut self, caller: &Asking) -> bool {
+        let Asking::Session(session) = caller else { return false };
         let Some(level) = session.log_level() else { return false };
-        let is_changed = if let Some(passed) = self.sessions.get_mut(session) {
-            std::mem::replace(&mut passed.level, level) != level
-        } else {
-            let passed = Passed { level, roots_changes: session.roots_changes() };
-            self.sessions.insert(session.clone(), passed);
-            true
-        };
-        let is_first = current.is_none() && !session.has_set_log_level();
-        let is_enough = !is_changed && current.is_some_and(|current| current <= level);
-        // Without a level of a session, the server chooses.
-        if is_first || is_enough {
-            if is_changed && self.sessions.len().is_power_of_two() {
-                self.update();
-            }
-            return false;
+        if let Some(passed) = self.sessions.get_mut(session) {
+            return std::mem::replace(&mut passed.level, level) != level;
+        }
+        self.sessions.insert(session.clone(), Passed { level, roots_changes: session.roots_changes() });
+        if self.sessions.len().is_power_of_two() {
+            self.update();
         }
         true
     }
 
-    /// Returns the level that the server needs next.
-    fn next_level(&mut self, client: &Client, caller: &Asking) -> Option<LoggingLevel> {
+    /// Returns the level that the server needs next. `is_new_level`: the caller has changed its level, or is new.
+    fn next_level(&mut self, client: &Client, caller: &Asking, is_new_level: bool) -> Option<LoggingLevel> {
         if self.is_rejected || client.negotiated().capabilities.logging.is_none() {
             return None;
         }
+        // The level that the server accepted last.
         let current = client.log_level();
         let level = match caller {
-            Asking::Session(_) => self.update()?,
+            Asking::Session(session) => {
+                let level = session.log_level()?;
+                // Without a level of a session, the server chooses.
+                let is_first = current.is_none() && !session.has_set_log_level();
+                let is_enough = !is_new_level && current.is_some_and(|current| current <= level);
+                if is_first || is_enough {
+                    return None;
+                }
+                self.update()?
+            }
             // The request of a stateless client does not raise the level of the sessions.
             Asking::Request(level) => level.filter(|level| current.is_none_or(|current| *level < current))?,
         };

@@ -202,11 +202,32 @@ async fn changed_roots_reach_the_server_before_the_next_call_of_the_session() {
     }
 }
 
+#[tokio::test]
+async fn changed_roots_do_not_set_a_level() {
+    let roots_changed = "notifications/roots/list_changed";
+    let server = scripted(Reply::result(json!({}))).on(roots_changed, Reply::silence());
+    let host = Host::builder("gateway", "1").server("s", server.clone()).start().await.unwrap();
+    let gateway = Gateway::builder(host).build().unwrap().versions([LEGACY]).build();
+    let user = client().roots([Root::new("file:///a")]).connect(&gateway).await.unwrap();
+    let call = async || timeout(SOON, user.call_tool("s__log", ()).into_future()).await.unwrap().unwrap();
+    call().await;
+    user.roots().unwrap().add(Root::new("file:///b")).unwrap();
+    // The gateway receives the notification before the next call or during it.
+    let notified = async {
+        while server.seen_of(roots_changed).is_empty() {
+            call().await;
+        }
+    };
+    timeout(SOON, notified).await.unwrap();
+    call().await;
+    assert!(server.seen_of("logging/setLevel").is_empty(), "no client has set a level");
+}
+
 // The clock is paused. It advances only while each task waits for a time.
 #[tokio::test(start_paused = true)]
-async fn a_level_that_a_server_does_not_accept_delays_one_call_within_its_limit() {
+async fn a_level_that_a_server_does_not_accept_delays_calls_for_five_seconds_in_all() {
     let (none, limit) = (Duration::ZERO, Duration::from_secs(2));
-    for (host, expected) in [(None, Duration::from_secs(5)), (Some(limit), limit / 2)] {
+    for (host, waits, expected) in [(None, 1, Duration::from_secs(5)), (Some(limit), 5, limit / 2)] {
         let server = scripted(Reply::silence());
         let builder = Host::builder("gateway", "1").server("s", server.clone());
         let host = match host {
@@ -226,9 +247,21 @@ async fn a_level_that_a_server_does_not_accept_delays_one_call_within_its_limit(
         assert_eq!((grace.call(None).await.0, began.elapsed()), ("done".to_owned(), none));
         let (called, mut ada) = timeout(SOON, slow).await.unwrap().unwrap();
         assert_eq!((called, began.elapsed().as_secs()), ("done".to_owned(), expected.as_secs()));
+        let further = [LoggingLevel::Alert, LoggingLevel::Critical].into_iter().cycle();
+        let mut call = async |level: LoggingLevel| {
+            ada.set(level).await;
+            let began = Instant::now();
+            assert_eq!(ada.call(None).await.0, "done");
+            began.elapsed().as_secs()
+        };
+        // The short time limit of one call does not decide about the levels of all sessions.
+        for level in further.clone().take(waits - 1) {
+            assert_eq!(call(level).await, expected.as_secs());
+        }
         // The server receives no further level.
-        ada.set(LoggingLevel::Alert).await;
-        let began = Instant::now();
-        assert_eq!((ada.call(None).await.0, began.elapsed()), ("done".to_owned(), none));
+        for level in further.take(2) {
+            assert_eq!(call(level).await, none.as_secs());
+        }
+        assert_eq!(server.seen_of("logging/setLevel").len(), sent + waits);
     }
 }
