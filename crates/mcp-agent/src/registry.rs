@@ -7,6 +7,8 @@ mod changes;
 mod follow;
 mod listing;
 mod manifest;
+#[cfg(feature = "gateway")]
+mod metadata;
 mod options;
 mod pinning;
 mod pool;
@@ -47,7 +49,7 @@ pub use self::{
 #[cfg(feature = "gateway")]
 pub(crate) use self::{
     listing::{GATEWAYS, MAX_GATEWAYS},
-    records::{forward_meta, is_forwarded},
+    metadata::{forward_meta, is_forwarded},
     sessions::Asking,
 };
 pub(crate) use self::{

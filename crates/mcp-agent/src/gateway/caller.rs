@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mcp_protocol::{ClientCapabilities, RootsCapability};
-use mcp_server_core::Context;
+use mcp_server_core::source::{SourceCall, SourceSession};
 
 use crate::{Caller, Sharing, policy, registry::Slot};
 
@@ -12,6 +12,8 @@ use crate::{Caller, Sharing, policy, registry::Slot};
 pub(super) struct Downstream {
     pub(super) principal: Option<Arc<str>>,
     pub(super) session: Option<Arc<str>>,
+    /// The same session, for log records of servers.
+    user: Option<SourceSession>,
     /// The token of the client, if its authentication keeps it for token exchanges.
     #[cfg(feature = "oauth")]
     token: Option<crate::CallerToken>,
@@ -24,10 +26,12 @@ pub(super) struct Downstream {
 }
 
 impl Downstream {
-    pub(super) fn of(context: &Context) -> Self {
+    pub(super) fn of(call: &SourceCall) -> Self {
+        let context = call.context();
         Self {
             principal: context.principal().map(|principal| policy::identity(principal).into()),
             session: context.session_id().map(Into::into),
+            user: call.session(),
             #[cfg(feature = "oauth")]
             token: token(context),
             capabilities: context.client_capabilities().clone().into(),
@@ -60,6 +64,9 @@ impl Downstream {
         if let Some(session) = &self.session {
             caller = caller.session(Arc::clone(session));
         }
+        if let Some(user) = &self.user {
+            caller = caller.user(user.clone());
+        }
         #[cfg(feature = "oauth")]
         if let Some(token) = &self.token {
             caller = caller.token(token.clone());
@@ -74,7 +81,7 @@ impl Downstream {
 
 /// Returns the token of an authenticated client.
 #[cfg(feature = "oauth")]
-fn token(context: &Context) -> Option<crate::CallerToken> {
+fn token(context: &mcp_server_core::Context) -> Option<crate::CallerToken> {
     let (principal, token) = (context.principal()?, context.extension::<mcp_auth::SubjectToken>()?);
     Some(crate::CallerToken::new(principal, token.clone().into_secret()))
 }

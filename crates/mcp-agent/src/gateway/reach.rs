@@ -36,7 +36,6 @@ pub(super) struct Reached {
 impl Reached {
     /// Passes the state of the caller's session on to a server with sessions, as far as the request needs it.
     pub(super) async fn prepare(&self, caller: Asking) {
-        self.lease.records().used_by(&caller);
         self.lease.sessions().prepare(&self.client, &caller, self.limit).await;
     }
 

@@ -75,7 +75,7 @@ impl Source for Relays {
 
     fn list(&self, list: SourceList, call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
         Box::pin(async move {
-            let principal = Downstream::of(call.context()).principal;
+            let principal = Downstream::of(&call).principal;
             let lists = self.core.lists(&*self.core.merged().await, principal.as_ref());
             let page = lists.list(list).and_then(|items: &Items| items.page(call.cursor()));
             page.ok_or_else(|| RpcError::invalid_params("the cursor is not valid: list again"))
@@ -344,7 +344,7 @@ impl<'a> Incoming<'a> {
     fn read(core: &'a Arc<Core>, call: &'a SourceCall) -> Result<Self, RpcError> {
         let params = Members::read(call.params().get()).map_err(|error| invalid_params(&error))?;
         let meta = core.hop.forward(params.get("_meta"))?;
-        Ok(Self { core, call, params, downstream: Downstream::of(call.context()), meta })
+        Ok(Self { core, call, params, downstream: Downstream::of(call), meta })
     }
 
     /// Continues a call that has asked.

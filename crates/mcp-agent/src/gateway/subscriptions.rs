@@ -124,7 +124,7 @@ impl Core {
     /// Subscribes a client to a resource. The first subscriber subscribes at the server.
     pub(super) async fn subscribe(self: &Arc<Self>, call: &SourceCall) -> Result<SourceSubscription, Fault> {
         // The server notifies the connection on which the calls of the client run.
-        let downstream = Downstream::of(call.context()).beside_calls();
+        let downstream = Downstream::of(call).beside_calls();
         let not_found = || RpcError::resource_not_found(call.context().version(), call.name());
         let (server, uri, _) = self.find_resource(call, call.name()).await.ok_or_else(not_found)?;
         self.permit(&server, PolicyInput::resource(&*server, &*uri), &downstream).await?;

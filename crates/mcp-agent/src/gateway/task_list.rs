@@ -37,7 +37,7 @@ impl Core {
             None => (None, None),
             Some(cursor) => serde_json::from_str(cursor).map_err(|_| invalid_cursor())?,
         };
-        let client = Downstream::of(call.context()).beside_calls();
+        let client = Downstream::of(call).beside_calls();
         let caller = client.caller(true);
         let meta = self.hop.forward_decoded(call.context().meta())?;
         let slots = self.host.shared().registry.slots();

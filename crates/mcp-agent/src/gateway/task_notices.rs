@@ -85,7 +85,7 @@ impl Core {
             return;
         }
         let Some(notifier) = call.task_notifier(id) else { return };
-        let key = TaskKey::new(self.holder(&task.server, &Downstream::of(call.context())), task);
+        let key = TaskKey::new(self.holder(&task.server, &Downstream::of(call)), task);
         let Some(followed) = self.task_notices.follow(key) else { return };
         let (progress, notices) = (created.take_progress(), upstream.notifications());
         let core = Arc::downgrade(self);

@@ -240,7 +240,7 @@ impl<'a> TaskRequest<'a> {
         let meta = core.hop.forward_decoded(context.meta())?;
         let params = Members::read(call.params().get())
             .map_err(|error| RpcError::invalid_params(format!("the parameters cannot be read: {error}")))?;
-        let client = Downstream::of(context).beside_calls();
+        let client = Downstream::of(call).beside_calls();
         if core.hides_task(&task, client.principal.as_ref()) {
             return Err(unknown().into());
         }

@@ -8,17 +8,19 @@ use std::{
 
 use mcp_client::{Client, QuestionState, transport::Connect};
 use mcp_protocol::ClientCapabilities;
+#[cfg(feature = "gateway")]
+use mcp_server_core::source::SourceSession;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 #[cfg(feature = "oauth")]
 use super::TokenFault;
+#[cfg(feature = "gateway")]
+use super::sessions::Sessions;
 use super::{
     ActiveCall, Caller, Registry, ServerState, Slot, Unavailable,
     slot::{Calls, Role},
 };
-#[cfg(feature = "gateway")]
-use super::{records::Records, sessions::Sessions};
 use crate::sharing::Sharing;
 
 /// The connections of a server for callers that cannot share the connection that lists its items.
@@ -45,6 +47,9 @@ pub(crate) struct Lease {
     server: Arc<Slot>,
     connection: Arc<Slot>,
     active: Option<ActiveCall>,
+    /// The session that uses the connection.
+    #[cfg(feature = "gateway")]
+    user: Option<SourceSession>,
     /// The server can ask the caller.
     is_askable: bool,
     /// The connection serves no other request.
@@ -58,8 +63,15 @@ impl Lease {
             connection.askable.fetch_add(1, Ordering::AcqRel);
         }
         let is_for_one_request = caller.is_for_one_request && server.options.sharing == Sharing::Session;
-        let (server, connection) = (Arc::clone(server), Arc::clone(connection));
-        Self { server, connection, active: Some(active), is_askable, is_for_one_request }
+        Self {
+            server: Arc::clone(server),
+            connection: Arc::clone(connection),
+            active: Some(active),
+            #[cfg(feature = "gateway")]
+            user: caller.user.clone(),
+            is_askable,
+            is_for_one_request,
+        }
     }
 }
 
@@ -70,14 +82,19 @@ impl Lease {
         &self.connection.sessions
     }
 
-    /// Returns the users of the connection for log records without a call.
-    pub(crate) fn records(&self) -> &Records {
-        &self.connection.records
+    /// Records the user of the connection before its request. The lock of the pool must be free, because the last reference to a session
+    /// can end here, and a session ends its connections.
+    fn record_user(self) -> Self {
+        self.connection.records.used_by(self.user.as_ref());
+        self
     }
 
     /// Defers the idle stop of the connection: a task of the server can run for this time.
     pub(crate) fn keep_for(&self, time: Duration) {
         self.connection.activity.keep_for(time);
+        if let Some(session) = &self.user {
+            self.connection.records.keep_for(session, time);
+        }
     }
 }
 
@@ -142,6 +159,8 @@ impl Slot {
                 leased.unwrap_or_else(|_| Err(self.all_in_use(limit)))?
             }
         };
+        #[cfg(feature = "gateway")]
+        let lease = lease.record_user();
         let client = lease.connection.client_within(limit.saturating_sub(began.elapsed())).await?;
         Ok((lease, client))
     }
@@ -157,15 +176,18 @@ impl Slot {
     #[cfg(feature = "gateway")]
     pub(crate) fn reach_open(self: &Arc<Self>, registry: &Registry, caller: &Caller) -> Option<(Lease, Client)> {
         let key = self.key(registry, caller);
-        let mut pool = self.pool.lock();
-        let of_listing = self.shares_listing(&mut pool.owner, &key).then_some(self);
-        let others = pool.connections.iter().filter(|(other, _)| *other == key).map(|(_, connection)| connection);
-        of_listing.into_iter().chain(others).find_map(|connection| {
-            let active = connection.begin_call();
-            let client = connection.link.borrow().client.clone()?;
-            let is_open = !connection.stop.is_cancelled() && !connection.has_ended();
-            is_open.then(|| (Lease::new(self, connection, active, caller), client))
-        })
+        let (lease, client) = {
+            let mut pool = self.pool.lock();
+            let of_listing = self.shares_listing(&mut pool.owner, &key).then_some(self);
+            let others = pool.connections.iter().filter(|(other, _)| *other == key).map(|(_, connection)| connection);
+            of_listing.into_iter().chain(others).find_map(|connection| {
+                let active = connection.begin_call();
+                let client = connection.link.borrow().client.clone()?;
+                let is_open = !connection.stop.is_cancelled() && !connection.has_ended();
+                is_open.then(|| (Lease::new(self, connection, active, caller), client))
+            })?
+        };
+        Some((lease.record_user(), client))
     }
 
     /// Returns the connection for a caller. Waits while all connections are in use. Cancel safe.

@@ -19,13 +19,15 @@ pub(super) struct HostHandler {
     declared: ClientCapabilities,
     #[cfg(feature = "gateway")]
     records: Arc<Records>,
+    #[cfg(feature = "gateway")]
+    server: Box<str>,
 }
 
 impl HostHandler {
     /// `declared` are the capabilities of callers. Their connections do not use the handler of the host.
     pub(super) fn new(settings: &Settings, server: &str, declared: Option<&ClientCapabilities>) -> Self {
         if let Some(declared) = declared {
-            return Self::with(None, declared.clone());
+            return Self::with(server, None, declared.clone());
         }
         let inner = settings.handler_of.as_ref().map(|handler_of| handler_of(server));
         let mut declared = inner.as_ref().map(|inner| inner.capabilities()).unwrap_or_default();
@@ -34,15 +36,18 @@ impl HostHandler {
         declared.elicitation = calls.elicitation.clone().or(declared.elicitation);
         declared.sampling = calls.sampling.clone().or(declared.sampling);
         declared.roots = calls.roots.clone().or(declared.roots);
-        Self::with(inner, declared)
+        Self::with(server, inner, declared)
     }
 
-    fn with(inner: Option<Arc<dyn Handler>>, declared: ClientCapabilities) -> Self {
+    #[cfg_attr(not(feature = "gateway"), expect(unused_variables, reason = "only records name the server"))]
+    fn with(server: &str, inner: Option<Arc<dyn Handler>>, declared: ClientCapabilities) -> Self {
         Self {
             inner,
             declared,
             #[cfg(feature = "gateway")]
             records: Arc::default(),
+            #[cfg(feature = "gateway")]
+            server: server.into(),
         }
     }
 
@@ -89,7 +94,7 @@ impl Handler for HostHandler {
 
     fn log_without_call(&self, record: LoggingMessageParams) {
         #[cfg(feature = "gateway")]
-        self.records.forward(&record);
+        self.records.forward(&self.server, &record);
         if let Some(inner) = &self.inner {
             inner.log_without_call(record);
         }

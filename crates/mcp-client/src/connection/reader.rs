@@ -225,7 +225,9 @@ impl Reader<'_> {
                 pending.asker(&frame.route, &raw.method, has_streams).call().cloned()
             }
         };
-        if (call.is_some() || task.is_none())
+        // A record on the stream of a request belongs to this request, and not to the connection.
+        let is_of_connection = task.is_none() && frame.route == Route::Connection;
+        if (call.is_some() || is_of_connection)
             && let Ok(record) = jsonrpc::decode_params(&raw.method, raw.params)
         {
             self.manager.receiver.log(call.as_deref(), record);

@@ -128,7 +128,8 @@ pub trait Handler: Send + Sync + 'static {
     /// ([`ClientBuilder::handler`](crate::ClientBuilder::handler)). It must not block. Other readers receive the record too
     /// ([`Client::notifications`](crate::Client::notifications)).
     ///
-    /// Over Streamable HTTP, the record came on the stream of the session. Without request streams, no call or several calls ran.
+    /// Over Streamable HTTP, the record came on the stream of the session. Without request streams, no call or several calls ran, or a
+    /// cancelled call can have caused the record. The record can then belong to another request of this client, such as `tools/list`.
     fn log_without_call(&self, _record: LoggingMessageParams) {}
 }
 

@@ -204,7 +204,9 @@ impl Shared {
             Change::Tools => Changed::Tools,
             Change::Prompts => Changed::Prompts,
             Change::Resources => Changed::Resources,
-            Change::Updated(uri) | Change::Part { uri, .. } => Changed::Resource((*uri).to_owned()),
+            Change::Updated(uri) => Changed::Resource((*uri).to_owned()),
+            // A part is for the subscribers of its resource.
+            Change::Part { of, .. } => Changed::Resource((*of).to_owned()),
         })
     }
 
