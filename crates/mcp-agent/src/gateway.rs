@@ -112,6 +112,8 @@ struct Core {
     merged: RwLock<Arc<Merged>>,
     /// Held while a large catalog is merged. Readers of the lists do not wait for it.
     merging: tokio::sync::Mutex<()>,
+    /// Held while a catalog is merged a second time, because the first merge takes too long.
+    merging_again: tokio::sync::Mutex<()>,
     /// `None` if the system has no random numbers.
     seals: Option<Seals>,
     parked: ParkedCalls<ParkedResult, SourceCall>,
@@ -257,6 +259,7 @@ impl GatewayBuilder {
                 hop: self.keys.as_ref().map_or_else(|| self.hop.clone(), |keys| self.hop.of_fleet(keys)),
                 merged: RwLock::default(),
                 merging: tokio::sync::Mutex::default(),
+                merging_again: tokio::sync::Mutex::default(),
                 seals: self.keys.clone().or_else(|| StateKeys::random().ok()).map(Seals::new),
                 parked: ParkedCalls::new(ParkedLimits::default()),
                 passed_rounds: OnceLock::new(),
@@ -345,10 +348,28 @@ impl Core {
         }
     }
 
-    /// Merges the current catalog, or waits until another request has merged it.
+    /// Merges the current catalog, or waits until another request has merged it. After the time limit of the wait, a request receives
+    /// the lists of the former catalog. Without a former catalog, one other request merges it too.
     async fn merged_anew(self: &Arc<Self>) -> Arc<Merged> {
-        // After the limit, the catalog is merged twice.
-        let _merging = timeout(MERGE_WAIT, self.merging.lock()).await;
+        match timeout(MERGE_WAIT, self.merging.lock()).await {
+            Ok(_merging) => self.merge_unless_merged().await,
+            Err(_) => self.merged_late().await,
+        }
+    }
+
+    /// Returns the lists while the merge of another request takes too long.
+    async fn merged_late(self: &Arc<Self>) -> Arc<Merged> {
+        let former = self.newest_merged();
+        if former.is_merged() {
+            return former;
+        }
+        match timeout(MERGE_WAIT, self.merging_again.lock()).await {
+            Ok(_merging) => self.merge_unless_merged().await,
+            Err(_) => self.newest_merged(),
+        }
+    }
+
+    async fn merge_unless_merged(self: &Arc<Self>) -> Arc<Merged> {
         // Another request can have merged the catalog meanwhile.
         let catalog = match self.merged_or_catalog() {
             Ok(merged) => return merged,

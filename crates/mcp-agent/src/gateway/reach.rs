@@ -73,7 +73,7 @@ impl Core {
         // The start of the time limit of the call.
         let mut began = Instant::now();
         for _ in 0..CHECKS {
-            let (item, tool) = self.find_tool(name, downstream).await?;
+            let (item, tool) = self.find_tool(name, downstream, began).await?;
             since = tool.since();
             let slot = self.slot(&item.server)?;
             let is_hidden = self.hides(&slot, || views::input(ItemKind::Tool, &item), downstream.principal.as_ref());
@@ -120,6 +120,7 @@ impl Core {
         self: &Arc<Self>,
         name: &str,
         downstream: &Downstream,
+        began: Instant,
     ) -> Result<(Arc<Item>, Arc<CatalogTool>), Fault> {
         let find = async || {
             let item = Arc::clone(self.merged().await.tools.get(name)?);
@@ -129,24 +130,32 @@ impl Core {
         if let Some(found) = find().await {
             return Ok(found);
         }
-        Box::pin(self.listed(ItemKind::Tool, name, downstream)).await?;
+        Box::pin(self.listed(ItemKind::Tool, name, downstream, began)).await?;
         let unknown = || self.host.catalog().tool(name).err().map(CallError::Unknown);
         let found = find().await;
         found.ok_or_else(|| unknown().unwrap_or_else(|| self.host.shared().unknown_server(name)).into())
     }
 
     /// Waits until the server that the name of a tool or a prompt names has listed its items, and starts it, if it has never listed
-    /// them.
+    /// them. The time limit of the request includes the time since `began`.
     ///
     /// # Errors
     /// [`Fault::Hidden`] if the policies deny all items of this kind to the caller. The server does not start for this caller.
-    pub(super) async fn listed(&self, kind: ItemKind, name: &str, downstream: &Downstream) -> Result<(), Fault> {
+    pub(super) async fn listed(
+        &self,
+        kind: ItemKind,
+        name: &str,
+        downstream: &Downstream,
+        began: Instant,
+    ) -> Result<(), Fault> {
         let shared = self.host.shared();
         let Some(slot) = shared.registry.unlisted(name) else { return Ok(()) };
         let item = without_server(name, &slot.name).unwrap_or(name);
         let (mut input, limit) = match kind {
+            ItemKind::Tool => (PolicyInput::new(&*slot.name, item), slot.call_timeout(item)),
             ItemKind::Prompt => (PolicyInput::prompt(&*slot.name, item), slot.options.call_timeout),
-            _ => (PolicyInput::new(&*slot.name, item), slot.call_timeout(item)),
+            // The names of resources and templates name no server.
+            ItemKind::Resource | ItemKind::ResourceTemplate => return Ok(()),
         };
         input.principal = downstream.principal.as_deref().map(str::to_owned);
         // The annotations and the name at the server are not known yet.
@@ -154,10 +163,7 @@ impl Core {
             // The audit has the request.
             self.permit_item(&slot, input, downstream).await?;
         }
-        let settings = &shared.registry.settings;
-        let limit = limit.or(settings.call_timeout);
-        let wait = limit.map_or(settings.call_wait, |limit| limit.min(settings.call_wait));
-        let listed = slot.listed_within(wait).await;
+        let listed = slot.listed_within(self.wait(limit).saturating_sub(began.elapsed())).await;
         Ok(listed.map_err(|cause| CallError::unavailable(&slot.name, cause))?)
     }
 
@@ -217,17 +223,30 @@ impl Core {
         Ok(self.reach(None, &slot, downstream, slot.options.call_timeout, Instant::now()).await?)
     }
 
-    /// Returns the key of the connection of a caller to a server, and the fingerprint of the server.
+    /// Returns the key of the connection of a caller to a server, and the fingerprint of the server. The wait for its start ends at
+    /// this time.
     pub(super) async fn connection_key(
         &self,
         server: &str,
         downstream: &Downstream,
+        end: Instant,
     ) -> Result<(ConnectionKey, Arc<str>), CallError> {
         let slot = self.slot(server)?;
-        let registry = &self.host.shared().registry;
-        let is_stateless = is_stateless(&slot, registry.settings.call_wait).await?;
-        let key = slot.key(registry, &downstream.caller_at(&slot, is_stateless));
+        let is_stateless = is_stateless(&slot, end.saturating_duration_since(Instant::now())).await?;
+        let key = slot.key(&self.host.shared().registry, &downstream.caller_at(&slot, is_stateless));
         Ok((key, Arc::clone(&slot.fingerprint)))
+    }
+
+    /// Returns how long a request waits for a server, if its time limit is that of the entry of the server.
+    pub(super) fn wait_for(&self, server: &str) -> Result<Duration, CallError> {
+        Ok(self.wait(self.slot(server)?.options.call_timeout))
+    }
+
+    /// Returns how long a request with a time limit waits for a server.
+    fn wait(&self, limit: Option<Duration>) -> Duration {
+        let settings = &self.host.shared().registry.settings;
+        let limit = limit.or(settings.call_timeout);
+        limit.map_or(settings.call_wait, |limit| limit.min(settings.call_wait))
     }
 
     /// Returns the client of a request as the holder of its calls at a server.
@@ -295,8 +314,8 @@ impl Core {
         began: Instant,
     ) -> Result<Reached, CallError> {
         let registry = &self.host.shared().registry;
+        let wait = self.wait(limit);
         let limit = limit.or(registry.settings.call_timeout);
-        let wait = limit.map_or(registry.settings.call_wait, |limit| limit.min(registry.settings.call_wait));
         let unavailable = |cause| CallError::unavailable(&slot.name, cause);
         let mut is_stateless = is_stateless(slot, wait.saturating_sub(began.elapsed())).await?;
         let _end = call.map(|call| self.end_with_session(call, downstream, slot));

@@ -171,7 +171,7 @@ impl Core {
             return Box::pin(request.resume(round)).await;
         }
         let began = Instant::now();
-        let item = self.find_prompt(call.name(), &request.downstream).await?;
+        let item = self.find_prompt(call.name(), &request.downstream, began).await?;
         let input = PolicyInput::prompt(&*item.server, &*item.original).arguments(arguments(&request.params)?);
         let reached = self.reach_since(began, call, &item.server, Some(input), &request.downstream).await?;
         request.send("name", &*item.original, &item.original, reached, None).await
@@ -184,7 +184,7 @@ impl Core {
         let began = Instant::now();
         let (input, server, member, original, unknown) = match given.reference {
             CompletionReference::Prompt { name, .. } => {
-                let item = self.find_prompt(&name, &request.downstream).await?;
+                let item = self.find_prompt(&name, &request.downstream, began).await?;
                 let input = PolicyInput::prompt(&*item.server, &*item.original);
                 (input, Arc::clone(&item.server), "name", item.original.clone(), unknown_prompt(&name))
             }
@@ -252,12 +252,17 @@ impl Core {
     }
 
     /// Returns a prompt. Starts the server that the name names if the server has not listed its prompts yet.
-    async fn find_prompt(self: &Arc<Self>, name: &str, downstream: &Downstream) -> Result<Arc<Item>, Fault> {
+    async fn find_prompt(
+        self: &Arc<Self>,
+        name: &str,
+        downstream: &Downstream,
+        began: Instant,
+    ) -> Result<Arc<Item>, Fault> {
         let find = async || self.merged().await.prompts.get(name).cloned();
         if let Some(found) = find().await {
             return Ok(found);
         }
-        match Box::pin(self.listed(ItemKind::Prompt, name, downstream)).await {
+        match Box::pin(self.listed(ItemKind::Prompt, name, downstream, began)).await {
             Err(Fault::Hidden) => return Err(unknown_prompt(name).into()),
             listed => listed?,
         }
@@ -490,13 +495,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_wait_for_the_merge_of_another_request_has_a_limit() {
+    async fn a_request_does_not_wait_long_for_the_merge_of_another_request() {
         let upstream = (0..250).fold(Server::builder("s", "1"), |s, n| s.tool(tool(format!("t{n}"), async || "t")));
-        let host = Host::builder("gateway", "1").server("s", &upstream.build()).start().await.unwrap();
-        let core = Gateway::builder(host).core();
+        let upstream = upstream.build();
+        let host = Host::builder("gateway", "1").server("s", &upstream).start().await.unwrap();
+        let core = Gateway::builder(host.clone()).core();
+        let tools = async || {
+            let merged = tokio::time::timeout(Duration::from_secs(60), core.merged()).await.unwrap();
+            merged.tools.iter().count()
+        };
         let _merging = core.merging.lock().await;
-        let merged = tokio::time::timeout(Duration::from_secs(60), core.merged()).await.unwrap();
-        assert_eq!(merged.tools.iter().count(), 250);
+        {
+            // Two requests merge already.
+            let _merging = core.merging_again.lock().await;
+            assert_eq!(tools().await, 0);
+        }
+        assert_eq!(tools().await, 250);
+        upstream.tools().add(tool("t250", async || "new")).unwrap();
+        let mut changes = host.catalog_changes();
+        changes.wait_for(|catalog| catalog.tools().len() == 251).await.unwrap();
+        // The former lists are complete, so no second request merges.
+        assert_eq!(tools().await, 250);
     }
 
     fn size<A, B, F: Future>(_: impl FnOnce(A, B) -> F) -> usize {

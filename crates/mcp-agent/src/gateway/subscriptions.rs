@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, OnceCell, watch},
     task::JoinHandle,
-    time::timeout,
+    time::{Instant, timeout, timeout_at},
 };
 
 use super::{
@@ -100,13 +100,18 @@ impl Shared {
         self.subscribers.lock().open.values().cloned().collect()
     }
 
-    /// Waits until the subscription is open, within a time limit. Returns false after the limit.
-    async fn opened_within(&self, limit: Duration) -> bool {
+    /// Whether the subscription is open at the server, for a subscriber that this function accepts.
+    fn is_open_for(&self, accepts: impl Fn(&Notified) -> bool) -> bool {
+        *self.is_open.borrow() && self.subscribers.lock().open.values().any(accepts)
+    }
+
+    /// Waits until the subscription is open. Returns false if it is not open at this time.
+    async fn opened_until(&self, end: Instant) -> bool {
         let mut is_open = self.is_open.subscribe();
         if !*is_open.borrow() {
             self.wanted.notify_one();
         }
-        let opened = timeout(limit, is_open.wait_for(|is_open| *is_open)).await;
+        let opened = timeout_at(end, is_open.wait_for(|is_open| *is_open)).await;
         opened.is_ok_and(|opened| opened.is_ok())
     }
 }
@@ -124,11 +129,16 @@ impl Core {
     /// Subscribes a client to a resource. The first subscriber subscribes at the server.
     pub(super) async fn subscribe(self: &Arc<Self>, call: &SourceCall) -> Result<SourceSubscription, Fault> {
         // The server notifies the connection on which the calls of the client run.
+        let mut began = Instant::now();
         let downstream = Downstream::of(call).beside_calls();
         let not_found = || RpcError::resource_not_found(call.context().version(), call.name());
         let (server, uri, _) = self.find_resource(call, call.name()).await.ok_or_else(not_found)?;
+        let asked = Instant::now();
         self.permit(&server, PolicyInput::resource(&*server, &*uri), &downstream).await?;
-        let (connection, fingerprint) = self.connection_key(&server, &downstream).await?;
+        // The wait for an approval has a limit of its own.
+        began += asked.elapsed();
+        let end = began + self.wait_for(&server)?;
+        let (connection, fingerprint) = self.connection_key(&server, &downstream, end).await?;
         let key = Key { server, uri, connection, fingerprint };
         let shared = self.subscriptions.shared(&key);
         // An update before the end of this function reaches the subscriber too.
@@ -136,7 +146,7 @@ impl Core {
         let notified = Notified { notifier, principal, owner: Arc::new(Owner::of(call)) };
         let subscriber = Subscriber::new(Arc::clone(&shared), notified);
         let opening = || async {
-            let reached = self.reach_server(call, &key.server, None, &downstream).await?;
+            let reached = self.reach_since(began, call, &key.server, None, &downstream).await?;
             let (reached, subscription) = self.open_subscription(&key, reached).await?;
             shared.is_open.send_replace(true);
             let wanted = Arc::clone(&shared.wanted);
@@ -144,8 +154,14 @@ impl Core {
             let follower = Follower { core, shared, wanted, key, downstream: downstream.clone() };
             Ok::<_, Fault>(Following(tokio::spawn(follower.follow(reached, subscription))))
         };
-        shared.following.get_or_try_init(opening).await?;
-        if !shared.opened_within(self.host.shared().registry.settings.call_wait).await {
+        let opened = timeout_at(end, shared.following.get_or_try_init(opening)).await;
+        if let Ok(opened) = opened {
+            opened?;
+        } else {
+            let reason = "the server did not accept the subscription in time";
+            return Err(lost(&key.server, ServerState::Ready, reason).into());
+        }
+        if !shared.opened_until(end).await {
             return Err(lost(&key.server, ServerState::Failed, "the subscription to the resource is lost").into());
         }
         Ok(SourceSubscription::new(subscriber))
@@ -183,18 +199,25 @@ impl Subscriptions {
         shared
     }
 
-    /// Whether another subscription of the connection is a better cause of an update: its URI is longer, and the update is about it or
-    /// a part of it.
+    /// Whether another open subscription of the connection is a better cause of an update: its URI is longer, and the update is about
+    /// it or a part of it.
     fn has_closer(&self, key: &Key, updated: &str) -> bool {
         let is_closer = |other: &Key| {
             let is_longer = other.uri.len() > key.uri.len() && updated.starts_with(&*other.uri);
             is_longer && Key { uri: key.uri.clone(), ..other.clone() } == *key
         };
-        self.open.lock().iter().any(|(other, shared)| shared.strong_count() > 0 && is_closer(other))
+        let is_open = |shared: &Weak<Shared>| shared.upgrade().is_some_and(|shared| shared.is_open_for(|_| true));
+        self.open.lock().iter().any(|(other, shared)| is_closer(other) && is_open(shared))
+    }
+
+    /// Returns the open subscription of the connection to exactly this URI.
+    fn exact(&self, key: &Key, updated: &str) -> Option<Arc<Shared>> {
+        let exact = Key { uri: updated.into(), ..key.clone() };
+        self.open.lock().get(&exact)?.upgrade().filter(|shared| *shared.is_open.borrow())
     }
 }
 
-/// Whether a URI is below another one in the hierarchy of URIs.
+/// Whether a URI is below another URI in the hierarchy of URIs.
 fn is_below(uri: &str, above: &str) -> bool {
     const DELIMITERS: [char; 3] = ['/', '?', '#'];
     uri.strip_prefix(above).is_some_and(|rest| above.ends_with(DELIMITERS) || rest.starts_with(DELIMITERS))
@@ -285,14 +308,21 @@ impl Follower {
         }
         let Some(core) = self.core.upgrade() else { return };
         // A server with a session reports each update once for all subscriptions of the session.
-        let is_of_subscription = reached.client.version().is_stateless() || is_below(updated, uri);
-        if !is_of_subscription && core.subscriptions.has_closer(&self.key, updated) {
+        let is_stateless = reached.client.version().is_stateless();
+        if !is_stateless && !is_below(updated, uri) && core.subscriptions.has_closer(&self.key, updated) {
             return;
         }
         let part = core.names.uri(server, updated);
         let subscribers = self.permitted(&core);
         let permitted = subscribers.iter().filter(|to| !core.hides_resource(server, updated, to.principal.as_deref()));
+        let exact = if is_stateless { None } else { core.subscriptions.exact(&self.key, updated) };
         for to in permitted {
+            // The server can have reported the resource only for the subscription of another user, whose URI can be secret.
+            let is_of_other = |other: &Notified| other.principal != to.principal;
+            if exact.as_ref().is_some_and(|exact| exact.is_open_for(is_of_other)) {
+                to.notifier.updated();
+                continue;
+            }
             core.learn_part(&to.owner, server, updated);
             to.notifier.part_updated(&part);
         }

@@ -20,6 +20,7 @@ use mcp_client::{
 };
 use mcp_protocol::{CompletionReference, RpcError};
 use mcp_server::prelude::*;
+use mcp_test::peer::{Reply, ScriptedServer};
 use serde_json::json;
 use tokio::{
     sync::Semaphore,
@@ -71,7 +72,7 @@ impl Late {
         self.attempts.load(Ordering::SeqCst)
     }
 
-    /// Returns the builder of a host with this server and another one. Without a call, the host does not repeat a failed attempt.
+    /// Returns the builder of a host with this server and another server. Without a call, the host does not repeat a failed attempt.
     fn host(&self) -> HostBuilder {
         Host::builder("gateway", "1")
             .reconnect(Reconnect::default().attempts(1))
@@ -238,5 +239,30 @@ async fn the_time_limit_of_a_request_includes_the_start_of_its_server() {
         let began = Instant::now();
         assert_eq!(call(&client, "two__x").await.code.0, -32603);
         assert!(began.elapsed() <= LIMIT + SECOND / 10, "{version}: {:?}", began.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_limit_of_a_subscription_includes_the_start_of_its_server() {
+    const LIMIT: Duration = Duration::from_secs(2);
+    let empty = |list: &str| Reply::result(json!({ list: [] }));
+    for starts in [true, false] {
+        let scripted = ScriptedServer::for_revision(REVISIONS[0])
+            .on("notifications/initialized", Reply::silence())
+            .on("notifications/cancelled", Reply::silence())
+            .on("resources/list", empty("resources"))
+            .on("resources/templates/list", empty("resourceTemplates"))
+            .on("prompts/list", empty("prompts"))
+            .on("tools/list", empty("tools"))
+            .on("resources/subscribe", Reply::silence())
+            .on("resources/unsubscribe", Reply::silence());
+        let builder = Late::new(false).host().start_limit(Duration::ZERO).call_wait(60 * SECOND);
+        let host = builder.server("scripted", scripted).call_timeout(LIMIT).start().await.unwrap();
+        let gateway = Gateway::builder(host).build().unwrap().versions([REVISIONS[0]]).build();
+        let client = connect_as(&gateway, "ada").await;
+        let (began, server) = (Instant::now(), if starts { "scripted" } else { "two" });
+        let error = client.subscribe([format!("mcp://{server}/x:a")]).await.map(drop).unwrap_err();
+        assert!(began.elapsed() <= LIMIT + SECOND / 10, "{server}: {:?}", began.elapsed());
+        assert_eq!(error.rpc().unwrap().code.0, -32603, "{server}: {error}");
     }
 }
