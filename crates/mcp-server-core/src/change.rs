@@ -36,6 +36,14 @@ pub(crate) enum Change {
 pub(crate) const LISTS: [Change; 3] = [Change::Tools, Change::Prompts, Change::Resources];
 
 impl Change {
+    /// Returns the URI of the notification.
+    fn uri(&self) -> Option<&str> {
+        match self {
+            Self::Tools | Self::Prompts | Self::Resources => None,
+            Self::Updated(uri) | Self::Part { uri, .. } => Some(uri),
+        }
+    }
+
     /// Returns the notification, with the id of its subscription in the stateless era.
     pub(crate) fn message(&self, subscription: Option<&RequestId>) -> Vec<u8> {
         let meta = subscription.map(subscription_meta);
@@ -103,8 +111,13 @@ impl PendingChanges {
         self.order.front()
     }
 
+    /// Removes the first change, for a notification. The notification is also that of other changes with its URI: of a resource and of
+    /// a part of a resource above it.
     pub(crate) fn pop(&mut self) -> Option<Change> {
         let change = self.order.pop_front();
+        if let Some(uri) = change.as_ref().and_then(Change::uri) {
+            self.order.retain(|other| other.uri() != Some(uri));
+        }
         if self.order.is_empty() {
             // The set is empty most of the time, so its memory is released.
             self.order = VecDeque::new();
@@ -170,6 +183,25 @@ mod tests {
         let popped: Vec<_> = std::iter::from_fn(|| pending.pop()).collect();
         assert_eq!(popped, [Change::Tools, updated("x:a"), Change::Prompts]);
         assert_eq!((pending.len(), pending.order.capacity()), (0, 0));
+    }
+
+    #[test]
+    fn a_resource_and_a_part_with_its_uri_cause_one_notification() {
+        let updated = |uri: &str| Change::Updated(uri.into());
+        let part = |of: &str, uri: &str| Change::Part { of: of.into(), uri: uri.into() };
+        let all = [part("x:a/", "x:a/b/c"), updated("x:a/b/c"), part("x:a/b/", "x:a/b/c"), updated("x:a/")];
+        for (forgotten, expected) in [
+            (None, vec![all[0].clone(), all[3].clone()]),
+            // The end of a subscription does not affect the others.
+            (Some("x:a/"), vec![all[1].clone()]),
+            (Some("x:a/b/c"), vec![all[0].clone(), all[3].clone()]),
+        ] {
+            let mut pending = PendingChanges::default();
+            all.iter().cloned().for_each(|change| pending.insert(change));
+            forgotten.into_iter().for_each(|uri| pending.forget(uri));
+            let popped: Vec<_> = std::iter::from_fn(|| pending.pop()).collect();
+            assert_eq!(popped, expected, "{forgotten:?}");
+        }
     }
 
     #[test]

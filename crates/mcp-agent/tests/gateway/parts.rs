@@ -1,10 +1,13 @@
 //! Updates of parts of resources behind a gateway.
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use std::sync::{Arc, Mutex};
+use std::{
+    future::pending,
+    sync::{Arc, Mutex},
+};
 
 use mcp_agent::{
-    Gateway, Host, Names,
+    Gateway, Host, Names, ServerOptions, Sharing,
     policy::{Effect, Policy, Rule},
 };
 use mcp_client::{Client, Subscription, Update};
@@ -15,9 +18,12 @@ use mcp_server::{
 };
 use mcp_transport::BoxFuture;
 use serde_json::json;
-use tokio::time::timeout;
+use tokio::{task::yield_now, time::timeout};
 
-use crate::common::{SOON, cells, client, complete, page};
+use crate::common::{REVISIONS, SOON, cells, client, complete, connect_client_as, page};
+
+/// A resource whose subscription the server does not answer.
+const UNANSWERED: &str = "x:abc";
 
 /// A server that reports parts of its resources.
 #[derive(Default, Clone)]
@@ -57,6 +63,9 @@ impl Source for Reporting {
 
     fn subscribe(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceSubscription, RpcError>> {
         self.0.lock().unwrap().push((call.name().to_owned(), call.update_notifier()));
+        if call.name() == UNANSWERED {
+            return Box::pin(pending());
+        }
         Box::pin(std::future::ready(Ok(SourceSubscription::default())))
     }
 }
@@ -107,6 +116,47 @@ async fn an_update_of_another_resource_with_the_same_prefix_is_not_a_part() {
         assert_eq!(next(&mut of_long).await, "mcp://s/x:ab", "{down} {up}");
         // The update of the other resource would be first.
         assert_eq!(next(&mut of_short).await, "mcp://s/x:a/b", "{down} {up}");
+    }
+}
+
+#[tokio::test]
+async fn a_subscription_that_is_not_open_receives_no_update_of_a_part() {
+    let source = Reporting::default();
+    let host = Host::builder("gateway", "1").server("s", &source.serve(REVISIONS[0])).start().await.unwrap();
+    let gateway = Gateway::builder(host).build().unwrap().build();
+    let (_ada, mut updates) = subscribe(&gateway, "mcp://s/x:ab").await;
+    let grace = client().connect(&gateway).await.unwrap();
+    let opening = tokio::spawn(async move { grace.subscribe([format!("mcp://s/{UNANSWERED}")]).await.map(drop) });
+    let arrived = async {
+        while !source.0.lock().unwrap().iter().any(|(uri, _)| uri == UNANSWERED) {
+            yield_now().await;
+        }
+    };
+    timeout(SOON, arrived).await.unwrap();
+    source.report("x:ab", UNANSWERED);
+    assert_eq!(next(&mut updates).await, format!("mcp://s/{UNANSWERED}"));
+    opening.abort();
+}
+
+#[tokio::test]
+async fn the_exact_subscription_of_another_user_does_not_reveal_its_uri() {
+    for down in REVISIONS {
+        let (source, private) = (Reporting::default(), "file:///docs/private.md");
+        let options = ServerOptions::new().sharing(Sharing::All);
+        let host = Host::builder("gateway", "1").server_with("s", &source.serve(REVISIONS[0]), options);
+        let gateway = Gateway::builder(host.start().await.unwrap()).build().unwrap().versions([down]).build();
+        let user = async |name: &str, uri: &str| {
+            let client = connect_client_as(client().no_cache(), &gateway, name).await;
+            let subscription = timeout(SOON, client.subscribe([format!("mcp://s/{uri}")])).await.unwrap().unwrap();
+            (client, subscription)
+        };
+        let (_ada, mut of_ada) = user("ada", "file:///docs/").await;
+        let (_grace, mut of_grace) = user("grace", private).await;
+        source.report(private, private);
+        assert_eq!(next(&mut of_grace).await, format!("mcp://s/{private}"), "{down}");
+        assert_eq!(next(&mut of_ada).await, "mcp://s/file:///docs/", "{down}");
+        source.report("file:///docs/", "file:///docs/a.md");
+        assert_eq!(next(&mut of_ada).await, "mcp://s/file:///docs/a.md", "{down}");
     }
 }
 
