@@ -5,6 +5,7 @@ mod context;
 mod form;
 mod handlers;
 mod notifications;
+mod reports;
 mod roots;
 mod server_request;
 mod subscribers;

@@ -65,10 +65,17 @@ impl Handler for User {
     fn request(&self, question: InputContext<RawRequest>) -> BoxFuture<'_, Result<Value, RpcError>> {
         let params = question.raw_params().map_or("null", |params| params.get());
         *self.asked.lock().unwrap() = serde_json::from_str(params).unwrap();
+        // The server receives the newest report that waits, and the last report of each answer.
+        for step in 0..REPORTS {
+            question.forward_progress(ProgressParams::new(0, f64::from(step) / 1000.0));
+        }
         question.forward_progress(progress());
         Box::pin(async { Ok(self.answer.clone()) })
     }
 }
+
+/// The reports before the last report: more than a queue has capacity for.
+const REPORTS: u32 = 400;
 
 fn progress() -> ProgressParams {
     let notice = json!({ "progressToken": 0, "progress": 0.5, "total": 1, "message": "half", "later": 1, "_meta": { "com.example/c": 4 } });

@@ -1,18 +1,12 @@
 //! The input of a handler: the request of the server, and a way to report progress.
 
-use std::{
-    fmt,
-    ops::Deref,
-    sync::{Arc, Weak},
-};
+use std::{fmt, ops::Deref, sync::Arc};
 
-use mcp_protocol::{
-    FormElicitParams, Implementation, NotificationMethod, ProgressParams, ProgressToken, ProtocolVersion, Shape,
-    jsonrpc, notification::Progress,
-};
+use mcp_protocol::{FormElicitParams, Implementation, ProgressParams, ProgressToken, ProtocolVersion};
 use mcp_schema::elicitation::{Form, FormError};
 use serde_json::{Value, value::RawValue};
 
+use super::reports::Reports;
 use crate::connection::{CallInfo, Connection, Negotiated, RunningCall};
 
 /// A request of the server for a handler. It derefs to the parameters.
@@ -98,12 +92,13 @@ impl<P> InputContext<P> {
     /// Reports progress to the server, if it asked for that (up to 2025-11-25). `progress` must grow with each call, up
     /// to `total` if that is known.
     ///
-    /// The method does not wait. If the transport has no capacity, the report is dropped.
+    /// The method does not wait. At most one report of a request waits, the newest, and at most 20 of them are sent in a second. The
+    /// server receives the last report before the answer, unless it does not read for one second.
     ///
     /// See the [example](Self#example).
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
-        let Some((token, _)) = &self.source.progress else { return };
-        let mut params = ProgressParams::new(token.clone(), progress);
+        // The token of the server replaces this token.
+        let mut params = ProgressParams::new(0, progress);
         params.total = total;
         params.message = message.map(Into::into);
         self.forward_progress(params);
@@ -120,13 +115,9 @@ impl<P> InputContext<P> {
     /// }
     /// # let _ = relay;
     /// ```
-    pub fn forward_progress(&self, mut params: ProgressParams) {
-        let Some((token, connection)) = &self.source.progress else { return };
-        let Some(connection) = connection.upgrade() else { return };
-        params.progress_token = token.clone();
-        params.shape(self.version());
-        if let Ok(message) = jsonrpc::notification(Progress::NAME, &params) {
-            let _ = connection.sender.try_send(connection.notice(Progress::NAME, message));
+    pub fn forward_progress(&self, params: ProgressParams) {
+        if let Some(reports) = &self.source.progress {
+            reports.add(params, self.version());
         }
     }
 }
@@ -204,7 +195,7 @@ impl RawRequest {
 #[derive(Clone)]
 pub(crate) struct RequestSource {
     pub(crate) negotiated: Arc<Negotiated>,
-    pub(crate) progress: Option<(ProgressToken, Weak<Connection>)>,
+    pub(crate) progress: Option<Arc<Reports>>,
     pub(crate) call: Option<Arc<RunningCall>>,
 }
 
@@ -224,7 +215,7 @@ impl RequestSource {
 
     /// Adds the token with which the server asked for progress.
     pub(crate) fn with_progress(mut self, token: ProgressToken, connection: &Arc<Connection>) -> Self {
-        self.progress = Some((token, Arc::downgrade(connection)));
+        self.progress = Some(Reports::new(token, connection));
         self
     }
 }

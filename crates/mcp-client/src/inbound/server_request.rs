@@ -44,6 +44,13 @@ impl ServerRequest {
 
     /// Answers the request within its time limit. A panic of the handler becomes an error.
     pub(crate) async fn answer(self) -> Result<Value, RpcError> {
+        match self.source.progress.clone() {
+            Some(reports) => reports.beside(self.answer_in_time()).await,
+            None => self.answer_in_time().await,
+        }
+    }
+
+    async fn answer_in_time(self) -> Result<Value, RpcError> {
         let limit = self.limit;
         // The handler runs on its own task, so that a panic is caught. Dropping this future aborts the task.
         let mut running = JoinSet::new();
