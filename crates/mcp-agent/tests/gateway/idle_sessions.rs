@@ -17,7 +17,7 @@ use crate::{
 /// The sessions before the first measurement, so that memory for the first use does not count.
 const WARM_UP: usize = 300;
 const SESSIONS: usize = 1_000;
-/// The largest resident memory of an idle session, in KiB.
+/// The largest memory of an idle session, in KiB.
 const LARGEST: usize = 8;
 
 /// Sends a message to an address, and returns the whole response.
@@ -60,10 +60,10 @@ async fn open(address: &str, count: usize) {
     }
 }
 
-/// Returns the resident memory of a process, in KiB.
+/// Returns the resident memory of a process without the pages of files, in KiB.
 fn resident(pid: &str) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 

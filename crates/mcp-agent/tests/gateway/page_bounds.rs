@@ -27,7 +27,7 @@ async fn visit(client: &Client, id: &str) {
     assert_eq!(visited.unwrap().text(), "agreed");
 }
 
-/// Returns the page of the next notification, if the notification is about one.
+/// Returns the page of the next notification, if the notification names a page.
 async fn completed(notices: &mut Notifications) -> Option<String> {
     let notice = timeout(SOON, notices.next()).await.unwrap().unwrap();
     notice.params::<ElicitationComplete>().map(|done| done.unwrap().elicitation_id)

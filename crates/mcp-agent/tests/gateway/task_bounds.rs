@@ -67,7 +67,7 @@ async fn the_notifications_of_further_tasks_are_not_forwarded() {
     }
     let mut world = World { tasks, started: 0 };
 
-    // The bound of a principal does not affect another one.
+    // The bound of a principal does not affect another principal.
     let (last, mut of_last) = world.start_many(&users[0], OF_PRINCIPAL).await;
     let (further, mut of_further) = world.start(&users[0]).await;
     let (other, mut of_other) = world.start(&users[1]).await;
