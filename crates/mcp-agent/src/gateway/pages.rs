@@ -117,7 +117,7 @@ mod tests {
         assert_eq!((ada.len(), anonymous.len(), grace.len()), (OF_PRINCIPAL, OF_PRINCIPAL, 1));
         let others: Vec<Watched> = (0..PAGES).flat_map(|n| watch(Some(&format!("user-{n}")), 1)).collect();
         assert_eq!(others.len(), PAGES - 2 * OF_PRINCIPAL - 1);
-        // The end of a page makes room for another one.
+        // The end of a page makes room for another page.
         drop(ada);
         assert_eq!(watch(Some("ada"), PAGES).len(), OF_PRINCIPAL);
         drop((anonymous, grace, others));

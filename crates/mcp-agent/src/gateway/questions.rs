@@ -59,7 +59,7 @@ pub(super) struct Notices {
 #[derive(Default)]
 struct Waiting {
     queue: VecDeque<Notice>,
-    /// The number of dropped notifications since the last one that was taken.
+    /// The number of dropped notifications since the last call of [`Notices::take`].
     dropped: usize,
 }
 

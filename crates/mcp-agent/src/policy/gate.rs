@@ -303,7 +303,7 @@ impl Gate {
         self.is_denied_by(first, rules)
     }
 
-    /// Whether the policies deny each call of the kind, caller and server of an input, whatever its name and annotations are. Hooks
+    /// Whether the policies deny each call of the kind, caller and server of an input, with each name and all annotations. Hooks
     /// count as undecided.
     #[cfg(feature = "gateway")]
     pub(crate) fn denies_kind(&self, input: &PolicyInput, rules: &[Rule]) -> bool {
