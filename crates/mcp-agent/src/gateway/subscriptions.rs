@@ -8,7 +8,7 @@ use std::{
 
 use mcp_client::{Subscription, Update};
 use mcp_protocol::{Excerpt, RpcError};
-use mcp_server_core::source::{SourceCall, SourceSubscription, UpdateNotifier};
+use mcp_server_core::source::{SourceCall, SourceSession, SourceSubscription, UpdateNotifier};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, OnceCell, watch},
@@ -67,6 +67,7 @@ struct Subscribers {
 struct Notified {
     notifier: UpdateNotifier,
     principal: Option<Arc<str>>,
+    session: Option<SourceSession>,
     owner: Arc<Owner>,
 }
 
@@ -143,7 +144,7 @@ impl Core {
         let shared = self.subscriptions.shared(&key);
         // An update before the end of this function reaches the subscriber too.
         let (notifier, principal) = (call.update_notifier(), downstream.principal.clone());
-        let notified = Notified { notifier, principal, owner: Arc::new(Owner::of(call)) };
+        let notified = Notified { notifier, principal, session: call.session(), owner: Arc::new(Owner::of(call)) };
         let subscriber = Subscriber::new(Arc::clone(&shared), notified);
         let opening = || async {
             let reached = self.reach_since(began, call, &key.server, None, &downstream).await?;
@@ -317,6 +318,11 @@ impl Follower {
         let permitted = subscribers.iter().filter(|to| !core.hides_resource(server, updated, to.principal.as_deref()));
         let exact = if is_stateless { None } else { core.subscriptions.exact(&self.key, updated) };
         for to in permitted {
+            let is_of_session = |other: &Notified| other.session.is_some() && other.session == to.session;
+            if exact.as_ref().is_some_and(|exact| exact.is_open_for(is_of_session)) {
+                // The session receives the update of its exact subscription.
+                continue;
+            }
             // The server can have reported the resource only for the subscription of another user, whose URI can be secret.
             let is_of_other = |other: &Notified| other.principal != to.principal;
             if exact.as_ref().is_some_and(|exact| exact.is_open_for(is_of_other)) {

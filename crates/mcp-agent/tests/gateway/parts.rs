@@ -17,7 +17,7 @@ use mcp_server::{
     source::{Source, SourceCall, SourceList, SourceOutcome, SourcePage, SourceSubscription, UpdateNotifier},
 };
 use mcp_transport::BoxFuture;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::{task::yield_now, time::timeout};
 
 use crate::common::{REVISIONS, SOON, cells, client, complete, connect_client_as, page};
@@ -157,6 +157,21 @@ async fn the_exact_subscription_of_another_user_does_not_reveal_its_uri() {
         assert_eq!(next(&mut of_ada).await, "mcp://s/file:///docs/", "{down}");
         source.report("file:///docs/", "file:///docs/a.md");
         assert_eq!(next(&mut of_ada).await, "mcp://s/file:///docs/a.md", "{down}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_with_a_resource_and_its_part_receives_one_notification() {
+    let source = Reporting::default();
+    let host = Host::builder("gateway", "1").server("s", &source.serve(REVISIONS[0])).start().await.unwrap();
+    let gateway = Gateway::builder(host).build().unwrap().versions([REVISIONS[0]]).build();
+    let (client, _of_directory) = subscribe(&gateway, "mcp://s/file:///docs/").await;
+    let _of_file = timeout(SOON, client.subscribe(["mcp://s/file:///docs/a.md"])).await.unwrap().unwrap();
+    let mut notifications = client.notifications();
+    for (resource, part) in [("file:///docs/a.md", "file:///docs/a.md"), ("file:///docs/", "file:///docs/b.md")] {
+        source.report(resource, part);
+        let notification = timeout(SOON, notifications.next()).await.unwrap().unwrap();
+        assert_eq!(notification.decode::<Value>().unwrap()["uri"], format!("mcp://s/{part}"));
     }
 }
 
