@@ -38,7 +38,6 @@ mod views;
 use std::{
     fmt,
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 
 use mcp_protocol::RpcError;
@@ -48,7 +47,6 @@ use mcp_server_core::{
     source::SourceCall,
 };
 use parking_lot::{Mutex, RwLock};
-use tokio::time::timeout;
 
 use self::{
     announce::Announcer,
@@ -73,9 +71,6 @@ pub use self::{
     names::{Names, UnknownNames},
 };
 use crate::{Catalog, Host};
-
-/// How long a request waits for the merge of another request.
-const MERGE_WAIT: Duration = Duration::from_secs(5);
 
 /// A gateway: one server for the tools, resources and prompts of all servers of a [`Host`].
 ///
@@ -112,8 +107,6 @@ struct Core {
     merged: RwLock<Arc<Merged>>,
     /// Held while a large catalog is merged. Readers of the lists do not wait for it.
     merging: tokio::sync::Mutex<()>,
-    /// Held while a catalog is merged a second time, because the first merge takes too long.
-    merging_again: tokio::sync::Mutex<()>,
     /// `None` if the system has no random numbers.
     seals: Option<Seals>,
     parked: ParkedCalls<ParkedResult, SourceCall>,
@@ -259,7 +252,6 @@ impl GatewayBuilder {
                 hop: self.keys.as_ref().map_or_else(|| self.hop.clone(), |keys| self.hop.of_fleet(keys)),
                 merged: RwLock::default(),
                 merging: tokio::sync::Mutex::default(),
-                merging_again: tokio::sync::Mutex::default(),
                 seals: self.keys.clone().or_else(|| StateKeys::random().ok()).map(Seals::new),
                 parked: ParkedCalls::new(ParkedLimits::default()),
                 passed_rounds: OnceLock::new(),
@@ -348,28 +340,10 @@ impl Core {
         }
     }
 
-    /// Merges the current catalog, or waits until another request has merged it. After the time limit of the wait, a request receives
-    /// the lists of the former catalog. Without a former catalog, one other request merges it too.
+    /// Merges the current catalog, or waits until another request has merged it.
     async fn merged_anew(self: &Arc<Self>) -> Arc<Merged> {
-        match timeout(MERGE_WAIT, self.merging.lock()).await {
-            Ok(_merging) => self.merge_unless_merged().await,
-            Err(_) => self.merged_late().await,
-        }
-    }
-
-    /// Returns the lists while the merge of another request takes too long.
-    async fn merged_late(self: &Arc<Self>) -> Arc<Merged> {
-        let former = self.newest_merged();
-        if former.is_merged() {
-            return former;
-        }
-        match timeout(MERGE_WAIT, self.merging_again.lock()).await {
-            Ok(_merging) => self.merge_unless_merged().await,
-            Err(_) => self.newest_merged(),
-        }
-    }
-
-    async fn merge_unless_merged(self: &Arc<Self>) -> Arc<Merged> {
+        // A merge only computes, so the wait ends after the time of the merge.
+        let _merging = self.merging.lock().await;
         // Another request can have merged the catalog meanwhile.
         let catalog = match self.merged_or_catalog() {
             Ok(merged) => return merged,

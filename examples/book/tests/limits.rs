@@ -205,12 +205,8 @@ fn gateway() -> Defaults {
     let merged =
         [("items of a page of a merged list", "PAGE_ITEMS"), ("bytes of a page of a merged list", "PAGE_BYTES")];
     let listing = [("items of a list of one server", "ITEMS"), ("bytes of a list of one server", "BYTES")];
-    let records = [
-        ("sessions that a connection remembers for log records without a call", "SESSIONS"),
-        ("time for which a session counts there after its end", "AFTER_END"),
-    ];
     let state = [("wait for a server that accepts the log level and the roots of a session", "LIMIT")];
-    let files: [(&str, &[(&str, &str)]); 17] = [
+    let files: [(&str, &[(&str, &str)]); 15] = [
         ("gateway/parked.rs", &parked),
         ("gateway/parked/call.rs", &call),
         ("gateway/questions.rs", &[("notifications of one call that wait for its client", "WAITING")]),
@@ -228,9 +224,7 @@ fn gateway() -> Defaults {
         ("gateway/links.rs", &links),
         ("gateway/merged.rs", &merged),
         ("registry/listing.rs", &listing),
-        ("registry/records.rs", &records),
         ("registry/sessions.rs", &state),
-        ("gateway.rs", &[("wait for the merge of a catalog by another request", "MERGE_WAIT")]),
     ];
     let reports = [("time between two reports of progress of an answer for a server of the session era", "INTERVAL")];
     let defaults = from_source(Defaults::new(), "mcp-client/src/inbound/reports.rs", &reports);

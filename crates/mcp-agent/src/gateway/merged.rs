@@ -173,11 +173,6 @@ impl Merged {
         &self.lists
     }
 
-    /// Whether these are the lists of a catalog, and not the empty lists before the first one.
-    pub(super) fn is_merged(&self) -> bool {
-        self.catalog.generation() > 0
-    }
-
     /// Whether these are the lists of a catalog.
     pub(super) fn is_of(&self, catalog: &Arc<Catalog>) -> bool {
         Arc::ptr_eq(&self.catalog, catalog)

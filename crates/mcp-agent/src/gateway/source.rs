@@ -494,30 +494,6 @@ mod tests {
         assert!(finds("s__t250", Some(&ada)));
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_request_does_not_wait_long_for_the_merge_of_another_request() {
-        let upstream = (0..250).fold(Server::builder("s", "1"), |s, n| s.tool(tool(format!("t{n}"), async || "t")));
-        let upstream = upstream.build();
-        let host = Host::builder("gateway", "1").server("s", &upstream).start().await.unwrap();
-        let core = Gateway::builder(host.clone()).core();
-        let tools = async || {
-            let merged = tokio::time::timeout(Duration::from_secs(60), core.merged()).await.unwrap();
-            merged.tools.iter().count()
-        };
-        let _merging = core.merging.lock().await;
-        {
-            // Two requests merge already.
-            let _merging = core.merging_again.lock().await;
-            assert_eq!(tools().await, 0);
-        }
-        assert_eq!(tools().await, 250);
-        upstream.tools().add(tool("t250", async || "new")).unwrap();
-        let mut changes = host.catalog_changes();
-        changes.wait_for(|catalog| catalog.tools().len() == 251).await.unwrap();
-        // The former lists are complete, so no second request merges.
-        assert_eq!(tools().await, 250);
-    }
-
     fn size<A, B, F: Future>(_: impl FnOnce(A, B) -> F) -> usize {
         size_of::<F>()
     }

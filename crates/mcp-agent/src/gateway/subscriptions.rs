@@ -103,7 +103,12 @@ impl Shared {
 
     /// Whether the subscription is open at the server, for a subscriber that this function accepts.
     fn is_open_for(&self, accepts: impl Fn(&Notified) -> bool) -> bool {
-        *self.is_open.borrow() && self.subscribers.lock().open.values().any(accepts)
+        *self.is_open.borrow() && self.has_subscriber(accepts)
+    }
+
+    /// Whether a subscriber, for which this function returns true, waits for the subscription or has it.
+    fn has_subscriber(&self, accepts: impl Fn(&Notified) -> bool) -> bool {
+        self.subscribers.lock().open.values().any(accepts)
     }
 
     /// Waits until the subscription is open. Returns false if it is not open at this time.
@@ -200,15 +205,15 @@ impl Subscriptions {
         shared
     }
 
-    /// Whether another open subscription of the connection is a better cause of an update: its URI is longer, and the update is about
-    /// it or a part of it.
-    fn has_closer(&self, key: &Key, updated: &str) -> bool {
+    /// Returns the subscriptions of the connection that are a better cause of an update: their URIs are longer, and the update is about
+    /// them or about parts of them. They can be opening or lost.
+    fn closer(&self, key: &Key, updated: &str) -> Vec<Arc<Shared>> {
         let is_closer = |other: &Key| {
             let is_longer = other.uri.len() > key.uri.len() && updated.starts_with(&*other.uri);
             is_longer && Key { uri: key.uri.clone(), ..other.clone() } == *key
         };
-        let is_open = |shared: &Weak<Shared>| shared.upgrade().is_some_and(|shared| shared.is_open_for(|_| true));
-        self.open.lock().iter().any(|(other, shared)| is_closer(other) && is_open(shared))
+        let open = self.open.lock();
+        open.iter().filter(|(other, _)| is_closer(other)).filter_map(|(_, shared)| shared.upgrade()).collect()
     }
 
     /// Returns the open subscription of the connection to exactly this URI.
@@ -310,7 +315,8 @@ impl Follower {
         let Some(core) = self.core.upgrade() else { return };
         // A server with a session reports each update once for all subscriptions of the session.
         let is_stateless = reached.client.version().is_stateless();
-        if !is_stateless && !is_below(updated, uri) && core.subscriptions.has_closer(&self.key, updated) {
+        let closer = if is_stateless { Vec::new() } else { core.subscriptions.closer(&self.key, updated) };
+        if !is_below(updated, uri) && closer.iter().any(|closer| closer.is_open_for(|_| true)) {
             return;
         }
         let part = core.names.uri(server, updated);
@@ -323,9 +329,10 @@ impl Follower {
                 // The session receives the update of its exact subscription.
                 continue;
             }
-            // The server can have reported the resource only for the subscription of another user, whose URI can be secret.
+            // The server can have reported the resource only for the subscription of another user, whose URI can be secret. The server
+            // can report it before the subscription is open here.
             let is_of_other = |other: &Notified| other.principal != to.principal;
-            if exact.as_ref().is_some_and(|exact| exact.is_open_for(is_of_other)) {
+            if closer.iter().any(|closer| closer.has_subscriber(is_of_other)) {
                 to.notifier.updated();
                 continue;
             }

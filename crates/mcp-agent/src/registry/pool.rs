@@ -82,19 +82,17 @@ impl Lease {
         &self.connection.sessions
     }
 
-    /// Records the user of the connection before its request. The lock of the pool must be free, because the last reference to a session
-    /// can end here, and a session ends its connections.
+    /// Lets the log records of the connection reach its session, if the connection belongs to one session.
     fn record_user(self) -> Self {
-        self.connection.records.used_by(self.user.as_ref());
+        if let (Role::Calls(Calls { is_of_session: true, .. }), Some(session)) = (&self.connection.role, &self.user) {
+            self.connection.records.belong_to(session);
+        }
         self
     }
 
     /// Defers the idle stop of the connection: a task of the server can run for this time.
     pub(crate) fn keep_for(&self, time: Duration) {
         self.connection.activity.keep_for(time);
-        if let Some(session) = &self.user {
-            self.connection.records.keep_for(session, time);
-        }
     }
 }
 

@@ -139,7 +139,7 @@ async fn a_subscription_that_is_not_open_receives_no_update_of_a_part() {
 }
 
 #[tokio::test]
-async fn the_exact_subscription_of_another_user_does_not_reveal_its_uri() {
+async fn the_closer_subscription_of_another_user_does_not_reveal_a_uri() {
     for down in REVISIONS {
         let (source, private) = (Reporting::default(), "file:///docs/private.md");
         let options = ServerOptions::new().sharing(Sharing::All);
@@ -157,6 +157,11 @@ async fn the_exact_subscription_of_another_user_does_not_reveal_its_uri() {
         assert_eq!(next(&mut of_ada).await, "mcp://s/file:///docs/", "{down}");
         source.report("file:///docs/", "file:///docs/a.md");
         assert_eq!(next(&mut of_ada).await, "mcp://s/file:///docs/a.md", "{down}");
+        let (directory, plan) = ("file:///docs/secret/", "file:///docs/secret/plan.md");
+        let (_grace, mut of_directory) = user("grace", directory).await;
+        source.report(directory, plan);
+        assert_eq!(next(&mut of_directory).await, format!("mcp://s/{plan}"), "{down}");
+        assert_eq!(next(&mut of_ada).await, "mcp://s/file:///docs/", "{down}");
     }
 }
 

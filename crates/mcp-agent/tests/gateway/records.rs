@@ -1,19 +1,13 @@
 //! Log records of a server that belong to no call, behind a gateway.
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use std::{
-    future::pending,
-    pin::pin,
-    sync::{Arc, OnceLock},
-    task::Poll,
-    time::Duration,
-};
+use std::sync::{Arc, OnceLock};
 
-use mcp_agent::{Gateway, Host};
+use mcp_agent::{Gateway, Host, ServerOptions, Sharing};
 use mcp_client::{Client, Notifications, transport::Connect};
 use mcp_protocol::{
-    LoggingLevel, LoggingMessageParams, NotificationMethod as _, ProtocolVersion, RpcError, TaskSupport,
-    notification::LoggingMessage,
+    LoggingLevel, LoggingMessageParams, NotificationMethod as _, ProtocolVersion, RpcError,
+    notification::{LoggingMessage, ToolListChanged},
 };
 use mcp_server::{
     prelude::*,
@@ -21,17 +15,14 @@ use mcp_server::{
 };
 use mcp_transport::BoxFuture;
 use serde_json::{Value, json};
-use tokio::{
-    sync::Barrier,
-    time::{sleep, timeout},
-};
+use tokio::{sync::Barrier, time::timeout};
 
 use crate::common::{Pipe, SOON, client, complete, over_http, page};
 
 const LEGACY: ProtocolVersion = ProtocolVersion::V2025_11_25;
 
 /// A gateway in front of a server over a pipe. Its tool writes a record while two calls run.
-async fn gateway() -> Server {
+async fn gateway(sharing: Sharing) -> Server {
     let both = Arc::new(Barrier::new(2));
     let server = Server::builder("s", "1")
         .versions([LEGACY])
@@ -46,8 +37,8 @@ async fn gateway() -> Server {
         }))
         .build();
     let pipe: Arc<dyn Connect> = Arc::new(Pipe::new(server));
-    let host = Host::builder("gateway", "1").server("s", pipe).start().await.unwrap();
-    Gateway::builder(host).build().unwrap().build()
+    let host = Host::builder("gateway", "1").server_with("s", pipe, ServerOptions::new().sharing(sharing));
+    Gateway::builder(host.start().await.unwrap()).build().unwrap().build()
 }
 
 struct User {
@@ -56,8 +47,9 @@ struct User {
 }
 
 impl User {
-    async fn new(gateway: &Server, version: ProtocolVersion) -> Self {
-        let client = client().versions([version]).connect(gateway).await.unwrap();
+    /// Connects a user to a gateway at a URL, which gives each connection a session.
+    async fn new(url: &str) -> Self {
+        let client = client().versions([LEGACY]).connect(url).await.unwrap();
         let notifications = client.notifications();
         Self { client, notifications }
     }
@@ -67,143 +59,47 @@ impl User {
         assert_eq!(timeout(SOON, called).await.unwrap().unwrap().text(), "done");
     }
 
-    /// Returns the number of the log records that have arrived.
-    async fn records(&mut self) -> usize {
-        let mut records = 0;
-        while let Some(notification) = std::future::poll_fn(|cx| {
-            Poll::Ready(match pin!(self.notifications.next()).poll(cx) {
-                Poll::Ready(notification) => notification,
-                Poll::Pending => None,
-            })
-        })
-        .await
-        {
-            records += usize::from(notification.method() == LoggingMessage::NAME);
-        }
-        records
+    /// Returns the number of the log records that the gateway has sent before this call. It sends a notification behind them.
+    async fn records(&mut self, gateway: &Server) -> usize {
+        gateway.notify().tools_changed();
+        let counted = async {
+            let mut records = 0;
+            loop {
+                match self.notifications.next().await.unwrap().method() {
+                    LoggingMessage::NAME => records += 1,
+                    ToolListChanged::NAME => return records,
+                    _ => {}
+                }
+            }
+        };
+        timeout(SOON, counted).await.unwrap()
     }
 }
 
-// The records of a call precede its result, so all of them have arrived after the calls. The clock is paused. It advances only while
-// each task waits for a time.
-#[tokio::test(start_paused = true)]
-async fn the_only_session_of_a_connection_receives_the_records_of_its_parallel_calls() {
-    let gateway = gateway().await;
-    let mut ada = User::new(&gateway, LEGACY).await;
-    tokio::join!(ada.call(), ada.call());
-    assert_eq!(ada.records().await, 2);
-    // The record can be about the call of the other session.
-    let mut grace = User::new(&gateway, LEGACY).await;
-    tokio::join!(ada.call(), grace.call());
-    assert_eq!((ada.records().await, grace.records().await), (0, 0));
-    grace.client.close().await;
-    for (wait, expected) in [(1, 0), (20, 0), (11, 2)] {
-        sleep(Duration::from_secs(wait)).await;
+// The records of a call precede its result, so all of them have arrived after the calls.
+#[tokio::test]
+async fn a_session_receives_the_records_of_its_parallel_calls_on_a_connection_of_its_own_alone() {
+    for (sharing, expected) in [(Sharing::Session, 2), (Sharing::Principal, 0), (Sharing::All, 0)] {
+        let gateway = gateway(sharing).await;
+        let mut ada = User::new(&over_http(gateway.clone()).await).await;
         tokio::join!(ada.call(), ada.call());
-        assert_eq!(ada.records().await, expected, "after {wait} seconds");
+        assert_eq!(ada.records(&gateway).await, expected, "{sharing:?}");
     }
 }
 
 #[tokio::test]
-async fn a_session_does_not_receive_the_records_of_stateless_requests() {
-    let gateway = gateway().await;
-    let (mut ada, grace) = (User::new(&gateway, LEGACY).await, User::new(&gateway, ProtocolVersion::LATEST).await);
-    tokio::join!(ada.call(), grace.call());
-    assert_eq!(ada.records().await, 0);
-}
-
-/// A gateway and its server over a pipe, whose records belong to no call. The order of the messages on a pipe stays.
-struct World {
-    server: Server,
-    host: Host,
-    gateway: Server,
-}
-
-impl World {
-    async fn new() -> Self {
-        let work = || async {
-            pending::<()>().await;
-            "done"
-        };
-        let server = Server::builder("s", "1")
-            .versions([LEGACY])
-            .limits(|limits| limits.tasks.ttl = TTL)
-            .resource(resource("x:a", async || "a"))
-            .tool(tool("log", async || "done"))
-            .tool(tool("work", work).task(TaskSupport::Required))
-            .build();
-        let pipe: Arc<dyn Connect> = Arc::new(Pipe::new(server.clone()));
-        let host = Host::builder("gateway", "1").server("s", pipe).start().await.unwrap();
-        let gateway = Gateway::builder(host.clone()).build().unwrap().build();
-        Self { server, host, gateway }
-    }
-
-    async fn user(&self) -> User {
-        User::new(&self.gateway, LEGACY).await
-    }
-
-    /// Writes a record after a call of a user, and returns whether the record reaches the user.
-    async fn reaches(&self, user: &mut User) -> bool {
-        user.call().await;
-        self.server.notify().log(LoggingLevel::Warning, "record");
-        // The clock is paused, so the record arrives before this time.
-        sleep(Duration::from_millis(1)).await;
-        user.records().await > 0
-    }
-}
-
-/// The lifetime of a task.
-const TTL: Duration = Duration::from_secs(120);
-
-#[tokio::test(start_paused = true)]
-async fn a_session_receives_no_record_of_a_connection_with_another_user() {
-    for other in ["nothing", "subscription", "tasks", "application", "client of the application"] {
-        let world = World::new().await;
-        let mut ada = world.user().await;
-        assert!(world.reaches(&mut ada).await, "{other}");
-        let mut grace = world.user().await;
-        let used = async {
-            match other {
-                "subscription" => drop(grace.client.subscribe(["mcp://s/x:a"]).await.unwrap()),
-                "tasks" => drop(grace.client.request_raw("tasks/list", json!({})).raw_result().await.unwrap()),
-                "application" => drop(world.host.call("s__log", json!({})).await.unwrap()),
-                "client of the application" => drop(world.host.client("s").await.unwrap()),
-                _ => {}
-            }
-        };
-        timeout(SOON, used).await.unwrap();
-        assert_eq!(world.reaches(&mut ada).await, other == "nothing", "{other}");
-        assert_eq!(grace.records().await, 0, "{other}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_session_counts_for_the_time_of_its_tasks() {
-    let world = World::new().await;
-    let (mut ada, grace) = (world.user().await, world.user().await);
-    assert!(world.reaches(&mut ada).await);
-    let started = timeout(SOON, grace.client.call_tool("s__work", ()).as_task().into_future()).await.unwrap().unwrap();
-    assert!(started.task().is_some());
-    grace.client.close().await;
-    for (wait, expected) in [(1, false), (60, false), (TTL.as_secs(), true)] {
-        sleep(Duration::from_secs(wait)).await;
-        assert_eq!(world.reaches(&mut ada).await, expected, "after {wait} seconds");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_connection_of_too_many_sessions_forwards_no_further_record() {
-    for (others, expected) in [(15, true), (16, false)] {
-        let world = World::new().await;
-        let mut ada = world.user().await;
-        for _ in 0..others {
-            let other = world.user().await;
-            other.call().await;
-            other.client.close().await;
-        }
-        assert!(!world.reaches(&mut ada).await, "{others}");
-        sleep(Duration::from_secs(31)).await;
-        assert_eq!(world.reaches(&mut ada).await, expected, "{others}");
+async fn a_session_does_not_receive_the_records_of_another_session() {
+    let gateway = gateway(Sharing::Session).await;
+    let url = over_http(gateway.clone()).await;
+    let mut ada = User::new(&url).await;
+    let mut grace = User::new(&url).await;
+    tokio::join!(ada.call(), ada.call());
+    // Each client receives the notification behind the records of both, so the second count has those of the second calls.
+    assert_eq!((ada.records(&gateway).await, grace.records(&gateway).await), (2, 0));
+    tokio::join!(grace.call(), grace.call());
+    assert_eq!((grace.records(&gateway).await, grace.records(&gateway).await), (0, 2));
+    for _ in 0..3 {
+        assert_eq!(ada.records(&gateway).await, 0);
     }
 }
 
@@ -232,9 +128,13 @@ impl Source for Listing {
 async fn a_session_does_not_receive_the_records_of_the_lists_of_the_gateway() {
     let server = Server::builder::<()>("s", "1").versions([LEGACY]).source(Listing).build();
     let url = over_http(server.clone()).await;
-    let host = Host::builder("gateway", "1").server("s", &*url).start().await.unwrap();
+    let host = Host::builder("gateway", "1")
+        .server_with("s", &*url, ServerOptions::new().sharing(Sharing::Session))
+        .start()
+        .await
+        .unwrap();
     let gateway = Gateway::builder(host.clone()).build().unwrap().versions([LEGACY]).build();
-    let mut ada = User::new(&gateway, LEGACY).await;
+    let mut ada = User::new(&over_http(gateway.clone()).await).await;
     ada.call().await;
     // The client of the gateway reads the record before the list.
     let mut upstream = host.client("s").await.unwrap().notifications();
@@ -242,11 +142,11 @@ async fn a_session_does_not_receive_the_records_of_the_lists_of_the_gateway() {
     let recorded = async { while upstream.next().await.unwrap().method() != LoggingMessage::NAME {} };
     timeout(SOON, recorded).await.unwrap();
     ada.call().await;
-    assert_eq!(ada.records().await, 0);
+    assert_eq!(ada.records(&gateway).await, 0);
 }
 
 #[tokio::test]
-async fn a_record_on_the_stream_of_the_session_reaches_the_only_session_of_the_connection() {
+async fn a_record_on_the_stream_of_a_session_reaches_the_session_of_the_connection() {
     let server: Arc<OnceLock<Server>> = Arc::default();
     let logging = Arc::clone(&server);
     let built = Server::builder("s", "1")
@@ -257,9 +157,13 @@ async fn a_record_on_the_stream_of_the_session_reaches_the_only_session_of_the_c
         }))
         .build();
     let url = over_http(server.get_or_init(|| built).clone()).await;
-    let host = Host::builder("gateway", "1").server("s", &*url).start().await.unwrap();
+    let host = Host::builder("gateway", "1")
+        .server_with("s", &*url, ServerOptions::new().sharing(Sharing::Session))
+        .start()
+        .await
+        .unwrap();
     let gateway = Gateway::builder(host).build().unwrap().versions([LEGACY]).build();
-    let mut ada = User::new(&gateway, LEGACY).await;
+    let mut ada = User::new(&over_http(gateway.clone()).await).await;
     ada.call().await;
     let record = async {
         loop {

@@ -92,8 +92,9 @@ impl<P> InputContext<P> {
     /// Reports progress to the server, if it asked for that (up to 2025-11-25). `progress` must grow with each call, up
     /// to `total` if that is known.
     ///
-    /// The method does not wait. At most one report of a request waits, the newest, and at most 20 of them are sent in a second. The
-    /// server receives the last report before the answer, unless it does not read for one second.
+    /// The method does not wait. At most one report of a request waits, the newest. The client sends a report each 50 milliseconds at
+    /// most, and the last report before the answer, unless the server does not read for one second. Over Streamable HTTP, the server
+    /// can receive them in another order, because each of them is a request.
     ///
     /// See the [example](Self#example).
     pub fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {

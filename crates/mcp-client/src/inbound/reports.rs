@@ -71,28 +71,24 @@ impl Reports {
     async fn send_newest(&self) {
         loop {
             let Some(connection) = self.connection.upgrade() else { return };
-            let message = {
-                let newest = self.newest.lock();
-                newest.as_ref().and_then(|report| jsonrpc::notification(Progress::NAME, report).ok())
-            };
-            let Some(message) = message else { return };
-            if connection.sender.ready(message.len()).await.is_err() {
+            let Some(len) = self.try_send_newest(&connection) else { return };
+            if connection.sender.ready(len).await.is_err() {
                 return;
             }
-            let mut newest = self.newest.lock();
-            // A newer report can have replaced the report meanwhile.
-            let report = newest.as_ref().and_then(|report| jsonrpc::notification(Progress::NAME, report).ok());
-            let Some(message) = report else { return };
-            match connection.sender.try_send(connection.notice(Progress::NAME, message)) {
-                Err(TrySendError::Full(_)) => {}
-                sent => {
-                    *newest = None;
-                    if sent.is_err() {
-                        tracing::debug!("a report of progress was not sent");
-                    }
-                    return;
-                }
-            }
         }
+    }
+
+    /// Sends the newest report. Returns its length if the transport has no capacity for it.
+    fn try_send_newest(&self, connection: &Connection) -> Option<usize> {
+        let mut newest = self.newest.lock();
+        let message = jsonrpc::notification(Progress::NAME, newest.as_ref()?).ok()?;
+        let len = message.len();
+        match connection.sender.try_send(connection.notice(Progress::NAME, message)) {
+            Err(TrySendError::Full(_)) => return Some(len),
+            Ok(()) => {}
+            Err(_) => tracing::debug!("a report of progress was not sent"),
+        }
+        *newest = None;
+        None
     }
 }
