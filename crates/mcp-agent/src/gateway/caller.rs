@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use mcp_protocol::{ClientCapabilities, RootsCapability};
-use mcp_server_core::source::{SourceCall, SourceSession};
+use mcp_protocol::{ClientCapabilities, Principal, RootsCapability};
+use mcp_server_core::source::SourceCall;
 
 use crate::{Caller, Sharing, policy, registry::Slot};
 
@@ -12,8 +12,6 @@ use crate::{Caller, Sharing, policy, registry::Slot};
 pub(super) struct Downstream {
     pub(super) principal: Option<Arc<str>>,
     pub(super) session: Option<Arc<str>>,
-    /// The same session, for log records of servers.
-    user: Option<SourceSession>,
     /// The token of the client, if its authentication keeps it for token exchanges.
     #[cfg(feature = "oauth")]
     token: Option<crate::CallerToken>,
@@ -29,9 +27,8 @@ impl Downstream {
     pub(super) fn of(call: &SourceCall) -> Self {
         let context = call.context();
         Self {
-            principal: context.principal().map(|principal| policy::identity(principal).into()),
+            principal: identity(context.principal()),
             session: context.session_id().map(Into::into),
-            user: call.session(),
             #[cfg(feature = "oauth")]
             token: token(context),
             capabilities: context.client_capabilities().clone().into(),
@@ -64,9 +61,6 @@ impl Downstream {
         if let Some(session) = &self.session {
             caller = caller.session(Arc::clone(session));
         }
-        if let Some(user) = &self.user {
-            caller = caller.user(user.clone());
-        }
         #[cfg(feature = "oauth")]
         if let Some(token) = &self.token {
             caller = caller.token(token.clone());
@@ -77,6 +71,11 @@ impl Downstream {
         let caller = caller.capabilities(of_input_requests(&self.capabilities));
         if self.is_beside_calls { caller.beside_calls() } else { caller }
     }
+}
+
+/// Returns the identity of a principal for policies and connections.
+pub(super) fn identity(principal: Option<&Principal>) -> Option<Arc<str>> {
+    principal.map(|principal| policy::identity(principal).into())
 }
 
 /// Returns the token of an authenticated client.

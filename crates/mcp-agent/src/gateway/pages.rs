@@ -8,7 +8,7 @@ use mcp_server_core::source::SourceCall;
 use parking_lot::Mutex;
 use tokio::{task::AbortHandle, time::timeout};
 
-use crate::policy;
+use super::caller::identity;
 
 /// How long the gateway waits for the notification of a server.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -53,8 +53,7 @@ impl Pages {
         mut notices: Notifications,
         call: &SourceCall,
     ) -> Option<OpenPage> {
-        let principal = call.context().principal().map(|principal| policy::identity(principal).into());
-        let (watched, notifier) = (self.watch(principal)?, call.page_notifier());
+        let (watched, notifier) = (self.watch(identity(call.context().principal()))?, call.page_notifier());
         let completed = async move {
             while let Some(notice) = notices.next().await {
                 let done = notice.params::<ElicitationComplete>().and_then(Result::ok);

@@ -330,6 +330,9 @@ impl Core {
             }
             is_stateless = false;
         };
+        if let Some(call) = call {
+            lease.forward_records(call);
+        }
         let limit = limit.map(|limit| limit.saturating_sub(began.elapsed()));
         Ok(self.reached(slot, lease, client, limit))
     }

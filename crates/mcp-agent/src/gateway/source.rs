@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use super::{
     Core, ItemKind, Names,
     asked::{Place, Round},
-    caller::Downstream,
+    caller::{Downstream, identity},
     fault::{self, Fault},
     item::Item,
     links::Owner,
@@ -37,7 +37,7 @@ use super::{
 use crate::{
     CatalogTool,
     catalog::ServerTasks,
-    policy::{self, PolicyInput, Refusal, RefusalKind},
+    policy::{PolicyInput, Refusal, RefusalKind},
 };
 
 /// The time limit of a request. The limits of the request at its server are shorter: a configuration file permits seven days.
@@ -60,7 +60,7 @@ impl Source for Relays {
     }
 
     fn instructions(&self, caller: Option<&Principal>) -> Option<String> {
-        let principal = caller.map(|caller| policy::identity(caller).into());
+        let principal = identity(caller);
         self.core.merged_instructions(principal.as_ref())
     }
 
@@ -69,13 +69,13 @@ impl Source for Relays {
     }
 
     fn find(&self, list: SourceList, name: &str, caller: Option<&Principal>) -> Option<SourceDefinition> {
-        let principal = caller.map(|caller| policy::identity(caller).into());
+        let principal = identity(caller);
         self.core.definition_for(list, name, principal.as_ref())
     }
 
     fn list(&self, list: SourceList, call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
         Box::pin(async move {
-            let principal = Downstream::of(&call).principal;
+            let principal = identity(call.context().principal());
             let lists = self.core.lists(&*self.core.merged().await, principal.as_ref());
             let page = lists.list(list).and_then(|items: &Items| items.page(call.cursor()));
             page.ok_or_else(|| RpcError::invalid_params("the cursor is not valid: list again"))
@@ -297,8 +297,8 @@ impl Core {
         fault::of_read(fault, call.context().version(), uri, &original)
     }
 
-    /// Returns the server of a resource or a template for the client of a call, its URI there, and whether the server is known for
-    /// this client alone: by a link that the client received.
+    /// Returns the server of a resource or a template for the client of a call, and its URI there. The third value is true if a link
+    /// that the client received names the server. Other clients do not know this server then.
     pub(super) async fn find_resource(
         self: &Arc<Self>,
         call: &SourceCall,

@@ -45,6 +45,20 @@ struct Key {
     fingerprint: Arc<str>,
 }
 
+impl Key {
+    /// Whether another subscription is on the same connection.
+    fn is_beside(&self, other: &Self) -> bool {
+        self.connection == other.connection && self.server == other.server && self.fingerprint == other.fingerprint
+    }
+}
+
+/// A subscription whose URI fits an update better.
+struct Closer {
+    /// The update is about this URI.
+    is_exact: bool,
+    shared: Arc<Shared>,
+}
+
 /// A subscription at a server. It ends with the last subscriber.
 #[derive(Default)]
 struct Shared {
@@ -106,7 +120,7 @@ impl Shared {
         *self.is_open.borrow() && self.has_subscriber(accepts)
     }
 
-    /// Whether a subscriber, for which this function returns true, waits for the subscription or has it.
+    /// Whether this function accepts a subscriber. The subscription need not be open.
     fn has_subscriber(&self, accepts: impl Fn(&Notified) -> bool) -> bool {
         self.subscribers.lock().open.values().any(accepts)
     }
@@ -207,19 +221,14 @@ impl Subscriptions {
 
     /// Returns the subscriptions of the connection that are a better cause of an update: their URIs are longer, and the update is about
     /// them or about parts of them. They can be opening or lost.
-    fn closer(&self, key: &Key, updated: &str) -> Vec<Arc<Shared>> {
-        let is_closer = |other: &Key| {
-            let is_longer = other.uri.len() > key.uri.len() && updated.starts_with(&*other.uri);
-            is_longer && Key { uri: key.uri.clone(), ..other.clone() } == *key
-        };
+    fn closer(&self, key: &Key, updated: &str) -> Vec<Closer> {
+        let is_closer =
+            |other: &Key| other.uri.len() > key.uri.len() && updated.starts_with(&*other.uri) && other.is_beside(key);
         let open = self.open.lock();
-        open.iter().filter(|(other, _)| is_closer(other)).filter_map(|(_, shared)| shared.upgrade()).collect()
-    }
-
-    /// Returns the open subscription of the connection to exactly this URI.
-    fn exact(&self, key: &Key, updated: &str) -> Option<Arc<Shared>> {
-        let exact = Key { uri: updated.into(), ..key.clone() };
-        self.open.lock().get(&exact)?.upgrade().filter(|shared| *shared.is_open.borrow())
+        let closer = open.iter().filter(|(other, _)| is_closer(other));
+        closer
+            .filter_map(|(other, shared)| Some(Closer { is_exact: *other.uri == *updated, shared: shared.upgrade()? }))
+            .collect()
     }
 }
 
@@ -316,23 +325,22 @@ impl Follower {
         // A server with a session reports each update once for all subscriptions of the session.
         let is_stateless = reached.client.version().is_stateless();
         let closer = if is_stateless { Vec::new() } else { core.subscriptions.closer(&self.key, updated) };
-        if !is_below(updated, uri) && closer.iter().any(|closer| closer.is_open_for(|_| true)) {
+        if !is_below(updated, uri) && closer.iter().any(|closer| closer.shared.is_open_for(|_| true)) {
             return;
         }
         let part = core.names.uri(server, updated);
         let subscribers = self.permitted(&core);
         let permitted = subscribers.iter().filter(|to| !core.hides_resource(server, updated, to.principal.as_deref()));
-        let exact = if is_stateless { None } else { core.subscriptions.exact(&self.key, updated) };
         for to in permitted {
             let is_of_session = |other: &Notified| other.session.is_some() && other.session == to.session;
-            if exact.as_ref().is_some_and(|exact| exact.is_open_for(is_of_session)) {
+            if closer.iter().any(|closer| closer.is_exact && closer.shared.is_open_for(is_of_session)) {
                 // The session receives the update of its exact subscription.
                 continue;
             }
             // The server can have reported the resource only for the subscription of another user, whose URI can be secret. The server
             // can report it before the subscription is open here.
             let is_of_other = |other: &Notified| other.principal != to.principal;
-            if closer.iter().any(|closer| closer.has_subscriber(is_of_other)) {
+            if closer.iter().any(|closer| closer.shared.has_subscriber(is_of_other)) {
                 to.notifier.updated();
                 continue;
             }

@@ -6,8 +6,6 @@ use std::{fmt, sync::Arc};
 
 use mcp_client::Handler;
 use mcp_protocol::ClientCapabilities;
-#[cfg(feature = "gateway")]
-use mcp_server_core::source::SourceSession;
 
 #[cfg(feature = "oauth")]
 use super::CallerToken;
@@ -33,9 +31,6 @@ pub struct Caller {
     pub(crate) handler: Option<Arc<dyn Handler>>,
     #[cfg(feature = "oauth")]
     pub(super) token: Option<CallerToken>,
-    /// The session that receives the log records of its connection. `None`: the application itself, or a request without a session.
-    #[cfg(feature = "gateway")]
-    pub(super) user: Option<SourceSession>,
     /// The request uses a connection also while another call with questions runs there.
     is_beside_calls: bool,
     /// A server whose connections belong to sessions gives the request a connection of its own.
@@ -105,12 +100,6 @@ impl Caller {
             declared.elicitation.is_some() || declared.sampling.is_some() || declared.roots.is_some()
         };
         !self.is_beside_calls && self.capabilities.as_deref().is_some_and(can)
-    }
-
-    /// Sets the session of a client of a gateway.
-    #[cfg(feature = "gateway")]
-    pub(crate) fn user(self, session: SourceSession) -> Self {
-        Self { user: Some(session), ..self }
     }
 
     /// Lets the request use a connection on which another call with questions runs.

@@ -9,7 +9,7 @@ use std::{
 use mcp_client::{Client, QuestionState, transport::Connect};
 use mcp_protocol::ClientCapabilities;
 #[cfg(feature = "gateway")]
-use mcp_server_core::source::SourceSession;
+use mcp_server_core::source::SourceCall;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -47,9 +47,6 @@ pub(crate) struct Lease {
     server: Arc<Slot>,
     connection: Arc<Slot>,
     active: Option<ActiveCall>,
-    /// The session that uses the connection.
-    #[cfg(feature = "gateway")]
-    user: Option<SourceSession>,
     /// The server can ask the caller.
     is_askable: bool,
     /// The connection serves no other request.
@@ -63,15 +60,8 @@ impl Lease {
             connection.askable.fetch_add(1, Ordering::AcqRel);
         }
         let is_for_one_request = caller.is_for_one_request && server.options.sharing == Sharing::Session;
-        Self {
-            server: Arc::clone(server),
-            connection: Arc::clone(connection),
-            active: Some(active),
-            #[cfg(feature = "gateway")]
-            user: caller.user.clone(),
-            is_askable,
-            is_for_one_request,
-        }
+        let (server, connection) = (Arc::clone(server), Arc::clone(connection));
+        Self { server, connection, active: Some(active), is_askable, is_for_one_request }
     }
 }
 
@@ -82,12 +72,11 @@ impl Lease {
         &self.connection.sessions
     }
 
-    /// Lets the log records of the connection reach its session, if the connection belongs to one session.
-    fn record_user(self) -> Self {
-        if let (Role::Calls(Calls { is_of_session: true, .. }), Some(session)) = (&self.connection.role, &self.user) {
-            self.connection.records.belong_to(session);
+    /// Forwards the log records of the connection that belong to no call, if the connection belongs to the session of a call.
+    pub(crate) fn forward_records(&self, call: &SourceCall) {
+        if matches!(self.connection.role, Role::Calls(Calls { is_of_session: true, .. })) {
+            self.connection.records.forward_to(call);
         }
-        self
     }
 
     /// Defers the idle stop of the connection: a task of the server can run for this time.
@@ -157,8 +146,6 @@ impl Slot {
                 leased.unwrap_or_else(|_| Err(self.all_in_use(limit)))?
             }
         };
-        #[cfg(feature = "gateway")]
-        let lease = lease.record_user();
         let client = lease.connection.client_within(limit.saturating_sub(began.elapsed())).await?;
         Ok((lease, client))
     }
@@ -174,18 +161,15 @@ impl Slot {
     #[cfg(feature = "gateway")]
     pub(crate) fn reach_open(self: &Arc<Self>, registry: &Registry, caller: &Caller) -> Option<(Lease, Client)> {
         let key = self.key(registry, caller);
-        let (lease, client) = {
-            let mut pool = self.pool.lock();
-            let of_listing = self.shares_listing(&mut pool.owner, &key).then_some(self);
-            let others = pool.connections.iter().filter(|(other, _)| *other == key).map(|(_, connection)| connection);
-            of_listing.into_iter().chain(others).find_map(|connection| {
-                let active = connection.begin_call();
-                let client = connection.link.borrow().client.clone()?;
-                let is_open = !connection.stop.is_cancelled() && !connection.has_ended();
-                is_open.then(|| (Lease::new(self, connection, active, caller), client))
-            })?
-        };
-        Some((lease.record_user(), client))
+        let mut pool = self.pool.lock();
+        let of_listing = self.shares_listing(&mut pool.owner, &key).then_some(self);
+        let others = pool.connections.iter().filter(|(other, _)| *other == key).map(|(_, connection)| connection);
+        of_listing.into_iter().chain(others).find_map(|connection| {
+            let active = connection.begin_call();
+            let client = connection.link.borrow().client.clone()?;
+            let is_open = !connection.stop.is_cancelled() && !connection.has_ended();
+            is_open.then(|| (Lease::new(self, connection, active, caller), client))
+        })
     }
 
     /// Returns the connection for a caller. Waits while all connections are in use. Cancel safe.

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use mcp_protocol::LoggingMessageParams;
-use mcp_server_core::source::SourceSession;
+use mcp_server_core::source::{SourceCall, SourceSession};
 
 use super::metadata::forward_meta;
 
@@ -13,9 +13,13 @@ use super::metadata::forward_meta;
 pub(crate) struct Records(OnceLock<SourceSession>);
 
 impl Records {
-    /// Sets the session of a connection that belongs to this session alone.
-    pub(super) fn belong_to(&self, session: &SourceSession) {
-        self.0.get_or_init(|| session.clone());
+    /// Sets the receiver: the session of a call on a connection that belongs to this session alone.
+    pub(super) fn forward_to(&self, call: &SourceCall) {
+        if self.0.get().is_none()
+            && let Some(session) = call.session()
+        {
+            self.0.get_or_init(|| session);
+        }
     }
 
     /// Forwards a record without a call to the session of the connection.

@@ -79,8 +79,8 @@ pub trait Handler: Send + Sync + 'static {
     /// Whether [`Handler::request`] also answers elicitation, sampling and roots. It is for a relay, whose answers come from another
     /// client. Default: false.
     ///
-    /// The client checks that the handler declared the capability. The parameters and the result stay JSON: members that this library
-    /// does not know pass, an answer to a form receives no default values, and the server decides whether it fits the form.
+    /// The client checks that the handler declared the capability. The parameters and the result stay JSON, so members that this
+    /// library does not know pass. An answer to a form receives no default values. The server decides whether it fits the form.
     ///
     /// ```
     /// use mcp_client::{
