@@ -229,7 +229,7 @@ async fn issuer() -> Result<String, Error> {
     let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            // The request is small, and its content does not matter.
+            // The request is small, and the answer does not depend on it.
             let _ = stream.read(&mut [0; 4096]).await;
             let _ = stream.write_all(answer.as_bytes()).await;
             let _ = stream.shutdown().await;

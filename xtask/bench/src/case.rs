@@ -177,9 +177,9 @@ impl Call {
 
     /// Checks that an answer is the right one.
     pub(crate) fn verify(self, answer: &[u8], id: u64) -> Result<(), Error> {
-        let wrong = |what: &str| {
+        let wrong = |part: &str| {
             let shown = String::from_utf8_lossy(&answer[..answer.len().min(300)]).into_owned();
-            Err(Error::new(format!("a wrong answer ({what}): {shown}")))
+            Err(Error::new(format!("a wrong answer ({part}): {shown}")))
         };
         let message: Value = serde_json::from_slice(answer)?;
         if message["id"] != id {

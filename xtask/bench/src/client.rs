@@ -111,7 +111,7 @@ impl Server {
             Self::Stdio { cpu } => {
                 let mut peer = Peer::start(&Start { kind: "bare-mcp-stdio", cpu: *cpu, ..Start::default() })?;
                 stdio::open_session(&mut peer, revision).await?;
-                Kind::Lines { peer, template: stdio::template(Call::Echo, revision) }
+                Kind::Lines { peer, template: Template::line(Call::Echo, revision) }
             }
         })
     }

@@ -31,7 +31,7 @@ pub(crate) struct Connection {
     end: usize,
 }
 
-/// The head of a response, as far as it matters here.
+/// The parts of the head of a response that the load reads.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Head {
     status: u16,
@@ -387,7 +387,7 @@ mod tests {
                     "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n",
                 ] {
                     assert_eq!(stream.read_u8().await.unwrap(), b'?');
-                    // In two pieces, cut where it hurts.
+                    // In two parts, the second of which begins within a body or a line break.
                     let (first, second) = answer.split_at(answer.len() - 3);
                     stream.write_all(first.as_bytes()).await.unwrap();
                     stream.flush().await.unwrap();

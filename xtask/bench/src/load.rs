@@ -207,7 +207,7 @@ impl Runner {
                     if !matches!(role, Role::Bare { .. }) {
                         stdio::open_session(&mut peer, revision).await?;
                     }
-                    Side::Stdio { template: stdio::template(case.call, revision), depth }
+                    Side::Stdio { template: Template::line(case.call, revision), depth }
                 }
                 Over::Client { .. } | Over::ClientStdio { .. } => return Err(Error::new("a client is not a server")),
             })

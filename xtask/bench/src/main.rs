@@ -79,7 +79,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures figures, writes them as JSON on demand, and fails if one misses its aim.
+/// Measures figures, writes them as JSON on demand, and fails if a figure misses its aim.
 fn judged(args: &[String], measure: fn(&[String]) -> Result<Vec<Figure>, Error>) -> Result<(), Error> {
     let (json, rest) = match args {
         [flag, path, rest @ ..] if flag == "--json" => (Some(PathBuf::from(path)), rest),

@@ -1,4 +1,4 @@
-//! From rounds to a table: medians of ratios, because the two rounds of a pair saw the same machine.
+//! From rounds to a table: a ratio is the median of the ratios of pairs, because both rounds of a pair share their conditions.
 
 use std::{collections::BTreeMap, time::Duration};
 

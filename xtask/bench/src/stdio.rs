@@ -6,7 +6,7 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 
 use crate::{
-    case::{Call, ECHO_TEXT, INITIALIZED, Revision, Template},
+    case::{ECHO_TEXT, INITIALIZED, Revision, Template},
     error::Error,
     peer::Peer,
 };
@@ -36,11 +36,6 @@ async fn line(peer: &mut Peer) -> Result<Vec<u8>, Error> {
         return Err(Error::new("the server ended its output"));
     }
     Ok(line)
-}
-
-/// The request of a case.
-pub(crate) fn template(call: Call, revision: Revision) -> Template {
-    Template::line(call, revision)
 }
 
 /// Keeps `depth` calls under way until the deadline; returns how many were answered. All answers together must be as

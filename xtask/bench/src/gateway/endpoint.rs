@@ -85,7 +85,7 @@ impl Endpoint {
     /// Starts a server over stdio, and checks one call. Returns the answer.
     pub(super) async fn line(start: &Start, call: Call, revision: Revision) -> Result<(Self, Vec<u8>), Error> {
         let mut peer = Peer::start(start)?;
-        let mut template = stdio::template(call, revision);
+        let mut template = Template::line(call, revision);
         let opening = async {
             stdio::open_session(&mut peer, revision).await?;
             let (answer, id) = stdio::once(&mut peer, &mut template).await?;
@@ -98,7 +98,7 @@ impl Endpoint {
 
     /// Starts the bare line loop.
     pub(super) fn bare_line(start: &Start, revision: Revision) -> Result<Self, Error> {
-        let template = stdio::template(Call::Echo, revision);
+        let template = Template::line(Call::Echo, revision);
         Ok(Self { peer: Peer::start(start)?, caller: Calls::Line { template, call: None } })
     }
 
