@@ -24,6 +24,7 @@ use crate::{
     load::GRACE,
     memory::Client,
     peer::{Peer, Start},
+    report::median,
 };
 
 const NAMES: [&str; 7] = ["tools", "sessions", "streams", "subscriptions", "tasks", "connections", "payload"];
@@ -141,10 +142,6 @@ fn series(name: &str, title: &str, unit: &str) -> Series {
         cost: Vec::new(),
         beside: None,
     }
-}
-
-fn median(values: &[f64]) -> f64 {
-    crate::gateway::report::median(values)
 }
 
 /// A server with raised limits. The drop of this value ends it.

@@ -18,7 +18,7 @@ use mcp_server::{Server, tool};
 use mcp_tool_format::{Options, Provider, qualified_name, render};
 use serde_json::{Map, Value, json};
 
-use crate::{error::Error, gateway::report};
+use crate::{error::Error, gateway::report, report::median_time};
 
 const BRIDGED: usize = 500;
 const SEARCHED: usize = 5_000;
@@ -196,8 +196,8 @@ async fn checks() -> Result<(), Error> {
         let (without, with) = (median(&plain).await?, median(&checked).await?);
         added.push(with.saturating_sub(without));
     }
-    added.sort();
-    row("policy of 21 rules, audit and pins, per call", added[added.len() / 2], Duration::from_micros(5));
+    let added = median_time(&mut added).unwrap_or_default();
+    row("policy of 21 rules, audit and pins, per call", added, Duration::from_micros(5));
     plain.shutdown().await;
     checked.shutdown().await;
     Ok(())
@@ -230,8 +230,8 @@ async fn manifest() -> Result<(), Error> {
         }
     }
     fs::remove_dir_all(&folder)?;
-    times.sort();
-    row("start from a manifest of 8 servers", times[times.len() / 2], Duration::from_millis(10));
+    let time = median_time(&mut times).unwrap_or_default();
+    row("start from a manifest of 8 servers", time, Duration::from_millis(10));
     Ok(())
 }
 
@@ -242,6 +242,5 @@ async fn median(host: &Host) -> Result<Duration, Error> {
         host.call("echo:echo", json!({})).await?;
         times.push(start.elapsed());
     }
-    times.sort();
-    Ok(times[times.len() / 2])
+    median_time(&mut times).ok_or_else(|| Error::new("no call ended"))
 }

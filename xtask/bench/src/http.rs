@@ -18,6 +18,7 @@ use crate::{
     auth::Credential,
     case::{CHECK_LANE, Call, INITIALIZED, Revision, Template, WARM_LANE, end_session, post},
     error::Error,
+    report::median_time,
 };
 
 const BUFFER: usize = 256 << 10;
@@ -70,8 +71,7 @@ impl Driven {
         let calls = times.len();
         let place = calls.saturating_sub(1) * 99 / 100;
         let p99 = (calls > 0).then(|| *times.select_nth_unstable(place).1);
-        let median = (calls > 0).then(|| *times.select_nth_unstable(calls / 2).1);
-        Self { calls: calls as u64, median, p99 }
+        Self { calls: calls as u64, median: median_time(&mut times), p99 }
     }
 }
 

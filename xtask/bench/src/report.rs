@@ -98,6 +98,22 @@ impl Guesses {
     }
 }
 
+/// The median of values. It is not a number if there are none.
+pub(crate) fn median(values: &[f64]) -> f64 {
+    Spread::of(values.iter().copied()).median
+}
+
+/// The median of times, in linear time. It changes their order.
+pub(crate) fn median_time(times: &mut [Duration]) -> Option<Duration> {
+    let count = times.len();
+    if count == 0 {
+        return None;
+    }
+    let (lower, middle, _) = times.select_nth_unstable(count / 2);
+    let other = lower.iter().max().filter(|_| count.is_multiple_of(2)).unwrap_or(middle);
+    Some((*other + *middle) / 2)
+}
+
 /// The middle of some values, and the ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Spread {
@@ -284,6 +300,21 @@ mod tests {
         assert_eq!(Spread::of([3.0, 1.0, 2.0]), Spread { median: 2.0, least: 1.0, most: 3.0 });
         assert_eq!(Spread::of([4.0, 1.0]).median, 2.5);
         assert!(Spread::of([]).median.is_nan());
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+
+    #[test]
+    fn times_have_a_median() {
+        for (times, median) in [
+            (&[] as &[u64], None),
+            (&[7], Some(7)),
+            (&[9, 1], Some(5)),
+            (&[9, 1, 2], Some(2)),
+            (&[8, 1, 4, 2], Some(3)),
+        ] {
+            let mut times: Vec<Duration> = times.iter().copied().map(Duration::from_millis).collect();
+            assert_eq!(median_time(&mut times), median.map(Duration::from_millis), "{times:?}");
+        }
     }
 
     #[test]

@@ -15,9 +15,9 @@ use serde_json::json;
 
 use super::{
     Extent,
-    report::{Aim, median, row},
+    report::{Aim, row},
 };
-use crate::{case::ECHO_TEXT, error::Error, server};
+use crate::{case::ECHO_TEXT, error::Error, report::median_time, server};
 
 /// The rules before the rule of the tool.
 const RULES: usize = 20;
@@ -70,7 +70,6 @@ impl Checked {
             times.push(start.elapsed());
             black_box(result);
         }
-        let seconds: Vec<f64> = times.iter().map(Duration::as_secs_f64).collect();
-        Ok(Duration::from_secs_f64(median(&seconds)))
+        median_time(&mut times).ok_or_else(|| Error::new("no call ended"))
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     http,
     load::{GRACE, since},
     peer::{Peer, Start},
+    report::median_time,
     stdio,
 };
 
@@ -144,8 +145,7 @@ impl Endpoint {
             }
             Calls::None => {}
         }
-        times.sort();
-        times.get(times.len() / 2).copied().ok_or_else(|| Error::new("no call ended"))
+        median_time(&mut times).ok_or_else(|| Error::new("no call ended"))
     }
 
     /// Calls for a while over many connections at the same time.

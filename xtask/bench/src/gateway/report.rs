@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub(crate) use crate::figure::Aim;
 use crate::{error::Error, figure};
+pub(crate) use crate::{figure::Aim, report::median};
 
 /// Prints the names of the columns.
 pub(crate) fn head(title: &str) {
@@ -45,21 +45,4 @@ pub(crate) fn row(name: &str, values: &[f64], unit: &str, aim: Aim, details: &st
     let mark = if is_met { " " } else { "!" };
     let measured = format!("{value:.2}{unit}");
     println!("{name:<52} {measured:>12} {:>12}{mark} {details}", aim.text(unit.trim_start()));
-}
-
-pub(crate) fn median(values: &[f64]) -> f64 {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_is_the_middle_value() {
-        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
-        assert!(median(&[]).is_nan());
-    }
 }

@@ -17,7 +17,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Extent, Grown, Node, median, series};
+use super::{Extent, Grown, Node, series};
 use crate::{
     case::{Revision, request},
     error::Error,
@@ -25,6 +25,7 @@ use crate::{
     http::Connection,
     load::GRACE,
     memory::Client,
+    report::median,
     server::STATE,
 };
 
