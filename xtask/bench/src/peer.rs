@@ -120,6 +120,12 @@ impl Peer {
         self.pid
     }
 
+    /// Ends the process, and waits for its end.
+    pub(crate) async fn end(mut self) -> Result<(), Error> {
+        let ending = timeout(START_LIMIT, self.child.kill()).await;
+        Ok(ending.map_err(|_| Error::new("a server does not end in time"))??)
+    }
+
     /// How the server ended, when it did.
     pub(crate) fn ended(&mut self) -> Option<String> {
         self.child.try_wait().ok().flatten().map(|status| status.to_string())

@@ -17,13 +17,16 @@ use crate::{
     case::{INITIALIZED, Revision, list_line},
     cpu,
     error::Error,
-    figure::{Aim, Figure},
+    figure::{Aim, Doubt, Figure},
     library::Library,
     peer::{Peer, START_LIMIT, Start},
+    report::median,
 };
 
 /// The starts of each program for each figure.
 const STARTS: usize = 60;
+/// The servers of each program whose memory is read.
+const READINGS: usize = 5;
 /// The time between the last answer and the reading of the memory.
 const SETTLE: Duration = Duration::from_millis(300);
 /// The highest accepted memory in megabytes.
@@ -40,9 +43,32 @@ struct Opening {
     steps: Vec<String>,
 }
 
+/// A program of the comparison.
+#[derive(Debug)]
+struct Program {
+    name: String,
+    path: PathBuf,
+}
+
+impl Program {
+    /// Whether the program belongs to another library. The measurement continues without it if it fails.
+    fn is_other(&self) -> bool {
+        ![OURS, BARE].contains(&&*self.name)
+    }
+}
+
+/// The programs and the extent of a measurement.
+#[derive(Debug)]
+struct Options {
+    programs: Vec<Program>,
+    starts: usize,
+    /// A library lacks its program.
+    is_incomplete: bool,
+}
+
 /// Measures all programs in turns.
 pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
-    let (programs, starts) = parse(args)?;
+    let options = Options::parse(args)?;
     let core = cpu::pair().map(|(server, generator)| cpu::pin(generator).map(|()| server)).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let session = Revision::Session;
@@ -67,95 +93,124 @@ pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
             steps: vec![list(Revision::Stateless)],
         },
     ];
+    let all: Vec<&Program> = options.programs.iter().collect();
     let mut figures = Vec::new();
     for opening in &openings {
-        let mut times: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
-        for number in 0..=starts {
-            for (name, program) in &programs {
-                let timing = opening.time(program, core, name == BARE);
-                let time = runtime.block_on(timing).map_err(|error| error.when(name))?;
-                // The first start reads the program from the disk.
-                if number > 0 {
-                    times.entry(name).or_default().push(time.as_secs_f64() * 1e3);
-                }
-            }
-        }
-        let medians = times.into_iter().map(|(name, times)| (name.to_owned(), median(times))).collect();
-        figures.push(figure(opening.id, opening.title, Some(opening.revision), "ms", medians, Aim::AtMostRmcp(1.0)));
+        let timing = async |program: &Program| opening.time(&program.path, core, program.name == BARE).await;
+        let measured = runtime.block_on(turns(&all, options.starts, timing))?;
+        figures.push(figure(opening.id, opening.title, opening.revision, "ms", measured, Aim::AtMostRmcp(1.0)));
     }
-    let mut sizes = BTreeMap::new();
-    for (name, program) in programs.iter().filter(|(name, _)| name != BARE) {
-        let resident = runtime.block_on(openings[1].resident(program, core)).map_err(|error| error.when(name))?;
-        sizes.insert(name.clone(), resident);
+    let servers: Vec<&Program> = all.into_iter().filter(|program| program.name != BARE).collect();
+    let reading = async |program: &Program| openings[1].resident(&program.path, core).await;
+    let measured = runtime.block_on(turns(&servers, READINGS, reading))?;
+    let title = "memory of an idle stdio server";
+    figures.push(figure("idle-server", title, session, "MB", measured, Aim::AtMost(MEMORY_AIM)));
+    if options.is_incomplete {
+        figures.iter_mut().for_each(|figure| figure.doubts = vec![Doubt::Incomplete]);
     }
-    figures.push(figure("idle-server", "memory of an idle stdio server", None, "MB", sizes, Aim::AtMost(MEMORY_AIM)));
-    println!("\nstdio servers of one tool, medians of {starts} starts");
+    println!("\nstdio servers of one tool, medians of {} starts and of {READINGS} readings of memory", options.starts);
     for figure in &figures {
         println!("{figure}");
     }
     Ok(figures)
 }
 
-/// Reads the options. Returns the programs with their names, and the number of starts.
-fn parse(args: &[String]) -> Result<(Vec<(String, PathBuf)>, usize), Error> {
-    let (mut programs, mut starts) = (Vec::new(), STARTS);
-    let mut parser = Parser::from_args(args);
-    while let Some(arg) = parser.next()? {
-        match arg {
-            Arg::Long(name @ ("ours" | "bare")) => {
-                let name = name.to_owned();
-                programs.push((name, PathBuf::from(parser.value()?)));
-            }
-            Arg::Long("peers") => {
-                for library in Library::all(&PathBuf::from(parser.value()?))? {
-                    programs.push((library.name.to_owned(), library.program("stdio")?));
+impl Options {
+    fn parse(args: &[String]) -> Result<Self, Error> {
+        let mut options = Self { programs: Vec::new(), starts: STARTS, is_incomplete: false };
+        let mut parser = Parser::from_args(args);
+        while let Some(arg) = parser.next()? {
+            match arg {
+                Arg::Long(name @ ("ours" | "bare")) => {
+                    let name = name.to_owned();
+                    options.programs.push(Program { name, path: PathBuf::from(parser.value()?) });
                 }
+                Arg::Long("peers") => {
+                    for library in Library::all(&PathBuf::from(parser.value()?))? {
+                        match library.program("stdio") {
+                            Ok(path) => options.programs.push(Program { name: library.name.to_owned(), path }),
+                            Err(error) => {
+                                eprintln!("{} is not measured: {error}", library.name);
+                                options.is_incomplete = true;
+                            }
+                        }
+                    }
+                }
+                Arg::Long("starts") => {
+                    let count = parser.value()?.parse().ok().filter(|count| (1..=10_000).contains(count));
+                    options.starts = count.ok_or_else(|| Error::new("--starts takes 1 to 10000"))?;
+                }
+                _ => return Err(arg.unexpected().into()),
             }
-            Arg::Long("starts") => {
-                let count = parser.value()?.parse().ok().filter(|count| (1..=10_000).contains(count));
-                starts = count.ok_or_else(|| Error::new("--starts takes 1 to 10000"))?;
-            }
-            _ => return Err(arg.unexpected().into()),
         }
+        if !options.programs.iter().any(|program| program.name == OURS) {
+            return Err(Error::new("`start` needs --ours PROGRAM"));
+        }
+        Ok(options)
     }
-    if !programs.iter().any(|(name, _)| name == OURS) {
-        return Err(Error::new("`start` needs --ours PROGRAM"));
+}
+
+/// The medians of the programs.
+#[derive(Debug, Default, PartialEq)]
+struct Medians {
+    values: BTreeMap<String, f64>,
+    /// A program of another library failed, and has no value.
+    is_incomplete: bool,
+}
+
+/// Measures the programs `count` times in turns. A program of another library leaves the turns with its first error.
+async fn turns(
+    programs: &[&Program],
+    count: usize,
+    measure: impl AsyncFn(&Program) -> Result<f64, Error>,
+) -> Result<Medians, Error> {
+    let mut left: Vec<(&Program, Vec<f64>)> = programs.iter().map(|program| (*program, Vec::new())).collect();
+    for number in 0..=count {
+        let mut failed = Vec::new();
+        for (program, values) in &mut left {
+            match measure(program).await {
+                // The first start reads the program from the disk.
+                Ok(_) if number == 0 => {}
+                Ok(value) => values.push(value),
+                Err(error) if program.is_other() => {
+                    eprintln!("{} is not measured: {error}", program.name);
+                    failed.push(program.name.clone());
+                }
+                Err(error) => return Err(error.when(&program.name)),
+            }
+        }
+        left.retain(|(program, _)| !failed.contains(&program.name));
+        // The order alternates, so that the place of a program in it has no effect.
+        left.reverse();
     }
-    Ok((programs, starts))
+    let is_incomplete = left.len() < programs.len();
+    let values = left.iter().map(|(program, values)| (program.name.clone(), median(values))).collect();
+    Ok(Medians { values, is_incomplete })
 }
 
 /// The value of ours, beside the other values.
-fn figure(
-    id: &str,
-    title: &str,
-    revision: Option<Revision>,
-    unit: &str,
-    mut values: BTreeMap<String, f64>,
-    aim: Aim,
-) -> Figure {
-    let ours = values.remove(OURS).unwrap_or(f64::NAN);
-    let revision = revision.map(|revision| revision.name().to_owned());
-    Figure { revision, peers: values, ..Figure::new(id, title, ours, unit, aim) }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+fn figure(id: &str, title: &str, revision: Revision, unit: &str, measured: Medians, aim: Aim) -> Figure {
+    let Medians { values: mut peers, is_incomplete } = measured;
+    let ours = peers.remove(OURS).unwrap_or(f64::NAN);
+    let doubts = if is_incomplete { vec![Doubt::Incomplete] } else { Vec::new() };
+    Figure { revision: Some(revision.name().to_owned()), peers, doubts, ..Figure::new(id, title, ours, unit, aim) }
 }
 
 impl Opening {
-    /// Starts a program, and returns the time until its last answer.
-    async fn time(&self, program: &Path, core: Option<usize>, is_bare: bool) -> Result<Duration, Error> {
+    /// Starts a program, and returns the milliseconds until its last answer. The program has ended afterwards, so that its end
+    /// does not slow the next start.
+    async fn time(&self, program: &Path, core: Option<usize>, is_bare: bool) -> Result<f64, Error> {
         let start = Instant::now();
         let mut server = serve(program, core)?;
         // A program that echoes lines needs no handshake.
         let steps = if is_bare { &self.steps[self.steps.len() - 1..] } else { &*self.steps };
         let answer = answer(&mut server, steps).await?;
         let time = start.elapsed();
+        server.end().await?;
         if !is_bare {
             verify(&answer)?;
         }
-        Ok(time)
+        Ok(time.as_secs_f64() * 1e3)
     }
 
     /// Returns the resident memory of a server after its answers, in megabytes.
@@ -164,6 +219,7 @@ impl Opening {
         verify(&answer(&mut server, &self.steps).await?)?;
         sleep(SETTLE).await;
         let bytes = cpu::resident(server.pid()).ok_or_else(|| Error::new("no resident memory is known here"))?;
+        server.end().await?;
         Ok(bytes as f64 / 1e6)
     }
 }
@@ -194,16 +250,62 @@ async fn answer(server: &mut Peer, steps: &[String]) -> Result<String, Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use serde_json::json;
 
     use super::*;
 
+    /// Measures four programs, one of which fails in a turn, or none. Returns the order of the turns and the medians.
+    fn measure(count: usize, broken: Option<(&str, usize)>) -> (String, Result<Medians, Error>) {
+        let programs = [OURS, BARE, "rmcp", "tower-mcp"].map(|name| Program { name: name.to_owned(), path: "".into() });
+        let order = RefCell::new(String::new());
+        let measuring = async |program: &Program| {
+            let letter = &program.name[..1];
+            let turn = order.borrow().matches(letter).count();
+            *order.borrow_mut() += letter;
+            match broken {
+                Some(broken) if broken == (&*program.name, turn) => Err(Error::new("a broken program")),
+                _ => Ok(turn as f64),
+            }
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let outcome = runtime.block_on(turns(&programs.each_ref(), count, measuring));
+        (order.into_inner(), outcome)
+    }
+
+    #[test]
+    fn the_order_alternates_and_the_first_turn_does_not_count() {
+        let (order, measured) = measure(4, None);
+        assert_eq!(order, "obrt trbo obrt trbo obrt".replace(' ', ""));
+        let values = [OURS, BARE, "rmcp", "tower-mcp"].map(|name| (name.to_owned(), 2.5));
+        assert_eq!(measured.unwrap(), Medians { values: values.into(), is_incomplete: false });
+    }
+
+    #[test]
+    fn a_broken_program_of_another_library_leaves_the_turns() {
+        for (broken, expected) in [(("rmcp", 0), "obrt tbo obt"), (("tower-mcp", 1), "obrt trbo obr")] {
+            let (order, measured) = measure(2, Some(broken));
+            assert_eq!(order, expected.replace(' ', ""));
+            let measured = measured.unwrap();
+            assert_eq!((measured.is_incomplete, measured.values.len()), (true, 3));
+            assert!(!measured.values.contains_key(broken.0));
+            let figure = figure("a", "a", Revision::Session, "ms", measured, Aim::AtMostRmcp(1.0));
+            assert_eq!((figure.value, figure.peers.len(), &*figure.doubts), (1.5, 2, &[Doubt::Incomplete] as &[Doubt]));
+            assert_eq!(figure.is_met(), broken.0 != "rmcp");
+        }
+        for broken in [OURS, BARE] {
+            assert!(measure(2, Some((broken, 1))).1.is_err());
+        }
+    }
+
     #[test]
     fn our_value_is_beside_the_others() {
         let values = [(OURS, 3.0), (BARE, 1.0), ("rmcp", 2.0)].map(|(name, value)| (name.to_owned(), value));
-        let figure = figure("a", "a", None, "ms", BTreeMap::from(values), Aim::AtMostRmcp(1.0));
+        let measured = Medians { values: values.into(), is_incomplete: false };
+        let figure = figure("a", "a", Revision::Session, "ms", measured, Aim::AtMostRmcp(1.0));
         assert_eq!((figure.value, figure.peers.len(), figure.is_met()), (3.0, 2, false));
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!((figure.revision.as_deref(), figure.doubts.len()), (Some("2025-11-25"), 0));
     }
 
     #[test]
