@@ -4,7 +4,7 @@ use super::report::{Aim, median, row};
 use crate::{
     cpu,
     error::Error,
-    memory::Client,
+    memory::{Client, each},
     peer::{Peer, Start},
 };
 
@@ -20,12 +20,15 @@ const REPETITIONS: usize = 3;
 pub(super) async fn measure() -> Result<(), Error> {
     let (mut gateway, address) = start("local", 1).await?;
     let mut client = Client::open(address)?;
-    client.sessions(&address.to_string(), WARM_UP)?;
+    let host = address.to_string();
+    let warm = client.sessions(&host, WARM_UP)?;
+    client.check(&host, [&warm[0], &warm[WARM_UP - 1]])?;
     let before = resident(&gateway)?;
-    client.sessions(&address.to_string(), SESSIONS)?;
-    let each = resident(&gateway)?.saturating_sub(before) as f64 / SESSIONS as f64 / 1024.0;
+    let sessions = client.sessions(&host, SESSIONS)?;
+    client.check(&host, [&warm[0], &sessions[SESSIONS - 1]])?;
+    let session = each(before, resident(&gateway)?, SESSIONS)?;
     ended(&mut gateway)?;
-    row("memory of an idle downstream session", &[each], " KiB", Aim::AtMost(8.0), &format!("{SESSIONS} sessions"));
+    row("memory of an idle downstream session", &[session], " KiB", Aim::AtMost(8.0), &format!("{SESSIONS} sessions"));
 
     let mut upstream = Peer::start(&Start { kind: "ours-http", ..Start::default() })?;
     let url = format!("http://{}/mcp", upstream.address().await?);
@@ -34,8 +37,7 @@ pub(super) async fn measure() -> Result<(), Error> {
         for _ in 0..REPETITIONS {
             let (mut few, _) = start(target, FEW).await?;
             let (mut many, _) = start(target, MANY).await?;
-            let growth = resident(&many)?.saturating_sub(resident(&few)?);
-            values.push(growth as f64 / (MANY - FEW) as f64 / 1024.0);
+            values.push(each(resident(&few)?, resident(&many)?, MANY - FEW)?);
             ended(&mut few)?;
             ended(&mut many)?;
         }
