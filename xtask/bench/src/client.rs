@@ -23,7 +23,8 @@ use crate::{
     peer::{Peer, Start},
     report::{Measured, Round},
     stdio,
-    turns::{Program, Turns},
+    turns::{Processes, Program, Turns},
+    work,
 };
 
 /// Measures the client, the bare loop and the clients of other libraries, in turns.
@@ -39,24 +40,18 @@ pub(crate) async fn measure(
         _ => Server::http(cpu).await?,
     };
     let warm_up = WARM_UP.min(options.round);
-    let runner = |client| Runner { client, at_once, server: &server };
-    let opening = timeout(GRACE, server.ours(revision)).await;
-    let ours = opening.map_err(|_| Error::new("the client does not connect in time"))??;
-    let opening = timeout(GRACE, server.bare(revision)).await;
-    let bare = opening.map_err(|_| Error::new("the bare client does not connect in time"))??;
-    let (mut ours, mut bare) = (runner(ours), runner(bare));
-    ours.round(warm_up).await?;
-    bare.round(warm_up).await?;
+    let ours = timeout(GRACE, Runner::start(&server, at_once, warm_up, server.ours(revision))).await;
+    let ours = ours.map_err(|_| Error::new("the client is not ready in time"))??;
+    let bare = timeout(GRACE, Runner::start(&server, at_once, warm_up, server.bare(revision))).await;
+    let bare = bare.map_err(|_| Error::new("the bare client is not ready in time"))??;
     let mut turns = Turns::new(case, revision, ours, bare);
     for library in &options.peers {
         let starting = async {
             let client = library::Client::start(library, revision, &server.target()?).await?;
-            let mut runner = runner(Kind::Other(client));
-            runner.round(warm_up).await?;
-            Ok::<_, Error>(runner)
+            Ok::<_, Error>(Kind::Other(client))
         };
-        let started = timeout(GRACE, starting).await.unwrap_or_else(|_| Err(Error::new("not ready in time")));
-        turns.add(library.name, started);
+        let started = timeout(GRACE, Runner::start(&server, at_once, warm_up, starting)).await;
+        turns.add(library.name, started.unwrap_or_else(|_| Err(Error::new("not ready in time"))));
     }
     turns.measure(options).await
 }
@@ -119,9 +114,27 @@ impl Server {
 
 /// A client that is ready for rounds.
 struct Runner<'a> {
+    processes: Processes,
     client: Kind,
     at_once: usize,
     server: &'a Server,
+}
+
+impl<'a> Runner<'a> {
+    /// Starts a client, and lets it work. Its processes are those that began with it.
+    async fn start(
+        server: &'a Server,
+        at_once: usize,
+        warm_up: Duration,
+        starting: impl Future<Output = Result<Kind, Error>>,
+    ) -> Result<Self, Error> {
+        let before = work::family();
+        let client = starting.await?;
+        let begun = work::family().into_iter().filter(|id| !before.contains(id)).collect();
+        let mut runner = Self { processes: Processes::new(begun), client, at_once, server };
+        runner.round(warm_up).await?;
+        Ok(runner)
+    }
 }
 
 enum Kind {
@@ -136,12 +149,8 @@ enum Kind {
 }
 
 impl Program for Runner<'_> {
-    fn pid(&self) -> Option<u32> {
-        match &self.client {
-            Kind::Caller(_) => None,
-            Kind::Lines { peer, .. } => Some(peer.pid()),
-            Kind::Other(client) => Some(client.pid()),
-        }
+    fn processes(&mut self) -> &mut Processes {
+        &mut self.processes
     }
 
     async fn round(&mut self, length: Duration) -> Result<Round, Error> {

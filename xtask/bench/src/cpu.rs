@@ -122,16 +122,20 @@ pub(crate) fn raise_files() {}
 /// The user and system time of a process so far; `None` without `/proc`.
 pub(crate) fn used(pid: u32) -> Option<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    parse(&stat)
+    parse(&stat, false)
 }
 
 /// Ticks per second on common Linux systems (`USER_HZ`).
 const TICKS_PER_SECOND: u64 = 100;
 
-/// Reads user and system time (fields 14 and 15; the name in field 2 may contain anything but ends with the last brace).
-fn parse(stat: &str) -> Option<Duration> {
+/// Reads user and system time (fields 14 and 15; the name in field 2 may contain anything but ends with the last brace), with the
+/// times of the child processes that have ended (fields 16 and 17) on demand.
+pub(crate) fn parse(stat: &str, with_children: bool) -> Option<Duration> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    let mut ticks = 0;
+    for field in fields.get(11..if with_children { 15 } else { 13 })? {
+        ticks += field.parse::<u64>().ok()?;
+    }
     Some(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND))
 }
 
@@ -143,8 +147,9 @@ mod tests {
     fn adds_user_and_system_time() {
         let stat =
             "42 (a) b (c) S 1 42 42 0 -1 4194560 100 0 0 0 150 75 3 4 20 0 1 0 12345 1000 10 18446744073709551615";
-        assert_eq!(parse(stat), Some(Duration::from_millis(2250)));
-        assert_eq!(parse("42 (a) S 1 2"), None);
-        assert_eq!(parse(""), None);
+        assert_eq!(parse(stat, false), Some(Duration::from_millis(2250)));
+        assert_eq!(parse(stat, true), Some(Duration::from_millis(2320)));
+        assert_eq!(parse("42 (a) S 1 2", false), None);
+        assert_eq!(parse("", false), None);
     }
 }

@@ -23,6 +23,7 @@ use crate::{
     memory::Client,
     peer::{Peer, Start},
     report::median,
+    work,
 };
 
 const NAMES: [&str; 7] = ["tools", "sessions", "streams", "subscriptions", "tasks", "connections", "payload"];
@@ -259,13 +260,14 @@ async fn checked(connection: &mut Connection, request: &[u8]) -> Result<(Value, 
     Ok((serde_json::from_slice(message)?, answer.length))
 }
 
-/// The rates of servers in one round. While a server is measured, the other processes are stopped, since they share its core.
-/// Each server has two turns in opposite orders, so that its place in the order has no effect.
+/// The rates of servers in one round. While a server is measured, the other processes are stopped, since they share its core,
+/// and its own late work has ended. Each server has two turns in opposite orders, so that its place in the order has no effect.
 async fn alternate(nodes: &[&Node], rate: impl AsyncFn(usize) -> Result<f64, Error>) -> Result<Vec<f64>, Error> {
     let mut rates = vec![0.0; nodes.len()];
     for turn in (0..nodes.len()).chain((0..nodes.len()).rev()) {
         let others = nodes.iter().enumerate().filter(|(number, _)| *number != turn);
         let _paused = others.map(|(_, node)| node.pause()).collect::<Result<Vec<_>, _>>()?;
+        work::settle().await;
         rates[turn] += rate(turn).await? / 2.0;
     }
     Ok(rates)

@@ -65,11 +65,6 @@ impl Client {
         }
     }
 
-    /// The number of its process.
-    pub(crate) fn pid(&self) -> u32 {
-        self.peer.pid()
-    }
-
     /// Calls for a while, `at_once` calls at the same time.
     pub(crate) async fn round(&mut self, at_once: usize, length: Duration) -> Result<Round, Error> {
         let used = self.peer.used();

@@ -21,7 +21,7 @@ use crate::{
     peer::{Peer, Start},
     report::{self, Measured, Round, Row},
     stdio,
-    turns::{Program, Turns},
+    turns::{Processes, Program, Turns},
 };
 
 /// How long the first answers of a case and the last of a round may take.
@@ -57,10 +57,6 @@ pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
     Ok(rows.iter().flat_map(Row::figures).collect())
 }
 
-/// The steps of the wait for a server that still checks passwords.
-const SETTLE_STEP: Duration = Duration::from_millis(100);
-const SETTLE_STEPS: usize = 100;
-
 /// A directory that is removed on drop.
 pub(crate) struct Scratch(PathBuf);
 
@@ -85,6 +81,7 @@ impl Drop for Scratch {
 
 /// One server that is ready for load.
 struct Runner {
+    processes: Processes,
     peer: Peer,
     side: Side,
     role: Role,
@@ -148,8 +145,8 @@ async fn measure(
 }
 
 impl Program for Runner {
-    fn pid(&self) -> Option<u32> {
-        Some(self.peer.pid())
+    fn processes(&mut self) -> &mut Processes {
+        &mut self.processes
     }
 
     /// A call that is checked, then load for a while.
@@ -216,7 +213,8 @@ impl Runner {
         match opened {
             Ok(side) => {
                 let (call, wrong_passwords) = (case.call, case.wrong_passwords);
-                Ok(Self { peer, side, role, call, revision, wrong_passwords, answer: None })
+                let processes = Processes::new(vec![peer.pid()]);
+                Ok(Self { processes, peer, side, role, call, revision, wrong_passwords, answer: None })
             }
             Err(error) => Err(error.when(format_args!("{kind}{}", fate(&mut peer)))),
         }
@@ -298,21 +296,7 @@ impl Runner {
         };
         let server = since(server, self.peer.used());
         let generator = since(generator, cpu::used(own));
-        if wrong_passwords > 0 {
-            self.settle().await;
-        }
         Ok(Round { calls, elapsed, server, generator, p99, wrong_passwords })
-    }
-
-    /// Waits until the server has checked the passwords that still wait. The next round of the other peer has the core alone.
-    async fn settle(&self) {
-        for _ in 0..SETTLE_STEPS {
-            let before = self.peer.used();
-            tokio::time::sleep(SETTLE_STEP).await;
-            if since(before, self.peer.used()).is_none_or(|used| used < SETTLE_STEP / 4) {
-                return;
-            }
-        }
     }
 }
 

@@ -36,6 +36,7 @@ mod server;
 mod start;
 mod stdio;
 mod turns;
+mod work;
 
 const USAGE: &str = "\
 usage: bench load [--case NAME]... [--rounds N] [--seconds S] [--quick] [--peers DIR]   measure and print a table

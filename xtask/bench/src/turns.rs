@@ -1,6 +1,6 @@
 //! The rounds of a case: our program, the bare peer and the programs of other libraries take turns.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     case::{Case, Revision},
@@ -8,123 +8,170 @@ use crate::{
     error::Error,
     options::Options,
     report::{Measured, Round},
+    work,
 };
+
+/// The names of the programs that each case has.
+const OURS: &str = "ours";
+const BARE: &str = "bare";
 
 /// A program that is ready for rounds.
 pub(crate) trait Program {
     /// Measures one round.
     async fn round(&mut self, length: Duration) -> Result<Round, Error>;
 
-    /// The process of the program, if it is not this process.
-    fn pid(&self) -> Option<u32>;
+    /// The processes of the program, without this process.
+    fn processes(&mut self) -> &mut Processes;
+
+    /// Stops the program.
+    fn stop(&mut self) {
+        self.processes().stop();
+    }
+
+    /// Continues the program, and waits until it has finished the late work of its last round.
+    async fn resume(&mut self) {
+        self.processes().resume().await;
+    }
+}
+
+/// The processes of a program, which are stopped between its turns. The load, and the server of clients over HTTP, always run.
+#[derive(Debug)]
+pub(crate) struct Processes {
+    ids: Vec<u32>,
+    stopped: Vec<Paused>,
+}
+
+impl Processes {
+    pub(crate) fn new(ids: Vec<u32>) -> Self {
+        Self { ids, stopped: Vec::new() }
+    }
+
+    fn stop(&mut self) {
+        if self.stopped.is_empty() {
+            // The next round of a program that has ended fails.
+            self.stopped = self.ids.iter().filter_map(|id| Paused::new(*id).ok()).collect();
+        }
+    }
+
+    async fn resume(&mut self) {
+        self.stopped.clear();
+        work::settle().await;
+    }
 }
 
 /// The programs of a case.
 pub(crate) struct Turns<P> {
-    ours: P,
-    bare: P,
-    /// The programs of other libraries.
-    others: Vec<(&'static str, P)>,
-    measured: Measured,
+    /// The programs with their names: ours, the bare peer, and those of other libraries.
+    programs: Vec<(&'static str, P)>,
+    rounds: BTreeMap<&'static str, Vec<Round>>,
+    is_incomplete: bool,
     /// The case and its revision, for messages.
     name: String,
 }
 
 impl<P: Program> Turns<P> {
-    pub(crate) fn new(case: &Case, revision: Revision, ours: P, bare: P) -> Self {
+    pub(crate) fn new(case: &Case, revision: Revision, mut ours: P, mut bare: P) -> Self {
         let name = format!("{:<18} {revision}", case.name);
-        Self { ours, bare, others: Vec::new(), measured: Measured::default(), name }
+        ours.stop();
+        bare.stop();
+        let programs = vec![(OURS, ours), (BARE, bare)];
+        Self { programs, rounds: BTreeMap::new(), is_incomplete: false, name }
     }
 
     /// Adds the program of a library, or notes that the library has none.
     pub(crate) fn add(&mut self, library: &'static str, started: Result<P, Error>) {
         match started {
-            Ok(program) => self.others.push((library, program)),
+            Ok(mut program) => {
+                program.stop();
+                self.programs.push((library, program));
+            }
             Err(error) => self.omit(library, &error),
         }
     }
 
-    /// Measures the rounds. A program of another library leaves the case with its first error.
+    /// Measures the rounds. In the turn of a program, the other programs are stopped, and its own late work has ended. A program
+    /// of another library leaves the case with its first error.
     pub(crate) async fn measure(mut self, options: &Options) -> Result<Measured, Error> {
         for number in 1..=options.rounds {
+            let mut failed = Vec::new();
+            for (name, program) in &mut self.programs {
+                program.resume().await;
+                let outcome = program.round(options.round).await;
+                program.stop();
+                match outcome {
+                    Ok(round) => self.rounds.entry(*name).or_default().push(round),
+                    Err(error) if [OURS, BARE].contains(name) => return Err(error),
+                    Err(error) => failed.push((*name, error)),
+                }
+            }
+            for (library, error) in failed {
+                self.programs.retain(|(name, _)| *name != library);
+                self.omit(library, &error);
+            }
             // The order alternates, so that a change of the machine within a round has no direction.
-            let pair = if number % 2 == 1 {
-                let stopped = self.stop_others();
-                let ours = self.ours.round(options.round).await?;
-                let bare = self.bare.round(options.round).await?;
-                drop(stopped);
-                self.others(options.round).await;
-                (ours, bare)
-            } else {
-                self.others.reverse();
-                self.others(options.round).await;
-                self.others.reverse();
-                let _stopped = self.stop_others();
-                let bare = self.bare.round(options.round).await?;
-                (self.ours.round(options.round).await?, bare)
-            };
+            self.programs.reverse();
+            let rate = |name: &str| self.rounds.get(name)?.last().map(Round::per_second);
             eprintln!(
                 "{}  {number}/{}  {:>9.0} calls/s, bare {:>9.0}",
                 self.name,
                 options.rounds,
-                pair.0.per_second(),
-                pair.1.per_second(),
+                rate(OURS).unwrap_or_default(),
+                rate(BARE).unwrap_or_default(),
             );
-            self.measured.pairs.push(pair);
         }
-        Ok(self.measured)
-    }
-
-    /// Stops the programs of other libraries until the drop of the result, so that their late work slows no other program down.
-    fn stop_others(&self) -> Vec<Paused> {
-        // The next round of a program that has ended fails.
-        self.others.iter().filter_map(|(_, program)| Paused::new(program.pid()?).ok()).collect()
-    }
-
-    /// Measures a round of each other library.
-    async fn others(&mut self, length: Duration) {
-        let mut failed = Vec::new();
-        for (library, program) in &mut self.others {
-            match program.round(length).await {
-                Ok(round) => self.measured.others.entry(*library).or_default().push(round),
-                Err(error) => failed.push((*library, error)),
-            }
-        }
-        for (library, error) in failed {
-            self.others.retain(|(name, _)| *name != library);
-            self.omit(library, &error);
-        }
+        let mut others = self.rounds;
+        let (ours, bare) = (others.remove(OURS).unwrap_or_default(), others.remove(BARE).unwrap_or_default());
+        let pairs = ours.into_iter().zip(bare).collect();
+        Ok(Measured { pairs, others, is_incomplete: self.is_incomplete })
     }
 
     /// Removes a library from the results of the case.
     fn omit(&mut self, library: &'static str, error: &Error) {
         eprintln!("{}  {library} is not measured: {error}", self.name);
-        self.measured.others.remove(library);
-        self.measured.is_incomplete = true;
+        self.rounds.remove(library);
+        self.is_incomplete = true;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::RefCell, rc::Rc};
+    use std::{cell::RefCell, collections::BTreeSet, rc::Rc};
 
     use super::*;
     use crate::case::CASES;
+
+    /// The names of all rounds, and the programs that run now.
+    #[derive(Default)]
+    struct Record {
+        rounds: String,
+        running: BTreeSet<&'static str>,
+    }
 
     /// A program that records its name in each round. It fails after a number of rounds.
     struct Recorded {
         name: &'static str,
         rounds_left: usize,
-        record: Rc<RefCell<String>>,
+        record: Rc<RefCell<Record>>,
+        processes: Processes,
     }
 
     impl Program for Recorded {
-        fn pid(&self) -> Option<u32> {
-            None
+        fn processes(&mut self) -> &mut Processes {
+            &mut self.processes
+        }
+
+        fn stop(&mut self) {
+            assert!(self.record.borrow_mut().running.remove(self.name), "{} is stopped twice", self.name);
+        }
+
+        async fn resume(&mut self) {
+            self.record.borrow_mut().running.insert(self.name);
         }
 
         async fn round(&mut self, _length: Duration) -> Result<Round, Error> {
-            *self.record.borrow_mut() += self.name;
+            let mut record = self.record.borrow_mut();
+            assert_eq!(record.running, BTreeSet::from([self.name]), "another program runs");
+            record.rounds += self.name;
             self.rounds_left = self.rounds_left.checked_sub(1).ok_or_else(|| Error::new("a broken program"))?;
             let calls = if self.name == "o" { 1 } else { 2 };
             Ok(Round {
@@ -140,15 +187,18 @@ mod tests {
 
     /// Runs four rounds. Returns the order of the rounds and the results.
     fn run(rounds: [usize; 4], is_started: bool) -> (String, Result<Measured, Error>) {
-        let record = Rc::new(RefCell::new(String::new()));
-        let program = |name, rounds_left| Recorded { name, rounds_left, record: Rc::clone(&record) };
+        let record = Rc::<RefCell<Record>>::default();
+        let program = |name, rounds_left| {
+            record.borrow_mut().running.insert(name);
+            Recorded { name, rounds_left, record: Rc::clone(&record), processes: Processes::new(Vec::new()) }
+        };
         let mut turns = Turns::new(&CASES[0], Revision::Session, program("o", rounds[0]), program("b", rounds[1]));
         turns.add("rmcp", if is_started { Ok(program("r", rounds[2])) } else { Err(Error::new("no such file")) });
         turns.add("tower-mcp", Ok(program("t", rounds[3])));
         let options = Options::parse(&["--rounds".to_owned(), "4".to_owned()]).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let measured = runtime.block_on(turns.measure(&options));
-        (record.take(), measured)
+        (record.take().rounds, measured)
     }
 
     #[test]
