@@ -128,6 +128,11 @@ pub(crate) fn used(pid: u32) -> Option<Duration> {
 /// Ticks per second on common Linux systems (`USER_HZ`).
 const TICKS_PER_SECOND: u64 = 100;
 
+/// The time of a number of ticks.
+pub(crate) fn ticks(count: u64) -> Duration {
+    Duration::from_millis(count * 1000 / TICKS_PER_SECOND)
+}
+
 /// Reads user and system time (fields 14 and 15; the name in field 2 may contain anything but ends with the last brace), with the
 /// times of the child processes that have ended (fields 16 and 17) on demand.
 pub(crate) fn parse(stat: &str, with_children: bool) -> Option<Duration> {
@@ -136,7 +141,7 @@ pub(crate) fn parse(stat: &str, with_children: bool) -> Option<Duration> {
     for field in fields.get(11..if with_children { 15 } else { 13 })? {
         ticks += field.parse::<u64>().ok()?;
     }
-    Some(Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND))
+    Some(self::ticks(ticks))
 }
 
 #[cfg(test)]

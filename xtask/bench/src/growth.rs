@@ -17,13 +17,13 @@ use crate::{
     case::{Call, Revision, request},
     cpu::{self, Paused},
     error::Error,
-    figure::{self, Aim, Curve, Figure, Point, Series},
+    figure::{self, Aim, Curve, Doubt, Figure, Point, Series},
     http::{self, Connection, Target},
     load::GRACE,
     memory::Client,
     peer::{Peer, Start},
-    report::median,
-    work,
+    report::{is_disturbed, median},
+    work::{self, Reading},
 };
 
 const NAMES: [&str; 7] = ["tools", "sessions", "streams", "subscriptions", "tasks", "connections", "payload"];
@@ -83,6 +83,7 @@ pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
     let (mut all, mut figures) = (Vec::new(), Vec::new());
     for name in NAMES.into_iter().filter(|name| names.is_empty() || names.iter().any(|wanted| wanted == name)) {
         eprintln!("growth: {name}");
+        let start = Reading::now();
         let measured = runtime.block_on(async {
             match name {
                 "tools" => tools(extent).await,
@@ -96,8 +97,11 @@ pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
         });
         let (series, figure) = measured.map_err(|error| error.when(name))?;
         print(&series);
-        figures.extend(figure);
-        figures.push(exponent(&series, most_exponent(name)));
+        let is_disturbed = work::others_since(start).is_some_and(|cores| is_disturbed(&[cores]));
+        for mut figure in figure.into_iter().chain([exponent(&series, most_exponent(name))]) {
+            figure.doubts.extend(is_disturbed.then_some(Doubt::Disturbed));
+            figures.push(figure);
+        }
         all.push(series);
     }
     println!();

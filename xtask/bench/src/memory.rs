@@ -18,7 +18,8 @@ use crate::{
     http,
     library::Library,
     peer::{Peer, Start},
-    report::median,
+    report::{is_disturbed, median},
+    work::{self, Reading},
 };
 
 /// The servers of each library whose medians count.
@@ -51,6 +52,7 @@ pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
     }
     // The servers inherit the limit.
     cpu::raise_files();
+    let start = Reading::now();
     let ours = ServerMemory::measure(&Start { kind: "ours-http", ..Start::default() })?;
     // A session and its stream belong to this revision alone.
     let revision = Some(Revision::Session.name().to_owned());
@@ -62,6 +64,7 @@ pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
         figure("idle-session", "memory of an idle session", ours.session, SESSION_AIM),
         figure("open-stream", "memory of an open GET stream on top", ours.stream?, STREAM_AIM),
     ];
+    let mut is_incomplete = [false; 2];
     let mut before = format!("ours {:.0} KiB", ours.before);
     for library in libraries {
         let start = || Ok(Start { kind: "http", program: Some(library.program("http")?), ..Start::default() });
@@ -73,17 +76,20 @@ pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
                     Ok(stream) => drop(figures[1].peers.insert(library.name.to_owned(), stream)),
                     Err(error) => {
                         eprintln!("the streams of {} are not measured: {error}", library.name);
-                        figures[1].doubts = vec![Doubt::Incomplete];
+                        is_incomplete[1] = true;
                     }
                 }
             }
             Err(error) => {
                 eprintln!("{} is not measured: {error}", library.name);
-                for figure in &mut figures {
-                    figure.doubts = vec![Doubt::Incomplete];
-                }
+                is_incomplete = [true; 2];
             }
         }
+    }
+    let is_disturbed = work::others_since(start).is_some_and(|cores| is_disturbed(&[cores]));
+    for (figure, is_incomplete) in figures.iter_mut().zip(is_incomplete) {
+        let doubts = [(is_disturbed, Doubt::Disturbed), (is_incomplete, Doubt::Incomplete)];
+        figure.doubts = doubts.into_iter().filter_map(|(applies, doubt)| applies.then_some(doubt)).collect();
     }
     println!("\nresident memory, growth with {SESSIONS} sessions and {STREAMS} streams, medians of {SERVERS} servers");
     for figure in &figures {

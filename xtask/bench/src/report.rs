@@ -44,6 +44,8 @@ impl Round {
 pub(crate) struct Measured {
     pub(crate) pairs: Vec<(Round, Round)>,
     pub(crate) others: BTreeMap<&'static str, Vec<Round>>,
+    /// The cores that other work used in each round of a program.
+    pub(crate) other_work: BTreeMap<&'static str, Vec<f64>>,
     /// Another library did not start, or failed in a round.
     pub(crate) is_incomplete: bool,
 }
@@ -96,6 +98,15 @@ impl Guesses {
             most: case.most_p99,
         })
     }
+}
+
+/// More cores of other work disturb a measurement.
+const MOST_OTHER_WORK: f64 = 0.1;
+
+/// Whether other work disturbed the rounds of a program, from the cores that it used in each of them. The value of a program is a
+/// median, so the median of these cores counts.
+pub(crate) fn is_disturbed(cores: &[f64]) -> bool {
+    median(cores) > MOST_OTHER_WORK
 }
 
 /// The median of values. It is not a number if there are none.
@@ -155,9 +166,6 @@ impl Row {
             (Spread::of(ratios).median, Spread::of(theirs.iter().map(Round::per_second)).median)
         };
         let share = Spread::of(rounds.iter().map(|(_, bare)| bare.share(bare.generator))).median;
-        let busy = |round: &Round| round.share(round.server).max(round.share(round.generator));
-        let busiest = Spread::of(rounds.iter().flat_map(|(ours, bare)| [busy(ours), busy(bare)])).median;
-        let is_disturbed = is_saturating && cost.is_some() && busiest < 0.8;
         Self {
             name: case.name,
             title: case.title,
@@ -171,7 +179,7 @@ impl Row {
             cost,
             guesses: Guesses::of(case, rounds),
             is_limited: is_saturating && share > 0.97,
-            is_disturbed,
+            is_disturbed: measured.other_work.values().any(|cores| is_disturbed(cores)),
             is_incomplete: measured.is_incomplete,
         }
     }
@@ -351,7 +359,8 @@ mod tests {
         ];
         let others =
             BTreeMap::from([("rmcp", vec![round(250, 1000, 400), round(20, 100, 400), round(600, 1000, 400)])]);
-        let measured = Measured { pairs: pairs.to_vec(), others, is_incomplete: true };
+        let other_work = BTreeMap::from([("ours", vec![0.1; 3]), ("rmcp", vec![0.0, 0.9, 0.1])]);
+        let measured = Measured { pairs: pairs.to_vec(), others, other_work, is_incomplete: true };
         let row = Row::new(&CASES[1], Revision::Session, &measured);
         assert_eq!((row.ratio.median, row.ratio.least, row.ratio.most), (0.5, 0.5, 0.8));
         let figures = row.figures();
@@ -362,13 +371,33 @@ mod tests {
         assert_eq!((ours, bare, ratio.median), (2000.0, 1000.0, 0.5));
         assert_eq!(row.per_core(), 500.0);
         assert!(row.is_limited && !row.is_disturbed);
-        let starved = [(round(500, 400, 400), round(1000, 500, 400))];
-        let measured = |pairs: &[(Round, Round)]| Measured { pairs: pairs.to_vec(), ..Measured::default() };
-        let figures = Row::new(&CASES[1], Revision::Session, &measured(&starved)).figures();
-        assert_eq!(figures[0].doubts, [Doubt::Disturbed]);
-        assert!(
-            !Row::new(&CASES[0], Revision::Session, &measured(&pairs)).is_limited,
-            "one connection waits by nature"
-        );
+        let measured = Measured { pairs: pairs.to_vec(), ..Measured::default() };
+        assert!(!Row::new(&CASES[0], Revision::Session, &measured).is_limited, "one connection waits by nature");
+    }
+
+    #[test]
+    fn other_work_disturbs_each_case() {
+        let round = Round {
+            calls: 100,
+            elapsed: Duration::from_secs(1),
+            server: Some(Duration::from_millis(900)),
+            generator: Some(Duration::from_millis(300)),
+            p99: None,
+            wrong_passwords: 0,
+        };
+        for case in CASES {
+            for (ours, rmcp, expected) in [
+                (vec![], vec![], false),
+                (vec![0.05, 0.1, 0.02], vec![0.0; 3], false),
+                (vec![0.9, 0.0, 0.05], vec![0.0; 3], false),
+                (vec![0.9, 0.0, 0.15], vec![0.0; 3], true),
+                (vec![0.0; 3], vec![0.2; 3], true),
+            ] {
+                let other_work = BTreeMap::from([("ours", ours), ("rmcp", rmcp)]);
+                let measured = Measured { pairs: vec![(round, round); 3], other_work, ..Measured::default() };
+                let figures = Row::new(case, Revision::Session, &measured).figures();
+                assert_eq!(figures[0].doubts.contains(&Doubt::Disturbed), expected, "{} {measured:?}", case.name);
+            }
+        }
     }
 }

@@ -20,7 +20,8 @@ use crate::{
     figure::{Aim, Doubt, Figure},
     library::Library,
     peer::{Peer, START_LIMIT, Start},
-    report::median,
+    report::{is_disturbed, median},
+    work::{self, Reading},
 };
 
 /// The starts of each program for each figure.
@@ -97,17 +98,16 @@ pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
     let mut figures = Vec::new();
     for opening in &openings {
         let timing = async |program: &Program| opening.time(&program.path, core, program.name == BARE).await;
-        let measured = runtime.block_on(turns(&all, options.starts, timing))?;
+        let mut measured = runtime.block_on(turns(&all, options.starts, timing))?;
+        measured.is_incomplete |= options.is_incomplete;
         figures.push(figure(opening.id, opening.title, opening.revision, "ms", measured, Aim::AtMostRmcp(1.0)));
     }
     let servers: Vec<&Program> = all.into_iter().filter(|program| program.name != BARE).collect();
     let reading = async |program: &Program| openings[1].resident(&program.path, core).await;
-    let measured = runtime.block_on(turns(&servers, READINGS, reading))?;
+    let mut measured = runtime.block_on(turns(&servers, READINGS, reading))?;
+    measured.is_incomplete |= options.is_incomplete;
     let title = "memory of an idle stdio server";
     figures.push(figure("idle-server", title, session, "MB", measured, Aim::AtMost(MEMORY_AIM)));
-    if options.is_incomplete {
-        figures.iter_mut().for_each(|figure| figure.doubts = vec![Doubt::Incomplete]);
-    }
     println!("\nstdio servers of one tool, medians of {} starts and of {READINGS} readings of memory", options.starts);
     for figure in &figures {
         println!("{figure}");
@@ -151,11 +151,13 @@ impl Options {
 }
 
 /// The medians of the programs.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug)]
 struct Medians {
     values: BTreeMap<String, f64>,
     /// A program of another library failed, and has no value.
     is_incomplete: bool,
+    /// Other processes used the cores.
+    is_disturbed: bool,
 }
 
 /// Measures the programs `count` times in turns. A program of another library leaves the turns with its first error.
@@ -164,6 +166,7 @@ async fn turns(
     count: usize,
     measure: impl AsyncFn(&Program) -> Result<f64, Error>,
 ) -> Result<Medians, Error> {
+    let start = Reading::now();
     let mut left: Vec<(&Program, Vec<f64>)> = programs.iter().map(|program| (*program, Vec::new())).collect();
     for number in 0..=count {
         let mut failed = Vec::new();
@@ -185,14 +188,16 @@ async fn turns(
     }
     let is_incomplete = left.len() < programs.len();
     let values = left.iter().map(|(program, values)| (program.name.clone(), median(values))).collect();
-    Ok(Medians { values, is_incomplete })
+    let is_disturbed = work::others_since(start).is_some_and(|cores| is_disturbed(&[cores]));
+    Ok(Medians { values, is_incomplete, is_disturbed })
 }
 
 /// The value of ours, beside the other values.
 fn figure(id: &str, title: &str, revision: Revision, unit: &str, measured: Medians, aim: Aim) -> Figure {
-    let Medians { values: mut peers, is_incomplete } = measured;
+    let Medians { values: mut peers, is_incomplete, is_disturbed } = measured;
     let ours = peers.remove(OURS).unwrap_or(f64::NAN);
-    let doubts = if is_incomplete { vec![Doubt::Incomplete] } else { Vec::new() };
+    let doubts = [(is_disturbed, Doubt::Disturbed), (is_incomplete, Doubt::Incomplete)];
+    let doubts = doubts.into_iter().filter_map(|(applies, doubt)| applies.then_some(doubt)).collect();
     Figure { revision: Some(revision.name().to_owned()), peers, doubts, ..Figure::new(id, title, ours, unit, aim) }
 }
 
@@ -279,7 +284,8 @@ mod tests {
         let (order, measured) = measure(4, None);
         assert_eq!(order, "obrt trbo obrt trbo obrt".replace(' ', ""));
         let values = [OURS, BARE, "rmcp", "tower-mcp"].map(|name| (name.to_owned(), 2.5));
-        assert_eq!(measured.unwrap(), Medians { values: values.into(), is_incomplete: false });
+        let measured = measured.unwrap();
+        assert_eq!((measured.values, measured.is_incomplete), (values.into(), false));
     }
 
     #[test]
@@ -287,7 +293,7 @@ mod tests {
         for (broken, expected) in [(("rmcp", 0), "obrt tbo obt"), (("tower-mcp", 1), "obrt trbo obr")] {
             let (order, measured) = measure(2, Some(broken));
             assert_eq!(order, expected.replace(' ', ""));
-            let measured = measured.unwrap();
+            let measured = Medians { is_disturbed: false, ..measured.unwrap() };
             assert_eq!((measured.is_incomplete, measured.values.len()), (true, 3));
             assert!(!measured.values.contains_key(broken.0));
             let figure = figure("a", "a", Revision::Session, "ms", measured, Aim::AtMostRmcp(1.0));
@@ -302,10 +308,16 @@ mod tests {
     #[test]
     fn our_value_is_beside_the_others() {
         let values = [(OURS, 3.0), (BARE, 1.0), ("rmcp", 2.0)].map(|(name, value)| (name.to_owned(), value));
-        let measured = Medians { values: values.into(), is_incomplete: false };
-        let figure = figure("a", "a", Revision::Session, "ms", measured, Aim::AtMostRmcp(1.0));
-        assert_eq!((figure.value, figure.peers.len(), figure.is_met()), (3.0, 2, false));
-        assert_eq!((figure.revision.as_deref(), figure.doubts.len()), (Some("2025-11-25"), 0));
+        for (is_incomplete, is_disturbed, doubts) in [
+            (false, false, &[] as &[Doubt]),
+            (false, true, &[Doubt::Disturbed]),
+            (true, true, &[Doubt::Disturbed, Doubt::Incomplete]),
+        ] {
+            let measured = Medians { values: values.clone().into(), is_incomplete, is_disturbed };
+            let figure = figure("a", "a", Revision::Session, "ms", measured, Aim::AtMostRmcp(1.0));
+            assert_eq!((figure.value, figure.peers.len(), figure.is_met()), (3.0, 2, false));
+            assert_eq!((figure.revision.as_deref(), &*figure.doubts), (Some("2025-11-25"), doubts));
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::{
     error::Error,
     options::Options,
     report::{Measured, Round},
-    work,
+    work::{self, Reading},
 };
 
 /// The names of the programs that each case has.
@@ -64,6 +64,8 @@ pub(crate) struct Turns<P> {
     /// The programs with their names: ours, the bare peer, and those of other libraries.
     programs: Vec<(&'static str, P)>,
     rounds: BTreeMap<&'static str, Vec<Round>>,
+    /// The cores that other work used in each round of a program.
+    other_work: BTreeMap<&'static str, Vec<f64>>,
     is_incomplete: bool,
     /// The case and its revision, for messages.
     name: String,
@@ -75,7 +77,8 @@ impl<P: Program> Turns<P> {
         ours.stop();
         bare.stop();
         let programs = vec![(OURS, ours), (BARE, bare)];
-        Self { programs, rounds: BTreeMap::new(), is_incomplete: false, name }
+        let (rounds, other_work) = (BTreeMap::new(), BTreeMap::new());
+        Self { programs, rounds, other_work, is_incomplete: false, name }
     }
 
     /// Adds the program of a library, or notes that the library has none.
@@ -96,7 +99,9 @@ impl<P: Program> Turns<P> {
             let mut failed = Vec::new();
             for (name, program) in &mut self.programs {
                 program.resume().await;
+                let start = Reading::now();
                 let outcome = program.round(options.round).await;
+                self.other_work.entry(*name).or_default().extend(work::others_since(start));
                 program.stop();
                 match outcome {
                     Ok(round) => self.rounds.entry(*name).or_default().push(round),
@@ -122,13 +127,14 @@ impl<P: Program> Turns<P> {
         let mut others = self.rounds;
         let (ours, bare) = (others.remove(OURS).unwrap_or_default(), others.remove(BARE).unwrap_or_default());
         let pairs = ours.into_iter().zip(bare).collect();
-        Ok(Measured { pairs, others, is_incomplete: self.is_incomplete })
+        Ok(Measured { pairs, others, other_work: self.other_work, is_incomplete: self.is_incomplete })
     }
 
     /// Removes a library from the results of the case.
     fn omit(&mut self, library: &'static str, error: &Error) {
         eprintln!("{}  {library} is not measured: {error}", self.name);
         self.rounds.remove(library);
+        self.other_work.remove(library);
         self.is_incomplete = true;
     }
 }

@@ -1,6 +1,9 @@
-//! The CPU time of this process and of all processes below it.
+//! The CPU time of this process with all processes below it, and of other processes.
 
-use std::{fs, time::Duration};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use tokio::time::sleep;
 
@@ -30,6 +33,44 @@ pub(crate) async fn settle() {
             return;
         }
     }
+}
+
+/// A reading of the CPU times of the system.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading {
+    at: Instant,
+    /// The time that all cores were busy.
+    busy: Duration,
+    /// The time of this process and of all processes below it.
+    own: Duration,
+}
+
+impl Reading {
+    /// Reads the times. `None` without `/proc`.
+    pub(crate) fn now() -> Option<Self> {
+        let busy = busy(&fs::read_to_string("/proc/stat").ok()?)?;
+        Some(Self { at: Instant::now(), busy, own: used()? })
+    }
+
+    /// The number of cores that other processes, the system and other machines used between two readings.
+    fn others(self, after: Self) -> f64 {
+        let others = (after.busy.saturating_sub(self.busy)).saturating_sub(after.own.saturating_sub(self.own));
+        others.as_secs_f64() / (after.at - self.at).as_secs_f64().max(1e-9)
+    }
+}
+
+/// The number of cores that other work used since a reading.
+pub(crate) fn others_since(before: Option<Reading>) -> Option<f64> {
+    Some(before?.others(Reading::now()?))
+}
+
+/// The time that all cores were busy, from the first line of `/proc/stat`. Its columns are user, nice, system, idle, the wait for
+/// disks, interrupts of two kinds, and the time that the machine gave to other machines.
+fn busy(stat: &str) -> Option<Duration> {
+    let columns = stat.lines().next()?.strip_prefix("cpu ")?;
+    let columns: Vec<u64> = columns.split_whitespace().map_while(|column| column.parse().ok()).collect();
+    let idle: u64 = columns.get(3..5)?.iter().sum();
+    Some(cpu::ticks(columns.get(..8)?.iter().sum::<u64>() - idle))
 }
 
 /// A process of the system.
@@ -91,6 +132,36 @@ mod tests {
             let mut family: Vec<u32> = family_of(root, processes).iter().map(|process| process.id).collect();
             family.sort_unstable();
             assert_eq!(family, expected, "{root}");
+        }
+    }
+
+    #[test]
+    fn busy_cores_have_no_idle_time_and_no_waits() {
+        let stat = "cpu  100 20 30 9000 800 4 5 6 70 80\ncpu0 50 10 15 4500 400 2 2 3 0 0\n";
+        assert_eq!(busy(stat), Some(Duration::from_millis(1_650)));
+        for wrong in ["", "cpu 1 2 3 4 5 6 7", "intr 1 2 3 4 5 6 7 8"] {
+            assert_eq!(busy(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn other_work_is_the_busy_time_without_the_own_time() {
+        let at = Instant::now();
+        let reading = |millis, busy, own| Reading {
+            at: at + Duration::from_millis(millis),
+            busy: Duration::from_millis(busy),
+            own: Duration::from_millis(own),
+        };
+        let before = reading(0, 10_000, 4_000);
+        for (after, others) in [
+            (reading(2_000, 10_000, 4_000), 0.0),
+            (reading(2_000, 13_000, 7_000), 0.0),
+            (reading(2_000, 13_500, 7_000), 0.25),
+            (reading(1_000, 12_000, 4_000), 2.0),
+            // The clocks of both times have ticks.
+            (reading(2_000, 11_990, 6_000), 0.0),
+        ] {
+            assert!((before.others(after) - others).abs() < 1e-9, "{after:?}");
         }
     }
 
