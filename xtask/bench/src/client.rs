@@ -1,6 +1,9 @@
 //! The client under test, and the loop around `reqwest` beside it: both call the same bare server.
 
-use std::time::{Duration, Instant};
+use std::{
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use mcp_client::{
     ChildProcess, Client,
@@ -17,7 +20,7 @@ use crate::{
     case::{Call, Case, ECHO_TEXT, Over, Revision, Template},
     cpu,
     error::Error,
-    library,
+    http, library,
     load::{GRACE, WARM_UP, since},
     options::Options,
     peer::{Peer, Start},
@@ -58,15 +61,15 @@ pub(crate) async fn measure(
 
 /// The bare server of the clients: one process over HTTP, or a process of each client over stdio.
 enum Server {
-    Http { peer: Box<Peer>, url: String },
+    Http { peer: Box<Peer>, address: SocketAddr },
     Stdio { cpu: Option<usize> },
 }
 
 impl Server {
     async fn http(cpu: Option<usize>) -> Result<Self, Error> {
         let mut peer = Peer::start(&Start { kind: "bare-mcp", cpu, ..Start::default() })?;
-        let url = format!("http://{}/mcp", peer.address().await?);
-        Ok(Self::Http { peer: Box::new(peer), url })
+        let address = peer.address().await?;
+        Ok(Self::Http { peer: Box::new(peer), address })
     }
 
     fn peer(&self) -> Option<&Peer> {
@@ -79,7 +82,7 @@ impl Server {
     /// The arguments of a client program.
     fn target(&self) -> Result<Vec<String>, Error> {
         Ok(match self {
-            Self::Http { url, .. } => vec!["http".to_owned(), url.clone()],
+            Self::Http { address, .. } => vec!["http".to_owned(), url(*address)],
             Self::Stdio { cpu } => {
                 let program = std::env::current_exe()?.to_string_lossy().into_owned();
                 let pinned = cpu.iter().flat_map(|cpu| ["--cpu".to_owned(), cpu.to_string()]);
@@ -92,7 +95,7 @@ impl Server {
     async fn ours(&self, revision: Revision) -> Result<Kind, Error> {
         let builder = Client::builder("bench", "1.0.0").versions([revision.version()]);
         Ok(Kind::Caller(Caller::Ours(match self {
-            Self::Http { url, .. } => builder.connect(url).await?,
+            Self::Http { address, .. } => builder.connect(url(*address)).await?,
             Self::Stdio { .. } => {
                 let target = self.target()?;
                 builder.connect(ChildProcess::new(&target[1]).args(&target[2..])).await?
@@ -102,7 +105,7 @@ impl Server {
 
     async fn bare(&self, revision: Revision) -> Result<Kind, Error> {
         Ok(match self {
-            Self::Http { url, .. } => Kind::Caller(Caller::bare(url, revision)?),
+            Self::Http { address, .. } => Kind::Caller(Caller::bare(*address, revision).await?),
             Self::Stdio { cpu } => {
                 let mut peer = Peer::start(&Start { kind: "bare-mcp-stdio", cpu: *cpu, ..Start::default() })?;
                 stdio::open_session(&mut peer, revision).await?;
@@ -110,6 +113,11 @@ impl Server {
             }
         })
     }
+}
+
+/// The URL of a server over HTTP.
+fn url(address: SocketAddr) -> String {
+    format!("http://{address}/mcp")
 }
 
 /// A client that is ready for rounds.
@@ -179,7 +187,8 @@ pub(crate) enum Caller {
 }
 
 impl Caller {
-    pub(crate) fn bare(url: &str, revision: Revision) -> Result<Self, Error> {
+    /// Opens the session that the revision needs, and sends its id with each call, as each client does.
+    pub(crate) async fn bare(address: SocketAddr, revision: Revision) -> Result<Self, Error> {
         // The program may have installed a provider before, so an error has no meaning.
         let _ = ring::default_provider().install_default();
         let mut headers = HeaderMap::new();
@@ -190,8 +199,11 @@ impl Caller {
             headers.insert("mcp-method", HeaderValue::from_static("tools/call"));
             headers.insert("mcp-name", HeaderValue::from_static("echo"));
         }
+        if let Some(session) = http::open_session(address, revision, None).await? {
+            headers.insert("mcp-session-id", HeaderValue::from_str(&session)?);
+        }
         let client = reqwest::Client::builder().no_proxy().tcp_nodelay(true).build()?;
-        Ok(Self::Bare { client, url: url.to_owned(), headers, template: Template::message(Call::Echo, revision) })
+        Ok(Self::Bare { client, url: url(address), headers, template: Template::message(Call::Echo, revision) })
     }
 
     /// A caller with a separate range of ids.

@@ -106,8 +106,13 @@ impl Endpoint {
     /// Starts the bare server, which `reqwest` calls.
     pub(super) async fn reqwest(start: &Start, revision: Revision) -> Result<Self, Error> {
         let mut peer = Peer::start(start)?;
-        let mut caller = Caller::bare(&format!("http://{}/mcp", peer.address().await?), revision)?;
-        timeout(GRACE, caller.call()).await??;
+        let address = peer.address().await?;
+        let opening = async {
+            let mut caller = Caller::bare(address, revision).await?;
+            caller.call().await?;
+            Ok::<_, Error>(caller)
+        };
+        let caller = timeout(GRACE, opening).await??;
         Ok(Self { peer, caller: Calls::Reqwest(caller) })
     }
 
