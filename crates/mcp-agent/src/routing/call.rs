@@ -105,10 +105,13 @@ impl HostCall {
     }
 
     async fn run(mut self) -> Result<HostResult, CallError> {
+        let started = Instant::now();
         let (mut tool, mut arguments) = match self.resolve() {
             Err(CallError::Unknown(unknown)) => self.resolve_unlisted(unknown).await?,
             resolved => resolved?,
         };
+        // The limit includes the wait for the lists, and not that for an approval.
+        let waited = started.elapsed();
         let shared = Arc::clone(&self.shared);
         let registry = &shared.registry;
         let caller = Arc::clone(&self.options.caller);
@@ -123,7 +126,8 @@ impl HostCall {
                     .options
                     .timeout
                     .or_else(|| slot.call_timeout(tool.original_name()))
-                    .or(registry.settings.call_timeout);
+                    .or(registry.settings.call_timeout)
+                    .map(|limit| limit.saturating_sub(waited));
                 let wait = limit.map_or(registry.settings.call_wait, |limit| limit.min(registry.settings.call_wait));
                 let began = Instant::now();
                 let reached = self.options.until_cancelled(&self.name, slot.reach(registry, &caller, wait)).await?;

@@ -78,6 +78,7 @@ impl<T: DeserializeOwned + Send + 'static> HostRequest<T> {
         let registry = &shared.registry;
         let call_wait = registry.settings.call_wait;
         let caller = Arc::clone(&self.options.caller);
+        let started = Instant::now();
         let mut found = (self.find)(&shared, &caller);
         if let Err(CallError::Unknown(_)) = &found
             && let Some(slot) = registry.unlisted(&self.name)
@@ -87,6 +88,8 @@ impl<T: DeserializeOwned + Send + 'static> HostRequest<T> {
             listed.map_err(|cause| CallError::unavailable(&slot.name, cause))?;
             found = (self.find)(&shared, &caller);
         }
+        // The limit includes the wait for the lists, and not that for an approval.
+        let waited = started.elapsed();
         let ServerTarget { server, mut input, build, bound } = match found? {
             Target::Ready(value) => return Ok(value),
             Target::Server(target) => *target,
@@ -100,6 +103,7 @@ impl<T: DeserializeOwned + Send + 'static> HostRequest<T> {
             return Err(CallError::Unavailable { server, state: ServerState::Stopped, reason, retry_in: None });
         }
         let limit = self.options.timeout.or(slot.options.call_timeout).or(registry.settings.call_timeout);
+        let limit = limit.map(|limit| limit.saturating_sub(waited));
         let wait = limit.map_or(call_wait, |limit| limit.min(call_wait));
         let began = Instant::now();
         let reached = self.options.until_cancelled(&self.name, slot.reach(registry, &caller, wait)).await?;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use mcp_agent::{
-    Gateway, Host, HostBuilder,
+    CallError, Gateway, Host, HostBuilder,
     filter::AnnotationMatch,
     policy::{AuditEvent, Effect, Policy, Rule},
 };
@@ -264,5 +264,29 @@ async fn the_time_limit_of_a_subscription_includes_the_start_of_its_server() {
         let error = client.subscribe([format!("mcp://{server}/x:a")]).await.map(drop).unwrap_err();
         assert!(began.elapsed() <= LIMIT + SECOND / 10, "{server}: {:?}", began.elapsed());
         assert_eq!(error.rpc().unwrap().code.0, -32603, "{server}: {error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_limit_of_an_application_includes_the_wait_for_the_lists() {
+    const LIMIT: Duration = Duration::from_secs(4);
+    for is_tool in [true, false] {
+        let late = Late::slow(3 * SECOND);
+        let host = late.host().start_limit(Duration::ZERO).start().await.unwrap();
+        let began = Instant::now();
+        let permit = async {
+            sleep(3 * SECOND).await;
+            late.permits.add_permits(1);
+        };
+        let request = async {
+            match is_tool {
+                true => host.call("two__x", json!({})).timeout(LIMIT).await.map(drop),
+                false => host.prompt("two__x", json!({ "topic": "rust" })).timeout(LIMIT).await.map(drop),
+            }
+        };
+        let (result, ()) = tokio::join!(request, permit);
+        assert!(matches!(result, Err(CallError::Client { .. })), "{is_tool}: {result:?}");
+        let elapsed = began.elapsed();
+        assert!((LIMIT..LIMIT + SECOND / 10).contains(&elapsed), "{is_tool}: {elapsed:?}");
     }
 }
