@@ -26,6 +26,43 @@ pub(crate) struct Library {
     folder: PathBuf,
 }
 
+/// A form of a server of a library. The result of a case is the form with the most calls in a second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Form {
+    /// The library and the form, as in the results.
+    pub(crate) name: &'static str,
+    library: &'static str,
+    kind: &'static str,
+    /// The argument of the program.
+    pub(crate) argument: Option<&'static str>,
+}
+
+impl Form {
+    const fn first(library: &'static str, kind: &'static str) -> Self {
+        Self { name: library, library, kind, argument: None }
+    }
+
+    const fn other(name: &'static str, library: &'static str, kind: &'static str, argument: &'static str) -> Self {
+        Self { name, library, kind, argument: Some(argument) }
+    }
+}
+
+/// The forms of the servers. The first form of a kind has the name of its library.
+const FORMS: [Form; 7] = [
+    Form::first("rmcp", "http"),
+    Form::other("rmcp, one thread", "rmcp", "http", "one-thread"),
+    Form::first("rmcp", "stdio"),
+    Form::other("rmcp, stdio()", "rmcp", "stdio", "blocking"),
+    Form::first("tower-mcp", "http"),
+    Form::other("tower-mcp, one thread", "tower-mcp", "http", "one-thread"),
+    Form::first("tower-mcp", "stdio"),
+];
+
+/// Returns the library of a form.
+pub(crate) fn library_of(form: &str) -> &str {
+    FORMS.iter().find(|known| known.name == form).map_or(form, |known| known.library)
+}
+
 impl Library {
     /// All libraries, if a folder has programs of one of them. A measurement fails to start a program that is absent.
     pub(crate) fn all(folder: &Path) -> Result<Vec<Self>, Error> {
@@ -39,6 +76,11 @@ impl Library {
     /// Whether a folder has a server of the library.
     fn exists(&self) -> bool {
         ["http", "stdio"].into_iter().any(|kind| self.program(kind).is_ok())
+    }
+
+    /// The forms of its server of a kind: `http` or `stdio`.
+    pub(crate) fn forms(&self, kind: &str) -> impl Iterator<Item = Form> {
+        FORMS.into_iter().filter(move |form| form.library == self.name && form.kind == kind)
     }
 
     /// The program of a kind: `http`, `stdio` or `client`.

@@ -16,7 +16,7 @@ use crate::{
     error::Error,
     figure::Figure,
     http,
-    library::Library,
+    library::{Form, Library},
     options::Options,
     peer::{Peer, Start},
     report::{self, Measured, Round, Row},
@@ -102,7 +102,7 @@ enum Role {
         answer: PathBuf,
         session: Option<String>,
     },
-    Other(Library),
+    Other(Library, Form),
 }
 
 enum Side {
@@ -139,7 +139,10 @@ async fn measure(
     }
     let mut turns = Turns::new(case, revision, ours, bare);
     for library in options.peers.iter().filter(|_| case.has_peers()) {
-        turns.add(library.name, Runner::start_other(case, revision, cpu, library, warm_up).await);
+        for form in library.forms(server_kind(case.over)) {
+            let role = Role::Other(library.clone(), form);
+            turns.add(form.name, Runner::start_other(case, revision, cpu, role, warm_up).await);
+        }
     }
     turns.measure(options).await
 }
@@ -157,7 +160,7 @@ impl Program for Runner {
             let name = match &self.role {
                 Role::Ours => "our server",
                 Role::Bare { .. } => "the bare peer",
-                Role::Other(library) => library.name,
+                Role::Other(_, form) => form.name,
             };
             error.when(format_args!("{name}{}", fate(&mut self.peer)))
         })
@@ -171,18 +174,20 @@ impl Runner {
             (Over::Http { .. }, Role::Ours) => "ours-http",
             (Over::Http { .. }, Role::Bare { .. }) if case.call == Call::Open => "bare-sessions",
             (Over::Http { .. }, Role::Bare { .. }) => "bare-http",
-            (Over::Http { .. }, Role::Other(_)) => "http",
+            (_, Role::Other(..)) => server_kind(case.over),
             (Over::Stdio { .. }, Role::Ours) => "ours-stdio",
             (Over::Stdio { .. }, Role::Bare { .. }) if case.gathered => "bare-stdio-gathered",
             (Over::Stdio { .. }, Role::Bare { .. }) => "bare-stdio",
-            (Over::Stdio { .. }, Role::Other(_)) => "stdio",
             (Over::Client { .. } | Over::ClientStdio { .. }, _) => return Err(Error::new("a client is not a server")),
         };
         let mut start = Start { kind, cpu, ..Start::default() };
         match &role {
             Role::Ours => (start.tools, start.auth) = (case.tools(), case.auth),
             Role::Bare { answer, .. } => start.answer = Some(answer.clone()),
-            Role::Other(library) => start.program = Some(library.program(kind)?),
+            Role::Other(library, form) => {
+                start.program = Some(library.program(kind)?);
+                start.form = form.argument;
+            }
         }
         let mut peer = Peer::start(&start)?;
         let opening = async {
@@ -225,10 +230,10 @@ impl Runner {
         case: &Case,
         revision: Revision,
         cpu: Option<usize>,
-        library: &Library,
+        role: Role,
         warm_up: Duration,
     ) -> Result<Self, Error> {
-        let mut runner = Self::start(case, revision, cpu, Role::Other(library.clone())).await?;
+        let mut runner = Self::start(case, revision, cpu, role).await?;
         runner.round(warm_up).await?;
         Ok(runner)
     }
@@ -258,7 +263,7 @@ impl Runner {
                 return Err(Error::new("the bare peer returned another response than the prepared one"));
             }
             Role::Bare { .. } => {}
-            Role::Ours | Role::Other(_) => self.call.verify(http::message(&answer), id)?,
+            Role::Ours | Role::Other(..) => self.call.verify(http::message(&answer), id)?,
         }
         Ok(answer)
     }
@@ -297,6 +302,15 @@ impl Runner {
         let server = since(server, self.peer.used());
         let generator = since(generator, cpu::used(own));
         Ok(Round { calls, elapsed, server, generator, p99, wrong_passwords })
+    }
+}
+
+/// The kind of the programs of other libraries that a case loads.
+fn server_kind(over: Over) -> &'static str {
+    match over {
+        Over::Http { .. } => "http",
+        Over::Stdio { .. } => "stdio",
+        Over::Client { .. } | Over::ClientStdio { .. } => "client",
     }
 }
 

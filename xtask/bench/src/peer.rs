@@ -35,8 +35,10 @@ pub(crate) struct Peer {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Start {
     pub(crate) kind: &'static str,
-    /// A program of another library, which takes no options. Without it, this program is the server.
+    /// A program of another library. Without it, this program is the server.
     pub(crate) program: Option<PathBuf>,
+    /// The argument of the program of another library: its form.
+    pub(crate) form: Option<&'static str>,
     pub(crate) cpu: Option<usize>,
     pub(crate) tools: usize,
     pub(crate) auth: Option<Auth>,
@@ -52,7 +54,11 @@ impl Peer {
     /// Starts a program as a server.
     pub(crate) fn start(start: &Start) -> Result<Self, Error> {
         let command = match &start.program {
-            Some(program) => Command::new(program),
+            Some(program) => {
+                let mut command = Command::new(program);
+                command.args(start.form);
+                command
+            }
             None => Self::own(start)?,
         };
         Self::spawn(command, start.cpu)

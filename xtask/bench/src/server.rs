@@ -4,7 +4,10 @@ use std::{sync::Arc, thread};
 
 use mcp_server::{ServerBuilder, prelude::*, tasks::TaskSupport};
 use mcp_store_redis::{RedisOptions, RedisStore};
-use tokio::{net::TcpListener, runtime::Runtime};
+use tokio::{
+    net::TcpListener,
+    runtime::{Builder, Runtime},
+};
 
 use crate::{
     auth::{self, Auth},
@@ -146,7 +149,7 @@ fn end_with_stdin(server: &Server) {
     });
 }
 
-/// Serves stdin and stdout.
+/// Serves stdin and stdout on one thread, as the servers of other libraries do.
 pub(crate) fn stdio(tools: usize) -> Result<(), Error> {
-    Runtime::new()?.block_on(async { Ok(server(tools).serve_stdio().await?) })
+    Builder::new_current_thread().enable_all().build()?.block_on(async { Ok(server(tools).serve_stdio().await?) })
 }

@@ -1,4 +1,4 @@
-//! A server of one tool over HTTP. It prints its address, and ends with stdin.
+//! A server of one tool over HTTP. It prints its address, and ends with stdin. With the argument `one-thread`, its runtime has one thread.
 
 use std::{error::Error, io, io::Read, sync::Arc, thread};
 
@@ -6,13 +6,17 @@ use axum::{Router, serve::ListenerExt};
 use rmcp::transport::streamable_http_server::{
     StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
 };
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, runtime::Builder};
 
 mod server;
 
-// One thread has more echoes in a second, and fewer texts of 1 MiB.
-#[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
+    let has_one_thread = std::env::args().any(|arg| arg == "one-thread");
+    let mut runtime = if has_one_thread { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    runtime.enable_all().build()?.block_on(serve())
+}
+
+async fn serve() -> Result<(), Box<dyn Error>> {
     // The responses of 2026-07-28 are JSON. A session has events, which begin with the response and not with an empty event.
     let config = StreamableHttpServerConfig::default().with_json_response(true).with_sse_retry(None);
     let mut sessions = LocalSessionManager::default();

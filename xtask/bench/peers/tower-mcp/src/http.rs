@@ -1,11 +1,11 @@
-//! A server over HTTP. It prints its address, and ends with stdin.
+//! A server over HTTP. It prints its address, and ends with stdin. With the argument `one-thread`, its runtime has one thread.
 
 use std::{io, thread};
 
 use axum::serve::ListenerExt;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, runtime::Builder};
 use tower_mcp::{BoxError, CallToolResult, HttpTransport, ToolBuilder};
 
 mod server;
@@ -17,8 +17,13 @@ struct Big {
     n: usize,
 }
 
-#[tokio::main]
-async fn main() -> Result<(), BoxError> {
+fn main() -> Result<(), BoxError> {
+    let has_one_thread = std::env::args().any(|arg| arg == "one-thread");
+    let mut runtime = if has_one_thread { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    runtime.enable_all().build()?.block_on(serve())
+}
+
+async fn serve() -> Result<(), BoxError> {
     let big = ToolBuilder::new("big")
         .description("Make a text of a size.")
         .handler(|Big { n }: Big| async move { Ok(CallToolResult::text("x".repeat(n))) })
