@@ -34,7 +34,7 @@ usage: cargo xtask bench [STAGE]... [--peers] [--quick] [--case NAME]... [--roun
        cargo xtask bench growth [tools|sessions|streams|subscriptions|tasks|connections|payload]... [--quick]
        cargo xtask bench --publish [--rounds N] [--seconds S]
        cargo xtask bench render
-       cargo xtask bench instructions [--update]
+       cargo xtask bench instructions [--update | --parts [CASE]...]
        cargo xtask bench micro [NAME]
        cargo xtask bench fleet [--quick]
        cargo xtask bench gateway [added|cpu|text|lists|checks|memory|children]... [--quick]
@@ -45,7 +45,7 @@ stages: builds, load, start, memory, host, gateway, growth. Without a name, all 
 --publish measures all that docs/performance.md shows, and rewrites that page, its plots and its results. It waits until the machine
 is quiet before each stage.
 render rewrites the page and the plots from the committed results. instructions counts the instructions of the hot paths, and micro
-measures their times.";
+measures their times. --update lowers the ceilings of the instructions, and --parts shows the instructions of each crate.";
 
 /// The rounds of the load of a publication.
 const PUBLISHED: [&str; 4] = ["--rounds", "3", "--seconds", "2"];
@@ -59,7 +59,7 @@ const QUIET_STEP: Duration = Duration::from_secs(5);
 const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
 const LOAD_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// Runs the measurements, each of them even if another one misses an aim. Fails at the end if one has failed.
+/// Runs all measurements. Fails at the end if a measurement failed or missed an aim.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     if args.iter().any(|arg| arg == "--help") {
         println!("{USAGE}");

@@ -1,6 +1,8 @@
 //! The hot paths of servers and clients. `cargo xtask bench instructions` counts their instructions, and `cargo xtask bench micro`
 //! measures their times.
 
+mod endpoint;
+
 use std::{error::Error, fmt, future::poll_fn, hint::black_box};
 
 use bytes::Bytes;
@@ -13,6 +15,7 @@ use mcp_server::{
 };
 use mcp_uri_template::{UriTemplate, Vars};
 use serde_json::json;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 /// The error of a case.
 pub type Failure = Box<dyn Error>;
@@ -27,10 +30,14 @@ pub struct Case {
 
 impl Case {
     /// All cases.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 14] = [
         Self::new("parse-message", parse),
         Self::new("dispatch-2025-11-25", |count| dispatch(count, false)),
         Self::new("dispatch-2026-07-28", |count| dispatch(count, true)),
+        Self::new("http-2025-11-25", |count| endpoint::calls(count, false)),
+        Self::new("http-2026-07-28", |count| endpoint::calls(count, true)),
+        Self::new("http-session", endpoint::sessions),
+        Self::new("stdio-2026-07-28", lines),
         Self::new("client-2025-11-25", |count| call(count, ProtocolVersion::V2025_11_25)),
         Self::new("client-2026-07-28", |count| call(count, ProtocolVersion::V2026_07_28)),
         Self::new("validate-arguments", validate),
@@ -62,6 +69,9 @@ impl fmt::Display for Case {
 const CALL: &str = r#"{"jsonrpc":"2.0","id":1000000001,"method":"tools/call","params":{"name":"echo","arguments":{"text":"The quick brown fox jumps over the lazy dog."}}}"#;
 const STATELESS_CALL: &str = r#"{"jsonrpc":"2.0","id":1000000001,"method":"tools/call","params":{"name":"echo","arguments":{"text":"The quick brown fox jumps over the lazy dog."},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1.0.0"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}}}"#;
 
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1.0.0"}}}"#;
+const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+
 /// The envelope of a request.
 fn parse(count: u32) -> Result<(), Failure> {
     for _ in 0..count {
@@ -85,33 +95,61 @@ async fn echo(Args(Echo { text }): Args<Echo>) -> String {
 fn dispatch(count: u32, is_stateless: bool) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let server = Server::builder("bench", "1.0.0").tool(tool("echo", echo)).build();
+        let server = server();
         let (ours, mut client) = memory::duplex(16);
         let serving = tokio::spawn(async move { server.serve(ours).await });
         let sender = client.sender();
         if !is_stateless {
-            let params = json!({
-                "protocolVersion": "2025-11-25",
-                "capabilities": {},
-                "clientInfo": { "name": "bench", "version": "1.0.0" },
-            });
-            let open = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
-            sender.send(Frame::new(open.to_string())).await?;
+            sender.send(Frame::new(INITIALIZE)).await?;
             poll_fn(|cx| client.poll_recv(cx)).await.ok_or("the server ended")??;
-            sender.send(Frame::new(r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#)).await?;
+            sender.send(Frame::new(INITIALIZED)).await?;
         }
         let call = Bytes::from_static(if is_stateless { STATELESS_CALL } else { CALL }.as_bytes());
         for _ in 0..count {
             sender.send(Frame::new(call.clone())).await?;
             let answer = poll_fn(|cx| client.poll_recv(cx)).await.ok_or("the server ended")??;
-            if !answer.message.windows(9).any(|window| window == b"lazy dog.") {
-                return Err(format!("a wrong answer: {}", String::from_utf8_lossy(&answer.message)).into());
-            }
+            check(&answer.message)?;
         }
         drop((client, sender));
         serving.await??;
         Ok(())
     })
+}
+
+/// A call of a tool from a line to the line of its answer.
+fn lines(count: u32) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (ours, theirs) = tokio::io::duplex(64 << 10);
+        let (reader, writer) = tokio::io::split(ours);
+        let server = server();
+        let serving = tokio::spawn(async move { server.serve_io(reader, writer).await });
+        let (reader, mut writer) = tokio::io::split(theirs);
+        let mut reader = BufReader::new(reader);
+        let (call, mut answer) = (format!("{STATELESS_CALL}\n"), String::new());
+        for _ in 0..count {
+            writer.write_all(call.as_bytes()).await?;
+            answer.clear();
+            reader.read_line(&mut answer).await?;
+            check(answer.as_bytes())?;
+        }
+        drop((reader, writer));
+        serving.await??;
+        Ok(())
+    })
+}
+
+/// A server with the tool of the calls.
+fn server() -> Server {
+    Server::builder("bench", "1.0.0").tool(tool("echo", echo)).build()
+}
+
+/// Checks that an answer has the text of a call.
+fn check(answer: &[u8]) -> Result<(), Failure> {
+    match answer.windows(9).any(|window| window == b"lazy dog.") {
+        true => Ok(()),
+        false => Err(format!("a wrong answer: {}", String::from_utf8_lossy(answer)).into()),
+    }
 }
 
 /// The arguments of a call against a schema with a string, a number, an enumeration and a list.
@@ -151,7 +189,7 @@ fn decode(count: u32) -> Result<(), Failure> {
 fn call(count: u32, version: ProtocolVersion) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let server = Server::builder("bench", "1.0.0").tool(tool("echo", echo)).build();
+        let server = server();
         let client = Client::builder("bench", "1.0.0").versions([version]).connect(&server).await?;
         for _ in 0..count {
             let text = client.call_tool("echo", json!({ "text": "lazy dog" })).await?.text();

@@ -174,7 +174,7 @@ pub(super) fn prepare(folders: &Folders, peers: bool) -> Result<(), Error> {
     let ours = sources(&folders.root, &["crates/", "Cargo.", OWN])?;
     let theirs = sources(&folders.root, &[PEERS])?;
     let mut wanted = Vec::new();
-    if is_stale(&folders.plain().join(file_name("bare-stdio")), SystemTime::UNIX_EPOCH) {
+    if is_stale(&folders.plain().join(file_name("bare-stdio")), sources(&folders.root, &[OWN])?) {
         wanted.push((bare(folders)?, "plain", folders.plain()));
     }
     if is_stale(&folders.plain().join(file_name("ours-stdio")), ours) {
