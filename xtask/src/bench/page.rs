@@ -156,8 +156,8 @@ fn rendered(root: &Path) -> Result<Vec<(PathBuf, String)>, Error> {
     let mut page = replaced(&page, "machine", &machine(&results))?;
     page = replaced(&page, "figures", &table(&results))?;
     page = replaced(&page, "growth", &growth(&results.figures))?;
-    let ratios: Vec<&Figure> = results.figures.iter().filter(|figure| is_ratio(figure)).collect();
-    let costs: Vec<&Figure> = results.figures.iter().filter(|figure| is_cost(figure)).collect();
+    let ratios = ordered(results.figures.iter().filter(|figure| is_ratio(figure)));
+    let costs = ordered(results.figures.iter().filter(|figure| is_cost(figure)));
     let file = |name: &str| Path::new(FOLDER).join(format!("{name}.svg"));
     let mut files = vec![
         (PathBuf::from(PAGE), page),
@@ -166,6 +166,14 @@ fn rendered(root: &Path) -> Result<Vec<(PathBuf, String)>, Error> {
     ];
     files.extend(results.series.iter().map(|series| (file(&series.id), plot::curve(series))));
     Ok(files)
+}
+
+/// Puts the older revision of each title first.
+fn ordered<'a>(figures: impl Iterator<Item = &'a Figure>) -> Vec<&'a Figure> {
+    let mut figures: Vec<&Figure> = figures.collect();
+    let titles: Vec<&str> = figures.iter().map(|figure| &*figure.title).collect();
+    figures.sort_by_key(|figure| (titles.iter().position(|title| *title == figure.title), &figure.revision));
+    figures
 }
 
 fn is_growth(figure: &Figure) -> bool {
@@ -208,8 +216,9 @@ fn machine(results: &Results) -> String {
 /// The table beside the other libraries: both revisions of a figure share a row.
 fn table(results: &Results) -> String {
     let mut text =
-        "| measured | 2025-11-25 | 2026-07-28 | rmcp | tower-mcp | aim |\n|---|---|---|---|---|---|\n".to_owned();
-    let figures: Vec<&Figure> = results.figures.iter().filter(|figure| !is_growth(figure)).collect();
+        "| measured | 2025-11-25 | 2026-07-28 | rmcp | tower-mcp | bare limit | aim |\n|---|---|---|---|---|---|---|\n"
+            .to_owned();
+    let figures = ordered(results.figures.iter().filter(|figure| !is_growth(figure)));
     let mut titles: Vec<&str> = Vec::new();
     for figure in &figures {
         if !titles.contains(&&*figure.title) {
@@ -230,26 +239,32 @@ fn table(results: &Results) -> String {
             Some(_) => (of_revision("2025-11-25"), of_revision("2026-07-28")),
             None => (Some(shown(first)), Some(shown(first))),
         };
-        let dash = || "–".to_owned();
+        let dash = || DASH.to_owned();
         let (session, stateless) = (session.unwrap_or_else(dash), stateless.unwrap_or_else(dash));
-        let peers = LIBRARIES.map(|library| peer(&of_title, library));
+        let peers = LIBRARIES.map(|library| of_revisions(&of_title, |figure| figure.peers.get(library).copied()));
+        let rate = of_revisions(&of_title, |figure| figure.rates.get("bare").map(|rate| rate.round()));
+        let bare = match of_revisions(&of_title, |figure| figure.peers.get("bare").copied()) {
+            bare if bare != DASH => bare,
+            _ if rate != DASH => format!("{rate} calls/s"),
+            _ => DASH.to_owned(),
+        };
         let aim =
             first.aim.text(&first.unit).replace("<=", "≤").replace(">=", "≥").replace('-', "–").replace(" x ", " × ");
-        text += &format!("| {title} | {session} | {stateless} | {} | {} | {aim} |\n", peers[0], peers[1]);
+        text += &format!("| {title} | {session} | {stateless} | {} | {} | {bare} | {aim} |\n", peers[0], peers[1]);
     }
     text + &legend(&figures)
 }
 
-/// The values of a library: of the older revision, then of the newer. A dash replaces a value that is missing.
-fn peer(figures: &[&Figure], library: &str) -> String {
-    let dash = || "–".to_owned();
-    let mut figures = figures.to_vec();
-    figures.sort_by_key(|figure| &figure.revision);
-    if figures.iter().all(|figure| !figure.peers.contains_key(library)) {
-        return dash();
+/// A value that does not exist.
+const DASH: &str = "–";
+
+/// A value of each revision, the older one first. A dash replaces a value that is missing.
+fn of_revisions(figures: &[&Figure], value: impl Fn(&Figure) -> Option<f64>) -> String {
+    if figures.iter().all(|figure| value(figure).is_none()) {
+        return DASH.to_owned();
     }
-    let value = |figure: &&Figure| figure.peers.get(library).map_or_else(dash, |value| number(*value));
-    figures.iter().map(value).collect::<Vec<_>>().join(" / ")
+    let shown = |figure: &&Figure| value(figure).map_or_else(|| DASH.to_owned(), number);
+    figures.iter().map(shown).collect::<Vec<_>>().join(" / ")
 }
 
 fn growth(figures: &[Figure]) -> String {
@@ -259,27 +274,36 @@ fn growth(figures: &[Figure]) -> String {
         let value = format!("{} {}", number(figure.value), figure.unit);
         text += &format!("| {} | {}{} | {aim} |\n", figure.title, value.trim(), marks(figure));
     }
-    text
+    let figures: Vec<&Figure> = figures.iter().filter(|figure| is_growth(figure)).collect();
+    text + &legend(&figures)
 }
 
 /// The marks behind a value: of a missed aim, and of doubts.
-fn marks(figure: &Figure) -> String {
-    format!("{}{}", if figure.is_met() { "" } else { " (!)" }, figure.marks())
+pub(super) fn marks(figure: &Figure) -> String {
+    format!("{}{}", if figure.is_met() { "" } else { MISSED }, figure.marks())
 }
 
-/// The explanations of the doubts that a table shows.
-fn legend(figures: &[&Figure]) -> String {
-    let mut text = String::new();
-    for (doubt, meaning) in [
-        (Doubt::Limited, "beside the bare peer, the load or the server of a client used its whole core"),
+const MISSED: &str = " (!)";
+
+/// The explanations of the marks of figures.
+pub(super) fn explained(figures: &[&Figure]) -> Vec<String> {
+    let missed = figures.iter().any(|figure| !figure.is_met()).then(|| format!("{MISSED}: the value misses its aim"));
+    let doubts = [
+        (
+            Doubt::Limited,
+            "beside the bare peer, the load or the server of a client used its whole core, so the ratio is too high",
+        ),
         (Doubt::Disturbed, "other processes used the cores during the rounds"),
         (Doubt::Incomplete, "a program of another library failed, and its value is missing"),
-    ] {
-        if figures.iter().any(|figure| figure.doubts.contains(&doubt)) {
-            text += &format!("\nThe mark{} shows a doubt: {meaning}.\n", doubt.mark());
-        }
-    }
-    text
+    ];
+    let shown = doubts.into_iter().filter(|(doubt, _)| figures.iter().any(|figure| figure.doubts.contains(doubt)));
+    let doubts = shown.map(|(doubt, meaning)| format!("{}: {meaning}", doubt.mark()));
+    missed.into_iter().chain(doubts).map(|line| line.trim_start().to_owned()).collect()
+}
+
+/// The explanations below a table.
+fn legend(figures: &[&Figure]) -> String {
+    explained(figures).iter().map(|line| format!("\n{line}.\n")).collect()
 }
 
 #[cfg(test)]
@@ -299,7 +323,7 @@ mod tests {
         let root = workspace::root();
         for (path, text) in rendered(&root).unwrap() {
             let committed = fs::read_to_string(root.join(&path)).unwrap();
-            assert_eq!(committed, text, "run `cargo xtask bench render`: {}", path.display());
+            assert!(committed == text, "{} is not current: run `cargo xtask bench render`", path.display());
         }
     }
 
@@ -331,18 +355,26 @@ mod tests {
             let mut figure = Figure::new("http-32", "HTTP echo", value, "", Aim::AtLeast(0.8));
             figure.revision = Some(revision.to_owned());
             figure.peers.insert("rmcp".to_owned(), rmcp);
+            figure.rates.insert("bare".to_owned(), value * 10_000.0);
             figure.doubts = doubts.to_vec();
             figures.push(figure);
         }
+        let mut start = Figure::new("start", "start", 3.0, "ms", Aim::None);
+        start.revision = Some("2025-11-25".to_owned());
+        start.peers.insert("bare".to_owned(), 1.6);
+        figures.push(start);
         figures.push(Figure::new("size", "size", 5.0, "MB", Aim::AtMost(6.0)));
         figures.push(Figure::new("growth-a", "growth", 1.0, "", Aim::AtMost(1.15)));
         let machine = Machine { busy_before_calls: Some(0.25), ..Machine::read(Path::new("."), 0.5) };
         let (date, rounds) = (today(), "3 rounds of 2 s".to_owned());
         let results = Results { date, machine, rounds, versions: BTreeMap::new(), figures, series: Vec::new() };
         let text = table(&results);
-        assert!(text.contains("| HTTP echo | 0.90 (limited) | 0.70 (!) | 0.40 / 0.30 | – | ≥ 0.8 |"), "{text}");
-        assert!(text.contains("\nThe mark (limited) shows") && !text.contains("(disturbed)"), "{text}");
-        assert!(text.contains("| size | 5.00 MB | 5.00 MB | – | – | ≤ 6 MB |"), "{text}");
+        let row = "| HTTP echo | 0.90 (limited) | 0.70 (!) | 0.40 / 0.30 | – | 9000 / 7000 calls/s | ≥ 0.8 |";
+        assert!(text.contains(row), "{text}");
+        assert!(text.contains("\n(limited): beside") && text.contains("\n(!): the value"), "{text}");
+        assert!(!text.contains("(disturbed)"), "{text}");
+        assert!(text.contains("| size | 5.00 MB | 5.00 MB | – | – | – | ≤ 6 MB |"), "{text}");
+        assert!(text.contains("| start | 3.00 ms | – | – | – | 1.60 | – |"), "{text}");
         assert!(growth(&results.figures).contains("| growth | 1.00 | ≤ 1.15 |"));
         let text = super::machine(&results);
         for row in [

@@ -2,11 +2,12 @@
 
 use super::{
     figure::{Figure, Point, Series, number},
+    page::{explained, marks},
     svg::{Anchor, Picture},
 };
 
 /// The names of the programs in the order of their colors.
-pub(super) const NAMES: [&str; 4] = ["ours", "rmcp", "tower-mcp", "bare"];
+const NAMES: [&str; 4] = ["ours", "rmcp", "tower-mcp", "bare"];
 const WIDTH: f64 = 920.0;
 const LABELS: f64 = 300.0;
 const RIGHT: f64 = 190.0;
@@ -15,6 +16,8 @@ const BAR: f64 = 13.0;
 /// The height of the two lines of a label.
 const LABEL: f64 = 30.0;
 const GAP: f64 = 12.0;
+/// The height of a line that explains a mark.
+const NOTE: f64 = 18.0;
 
 /// Bars for each figure, in groups. A group has its own scale, or a scale of all groups if `shared`.
 pub(super) fn bars(title: &str, figures: &[&Figure], shared: bool) -> String {
@@ -22,7 +25,8 @@ pub(super) fn bars(title: &str, figures: &[&Figure], shared: bool) -> String {
     let bars = |group: &[(usize, f64)]| group.len() as f64 * (BAR + 2.0);
     let height = |group: &[(usize, f64)]| bars(group).max(LABEL);
     let end = TOP + groups.iter().map(|group| height(group) + GAP).sum::<f64>();
-    let mut picture = Picture::new(title, WIDTH, end + 16.0);
+    let notes = explained(figures);
+    let mut picture = Picture::new(title, WIDTH, NOTE.mul_add(notes.len() as f64, end + 16.0));
     legend(&mut picture, groups.iter().flatten().map(|(name, _)| *name));
     let most = |group: &[(usize, f64)]| group.iter().map(|(_, value)| *value).fold(0.0, f64::max);
     let common = groups.iter().map(|group| most(group)).fold(1.0, f64::max);
@@ -45,12 +49,14 @@ pub(super) fn bars(title: &str, figures: &[&Figure], shared: bool) -> String {
         for (name, value) in group {
             picture.bar(*name, LABELS, y, (value * scale).max(1.0), BAR);
             let text = format!("{} {}", number(*value), figure.unit);
-            let text =
-                format!("{}{}", text.trim(), if NAMES[*name] == "ours" { figure.marks() } else { String::new() });
+            let text = format!("{}{}", text.trim(), if NAMES[*name] == "ours" { marks(figure) } else { String::new() });
             picture.text("note", LABELS + value * scale + 6.0, y + BAR - 2.5, Anchor::Start, &text);
             y += BAR + 2.0;
         }
         y = end + GAP;
+    }
+    for (at, note) in notes.iter().enumerate() {
+        picture.text("note", 16.0, NOTE.mul_add((at + 1) as f64, end), Anchor::Start, note);
     }
     picture.finish()
 }
@@ -168,7 +174,8 @@ mod tests {
         figure.peers.insert("rmcp".to_owned(), 0.25);
         figure.doubts.push(crate::bench::figure::Doubt::Limited);
         let text = bars("speed", &[&figure], true);
-        for part in ["HTTP echo", ">0.50 (limited)<", ">0.25<", "ours", "rmcp", "class=\"limit\""] {
+        let explanation = "(limited): beside the bare peer";
+        for part in ["HTTP echo", ">0.50 (limited)<", ">0.25<", "ours", "rmcp", "class=\"limit\"", explanation] {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert!(!text.contains("tower-mcp"));
