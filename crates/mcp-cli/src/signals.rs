@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tokio::{sync::watch, time::sleep};
 
+use crate::failure::Failure;
+
 /// The time in which a second signal counts as the first one.
 const REPEATED: Duration = Duration::from_millis(250);
 
@@ -30,6 +32,17 @@ impl Signals {
         *self.0.borrow_and_update()
     }
 
+    /// Runs a start. The next signal drops it.
+    ///
+    /// # Errors
+    /// The failure of the start, or the signal.
+    pub(crate) async fn interrupt<T>(&mut self, start: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+        tokio::select! {
+            started = start => started,
+            code = self.next() => Err(Failure::interrupted(code)),
+        }
+    }
+
     /// Waits for a further signal, and returns its exit code. Some launchers send each signal twice, so a signal in the next
     /// 250 ms does not count.
     pub(crate) async fn next_again(&mut self) -> u8 {
@@ -46,6 +59,13 @@ impl Signals {
                 return code;
             }
         }
+    }
+
+    /// Returns signals that a test sends.
+    #[cfg(test)]
+    pub(crate) fn channel() -> (watch::Sender<u8>, Self) {
+        let (sender, receiver) = watch::channel(0);
+        (sender, Self(receiver))
     }
 
     /// Discards the signals that arrived before this call.

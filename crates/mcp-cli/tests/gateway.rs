@@ -297,6 +297,38 @@ fn a_signal_ends_a_start_that_takes_long() {
     assert!(!Command::new("kill").args(["-0", pid.trim()]).bounded_output().status.success());
 }
 
+#[cfg(unix)]
+#[test]
+fn a_signal_ends_the_start_of_a_store_that_does_not_answer() {
+    let project = Project::new("gateway-slow-store");
+    let keys = project.root.join("keys");
+    fs::write(&keys, "5e".repeat(32)).unwrap();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("redis://{}", silent.local_addr().unwrap());
+    let servers = json!({ "one": { "command": fixture() } });
+    let arguments = ["--port", "0", "--state-keys", &keys.display().to_string(), "--redis", &url];
+    let mut child = gateway(&project, &servers, &arguments).spawn().unwrap();
+    let (_connected, _) = silent.accept().unwrap();
+    assert!(signal(&mut child, "TERM"));
+    assert_eq!(wait(&mut child).code(), Some(143));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_second_signal_ends_the_wait_for_a_server_that_ignores_sigterm() {
+    let project = Project::new("gateway-stubborn");
+    let asked = project.root.join("asked");
+    // The shell outlives the end of its input. Its trap writes the signal to a file.
+    let script = format!("trap 'echo >> \"{}\"' TERM; \"$0\"; while :; do sleep 600 & wait; done", asked.display());
+    let servers = json!({ "stubborn": { "command": "sh", "args": ["-c", script, fixture()] } });
+    let mut serving = Serving::start(gateway(&project, &servers, &["--port", "0"]));
+    assert!(signal(&mut serving.child, "TERM"));
+    // The gateway sends SIGTERM to the server two seconds after the first signal, so the second signal is not a repetition.
+    ready("the server receives SIGTERM", || asked.exists().then_some(()));
+    assert!(signal(&mut serving.child, "TERM"));
+    assert_eq!(wait(&mut serving.child).code(), Some(143));
+}
+
 /// Calls the tool that asks for a name at a gateway: the first round, or the round with the answer and the state of the first one.
 async fn greet(
     url: &str,

@@ -18,7 +18,7 @@ use mcp_server::{Server, http::HttpConfig};
 use mcp_store_redis::{RedisOptions, RedisStore};
 use tokio::{net::lookup_host, time::timeout};
 
-use self::logins::Renewable;
+use self::{audit::AuditFile, logins::Renewable};
 use super::{auth::Auth, listener::Listener};
 use crate::{
     args::{GatewayOptions, NameForm, Options},
@@ -40,6 +40,47 @@ const NAMESPACE: &str = "mcp-gateway";
 
 /// Serves the servers of a configuration file, and ends them after a signal.
 pub(super) async fn serve(gateway: &GatewayOptions, options: &Options, mut signals: Signals) -> Result<(), Failure> {
+    let Started { servers, auth, listener, host, audit } = signals.interrupt(start(gateway, options)).await?;
+    let served = async {
+        let mut renewable = Renewable::new(options);
+        let start = async {
+            host::ready(&host, &servers, options, &mut renewable).await?;
+            server(&host, auth, gateway).await
+        };
+        let (server, config) = signals.interrupt(start).await?;
+        logs::keep_server_stderr();
+        let _watching = (host::watch(&host, renewable), pins::watch(&host, options));
+        let name = title(servers.len(), &host.statuses());
+        listener.serve(&server, config, &name, options.json, signals.clone()).await
+    };
+    let served = served.await;
+    let end = async {
+        // If the time is not enough, the shutdown of the runtime kills the processes of the servers.
+        let _ = timeout(END, host.shutdown()).await;
+        if let Some(audit) = audit {
+            audit.finish().await;
+        }
+        spans::finish().await;
+        login::finish_renewals(RENEWAL_LIMIT).await;
+    };
+    tokio::select! {
+        () = end => served,
+        // If no signal began the shutdown, the first signal ends this wait.
+        code = signals.next_again() => Err(Failure::interrupted(code)),
+    }
+}
+
+/// A gateway whose servers have not started.
+struct Started {
+    servers: Vec<ServerDefinition>,
+    auth: Option<Auth>,
+    listener: Listener,
+    host: Host,
+    audit: Option<AuditFile>,
+}
+
+/// Reads the files of a gateway, and starts its host.
+async fn start(gateway: &GatewayOptions, options: &Options) -> Result<Started, Failure> {
     let servers = servers::configured(options)?;
     let exchanging: Vec<&str> =
         servers.iter().filter(|server| exchanges_tokens(server)).map(|server| &*server.name).collect();
@@ -59,42 +100,11 @@ pub(super) async fn serve(gateway: &GatewayOptions, options: &Options, mut signa
         spans::open(path).await.map_err(|error| Failure::usage(error.to_string()))?;
     }
     let (host, audit) = host::start(gateway, options, auth.is_some(), &servers).await?;
-    let served = async {
-        let mut renewable = Renewable::new(options);
-        tokio::select! {
-            ready = host::ready(&host, &servers, options, &mut renewable) => ready?,
-            code = signals.next() => return Err(Failure::interrupted(code)),
-        }
-        logs::keep_server_stderr();
-        let _watching = (host::watch(&host, renewable), pins::watch(&host, options));
-        serve_host(&host, &servers, auth, &listener, gateway, options, signals.clone()).await
-    };
-    let served = served.await;
-    let end = async {
-        // If the time is not enough, the shutdown of the runtime kills the processes of the servers.
-        let _ = timeout(END, host.shutdown()).await;
-        if let Some(audit) = audit {
-            audit.finish().await;
-        }
-        spans::finish().await;
-        login::finish_renewals(RENEWAL_LIMIT).await;
-    };
-    tokio::select! {
-        () = end => served,
-        code = signals.next_again() => Err(Failure::interrupted(code)),
-    }
+    Ok(Started { servers, auth, listener, host, audit })
 }
 
-/// Serves a host that has started.
-async fn serve_host(
-    host: &Host,
-    servers: &[ServerDefinition],
-    auth: Option<Auth>,
-    listener: &Listener,
-    gateway: &GatewayOptions,
-    options: &Options,
-    signals: Signals,
-) -> Result<(), Failure> {
+/// Returns the server in front of a host, and the settings of its HTTP endpoint.
+async fn server(host: &Host, auth: Option<Auth>, gateway: &GatewayOptions) -> Result<(Server, HttpConfig), Failure> {
     let names = match gateway.names {
         NameForm::Provider => Names::Provider,
         NameForm::Raw => Names::Raw,
@@ -120,15 +130,13 @@ async fn serve_host(
         server = server.requires_scopes(auth.required_scopes().iter().cloned());
         config = auth.apply_to(config);
     }
-    let server: Server = server.build();
     if operators.as_ref().is_none_or(|operators| !operators.is_empty()) {
         config = config.status("/status", move |caller| {
             let may_read = operators.as_ref().is_none_or(|operators| operators.include(caller));
             may_read.then(|| status::document(&observed))
         });
     }
-    let name = title(servers.len(), &host.statuses());
-    listener.serve(&server, config, &name, options.json, signals).await
+    Ok((server.build(), config))
 }
 
 /// Returns the name of a gateway, with the number of its servers in each state. The host does not have servers with an unusable definition.

@@ -34,7 +34,7 @@ impl Listener {
         if listen.stdio { Self::Stdio } else { Self::Http(host.to_owned(), listen.port) }
     }
 
-    /// Serves `server` until a signal. Running calls have the grace period of the server. A second signal ends them at once.
+    /// Serves `server` until a signal. Running calls have the grace period of the server.
     pub(super) async fn serve(
         &self,
         server: &Server,
@@ -66,10 +66,7 @@ impl Listener {
             done = &mut serving => return done,
             _ = signals.next() => server.shutdown(),
         }
-        tokio::select! {
-            done = serving => done,
-            code = signals.next_again() => Err(Failure::interrupted(code)),
-        }
+        serving.await
     }
 }
 
