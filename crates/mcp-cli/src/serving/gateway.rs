@@ -1,13 +1,14 @@
 //! The gateway: the servers of a configuration file as one server.
 
 mod audit;
+mod ending;
 mod host;
 mod keys;
 mod logins;
 mod pins;
 mod status;
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc};
 
 use mcp_agent::{
     Gateway, Host, Names, ServerState, ServerStatus,
@@ -16,7 +17,7 @@ use mcp_agent::{
 use mcp_protocol::ErrorChain;
 use mcp_server::{Server, http::HttpConfig};
 use mcp_store_redis::{RedisOptions, RedisStore};
-use tokio::{net::lookup_host, time::timeout};
+use tokio::net::lookup_host;
 
 use self::{audit::AuditFile, logins::Renewable};
 use super::{auth::Auth, listener::Listener};
@@ -31,10 +32,6 @@ use crate::{
     text::line,
 };
 
-/// The longest time for the end of the servers.
-const END: Duration = Duration::from_secs(10);
-/// The longest time for the renewals of tokens that still run at the end. A lost renewal requires a new login.
-const RENEWAL_LIMIT: Duration = Duration::from_secs(30);
 /// The namespace of gateways in a shared store.
 const NAMESPACE: &str = "mcp-gateway";
 
@@ -54,17 +51,16 @@ pub(super) async fn serve(gateway: &GatewayOptions, options: &Options, mut signa
         listener.serve(&server, config, &name, options.json, signals.clone()).await
     };
     let served = served.await;
-    let end = async {
-        // If the time is not enough, the shutdown of the runtime kills the processes of the servers.
-        let _ = timeout(END, host.shutdown()).await;
-        if let Some(audit) = audit {
-            audit.finish().await;
-        }
-        spans::finish().await;
-        login::finish_renewals(RENEWAL_LIMIT).await;
+    let files = async {
+        let audit = async {
+            if let Some(audit) = audit {
+                audit.finish().await;
+            }
+        };
+        tokio::join!(audit, spans::finish());
     };
     tokio::select! {
-        () = end => served,
+        () = ending::end(host.shutdown(), files, login::finish_renewals) => served,
         // If no signal began the shutdown, the first signal ends this wait.
         code = signals.next_again() => Err(Failure::interrupted(code)),
     }
