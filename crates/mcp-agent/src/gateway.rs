@@ -103,6 +103,7 @@ pub struct Gateway {
 struct Core {
     host: Host,
     names: Names,
+    is_for_one_client: bool,
     hop: HopId,
     merged: RwLock<Arc<Merged>>,
     /// Held while a large catalog is merged. Readers of the lists do not wait for it.
@@ -131,6 +132,7 @@ pub struct GatewayBuilder {
     host: Host,
     names: Names,
     is_strict: bool,
+    is_for_one_client: bool,
     hop: HopId,
     keys: Option<StateKeys>,
     core: Mutex<Option<Arc<Core>>>,
@@ -164,8 +166,8 @@ impl Gateway {
     ///
     /// See the [example](Self#example).
     pub fn builder(host: Host) -> GatewayBuilder {
-        let (names, core) = (Names::default(), Mutex::default());
-        GatewayBuilder { host, names, is_strict: false, hop: HopId::new(), keys: None, core }
+        let (names, hop, core) = (Names::default(), HopId::new(), Mutex::default());
+        GatewayBuilder { host, names, is_strict: false, is_for_one_client: false, hop, keys: None, core }
     }
 
     /// Returns the items that the gateway does not serve, because another server has an item with the same name.
@@ -215,6 +217,24 @@ impl GatewayBuilder {
         self
     }
 
+    /// Serves one client only, such as the client of stdio. Its session also receives the log records of servers that belong to no
+    /// call. Without this setting, such a record can be about the request of another client.
+    ///
+    /// ```no_run
+    /// use mcp_agent::{Gateway, Host};
+    ///
+    /// # async fn run(host: Host) -> Result<(), Box<dyn std::error::Error>> {
+    /// let server = Gateway::builder(host.clone()).one_client().build()?.build();
+    /// server.serve_stdio().await?;
+    /// host.shutdown().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn one_client(mut self) -> Self {
+        (self.is_for_one_client, self.core) = (true, Mutex::default());
+        self
+    }
+
     /// Sets the keys that seal the state between two input rounds of a call. All nodes of a fleet need the same keys. Without
     /// keys, the process generates a random key.
     ///
@@ -249,6 +269,7 @@ impl GatewayBuilder {
             Arc::new(Core {
                 host: self.host.clone(),
                 names: self.names,
+                is_for_one_client: self.is_for_one_client,
                 hop: self.keys.as_ref().map_or_else(|| self.hop.clone(), |keys| self.hop.of_fleet(keys)),
                 merged: RwLock::default(),
                 merging: tokio::sync::Mutex::default(),
@@ -401,11 +422,12 @@ impl Core {
 
 impl fmt::Debug for GatewayBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, names, is_strict, .. } = self;
+        let Self { host, names, is_strict, is_for_one_client, .. } = self;
         f.debug_struct("GatewayBuilder")
             .field("host", host)
             .field("names", names)
             .field("is_strict", is_strict)
+            .field("is_for_one_client", is_for_one_client)
             .finish_non_exhaustive()
     }
 }

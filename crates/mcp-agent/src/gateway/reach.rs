@@ -331,7 +331,7 @@ impl Core {
             is_stateless = false;
         };
         if let Some(call) = call {
-            lease.forward_records(call);
+            lease.forward_records(call, self.is_for_one_client);
         }
         let limit = limit.map(|limit| limit.saturating_sub(began.elapsed()));
         Ok(self.reached(slot, lease, client, limit))

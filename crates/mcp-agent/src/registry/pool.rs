@@ -72,9 +72,10 @@ impl Lease {
         &self.connection.sessions
     }
 
-    /// Forwards the log records of the connection that belong to no call, if the connection belongs to the session of a call.
-    pub(crate) fn forward_records(&self, call: &SourceCall) {
-        if matches!(self.connection.role, Role::Calls(Calls { is_of_session: true, .. })) {
+    /// Forwards the log records of the connection that belong to no call, if only the session of this call uses the connection.
+    /// `is_for_one_client`: the host has no other client.
+    pub(crate) fn forward_records(&self, call: &SourceCall, is_for_one_client: bool) {
+        if is_for_one_client || matches!(self.connection.role, Role::Calls(Calls { is_of_session: true, .. })) {
             self.connection.records.forward_to(call);
         }
     }

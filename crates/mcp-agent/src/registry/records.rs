@@ -13,7 +13,7 @@ use super::metadata::forward_meta;
 pub(crate) struct Records(OnceLock<SourceSession>);
 
 impl Records {
-    /// Sets the receiver: the session of a call on a connection that belongs to this session alone.
+    /// Sets the receiver: the session of a call on a connection that only this session uses.
     pub(super) fn forward_to(&self, call: &SourceCall) {
         if self.0.get().is_none()
             && let Some(session) = call.session()

@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use mcp_agent::{Gateway, Host, ServerOptions, Sharing};
+use mcp_agent::{Gateway, GatewayBuilder, Host, ServerOptions, Sharing};
 use mcp_client::{Client, Notifications, transport::Connect};
 use mcp_protocol::{
     LoggingLevel, LoggingMessageParams, NotificationMethod as _, ProtocolVersion, RpcError,
@@ -21,8 +21,8 @@ use crate::common::{Pipe, SOON, client, complete, over_http, page};
 
 const LEGACY: ProtocolVersion = ProtocolVersion::V2025_11_25;
 
-/// A gateway in front of a server over a pipe. Its tool writes a record while two calls run.
-async fn gateway(sharing: Sharing) -> Server {
+/// Returns the builder of a gateway in front of a server over a pipe. Its tool writes a record while two calls run.
+async fn builder(sharing: Sharing) -> GatewayBuilder {
     let both = Arc::new(Barrier::new(2));
     let server = Server::builder("s", "1")
         .versions([LEGACY])
@@ -38,7 +38,11 @@ async fn gateway(sharing: Sharing) -> Server {
         .build();
     let pipe: Arc<dyn Connect> = Arc::new(Pipe::new(server));
     let host = Host::builder("gateway", "1").server_with("s", pipe, ServerOptions::new().sharing(sharing));
-    Gateway::builder(host.start().await.unwrap()).build().unwrap().build()
+    Gateway::builder(host.start().await.unwrap())
+}
+
+async fn gateway(sharing: Sharing) -> Server {
+    builder(sharing).await.build().unwrap().build()
 }
 
 struct User {
@@ -49,7 +53,10 @@ struct User {
 impl User {
     /// Connects a user to a gateway at a URL, which gives each connection a session.
     async fn new(url: &str) -> Self {
-        let client = client().versions([LEGACY]).connect(url).await.unwrap();
+        Self::of(client().versions([LEGACY]).connect(url).await.unwrap())
+    }
+
+    fn of(client: Client) -> Self {
         let notifications = client.notifications();
         Self { client, notifications }
     }
@@ -84,6 +91,22 @@ async fn a_session_receives_the_records_of_its_parallel_calls_on_a_connection_of
         let mut ada = User::new(&over_http(gateway.clone()).await).await;
         tokio::join!(ada.call(), ada.call());
         assert_eq!(ada.records(&gateway).await, expected, "{sharing:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_only_client_receives_the_records_of_its_parallel_calls_on_each_connection() {
+    for sharing in [Sharing::Session, Sharing::Principal, Sharing::All] {
+        for (is_only, expected) in [(false, 0), (true, 2)] {
+            let builder = builder(sharing).await;
+            let builder = if is_only { builder.one_client() } else { builder };
+            let gateway = builder.build().unwrap().build();
+            // A session over a pipe has no id, as over stdio.
+            let pipe = Pipe::new(gateway.clone());
+            let mut ada = User::of(client().versions([LEGACY]).connect(pipe).await.unwrap());
+            tokio::join!(ada.call(), ada.call());
+            assert_eq!(ada.records(&gateway).await, expected, "{sharing:?}");
+        }
     }
 }
 

@@ -106,6 +106,9 @@ async fn server(host: &Host, auth: Option<Auth>, gateway: &GatewayOptions) -> Re
         NameForm::Raw => Names::Raw,
     };
     let mut builder = Gateway::builder(host.clone()).names(names).strict(gateway.strict);
+    if gateway.listen.stdio {
+        builder = builder.one_client();
+    }
     if let Some(path) = &gateway.state_keys {
         builder = builder.state_keys(keys::read(path)?);
     }
