@@ -181,6 +181,7 @@ fn gateway() -> Defaults {
         ("open questions of one parked call", "OPEN"),
         ("questions of one parked call", "QUESTIONS"),
         ("time in which further questions join a round", "GATHER"),
+        ("time for which a result stays after another node received it", "DELIVERED"),
     ];
     let used = [
         ("used states of approved calls of one principal", "PER_PRINCIPAL"),
@@ -197,8 +198,9 @@ fn gateway() -> Defaults {
     ];
     let views = [("callers with lists that the policies shorten", "CALLERS"), ("bytes of these lists", "BYTES")];
     let links = [
-        ("resource links of one client, with raw names", "URIS"),
-        ("bytes of the resource links of one client", "BYTES"),
+        ("resource links of one server for one client, with raw names", "URIS"),
+        ("bytes of the resource links of one server for one client", "BYTES"),
+        ("bytes of one resource link", "LONGEST"),
         ("clients with resource links", "OWNERS"),
         ("bytes of the resource links of all clients", "TOTAL_BYTES"),
     ];
@@ -206,7 +208,15 @@ fn gateway() -> Defaults {
         [("items of a page of a merged list", "PAGE_ITEMS"), ("bytes of a page of a merged list", "PAGE_BYTES")];
     let listing = [("items of a list of one server", "ITEMS"), ("bytes of a list of one server", "BYTES")];
     let state = [("wait for a server that accepts the log level and the roots of a session", "LIMIT")];
-    let files: [(&str, &[(&str, &str)]); 15] = [
+    let task_questions = [
+        ("wait of the state of a task for the first question of a server of the session era", "FIRST"),
+        ("wait of the state of a task for further questions", "FURTHER"),
+    ];
+    let subscriptions = [
+        ("first wait before a lost subscription to a resource is opened again", "FIRST_RETRY"),
+        ("longest wait before a lost subscription to a resource is opened again", "LONGEST_RETRY"),
+    ];
+    let files: [(&str, &[(&str, &str)]); 18] = [
         ("gateway/parked.rs", &parked),
         ("gateway/parked/call.rs", &call),
         ("gateway/questions.rs", &[("notifications of one call that wait for its client", "WAITING")]),
@@ -216,6 +226,9 @@ fn gateway() -> Defaults {
             &[("answer of a client to a question of a server of the session era", "CALLER_ANSWERS")],
         ),
         ("gateway/used.rs", &used),
+        ("gateway/fleet.rs", &[("time in which a shared store accepts the use of a state", "STORE_LIMIT")]),
+        ("gateway/task_questions.rs", &task_questions),
+        ("gateway/subscriptions.rs", &subscriptions),
         ("gateway/hops.rs", &[("gateways through which a request passes", "LONGEST")]),
         ("gateway/task_notices.rs", &followed),
         ("gateway/pages.rs", &pages),
@@ -226,7 +239,10 @@ fn gateway() -> Defaults {
         ("registry/listing.rs", &listing),
         ("registry/sessions.rs", &state),
     ];
-    let reports = [("time between two reports of progress of an answer for a server of the session era", "INTERVAL")];
+    let reports = [
+        ("time between two reports of progress of an answer for a server of the session era", "INTERVAL"),
+        ("wait of an answer for the transmission of its last report of progress", "LAST"),
+    ];
     let defaults = from_source(Defaults::new(), "mcp-client/src/inbound/reports.rs", &reports);
     files
         .into_iter()
