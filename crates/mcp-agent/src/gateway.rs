@@ -193,6 +193,15 @@ impl Gateway {
         self.core.merged_here().circular.clone()
     }
 
+    /// Returns the servers that lead to the gateway itself, and at most `most` items that the gateway does not serve. Both are those of
+    /// one catalog: the former one while a large catalog is merged, because this thread does not merge it.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn newest_diagnostics(&self, most: usize) -> (Vec<Arc<str>>, Vec<DroppedItem>) {
+        let merged = self.core.newest_merged();
+        (merged.circular.clone(), merged.dropped.iter().take(most).cloned().collect())
+    }
+
     /// Returns the host with the servers of the gateway.
     #[must_use]
     pub fn host(&self) -> &Host {
@@ -457,5 +466,20 @@ mod tests {
         let (first, second) = (core.merge(&catalog), core.merge(&catalog));
         assert!(Arc::ptr_eq(&first, &second));
         assert!(Arc::ptr_eq(&first, &core.merged_here()));
+    }
+
+    #[tokio::test]
+    async fn the_newest_diagnostics_are_bounded_and_do_not_merge_a_large_catalog() {
+        let server = || (0..150).fold(Server::builder("s", "1"), |s, n| s.tool(tool(format!("t{n}"), async || "t")));
+        let (first, second) = (server().build(), server().build());
+        let host = Host::builder("gateway", "1").server("first", &first).server("second", &second);
+        let gateway = Gateway::builder(host.start().await.unwrap()).names(Names::Raw).gateway();
+        assert_eq!(gateway.newest_diagnostics(100), (Vec::new(), Vec::new()));
+        gateway.core.merged().await;
+        let all = gateway.diagnostics();
+        for most in [0, 100, 1000] {
+            let (circular, dropped) = gateway.newest_diagnostics(most);
+            assert_eq!((circular.len(), &dropped[..]), (0, &all[..most.min(150)]), "{most}");
+        }
     }
 }

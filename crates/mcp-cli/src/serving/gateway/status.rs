@@ -14,12 +14,14 @@ const DROPPED: usize = 1000;
 pub(super) fn document(gateway: &Gateway) -> Value {
     let host = gateway.host();
     let servers: Vec<Value> = host.statuses().iter().map(server).collect();
-    let dropped: Vec<Value> = gateway.diagnostics().iter().take(DROPPED).map(dropped).collect();
+    // A request must not wait for the merge of a large catalog.
+    let (circular, left_out) = gateway.newest_diagnostics(DROPPED);
+    let dropped: Vec<Value> = left_out.iter().map(dropped).collect();
     json!({
         "version": VERSION,
         "servers": servers,
         "faults": host.file_faults(),
-        "circular": gateway.circular_servers(),
+        "circular": circular,
         "dropped": dropped,
     })
 }
