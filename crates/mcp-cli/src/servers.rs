@@ -13,7 +13,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use mcp_agent::{
     Lists,
-    config::{Endpoint, Environment, ServerDefinition},
+    config::{ConfigError, Endpoint, Environment, ServerDefinition},
     filter::ToolFilter,
 };
 use mcp_client::{Client, http::Authorizer};
@@ -190,14 +190,14 @@ pub(crate) fn definition(name: &str, options: &Options) -> Result<Option<ServerD
     Ok(source.with_name(name).usable()?.0.pop())
 }
 
-/// Returns the servers of the configuration file. Prints a warning for each server that `mcp` cannot use.
+/// Returns the servers of the configuration file, and the faults of its other entries. Prints a warning for each fault.
 ///
 /// # Errors
 /// If a required server or each server cannot be used.
-pub(crate) fn configured(options: &Options) -> Result<Vec<ServerDefinition>, Failure> {
+pub(crate) fn configured(options: &Options) -> Result<(Vec<ServerDefinition>, Vec<ConfigError>), Failure> {
     let (servers, unusable) = Source::load(options)?.usable()?;
     unusable.warn();
-    Ok(servers)
+    Ok((servers, unusable.faults().cloned().collect()))
 }
 
 /// Returns a server of the configuration file for a logout, which starts nothing. Without an approval, the definition has its URL

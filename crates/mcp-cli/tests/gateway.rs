@@ -282,6 +282,32 @@ fn a_failed_server_does_not_affect_the_others_unless_it_is_required() {
     }
 }
 
+#[test]
+fn the_status_and_the_title_have_the_servers_with_an_unusable_entry() {
+    let project = Project::new("gateway-unusable");
+    let oauth = json!({ "clientId": "team-app", "clientSecret": "hunter2" });
+    let servers = json!({
+        "unset": { "command": fixture(), "env": { "TOKEN": "${MCP_TEST_UNSET_VARIABLE}" } },
+        "unbound": { "url": "https://team.example/mcp", "oauth": oauth },
+        "good": { "command": fixture() },
+    });
+    let serving = Serving::start(gateway(&project, &servers, &["--port", "0"]));
+    assert!(serving.line.contains(" of 3 servers (1 connected, 2 unusable) is served at "), "{}", serving.line);
+    let (code, text) = get(&serving.url, "/status", "");
+    let status: Value = serde_json::from_str(&text).unwrap();
+    let servers = status["servers"].as_array().unwrap();
+    assert_eq!((code, servers.len(), &status["faults"]), (200, 3, &json!([])), "{text}");
+    for (server, (name, state, reason)) in servers.iter().zip([
+        ("good", "ready", ""),
+        ("unset", "unusable", "MCP_TEST_UNSET_VARIABLE"),
+        ("unbound", "unusable", "`oauthIssuer`"),
+    ]) {
+        assert_eq!((&server["name"], &server["state"]), (&json!(name), &json!(state)), "{text}");
+        assert!(server["reason"].as_str().unwrap_or_default().contains(reason), "{text}");
+    }
+    assert!(!text.contains("hunter2"), "{text}");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_signal_ends_a_start_that_takes_long() {

@@ -130,9 +130,12 @@ pub(super) struct Unusable(Vec<ConfigError>);
 impl Unusable {
     /// Prints a warning for each server, except for denied ones: `mcp doctor` shows the decisions of the user.
     pub(super) fn warn(&self) {
-        for fault in self.0.iter().filter(|fault| fault.code != Code::Denied) {
-            warn(&line(&fault.to_string()));
-        }
+        self.faults().for_each(|fault| warn(&line(&fault.to_string())));
+    }
+
+    /// Returns the faults of the servers, except for denied ones.
+    pub(super) fn faults(&self) -> impl Iterator<Item = &ConfigError> {
+        self.0.iter().filter(|fault| fault.code != Code::Denied)
     }
 }
 

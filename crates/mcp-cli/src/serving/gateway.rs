@@ -7,19 +7,20 @@ mod keys;
 mod logins;
 mod pins;
 mod status;
+mod unusable;
 
 use std::{net::SocketAddr, sync::Arc};
 
 use mcp_agent::{
     Gateway, Host, Names, ServerState, ServerStatus,
-    config::{Endpoint, ServerDefinition},
+    config::{ConfigError, Endpoint, ServerDefinition},
 };
 use mcp_protocol::ErrorChain;
 use mcp_server::{Server, http::HttpConfig};
 use mcp_store_redis::{RedisOptions, RedisStore};
 use tokio::net::lookup_host;
 
-use self::{audit::AuditFile, logins::Renewable};
+use self::{audit::AuditFile, logins::Renewable, unusable::Unusable};
 use super::{auth::Auth, listener::Listener};
 use crate::{
     args::{GatewayOptions, NameForm, Options},
@@ -37,17 +38,19 @@ const NAMESPACE: &str = "mcp-gateway";
 
 /// Serves the servers of a configuration file, and ends them after a signal.
 pub(super) async fn serve(gateway: &GatewayOptions, options: &Options, mut signals: Signals) -> Result<(), Failure> {
-    let Started { servers, auth, listener, host, audit } = signals.interrupt(start(gateway, options)).await?;
+    let Started { servers, faults, auth, listener, host, audit } = signals.interrupt(start(gateway, options)).await?;
     let served = async {
         let mut renewable = Renewable::new(options);
         let start = async {
-            host::ready(&host, &servers, options, &mut renewable).await?;
-            server(&host, auth, gateway).await
+            let failures = host::ready(&host, &servers, options, &mut renewable).await?;
+            let unusable = Unusable::new(&servers, &faults, &failures);
+            let name = title(&unusable, &host.statuses());
+            let (server, config) = server(&host, unusable, auth, gateway).await?;
+            Ok((server, config, name))
         };
-        let (server, config) = signals.interrupt(start).await?;
+        let (server, config, name) = signals.interrupt(start).await?;
         logs::keep_server_stderr();
         let _watching = (host::watch(&host, renewable), pins::watch(&host, options));
-        let name = title(servers.len(), &host.statuses());
         listener.serve(&server, config, &name, options.json, signals.clone()).await
     };
     let served = served.await;
@@ -69,6 +72,8 @@ pub(super) async fn serve(gateway: &GatewayOptions, options: &Options, mut signa
 /// A gateway whose servers have not started.
 struct Started {
     servers: Vec<ServerDefinition>,
+    /// The faults of the other entries of the configuration file.
+    faults: Vec<ConfigError>,
     auth: Option<Auth>,
     listener: Listener,
     host: Host,
@@ -77,7 +82,7 @@ struct Started {
 
 /// Reads the files of a gateway, and starts its host.
 async fn start(gateway: &GatewayOptions, options: &Options) -> Result<Started, Failure> {
-    let servers = servers::configured(options)?;
+    let (servers, faults) = servers::configured(options)?;
     let exchanging: Vec<&str> =
         servers.iter().filter(|server| exchanges_tokens(server)).map(|server| &*server.name).collect();
     let auth = gateway.auth.as_deref().map(|file| Auth::load(file, !exchanging.is_empty())).transpose()?;
@@ -96,11 +101,16 @@ async fn start(gateway: &GatewayOptions, options: &Options) -> Result<Started, F
         spans::open(path).await.map_err(|error| Failure::usage(error.to_string()))?;
     }
     let (host, audit) = host::start(gateway, options, auth.is_some(), &servers).await?;
-    Ok(Started { servers, auth, listener, host, audit })
+    Ok(Started { servers, faults, auth, listener, host, audit })
 }
 
 /// Returns the server in front of a host, and the settings of its HTTP endpoint.
-async fn server(host: &Host, auth: Option<Auth>, gateway: &GatewayOptions) -> Result<(Server, HttpConfig), Failure> {
+async fn server(
+    host: &Host,
+    unusable: Unusable,
+    auth: Option<Auth>,
+    gateway: &GatewayOptions,
+) -> Result<(Server, HttpConfig), Failure> {
     let names = match gateway.names {
         NameForm::Provider => Names::Provider,
         NameForm::Raw => Names::Raw,
@@ -132,21 +142,24 @@ async fn server(host: &Host, auth: Option<Auth>, gateway: &GatewayOptions) -> Re
     if operators.as_ref().is_none_or(|operators| !operators.is_empty()) {
         config = config.status("/status", move |caller| {
             let may_read = operators.as_ref().is_none_or(|operators| operators.include(caller));
-            may_read.then(|| status::document(&observed))
+            may_read.then(|| status::document(&observed, &unusable))
         });
     }
     Ok((server.build(), config))
 }
 
-/// Returns the name of a gateway, with the number of its servers in each state. The host does not have servers with an unusable definition.
-fn title(configured: usize, statuses: &[ServerStatus]) -> String {
+/// Returns the name of a gateway, with the number of its servers in each state.
+fn title(unusable: &Unusable, statuses: &[ServerStatus]) -> String {
     let count = |states: &[ServerState]| statuses.iter().filter(|status| states.contains(&status.state)).count();
+    let configured = statuses.len() + unusable.count();
     let connected = count(&[ServerState::Ready, ServerState::Degraded]);
-    let failed = count(&[ServerState::Failed]) + configured.saturating_sub(statuses.len());
+    let failed = count(&[ServerState::Failed]);
     let without_login = count(&[ServerState::NeedsLogin]);
-    let waiting = configured.saturating_sub(connected + failed + without_login);
+    let waiting = statuses.len().saturating_sub(connected + failed + without_login);
     let mut states = format!("{connected} connected");
-    for (count, state) in [(failed, "failed"), (without_login, "without a login"), (waiting, "not ready")] {
+    for (count, state) in
+        [(failed, "failed"), (without_login, "without a login"), (unusable.count(), "unusable"), (waiting, "not ready")]
+    {
         if count > 0 {
             states.push_str(&format!(", {count} {state}"));
         }

@@ -71,7 +71,8 @@ pub(super) async fn start(
     Ok((builder.start().await.map_err(invalid)?, audit))
 }
 
-/// Starts the servers, and waits until each of them is ready or has failed, or the time limit ends.
+/// Starts the servers, and waits until each of them is ready or has failed, or the time limit ends. Returns the failures of the servers
+/// with a definition that `mcp` cannot use.
 ///
 /// # Errors
 /// If a required server or each server failed.
@@ -80,7 +81,7 @@ pub(super) async fn ready(
     servers: &[ServerDefinition],
     options: &Options,
     renewable: &mut Renewable,
-) -> Result<(), Failure> {
+) -> Result<HashMap<String, Failure>, Failure> {
     let wrap = |server: &_, connector| renewable.wrap(server, connector);
     let unusable = servers::add_to(host, servers, options, false, wrap).await;
     // Servers that need longer join later.
@@ -107,7 +108,7 @@ pub(super) async fn ready(
         return Err(Failure::no_server_ready(last));
     }
     failures.iter().for_each(|text| warn(&line(text)));
-    Ok(())
+    Ok(unusable)
 }
 
 fn reason(host: &Host, status: &ServerStatus) -> String {

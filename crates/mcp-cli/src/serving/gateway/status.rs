@@ -5,22 +5,25 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use mcp_agent::{DroppedItem, Gateway, ServerStatus};
 use serde_json::{Value, json};
 
+use super::unusable::Unusable;
 use crate::connection::VERSION;
 
 /// The most dropped items of a document.
 const DROPPED: usize = 1000;
 
-/// Returns the states of all servers, and the items that the gateway does not serve. The lines of their stderr are not a part of it, because they may contain secrets.
-pub(super) fn document(gateway: &Gateway) -> Value {
+/// Returns the states of all servers, and the items that the gateway does not serve. The lines of their stderr are not a part of it,
+/// because they may contain secrets.
+pub(super) fn document(gateway: &Gateway, unusable: &Unusable) -> Value {
     let host = gateway.host();
-    let servers: Vec<Value> = host.statuses().iter().map(server).collect();
+    let servers: Vec<Value> = host.statuses().iter().map(server).chain(unusable.states()).collect();
+    let faults: Vec<String> = host.file_faults().into_iter().chain(unusable.faults().iter().cloned()).collect();
     // A request must not wait for the merge of a large catalog.
     let (circular, left_out) = gateway.newest_diagnostics(DROPPED);
     let dropped: Vec<Value> = left_out.iter().map(dropped).collect();
     json!({
         "version": VERSION,
         "servers": servers,
-        "faults": host.file_faults(),
+        "faults": faults,
         "circular": circular,
         "dropped": dropped,
     })
