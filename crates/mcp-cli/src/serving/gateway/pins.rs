@@ -1,6 +1,6 @@
 //! The tools that a pin blocks: one warning for each change of a definition.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use mcp_agent::{CatalogTool, Host, pins::PinState};
 use tokio_util::task::AbortOnDropHandle;
@@ -23,11 +23,11 @@ pub(super) fn watch(host: &Host, options: &Options) -> AbortOnDropHandle<()> {
     }))
 }
 
-/// The last warning of each tool. A tool with a warning has a pin, so the limit of the pins holds.
+/// The last warning of each blocked tool. A tool with a warning has a pin, so the limit of the pins holds.
 struct Blocked {
     /// The options of a command that accepts a definition.
     options: String,
-    warnings: HashMap<String, String>,
+    warnings: BTreeMap<String, String>,
 }
 
 impl Blocked {
@@ -35,27 +35,28 @@ impl Blocked {
         let files = [("--config", &options.config_file), ("--pins", &options.pins)];
         let given = files.into_iter().filter_map(|(name, file)| Some((name, file.as_ref()?)));
         let options = given.map(|(name, file)| format!(" {name} {}", shell_words::quote(&file.to_string_lossy())));
-        Self { options: options.collect(), warnings: HashMap::new() }
+        Self { options: options.collect(), warnings: BTreeMap::new() }
     }
 
-    /// Returns the warnings about changes since the last call.
+    /// Returns the warnings about changes since the last call. `tools` are those of the current catalog. If the definition of a tool
+    /// equals its pin for a time, the next change has a warning again.
     fn warnings<'a>(&mut self, tools: impl Iterator<Item = &'a Arc<CatalogTool>>) -> Vec<String> {
+        let former = std::mem::take(&mut self.warnings);
         let changed = tools.filter(|tool| matches!(tool.pin_state(), Some(PinState::Changed(_))));
-        changed.filter_map(|tool| self.warning(tool)).collect()
+        self.warnings = changed.filter_map(|tool| Some((tool.display_name().to_owned(), self.text(tool)?))).collect();
+        let new = self.warnings.iter().filter(|(name, text)| former.get(*name) != Some(*text));
+        new.map(|(_, text)| text.clone()).collect()
     }
 
-    fn warning(&mut self, tool: &CatalogTool) -> Option<String> {
-        let name = tool.display_name();
-        let text = line(&format!(
+    fn text(&self, tool: &CatalogTool) -> Option<String> {
+        Some(line(&format!(
             "the pin of the tool `{}` of the server `{}` blocks the tool: {}; to accept the definition, run `mcp call {}{}` at a terminal",
             tool.name(),
             tool.server(),
             tool.pin_state()?,
-            shell_words::quote(name),
+            shell_words::quote(tool.display_name()),
             self.options,
-        ));
-        let former = self.warnings.insert(name.to_owned(), text.clone());
-        (former.as_ref() != Some(&text)).then_some(text)
+        )))
     }
 }
 
@@ -88,9 +89,12 @@ mod tests {
         ] {
             assert!(warnings[0].contains(part), "{warnings:?}");
         }
-        assert_eq!(blocked.warnings(host.catalog().unaccepted()), [""; 0]);
+        let catalog = host.catalog();
+        assert_eq!(blocked.warnings(catalog.unaccepted()), [""; 0]);
         host.accept_definition("s:open").await.unwrap();
         assert_eq!(blocked.warnings(host.catalog().unaccepted()), [""; 0]);
+        // The server returns to the definition that the pin blocks.
+        assert_eq!(blocked.warnings(catalog.unaccepted()), warnings);
         host.shutdown().await;
     }
 }
