@@ -120,59 +120,70 @@ fn reason(host: &Host, status: &ServerStatus) -> String {
 
 /// Prints the changes of the states, and starts failed servers again, until the drop of the returned value.
 pub(super) fn watch(host: &Host, renewable: Renewable) -> AbortOnDropHandle<()> {
-    let host = host.clone();
+    let mut watcher = Watcher { host: host.clone(), renewable, known: HashMap::new(), retries: HashMap::new() };
     AbortOnDropHandle::new(tokio::spawn(async move {
-        let mut events = host.status_events();
-        let mut known: HashMap<String, ServerState> = HashMap::new();
-        let mut retries = Retries { renewable, waiting: HashMap::new() };
-        for status in host.statuses() {
-            follow(&host, &status, &mut retries);
-            known.insert(status.name.to_string(), status.state);
+        let mut events = watcher.host.status_events();
+        for status in watcher.host.statuses() {
+            watcher.follow(&status);
+            watcher.known.insert(status.name.to_string(), status.state);
         }
         while let Some(status) = events.next().await {
-            if known.insert(status.name.to_string(), status.state) == Some(status.state) {
-                continue;
-            }
-            print(&host, &status);
-            follow(&host, &status, &mut retries);
+            watcher.see(&status);
         }
     }))
 }
 
-/// The attempts to start servers again.
-struct Retries {
+/// The states of the servers of a host, and the attempts to start servers again.
+struct Watcher {
+    host: Host,
     renewable: Renewable,
-    waiting: HashMap<String, Retry>,
+    known: HashMap<String, ServerState>,
+    retries: HashMap<String, Retry>,
 }
 
 /// The attempts to start a failed server.
 struct Retry {
     next: Duration,
-    _waiting: AbortOnDropHandle<()>,
+    waiting: AbortOnDropHandle<()>,
 }
 
-/// Plans the next attempt for a failed server. A ready server begins anew with the shortest wait.
-fn follow(host: &Host, status: &ServerStatus, retries: &mut Retries) {
-    let name = status.name.to_string();
-    match status.state {
-        ServerState::Ready | ServerState::Degraded => drop(retries.waiting.remove(&name)),
-        ServerState::NeedsLogin => {
-            let (host, server, renewable) = (host.clone(), name.clone(), retries.renewable.clone());
-            let waiting = tokio::spawn(async move { renewable.restart_after_login(&host, &server).await });
-            let _waiting = AbortOnDropHandle::new(waiting);
-            retries.waiting.insert(name, Retry { next: FIRST_RETRY, _waiting });
+impl Watcher {
+    /// Prints a change of the state of a server, and plans the next attempt.
+    fn see(&mut self, status: &ServerStatus) {
+        let is_new = self.known.insert(status.name.to_string(), status.state) != Some(status.state);
+        if is_new {
+            print(&self.host, status);
         }
-        ServerState::Failed => {
-            let wait = retries.waiting.get(&name).map_or(FIRST_RETRY, |retry| retry.next);
-            let (host, server) = (host.clone(), name.clone());
-            let waiting = tokio::spawn(async move {
-                sleep(wait).await;
-                host.restart(&server);
-            });
-            let next = LAST_RETRY.min(wait * 2);
-            retries.waiting.insert(name, Retry { next, _waiting: AbortOnDropHandle::new(waiting) });
+        // A slow reader of the events misses the states between two equal ones.
+        let has_tried = || self.retries.get(&*status.name).is_some_and(|retry| retry.waiting.is_finished());
+        if is_new || has_tried() {
+            self.follow(status);
         }
-        _ => {}
+    }
+
+    /// Plans the next attempt for a failed server. A ready server begins anew with the shortest wait.
+    fn follow(&mut self, status: &ServerStatus) {
+        let name = status.name.to_string();
+        match status.state {
+            ServerState::Ready | ServerState::Degraded => drop(self.retries.remove(&name)),
+            ServerState::NeedsLogin => {
+                let (host, server, renewable) = (self.host.clone(), name.clone(), self.renewable.clone());
+                let waiting = tokio::spawn(async move { renewable.restart_after_login(&host, &server).await });
+                let waiting = AbortOnDropHandle::new(waiting);
+                self.retries.insert(name, Retry { next: FIRST_RETRY, waiting });
+            }
+            ServerState::Failed => {
+                let wait = self.retries.get(&name).map_or(FIRST_RETRY, |retry| retry.next);
+                let (host, server) = (self.host.clone(), name.clone());
+                let waiting = tokio::spawn(async move {
+                    sleep(wait).await;
+                    host.restart(&server);
+                });
+                let next = LAST_RETRY.min(wait * 2);
+                self.retries.insert(name, Retry { next, waiting: AbortOnDropHandle::new(waiting) });
+            }
+            _ => {}
+        }
     }
 }
 
@@ -192,5 +203,52 @@ fn print(host: &Host, status: &ServerStatus) {
             note(line(&format!("mcp: the server `{name}` is {}{reason}", status.state)));
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use mcp_agent::ServerOptions;
+    use mcp_client::Reconnect;
+    use mcp_transport::{BoxFuture, Connect, Transport, TransportError};
+
+    use super::*;
+
+    /// A server that never starts. It counts the attempts.
+    struct Failing(Arc<AtomicUsize>);
+
+    impl Connect for Failing {
+        fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Box::pin(async { Err(TransportError::unreachable("the port is closed")) })
+        }
+
+        fn describe(&self) -> String {
+            "a failing server".to_owned()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_server_has_another_attempt_if_its_start_is_not_seen() {
+        let attempts: Arc<AtomicUsize> = Arc::default();
+        let host = Host::builder("host", "1").reconnect(Reconnect::never()).start().await.unwrap();
+        host.add("s", Arc::new(Failing(Arc::clone(&attempts))), ServerOptions::new()).unwrap();
+        servers::settle(&host).await;
+        let (known, retries) = (HashMap::new(), HashMap::new());
+        let renewable = Renewable::new(&Options::default());
+        let mut watcher = Watcher { host: host.clone(), renewable, known, retries };
+        // The watcher sees the failed state only. Columns: the seconds since the last state, and the attempts then.
+        for (seconds, expected) in [(0, 1), (4, 1), (2, 2), (9, 2), (2, 3), (19, 3), (2, 4)] {
+            sleep(Duration::from_secs(seconds)).await;
+            let status = host.status("s").unwrap();
+            assert_eq!((status.state, attempts.load(Ordering::SeqCst)), (ServerState::Failed, expected));
+            watcher.see(&status);
+        }
+        host.shutdown().await;
     }
 }
