@@ -156,7 +156,7 @@ impl Registry {
         true
     }
 
-    /// Puts a server in the place of another one with its name. Returns the former server.
+    /// Puts a server in the place of another server with its name. Returns the former server.
     pub(crate) fn exchange(&self, slot: &Arc<Slot>) -> Option<Arc<Slot>> {
         let former = {
             let mut slots = self.slots.write();

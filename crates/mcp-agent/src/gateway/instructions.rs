@@ -85,7 +85,7 @@ fn part(server: &str, text: &str, share: usize) -> Option<String> {
 }
 
 /// Returns a text whose lines are a quotation in Markdown, with at most `max` bytes, and whether it is the whole text. No server
-/// writes the heading of another one in a quotation.
+/// writes the heading of another server in a quotation.
 fn quoted(text: &str, max: usize) -> (String, bool) {
     let mut quoted = String::new();
     for line in text.split(['\n', '\r']) {

@@ -19,7 +19,7 @@ pub(super) enum End {
     Stopped,
     Idle,
     Lost,
-    /// The client lost the connection and could not open another one.
+    /// The client lost the connection and could not open another connection.
     Down,
 }
 

@@ -108,7 +108,7 @@ enum Step {
     Leased(Lease),
     /// The caller needs another connection, for which the connector is not resolved yet.
     Open,
-    /// A connection ends and makes room for another one.
+    /// A connection ends and makes room for another connection.
     Wait(CancellationToken),
     /// All connections are in use.
     Busy,

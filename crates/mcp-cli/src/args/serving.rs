@@ -79,7 +79,7 @@ pub(crate) struct GatewayOptions {
 /// The names of tools and prompts that a gateway serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum NameForm {
-    /// `server__tool`. No server changes the names of another one.
+    /// `server__tool`. No server changes the names of another server.
     Provider,
     /// The names of the servers. If two servers have one name, the server that is configured first keeps it.
     Raw,

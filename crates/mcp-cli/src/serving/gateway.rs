@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_gateway_without_authentication_binds_the_addresses_that_were_checked() {
+    async fn a_gateway_without_authentication_binds_addresses_that_were_checked() {
         for (host, expected) in [
             ("127.0.0.1", Some("127.0.0.1:80")),
             ("::1", Some("[::1]:80")),
