@@ -281,7 +281,7 @@ async fn the_time_limit_of_an_application_includes_the_wait_for_the_lists() {
         let request = async {
             match is_tool {
                 true => host.call("two__x", json!({})).timeout(LIMIT).await.map(drop),
-                false => host.prompt("two__x", json!({ "topic": "rust" })).timeout(LIMIT).await.map(drop),
+                false => host.prompt("two:x", json!({ "topic": "rust" })).timeout(LIMIT).await.map(drop),
             }
         };
         let (result, ()) = tokio::join!(request, permit);
