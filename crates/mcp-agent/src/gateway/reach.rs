@@ -3,11 +3,13 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use mcp_client::Client;
-use mcp_protocol::{JsonObject, RpcError, UniqueNames};
+use mcp_protocol::{JsonObject, Method as _, RpcError, UniqueNames, method};
 use mcp_server_core::source::SourceCall;
 use tokio::time::Instant;
 
-use super::{Core, ItemKind, caller::Downstream, fault::Fault, item::Item, members::Members, parked::Holder, views};
+use super::{
+    Core, ItemKind, asked::Place, caller::Downstream, fault::Fault, item::Item, members::Members, parked::Holder, views,
+};
 use crate::{
     CallError, CatalogTool, ServerState,
     catalog::without_server,
@@ -167,7 +169,7 @@ impl Core {
         Ok(listed.map_err(|cause| CallError::unavailable(&slot.name, cause))?)
     }
 
-    /// Returns a connection to a server for a read, a prompt, a completion, or a later round of a call. Without an input, no policy
+    /// Returns a connection to a server for a read, a prompt, a completion, or a request about a task. Without an input, no policy
     /// decides.
     ///
     /// # Errors
@@ -207,6 +209,21 @@ impl Core {
         let mut reached = self.reach(Some(call), &slot, downstream, slot.options.call_timeout, began).await?;
         reached.is_approved = is_approved;
         Ok(reached)
+    }
+
+    /// Returns a connection to a server for a later round of a call, with the time limit of the first round.
+    pub(super) async fn reach_round(
+        &self,
+        call: &SourceCall,
+        place: &Place,
+        downstream: &Downstream,
+    ) -> Result<Reached, CallError> {
+        let slot = self.slot(&place.server)?;
+        let limit = match call.method() {
+            method::CallTool::NAME => slot.call_timeout(&place.name),
+            _ => slot.options.call_timeout,
+        };
+        self.reach(Some(call), &slot, downstream, limit, Instant::now()).await
     }
 
     /// Returns a connection that is open for a client. It opens none, and waits for no server.

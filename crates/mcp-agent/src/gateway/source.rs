@@ -383,7 +383,7 @@ impl<'a> Incoming<'a> {
         responses: (JsonObject, Option<String>),
     ) -> Result<SourceOutcome, Fault> {
         let principal = self.downstream.principal.as_ref();
-        let mut reached = self.core.reach_server(self.call, &place.server, None, &self.downstream).await?;
+        let mut reached = self.core.reach_round(self.call, &place, &self.downstream).await?;
         if *reached.fingerprint != *fingerprint {
             // Another server has the name of the server that asked.
             return Err(InputRound::state_expired().into());

@@ -71,17 +71,22 @@ async fn patient(gateway: &Server) -> Client {
 #[tokio::test(start_paused = true)]
 async fn the_time_limits_of_a_server_decide_about_its_calls_in_each_cell() {
     let limited = || ServerOptions::new().call_timeout(120 * SECOND);
+    let limits =
+        |all: u32, tool: u32| ServerOptions::new().call_timeout(all * SECOND).tool_timeout("asks", tool * SECOND);
     for (down, up) in cells() {
         for (tool, options, expected) in [
             ("works", limited(), Some("done")),
             // The time of the user does not count.
             ("asks", limited(), Some("ada")),
+            // The limit of a tool is that of each of its rounds.
+            ("asks", limits(60, 120), Some("ada")),
+            ("asks", limits(120, 60), None),
             // Without a limit of the server, each call may pass 60 seconds without progress.
             ("works", ServerOptions::new(), None),
             ("reports", ServerOptions::new(), Some("reported")),
             ("reports", limited(), None),
         ] {
-            let case = format!("{tool}: {down} to {up}, {:?}", options.call_timeout);
+            let case = format!("{tool}: {down} to {up}, {:?} {:?}", options.call_timeout, options.tool_timeouts);
             let server: Arc<dyn Connect> = Arc::new(Pipe::new(slow(up)));
             let host = Host::builder("gateway", "1").server_with("s", server, options).start().await.unwrap();
             let gateway = Gateway::builder(host).build().unwrap().versions([down]).build();
