@@ -120,11 +120,8 @@ impl Registry {
 
     /// Returns the server that the name of a tool names, if the server is not ready and has never listed its tools.
     pub(crate) fn unlisted(&self, tool: &str) -> Option<Arc<Slot>> {
-        let is_unlisted = |slot: &&Arc<Slot>| {
-            let runs = [ServerState::Ready, ServerState::Degraded];
-            !runs.contains(&slot.state()) && !slot.was_listed() && slot.entries().tools.is_empty()
-        };
-        self.slots.read().iter().filter(is_unlisted).find(|slot| names_server(tool, &slot.name)).cloned()
+        let slots = self.slots.read();
+        slots.iter().filter(|slot| slot.is_unlisted()).find(|slot| names_server(tool, &slot.name)).cloned()
     }
 
     pub(crate) fn slots(&self) -> Vec<Arc<Slot>> {

@@ -165,8 +165,19 @@ impl Core {
             // The audit has the request.
             self.permit_item(&slot, input, downstream).await?;
         }
+        Ok(self.listed_by(&slot, limit, began).await?)
+    }
+
+    /// Waits until a server has listed its items, and starts it if it does not run. The limit of the request includes the time since
+    /// `began`.
+    pub(super) async fn listed_by(
+        &self,
+        slot: &Slot,
+        limit: Option<Duration>,
+        began: Instant,
+    ) -> Result<(), CallError> {
         let listed = slot.listed_within(self.wait(limit).saturating_sub(began.elapsed())).await;
-        Ok(listed.map_err(|cause| CallError::unavailable(&slot.name, cause))?)
+        listed.map_err(|cause| CallError::unavailable(&slot.name, cause))
     }
 
     /// Returns a connection to a server for a read, a prompt, a completion, or a request about a task. Without an input, no policy
@@ -211,9 +222,11 @@ impl Core {
         Ok(reached)
     }
 
-    /// Returns a connection to a server for a later round of a call, with the time limit of the first round.
+    /// Returns a connection to a server for a later round of a call, with the time limit of the first round. The policies have
+    /// decided.
     pub(super) async fn reach_round(
         &self,
+        began: Instant,
         call: &SourceCall,
         place: &Place,
         downstream: &Downstream,
@@ -223,7 +236,7 @@ impl Core {
             method::CallTool::NAME => slot.call_timeout(&place.name),
             _ => slot.options.call_timeout,
         };
-        self.reach(Some(call), &slot, downstream, limit, Instant::now()).await
+        self.reach(Some(call), &slot, downstream, limit, began).await
     }
 
     /// Returns a connection that is open for a client. It opens none, and waits for no server.
@@ -310,7 +323,7 @@ impl Core {
         }
     }
 
-    fn slot(&self, server: &str) -> Result<Arc<Slot>, CallError> {
+    pub(super) fn slot(&self, server: &str) -> Result<Arc<Slot>, CallError> {
         let shared = self.host.shared();
         shared.registry.slot(server).ok_or_else(|| shared.unknown_server(server))
     }

@@ -38,6 +38,7 @@ use crate::{
     CatalogTool,
     catalog::ServerTasks,
     policy::{PolicyInput, Refusal, RefusalKind},
+    registry::Slot,
 };
 
 /// The time limit of a request. The limits of the request at its server are shorter: a configuration file permits seven days.
@@ -213,42 +214,58 @@ impl Core {
         }
     }
 
-    /// Checks a later round of a call.
+    /// Checks a later round of a call, which began at this time. A server whose tools are known does not start before.
     ///
     /// # Errors
     /// If the server does not have the tool any more, or if a policy denies the call meanwhile. An approval of the first round stays
     /// valid.
     async fn check_round(
         self: &Arc<Self>,
-        method: &str,
+        call: &SourceCall,
         place: &Place,
-        principal: Option<&Arc<str>>,
-    ) -> Result<(), RpcError> {
+        downstream: &Downstream,
+        began: Instant,
+    ) -> Result<(), Fault> {
         let (server, name) = (&*place.server, &*place.name);
-        let mut input = match method {
-            method::CallTool::NAME => {
-                let merged = self.merged().await;
-                let is_named = |item: &&Arc<Item>| &*item.server == server && &*item.original == name;
-                let tool = merged.tools.iter().find(is_named).and_then(|item| item.tool.as_ref());
-                let gone = || RpcError::invalid_params("the server does not have the tool any more");
-                let annotations = tool.ok_or_else(gone)?.tool().annotations.clone();
-                PolicyInput::new(server, name).annotations(annotations)
-            }
+        let mut input = match call.method() {
+            method::CallTool::NAME => PolicyInput::new(server, name),
             method::ReadResource::NAME => PolicyInput::resource(server, name),
             _ => PolicyInput::prompt(server, name),
         };
-        input.principal = principal.map(|principal| principal.to_string());
-        let shared = self.host.shared();
-        let gone = || RpcError::invalid_params("the server does not exist any more");
-        let slot = shared.registry.slot(server).ok_or_else(gone)?;
-        if !shared.gate.is_active() && slot.options.rules.is_empty() {
+        input.principal = downstream.principal.as_ref().map(|principal| principal.to_string());
+        let slot = self.slot(server)?;
+        let (gate, rules) = (&self.host.shared().gate, &slot.options.rules[..]);
+        if call.method() == method::CallTool::NAME && !gate.denies_kind(&input, rules) {
+            let tool = self.tool_of_round(place, &slot, began).await?;
+            input = input.annotations(tool.tool().annotations.clone());
+        }
+        if !gate.is_active() && rules.is_empty() {
             return Ok(());
         }
         let refused = |refusal: Refusal| match refusal.kind() {
             RefusalKind::NotRecorded => RpcError::invalid_request(refusal.to_string()),
             _ => RpcError::invalid_request("a policy denies the request meanwhile"),
         };
-        shared.gate.check_round(&input, &slot.options.rules).await.map_err(refused)
+        Ok(gate.check_round(&input, rules).await.map_err(refused)?)
+    }
+
+    /// Returns the tool of a later round. If another node served the first round, the server may not have listed its tools here yet.
+    async fn tool_of_round(
+        self: &Arc<Self>,
+        place: &Place,
+        slot: &Slot,
+        began: Instant,
+    ) -> Result<Arc<CatalogTool>, Fault> {
+        let is_named = |item: &&Arc<Item>| item.server == place.server && item.original == place.name;
+        let find = async || self.merged().await.tools.iter().find(is_named).and_then(|item| item.tool.clone());
+        if let Some(found) = find().await {
+            return Ok(found);
+        }
+        if slot.is_unlisted() {
+            Box::pin(self.listed_by(slot, slot.call_timeout(&place.name), began)).await?;
+        }
+        let gone = || RpcError::invalid_params("the server does not have the tool any more").into();
+        find().await.ok_or_else(gone)
     }
 
     /// Returns a prompt. Starts the server that the name names if the server has not listed its prompts yet.
@@ -357,19 +374,22 @@ impl<'a> Incoming<'a> {
     /// The policies decided the first round. The seal of its state is valid for the same principal, name and arguments only. A later
     /// round needs no other approval, and fails if a policy denies the call meanwhile.
     async fn resume(self, round: Round) -> Result<SourceOutcome, Fault> {
+        let began = Instant::now();
+        let place = match &round {
+            Round::Parked { place, .. } | Round::Elsewhere { place, .. } | Round::Upstream { place, .. } => place,
+        };
+        self.core.check_round(self.call, place, &self.downstream, began).await?;
         match round {
             Round::Parked { place, call, number, responses } => {
-                self.core.check_round(self.call.method(), &place, self.downstream.principal.as_ref()).await?;
                 let holder = self.core.holder(&place.server, &self.downstream);
                 self.core.resume_parked(self.call, &place, (call, &holder), number, responses).await
             }
             Round::Elsewhere { place, at, responses } => {
-                self.core.check_round(self.call.method(), &place, self.downstream.principal.as_ref()).await?;
                 let holder = self.core.holder(&place.server, &self.downstream);
                 self.core.resume_elsewhere(self.call, &place, (at, holder), responses).await
             }
             Round::Upstream { place, fingerprint, once, responses, state } => {
-                self.resume_upstream(place, &fingerprint, once, (responses, state)).await
+                self.resume_upstream(began, place, &fingerprint, once, (responses, state)).await
             }
         }
     }
@@ -377,13 +397,14 @@ impl<'a> Incoming<'a> {
     /// Sends the responses of the client to the server that asked.
     async fn resume_upstream(
         self,
+        began: Instant,
         place: Place,
         fingerprint: &str,
         once: Option<StateId>,
         responses: (JsonObject, Option<String>),
     ) -> Result<SourceOutcome, Fault> {
         let principal = self.downstream.principal.as_ref();
-        let mut reached = self.core.reach_round(self.call, &place, &self.downstream).await?;
+        let mut reached = self.core.reach_round(began, self.call, &place, &self.downstream).await?;
         if *reached.fingerprint != *fingerprint {
             // Another server has the name of the server that asked.
             return Err(InputRound::state_expired().into());
@@ -395,7 +416,6 @@ impl<'a> Incoming<'a> {
             claim.keep();
             reached.is_approved = true;
         }
-        self.core.check_round(self.call.method(), &place, principal).await?;
         // A link of the client can have named the server.
         reached.is_private |= self.core.names == Names::Raw;
         let key = if self.call.method() == method::ReadResource::NAME { "uri" } else { "name" };

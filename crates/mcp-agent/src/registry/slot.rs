@@ -274,6 +274,12 @@ impl Slot {
         self.items.lock().was_listed
     }
 
+    /// Whether the server does not run and its tools are unknown.
+    pub(crate) fn is_unlisted(&self) -> bool {
+        let runs = [ServerState::Ready, ServerState::Degraded];
+        !runs.contains(&self.state()) && !self.was_listed() && self.entries().tools.is_empty()
+    }
+
     pub(crate) fn state(&self) -> ServerState {
         self.link.borrow().state
     }

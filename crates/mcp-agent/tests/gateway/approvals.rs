@@ -1,22 +1,27 @@
 //! Calls that ask, with policies: a call that a person approved continues once, and a changed policy ends it.
 
 use std::{
-    sync::{Arc, Mutex},
+    error::Error,
+    future::ready,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use mcp_agent::{
-    Gateway, Host,
-    policy::{AuditEvent, DecidedBy, Effect, Outcome, PendingApproval},
+    Gateway, Host, ServerState,
+    policy::{AuditEvent, AuditSink, DecidedBy, Effect, Outcome, PendingApproval},
 };
-use mcp_client::Update;
+use mcp_client::{Reconnect, Update, transport::BoxFuture};
 use mcp_protocol::SubscriptionFilter;
 use mcp_server::{inputs::StateKeys, store::MemoryStore};
 use serde_json::json;
 use tokio::time::timeout;
 
 use crate::{
-    common::{Pipe, REVISIONS, SOON, client, over_http},
+    common::{Pipe, Processes, REVISIONS, SOON, client, over_http},
     rounds::{Turns, asking, connect, first_round, next, reason, send},
 };
 
@@ -84,4 +89,70 @@ async fn a_policy_that_denies_a_call_meanwhile_ends_its_rounds() {
     timeout(SOON, announced).await.unwrap();
     let denied = send(&ada, round()).await.unwrap_err();
     assert_eq!((denied.code.0, &*denied.message), (-32600, "a policy denies the request meanwhile"));
+}
+
+#[tokio::test]
+async fn a_denied_round_does_not_wait_for_a_server_that_does_not_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("policy.toml");
+    std::fs::write(&path, "").unwrap();
+    let processes = Processes::new(|_| asking(REVISIONS[1], &Turns::default()));
+    let host = Host::builder("gateway", "1")
+        .reconnect(Reconnect::never())
+        .call_wait(Duration::from_secs(1))
+        .server("s", processes.clone())
+        .policy_file(&path)
+        .watch(Duration::from_millis(5));
+    let host = host.start().await.unwrap();
+    let gateway = Gateway::builder(host.clone()).build().unwrap().versions([REVISIONS[1]]).build();
+    let ada = connect(&gateway, "ada").await;
+    let mut changes = ada.listen(SubscriptionFilter::lists()).await.unwrap();
+    let (key, state) = first_round(&ada).await;
+    std::fs::write(&path, "[[rule]]\ntool = \"form\"\neffect = \"deny\"\n").unwrap();
+    let announced = async { while changes.next().await.unwrap().unwrap() != Update::ToolsChanged {} };
+    timeout(SOON, announced).await.unwrap();
+    processes.stick();
+    processes.kill(0);
+    let mut states = host.status_events();
+    let lost = async { while states.next().await.unwrap().state != ServerState::Failed {} };
+    timeout(SOON, lost).await.unwrap();
+    let round = next(&json!({}), &state, &key, &json!({ "action": "accept", "content": { "name": "ada" } }));
+    let denied = send(&ada, round).await.unwrap_err();
+    assert_eq!((denied.code.0, &*denied.message), (-32600, "a policy denies the request meanwhile"));
+}
+
+/// A receiver of audit events that can be full.
+#[derive(Clone, Default)]
+struct Storage(Arc<AtomicBool>);
+
+impl AuditSink for Storage {
+    fn record(&self, _: &AuditEvent) {}
+
+    fn store<'a>(&'a self, _: &'a AuditEvent) -> BoxFuture<'a, Result<(), Box<dyn Error + Send + Sync>>> {
+        let is_full = self.0.load(Ordering::SeqCst);
+        Box::pin(ready(if is_full { Err("the disk is full".into()) } else { Ok(()) }))
+    }
+}
+
+#[tokio::test]
+async fn a_round_that_the_audit_refuses_can_be_repeated() {
+    for up in REVISIONS {
+        let storage = Storage::default();
+        let host = Host::builder("gateway", "1")
+            .server("s", Pipe::new(asking(up, &Turns::default())))
+            .default_effect(Effect::Ask)
+            .approver(|_: PendingApproval| async { true })
+            .audit(storage.clone())
+            .require_audit();
+        let gateway = Gateway::builder(host.start().await.unwrap()).build().unwrap().versions([REVISIONS[1]]).build();
+        let user = client().connect(&gateway).await.unwrap();
+        let (key, state) = first_round(&user).await;
+        let round = next(&json!({}), &state, &key, &json!({ "action": "accept", "content": { "name": "ada" } }));
+        storage.0.store(true, Ordering::SeqCst);
+        let refused = send(&user, round.clone()).await.unwrap_err();
+        assert_eq!(refused.code.0, -32600, "{up}: {refused}");
+        storage.0.store(false, Ordering::SeqCst);
+        assert_eq!(send(&user, round.clone()).await.unwrap(), "ada", "{up}");
+        assert_eq!(reason(&send(&user, round).await.unwrap_err()), "request_state_expired", "{up}");
+    }
 }
