@@ -35,7 +35,7 @@ use super::{
     views,
 };
 use crate::{
-    CatalogTool,
+    CallError, CatalogTool,
     catalog::ServerTasks,
     policy::{PolicyInput, Refusal, RefusalKind},
     registry::Slot,
@@ -173,7 +173,12 @@ impl Core {
         }
         let began = Instant::now();
         let item = self.find_prompt(call.name(), &request.downstream, began).await?;
-        let input = PolicyInput::prompt(&*item.server, &*item.original).arguments(arguments(&request.params)?);
+        let arguments = match arguments(&request.params) {
+            // The audit has the request.
+            Err(_) if self.hides_item(ItemKind::Prompt, &item, &request.downstream)? => JsonObject::new(),
+            arguments => arguments?,
+        };
+        let input = PolicyInput::prompt(&*item.server, &*item.original).arguments(arguments);
         let reached = self.reach_since(began, call, &item.server, Some(input), &request.downstream).await?;
         request.send("name", &*item.original, &item.original, reached, None).await
     }
@@ -182,6 +187,9 @@ impl Core {
         let request = Incoming::read(self, call)?;
         let given: CompleteParams =
             serde_json::from_str(call.params().get()).map_err(|error| invalid_params(&error))?;
+        let reference = request.params.get("ref").map_or("{}", |reference| reference.get()).to_owned();
+        // The error does not depend on the item, which the policies can hide.
+        let mut reference = Members::read(&reference).map_err(|error| invalid_params(&error))?;
         let began = Instant::now();
         let (input, server, member, original, unknown) = match given.reference {
             CompletionReference::Prompt { name, .. } => {
@@ -197,8 +205,6 @@ impl Core {
             }
             _ => return Err(RpcError::invalid_params("the type of the reference is unknown").into()),
         };
-        let reference = request.params.get("ref").map_or("{}", |reference| reference.get()).to_owned();
-        let mut reference = Members::read(&reference).map_err(|error| invalid_params(&error))?;
         reference.set(member, &*original);
         let reached = match self.reach_since(began, call, &server, Some(input), &request.downstream).await {
             Err(Fault::Hidden) => return Err(unknown.into()),
@@ -284,6 +290,12 @@ impl Core {
             listed => listed?,
         }
         find().await.ok_or_else(|| unknown_prompt(name).into())
+    }
+
+    /// Whether the policies hide an item from the client of a request.
+    fn hides_item(&self, kind: ItemKind, item: &Item, downstream: &Downstream) -> Result<bool, CallError> {
+        let slot = self.slot(&item.server)?;
+        Ok(self.hides(&slot, || views::input(kind, item), downstream.principal.as_ref()))
     }
 
     /// Returns the current definition of an item that the policies do not hide from a caller.

@@ -122,6 +122,22 @@ async fn an_item_that_the_policies_deny_is_unknown_and_the_audit_has_the_reason(
             let (hidden, other) = (complete(hidden).await, complete(other).await);
             assert_eq!(without("", &hidden).0, without("", &other).0, "{version}");
         }
+        // Each name of these parameters leads to the same error, also if they cannot be read.
+        for (method, params) in [
+            ("prompts/get", r#"{"name":"NAME","arguments":{"name":"x","name":"y"}}"#),
+            (
+                "completion/complete",
+                r#"{"ref":{"type":"ref/prompt","name":"NAME","x":1,"x":2},"argument":{"name":"name","value":""}}"#,
+            ),
+        ] {
+            let error = async |name: &str| {
+                let params: Box<RawValue> = RawValue::from_string(params.replace("NAME", name)).unwrap();
+                let sent = guest.request_raw(method, &*params).raw_result().into_future();
+                without(name, &sent.await.map(drop).unwrap_err())
+            };
+            // The error can have a position in the parameters, so the names have one length.
+            assert_eq!(error("files__plan").await, error("files__none").await, "{version} {method}");
+        }
         let subscribed = guest.subscribe(["mcp://files/secret:a"]).await;
         assert!(subscribed.map_or(true, |open| open.honoured().resource_subscriptions.is_empty()), "{version}");
     }
@@ -134,8 +150,9 @@ async fn an_item_that_the_policies_deny_is_unknown_and_the_audit_has_the_reason(
         };
         events.iter().filter(is_denied).count()
     };
-    // The tool, the read with its completion and its subscription, and the prompt with its completion: in two revisions.
-    assert_eq!((denied("write"), denied("secret:a"), denied("plan")), (2, 6, 4), "{events:?}");
+    // The tool, the read with its completion and its subscription, and two requests for the prompt with its completion: in two
+    // revisions.
+    assert_eq!((denied("write"), denied("secret:a"), denied("plan")), (2, 6, 6), "{events:?}");
 }
 
 #[tokio::test]
