@@ -23,11 +23,12 @@ pub(super) struct Instructions {
 
 impl Core {
     /// Returns the instructions of the servers of a caller, in the order of the servers. A server whose items the policies deny to
-    /// the caller is left out.
+    /// the caller is left out, and a server that leads to this gateway too.
     pub(super) fn merged_instructions(&self, principal: Option<&Arc<str>>) -> Option<String> {
         let merged = self.newest_merged();
         let lists = self.lists(&merged, principal);
-        let is_visible = |server: &str| Arc::ptr_eq(&lists, merged.lists()) || lists.has_items_of_server(server);
+        let is_of_caller = |server: &str| Arc::ptr_eq(&lists, merged.lists()) || lists.has_items_of_server(server);
+        let is_visible = |server: &str| merged.serves(server) && is_of_caller(server);
         let slots = self.host.shared().registry.slots();
         let mut known = self.instructions.known.lock();
         known.retain(|name, _| slots.iter().any(|slot| slot.name == *name));

@@ -11,13 +11,15 @@ use mcp_client::Client;
 use mcp_protocol::{ErrorCode, Meta, RpcError};
 use mcp_server::{
     Server,
+    inputs::StateKeys,
     source::{Source, SourceCall, SourceList, SourceOutcome, SourcePage},
+    tool,
 };
 use mcp_transport::BoxFuture;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::common::{Pipe, SOON, cells, client, complete, page};
+use crate::common::{Pipe, REVISIONS, SOON, cells, client, complete, page};
 
 /// A server that declares no gateway. It forwards each call with its metadata to the client of another server.
 #[derive(Clone, Default)]
@@ -69,5 +71,24 @@ async fn a_gateway_rejects_a_request_that_comes_back_through_a_server_that_decla
         assert_eq!(forwarding.calls.load(Ordering::SeqCst), 1, "{down} to {up}");
         // The lists of the server show no gateway.
         assert!(observed.circular_servers().is_empty(), "{down} to {up}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_leads_to_the_gateway_itself_has_no_part_in_its_instructions() {
+    let keys = |key: u8| StateKeys::new([[key; 32]]);
+    let server =
+        |name: &str, text: &str| Server::builder(name, "1").instructions(text).tool(tool("t", async || "t")).build();
+    // The nodes of a fleet have common keys, and lead to each other.
+    for (key, expected) in [(1, "# local\n\n> Use t."), (2, "# local\n\n> Use t.\n\n# node\n\n> Ask the node.")] {
+        let host = Host::builder("gateway", "1").server("behind", &server("behind", "Ask the node."));
+        let node = Gateway::builder(host.start().await.unwrap()).state_keys(keys(key)).build().unwrap().build();
+        let host = Host::builder("gateway", "1").server("local", &server("local", "Use t.")).server("node", &node);
+        let host = host.start().await.unwrap();
+        for version in REVISIONS {
+            let gateway = Gateway::builder(host.clone()).state_keys(keys(1)).build().unwrap();
+            let client = client().connect(&gateway.versions([version]).build()).await.unwrap();
+            assert_eq!(client.negotiated().instructions.as_deref(), Some(expected), "{version} {key}");
+        }
     }
 }
