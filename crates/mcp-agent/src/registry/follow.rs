@@ -119,6 +119,8 @@ impl Slot {
         let reason = || self.connector.fault();
         match state {
             State::Ready => {
+                #[cfg(feature = "gateway")]
+                self.sessions.reconnected();
                 if let Some(open) = changes {
                     open.reopen().await;
                 }

@@ -220,6 +220,8 @@ impl Slot {
         let connector: Arc<dyn Connect> = self.connector.clone();
         let client = self.builder(registry).connect(connector).await?;
         *connected = Some(client.clone());
+        #[cfg(feature = "gateway")]
+        self.sessions.reconnected();
         if let Role::Calls(_) = self.role {
             let changes = self.changes_of_calls(registry, &client).await;
             self.ready(registry, &client);

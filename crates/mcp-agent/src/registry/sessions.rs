@@ -22,7 +22,7 @@ pub(crate) struct Sessions {
 #[derive(Default)]
 struct Known {
     sessions: HashMap<SourceSession, Passed>,
-    /// The server rejected a level, or did not answer within [`LIMIT`]. It receives no further level.
+    /// The server rejected a level, or did not answer within [`LIMIT`]. This connection passes no further level.
     is_rejected: bool,
     /// How long requests have waited for answers since the server accepted a level. A request with a short time limit waits for a part
     /// of the limit only.
@@ -45,6 +45,12 @@ pub(crate) enum Asking {
 }
 
 impl Sessions {
+    /// Lets the server of a new connection receive levels. It can be another process, which accepts levels.
+    pub(super) fn reconnected(&self) {
+        let mut known = self.known.lock();
+        (known.is_rejected, known.waited) = (false, Duration::ZERO);
+    }
+
     /// Passes the state of a caller on to the server before a request. A fault of the server changes nothing, because no request
     /// depends on it. `limit` is the time limit of the request.
     pub(crate) async fn prepare(&self, client: &Client, caller: &Asking, limit: Option<Duration>) {

@@ -11,13 +11,13 @@ use std::{
     time::Duration,
 };
 
-use mcp_agent::{Gateway, Host};
-use mcp_client::{Client, Notifications, transport::Connect};
+use mcp_agent::{Gateway, Host, ServerState};
+use mcp_client::{Client, Notifications, Reconnect, transport::Connect};
 use mcp_protocol::{LoggingLevel, ProtocolVersion, Root};
 use mcp_server::{ClientNotification, prelude::*};
 use mcp_test::peer::{Reply, ScriptedServer};
 use serde_json::{Value, json};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::common::{Pipe, SOON, client, over_http};
 
@@ -160,6 +160,41 @@ async fn a_server_that_does_not_accept_a_level_receives_no_other_level_and_serve
         let sent = server.seen_of("logging/setLevel");
         let levels: Vec<_> = sent.iter().map(|request| request["params"]["level"].as_str().unwrap()).collect();
         assert!(levels.starts_with(&["debug", "error"]) && !levels.contains(&"alert"), "{levels:?}");
+    }
+}
+
+// The clock is paused. It advances only while each task waits for a time.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_starts_again_receives_levels_again() {
+    for (reply, reconnect) in [
+        (Reply::error(-32601, "no such method"), Reconnect::never()),
+        // The client of the connection opens it again.
+        (Reply::error(-32601, "no such method"), Reconnect::default()),
+        (Reply::silence(), Reconnect::never()),
+    ] {
+        let server = scripted(reply).on("logging/setLevel", Reply::result(json!({})));
+        let host =
+            Host::builder("gateway", "1").reconnect(reconnect).server("s", server.clone()).start().await.unwrap();
+        let gateway = Gateway::builder(host.clone()).build().unwrap().versions([LEGACY]).build();
+        let mut user = User::new(&gateway).await;
+        for level in [LoggingLevel::Debug, LoggingLevel::Error, LoggingLevel::Alert] {
+            user.set(level).await;
+            user.call(None).await;
+        }
+        let last = || server.seen_of("logging/setLevel").pop().unwrap()["params"]["level"].as_str().unwrap().to_owned();
+        assert_eq!(last(), "error");
+        server.crash();
+        server.wait_until_disconnected().await;
+        let is_ready = || host.status("s").unwrap().state == ServerState::Ready;
+        let restarted = async {
+            while user.client.call_tool("s__log", ()).await.is_err() || !is_ready() {
+                sleep(Duration::from_millis(100)).await;
+            }
+        };
+        timeout(SOON, restarted).await.unwrap();
+        user.set(LoggingLevel::Critical).await;
+        assert_eq!(user.call(None).await.0, "done");
+        assert_eq!(last(), "critical");
     }
 }
 
