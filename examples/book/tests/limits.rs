@@ -216,10 +216,11 @@ fn gateway() -> Defaults {
         ("first wait before a lost subscription to a resource is opened again", "FIRST_RETRY"),
         ("longest wait before a lost subscription to a resource is opened again", "LONGEST_RETRY"),
     ];
-    let files: [(&str, &[(&str, &str)]); 18] = [
+    let files: [(&str, &[(&str, &str)]); 19] = [
         ("gateway/parked.rs", &parked),
         ("gateway/parked/call.rs", &call),
         ("gateway/questions.rs", &[("notifications of one call that wait for its client", "WAITING")]),
+        ("gateway/relay.rs", &[("wait of a result for a client that reads the notifications before it", "LAST")]),
         ("gateway/task_form.rs", &[("time for which a task keeps its connection", "LONGEST")]),
         (
             "registry/runner.rs",

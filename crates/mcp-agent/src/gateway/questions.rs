@@ -54,6 +54,7 @@ const WAITING: usize = 64;
 pub(super) struct Notices {
     waiting: Mutex<Waiting>,
     added: Notify,
+    ended: Notify,
 }
 
 #[derive(Default)]
@@ -61,6 +62,7 @@ struct Waiting {
     queue: VecDeque<Notice>,
     /// The number of dropped notifications since the last call of [`Notices::take`].
     dropped: usize,
+    has_ended: bool,
 }
 
 impl Notices {
@@ -78,7 +80,7 @@ impl Notices {
         self.added.notify_one();
     }
 
-    pub(super) fn take(&self) -> Option<Notice> {
+    fn take(&self) -> Option<Notice> {
         let (notice, dropped) = {
             let mut waiting = self.waiting.lock();
             (waiting.queue.pop_front(), std::mem::take(&mut waiting.dropped))
@@ -89,11 +91,26 @@ impl Notices {
         notice
     }
 
-    /// Waits for a notification. Cancel safe.
-    pub(super) async fn next(&self) -> Notice {
+    /// Ends the queue behind the notifications that wait.
+    pub(super) fn end(&self) {
+        self.waiting.lock().has_ended = true;
+        self.added.notify_one();
+        self.ended.notify_one();
+    }
+
+    /// Waits for the end of the queue. One task waits. Notifications can wait after the end.
+    pub(super) async fn ended(&self) {
+        self.ended.notified().await;
+    }
+
+    /// Waits for a notification. Returns `None` at the end of the queue. Cancel safe.
+    pub(super) async fn next(&self) -> Option<Notice> {
         loop {
             if let Some(notice) = self.take() {
-                return notice;
+                return Some(notice);
+            }
+            if self.waiting.lock().has_ended {
+                return None;
             }
             self.added.notified().await;
         }

@@ -1,6 +1,6 @@
 //! One request to a server: its parameters, progress and metadata there, and its raw result back.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use mcp_client::{Client, CreatedTask, InputRequired, Round as UpstreamRound};
@@ -10,7 +10,7 @@ use mcp_protocol::{
 };
 use mcp_server_core::source::{SourceCall, SourceOutcome, SourceResult};
 use serde_json::value::RawValue;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::{
     Core, Names,
@@ -25,6 +25,9 @@ use super::{
     uris,
 };
 use crate::registry::{Asking, forward_meta};
+
+/// How long a result waits until its client has read the notifications before it.
+const LAST: Duration = Duration::from_secs(5);
 
 /// A request for a server.
 pub(super) struct Outgoing {
@@ -148,17 +151,13 @@ async fn send(
     if let Some(accepts) = outgoing.task {
         request = request.raw_task(accepts);
     }
-    let mut running = request.into_future();
-    let round = loop {
-        tokio::select! {
-            notice = notices.next() => Box::pin(forward(&client, notice)).await,
-            round = &mut running => break round,
-        }
+    let running = async {
+        let round = request.await;
+        notices.end();
+        round
     };
-    // The notifications before the result.
-    while let Some(notice) = notices.take() {
-        Box::pin(forward(&client, notice)).await;
-    }
+    // A client that does not read a notification does not stop the clock of the request.
+    let (round, ()) = tokio::join!(running, forward_all(&client, &notices));
     let (server, name) = (Arc::clone(&reached.server), outgoing.name);
     match round {
         Ok(UpstreamRound::Complete(result)) => {
@@ -216,6 +215,22 @@ fn private(result: SourceResult) -> Result<SourceResult, RpcError> {
     }
     members.set("cacheScope", &CacheScope::Private);
     Ok(SourceResult::new(members.write().get().to_owned(), result.version()))
+}
+
+/// Forwards the notifications of a call, which precede its result.
+async fn forward_all(client: &AskedClient, notices: &Notices) {
+    let mut forwarding = pin!(async {
+        while let Some(notice) = notices.next().await {
+            Box::pin(forward(client, notice)).await;
+        }
+    });
+    tokio::select! {
+        () = &mut forwarding => return,
+        () = notices.ended() => {}
+    }
+    if timeout(LAST, forwarding).await.is_err() {
+        tracing::debug!("a client does not read: the last notifications of its call were dropped");
+    }
 }
 
 /// Forwards a notification to the request of the client that waits.

@@ -35,6 +35,7 @@ mod revisions;
 mod rounds;
 mod session_ends;
 mod sessions;
+mod slow_clients;
 mod stripped;
 mod task_bounds;
 mod task_faults;
