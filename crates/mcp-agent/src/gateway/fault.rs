@@ -64,6 +64,12 @@ pub(super) fn of_request(server: &str, name: impl Into<Box<str>>, error: mcp_cli
     Fault::Request { server: server.into(), name: name.into(), error }
 }
 
+/// Returns the fault of a subscription at a server that runs. The client can subscribe again.
+pub(super) fn of_subscription(server: &str, reason: &'static str) -> Fault {
+    tracing::warn!(server, reason, "a subscription failed");
+    RpcError::internal(reason).with_data(json!({ "server": server, "retryable": true })).into()
+}
+
 /// Returns the error of a request to a server for a client. Errors of the server pass unchanged. The reasons of the gateway stay in its
 /// log.
 fn failed(server: &str, name: &str, failed: &mcp_client::Error) -> RpcError {

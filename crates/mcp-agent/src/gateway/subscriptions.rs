@@ -23,7 +23,7 @@ use super::{
     links::Owner,
     reach::Reached,
 };
-use crate::{CallError, ServerState, policy::PolicyInput, registry::ConnectionKey};
+use crate::{policy::PolicyInput, registry::ConnectionKey};
 
 /// The waits before a lost subscription is opened again.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -178,18 +178,17 @@ impl Core {
         if let Ok(opened) = opened {
             opened?;
         } else {
-            let reason = "the server did not accept the subscription in time";
-            return Err(lost(&key.server, ServerState::Ready, reason).into());
+            return Err(fault::of_subscription(&key.server, "the server did not accept the subscription in time"));
         }
         if !shared.opened_until(end).await {
-            return Err(lost(&key.server, ServerState::Failed, "the subscription to the resource is lost").into());
+            return Err(fault::of_subscription(&key.server, "the subscription at the server is lost"));
         }
         Ok(SourceSubscription::new(subscriber))
     }
 
     async fn open_subscription(&self, key: &Key, reached: Reached) -> Result<(Reached, Subscription), Fault> {
         if reached.fingerprint != key.fingerprint {
-            return Err(lost(&key.server, ServerState::Stopped, "another server has its name").into());
+            return Err(fault::of_subscription(&key.server, "another server has the name of the server now"));
         }
         let failed = |error| fault::of_request(&key.server, &*key.uri, error);
         let subscription = reached.client.subscribe([&*key.uri]).await.map_err(failed)?;
@@ -199,11 +198,6 @@ impl Core {
         }
         Ok((reached, subscription))
     }
-}
-
-/// Returns the error of a subscription whose server does not report changes now.
-fn lost(server: &str, state: ServerState, reason: &str) -> CallError {
-    CallError::Unavailable { server: server.to_owned(), state, reason: Some(reason.to_owned()), retry_in: None }
 }
 
 impl Subscriptions {

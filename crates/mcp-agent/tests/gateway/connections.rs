@@ -20,6 +20,7 @@ use mcp_server::{
     tool,
 };
 use mcp_transport::{BoxFuture, memory::duplex};
+use serde_json::json;
 use tokio::time::timeout;
 
 use crate::common::{Processes, REVISIONS, SOON, cells, client};
@@ -273,7 +274,10 @@ async fn a_new_subscriber_of_a_lost_subscription_waits_for_it() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let grace = client().connect(&server).await.unwrap();
     let refused = timeout(Duration::from_secs(60), grace.subscribe(URI)).await.unwrap();
-    assert!(refused.is_err(), "the gateway acknowledged a subscription that is lost");
+    let refused = refused.map(drop).expect_err("the subscription is lost");
+    let refused = refused.rpc().unwrap();
+    assert_eq!((refused.code.0, &*refused.message), (-32603, "the subscription at the server is lost"));
+    assert_eq!(refused.data, Some(json!({ "server": "s", "retryable": true })));
     assert_eq!(counted.count(), 1);
 }
 

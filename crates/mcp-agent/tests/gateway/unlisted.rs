@@ -263,7 +263,13 @@ async fn the_time_limit_of_a_subscription_includes_the_start_of_its_server() {
         let (began, server) = (Instant::now(), if starts { "scripted" } else { "two" });
         let error = client.subscribe([format!("mcp://{server}/x:a")]).await.map(drop).unwrap_err();
         assert!(began.elapsed() <= LIMIT + SECOND / 10, "{server}: {:?}", began.elapsed());
-        assert_eq!(error.rpc().unwrap().code.0, -32603, "{server}: {error}");
+        let (error, data) = (error.rpc().unwrap(), error.rpc().unwrap().data.as_ref().unwrap());
+        assert_eq!((error.code.0, &data["server"], &data["retryable"]), (-32603, &json!(server), &json!(true)));
+        let expected = match starts {
+            true => "the server did not accept the subscription in time",
+            false => "the server \"two\" is not available",
+        };
+        assert!(error.message.starts_with(expected), "{error}");
     }
 }
 
