@@ -215,6 +215,8 @@ fn gateway() -> Defaults {
     let subscriptions = [
         ("first wait before a lost subscription to a resource is opened again", "FIRST_RETRY"),
         ("longest wait before a lost subscription to a resource is opened again", "LONGEST_RETRY"),
+        ("time for which the URI of an ended subscription is not in the updates of other users", "REMEMBERED"),
+        ("remembered ended subscriptions", "ENDED"),
     ];
     let files: [(&str, &[(&str, &str)]); 19] = [
         ("gateway/parked.rs", &parked),

@@ -1,7 +1,7 @@
 //! Subscriptions to resources: the subscribers of a resource share a subscription if they share the connection to its server.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, VecDeque},
     sync::{Arc, Weak},
     time::Duration,
 };
@@ -29,10 +29,26 @@ use crate::{policy::PolicyInput, registry::ConnectionKey};
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 
-/// The open subscriptions.
+/// How long an ended subscription of a user is remembered. The client unsubscribes at the server in this time, and the server can report
+/// the resource meanwhile.
+const REMEMBERED: Duration = Duration::from_secs(30);
+/// The largest number of remembered subscriptions. Beyond it, the oldest one is forgotten.
+const ENDED: usize = 1024;
+/// The longest URI of a remembered subscription, in bytes. The client receives no update with a longer URI.
+const LONGEST: usize = 8 * 1024;
+
+/// The open subscriptions, and those that have ended.
 #[derive(Default)]
 pub(super) struct Subscriptions {
     open: Mutex<HashMap<Key, Weak<Shared>>>,
+    ended: Arc<Mutex<VecDeque<Ended>>>,
+}
+
+/// A subscription whose last subscriber was this principal.
+struct Ended {
+    key: Key,
+    principal: Option<Arc<str>>,
+    until: Instant,
 }
 
 /// The resource, and the connection of its subscribers.
@@ -50,6 +66,11 @@ impl Key {
     fn is_beside(&self, other: &Self) -> bool {
         self.connection == other.connection && self.server == other.server && self.fingerprint == other.fingerprint
     }
+
+    /// Whether the URI fits an update better than that of another subscription of the connection.
+    fn is_closer(&self, other: &Self, updated: &str) -> bool {
+        self.uri.len() > other.uri.len() && updated.starts_with(&*self.uri) && self.is_beside(other)
+    }
 }
 
 /// A subscription whose URI fits an update better.
@@ -60,8 +81,9 @@ struct Closer {
 }
 
 /// A subscription at a server. It ends with the last subscriber.
-#[derive(Default)]
 struct Shared {
+    key: Key,
+    ended: Arc<Mutex<VecDeque<Ended>>>,
     following: OnceCell<Following>,
     subscribers: Mutex<Subscribers>,
     /// Whether the subscription is open at the server.
@@ -106,11 +128,34 @@ impl Subscriber {
 
 impl Drop for Subscriber {
     fn drop(&mut self) {
-        self.shared.subscribers.lock().open.remove(&self.number);
+        let mut subscribers = self.shared.subscribers.lock();
+        let Some(removed) = subscribers.open.remove(&self.number) else { return };
+        if subscribers.open.is_empty() {
+            self.shared.remember(removed.principal);
+        }
     }
 }
 
 impl Shared {
+    fn new(key: Key, ended: Arc<Mutex<VecDeque<Ended>>>) -> Self {
+        let (following, subscribers, is_open) = (OnceCell::new(), Mutex::default(), watch::Sender::default());
+        Self { key, ended, following, subscribers, is_open, wanted: Arc::default() }
+    }
+
+    /// Remembers the subscription for its last subscriber.
+    fn remember(&self, principal: Option<Arc<str>>) {
+        if self.key.uri.len() > LONGEST {
+            return;
+        }
+        let (now, mut ended) = (Instant::now(), self.ended.lock());
+        let is_same = |other: &Ended| other.key == self.key && other.principal == principal;
+        ended.retain(|other| other.until > now && !is_same(other));
+        if ended.len() == ENDED {
+            ended.pop_front();
+        }
+        ended.push_back(Ended { key: self.key.clone(), principal, until: now + REMEMBERED });
+    }
+
     fn subscribers(&self) -> Vec<Notified> {
         self.subscribers.lock().open.values().cloned().collect()
     }
@@ -208,7 +253,7 @@ impl Subscriptions {
             return shared;
         }
         open.retain(|_, shared| shared.strong_count() > 0);
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::new(Shared::new(key.clone(), Arc::clone(&self.ended)));
         open.insert(key.clone(), Arc::downgrade(&shared));
         shared
     }
@@ -216,13 +261,20 @@ impl Subscriptions {
     /// Returns the subscriptions of the connection that are a better cause of an update: their URIs are longer, and the update is about
     /// them or about parts of them. They can be opening or lost.
     fn closer(&self, key: &Key, updated: &str) -> Vec<Closer> {
-        let is_closer =
-            |other: &Key| other.uri.len() > key.uri.len() && updated.starts_with(&*other.uri) && other.is_beside(key);
         let open = self.open.lock();
-        let closer = open.iter().filter(|(other, _)| is_closer(other));
+        let closer = open.iter().filter(|(other, _)| other.is_closer(key, updated));
         closer
             .filter_map(|(other, shared)| Some(Closer { is_exact: *other.uri == *updated, shared: shared.upgrade()? }))
             .collect()
+    }
+
+    /// Whether the better cause of an update can be the ended subscription of another principal.
+    fn was_of_other(&self, key: &Key, updated: &str, principal: Option<&Arc<str>>) -> bool {
+        let now = Instant::now();
+        let is_cause = |ended: &Ended| {
+            ended.until > now && ended.principal.as_ref() != principal && ended.key.is_closer(key, updated)
+        };
+        self.ended.lock().iter().any(is_cause)
     }
 }
 
@@ -332,9 +384,11 @@ impl Follower {
                 continue;
             }
             // The server can have reported the resource only for the subscription of another user, whose URI can be secret. The server
-            // can report it before the subscription is open here.
+            // can report it before the subscription is open here, and after its end.
             let is_of_other = |other: &Notified| other.principal != to.principal;
-            if closer.iter().any(|closer| closer.shared.has_subscriber(is_of_other)) {
+            let was_of_other =
+                || !is_stateless && core.subscriptions.was_of_other(&self.key, updated, to.principal.as_ref());
+            if closer.iter().any(|closer| closer.shared.has_subscriber(is_of_other)) || was_of_other() {
                 to.notifier.updated();
                 continue;
             }

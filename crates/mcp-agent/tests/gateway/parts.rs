@@ -4,6 +4,7 @@
 use std::{
     future::pending,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use mcp_agent::{
@@ -18,16 +19,29 @@ use mcp_server::{
 };
 use mcp_transport::BoxFuture;
 use serde_json::{Value, json};
-use tokio::{task::yield_now, time::timeout};
+use tokio::{
+    sync::Notify,
+    task::yield_now,
+    time::{sleep, timeout},
+};
 
 use crate::common::{REVISIONS, SOON, cells, client, complete, connect_client_as, page};
 
 /// A resource whose subscription the server does not answer.
 const UNANSWERED: &str = "x:abc";
 
-/// A server that reports parts of its resources.
+/// A server that reports parts of its resources. It notifies the test of the end of a subscription.
 #[derive(Default, Clone)]
-struct Reporting(Arc<Mutex<Vec<(String, UpdateNotifier)>>>);
+struct Reporting(Arc<Mutex<Vec<(String, UpdateNotifier)>>>, Arc<Notify>);
+
+/// An open subscription.
+struct Open(Arc<Notify>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
 
 impl Reporting {
     fn serve(&self, version: ProtocolVersion) -> Server {
@@ -66,7 +80,7 @@ impl Source for Reporting {
         if call.name() == UNANSWERED {
             return Box::pin(pending());
         }
-        Box::pin(std::future::ready(Ok(SourceSubscription::default())))
+        Box::pin(std::future::ready(Ok(SourceSubscription::new(Open(Arc::clone(&self.1))))))
     }
 }
 
@@ -162,6 +176,32 @@ async fn the_closer_subscription_of_another_user_does_not_reveal_a_uri() {
         source.report(directory, plan);
         assert_eq!(next(&mut of_directory).await, format!("mcp://s/{plan}"), "{down}");
         assert_eq!(next(&mut of_ada).await, "mcp://s/file:///docs/", "{down}");
+    }
+}
+
+// The clock is paused. It advances only while each task waits for a time.
+#[tokio::test(start_paused = true)]
+async fn the_ended_subscription_of_another_user_does_not_reveal_a_uri() {
+    for down in REVISIONS {
+        let (source, private) = (Reporting::default(), "file:///docs/private.md");
+        let options = ServerOptions::new().sharing(Sharing::All);
+        let host = Host::builder("gateway", "1").server_with("s", &source.serve(REVISIONS[0]), options);
+        let gateway = Gateway::builder(host.start().await.unwrap()).build().unwrap().versions([down]).build();
+        let user = async |name: &str, uri: &str| {
+            let client = connect_client_as(client().no_cache(), &gateway, name).await;
+            let subscription = timeout(SOON, client.subscribe([format!("mcp://s/{uri}")])).await.unwrap().unwrap();
+            (client, subscription)
+        };
+        let (_ada, mut of_ada) = user("ada", "file:///docs/").await;
+        let (_grace, of_grace) = user("grace", private).await;
+        drop(of_grace);
+        timeout(SOON, source.1.notified()).await.unwrap();
+        source.report("file:///docs/", private);
+        assert_eq!(next(&mut of_ada).await, "mcp://s/file:///docs/", "{down}");
+        // A later report is about the subscription of the user.
+        sleep(Duration::from_secs(30)).await;
+        source.report("file:///docs/", private);
+        assert_eq!(next(&mut of_ada).await, format!("mcp://s/{private}"), "{down}");
     }
 }
 
