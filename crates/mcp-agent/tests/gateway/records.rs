@@ -1,7 +1,10 @@
 //! Log records of a server that belong to no call, behind a gateway.
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use mcp_agent::{Gateway, GatewayBuilder, Host, ServerOptions, Sharing};
 use mcp_client::{Client, Notifications, transport::Connect};
@@ -11,13 +14,13 @@ use mcp_protocol::{
 };
 use mcp_server::{
     prelude::*,
-    source::{Source, SourceCall, SourceList, SourceOutcome, SourcePage},
+    source::{Source, SourceCall, SourceList, SourcePage, SourceSubscription},
 };
 use mcp_transport::BoxFuture;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{sync::Barrier, time::timeout};
 
-use crate::common::{Pipe, SOON, client, complete, over_http, page};
+use crate::common::{Pipe, SOON, client, over_http, page};
 
 const LEGACY: ProtocolVersion = ProtocolVersion::V2025_11_25;
 
@@ -126,46 +129,38 @@ async fn a_session_does_not_receive_the_records_of_another_session() {
     }
 }
 
-/// A server that writes a record during each list of its tools.
-struct Listing;
+/// A server that writes a record during each subscription, and counts the subscriptions.
+#[derive(Clone, Default)]
+struct Recording(Arc<AtomicUsize>);
 
-impl Source for Listing {
-    fn list(&self, list: SourceList, call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
-        Box::pin(async move {
-            if list == SourceList::Tools {
-                let record = LoggingMessageParams::new(LoggingLevel::Warning, "record");
-                call.forward_log(&record).await;
-            }
-            let tool = r#"{"name":"log","inputSchema":{"type":"object"}}"#;
-            page([tool].into_iter().filter(|_| list == SourceList::Tools)).await
-        })
+impl Source for Recording {
+    fn list(&self, list: SourceList, _call: SourceCall) -> BoxFuture<'_, Result<SourcePage, RpcError>> {
+        page((list == SourceList::Resources).then_some(r#"{"name":"a","uri":"x:a"}"#))
     }
 
-    fn call_tool(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceOutcome, RpcError>> {
-        let result = json!({ "content": [{ "type": "text", "text": "done" }] });
-        complete(result.to_string(), call.context().version())
+    fn subscribe(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceSubscription, RpcError>> {
+        Box::pin(async move {
+            call.forward_log(&LoggingMessageParams::new(LoggingLevel::Warning, "record")).await;
+            self.0.fetch_add(1, Ordering::SeqCst);
+            Ok(SourceSubscription::default())
+        })
     }
 }
 
 #[tokio::test]
-async fn a_session_does_not_receive_the_records_of_the_lists_of_the_gateway() {
-    let server = Server::builder::<()>("s", "1").versions([LEGACY]).source(Listing).build();
-    let url = over_http(server.clone()).await;
-    let host = Host::builder("gateway", "1")
-        .server_with("s", &*url, ServerOptions::new().sharing(Sharing::Session))
-        .start()
-        .await
-        .unwrap();
-    let gateway = Gateway::builder(host.clone()).build().unwrap().versions([LEGACY]).build();
+async fn a_session_does_not_receive_the_records_of_its_subscription() {
+    let recording = Recording::default();
+    let server = Server::builder::<()>("s", "1").versions([LEGACY]).source(recording.clone()).build();
+    let host = Host::builder("gateway", "1").server_with(
+        "s",
+        &*over_http(server).await,
+        ServerOptions::new().sharing(Sharing::Session),
+    );
+    let gateway = Gateway::builder(host.start().await.unwrap()).build().unwrap().versions([LEGACY]).build();
     let mut ada = User::new(&over_http(gateway.clone()).await).await;
-    ada.call().await;
-    // The client of the gateway reads the record before the list.
-    let mut upstream = host.client("s").await.unwrap().notifications();
-    server.notify().tools_changed();
-    let recorded = async { while upstream.next().await.unwrap().method() != LoggingMessage::NAME {} };
-    timeout(SOON, recorded).await.unwrap();
-    ada.call().await;
-    assert_eq!(ada.records(&gateway).await, 0);
+    let _subscription = timeout(SOON, ada.client.subscribe(["mcp://s/x:a"])).await.unwrap().unwrap();
+    // The record precedes the answer of the server on the stream of the request.
+    assert_eq!((recording.0.load(Ordering::SeqCst), ada.records(&gateway).await), (1, 0));
 }
 
 #[tokio::test]

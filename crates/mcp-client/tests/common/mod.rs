@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value, reason = "a failed step ends the test")]
 
 pub(crate) mod scripted_site;
+pub(crate) mod transports;
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use mcp_client::{
     Client, ClientBuilder,
     protocol::ProtocolVersion,
     transport::{
-        BoxFuture, Connect, Frame, FrameSender, Transport, TransportError,
+        BoxFuture, Connect, Frame, FrameSender, Route, Transport, TransportError,
         memory::{MemoryTransport, duplex},
         recv,
     },
@@ -102,6 +103,13 @@ impl Peer {
 
     pub(crate) async fn notify(&self, method: &str, params: Value) {
         self.send(json!({ "jsonrpc": "2.0", "method": method, "params": params })).await;
+    }
+
+    /// Sends a notification on the stream of a request.
+    pub(crate) async fn notify_on(&self, request: &Value, method: &str, params: Value) {
+        let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
+        let route = Route::Request(serde_json::from_value(request.clone()).unwrap());
+        self.sender.send(Frame::new(message.to_string()).with_route(route)).await.unwrap();
     }
 
     /// Sends a request and returns the response.
