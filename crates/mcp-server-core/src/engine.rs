@@ -12,6 +12,7 @@ mod era;
 mod handle;
 mod interface;
 mod listen;
+mod listen_source;
 mod methods;
 mod mirrored_headers;
 mod prepare;

@@ -16,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 pub(crate) use self::{
     filter::{Filter, Offered},
     fleet::Fleet,
-    listener::{ListenStream, Listener, Listening},
+    listener::{ListenStream, Listener, Listening, TaskState},
 };
 use crate::{Limits, Session, change::Change};
 

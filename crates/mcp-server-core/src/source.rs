@@ -15,7 +15,7 @@ use std::{fmt, sync::Arc, time::Duration};
 use mcp_protocol::{Method as _, Principal, RpcError, method};
 use mcp_transport::BoxFuture;
 
-pub(crate) use self::{ask::answer_inputs, call::CallClock};
+pub(crate) use self::{ask::answer_inputs, call::CallClock, update_notifier::Subscriber};
 pub use self::{
     call::SourceCall, definition::SourceDefinition, page::SourcePage, page_notifier::PageNotifier,
     session::SourceSession, subscription::SourceSubscription, task_notifier::TaskNotifier,
@@ -45,7 +45,8 @@ pub use crate::request::SourceResult;
 /// A source with the feature [`SourceFeatures::with_tasks`] can answer a call with a task ([`SourceOutcome::Task`]), if the caller
 /// accepts one ([`SourceCall::accepts_task`]). The server checks the capability of the caller and the task support of the
 /// definition (`execution`) as it does for registered tools. It then passes all requests about tasks to the source. Their
-/// results have the dialect of the caller: 2025-11-25, or the extension of 2026-07-28.
+/// results have the dialect of the caller: 2025-11-25, or the extension of 2026-07-28. A `subscriptions/listen` stream follows
+/// tasks by [`Source::subscribe_task`].
 ///
 /// # Calls
 /// Each function receives a [`SourceCall`] with the context of the caller: its principal, revision and capabilities, progress
@@ -231,6 +232,43 @@ pub trait Source: Send + Sync + 'static {
     /// The error for the client. In 2026-07-28, the server leaves the URI out of the acknowledged subscriptions.
     fn subscribe(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceSubscription, RpcError>> {
         Box::pin(std::future::ready(Ok(SourceSubscription::default())))
+    }
+
+    /// Begins to follow a task for a `subscriptions/listen` stream (2026-07-28). [`SourceCall::name`] is the id of the task. The
+    /// subscriptions of a stream begin at the same time, under one time limit.
+    ///
+    /// [`SourceCall::update_notifier`] notifies this stream of a change. At the begin and after each notice, the stream requests the
+    /// state ([`Source::get_task`]), and sends it as `notifications/tasks` if it differs from the state before. Unknown members stay.
+    /// A request that fails with `-32603` is repeated. Each other error ends the subscription, and so does a final state: the server
+    /// drops the returned value. It drops the value at the end of the stream, too.
+    ///
+    /// ```
+    /// use mcp_protocol::RpcError;
+    /// use mcp_server_core::source::{Source, SourceCall, SourceSubscription};
+    /// use mcp_transport::BoxFuture;
+    ///
+    /// /// Has a task whose changes it receives from another program.
+    /// struct Builds(tokio::sync::watch::Sender<u64>);
+    ///
+    /// impl Source for Builds {
+    ///     fn subscribe_task(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceSubscription, RpcError>> {
+    ///         let (notifier, mut changes) = (call.update_notifier(), self.0.subscribe());
+    ///         // The drop of the set ends its task.
+    ///         let mut follower = tokio::task::JoinSet::new();
+    ///         follower.spawn(async move {
+    ///             while changes.changed().await.is_ok() {
+    ///                 notifier.updated();
+    ///             }
+    ///         });
+    ///         Box::pin(async { Ok(SourceSubscription::new(follower)) })
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// The server leaves the id out of the acknowledged subscriptions. Default: an error.
+    fn subscribe_task(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceSubscription, RpcError>> {
+        unsupported(method::Listen::NAME)
     }
 }
 

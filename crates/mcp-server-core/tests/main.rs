@@ -45,6 +45,7 @@ mod results;
 mod runtime_changes;
 mod show_faults;
 mod source;
+mod source_subscriptions;
 mod source_tasks;
 mod stalling_store;
 mod stateless;

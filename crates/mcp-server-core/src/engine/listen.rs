@@ -4,24 +4,19 @@ use std::convert::Infallible;
 
 use mcp_protocol::{ListenParams, Method, RpcError, SubscriptionFilter, jsonrpc::decode_params, method};
 use mcp_transport::{BoxFuture, TransportError};
-use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
-use tokio::{
-    task::JoinSet,
-    time::{Instant, timeout_at},
-};
+use tokio::task::JoinSet;
 
 use super::{
     Prepared,
+    listen_source::{REQUESTS, SourceStream, SourceSubscriptions},
     prepare::Place,
-    source_call::SourceWork,
     task_requests::{ListenTarget, find_for_listener},
 };
 use crate::{
     Server,
-    context::Context,
-    publisher::{Filter, ListenStream, Listening, Offered},
+    publisher::{Filter, ListenStream, Listening, Offered, TaskState},
     request::{Refusal, Reply, Scope},
     store::{STORE_TIMEOUT, unavailable},
     trace::Ending,
@@ -83,48 +78,6 @@ impl Prepared {
     }
 }
 
-/// Begins the subscriptions of the stream at the source of the server, if it has one. The stream neither acknowledges resources
-/// that the source does not accept in time, nor sends their updates.
-async fn subscribe(
-    server: &Server,
-    context: &Context,
-    listening: &Listening,
-    accepted: &mut SubscriptionFilter,
-) -> Vec<Box<dyn std::any::Any + Send + Sync>> {
-    let Some(installed) = server.source() else { return Vec::new() };
-    let deadline = Instant::now() + server.limits().read_timeout;
-    let uris = Mutex::new(std::mem::take(&mut accepted.resource_subscriptions).into_iter().enumerate());
-    // A slow subscription delays only those of its lane.
-    let lane = || {
-        Box::pin(async {
-            let mut begun = Vec::new();
-            loop {
-                let next = uris.lock().next();
-                let Some((at, uri)) = next else { return begun };
-                let stream = Some(listening.stream());
-                let subscribe = async {
-                    SourceWork::subscription(&installed.source, &uri)?.subscribe(server, context, stream).await
-                };
-                match timeout_at(deadline, subscribe).await {
-                    Ok(Ok(guard)) => begun.push((at, uri, guard)),
-                    Ok(Err(error)) => tracing::debug!(%error, "the source rejected a subscription"),
-                    Err(_) => tracing::debug!("the source exceeded the time limit of subscriptions"),
-                }
-            }
-        })
-    };
-    let (a, b, c, d, e, f, g, h) = tokio::join!(lane(), lane(), lane(), lane(), lane(), lane(), lane(), lane());
-    let mut begun: Vec<_> = [a, b, c, d, e, f, g, h].into_iter().flatten().collect();
-    begun.sort_unstable_by_key(|(at, ..)| *at);
-    let mut guards = Vec::new();
-    for (_, uri, guard) in begun {
-        guards.extend(guard);
-        accepted.resource_subscriptions.push(uri);
-    }
-    listening.retain_uris(&accepted.resource_subscriptions);
-    guards
-}
-
 /// Sends changes until the client cancels or disconnects (no response then), or the server ends the stream.
 pub(super) async fn run(prepared: Box<Prepared>, work: Box<ListenWork>) -> Option<Reply> {
     // The guard ends a subscription that the client cancels.
@@ -134,22 +87,17 @@ pub(super) async fn run(prepared: Box<Prepared>, work: Box<ListenWork>) -> Optio
     let (listening, sink) = (listening?, scope.surroundings.sink()?);
     let stream = ListenStream { id: &id, sink: &**sink };
     let ending = scope.ending(&server.data.shutdown);
-    let fetch = async |task: Box<str>| {
-        Ok(match find_for_listener(&server, &scope, &id, &task).await? {
-            None => None,
-            Some(ListenTarget::Running(running_task)) => Some(running_task.detailed()),
-            Some(ListenTarget::Elsewhere(stored)) if stored.is_current => Some(stored.record.into_detailed()),
-            // The stream repeats the request, because no other change may follow.
-            Some(ListenTarget::Elsewhere(_)) => return Err(unavailable()),
-            Some(ListenTarget::Ended(task)) => Some(*task),
-        })
+    let (registered, of_source, most) = match SourceStream::source_of_tasks(&server) {
+        Some(_) => (Vec::new(), tasks, REQUESTS),
+        // A slow reader holds one outcome at most.
+        None => (tasks, Vec::new(), 1),
     };
     let run = async {
         // The tasks that run on other nodes. Dropping it ends the subscriptions to them.
         let mut elsewhere = JoinSet::new();
         let find = async {
             let mut found = Vec::new();
-            for task in tasks {
+            for task in registered {
                 match find_for_listener(&server, &scope, &id, &task).await? {
                     Some(ListenTarget::Running(running_task)) => listening.add_task(&running_task),
                     Some(ListenTarget::Elsewhere(stored)) => {
@@ -171,10 +119,28 @@ pub(super) async fn run(prepared: Box<Prepared>, work: Box<ListenWork>) -> Optio
             // One timeout covers all lookups, because the store may be failing.
             let late = |_| Err(unavailable());
             accepted.task_ids = tokio::time::timeout(STORE_TIMEOUT, find).await.unwrap_or_else(late)?;
-            let _subscriptions = subscribe(&server, &context, &listening, &mut accepted).await;
+            // The drop of the value ends the subscriptions at the source.
+            let at_source = SourceSubscriptions::default();
+            let of_stream =
+                SourceStream { server: &server, scope: &scope, context: &context, id: &id, listening: &listening };
+            at_source.begin(of_stream, &mut accepted, of_source).await;
+            let fetch = async |task: Box<str>| {
+                if SourceStream::source_of_tasks(&server).is_some() {
+                    return at_source.state(of_stream, &task).await;
+                }
+                let state = match find_for_listener(&server, &scope, &id, &task).await? {
+                    None => return Ok(None),
+                    Some(ListenTarget::Running(running_task)) => running_task.detailed(),
+                    Some(ListenTarget::Elsewhere(stored)) if stored.is_current => stored.record.into_detailed(),
+                    // The stream repeats the request, because no other change may follow.
+                    Some(ListenTarget::Elsewhere(_)) => return Err(unavailable()),
+                    Some(ListenTarget::Ended(task)) => *task,
+                };
+                Ok(Some(TaskState::Registered(state.into())))
+            };
             let broken: Result<Infallible, TransportError> = async {
                 stream.acknowledge(accepted).await?;
-                listening.run(&stream, fetch).await
+                listening.run(&stream, most, fetch).await
             }
             .await;
             tracing::debug!(?broken, "a subscription broke off");

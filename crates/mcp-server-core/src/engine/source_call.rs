@@ -1,11 +1,8 @@
 //! Requests that the source of a server serves instead of a registered handler.
 
-use std::{
-    pin::pin,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{any::Any, pin::pin, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use mcp_protocol::{
     CompleteParams, Method as _, PaginatedParams, Principal, ProtocolVersion, ResultType, RpcError,
     jsonrpc::{Request, decode_params},
@@ -27,10 +24,10 @@ use crate::{
     context::Context,
     error::{CALL_FAILED, Fault, contain, contain_async},
     json,
-    publisher::Listener,
     request::{Output, RawOutput, Refusal, Scope, SourceResult},
     source::{
-        CallClock, InstalledSource, Source, SourceCall, SourceDefinition, SourceList, SourceOutcome, answer_inputs,
+        CallClock, InstalledSource, Source, SourceCall, SourceDefinition, SourceList, SourceOutcome, Subscriber,
+        answer_inputs,
     },
     trace::Target,
 };
@@ -47,8 +44,12 @@ pub(super) enum SourceMethod {
     GetPrompt,
     Complete,
     Subscribe,
+    SubscribeTask,
     Task(TaskMethod),
 }
+
+/// The value that keeps a subscription alive.
+pub(super) type SubscriptionGuard = Box<dyn Any + Send + Sync>;
 
 /// A request for a source.
 pub(crate) struct SourceWork {
@@ -128,6 +129,8 @@ impl SourceWork {
                     None => decode_params::<Located>(method, params)?.uri.into(),
                 };
             }
+            // The subscriptions of a stream are no requests of their own.
+            SourceMethod::SubscribeTask => return Err(RpcError::method_not_found(method)),
             SourceMethod::Task(task) => {
                 let (id, next) = task.read(params)?;
                 (name, cursor) = (id.into(), next);
@@ -164,14 +167,27 @@ impl SourceWork {
 
     /// Prepares the subscription to a resource of a `subscriptions/listen` stream.
     pub(super) fn subscription(source: &Arc<dyn Source>, uri: &str) -> Result<Self, RpcError> {
-        let params = to_raw_value(&serde_json::json!({ "uri": uri }))
+        Self::of_stream(source, SourceMethod::Subscribe, "uri", uri)
+    }
+
+    /// Prepares the subscription to a task of a `subscriptions/listen` stream.
+    pub(super) fn task_subscription(source: &Arc<dyn Source>, id: &str) -> Result<Self, RpcError> {
+        Self::of_stream(source, SourceMethod::SubscribeTask, "taskId", id)
+    }
+
+    /// Prepares the request for the state of a task of a `subscriptions/listen` stream.
+    pub(super) fn task_state(source: &Arc<dyn Source>, id: &str) -> Result<Self, RpcError> {
+        Self::of_stream(source, SourceMethod::Task(TaskMethod::Get), "taskId", id)
+    }
+
+    fn of_stream(source: &Arc<dyn Source>, kind: SourceMethod, member: &str, name: &str) -> Result<Self, RpcError> {
+        let params = to_raw_value(&serde_json::json!({ member: name }))
             .map_err(|_| RpcError::internal("the parameters cannot be written"))?;
-        let (kind, source) = (SourceMethod::Subscribe, Arc::clone(source));
         Ok(Self {
-            source,
+            source: Arc::clone(source),
             kind,
             method: kind.method(),
-            name: uri.into(),
+            name: name.into(),
             params: params.into(),
             cursor: None,
             definition: None,
@@ -193,7 +209,8 @@ impl SourceWork {
 
     /// Whether layers wrap the request. They wrap the methods that have handlers.
     pub(super) fn has_layers(&self) -> bool {
-        !matches!(self.kind, SourceMethod::List(_) | SourceMethod::Subscribe | SourceMethod::Task(_))
+        use SourceMethod::{List, Subscribe, SubscribeTask, Task};
+        !matches!(self.kind, List(_) | Subscribe | SubscribeTask | Task(_))
     }
 
     /// Returns the subject of the request's span. A tool or a prompt that the source does not know has none.
@@ -222,7 +239,7 @@ impl SourceWork {
         headers.check_arguments(mirrored, &arguments)
     }
 
-    fn call(&self, context: &Context, clock: &CallClock, stream: Option<Weak<Listener>>) -> SourceCall {
+    fn call(&self, context: &Context, clock: &CallClock, stream: Option<Subscriber>) -> SourceCall {
         SourceCall {
             method: self.method,
             name: Arc::clone(&self.name),
@@ -241,15 +258,37 @@ impl SourceWork {
         self,
         server: &Server,
         context: &Context,
-        stream: Option<Weak<Listener>>,
-    ) -> Result<Option<Box<dyn std::any::Any + Send + Sync>>, RpcError> {
+        stream: Option<Subscriber>,
+    ) -> Result<Option<SubscriptionGuard>, RpcError> {
         let clock = CallClock::new(&server.limits().inputs);
         let call = self.call(context, &clock, stream);
         let limit = self.limit(server, &call);
-        let begun = pin!(contain_async(|| self.source.subscribe(call)));
+        let begun = pin!(contain_async(|| match self.kind {
+            SourceMethod::SubscribeTask => self.source.subscribe_task(call),
+            _ => self.source.subscribe(call),
+        }));
         match clock.within(limit, begun).await {
             Some(begun) => Ok(begun.map_err(|panic| panicked(&panic, context))??.into_guard()),
             None => Err(self.late(context, limit)),
+        }
+    }
+
+    /// Returns the state of a task for a stream, in the form of a revision.
+    pub(super) async fn state(
+        self,
+        server: &Server,
+        version: ProtocolVersion,
+        context: &Context,
+    ) -> Result<Bytes, RpcError> {
+        let clock = CallClock::new(&server.limits().inputs);
+        let call = self.call(context, &clock, None);
+        let limit = self.limit(server, &call);
+        let requested = pin!(self.once(server, version, context, call));
+        match clock.within(limit, requested).await.unwrap_or_else(|| Err(self.too_late(limit)))? {
+            SourceOutcome::Complete(result) => {
+                RawOutput { method: self.method, result, requires_input: false }.into_json(version)
+            }
+            SourceOutcome::InputRequired(_) | SourceOutcome::Task(_) => Err(invalid(context)),
         }
     }
 
@@ -339,7 +378,7 @@ impl SourceWork {
                 contain_async(|| task.run(&**source, call)).await.map(|result| result.map(SourceOutcome::Complete))
             }
             // Subscriptions do not run as handlers.
-            SourceMethod::Subscribe => Ok(Err(RpcError::method_not_found(self.method))),
+            SourceMethod::Subscribe | SourceMethod::SubscribeTask => Ok(Err(RpcError::method_not_found(self.method))),
         };
         outcome.map_err(|panic| panicked(&panic, context))?
     }
@@ -359,6 +398,10 @@ impl SourceWork {
 
     fn late(&self, context: &Context, limit: Duration) -> RpcError {
         context.expire();
+        self.too_late(limit)
+    }
+
+    fn too_late(&self, limit: Duration) -> RpcError {
         tracing::warn!(method = self.method, ?limit, "a source exceeded the time limit");
         RpcError::internal(format!("{} took longer than {limit:?}", self.method))
     }
@@ -390,6 +433,7 @@ impl SourceMethod {
             Self::GetPrompt => method::GetPrompt::NAME,
             Self::Complete => method::Complete::NAME,
             Self::Subscribe => method::Subscribe::NAME,
+            Self::SubscribeTask => method::Listen::NAME,
             Self::Task(task) => task.name(),
         }
     }

@@ -1,9 +1,12 @@
 //! One `subscriptions/listen` stream and the changes that wait for it.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     convert::Infallible,
+    future::poll_fn,
+    pin::Pin,
     sync::{Arc, Weak},
+    task::Poll,
 };
 
 use mcp_protocol::{
@@ -13,6 +16,7 @@ use mcp_protocol::{
 use mcp_transport::{Frame, FrameSender, Route, TransportError};
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
+use serde_json::value::RawValue;
 use tokio::{sync::Notify, time::Instant};
 
 use super::{Filter, Readers, fleet::PAUSES};
@@ -35,6 +39,10 @@ struct State {
     changes: PendingChanges,
     /// Each task once. The stream sends the latest state of a task.
     tasks: VecDeque<TaskUpdate>,
+    /// The tasks whose states the stream fetches now. A change of such a task waits for the end of the fetch.
+    fetched: Vec<Box<str>>,
+    /// The tasks that the source of the server follows for the stream.
+    followed: HashSet<Box<str>>,
     /// Whether the next message is a task when both kinds wait. The kinds alternate.
     is_turn_of_tasks: bool,
 }
@@ -51,6 +59,34 @@ struct TaskUpdate {
     /// `None` after a large outcome. The stream then fetches the outcome when it sends it, so a slow reader does not
     /// keep an outcome that the task table has dropped.
     running_task: Option<Arc<RunningTask>>,
+}
+
+/// The state of a task, for its notification.
+pub(crate) enum TaskState {
+    Registered(Box<DetailedTask>),
+    /// The parameters of the notification of a task of a source, with the metadata of the stream.
+    OfSource(Box<RawValue>),
+}
+
+/// The fetches of states that run now, with the ids of their tasks.
+struct Fetches<F>(Vec<(Box<str>, Pin<Box<F>>)>);
+
+impl<F: Future> Fetches<F> {
+    /// Waits for the end of a fetch.
+    async fn next(&mut self) -> (Box<str>, F::Output) {
+        poll_fn(|cx| {
+            let mut fetches = self.0.iter_mut().enumerate();
+            let done = fetches.find_map(|(at, (_, fetch))| match fetch.as_mut().poll(cx) {
+                Poll::Ready(state) => Some((at, state)),
+                Poll::Pending => None,
+            });
+            match done {
+                Some((at, state)) => Poll::Ready((self.0.swap_remove(at).0, state)),
+                None => Poll::Pending,
+            }
+        })
+        .await
+    }
 }
 
 impl Listener {
@@ -72,14 +108,26 @@ impl Listener {
 
     /// Queues a task whose state is fetched when the stream sends it.
     fn stored_task_changed(&self, id: &str) {
-        {
-            let mut state = self.state();
-            if state.tasks.iter().any(|waiting| *waiting.id == *id) {
-                return;
-            }
-            state.tasks.push_back(TaskUpdate { id: id.into(), running_task: None });
+        let is_new = self.state().insert_task(id);
+        if is_new {
+            self.more.notify_one();
         }
-        self.more.notify_one();
+    }
+
+    /// Queues a task of the source, if the stream still follows it.
+    pub(crate) fn followed_task_changed(&self, id: &str) {
+        let is_new = {
+            let mut state = self.state();
+            state.followed.contains(id) && state.insert_task(id)
+        };
+        if is_new {
+            self.more.notify_one();
+        }
+    }
+
+    /// Ends the fetch of the state of a task.
+    fn end_fetch(&self, id: &str) {
+        self.state().fetched.retain(|fetched| **fetched != *id);
     }
 
     pub(crate) fn notify(&self, change: &Change) {
@@ -100,18 +148,22 @@ impl Listener {
         self.more.notify_one();
     }
 
-    fn try_next(&self) -> Option<Next> {
+    /// Returns the next message. `fetches` is the most states that the stream fetches at the same time.
+    fn try_next(&self, fetches: usize) -> Option<Next> {
         let state = &mut *self.state();
-        let mut task = || state.tasks.pop_front().map(Next::Task);
-        let mut change = || state.changes.pop().map(Next::Change);
-        let next = if state.is_turn_of_tasks { task().or_else(change) } else { change().or_else(task) };
+        let task = |state: &mut State| state.next_task(fetches).map(Next::Task);
+        let change = |state: &mut State| state.changes.pop().map(Next::Change);
+        let next = match state.is_turn_of_tasks {
+            true => task(state).or_else(|| change(state)),
+            false => change(state).or_else(|| task(state)),
+        };
         state.is_turn_of_tasks = matches!(next, Some(Next::Change(_)));
         next
     }
 
-    async fn next(&self) -> Next {
+    async fn next(&self, fetches: usize) -> Next {
         loop {
-            match self.try_next() {
+            match self.try_next(fetches) {
                 Some(next) => return next,
                 None => self.more.notified().await,
             }
@@ -127,6 +179,28 @@ impl State {
             self.changes.insert(change.clone());
         }
         is_wanted
+    }
+
+    /// Queues a task whose state is fetched when the stream sends it. Returns false if it waits already.
+    fn insert_task(&mut self, id: &str) -> bool {
+        let is_new = self.tasks.iter().all(|waiting| *waiting.id != *id);
+        if is_new {
+            self.tasks.push_back(TaskUpdate { id: id.into(), running_task: None });
+        }
+        is_new
+    }
+
+    /// Returns the first task whose state the stream can send or fetch now.
+    fn next_task(&mut self, fetches: usize) -> Option<TaskUpdate> {
+        let Self { tasks, fetched, .. } = self;
+        let at = tasks.iter().position(|update| {
+            (update.running_task.is_some() || fetched.len() < fetches) && !fetched.contains(&update.id)
+        })?;
+        let update = tasks.remove(at)?;
+        if update.running_task.is_none() {
+            fetched.push(update.id.clone());
+        }
+        Some(update)
     }
 }
 
@@ -194,51 +268,81 @@ impl Listening {
         StoredTaskChanges { listener: self.listener.clone(), id: id.into() }
     }
 
+    /// Adds a task that the source of the server follows. The stream fetches its current state, and again after each notice of the
+    /// source.
+    pub(crate) fn follow_task(&self, id: &str) {
+        self.listener.state().followed.insert(id.into());
+        self.listener.stored_task_changed(id);
+    }
+
+    /// Ends the notices of the source about a task.
+    pub(crate) fn end_task(&self, id: &str) {
+        let state = &mut *self.listener.state();
+        state.followed.remove(id);
+        state.tasks.retain(|update| *update.id != *id);
+    }
+
     /// Sends changes until the stream breaks.
     ///
-    /// `fetch` returns the state of a task, or `None` for an unknown task. A failed fetch is repeated later.
-    pub(crate) async fn run<F: Future<Output = Result<Option<DetailedTask>, RpcError>>>(
+    /// `fetch` returns the state of a task, or `None` if there is no state to send. A failed fetch is repeated later. `most` is the
+    /// number of fetches that run at the same time.
+    pub(crate) async fn run<F: Future<Output = Result<Option<TaskState>, RpcError>>>(
         &self,
         stream: &ListenStream<'_>,
+        most: usize,
         fetch: impl Fn(Box<str>) -> F,
     ) -> Result<Infallible, TransportError> {
-        // The tasks whose fetch failed, without duplicates.
-        let mut late = VecDeque::new();
+        // The tasks whose fetch failed, without duplicates, and the task whose fetch is repeated now.
+        let (mut late, mut repeated) = (VecDeque::<Box<str>>::new(), None);
         let (mut pause, mut again) = (PAUSES.0, Instant::now());
+        let mut fetches = Fetches(Vec::new());
         loop {
-            let next = tokio::select! {
+            let task = tokio::select! {
                 biased;
-                () = tokio::time::sleep_until(again), if !late.is_empty() => {
-                    // Repeated fetches and other messages alternate.
+                () = tokio::time::sleep_until(again), if !late.is_empty() && repeated.is_none() => {
+                    // Repeated fetches and other messages alternate. A source that does not answer delays one of them.
                     again = Instant::now() + PAUSES.0;
-                    late.pop_front().map(|id| Next::Task(TaskUpdate { id, running_task: None }))
+                    repeated = late.pop_front();
+                    if let Some(id) = &repeated {
+                        self.listener.stored_task_changed(id);
+                    }
+                    None
                 }
-                next = self.listener.next() => Some(next),
-            };
-            let task = match next {
-                None => continue,
-                Some(Next::Change(change)) => {
-                    stream.send(change.message(Some(stream.id))).await?;
-                    continue;
-                }
-                Some(Next::Task(TaskUpdate { id, running_task })) => {
-                    late.retain(|late| *late != id);
-                    match running_task {
-                        Some(running_task) => Some(running_task.detailed()),
-                        None => match fetch(id.clone()).await {
-                            Ok(task) => {
-                                pause = PAUSES.0;
-                                task
-                            }
-                            Err(_) => {
-                                late.push_back(id);
-                                again = Instant::now() + pause;
-                                pause = (pause * 2).min(PAUSES.1);
-                                None
-                            }
-                        },
+                (id, state) = fetches.next() => {
+                    self.listener.end_fetch(&id);
+                    repeated = repeated.filter(|repeated| *repeated != id);
+                    match state {
+                        Ok(state) => {
+                            pause = PAUSES.0;
+                            state
+                        }
+                        Err(_) => {
+                            late.push_back(id);
+                            again = Instant::now() + pause;
+                            pause = (pause * 2).min(PAUSES.1);
+                            None
+                        }
                     }
                 }
+                next = self.listener.next(most) => match next {
+                    Next::Change(change) => {
+                        stream.send(change.message(Some(stream.id))).await?;
+                        None
+                    }
+                    Next::Task(TaskUpdate { id, running_task }) => {
+                        late.retain(|late| *late != id);
+                        match running_task {
+                            Some(running_task) => {
+                                repeated = repeated.filter(|repeated| *repeated != id);
+                                Some(TaskState::Registered(running_task.detailed().into()))
+                            }
+                            None => {
+                                fetches.0.push((id.clone(), Box::pin(fetch(id))));
+                                None
+                            }
+                        }
+                    }
+                },
             };
             if let Some(task) = task {
                 stream.send_task(task).await?;
@@ -277,9 +381,14 @@ impl ListenStream<'_> {
     }
 
     /// Sends the state of a task.
-    pub(crate) async fn send_task(&self, mut task: DetailedTask) -> Result<(), TransportError> {
-        task.meta = Some(subscription_meta(self.id));
-        self.notify::<notification::Task>(&task).await
+    pub(crate) async fn send_task(&self, task: TaskState) -> Result<(), TransportError> {
+        match task {
+            TaskState::Registered(mut task) => {
+                task.meta = Some(subscription_meta(self.id));
+                self.notify::<notification::Task>(&task).await
+            }
+            TaskState::OfSource(params) => self.notify::<notification::Task>(&params).await,
+        }
     }
 
     /// Sends a cancellation, on transports where no closed stream shows the end (basic/patterns/cancellation).

@@ -1,22 +1,18 @@
 //! One request to a source, and the clock of its time limit.
 
-use std::{
-    fmt,
-    pin::Pin,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{fmt, pin::Pin, sync::Arc, time::Duration};
 
 use mcp_protocol::{InputRequest, InputRequests, JsonObject, LoggingMessageParams, ProgressParams, RpcError};
 use mcp_transport::PauseClock;
 use serde_json::{Value, value::RawValue};
 use tokio::time::{Instant, sleep};
 
-use super::{PageNotifier, SourceDefinition, SourceSession, TaskNotifier, UpdateNotifier, ask};
+use super::{
+    PageNotifier, SourceDefinition, SourceSession, TaskNotifier, UpdateNotifier, ask, update_notifier::Subscriber,
+};
 use crate::{
     context::Context,
     inputs::{InputLimits, InputRound},
-    publisher::Listener,
     session::ProgressListener,
 };
 
@@ -35,7 +31,7 @@ pub struct SourceCall {
     pub(crate) context: Context,
     pub(crate) clock: CallClock,
     /// The stream whose subscription begins.
-    pub(crate) stream: Option<Weak<Listener>>,
+    pub(crate) stream: Option<Subscriber>,
 }
 
 impl SourceCall {
@@ -284,7 +280,8 @@ impl SourceCall {
         self.context.session().is_some_and(|session| session.keep(Box::new(value)))
     }
 
-    /// Returns the notifier of the subscriber whose subscription begins ([`Source::subscribe`](super::Source::subscribe)).
+    /// Returns the notifier of the subscriber whose subscription begins ([`Source::subscribe`](super::Source::subscribe),
+    /// [`Source::subscribe_task`](super::Source::subscribe_task)).
     ///
     /// See the example of [`UpdateNotifier`].
     #[must_use]

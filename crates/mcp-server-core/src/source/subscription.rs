@@ -2,7 +2,7 @@
 
 use std::{any::Any, fmt};
 
-/// A running subscription to a resource. Dropping it ends the subscription.
+/// A running subscription to a resource or a task. Dropping it ends the subscription.
 ///
 /// ```
 /// use mcp_server_core::source::SourceSubscription;

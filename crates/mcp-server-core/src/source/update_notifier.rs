@@ -1,4 +1,4 @@
-//! The updates of a resource, for one subscriber of a source.
+//! The updates of a resource or a task, for one subscriber of a source.
 
 use std::{
     fmt,
@@ -7,8 +7,9 @@ use std::{
 
 use crate::{Session, change::Change, publisher::Listener};
 
-/// Notifies one subscriber that its resource has changed ([`SourceCall::update_notifier`](super::SourceCall::update_notifier)).
-/// The subscriber is a session, or a `subscriptions/listen` stream.
+/// Notifies one subscriber that its resource or its task has changed
+/// ([`SourceCall::update_notifier`](super::SourceCall::update_notifier)). The subscriber is a session, or a `subscriptions/listen`
+/// stream. Tasks have streams alone.
 ///
 /// [`Notices::resource_updated`](crate::Notices::resource_updated) notifies all subscribers of a URI. A source whose resources
 /// differ between callers notifies single subscribers instead.
@@ -30,23 +31,25 @@ use crate::{Session, change::Change, publisher::Listener};
 /// ```
 #[derive(Clone)]
 pub struct UpdateNotifier {
-    uri: Arc<str>,
+    /// The URI of the resource, or the id of the task.
+    name: Arc<str>,
     subscriber: Subscriber,
 }
 
+/// The subscriber of a resource or a task.
 #[derive(Clone)]
-enum Subscriber {
+pub(crate) enum Subscriber {
     Session(Weak<Session>),
+    /// A stream with the resource.
     Stream(Weak<Listener>),
+    /// A stream with the task.
+    TaskStream(Weak<Listener>),
 }
 
 impl UpdateNotifier {
-    pub(super) fn new(uri: &str, stream: Option<&Weak<Listener>>, session: Option<&Arc<Session>>) -> Self {
-        let subscriber = match stream {
-            Some(stream) => Subscriber::Stream(stream.clone()),
-            None => Subscriber::Session(session.map(Arc::downgrade).unwrap_or_default()),
-        };
-        Self { uri: uri.into(), subscriber }
+    pub(super) fn new(name: &Arc<str>, stream: Option<&Subscriber>, session: Option<&Arc<Session>>) -> Self {
+        let of_session = || Subscriber::Session(session.map(Arc::downgrade).unwrap_or_default());
+        Self { name: Arc::clone(name), subscriber: stream.cloned().unwrap_or_else(of_session) }
     }
 
     /// Notifies the subscriber. It does not wait, and equal changes are merged while the client does not read. It has no effect
@@ -54,11 +57,12 @@ impl UpdateNotifier {
     ///
     /// See the example of the [type](Self).
     pub fn updated(&self) {
-        self.notify(&Change::Updated(Arc::clone(&self.uri)));
+        self.notify(Change::Updated);
     }
 
     /// Notifies the subscriber that a part of its resource has changed. The notification has the URI of the part. For example, a
-    /// source can report `file:///docs/a.md` to a subscriber of `file:///docs/`.
+    /// source can report `file:///docs/a.md` to a subscriber of `file:///docs/`. A task has no parts: the subscriber is notified of
+    /// the task.
     ///
     /// If more than 64 parts wait for a client that does not read, an update of the whole resource replaces them.
     ///
@@ -71,13 +75,17 @@ impl UpdateNotifier {
     /// # let _ = report;
     /// ```
     pub fn part_updated(&self, uri: &str) {
-        self.notify(&Change::Part { of: Arc::clone(&self.uri), uri: uri.into() });
+        self.notify(|of| Change::Part { of, uri: uri.into() });
     }
 
-    fn notify(&self, change: &Change) {
+    fn notify(&self, change: impl Fn(Arc<str>) -> Change) {
+        let change = || change(Arc::clone(&self.name));
         match &self.subscriber {
-            Subscriber::Session(session) => session.upgrade().iter().for_each(|session| session.notify(change)),
-            Subscriber::Stream(stream) => stream.upgrade().iter().for_each(|stream| stream.notify(change)),
+            Subscriber::Session(session) => session.upgrade().iter().for_each(|session| session.notify(&change())),
+            Subscriber::Stream(stream) => stream.upgrade().iter().for_each(|stream| stream.notify(&change())),
+            Subscriber::TaskStream(stream) => {
+                stream.upgrade().iter().for_each(|stream| stream.followed_task_changed(&self.name));
+            }
         }
     }
 }

@@ -1,0 +1,344 @@
+//! Tasks of a source on a `subscriptions/listen` stream. The clock of most tests is paused: it advances only while each task waits.
+
+#![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
+
+use std::{
+    collections::HashMap,
+    future::{pending, ready},
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use mcp_protocol::{ErrorCode, ProtocolVersion, RpcError};
+use mcp_server_core::{
+    Server,
+    source::{Source, SourceCall, SourceFeatures, SourceResult, SourceSubscription, UpdateNotifier},
+};
+use mcp_transport::BoxFuture;
+use serde_json::{Value, json};
+use tokio::{
+    sync::{
+        Semaphore,
+        mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+    },
+    time::{Instant, sleep, timeout},
+};
+
+use crate::json_client::{Client, code_and_text};
+
+const LATEST: ProtocolVersion = ProtocolVersion::LATEST;
+const ID: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// The answer of the source to a request for the state of a task.
+#[derive(Clone)]
+enum Answer {
+    /// A status, and its description.
+    State(&'static str, &'static str),
+    Fault(ErrorCode),
+    /// No answer.
+    Silence,
+    /// The state at the begin of the request, after a permit.
+    Gated(&'static str, Arc<Semaphore>),
+}
+
+/// A source whose tasks the test changes. A subscription to an unknown task fails, and one to the task `slow` has no answer.
+#[derive(Clone)]
+struct Board(Arc<Mutex<Tasks>>);
+
+struct Tasks {
+    answers: HashMap<&'static str, Answer>,
+    notifiers: HashMap<String, UpdateNotifier>,
+    /// The requests for states.
+    requests: Vec<String>,
+    /// Receives the tasks whose subscriptions end.
+    ended: UnboundedSender<String>,
+}
+
+/// Sends the name of a task at the end of its subscription.
+struct Followed(String, UnboundedSender<String>);
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        self.1.send(self.0.clone()).ok();
+    }
+}
+
+impl Board {
+    fn new(answers: impl IntoIterator<Item = (&'static str, Answer)>) -> (Self, Server, UnboundedReceiver<String>) {
+        let (ended, ends) = unbounded_channel();
+        let answers = answers.into_iter().collect();
+        let tasks = Tasks { answers, notifiers: HashMap::new(), requests: Vec::new(), ended };
+        let board = Self(Arc::new(Mutex::new(tasks)));
+        let server = Server::builder::<()>("board", "1").source(board.clone()).build();
+        (board, server, ends)
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, Tasks> {
+        self.0.lock().unwrap()
+    }
+
+    fn set(&self, task: &'static str, answer: Answer) {
+        self.tasks().answers.insert(task, answer);
+    }
+
+    fn notify(&self, task: &str) {
+        let notifier = self.tasks().notifiers[task].clone();
+        notifier.updated();
+    }
+
+    fn requests(&self, task: &str) -> usize {
+        self.tasks().requests.iter().filter(|requested| *requested == task).count()
+    }
+}
+
+fn state(task: &str, status: &str, message: &str) -> Result<SourceResult, RpcError> {
+    let mut state = json!({
+        "resultType": "complete", "taskId": task, "status": status, "statusMessage": message, "ttlMs": null,
+        "createdAt": "a", "lastUpdatedAt": "b", "vendor": { "n": 1 }, "_meta": { "a/b": 1 },
+    });
+    if status == "completed" {
+        state["result"] = json!({ "content": [], "vendor": 2 });
+    }
+    Ok(SourceResult::new(state.to_string(), LATEST))
+}
+
+impl Source for Board {
+    fn features(&self) -> SourceFeatures {
+        SourceFeatures::NONE.with_tools().with_tasks()
+    }
+
+    fn get_task(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        let task = call.name().to_owned();
+        assert_eq!((call.method(), call.params().get()), ("tasks/get", &*json!({ "taskId": task }).to_string()));
+        let answer = {
+            let mut tasks = self.tasks();
+            tasks.requests.push(task.clone());
+            tasks.answers[&*task].clone()
+        };
+        Box::pin(async move {
+            match answer {
+                Answer::State(status, message) => state(&task, status, message),
+                Answer::Fault(code) => Err(RpcError::new(code, "no state")),
+                Answer::Silence => pending().await,
+                Answer::Gated(message, permits) => {
+                    permits.acquire().await.unwrap().forget();
+                    state(&task, "working", message)
+                }
+            }
+        })
+    }
+
+    fn subscribe_task(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceSubscription, RpcError>> {
+        let task = call.name().to_owned();
+        assert_eq!((call.method(), call.context().version()), ("subscriptions/listen", LATEST));
+        if task == "slow" {
+            return Box::pin(pending());
+        }
+        let mut tasks = self.tasks();
+        if !tasks.answers.contains_key(&*task) {
+            return Box::pin(ready(Err(RpcError::invalid_params("Task not found"))));
+        }
+        let notifier = call.update_notifier();
+        // The stream does not follow the task yet. It requests the state later.
+        notifier.updated();
+        tasks.notifiers.insert(task.clone(), notifier);
+        Box::pin(ready(Ok(SourceSubscription::new(Followed(task, tasks.ended.clone())))))
+    }
+}
+
+async fn connect(server: &Server) -> Client {
+    let extension = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+    Client::connect_with(server, LATEST, extension).await
+}
+
+/// Opens a stream. Returns its id and the acknowledged tasks.
+async fn listen(client: &mut Client, tasks: &[&str]) -> (i64, Value) {
+    let stream = client.start("subscriptions/listen", json!({ "notifications": { "taskIds": tasks } })).await;
+    let mut opened = client.notification("notifications/subscriptions/acknowledged").await;
+    (stream, opened["params"]["notifications"]["taskIds"].take())
+}
+
+/// Returns the next state.
+async fn next(client: &mut Client) -> Value {
+    client.notification("notifications/tasks").await["params"].take()
+}
+
+/// Returns the next task whose subscription ends.
+async fn end(ends: &mut UnboundedReceiver<String>) -> String {
+    timeout(Duration::from_secs(10), ends.recv()).await.unwrap().unwrap()
+}
+
+fn summary(state: &Value) -> [&str; 3] {
+    ["taskId", "status", "statusMessage"].map(|member| state[member].as_str().unwrap())
+}
+
+/// Waits until each task waits, and reads the notifications.
+async fn assert_quiet(client: &mut Client) {
+    sleep(Duration::from_secs(2)).await;
+    client.result("server/discover", json!({})).await;
+    assert!(client.notifications.is_empty(), "{:?}", client.notifications);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_receives_the_states_of_the_tasks_that_its_source_follows() {
+    let (board, server, mut ends) =
+        Board::new([("a", Answer::State("working", "1")), ("b", Answer::State("completed", "done"))]);
+    let mut client = connect(&server).await;
+    let (stream, accepted) = listen(&mut client, &["a", "none", "b", "a"]).await;
+    assert_eq!(accepted, json!(["a", "b"]));
+
+    // The current states. The final state of a task ends its subscription.
+    let first = next(&mut client).await;
+    let expected = json!({
+        "taskId": "a", "status": "working", "statusMessage": "1", "ttlMs": null, "createdAt": "a", "lastUpdatedAt": "b",
+        "vendor": { "n": 1 }, "_meta": { "a/b": 1, ID: stream },
+    });
+    assert_eq!(first, expected);
+    let second = next(&mut client).await;
+    assert_eq!(summary(&second), ["b", "completed", "done"]);
+    assert_eq!(second["result"], json!({ "content": [], "vendor": 2 }));
+    assert_eq!(end(&mut ends).await, "b");
+    board.notify("b");
+    assert_quiet(&mut client).await;
+    assert_eq!(board.requests("b"), 1, "a notice after the final state has no effect");
+
+    // An equal state is not sent again.
+    board.notify("a");
+    assert_quiet(&mut client).await;
+    assert_eq!(board.requests("a"), 2);
+    for (status, message) in [("working", "2"), ("input_required", "?"), ("cancelled", "stopped")] {
+        board.set("a", Answer::State(status, message));
+        assert!(ends.try_recv().is_err());
+        board.notify("a");
+        assert_eq!(summary(&next(&mut client).await), ["a", status, message]);
+    }
+    assert_eq!(end(&mut ends).await, "a");
+    assert_quiet(&mut client).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_stream_ends_its_subscriptions() {
+    let (board, server, mut ends) = Board::new([("a", Answer::State("working", "1"))]);
+    let mut client = connect(&server).await;
+    let (stream, _) = listen(&mut client, &["a"]).await;
+    next(&mut client).await;
+    assert!(ends.try_recv().is_err());
+    let cancelled = json!({ "requestId": stream });
+    client.send(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": cancelled })).await;
+    assert_eq!(end(&mut ends).await, "a");
+    board.notify("a");
+    assert_quiet(&mut client).await;
+    assert_eq!(board.requests("a"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_of_the_source_is_repeated_and_an_unknown_task_ends_its_subscription() {
+    for (code, is_repeated) in
+        [(ErrorCode::INTERNAL_ERROR, true), (ErrorCode::INVALID_PARAMS, false), (ErrorCode::METHOD_NOT_FOUND, false)]
+    {
+        let (board, server, mut ends) =
+            Board::new([("a", Answer::State("working", "1")), ("b", Answer::State("working", "1"))]);
+        let mut client = connect(&server).await;
+        listen(&mut client, &["a", "b"]).await;
+        for _ in 0..2 {
+            next(&mut client).await;
+        }
+        board.set("a", Answer::Fault(code));
+        board.notify("a");
+        sleep(Duration::from_secs(30)).await;
+        let requests = board.requests("a");
+        // The pause between two requests grows to one second.
+        assert_eq!(requests > 20, is_repeated, "{code:?}: {requests}");
+        assert!(requests < 40, "{code:?}: {requests}");
+        // Another task does not wait.
+        let began = Instant::now();
+        board.set("b", Answer::State("working", "2"));
+        board.notify("b");
+        assert_eq!(summary(&next(&mut client).await), ["b", "working", "2"]);
+        assert_eq!(began.elapsed(), Duration::ZERO);
+        board.set("a", Answer::State("working", "2"));
+        if is_repeated {
+            assert_eq!(summary(&next(&mut client).await), ["a", "working", "2"]);
+            assert!(ends.try_recv().is_err());
+        } else {
+            assert_eq!(end(&mut ends).await, "a");
+            board.notify("a");
+        }
+        assert_quiet(&mut client).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_without_an_answer_does_not_delay_the_others() {
+    const SILENT: [&str; 6] = ["s1", "s2", "s3", "s4", "s5", "s6"];
+    /// The states that a stream requests at the same time.
+    const REQUESTS: usize = 4;
+    for silent in 1..=SILENT.len() {
+        let names = &SILENT[..silent];
+        let answers = names.iter().map(|name| (*name, Answer::Silence));
+        let (board, server, _ends) = Board::new(answers.chain([("a", Answer::State("working", "1"))]));
+        let mut client = connect(&server).await;
+        let tasks: Vec<&str> = names.iter().copied().chain(["a"]).collect();
+        listen(&mut client, &tasks).await;
+        let began = Instant::now();
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(board.tasks().requests.len(), (silent + 1).min(REQUESTS), "{silent}");
+        assert_eq!(board.requests("a"), usize::from(silent < REQUESTS), "{silent}");
+        if silent < REQUESTS {
+            assert_eq!(summary(&next(&mut client).await), ["a", "working", "1"]);
+            assert!(began.elapsed() < Duration::from_secs(1));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_during_the_request_for_a_state_causes_another_request() {
+    let gate = Arc::new(Semaphore::new(0));
+    let (board, server, _ends) = Board::new([("a", Answer::Gated("old", Arc::clone(&gate)))]);
+    let mut client = connect(&server).await;
+    listen(&mut client, &["a"]).await;
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(board.requests("a"), 1);
+    board.set("a", Answer::State("working", "new"));
+    board.notify("a");
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(board.requests("a"), 1, "two requests would cause an old state after a new state");
+    gate.add_permits(1);
+    for message in ["old", "new"] {
+        assert_eq!(summary(&next(&mut client).await), ["a", "working", message]);
+    }
+    assert_quiet(&mut client).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_subscriptions_of_a_stream_have_one_time_limit() {
+    let (_board, server, _ends) = Board::new([("a", Answer::State("working", "1"))]);
+    let mut client = connect(&server).await;
+    let filter = json!({ "notifications": { "taskIds": ["slow", "a"] } });
+    let began = Instant::now();
+    client.start("subscriptions/listen", filter).await;
+    sleep(server.limits().read_timeout).await;
+    let opened = client.notification("notifications/subscriptions/acknowledged").await;
+    assert_eq!(opened["params"]["notifications"], json!({ "taskIds": ["a"] }));
+    assert!(began.elapsed() < server.limits().read_timeout + Duration::from_secs(1));
+}
+
+/// A source with tasks that follows none.
+struct Unfollowed;
+
+impl Source for Unfollowed {
+    fn features(&self) -> SourceFeatures {
+        SourceFeatures::NONE.with_tools().with_tasks()
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_follows_no_task_acknowledges_none() {
+    let server = Server::builder::<()>("unfollowed", "1").source(Unfollowed).build();
+    assert_eq!(listen(&mut connect(&server).await, &["a"]).await.1, Value::Null);
+    let (_board, server, _ends) = Board::new([("a", Answer::State("working", "1"))]);
+    let mut plain = Client::connect(&server, LATEST).await;
+    let filter = json!({ "notifications": { "taskIds": ["a"] } });
+    let error = plain.error("subscriptions/listen", filter).await;
+    assert_eq!(code_and_text(&error).0, -32021, "the client did not declare the extension");
+}
