@@ -30,6 +30,7 @@ mod task_list;
 mod task_notices;
 mod task_policy;
 mod task_questions;
+mod task_subscriptions;
 mod tasks;
 mod uris;
 mod used;
@@ -64,6 +65,7 @@ use self::{
     task_notices::TaskNotices,
     task_policy::TaskTools,
     task_questions::TaskQuestions,
+    task_subscriptions::TaskFollowers,
     used::UsedStates,
 };
 pub use self::{
@@ -117,6 +119,7 @@ struct Core {
     task_questions: TaskQuestions,
     task_tools: TaskTools,
     task_notices: TaskNotices,
+    task_followers: TaskFollowers,
     instructions: Instructions,
     links: Links,
     pages: Pages,
@@ -289,6 +292,7 @@ impl GatewayBuilder {
                 task_questions: TaskQuestions::default(),
                 task_tools: TaskTools::default(),
                 task_notices: TaskNotices::default(),
+                task_followers: TaskFollowers::default(),
                 instructions: Instructions::default(),
                 links: Links::default(),
                 pages: Pages::default(),

@@ -188,6 +188,13 @@ fn gateway() -> Defaults {
         ("used states of approved calls of all principals", "TOTAL"),
     ];
     let followed = [("followed tasks of one principal", "OF_PRINCIPAL"), ("followed tasks of all principals", "TASKS")];
+    let streams = [
+        ("tasks of streams of one principal", "OF_PRINCIPAL"),
+        ("tasks of streams of all principals", "TASKS"),
+        ("wait for a server that acknowledges a task of a stream", "ACKNOWLEDGEMENT"),
+        ("first wait before a lost server is asked about a task of a stream again", "FIRST_RETRY"),
+        ("longest wait before a lost server is asked about a task of a stream again", "LONGEST_RETRY"),
+    ];
     let pages = [
         ("watched pages of input requests of one principal", "OF_PRINCIPAL"),
         ("watched pages of input requests of all principals", "PAGES"),
@@ -234,6 +241,7 @@ fn gateway() -> Defaults {
         ("gateway/subscriptions.rs", &subscriptions),
         ("gateway/hops.rs", &[("gateways through which a request passes", "LONGEST")]),
         ("gateway/task_notices.rs", &followed),
+        ("gateway/task_subscriptions.rs", &streams),
         ("gateway/pages.rs", &pages),
         ("gateway/task_policy.rs", &tools),
         ("gateway/views.rs", &views),

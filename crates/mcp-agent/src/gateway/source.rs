@@ -113,6 +113,10 @@ impl Source for Relays {
         })
     }
 
+    fn subscribe_task(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceSubscription, RpcError>> {
+        Box::pin(async move { Ok(self.core.subscribe_task(&call).await?) })
+    }
+
     fn get_task(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
         Box::pin(async move { Ok(self.core.get_task(&call).await?) })
     }

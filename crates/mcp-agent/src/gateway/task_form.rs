@@ -54,9 +54,23 @@ pub(super) fn lifetime(created: &RawResult) -> Duration {
 fn millis(created: &str, dialect: Dialect) -> Option<u64> {
     let members = Members::read(created).ok()?;
     match dialect {
-        Dialect::Extension => members.decode("ttlMs"),
-        Dialect::Core => Members::read(members.get("task")?.get()).ok()?.decode("ttl"),
+        Dialect::Extension => time(&members, RENAMED[0], dialect),
+        Dialect::Core => time(&Members::read(members.get("task")?.get()).ok()?, RENAMED[0], dialect),
     }
+}
+
+/// Returns the lifetime in the state of a task; `None` if it has no limit.
+pub(super) fn ttl(state: &Members<'_>, dialect: Dialect) -> Option<Duration> {
+    time(state, RENAMED[0], dialect).map(Duration::from_millis)
+}
+
+/// Returns the time between two requests for the state of a task.
+pub(super) fn poll_interval(state: &Members<'_>, dialect: Dialect) -> Option<Duration> {
+    time(state, RENAMED[1], dialect).map(Duration::from_millis)
+}
+
+fn time(state: &Members<'_>, (core, extension): (&str, &str), dialect: Dialect) -> Option<u64> {
+    state.decode(if dialect == Dialect::Core { core } else { extension })
 }
 
 /// Returns a created task in another dialect, with another id.

@@ -29,7 +29,7 @@ use super::{
     reach::Reached,
     relay::of_client,
     seal::Seals,
-    task_form::{Dialect, change_state, created, created_id, nest, relate, status},
+    task_form::{Dialect, change_state, created, created_id, nest, poll_interval, relate, status},
     task_questions::TaskKey,
 };
 use crate::CallError;
@@ -220,21 +220,21 @@ impl Core {
 }
 
 /// A request of a client about a task.
-struct TaskRequest<'a> {
+pub(super) struct TaskRequest<'a> {
     core: &'a Arc<Core>,
     call: &'a SourceCall,
     params: Members<'a>,
     client: Downstream,
     meta: Meta,
-    task: ServerTask,
-    reached: Reached,
+    pub(super) task: ServerTask,
+    pub(super) reached: Reached,
     downstream: Dialect,
-    upstream: Dialect,
+    pub(super) upstream: Dialect,
 }
 
 impl<'a> TaskRequest<'a> {
     /// Opens the id of the task, and reaches its server.
-    async fn open(core: &'a Arc<Core>, call: &'a SourceCall) -> Result<Self, Fault> {
+    pub(super) async fn open(core: &'a Arc<Core>, call: &'a SourceCall) -> Result<Self, Fault> {
         let context = call.context();
         let task = core.seals(call)?.open_task(call.name(), context.principal()).ok_or_else(unknown)?;
         let meta = core.hop.forward_decoded(context.meta())?;
@@ -259,7 +259,7 @@ impl<'a> TaskRequest<'a> {
         self.exchange(method, &params.write(), None).await
     }
 
-    async fn get(&self) -> Result<RawResult, Fault> {
+    pub(super) async fn get(&self) -> Result<RawResult, Fault> {
         let params = to_raw_value(&json!({ "taskId": self.task.id })).map_err(|error| invalid(&error))?;
         self.exchange(method::GetTask::NAME, &params, None).await
     }
@@ -352,7 +352,7 @@ impl<'a> TaskRequest<'a> {
                 }
                 _ => {}
             }
-            sleep(interval(&members)).await;
+            sleep(interval(&members, self.upstream)).await;
         }
     }
 
@@ -371,7 +371,7 @@ impl<'a> TaskRequest<'a> {
                 return Ok(state);
             }
             let members = Members::read(text(&state)?).map_err(|error| invalid(&error))?;
-            sleep(interval(&members).min(Duration::from_millis(250))).await;
+            sleep(interval(&members, self.upstream).min(Duration::from_millis(250))).await;
         }
     }
 
@@ -499,7 +499,6 @@ fn is_terminal(state: &RawResult) -> Result<bool, RpcError> {
 }
 
 /// Returns the time until the next status request.
-fn interval(state: &Members<'_>) -> Duration {
-    let named = state.decode::<u64>("pollIntervalMs").map(Duration::from_millis);
-    named.unwrap_or(POLL).clamp(SHORTEST, LONGEST)
+pub(super) fn interval(state: &Members<'_>, dialect: Dialect) -> Duration {
+    poll_interval(state, dialect).unwrap_or(POLL).clamp(SHORTEST, LONGEST)
 }

@@ -41,6 +41,7 @@ mod task_bounds;
 mod task_faults;
 mod task_lists;
 mod task_notices;
+mod task_streams;
 mod tasks;
 mod traces;
 mod unlisted;

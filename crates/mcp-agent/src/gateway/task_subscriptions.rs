@@ -1,0 +1,311 @@
+//! The tasks of `subscriptions/listen` streams (2026-07-28): each task has a follower, which notifies its stream of changes.
+
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::Arc,
+    time::Duration,
+};
+
+use mcp_client::{RawResult, Subscription, Update};
+use mcp_protocol::{ErrorCode, RpcError, SubscriptionFilter, tasks::TaskStatus};
+use mcp_server_core::source::{SourceCall, SourceSubscription, UpdateNotifier};
+use parking_lot::Mutex;
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use super::{
+    Core,
+    caller::identity,
+    fault::Fault,
+    members::Members,
+    reach::Reached,
+    task_form::{Dialect, status, ttl},
+    tasks::{ServerTask, TaskRequest, interval, invalid, text},
+};
+
+/// The most tasks of all streams, and of the streams of a principal. A stream does not acknowledge further tasks.
+const TASKS: usize = 1024;
+const OF_PRINCIPAL: usize = 256;
+/// The waits before a lost server is asked again.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LONGEST_RETRY: Duration = Duration::from_secs(60);
+/// How long a server can take to acknowledge a subscription. The gateway requests the states of the task otherwise.
+const ACKNOWLEDGEMENT: Duration = Duration::from_secs(5);
+/// The interval in which the policies decide about a task without changes.
+const CHECK: Duration = Duration::from_secs(60);
+
+/// The number of followed tasks of each principal.
+#[derive(Debug, Clone, Default)]
+pub(super) struct TaskFollowers(Arc<Mutex<HashMap<Option<Arc<str>>, usize>>>);
+
+/// The place of a followed task. The drop of the value makes room for another task.
+struct Place {
+    followers: TaskFollowers,
+    principal: Option<Arc<str>>,
+}
+
+impl TaskFollowers {
+    fn enter(&self, principal: Option<Arc<str>>) -> Option<Place> {
+        let mut followed = self.0.lock();
+        let of_principal = followed.get(&principal).copied().unwrap_or_default();
+        if of_principal >= OF_PRINCIPAL || followed.values().sum::<usize>() >= TASKS {
+            return None;
+        }
+        followed.insert(principal.clone(), of_principal + 1);
+        Some(Place { followers: self.clone(), principal })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut followed = self.followers.0.lock();
+        match followed.get_mut(&self.principal) {
+            Some(tasks) if *tasks > 1 => *tasks -= 1,
+            _ => {
+                followed.remove(&self.principal);
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Follows a task for a stream, until the server drops the subscription: at the end of the stream, at a final state, and when the
+    /// task is unknown to the caller.
+    pub(super) async fn subscribe_task(self: &Arc<Self>, call: &SourceCall) -> Result<SourceSubscription, Fault> {
+        let principal = identity(call.context().principal());
+        let full = || RpcError::invalid_request("too many tasks are followed");
+        let place = self.task_followers.enter(principal.clone()).ok_or_else(full)?;
+        let request = TaskRequest::open(self, call).await?;
+        let seen = Seen::read(&request.get().await?, request.upstream)?;
+        if seen.is_final {
+            return Ok(SourceSubscription::default());
+        }
+        let TaskRequest { task, reached, upstream, .. } = request;
+        let follower = Follower {
+            core: Arc::clone(self),
+            call: call.clone(),
+            notifier: call.update_notifier(),
+            task,
+            principal,
+            polls: upstream == Dialect::Core,
+            seen,
+        };
+        // The drop of the set ends its task.
+        let mut following = JoinSet::new();
+        following.spawn(follower.follow(reached));
+        Ok(SourceSubscription::new((following, place)))
+    }
+}
+
+/// The state of a task, as far as its follower needs it.
+struct Seen {
+    /// The hash of the members, without the metadata.
+    hash: u64,
+    is_final: bool,
+    /// The server asks in a way that the state does not show (2025-11-25).
+    asks: bool,
+    interval: Duration,
+    ttl: Option<Duration>,
+}
+
+impl Seen {
+    fn read(state: &RawResult, dialect: Dialect) -> Result<Self, RpcError> {
+        let state = Members::read(text(state)?).map_err(|error| invalid(&error))?;
+        let mut hasher = DefaultHasher::new();
+        let members = state.iter().filter(|(name, _)| *name != "_meta");
+        members.for_each(|(name, value)| (name, value.get()).hash(&mut hasher));
+        let status = status(&state);
+        Ok(Self {
+            hash: hasher.finish(),
+            is_final: status.is_some_and(TaskStatus::is_terminal),
+            asks: dialect == Dialect::Core && status == Some(TaskStatus::InputRequired),
+            interval: interval(&state, dialect),
+            ttl: ttl(&state, dialect),
+        })
+    }
+}
+
+/// Notifies a stream of the changes of a task. The stream then requests the state, with the checks of each request about a task.
+struct Follower {
+    core: Arc<Core>,
+    /// The subscription of the stream.
+    call: SourceCall,
+    notifier: UpdateNotifier,
+    task: ServerTask,
+    principal: Option<Arc<str>>,
+    /// The server reports no changes of the task.
+    polls: bool,
+    /// The last state.
+    seen: Seen,
+}
+
+/// The end of a subscription at the server of a task.
+enum Listened {
+    /// The server does not acknowledge the task.
+    Refused,
+    /// The subscription is lost, or the next state decides.
+    Lost { was_open: bool },
+    /// The policies hide the task from the caller, or the server was replaced.
+    Denied,
+}
+
+impl Follower {
+    async fn follow(mut self, reached: Reached) {
+        match self.seen.ttl {
+            Some(ttl) => drop(timeout(ttl, self.run(reached)).await),
+            None => self.run(reached).await,
+        }
+        // The stream requests the state, which ends the subscription.
+        self.notifier.updated();
+    }
+
+    /// Runs until the task has ended, or is unknown to the caller.
+    async fn run(&mut self, reached: Reached) {
+        let (mut reached, mut wait) = (Some(reached), FIRST_RETRY);
+        loop {
+            let lost = match reached.take() {
+                // The connection is free until the next request.
+                Some(_) if self.polls => None,
+                Some(reached) => match self.listen(reached).await {
+                    Listened::Refused => {
+                        self.polls = true;
+                        None
+                    }
+                    Listened::Lost { was_open } => Some(was_open),
+                    Listened::Denied => return,
+                },
+                None => Some(false),
+            };
+            match lost {
+                None => {
+                    wait = FIRST_RETRY;
+                    sleep(self.seen.interval).await;
+                }
+                Some(was_open) => {
+                    wait = if was_open { FIRST_RETRY } else { wait };
+                    sleep(wait).await;
+                    wait = (wait * 2).min(LONGEST_RETRY);
+                }
+            }
+            reached = match self.request().await {
+                Ok(Some(reached)) => Some(reached),
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::debug!(%error, "the state of a followed task cannot be requested");
+                    None
+                }
+            };
+        }
+    }
+
+    /// Requests the state of the task, and notifies the stream if it has changed. Returns the connection; `None` if the task has ended,
+    /// or is unknown to the caller.
+    ///
+    /// # Errors
+    /// The fault of the server. The request can be repeated.
+    async fn request(&mut self) -> Result<Option<Reached>, RpcError> {
+        let requested = async {
+            let request = TaskRequest::open(&self.core, &self.call).await?;
+            let seen = Seen::read(&request.get().await?, request.upstream)?;
+            Ok::<_, Fault>((seen, request.upstream, request.reached))
+        };
+        match requested.await.map_err(RpcError::from) {
+            Ok((seen, upstream, reached)) => {
+                if seen.hash != self.seen.hash || seen.asks {
+                    self.notifier.updated();
+                }
+                // A server that was started again can have another revision.
+                self.polls |= upstream == Dialect::Core;
+                self.seen = seen;
+                Ok((!self.seen.is_final).then_some(reached))
+            }
+            Err(error) if error.code == ErrorCode::INTERNAL_ERROR => Err(error),
+            Err(error) => {
+                tracing::debug!(%error, "a followed task is unknown to its caller");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Follows the task by a subscription at its server.
+    async fn listen(&self, reached: Reached) -> Listened {
+        let filter = SubscriptionFilter::new().with_tasks([&*self.task.id]);
+        let mut subscription = match timeout(ACKNOWLEDGEMENT, reached.client.listen(filter)).await {
+            Ok(Ok(subscription)) if self.is_reported(&subscription) => subscription,
+            Ok(Err(error)) if error.rpc().is_none() && !error.is_unsupported() => {
+                tracing::debug!(%error, "the subscription to a task cannot be opened");
+                return Listened::Lost { was_open: false };
+            }
+            _ => return Listened::Refused,
+        };
+        // The task can have changed before the subscription.
+        self.notifier.updated();
+        loop {
+            let update = tokio::select! {
+                update = subscription.next() => update,
+                () = sleep(CHECK) => match self.is_permitted() {
+                    true => continue,
+                    false => return Listened::Denied,
+                },
+            };
+            match update {
+                Some(Ok(Update::Task(task))) => {
+                    self.notifier.updated();
+                    if task.task.status.is_terminal() {
+                        return Listened::Lost { was_open: true };
+                    }
+                }
+                Some(Ok(Update::Missed)) => {
+                    self.notifier.updated();
+                    // The client can have opened the subscription again, at a server that does not know the task any more.
+                    if !self.is_reported(&subscription) {
+                        return Listened::Lost { was_open: true };
+                    }
+                }
+                Some(Ok(_)) => {}
+                ended => {
+                    tracing::debug!(?ended, "the subscription to a task ended");
+                    return Listened::Lost { was_open: true };
+                }
+            }
+        }
+    }
+
+    fn is_reported(&self, subscription: &Subscription) -> bool {
+        subscription.honoured().task_ids.contains(&self.task.id)
+    }
+
+    /// Whether the policies show the task to its caller, and its server is the same.
+    fn is_permitted(&self) -> bool {
+        self.core.fingerprint(&self.task.server).is_some_and(|now| now == self.task.fingerprint)
+            && !self.core.hides_task(&self.task, self.principal.as_ref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_followed_tasks_of_a_principal_and_of_all_principals_are_bounded() {
+        let followers = TaskFollowers::default();
+        let principal = |user: usize| (user > 0).then(|| Arc::from(user.to_string()));
+        let mut places = Vec::new();
+        for user in 0..TASKS / OF_PRINCIPAL {
+            for _ in 0..OF_PRINCIPAL {
+                places.push(followers.enter(principal(user)).unwrap());
+            }
+            assert!(followers.enter(principal(user)).is_none(), "{user}");
+        }
+        let further = principal(TASKS / OF_PRINCIPAL);
+        assert!(followers.enter(further.clone()).is_none());
+        drop(places.pop());
+        let place = followers.enter(further.clone());
+        assert!(place.is_some() && followers.enter(further).is_none());
+        drop((places, place));
+        assert!(followers.0.lock().is_empty());
+    }
+}
