@@ -225,7 +225,7 @@ fn gateway() -> Defaults {
         ("time for which the URI of an ended subscription is not in the updates of other users", "REMEMBERED"),
         ("remembered ended subscriptions", "ENDED"),
     ];
-    let files: [(&str, &[(&str, &str)]); 19] = [
+    let files: [(&str, &[(&str, &str)]); 20] = [
         ("gateway/parked.rs", &parked),
         ("gateway/parked/call.rs", &call),
         ("gateway/questions.rs", &[("notifications of one call that wait for its client", "WAITING")]),
