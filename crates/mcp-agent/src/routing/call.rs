@@ -1,6 +1,6 @@
 //! A call of a tool: a builder that is sent when it is awaited.
 
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
 use mcp_client::transport::BoxFuture;
 use mcp_protocol::{CallToolResult, ContentBlock, JsonObject};
@@ -105,13 +105,17 @@ impl HostCall {
     }
 
     async fn run(mut self) -> Result<HostResult, CallError> {
-        let started = Instant::now();
+        // The limit includes the wait for the lists, and not that for an approval.
+        let mut waited = Duration::ZERO;
         let (mut tool, mut arguments) = match self.resolve() {
-            Err(CallError::Unknown(unknown)) => self.resolve_unlisted(unknown).await?,
+            Err(CallError::Unknown(unknown)) => {
+                let started = Instant::now();
+                let resolved = self.resolve_unlisted(unknown).await?;
+                waited = started.elapsed();
+                resolved
+            }
             resolved => resolved?,
         };
-        // The limit includes the wait for the lists, and not that for an approval.
-        let waited = started.elapsed();
         let shared = Arc::clone(&self.shared);
         let registry = &shared.registry;
         let caller = Arc::clone(&self.options.caller);

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use mcp_client::{Call, Client, transport::BoxFuture};
 use serde::de::DeserializeOwned;
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 
 use super::{
     CallError, Shared,
@@ -78,18 +78,19 @@ impl<T: DeserializeOwned + Send + 'static> HostRequest<T> {
         let registry = &shared.registry;
         let call_wait = registry.settings.call_wait;
         let caller = Arc::clone(&self.options.caller);
-        let started = Instant::now();
+        // The limit includes the wait for the lists, and not that for an approval.
+        let mut waited = Duration::ZERO;
         let mut found = (self.find)(&shared, &caller);
         if let Err(CallError::Unknown(_)) = &found
             && let Some(slot) = registry.unlisted(&self.name)
         {
+            let started = Instant::now();
             let wait = self.options.timeout.map_or(call_wait, |limit| limit.min(call_wait));
             let listed = self.options.until_cancelled(&self.name, slot.listed_within(wait)).await?;
             listed.map_err(|cause| CallError::unavailable(&slot.name, cause))?;
             found = (self.find)(&shared, &caller);
+            waited = started.elapsed();
         }
-        // The limit includes the wait for the lists, and not that for an approval.
-        let waited = started.elapsed();
         let ServerTarget { server, mut input, build, bound } = match found? {
             Target::Ready(value) => return Ok(value),
             Target::Server(target) => *target,
