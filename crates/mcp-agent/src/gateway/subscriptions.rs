@@ -32,8 +32,9 @@ const LONGEST_RETRY: Duration = Duration::from_secs(60);
 /// How long an ended subscription of a user is remembered. The client unsubscribes at the server in this time, and the server can report
 /// the resource meanwhile.
 const REMEMBERED: Duration = Duration::from_secs(30);
-/// The largest number of remembered subscriptions. Beyond it, the oldest one is forgotten.
+/// The largest number of remembered subscriptions, and of those of a principal. Beyond it, the gateway forgets the oldest subscription.
 const ENDED: usize = 1024;
+const ENDED_OF_PRINCIPAL: usize = 64;
 /// The longest URI of a remembered subscription, in bytes. The client receives no update with a longer URI.
 const LONGEST: usize = 8 * 1024;
 
@@ -150,7 +151,11 @@ impl Shared {
         let (now, mut ended) = (Instant::now(), self.ended.lock());
         let is_same = |other: &Ended| other.key == self.key && other.principal == principal;
         ended.retain(|other| other.until > now && !is_same(other));
-        if ended.len() == ENDED {
+        let mut of_principal = ended.iter().enumerate().filter(|(_, other)| other.principal == principal);
+        let oldest = of_principal.next().map(|(at, _)| at);
+        if let Some(oldest) = oldest.filter(|_| of_principal.count() + 1 >= ENDED_OF_PRINCIPAL) {
+            ended.remove(oldest);
+        } else if ended.len() >= ENDED {
             ended.pop_front();
         }
         ended.push_back(Ended { key: self.key.clone(), principal, until: now + REMEMBERED });
