@@ -237,7 +237,7 @@ pub trait Source: Send + Sync + 'static {
     /// Begins to follow a task for a `subscriptions/listen` stream (2026-07-28). [`SourceCall::name`] is the id of the task. The
     /// subscriptions of a stream begin at the same time, under one time limit.
     ///
-    /// [`SourceCall::update_notifier`] notifies this stream of a change. At the begin and after each notice, the stream requests the
+    /// [`SourceCall::update_notifier`] notifies this stream of a change. At the beginning and after each notice, the stream requests the
     /// state ([`Source::get_task`]), and sends it as `notifications/tasks` if it differs from the state before. Unknown members stay.
     /// A request that fails with `-32603` is repeated. Each other error ends the subscription, and so does a final state: the server
     /// drops the returned value. It drops the value at the end of the stream, too.

@@ -190,10 +190,17 @@ fn gateway() -> Defaults {
     let followed = [("followed tasks of one principal", "OF_PRINCIPAL"), ("followed tasks of all principals", "TASKS")];
     let streams = [
         ("tasks of streams of one principal", "OF_PRINCIPAL"),
+        ("subscriptions to tasks at one server", "OF_SERVER"),
         ("tasks of streams of all principals", "TASKS"),
         ("wait for a server that acknowledges a task of a stream", "ACKNOWLEDGEMENT"),
-        ("first wait before a lost server is asked about a task of a stream again", "FIRST_RETRY"),
-        ("longest wait before a lost server is asked about a task of a stream again", "LONGEST_RETRY"),
+        (
+            "first wait before the gateway requests the state of a task of a stream from a lost server again",
+            "FIRST_RETRY",
+        ),
+        (
+            "longest wait before the gateway requests the state of a task of a stream from a lost server again",
+            "LONGEST_RETRY",
+        ),
     ];
     let pages = [
         ("watched pages of input requests of one principal", "OF_PRINCIPAL"),
@@ -224,6 +231,7 @@ fn gateway() -> Defaults {
         ("longest wait before a lost subscription to a resource is opened again", "LONGEST_RETRY"),
         ("time for which the URI of an ended subscription is not in the updates of other users", "REMEMBERED"),
         ("remembered ended subscriptions", "ENDED"),
+        ("remembered ended subscriptions of one principal", "ENDED_OF_PRINCIPAL"),
     ];
     let files: [(&str, &[(&str, &str)]); 20] = [
         ("gateway/parked.rs", &parked),

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    hash::{DefaultHasher, Hash as _, Hasher as _},
+    hash::{DefaultHasher, Hash, Hasher as _},
     sync::Arc,
     time::Duration,
 };
@@ -13,7 +13,7 @@ use mcp_server_core::source::{SourceCall, SourceSubscription, UpdateNotifier};
 use parking_lot::Mutex;
 use tokio::{
     task::JoinSet,
-    time::{sleep, timeout},
+    time::{Instant, interval_at, sleep, timeout},
 };
 
 use super::{
@@ -29,43 +29,64 @@ use super::{
 /// The most tasks of all streams, and of the streams of a principal. A stream does not acknowledge further tasks.
 const TASKS: usize = 1024;
 const OF_PRINCIPAL: usize = 256;
-/// The waits before a lost server is asked again.
+/// The waits before the follower requests the state from a lost server again.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 /// How long a server can take to acknowledge a subscription. The gateway requests the states of the task otherwise.
 const ACKNOWLEDGEMENT: Duration = Duration::from_secs(5);
-/// The interval in which the policies decide about a task without changes.
+/// The interval in which the policies decide about a task without changes, and the stream requests its state.
 const CHECK: Duration = Duration::from_secs(60);
+/// The most subscriptions to tasks at a server. The gateway requests the states of further tasks, because the streams of a server are
+/// limited, and the resources of other users need them too.
+const OF_SERVER: usize = 16;
+/// The errors of a server that does not know the task. After other errors, the follower repeats its request.
+const UNKNOWN: [ErrorCode; 3] = [ErrorCode::INVALID_REQUEST, ErrorCode::METHOD_NOT_FOUND, ErrorCode::INVALID_PARAMS];
 
-/// The number of followed tasks of each principal.
-#[derive(Debug, Clone, Default)]
-pub(super) struct TaskFollowers(Arc<Mutex<HashMap<Option<Arc<str>>, usize>>>);
-
-/// The place of a followed task. The drop of the value makes room for another task.
-struct Place {
-    followers: TaskFollowers,
-    principal: Option<Arc<str>>,
+/// The number of followed tasks of each principal, and of the subscriptions to tasks at each server.
+#[derive(Debug, Default)]
+pub(super) struct TaskFollowers {
+    principals: Counts<Option<Arc<str>>>,
+    servers: Counts<Arc<str>>,
 }
 
-impl TaskFollowers {
-    fn enter(&self, principal: Option<Arc<str>>) -> Option<Place> {
-        let mut followed = self.0.lock();
-        let of_principal = followed.get(&principal).copied().unwrap_or_default();
-        if of_principal >= OF_PRINCIPAL || followed.values().sum::<usize>() >= TASKS {
+type Counts<K> = Arc<Mutex<HashMap<K, usize>>>;
+
+/// The place of a followed task, or of a subscription. The drop of the value makes room for another one.
+struct Place<K: Eq + Hash> {
+    counts: Counts<K>,
+    key: K,
+}
+
+impl<K: Clone + Eq + Hash> Place<K> {
+    /// Returns a place if the key has less than `of_key`, and all keys have less than `in_all`.
+    fn enter(counts: &Counts<K>, key: K, of_key: usize, in_all: usize) -> Option<Self> {
+        let mut entered = counts.lock();
+        let now = entered.get(&key).copied().unwrap_or_default();
+        if now >= of_key || entered.values().sum::<usize>() >= in_all {
             return None;
         }
-        followed.insert(principal.clone(), of_principal + 1);
-        Some(Place { followers: self.clone(), principal })
+        entered.insert(key.clone(), now + 1);
+        Some(Self { counts: Arc::clone(counts), key })
     }
 }
 
-impl Drop for Place {
+impl TaskFollowers {
+    fn enter(&self, principal: Option<Arc<str>>) -> Option<Place<Option<Arc<str>>>> {
+        Place::enter(&self.principals, principal, OF_PRINCIPAL, TASKS)
+    }
+
+    fn subscribe(&self, server: &str) -> Option<Place<Arc<str>>> {
+        Place::enter(&self.servers, server.into(), OF_SERVER, TASKS)
+    }
+}
+
+impl<K: Eq + Hash> Drop for Place<K> {
     fn drop(&mut self) {
-        let mut followed = self.followers.0.lock();
-        match followed.get_mut(&self.principal) {
-            Some(tasks) if *tasks > 1 => *tasks -= 1,
+        let mut entered = self.counts.lock();
+        match entered.get_mut(&self.key) {
+            Some(count) if *count > 1 => *count -= 1,
             _ => {
-                followed.remove(&self.principal);
+                entered.remove(&self.key);
             }
         }
     }
@@ -158,13 +179,17 @@ impl Follower {
             Some(ttl) => drop(timeout(ttl, self.run(reached)).await),
             None => self.run(reached).await,
         }
-        // The stream requests the state, which ends the subscription.
-        self.notifier.updated();
+        // The stream requests the state. It ends the subscription, and so this follower, if the task has ended or is unknown. A server can
+        // keep a task beyond its first lifetime.
+        loop {
+            self.notifier.updated();
+            sleep(CHECK).await;
+        }
     }
 
     /// Runs until the task has ended, or is unknown to the caller.
     async fn run(&mut self, reached: Reached) {
-        let (mut reached, mut wait) = (Some(reached), FIRST_RETRY);
+        let (mut reached, mut wait, mut has_answered) = (Some(reached), FIRST_RETRY, true);
         loop {
             let lost = match reached.take() {
                 // The connection is free until the next request.
@@ -186,7 +211,8 @@ impl Follower {
                 }
                 Some(was_open) => {
                     wait = if was_open { FIRST_RETRY } else { wait };
-                    sleep(wait).await;
+                    // Without the subscription, the states of a server that answers are polled.
+                    sleep(if has_answered { wait.min(self.seen.interval) } else { wait }).await;
                     wait = (wait * 2).min(LONGEST_RETRY);
                 }
             }
@@ -198,6 +224,7 @@ impl Follower {
                     None
                 }
             };
+            has_answered = reached.is_some();
         }
     }
 
@@ -222,7 +249,7 @@ impl Follower {
                 self.seen = seen;
                 Ok((!self.seen.is_final).then_some(reached))
             }
-            Err(error) if error.code == ErrorCode::INTERNAL_ERROR => Err(error),
+            Err(error) if !UNKNOWN.contains(&error.code) => Err(error),
             Err(error) => {
                 tracing::debug!(%error, "a followed task is unknown to its caller");
                 Ok(None)
@@ -232,6 +259,7 @@ impl Follower {
 
     /// Follows the task by a subscription at its server.
     async fn listen(&self, reached: Reached) -> Listened {
+        let Some(_place) = self.core.task_followers.subscribe(&self.task.server) else { return Listened::Refused };
         let filter = SubscriptionFilter::new().with_tasks([&*self.task.id]);
         let mut subscription = match timeout(ACKNOWLEDGEMENT, reached.client.listen(filter)).await {
             Ok(Ok(subscription)) if self.is_reported(&subscription) => subscription,
@@ -243,11 +271,16 @@ impl Follower {
         };
         // The task can have changed before the subscription.
         self.notifier.updated();
+        let mut checks = interval_at(Instant::now() + CHECK, CHECK);
         loop {
             let update = tokio::select! {
                 update = subscription.next() => update,
-                () = sleep(CHECK) => match self.is_permitted() {
-                    true => continue,
+                _ = checks.tick() => match self.is_permitted() {
+                    true => {
+                        // A stream can be lost without a report.
+                        self.notifier.updated();
+                        continue;
+                    }
                     false => return Listened::Denied,
                 },
             };
@@ -306,6 +339,17 @@ mod tests {
         let place = followers.enter(further.clone());
         assert!(place.is_some() && followers.enter(further).is_none());
         drop((places, place));
-        assert!(followers.0.lock().is_empty());
+        assert!(followers.principals.lock().is_empty());
+    }
+
+    #[test]
+    fn the_subscriptions_at_a_server_are_bounded() {
+        let followers = TaskFollowers::default();
+        let mut places: Vec<_> = (0..OF_SERVER).map(|_| followers.subscribe("s").unwrap()).collect();
+        assert!(followers.subscribe("s").is_none() && followers.subscribe("t").is_some());
+        drop(places.pop());
+        assert!(followers.subscribe("s").is_some());
+        drop(places);
+        assert!(followers.servers.lock().is_empty());
     }
 }

@@ -409,7 +409,7 @@ async fn a_change_while_a_subscription_opens_reaches_the_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_stream_a_lost_task_and_the_lifetime_end_the_follower() {
+async fn the_end_of_a_stream_and_a_lost_task_end_the_follower_and_the_lifetime_does_not() {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     enum End {
         Drop,
@@ -429,7 +429,7 @@ async fn the_end_of_a_stream_a_lost_task_and_the_lifetime_end_the_follower() {
             assert_eq!(subscriptions, usize::from(kind == Kind::Reports), "{kind:?}");
             sleep(Duration::from_secs(10)).await;
             assert_eq!(board.work().0 == before, kind == Kind::Reports, "{kind:?}");
-            // A server that refuses the subscription is not asked again.
+            // A server that refuses the subscription receives no further request for one.
             assert_eq!(board.tasks().subscriptions, usize::from(kind != Kind::Session), "{kind:?}");
             match end {
                 End::Drop => drop(stream),
@@ -438,7 +438,12 @@ async fn the_end_of_a_stream_a_lost_task_and_the_lifetime_end_the_follower() {
                     board.tasks().notifiers.get("up-0").into_iter().for_each(UpdateNotifier::updated);
                     sleep(Duration::from_secs(10)).await;
                 }
-                End::Lifetime => sleep(Duration::from_secs(30)).await,
+                End::Lifetime => {
+                    // The server keeps the task beyond its lifetime.
+                    sleep(Duration::from_secs(30)).await;
+                    board.change("up-0", "completed", "done");
+                    expect(&mut stream, &id, TaskStatus::Completed, "done", kind).await;
+                }
             }
             assert_idle(&board, &format!("{kind:?} {end:?}")).await;
         }

@@ -123,7 +123,7 @@ impl SourceSubscriptions {
     /// last. The subscription to the task ends with a final state, and with a task that is unknown.
     ///
     /// # Errors
-    /// `-32603` if the source has no state now. The request can be repeated.
+    /// An error that does not concern the task itself, such as `-32603`. The request can be repeated.
     pub(super) async fn state(&self, stream: SourceStream<'_>, task: &str) -> Result<Option<TaskState>, RpcError> {
         let Some(installed) = SourceStream::source_of_tasks(stream.server) else { return Ok(None) };
         let requested = async {
@@ -131,7 +131,7 @@ impl SourceSubscriptions {
             work.state(stream.server, stream.scope.version, stream.context).await
         };
         let state = match requested.await {
-            Err(error) if error.code == ErrorCode::INTERNAL_ERROR => return Err(error),
+            Err(error) if !is_final(error.code) => return Err(error),
             state => state.map(|json| State::read(&json, stream.id)),
         };
         match state {
@@ -164,6 +164,11 @@ impl SourceSubscriptions {
         let ended = self.tasks.lock().remove(task);
         drop(ended);
     }
+}
+
+/// Whether the error of a request for a state ends the subscription: the task is unknown now.
+fn is_final(code: ErrorCode) -> bool {
+    [ErrorCode::INVALID_REQUEST, ErrorCode::METHOD_NOT_FOUND, ErrorCode::INVALID_PARAMS].contains(&code)
 }
 
 /// The state of a task of a source.

@@ -129,7 +129,7 @@ impl SourceWork {
                     None => decode_params::<Located>(method, params)?.uri.into(),
                 };
             }
-            // The subscriptions of a stream are no requests of their own.
+            // A subscription of a stream is not a request.
             SourceMethod::SubscribeTask => return Err(RpcError::method_not_found(method)),
             SourceMethod::Task(task) => {
                 let (id, next) = task.read(params)?;
@@ -261,6 +261,7 @@ impl SourceWork {
         stream: Option<Subscriber>,
     ) -> Result<Option<SubscriptionGuard>, RpcError> {
         let clock = CallClock::new(&server.limits().inputs);
+        let is_of_stream = stream.is_some();
         let call = self.call(context, &clock, stream);
         let limit = self.limit(server, &call);
         let begun = pin!(contain_async(|| match self.kind {
@@ -269,11 +270,14 @@ impl SourceWork {
         }));
         match clock.within(limit, begun).await {
             Some(begun) => Ok(begun.map_err(|panic| panicked(&panic, context))??.into_guard()),
+            // The request of a stream continues without this subscription.
+            None if is_of_stream => Err(self.too_late(limit)),
             None => Err(self.late(context, limit)),
         }
     }
 
-    /// Returns the state of a task for a stream, in the form of a revision.
+    /// Returns the state of a task for a stream, in the form of a revision. The source has the time of a read at most, because
+    /// other tasks of the stream can wait.
     pub(super) async fn state(
         self,
         server: &Server,
@@ -282,7 +286,7 @@ impl SourceWork {
     ) -> Result<Bytes, RpcError> {
         let clock = CallClock::new(&server.limits().inputs);
         let call = self.call(context, &clock, None);
-        let limit = self.limit(server, &call);
+        let limit = self.limit(server, &call).min(server.limits().read_timeout);
         let requested = pin!(self.once(server, version, context, call));
         match clock.within(limit, requested).await.unwrap_or_else(|| Err(self.too_late(limit)))? {
             SourceOutcome::Complete(result) => {

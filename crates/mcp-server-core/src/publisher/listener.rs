@@ -317,9 +317,12 @@ impl Listening {
                             state
                         }
                         Err(_) => {
+                            // A task that fails often does not delay the repetition of the others.
+                            if late.is_empty() {
+                                again = Instant::now() + pause;
+                                pause = (pause * 2).min(PAUSES.1);
+                            }
                             late.push_back(id);
-                            again = Instant::now() + pause;
-                            pause = (pause * 2).min(PAUSES.1);
                             None
                         }
                     }

@@ -9,7 +9,7 @@ use crate::{Session, change::Change, publisher::Listener};
 
 /// Notifies one subscriber that its resource or its task has changed
 /// ([`SourceCall::update_notifier`](super::SourceCall::update_notifier)). The subscriber is a session, or a `subscriptions/listen`
-/// stream. Tasks have streams alone.
+/// stream. Only a stream subscribes to a task.
 ///
 /// [`Notices::resource_updated`](crate::Notices::resource_updated) notifies all subscribers of a URI. A source whose resources
 /// differ between callers notifies single subscribers instead.
