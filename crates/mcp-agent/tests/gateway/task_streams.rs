@@ -436,7 +436,8 @@ async fn the_end_of_a_stream_and_a_lost_task_end_the_follower_and_the_lifetime_d
                 End::Forgotten => {
                     board.forget("up-0");
                     board.tasks().notifiers.get("up-0").into_iter().for_each(UpdateNotifier::updated);
-                    sleep(Duration::from_secs(10)).await;
+                    // The server reports nothing about an unknown task. The stream requests its state after a minute.
+                    sleep(Duration::from_secs(70)).await;
                 }
                 End::Lifetime => {
                     // The server keeps the task beyond its lifetime.
