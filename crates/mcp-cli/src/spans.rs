@@ -65,6 +65,7 @@ struct Open {
     parent: Option<String>,
     is_sampled: bool,
     state: Option<String>,
+    baggage: Option<String>,
     began: SystemTime,
     name: String,
     kind: u8,
@@ -141,6 +142,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Recorder {
             parent: None,
             is_sampled: true,
             state: None,
+            baggage: None,
             began: SystemTime::now(),
             name: attributes.metadata().name().to_owned(),
             kind: 1,
@@ -152,6 +154,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Recorder {
         {
             (open.trace, open.parent) = (parent.trace.clone(), Some(parent.id.clone()));
             (open.is_sampled, open.state) = (parent.is_sampled, parent.state.clone());
+            open.baggage.clone_from(&parent.baggage);
         }
         attributes.record(&mut open);
         span.extensions_mut().insert(open);
@@ -187,8 +190,12 @@ impl Bridge {
         with(span, |open| {
             let flags = u8::from(open.is_sampled);
             let context = TraceContext::new(&format!("00-{}-{}-{flags:02x}", open.trace, open.id))?;
-            Some(match &open.state {
+            let context = match &open.state {
                 Some(state) => context.with_tracestate(state),
+                None => context,
+            };
+            Some(match &open.baggage {
+                Some(baggage) => context.with_baggage(baggage),
                 None => context,
             })
         })?
@@ -197,8 +204,9 @@ impl Bridge {
 
 impl telemetry::Propagate for Bridge {
     fn extract(&self, parent: &TraceContext, span: &Span) {
-        let (Some(trace), Some(id)) = (parent.trace_id(), parent.parent_id()) else { return };
         with(span, |open| {
+            open.baggage = parent.baggage().map(ToOwned::to_owned);
+            let (Some(trace), Some(id)) = (parent.trace_id(), parent.parent_id()) else { return };
             (open.trace, open.parent) = (trace.to_owned(), Some(id.to_owned()));
             (open.is_sampled, open.state) = (parent.is_sampled(), parent.tracestate().map(ToOwned::to_owned));
         });
@@ -212,5 +220,31 @@ impl telemetry::Propagate for Bridge {
 impl mcp_client::Propagate for Bridge {
     fn inject(&self, span: &Span) -> Option<TraceContext> {
         Self::inject(span)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use telemetry::Propagate as _;
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_request_at_a_server_has_the_trace_state_and_the_baggage_of_the_client() {
+        const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let with_parent = TraceContext::new(PARENT).unwrap().with_tracestate("a=1").with_baggage("b=2");
+        let alone = TraceContext::from_meta(&mcp_protocol::Meta::new().with("baggage", "b=2")).unwrap();
+        tracing::subscriber::with_default(Registry::default().with(Recorder), || {
+            for (context, state) in [(with_parent, Some("a=1")), (alone, None)] {
+                let server = tracing::info_span!("server");
+                Bridge.extract(&context, &server);
+                let request = server.in_scope(|| tracing::info_span!("request"));
+                let sent = mcp_client::Propagate::inject(&Bridge, &request).unwrap();
+                assert_eq!((sent.tracestate(), sent.baggage()), (state, Some("b=2")));
+                let trace = with(&server, |open| open.trace.clone());
+                assert_eq!(sent.trace_id(), trace.as_deref());
+            }
+        });
     }
 }
