@@ -59,11 +59,6 @@ fn millis(created: &str, dialect: Dialect) -> Option<u64> {
     }
 }
 
-/// Returns the lifetime in the state of a task; `None` if it has no limit.
-pub(super) fn ttl(state: &Members<'_>, dialect: Dialect) -> Option<Duration> {
-    time(state, RENAMED[0], dialect).map(Duration::from_millis)
-}
-
 /// Returns the time between two requests for the state of a task.
 pub(super) fn poll_interval(state: &Members<'_>, dialect: Dialect) -> Option<Duration> {
     time(state, RENAMED[1], dialect).map(Duration::from_millis)

@@ -22,7 +22,7 @@ use super::{
     fault::Fault,
     members::Members,
     reach::Reached,
-    task_form::{Dialect, status, ttl},
+    task_form::{Dialect, status},
     tasks::{ServerTask, TaskRequest, interval, invalid, text},
 };
 
@@ -34,13 +34,11 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LONGEST_RETRY: Duration = Duration::from_secs(60);
 /// How long a server can take to acknowledge a subscription. The gateway requests the states of the task otherwise.
 const ACKNOWLEDGEMENT: Duration = Duration::from_secs(5);
-/// The interval in which the policies decide about a task without changes, and the stream requests its state.
+/// The interval in which a stream requests the state of a task without changes. The policies decide each request.
 const CHECK: Duration = Duration::from_secs(60);
 /// The most subscriptions to tasks at a server. The gateway requests the states of further tasks, because the streams of a server are
 /// limited, and the resources of other users need them too.
 const OF_SERVER: usize = 16;
-/// The errors of a server that does not know the task. After other errors, the follower repeats its request.
-const UNKNOWN: [ErrorCode; 3] = [ErrorCode::INVALID_REQUEST, ErrorCode::METHOD_NOT_FOUND, ErrorCode::INVALID_PARAMS];
 
 /// The number of followed tasks of each principal, and of the subscriptions to tasks at each server.
 #[derive(Debug, Default)]
@@ -93,12 +91,12 @@ impl<K: Eq + Hash> Drop for Place<K> {
 }
 
 impl Core {
-    /// Follows a task for a stream, until the server drops the subscription: at the end of the stream, at a final state, and when the
-    /// task is unknown to the caller.
+    /// Follows a task for a stream, until the server drops the subscription. The server drops it at the end of the stream, at a final
+    /// state, and when the task is unknown to the caller.
     pub(super) async fn subscribe_task(self: &Arc<Self>, call: &SourceCall) -> Result<SourceSubscription, Fault> {
         let principal = identity(call.context().principal());
         let full = || RpcError::invalid_request("too many tasks are followed");
-        let place = self.task_followers.enter(principal.clone()).ok_or_else(full)?;
+        let place = self.task_followers.enter(principal).ok_or_else(full)?;
         let request = TaskRequest::open(self, call).await?;
         let seen = Seen::read(&request.get().await?, request.upstream)?;
         if seen.is_final {
@@ -110,7 +108,6 @@ impl Core {
             call: call.clone(),
             notifier: call.update_notifier(),
             task,
-            principal,
             polls: upstream == Dialect::Core,
             seen,
         };
@@ -129,7 +126,6 @@ struct Seen {
     /// The server asks in a way that the state does not show (2025-11-25).
     asks: bool,
     interval: Duration,
-    ttl: Option<Duration>,
 }
 
 impl Seen {
@@ -144,7 +140,6 @@ impl Seen {
             is_final: status.is_some_and(TaskStatus::is_terminal),
             asks: dialect == Dialect::Core && status == Some(TaskStatus::InputRequired),
             interval: interval(&state, dialect),
-            ttl: ttl(&state, dialect),
         })
     }
 }
@@ -156,7 +151,6 @@ struct Follower {
     call: SourceCall,
     notifier: UpdateNotifier,
     task: ServerTask,
-    principal: Option<Arc<str>>,
     /// The server reports no changes of the task.
     polls: bool,
     /// The last state.
@@ -169,26 +163,11 @@ enum Listened {
     Refused,
     /// The subscription is lost, or the next state decides.
     Lost { was_open: bool },
-    /// The policies hide the task from the caller, or the server was replaced.
-    Denied,
 }
 
 impl Follower {
+    /// Runs until the task has ended. The drop of the subscription ends it earlier.
     async fn follow(mut self, reached: Reached) {
-        match self.seen.ttl {
-            Some(ttl) => drop(timeout(ttl, self.run(reached)).await),
-            None => self.run(reached).await,
-        }
-        // The stream requests the state. It ends the subscription, and so this follower, if the task has ended or is unknown. A server can
-        // keep a task beyond its first lifetime.
-        loop {
-            self.notifier.updated();
-            sleep(CHECK).await;
-        }
-    }
-
-    /// Runs until the task has ended, or is unknown to the caller.
-    async fn run(&mut self, reached: Reached) {
         let (mut reached, mut wait, mut has_answered) = (Some(reached), FIRST_RETRY, true);
         loop {
             let lost = match reached.take() {
@@ -200,7 +179,6 @@ impl Follower {
                         None
                     }
                     Listened::Lost { was_open } => Some(was_open),
-                    Listened::Denied => return,
                 },
                 None => Some(false),
             };
@@ -228,8 +206,7 @@ impl Follower {
         }
     }
 
-    /// Requests the state of the task, and notifies the stream if it has changed. Returns the connection; `None` if the task has ended,
-    /// or is unknown to the caller.
+    /// Requests the state of the task, and notifies the stream if it has changed. Returns the connection; `None` if the task has ended.
     ///
     /// # Errors
     /// The fault of the server. The request can be repeated.
@@ -249,10 +226,12 @@ impl Follower {
                 self.seen = seen;
                 Ok((!self.seen.is_final).then_some(reached))
             }
-            Err(error) if !UNKNOWN.contains(&error.code) => Err(error),
             Err(error) => {
-                tracing::debug!(%error, "a followed task is unknown to its caller");
-                Ok(None)
+                if error.code != ErrorCode::INTERNAL_ERROR {
+                    // The stream ends the subscription if the task is unknown.
+                    self.notifier.updated();
+                }
+                Err(error)
             }
         }
     }
@@ -275,14 +254,11 @@ impl Follower {
         loop {
             let update = tokio::select! {
                 update = subscription.next() => update,
-                _ = checks.tick() => match self.is_permitted() {
-                    true => {
-                        // A stream can be lost without a report.
-                        self.notifier.updated();
-                        continue;
-                    }
-                    false => return Listened::Denied,
-                },
+                _ = checks.tick() => {
+                    // A stream can be lost without a report, and the policies can deny the task.
+                    self.notifier.updated();
+                    continue;
+                }
             };
             match update {
                 Some(Ok(Update::Task(task))) => {
@@ -309,12 +285,6 @@ impl Follower {
 
     fn is_reported(&self, subscription: &Subscription) -> bool {
         subscription.honoured().task_ids.contains(&self.task.id)
-    }
-
-    /// Whether the policies show the task to its caller, and its server is the same.
-    fn is_permitted(&self) -> bool {
-        self.core.fingerprint(&self.task.server).is_some_and(|now| now == self.task.fingerprint)
-            && !self.core.hides_task(&self.task, self.principal.as_ref())
     }
 }
 

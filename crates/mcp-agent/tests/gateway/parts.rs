@@ -152,18 +152,26 @@ async fn a_subscription_that_is_not_open_receives_no_update_of_a_part() {
     opening.abort();
 }
 
+/// Returns a gateway whose users share the connection to the server `s`.
+async fn shared(source: &Reporting, down: ProtocolVersion) -> Server {
+    let options = ServerOptions::new().sharing(Sharing::All);
+    let host = Host::builder("gateway", "1").server_with("s", &source.serve(REVISIONS[0]), options);
+    Gateway::builder(host.start().await.unwrap()).build().unwrap().versions([down]).build()
+}
+
+/// Subscribes a user to a resource of the server `s`.
+async fn subscriber(gateway: &Server, name: &str, uri: &str) -> (Client, Subscription) {
+    let client = connect_client_as(client().no_cache(), gateway, name).await;
+    let subscription = timeout(SOON, client.subscribe([format!("mcp://s/{uri}")])).await.unwrap().unwrap();
+    (client, subscription)
+}
+
 #[tokio::test]
 async fn the_closer_subscription_of_another_user_does_not_reveal_a_uri() {
     for down in REVISIONS {
         let (source, private) = (Reporting::default(), "file:///docs/private.md");
-        let options = ServerOptions::new().sharing(Sharing::All);
-        let host = Host::builder("gateway", "1").server_with("s", &source.serve(REVISIONS[0]), options);
-        let gateway = Gateway::builder(host.start().await.unwrap()).build().unwrap().versions([down]).build();
-        let user = async |name: &str, uri: &str| {
-            let client = connect_client_as(client().no_cache(), &gateway, name).await;
-            let subscription = timeout(SOON, client.subscribe([format!("mcp://s/{uri}")])).await.unwrap().unwrap();
-            (client, subscription)
-        };
+        let gateway = shared(&source, down).await;
+        let user = async |name: &str, uri: &str| subscriber(&gateway, name, uri).await;
         let (_ada, mut of_ada) = user("ada", "file:///docs/").await;
         let (_grace, mut of_grace) = user("grace", private).await;
         source.report(private, private);
@@ -184,14 +192,8 @@ async fn the_closer_subscription_of_another_user_does_not_reveal_a_uri() {
 async fn the_ended_subscription_of_another_user_does_not_reveal_a_uri() {
     for down in REVISIONS {
         let (source, private) = (Reporting::default(), "file:///docs/private.md");
-        let options = ServerOptions::new().sharing(Sharing::All);
-        let host = Host::builder("gateway", "1").server_with("s", &source.serve(REVISIONS[0]), options);
-        let gateway = Gateway::builder(host.start().await.unwrap()).build().unwrap().versions([down]).build();
-        let user = async |name: &str, uri: &str| {
-            let client = connect_client_as(client().no_cache(), &gateway, name).await;
-            let subscription = timeout(SOON, client.subscribe([format!("mcp://s/{uri}")])).await.unwrap().unwrap();
-            (client, subscription)
-        };
+        let gateway = shared(&source, down).await;
+        let user = async |name: &str, uri: &str| subscriber(&gateway, name, uri).await;
         let (_ada, mut of_ada) = user("ada", "file:///docs/").await;
         let (_grace, of_grace) = user("grace", private).await;
         drop(of_grace);
