@@ -22,6 +22,8 @@ use crate::{
 };
 
 mod builds;
+#[path = "../bench/src/busy.rs"]
+mod busy;
 #[path = "../bench/src/figure.rs"]
 mod figure;
 mod instructions;

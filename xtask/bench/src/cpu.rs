@@ -4,7 +4,7 @@ use std::time::Duration;
 
 pub(crate) use check_kit::usage::resident;
 
-use crate::error::Error;
+use crate::{busy, error::Error};
 
 /// The cores for the servers and for the generator; `None` when there are not two, or the system has no way to choose.
 pub(crate) fn pair() -> Option<(usize, usize)> {
@@ -125,23 +125,15 @@ pub(crate) fn used(pid: u32) -> Option<Duration> {
     parse(&stat, false)
 }
 
-/// Ticks per second on common Linux systems (`USER_HZ`).
-const TICKS_PER_SECOND: u64 = 100;
-
-/// The time of a number of ticks.
-pub(crate) fn ticks(count: u64) -> Duration {
-    Duration::from_millis(count * 1000 / TICKS_PER_SECOND)
-}
-
-/// Reads user and system time (fields 14 and 15; the name in field 2 may contain anything but ends with the last brace), with the
-/// times of the child processes that have ended (fields 16 and 17) on demand.
+/// Reads user and system time: the fields 14 and 15. On demand, it adds the times of the child processes that have ended: the fields 16
+/// and 17. The name in field 2 ends with the last brace.
 pub(crate) fn parse(stat: &str, with_children: bool) -> Option<Duration> {
     let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let mut ticks = 0;
     for field in fields.get(11..if with_children { 15 } else { 13 })? {
         ticks += field.parse::<u64>().ok()?;
     }
-    Some(self::ticks(ticks))
+    Some(busy::ticks(ticks))
 }
 
 #[cfg(test)]

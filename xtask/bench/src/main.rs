@@ -16,6 +16,7 @@ use crate::{error::Error, figure::Figure};
 mod attack;
 mod auth;
 mod bare;
+mod busy;
 mod case;
 mod client;
 mod cpu;

@@ -110,7 +110,7 @@ pub(crate) fn is_disturbed(cores: &[f64]) -> bool {
     median(cores) > MOST_OTHER_WORK
 }
 
-/// The median of values. It is not a number if there are none.
+/// The median of values. Without a value, it is not a number.
 pub(crate) fn median(values: &[f64]) -> f64 {
     Spread::of(values.iter().copied()).median
 }

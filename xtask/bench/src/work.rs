@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::sleep;
 
-use crate::{cpu, load::since};
+use crate::{busy::busy, cpu, load::since};
 
 /// The steps of the wait for the end of late work.
 const SETTLE_STEP: Duration = Duration::from_millis(100);
@@ -62,15 +62,6 @@ impl Reading {
 /// The number of cores that other work used since a reading.
 pub(crate) fn others_since(before: Option<Reading>) -> Option<f64> {
     Some(before?.others(Reading::now()?))
-}
-
-/// The time that all cores were busy, from the first line of `/proc/stat`. Its columns are user, nice, system, idle, the wait for
-/// disks, interrupts of two kinds, and the time that the machine gave to other machines.
-fn busy(stat: &str) -> Option<Duration> {
-    let columns = stat.lines().next()?.strip_prefix("cpu ")?;
-    let columns: Vec<u64> = columns.split_whitespace().map_while(|column| column.parse().ok()).collect();
-    let idle: u64 = columns.get(3..5)?.iter().sum();
-    Some(cpu::ticks(columns.get(..8)?.iter().sum::<u64>() - idle))
 }
 
 /// A process of the system.
@@ -132,15 +123,6 @@ mod tests {
             let mut family: Vec<u32> = family_of(root, processes).iter().map(|process| process.id).collect();
             family.sort_unstable();
             assert_eq!(family, expected, "{root}");
-        }
-    }
-
-    #[test]
-    fn busy_cores_have_no_idle_time_and_no_waits() {
-        let stat = "cpu  100 20 30 9000 800 4 5 6 70 80\ncpu0 50 10 15 4500 400 2 2 3 0 0\n";
-        assert_eq!(busy(stat), Some(Duration::from_millis(1_650)));
-        for wrong in ["", "cpu 1 2 3 4 5 6 7", "intr 1 2 3 4 5 6 7 8"] {
-            assert_eq!(busy(wrong), None, "{wrong}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! `cargo xtask bench instructions`: the instructions of the hot paths, against the ceilings in `xtask/ceilings.toml`.
 
-use std::{collections::BTreeMap, path::Path, process::Command, time::Duration};
+use std::{collections::BTreeMap, ffi::OsString, path::Path, process::Command, time::Duration};
 
 use anyhow::{Context, Error};
 
@@ -101,17 +101,21 @@ fn notice(each: u64, ceiling: Option<u64>) -> Option<String> {
 
 /// The instructions of a run.
 fn count(program: &Path, case: &str, iterations: u64) -> Result<u64, Error> {
+    let printed = callgrind(program, case, iterations, Path::new("/dev/null"), &[])?;
+    collected(&printed).with_context(|| format!("{VALGRIND} printed no count\n{printed}"))
+}
+
+/// Runs a case below callgrind, which writes its counts to `out`. Returns the text that it prints.
+fn callgrind(program: &Path, case: &str, iterations: u64, out: &Path, options: &[&str]) -> Result<String, Error> {
+    let mut file = OsString::from("--callgrind-out-file=");
+    file.push(out);
     let mut command = Command::new(VALGRIND);
-    command
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg(program)
-        .arg(case)
-        .arg(iterations.to_string());
+    command.arg("--tool=callgrind").args(options).arg(file).arg(program).arg(case).arg(iterations.to_string());
     let captured = process::capture(&mut command, CASE_LIMIT).context("counting needs valgrind")?;
-    if !captured.status.success() {
-        return Err(Error::msg(format!("{case} failed\n{}", captured.stderr)));
+    match captured.status.success() {
+        true => Ok(captured.stderr),
+        false => Err(Error::msg(format!("{case} failed\n{}", captured.stderr))),
     }
-    collected(&captured.stderr).with_context(|| format!("{VALGRIND} printed no count\n{}", captured.stderr))
 }
 
 /// The count in the summary of callgrind.

@@ -14,6 +14,7 @@ use toml::Table;
 
 use super::{
     builds::{LIBRARIES, PEERS},
+    busy::busy,
     figure::{self, Doubt, Figure, Series, number},
     plot,
 };
@@ -60,20 +61,10 @@ pub(super) fn load_average() -> f64 {
 
 /// The number of cores that were busy during an interval. It is zero if the system does not count the time of its cores.
 pub(super) fn busy_cores(interval: Duration) -> f64 {
-    let times = || used_time(&fs::read_to_string("/proc/stat").unwrap_or_default());
+    let times = || busy(&fs::read_to_string("/proc/stat").unwrap_or_default()).unwrap_or_default();
     let (before, start) = (times(), Instant::now());
     std::thread::sleep(interval);
     times().saturating_sub(before).as_secs_f64() / start.elapsed().as_secs_f64()
-}
-
-/// The time that all cores were busy, from the first line of `/proc/stat`. Its columns are user, nice, system, idle, the wait for
-/// disks, interrupts of two kinds, and time that the machine gave to others.
-fn used_time(stat: &str) -> Duration {
-    let columns: Vec<u64> =
-        stat.lines().next().unwrap_or_default().split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    let ticks: u64 = [0, 1, 2, 5, 6, 7].into_iter().filter_map(|at: usize| columns.get(at)).sum();
-    // A tick is a hundredth of a second on common Linux systems (`USER_HZ`).
-    Duration::from_millis(ticks * 10)
 }
 
 impl Machine {
@@ -310,13 +301,6 @@ fn legend(figures: &[&Figure]) -> String {
 mod tests {
     use super::*;
     use crate::{bench::figure::Aim, workspace};
-
-    #[test]
-    fn busy_cores_do_not_count_idle_time_and_waits() {
-        let stat = "cpu  100 20 30 9000 800 4 5 6 0 0\ncpu0 50 10 15 4500 400 2 2 3 0 0\n";
-        assert_eq!(used_time(stat), Duration::from_millis(1_650));
-        assert_eq!(used_time(""), Duration::ZERO);
-    }
 
     #[test]
     fn the_committed_files_show_the_committed_results() {

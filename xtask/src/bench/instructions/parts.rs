@@ -1,11 +1,10 @@
 //! The instructions of a hot path, for each crate.
 
-use std::{collections::BTreeMap, fs, path::Path, process::Command};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::{Context, Error};
 
-use super::{CASE_LIMIT, FEW, MANY, VALGRIND};
-use crate::process;
+use super::{FEW, MANY, callgrind};
 
 /// The crates of the standard library. A function of these crates belongs to the crate of its type parameters.
 const STANDARD: [&str; 3] = ["alloc", "core", "std"];
@@ -36,19 +35,8 @@ pub(super) fn print(program: &Path, case: &str, scratch: &Path) -> Result<(), Er
 fn costs(program: &Path, case: &str, iterations: u64, scratch: &Path) -> Result<BTreeMap<String, u64>, Error> {
     fs::create_dir_all(scratch).with_context(|| scratch.display().to_string())?;
     let file = scratch.join("callgrind.out");
-    let mut out = std::ffi::OsString::from("--callgrind-out-file=");
-    out.push(&file);
-    let mut command = Command::new(VALGRIND);
-    command
-        .args(["--tool=callgrind", "--dump-line=no", "--compress-strings=no", "--compress-pos=no"])
-        .arg(out)
-        .arg(program)
-        .arg(case)
-        .arg(iterations.to_string());
-    let captured = process::capture(&mut command, CASE_LIMIT).context("counting needs valgrind")?;
-    if !captured.status.success() {
-        return Err(Error::msg(format!("{case} failed\n{}", captured.stderr)));
-    }
+    let options = ["--dump-line=no", "--compress-strings=no", "--compress-pos=no"];
+    callgrind(program, case, iterations, &file, &options)?;
     let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
     Ok(of_crates(&text))
 }
