@@ -26,6 +26,10 @@ use self::{
 };
 use crate::{BoxFuture, Frame, FrameSender, Transport, TransportError};
 
+/// The messages of one read after which the reader lets other tasks run. The peer then receives the first answers while this
+/// process handles the other messages. With a longer turn, both processes would wait for each other.
+const TURN: usize = 8;
+
 /// Limits of a connection.
 ///
 /// # Example
@@ -118,6 +122,8 @@ impl Options {
 pub struct Ndjson<R> {
     reader: R,
     lines: Lines,
+    /// The messages since the reader last let other tasks run.
+    in_turn: usize,
     ended: bool,
     sender: Arc<LineSender>,
     /// Completes when the writer has failed, which then ends the transport. `None` when reading continues after that.
@@ -172,7 +178,7 @@ impl<R: AsyncRead + Unpin + Send + 'static> Ndjson<R> {
 
     fn of(reader: R, sender: LineSender, options: &Options) -> Self {
         let lines = Lines::new(options.max_line.max(1));
-        Self { reader, lines, ended: false, sender: Arc::new(sender), writer_failed: None }
+        Self { reader, lines, in_turn: 0, ended: false, sender: Arc::new(sender), writer_failed: None }
     }
 
     fn poll_writer_failed(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -187,7 +193,13 @@ impl<R: AsyncRead + Unpin + Send + 'static> Transport for Ndjson<R> {
     fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, TransportError>>> {
         loop {
             let budget = ready!(coop::poll_proceed(cx));
+            if self.in_turn >= TURN {
+                self.in_turn = 0;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             if let Some(line) = self.lines.next() {
+                self.in_turn += 1;
                 budget.made_progress();
                 return Poll::Ready(Some(line.map(Frame::new)));
             }
@@ -198,6 +210,7 @@ impl<R: AsyncRead + Unpin + Send + 'static> Transport for Ndjson<R> {
             let read = match pin!(self.reader.read_buf(self.lines.room())).poll(cx) {
                 Poll::Ready(read) => read,
                 Poll::Pending => {
+                    self.in_turn = 0;
                     ready!(self.poll_writer_failed(cx));
                     self.lines.clear();
                     Ok(0)

@@ -7,7 +7,10 @@ use std::{
     error::Error as _,
     io,
     pin::pin,
-    sync::atomic::Ordering,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -147,6 +150,27 @@ async fn writes_one_frame_per_line_in_few_writes() {
     sender.shutdown().await.unwrap();
     assert_eq!(counts.writes.load(Ordering::Relaxed), 1, "all frames were queued before the writer ran");
     assert_eq!(counts.flushes.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn the_peer_receives_answers_while_messages_of_the_same_read_wait() {
+    let (mut transport, (mut peer, mut input)) = pair(1 << 16, &Options::default());
+    input.write_all("{}\n".repeat(64).as_bytes()).await.unwrap();
+    let received = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&received);
+    let reading = tokio::spawn(async move {
+        while let Some(Ok(frame)) = recv(&mut transport).await {
+            count.fetch_add(1, Ordering::Relaxed);
+            let sender = transport.sender();
+            // Each handler has a task, as in a server.
+            tokio::spawn(async move { sender.send(frame).await });
+        }
+    });
+    bounded(peer.read_exact(&mut [0; 3])).await.unwrap();
+    let before = received.load(Ordering::Relaxed);
+    assert!((1..64).contains(&before), "{before}");
+    bounded(peer.read_exact(&mut [0; 63 * 3])).await.unwrap();
+    reading.abort();
 }
 
 #[tokio::test(start_paused = true)]

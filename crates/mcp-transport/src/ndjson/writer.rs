@@ -17,7 +17,7 @@ use memchr::memchr2;
 use tokio::{
     io::{AsyncWrite, AsyncWriteExt},
     sync::{oneshot, watch},
-    task, time,
+    time,
 };
 
 use super::Options;
@@ -202,8 +202,8 @@ async fn write_all<W: AsyncWrite + Unpin>(outbound: &Outbound, mut writer: W) ->
     let mut messages = VecDeque::new();
     let mut gathered = BytesMut::new();
     while poll_fn(|cx| outbound.queue.poll_ready(cx)).await {
-        // Lets ready senders run first: many messages in one write cost little more than one.
-        task::yield_now().await;
+        // Ready senders run first: many messages in one write cost little more than one.
+        yield_once().await;
         loop {
             outbound.queue.take_all(&mut messages);
             if messages.is_empty() {
@@ -216,6 +216,20 @@ async fn write_all<W: AsyncWrite + Unpin>(outbound: &Outbound, mut writer: W) ->
         writer.flush().await?;
     }
     writer.shutdown().await
+}
+
+/// Lets the tasks run that are ready now. A yield of tokio ends after all tasks that become ready meanwhile, so the peer would
+/// receive the first message after the last one is ready.
+async fn yield_once() {
+    let mut has_yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut has_yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Writes the short messages at the front in one piece, together with the long message after them.
