@@ -34,7 +34,7 @@ mod svg;
 const USAGE: &str = "\
 usage: cargo xtask bench [STAGE]... [--peers] [--quick] [--case NAME]... [--rounds N] [--seconds S] [--no-build] [--no-load]
        cargo xtask bench growth [tools|sessions|streams|subscriptions|tasks|connections|payload]... [--quick]
-       cargo xtask bench --publish [--rounds N] [--seconds S]
+       cargo xtask bench --publish [--no-build] [--rounds N] [--seconds S]
        cargo xtask bench render
        cargo xtask bench instructions [--update | --parts [CASE]...]
        cargo xtask bench micro [NAME]
@@ -45,7 +45,7 @@ stages: builds, load, start, memory, host, gateway, growth. Without a name, all 
 --peers measures rmcp and tower-mcp in the same run. --quick measures fewer rounds, and omits the cold builds.
 --no-build omits the cold builds. --no-load selects the stage `builds` alone. --case selects the stage `load` alone.
 --publish measures all that docs/performance.md shows, and rewrites that page, its plots and its results. It waits until the machine
-is quiet before each stage.
+is quiet before each stage. With --no-build, the page keeps the figures of its builds, and their date.
 render rewrites the page and the plots from the committed results. instructions counts the instructions of the hot paths, and micro
 measures their times. --update lowers the ceilings of the instructions, and --parts shows the instructions of each crate.";
 
@@ -177,13 +177,14 @@ impl Options {
         }
         let has_case = options.load.iter().any(|arg| arg == "--case");
         if options.publish {
-            let is_partial = options.quick || options.no_build || no_load || has_case || !options.stages.is_empty();
+            let is_partial = options.quick || no_load || has_case || !options.stages.is_empty();
             if is_partial {
-                let parts = "stages, --quick, --case, --no-build or --no-load";
+                let parts = "stages, --quick, --case or --no-load";
                 return Err(Error::msg(format!("--publish measures all of the page, and does not take {parts}")));
             }
             options.peers = true;
-            options.stages = Stage::PUBLISHED.to_vec();
+            let is_wanted = |stage: &Stage| !options.no_build || *stage != Stage::Builds;
+            options.stages = Stage::PUBLISHED.into_iter().filter(is_wanted).collect();
             // A later option overrides an earlier one.
             options.load.splice(..0, PUBLISHED.map(str::to_owned));
         }
@@ -331,14 +332,21 @@ impl Run {
     /// Writes the results of the stages to the page. Each stage must have written its figures.
     fn publish(&mut self) -> Result<(), Error> {
         let mut figures: Vec<Figure> = Vec::new();
+        let mut builds_date = page::today();
         for stage in [Stage::Load, Stage::Start, Stage::Memory, Stage::Builds, Stage::Growth] {
+            if stage == Stage::Builds && self.options.no_build {
+                let (date, kept) = page::published_builds(&self.folders.root)?;
+                builds_date = date;
+                figures.extend(kept);
+                continue;
+            }
             figures.extend(read::<Vec<Figure>>(&self.json(stage))?);
         }
         let series = read(&self.folders.out().join(SERIES))?;
         self.failures.extend(doubtful(&figures));
         let (rounds, machine) = (self.options.rounds(), self.machine.clone());
         let versions = page::versions(&self.folders.root)?;
-        let results = Results { date: page::today(), machine, rounds, versions, figures, series };
+        let results = Results { date: page::today(), builds_date, machine, rounds, versions, figures, series };
         page::publish(&self.folders.root, &results)
     }
 
@@ -445,7 +453,9 @@ mod tests {
             );
             assert!(options.peers);
         }
-        for part in ["load", "growth tools", "--quick", "--case text", "--no-build", "--no-load"] {
+        let stages = parse("--publish --no-build").unwrap().stages;
+        assert_eq!(stages, Stage::PUBLISHED[1..]);
+        for part in ["load", "growth tools", "--quick", "--case text", "--no-load"] {
             for line in [format!("--publish {part}"), format!("{part} --publish")] {
                 assert!(parse(&line).unwrap_err().to_string().starts_with("--publish measures all"), "{line}");
             }

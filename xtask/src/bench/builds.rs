@@ -131,6 +131,20 @@ struct Built {
     size: u64,
 }
 
+/// The values of a server: the start of the id, the title and the unit.
+const MEASURED: [(&str, &str, &str); 4] = [
+    ("crates", "crates of", "crates"),
+    ("dev", "cold dev build of", "s"),
+    ("release", "cold release build of", "s"),
+    ("size", "stripped size of", "MB"),
+];
+
+/// Whether [`measure`] measures a figure.
+pub(super) fn is_of_builds(figure: &Figure) -> bool {
+    let mut ids = SERVERS.iter().flat_map(|server| MEASURED.map(|(kind, ..)| server.id(kind)));
+    ids.any(|id| id == figure.id)
+}
+
 /// Counts the crates of each server. If `cold`, it measures the cold builds and the sizes too, and keeps the binaries.
 pub(super) fn measure(folders: &Folders, peers: bool, cold: bool) -> Result<Vec<Figure>, Error> {
     let mut figures = Vec::new();
@@ -153,15 +167,9 @@ pub(super) fn measure(folders: &Folders, peers: bool, cold: bool) -> Result<Vec<
                 add(3, built.size as f64 / 1e6);
             }
         }
-        let names = [
-            ("crates", "crates of", "crates"),
-            ("dev", "cold dev build of", "s"),
-            ("release", "cold release build of", "s"),
-            ("size", "stripped size of", "MB"),
-        ];
-        for (((id, title, unit), mut values), aim) in names.into_iter().zip(values).zip(server.aims) {
+        for (((id, title, unit), mut values), aim) in MEASURED.into_iter().zip(values).zip(server.aims) {
             if let Some(ours) = values.remove(OURS) {
-                let (id, title) = (format!("{id}-{}", server.key), format!("{title} the {}", server.title));
+                let (id, title) = (server.id(id), format!("{title} the {}", server.title));
                 figures.push(Figure { peers: values, ..Figure::new(id, title, ours, unit, aim) });
             }
         }
@@ -272,6 +280,11 @@ impl Server {
 
     fn name(&self) -> String {
         format!("{OURS}-{}", self.key)
+    }
+
+    /// The id of the figure with a measured value.
+    fn id(&self, kind: &str) -> String {
+        format!("{kind}-{}", self.key)
     }
 
     fn manifest(&self, server: &Path) -> String {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use toml::Table;
 
 use super::{
-    builds::{LIBRARIES, PEERS},
+    builds::{self, LIBRARIES, PEERS},
     busy::busy,
     figure::{self, Doubt, Figure, Series, number},
     plot,
@@ -30,6 +30,8 @@ const VERSION_LIMIT: Duration = Duration::from_secs(20);
 pub(super) struct Results {
     /// The day of the run, in UTC.
     pub(super) date: String,
+    /// The day of the builds, in UTC. A publication can keep the builds of an earlier one.
+    pub(super) builds_date: String,
     pub(super) machine: Machine,
     /// The rounds of the load.
     pub(super) rounds: String,
@@ -124,6 +126,22 @@ fn date(days: u64) -> String {
     format!("{year}-{month:02}-{:02}", day + 1)
 }
 
+/// Returns the figures of the builds on the page, and the day of these builds.
+pub(super) fn published_builds(root: &Path) -> Result<(String, Vec<Figure>), Error> {
+    let Results { builds_date, figures, .. } = committed(root)?;
+    let builds: Vec<Figure> = figures.into_iter().filter(builds::is_of_builds).collect();
+    if builds.is_empty() {
+        return Err(Error::msg(format!("{RESULTS} has no figures of builds: publish without `--no-build`")));
+    }
+    Ok((builds_date, builds))
+}
+
+/// Reads the committed results.
+fn committed(root: &Path) -> Result<Results, Error> {
+    let text = fs::read_to_string(root.join(RESULTS)).context(RESULTS)?;
+    serde_json::from_str(&text).context(RESULTS)
+}
+
 /// Writes the results, the plots and the tables.
 pub(super) fn publish(root: &Path, results: &Results) -> Result<(), Error> {
     figure::write(&root.join(RESULTS), results).context(RESULTS)?;
@@ -141,8 +159,7 @@ pub(super) fn render(root: &Path) -> Result<(), Error> {
 
 /// The files that follow from the committed results.
 fn rendered(root: &Path) -> Result<Vec<(PathBuf, String)>, Error> {
-    let text = fs::read_to_string(root.join(RESULTS)).context(RESULTS)?;
-    let results: Results = serde_json::from_str(&text).context(RESULTS)?;
+    let results = committed(root)?;
     let page = fs::read_to_string(root.join(PAGE)).context(PAGE)?;
     let mut page = replaced(&page, "machine", &machine(&results))?;
     page = replaced(&page, "figures", &table(&results))?;
@@ -191,9 +208,9 @@ fn replaced(page: &str, name: &str, text: &str) -> Result<String, Error> {
 fn machine(results: &Results) -> String {
     let Machine { cores, processor, system, rust, load, busy_before_calls } = &results.machine;
     let mut text = format!(
-        "| property | value |\n|---|---|\n| date | {} |\n| processor | {processor}, {cores} cores |\n| system | {system} |\n\
+        "| property | value |\n|---|---|\n| date | {} |\n| date of the builds | {} |\n| processor | {processor}, {cores} cores |\n| system | {system} |\n\
          | compiler | {rust} |\n| rounds of calls | {} |\n| load average before the run | {load:.2} |\n",
-        results.date, results.rounds
+        results.date, results.builds_date, results.rounds
     );
     if let Some(busy) = busy_before_calls {
         text += &format!("| busy cores before the calls | {busy:.2} |\n");
@@ -312,6 +329,15 @@ mod tests {
     }
 
     #[test]
+    fn the_committed_results_have_figures_of_builds() {
+        let (_, builds) = published_builds(&workspace::root()).unwrap();
+        for id in ["crates-stdio", "dev-http", "release-auth", "size-oauth"] {
+            assert!(builds.iter().any(|figure| figure.id == id), "{id}");
+        }
+        assert!(!builds.iter().any(|figure| figure.id.starts_with("http-")));
+    }
+
+    #[test]
     fn the_page_shows_each_plot() {
         let root = workspace::root();
         let page = fs::read_to_string(root.join(PAGE)).unwrap();
@@ -351,7 +377,9 @@ mod tests {
         figures.push(Figure::new("growth-a", "growth", 1.0, "", Aim::AtMost(1.15)));
         let machine = Machine { busy_before_calls: Some(0.25), ..Machine::read(Path::new("."), 0.5) };
         let (date, rounds) = (today(), "3 rounds of 2 s".to_owned());
-        let results = Results { date, machine, rounds, versions: BTreeMap::new(), figures, series: Vec::new() };
+        let builds_date = "2026-11-28".to_owned();
+        let (versions, series) = (BTreeMap::new(), Vec::new());
+        let results = Results { date, builds_date, machine, rounds, versions, figures, series };
         let text = table(&results);
         let row = "| HTTP echo | 0.90 (limited) | 0.70 (!) | 0.40 / 0.30 | – | 9000 / 7000 calls/s | ≥ 0.8 |";
         assert!(text.contains(row), "{text}");
@@ -363,6 +391,7 @@ mod tests {
         let text = super::machine(&results);
         for row in [
             "| compiler | Rust 1.",
+            "| date of the builds | 2026-11-28 |",
             "| rounds of calls | 3 rounds of 2 s |",
             "| load average before the run | 0.50 |\n| busy cores before the calls | 0.25 |",
         ] {
