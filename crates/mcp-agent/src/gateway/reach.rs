@@ -8,7 +8,14 @@ use mcp_server_core::source::SourceCall;
 use tokio::time::Instant;
 
 use super::{
-    Core, ItemKind, asked::Place, caller::Downstream, fault::Fault, item::Item, members::Members, parked::Holder, views,
+    Core, ItemKind,
+    asked::Place,
+    caller::Downstream,
+    fault::{self, Fault},
+    item::Item,
+    members::Members,
+    parked::Holder,
+    views,
 };
 use crate::{
     CallError, CatalogTool, ServerState,
@@ -39,6 +46,14 @@ impl Reached {
     /// Passes the state of the caller's session on to a server with sessions, as far as the request needs it.
     pub(super) async fn prepare(&self, caller: Asking) {
         self.lease.sessions().prepare(&self.client, &caller, self.limit).await;
+    }
+
+    /// Returns the fault of a request on this connection. `name` is the item or the method of the request.
+    pub(super) fn fault(&self, name: impl Into<Box<str>>, error: mcp_client::Error) -> Fault {
+        match self.lease.closed(&error) {
+            Some(cause) => CallError::unavailable(&self.server, cause).into(),
+            None => fault::of_request(&self.server, name, error),
+        }
     }
 
     /// Keeps the connection for this time, because a task of the server needs it.

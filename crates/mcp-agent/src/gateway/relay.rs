@@ -16,7 +16,7 @@ use super::{
     Core, Names,
     asked::{Place, parks},
     caller::Downstream,
-    fault::{self, Fault},
+    fault::Fault,
     members::Members,
     pages::Pages,
     questions::{AskedClient, Asker, Notice, Notices},
@@ -177,7 +177,7 @@ async fn send(
             let (fingerprint, is_approved) = (Arc::clone(&reached.fingerprint), reached.is_approved);
             Ok(Relayed::InputRequired { place: Place { server, name }, fingerprint, is_approved, required })
         }
-        Err(error) => Err(fault::of_request(&server, name, error)),
+        Err(error) => Err(reached.fault(name, error)),
     }
 }
 

@@ -240,7 +240,7 @@ impl Core {
         if reached.fingerprint != key.fingerprint {
             return Err(fault::of_subscription(&key.server, "another server has the name of the server now"));
         }
-        let failed = |error| fault::of_request(&key.server, &*key.uri, error);
+        let failed = |error| reached.fault(&*key.uri, error);
         let subscription = reached.client.subscribe([&*key.uri]).await.map_err(failed)?;
         if !subscription.honoured().resource_subscriptions.iter().any(|uri| *uri == *key.uri) {
             let text = format!("the server does not report changes of {}", Excerpt::new(&key.uri));

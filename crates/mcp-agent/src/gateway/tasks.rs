@@ -23,7 +23,7 @@ use super::{
     Core,
     asked::{check_declared, have_one_reading},
     caller::Downstream,
-    fault::{self, Fault},
+    fault::Fault,
     members::Members,
     questions::{AskedClient, Asker, related_to},
     reach::Reached,
@@ -462,7 +462,7 @@ pub(super) async fn exchange(
     match request.raw_inputs().await {
         Ok(Round::Complete(result)) => Ok(result),
         Ok(_) => Err(RpcError::internal("the answer of the server is not valid").into()),
-        Err(error) => Err(fault::of_request(&reached.server, method, error)),
+        Err(error) => Err(reached.fault(method, error)),
     }
 }
 

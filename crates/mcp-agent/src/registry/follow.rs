@@ -14,6 +14,7 @@ const MIN_LIST_INTERVAL: Duration = Duration::from_millis(100);
 const CALLER_IDLE: Duration = Duration::from_secs(300);
 
 /// The reason why a connection ended.
+#[derive(Debug, Clone, Copy)]
 pub(super) enum End {
     /// The server was removed, or the host ends.
     Stopped,

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use mcp_client::{Client, QuestionState, transport::Connect};
+use mcp_client::{Client, Error, QuestionState, transport::Connect};
 use mcp_protocol::ClientCapabilities;
 #[cfg(feature = "gateway")]
 use mcp_server_core::source::SourceCall;
@@ -62,6 +62,17 @@ impl Lease {
         let is_for_one_request = caller.is_for_one_request && server.options.sharing == Sharing::Session;
         let (server, connection) = (Arc::clone(server), Arc::clone(connection));
         Self { server, connection, active: Some(active), is_askable, is_for_one_request }
+    }
+}
+
+impl Lease {
+    /// Returns the state of the server after an error of a request: `None` if the client of the connection was not closed.
+    ///
+    /// The host closes a client that could not open its connection again. The request waited for the connection, or was lost with it.
+    pub(crate) fn closed(&self, error: &Error) -> Option<Unavailable> {
+        // The loss of a connection is another error, and a peer that is no server has an error of its own.
+        let is_closed = error.is_closed() && !error.is_retryable() && !error.is_not_a_server();
+        is_closed.then(|| self.connection.unavailable_after_close())
     }
 }
 

@@ -93,17 +93,15 @@ impl Slot {
                         end = self.serve(registry, &client, changes) => end,
                         () = self.stop.cancelled() => End::Stopped,
                     };
-                    client.close().await;
                     if began.elapsed() >= STABLE {
                         back_off.reset();
                     }
-                    match end {
-                        End::Stopped => return,
-                        End::Idle if matches!(self.role, Role::Calls(_)) => return,
+                    // The close fails the calls of the client. Their error has the new state of the server.
+                    let repeats = match end {
+                        End::Stopped => false,
                         End::Idle => {
                             back_off.reset();
-                            starts_now = false;
-                            continue;
+                            false
                         }
                         End::Lost => {
                             self.lost(registry, back_off.lost());
@@ -114,6 +112,16 @@ impl Slot {
                             self.lost(registry, back_off.failed());
                             false
                         }
+                    };
+                    client.close().await;
+                    match end {
+                        End::Stopped => return,
+                        End::Idle if matches!(self.role, Role::Calls(_)) => return,
+                        End::Idle => {
+                            starts_now = false;
+                            continue;
+                        }
+                        End::Lost | End::Down => repeats,
                     }
                 }
                 Err(error) => {

@@ -347,6 +347,16 @@ impl Slot {
         self.link.borrow().unavailable()
     }
 
+    /// Returns the state of a server whose client was closed.
+    pub(super) fn unavailable_after_close(&self) -> Unavailable {
+        let mut cause = self.unavailable();
+        // The connection ends, or another one is open already.
+        if [ServerState::Ready, ServerState::Degraded].contains(&cause.state) {
+            cause.state = if self.stop.is_cancelled() { ServerState::Stopped } else { ServerState::Failed };
+        }
+        cause
+    }
+
     pub(super) fn has_ended(&self) -> bool {
         self.link.borrow().has_ended
     }

@@ -120,7 +120,7 @@ impl HostCall {
         let registry = &shared.registry;
         let caller = Arc::clone(&self.options.caller);
         let mut checks = 0;
-        let ((_lease, client), arguments, limit, began) = loop {
+        let ((lease, client), arguments, limit, began) = loop {
             let Some(slot) = registry.slot(tool.server()) else { return Err(self.resolve_again(tool.server())) };
             // The wait for an approval has a limit of its own.
             let permit = shared.permit(&slot, &tool, caller.principal_name(), arguments);
@@ -152,7 +152,10 @@ impl HostCall {
         let call = client.call_tool(tool.original_name(), Value::from(arguments));
         // The limit includes the start of the server.
         let call = self.options.apply(call, limit.map(|limit| limit.saturating_sub(began.elapsed())));
-        let failed = |error| CallError::Client { name: self.name, error };
+        let failed = |error| match lease.closed(&error) {
+            Some(cause) => CallError::unavailable(tool.server(), cause),
+            None => CallError::Client { name: self.name, error },
+        };
         let mut result = call.await.map_err(failed)?.into_inner();
         let rest = self.shared.rests.cut(&mut result, registry.settings.max_text, caller.principal_name());
         Ok(HostResult { result, tool, rest })

@@ -108,10 +108,14 @@ impl<T: DeserializeOwned + Send + 'static> HostRequest<T> {
         let wait = limit.map_or(call_wait, |limit| limit.min(call_wait));
         let began = Instant::now();
         let reached = self.options.until_cancelled(&self.name, slot.reach(registry, &caller, wait)).await?;
-        let (_lease, client) = reached.map_err(|cause| CallError::unavailable(&server, cause))?;
+        let (lease, client) = reached.map_err(|cause| CallError::unavailable(&server, cause))?;
         // The limit includes the start of the server.
         let call = self.options.apply(build(&client), limit.map(|limit| limit.saturating_sub(began.elapsed())));
-        let mut result = call.await.map_err(|error| CallError::Client { name: self.name, error })?;
+        let failed = |error| match lease.closed(&error) {
+            Some(cause) => CallError::unavailable(&server, cause),
+            None => CallError::Client { name: self.name, error },
+        };
+        let mut result = call.await.map_err(failed)?;
         if let Some(bound) = bound {
             bound(&shared, &caller, &mut result);
         }

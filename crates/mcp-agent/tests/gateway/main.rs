@@ -29,6 +29,7 @@ mod processes;
 mod questions;
 mod raw_names;
 mod raw_questions;
+mod reconnections;
 mod records;
 mod relay;
 mod revisions;

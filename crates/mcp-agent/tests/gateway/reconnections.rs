@@ -1,0 +1,127 @@
+//! Calls while the host connects again to a lost server: each of them can be repeated. The clock is paused: it advances only while each
+//! task waits for a time.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use mcp_agent::{CallError, Gateway, Host, HostBuilder};
+use mcp_client::{
+    Reconnect,
+    transport::{BoxFuture, Connect, Transport, TransportError},
+};
+use mcp_protocol::{ErrorCode, ProtocolVersion};
+use mcp_server::prelude::*;
+use serde_json::json;
+use tokio::{
+    task::JoinSet,
+    time::{sleep, timeout},
+};
+
+use crate::common::{Pipe, SOON, cells, client};
+
+/// Connects to a server by a pipe, until the server is lost.
+#[derive(Clone)]
+struct Breaking(Pipe, Arc<AtomicBool>);
+
+impl Breaking {
+    fn new(version: ProtocolVersion) -> Self {
+        let server = Server::builder("s", "1").versions([version]).tool(tool("t", async || "done")).build();
+        Self(Pipe::new(server), Arc::default())
+    }
+
+    fn set_broken(&self, is_broken: bool) {
+        self.1.store(is_broken, Ordering::SeqCst);
+        if is_broken {
+            self.0.kill();
+        }
+    }
+
+    /// Returns a host that connects three times to a lost server.
+    fn host(&self) -> HostBuilder {
+        let reconnect = Reconnect::default().attempts(3).first(Duration::from_millis(100));
+        Host::builder("gateway", "1").reconnect(reconnect).server("s", self.clone())
+    }
+}
+
+impl Connect for Breaking {
+    fn connect(&self) -> BoxFuture<'_, Result<Box<dyn Transport>, TransportError>> {
+        Box::pin(async {
+            if self.1.load(Ordering::SeqCst) {
+                // A call can begin during the attempt.
+                sleep(Duration::from_millis(200)).await;
+                return Err(TransportError::unreachable("the port is closed"));
+            }
+            self.0.connect().await
+        })
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
+/// The times between the loss of the server and the calls.
+fn delays() -> impl Iterator<Item = Duration> {
+    (0..50).map(|number| Duration::from_millis(40) * number)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_at_the_end_of_a_reconnection_can_be_repeated() {
+    for (down, up) in cells() {
+        let server = Breaking::new(up);
+        let gateway = Gateway::builder(server.host().start().await.unwrap()).build().unwrap().versions([down]).build();
+        let user = client().connect(&gateway).await.unwrap();
+        assert_eq!(user.call_tool("s__t", ()).await.unwrap().text(), "done", "{down} to {up}");
+        server.set_broken(true);
+        let mut calls = JoinSet::new();
+        for delay in delays() {
+            let user = user.clone();
+            calls.spawn(async move {
+                sleep(delay).await;
+                (delay, user.call_tool("s__t", ()).await)
+            });
+        }
+        while let Some(called) = timeout(SOON * 10, calls.join_next()).await.unwrap() {
+            let (delay, called) = called.unwrap();
+            let error = called.unwrap_err().rpc().unwrap().clone();
+            let data = error.data.clone().unwrap();
+            assert_eq!(error.code, ErrorCode::INTERNAL_ERROR, "{down} to {up}, {delay:?}: {error}");
+            assert_eq!((&data["server"], &data["retryable"]), (&json!("s"), &json!(true)), "{delay:?}: {error:?}");
+        }
+        server.set_broken(false);
+        let repeated = timeout(SOON * 10, async {
+            while user.call_tool("s__t", ()).await.is_err() {
+                sleep(Duration::from_millis(500)).await;
+            }
+        });
+        repeated.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_of_the_host_at_the_end_of_a_reconnection_finds_the_server_unavailable() {
+    let server = Breaking::new(ProtocolVersion::V2025_11_25);
+    let host = server.host().start().await.unwrap();
+    assert_eq!(host.call("s:t", ()).await.unwrap().text(), "done");
+    server.set_broken(true);
+    let mut calls = JoinSet::new();
+    for delay in delays() {
+        let host = host.clone();
+        calls.spawn(async move {
+            sleep(delay).await;
+            host.call("s:t", ()).await.unwrap_err()
+        });
+    }
+    while let Some(error) = timeout(SOON * 10, calls.join_next()).await.unwrap() {
+        match error.unwrap() {
+            CallError::Unavailable { .. } => {}
+            CallError::Client { error, .. } => assert!(error.is_retryable(), "{error:?}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
