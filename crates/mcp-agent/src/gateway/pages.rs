@@ -2,13 +2,14 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use mcp_client::Notifications;
-use mcp_protocol::notification::ElicitationComplete;
+use mcp_client::{Client, Notifications};
+use mcp_protocol::{ErrorCode, RpcError, notification::ElicitationComplete};
 use mcp_server_core::source::SourceCall;
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::{task::AbortHandle, time::timeout};
 
-use super::caller::identity;
+use super::{caller::identity, fault::Fault};
 
 /// How long the gateway waits for the notification of a server.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -72,6 +73,46 @@ impl Pages {
         });
         Some(OpenPage { task: Some(task.abort_handle()) })
     }
+}
+
+impl Pages {
+    /// Returns the fault of a request for its client. If the fault sends the user to pages first (`-32042`), their ids have the form of
+    /// the ids in questions, and the gateway forwards their completion.
+    pub(super) fn of_fault(&self, fault: Fault, upstream: &Client, call: &SourceCall) -> Fault {
+        let named = match &fault {
+            Fault::Request { server, error, .. } => self.of_error(server, error.rpc(), upstream, call),
+            _ => None,
+        };
+        named.map_or(fault, Fault::from)
+    }
+
+    fn of_error(
+        &self,
+        server: &str,
+        error: Option<&RpcError>,
+        upstream: &Client,
+        call: &SourceCall,
+    ) -> Option<RpcError> {
+        let mut error = error.filter(|error| error.code == ErrorCode::URL_ELICITATION_REQUIRED)?.clone();
+        if !call.context().version().has_elicitation_complete() {
+            return None;
+        }
+        for page in error.data.as_mut()?.get_mut("elicitations")?.as_array_mut()? {
+            let Some(Value::String(id)) = page.get_mut("elicitationId") else { continue };
+            let renamed = renamed(server, id);
+            let original = std::mem::replace(id, renamed.clone());
+            // The user can visit the page as long as the client shows the error.
+            if let Some(open) = self.forward(original, renamed, upstream.notifications(), call) {
+                open.keep();
+            }
+        }
+        Some(error)
+    }
+}
+
+/// Returns the id of a page for clients, which no other server uses.
+pub(super) fn renamed(server: &str, original: &str) -> String {
+    format!("{server}/{original}")
 }
 
 impl OpenPage {

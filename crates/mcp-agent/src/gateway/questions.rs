@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 use super::{
     asked::{ParkedResult, park},
     caller::of_input_requests,
-    pages::{OpenPage, Pages},
+    pages::{OpenPage, Pages, renamed},
     parked::Questions,
 };
 use crate::registry::forward_meta;
@@ -187,7 +187,7 @@ impl Asker {
     fn forward_page(&self, call: &SourceCall, params: &mut JsonObject) -> Option<OpenPage> {
         params.get("mode").filter(|mode| *mode == "url")?;
         let original = params.get("elicitationId")?.as_str()?.to_owned();
-        let renamed = format!("{}/{original}", self.server);
+        let renamed = renamed(&self.server, &original);
         params.insert("elicitationId".to_owned(), renamed.clone().into());
         self.pages.forward(original, renamed, self.upstream.notifications(), call)
     }

@@ -115,7 +115,7 @@ async fn send(
         client: client.clone(),
         server: Arc::clone(&reached.server),
         upstream: reached.client.clone(),
-        pages,
+        pages: pages.clone(),
         capabilities: Arc::clone(&capabilities),
         notices: Arc::downgrade(&notices),
         task: None,
@@ -177,7 +177,13 @@ async fn send(
             let (fingerprint, is_approved) = (Arc::clone(&reached.fingerprint), reached.is_approved);
             Ok(Relayed::InputRequired { place: Place { server, name }, fingerprint, is_approved, required })
         }
-        Err(error) => Err(reached.fault(name, error)),
+        Err(error) => {
+            let fault = reached.fault(name, error);
+            Err(match client.waiting() {
+                Some(call) => pages.of_fault(fault, &reached.client, &call),
+                None => fault,
+            })
+        }
     }
 }
 

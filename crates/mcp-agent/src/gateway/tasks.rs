@@ -162,7 +162,7 @@ impl Core {
         if result.as_ref().map_or_else(|fault| code(fault).is_some(), |_| true) {
             self.task_notices.end(&request.key());
         }
-        let result = result?;
+        let result = result.map_err(|fault| self.pages.of_fault(fault, &request.reached.client, call))?;
         let json = str_of(result.json())?;
         let mut members = Members::read(json).map_err(|error| invalid(&error))?;
         let mut meta: Meta = members.decode("_meta").unwrap_or_default();

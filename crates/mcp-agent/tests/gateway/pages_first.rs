@@ -8,7 +8,9 @@ use std::sync::{
 
 use mcp_agent::{Gateway, Host};
 use mcp_client::{Client, InputContext};
-use mcp_protocol::{ElicitResult, ErrorCode, JsonObject, ProtocolVersion, RpcError, UrlElicitParams};
+use mcp_protocol::{
+    ElicitResult, ErrorCode, JsonObject, ProtocolVersion, RpcError, UrlElicitParams, notification::ElicitationComplete,
+};
 use mcp_server::prelude::*;
 use tokio::time::{Instant, timeout};
 
@@ -54,12 +56,19 @@ async fn call(client: &Client) -> Result<String, RpcError> {
 #[tokio::test]
 async fn a_client_without_pages_receives_the_error_in_the_form_of_its_revision() {
     for (down, up) in cells() {
-        let client = client().connect(&gateway(private(up).server, down).await).await.unwrap();
+        let server = private(up).server;
+        let client = client().connect(&gateway(server.clone(), down).await).await.unwrap();
         let error = call(&client).await.unwrap_err();
         if down.has_elicitation_complete() && up.has_elicitation_complete() {
             assert_eq!(error.code, ErrorCode::URL_ELICITATION_REQUIRED, "{down} to {up}: {error}");
             let page = &error.data.as_ref().unwrap()["elicitations"][0];
-            assert_eq!((&page["url"], &page["elicitationId"]), (&PAGE.into(), &"page-7".into()), "{down} to {up}");
+            assert_eq!((&page["url"], &page["elicitationId"]), (&PAGE.into(), &"s/page-7".into()), "{down} to {up}");
+            // The notification about the completion has the same id.
+            let mut notices = client.notifications();
+            server.notify().elicitation_complete("page-7");
+            let notice = timeout(SOON, notices.next()).await.unwrap().unwrap();
+            let done = notice.params::<ElicitationComplete>().unwrap().unwrap();
+            assert_eq!(done.elicitation_id, "s/page-7", "{down} to {up}");
         } else {
             // No other revision has the error.
             let text = format!("the user has to visit a page first: {PAGE} (Sign in.)");
