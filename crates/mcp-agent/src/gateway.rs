@@ -32,6 +32,7 @@ mod task_policy;
 mod task_questions;
 mod task_subscriptions;
 mod tasks;
+mod turns;
 mod uris;
 mod used;
 mod views;
@@ -66,6 +67,7 @@ use self::{
     task_policy::TaskTools,
     task_questions::TaskQuestions,
     task_subscriptions::TaskFollowers,
+    turns::Turns,
     used::UsedStates,
 };
 pub use self::{
@@ -120,6 +122,7 @@ struct Core {
     task_tools: TaskTools,
     task_notices: TaskNotices,
     task_followers: TaskFollowers,
+    turns: Turns,
     instructions: Instructions,
     links: Links,
     pages: Pages,
@@ -293,6 +296,7 @@ impl GatewayBuilder {
                 task_tools: TaskTools::default(),
                 task_notices: TaskNotices::default(),
                 task_followers: TaskFollowers::default(),
+                turns: Turns::default(),
                 instructions: Instructions::default(),
                 links: Links::default(),
                 pages: Pages::default(),
