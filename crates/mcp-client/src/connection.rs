@@ -344,8 +344,11 @@ impl Connection {
     }
 
     /// Cancels a request on the server, in the form that the revision and the transport define.
-    fn cancel(&self, id: i64, permit: Option<OwnedSemaphorePermit>) {
-        if let Some(notice) = self.cancellation(id, "the caller does not wait for it any more")
+    fn cancel(&self, id: i64, slot: &ReplySlot) {
+        let permit = slot.permit.lock().take();
+        let reason = slot.cancellation_reason();
+        let reason = reason.as_deref().unwrap_or("the caller does not wait for it any more");
+        if let Some(notice) = self.cancellation(id, reason)
             && let Err(TrySendError::Full(frame)) = self.sender.try_send(notice)
         {
             self.delayed.lock().push_back((frame, permit));
@@ -506,8 +509,7 @@ impl Drop for RequestGuard {
             return on_abandon.map_or((), take_over);
         }
         if self.slot.is_cancelled_by_drop() {
-            let permit = self.slot.permit.lock().take();
-            self.connection.cancel(self.id, permit);
+            self.connection.cancel(self.id, &self.slot);
         } else {
             // The request is not cancelled, but its stream is not read any more.
             self.connection.sender.close(&self.id.into());

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use mcp_client::Handler;
 use mcp_server::prelude::*;
 use mcp_test::peer::{Reply, ScriptedServer};
 use serde_json::json;
@@ -43,6 +44,40 @@ async fn cancels_a_dropped_call_in_the_form_of_its_era() {
             }
             assert_eq!(outcome(client.call_tool("t", ()).await), "ok: after", "{what}");
             endpoint.assert_clean_close(client, &what).await;
+        }
+    }
+}
+
+/// Answers nothing, and names the reason for a dropped call.
+struct Relay(Option<&'static str>);
+
+impl Handler for Relay {
+    fn cancellation_reason(&self) -> Option<String> {
+        self.0.map(str::to_owned)
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_call_is_cancelled_with_the_reason_of_its_handler() {
+    for over in ALL_TRANSPORTS {
+        for version in ERAS {
+            if version.is_stateless() && *over == TransportKind::Http {
+                // The end of the stream is the cancellation.
+                continue;
+            }
+            for (reason, expected) in [
+                (Some("the user pressed Esc"), "the user pressed Esc"),
+                (None, "the caller does not wait for it any more"),
+            ] {
+                let server = ScriptedServer::for_revision(version).on("tools/call", Reply::silence());
+                let endpoint = ScriptedSite::open(server, *over).await;
+                let client = endpoint.client(version).await;
+                let call = start(client.call_tool("t", ()).answers(Arc::new(Relay(reason))));
+                endpoint.server.wait_for("tools/call", 1).await;
+                call.abort();
+                let cancellations = endpoint.server.wait_for("notifications/cancelled", 1).await;
+                assert_eq!(cancellations[0]["params"]["reason"], expected, "{over:?}, {version}");
+            }
         }
     }
 }

@@ -27,7 +27,7 @@ use tracing::Span;
 
 use crate::{
     inputs::InputCollector,
-    session::{Client, Session},
+    session::{CancelReason, Client, Session},
     tasks::{RunningTask, TaskUpgrade},
     trace::AccessRecord,
 };
@@ -60,8 +60,11 @@ pub use self::{
 /// }
 ///
 /// async fn build(context: Context) -> &'static str {
-///     let watcher = context.cancelled();
-///     tokio::spawn(async move { watcher.await });
+///     let (watcher, request) = (context.cancelled(), context.clone());
+///     tokio::spawn(async move {
+///         watcher.await;
+///         println!("cancelled: {:?}", request.cancellation_reason());
+///     });
 ///     if context.detach().await {
 ///         println!("the call is now the task {:?}", context.task_id());
 ///     } else {
@@ -99,6 +102,8 @@ pub(crate) struct Inner<S: ?Sized = dyn Any + Send + Sync> {
     pub(crate) log_level: Option<LoggingLevel>,
     pub(crate) sink: Option<Arc<dyn FrameSender>>,
     pub(crate) cancel: CancellationToken,
+    /// Present if a cancellation of the client can find the request.
+    pub(crate) cancel_reason: OnceLock<CancelReason>,
     pub(crate) extensions: Extensions,
     /// Locked while one notification is queued. Notifications of several tasks keep their order, and none follows the
     /// response.
@@ -227,6 +232,21 @@ impl Context {
     #[must_use]
     pub fn cancelled(&self) -> Cancelled {
         Cancelled::new(self.inner.cancel.clone())
+    }
+
+    /// Returns the reason for which the client cancelled the request (`notifications/cancelled`), for logs. It has at most 1,024 bytes.
+    ///
+    /// `None` before the cancellation, and without a reason. A closed connection has none. The handler itself is dropped at the
+    /// cancellation, so work on other tasks and the drop of a value read it.
+    ///
+    /// See the [example](Self#example).
+    #[must_use]
+    pub fn cancellation_reason(&self) -> Option<&str> {
+        self.inner.cancel_reason.get()?.get().map(|reason| &**reason)
+    }
+
+    pub(crate) fn set_cancel_reason(&self, reason: &CancelReason) {
+        let _ = self.inner.cancel_reason.set(CancelReason::clone(reason));
     }
 
     /// Turns the call into a task now, before the task policy does. The client gets its response, and the handler

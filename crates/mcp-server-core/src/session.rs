@@ -31,7 +31,7 @@ pub(crate) use self::{
     client::{Client, RequestClient},
     gate::{Gate, Pass},
     identity::{ClientIdentities, ClientIdentity},
-    in_flight::{InFlight, InFlightGuard, NotEntered},
+    in_flight::{CancelReason, InFlight, InFlightGuard, NotEntered},
     incoming::NotificationHook,
     pending::ProgressListener,
 };
@@ -344,7 +344,7 @@ impl Peer {
 
     /// Cancels a running request. An unknown id is ignored, because the request may have ended already.
     pub fn cancel(&self, id: &RequestId) {
-        self.inner.in_flight.cancel(id);
+        self.inner.in_flight.cancel(id, None);
     }
 
     /// Whether a request runs.

@@ -10,7 +10,10 @@ use crate::common::{
 use mcp_server_core::{Cancelled, Context, Server, prompt, resource, template, tool};
 use mcp_transport::{Frame, Transport, memory::duplex, recv};
 use serde_json::{Value, json};
-use tokio::{sync::mpsc::unbounded_channel, time::Instant};
+use tokio::{
+    sync::mpsc::{UnboundedSender, unbounded_channel},
+    time::Instant,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_call_is_dropped_without_a_response() {
@@ -25,6 +28,44 @@ async fn a_cancelled_call_is_dropped_without_a_response() {
             assert_eq!(event(&mut seen).await, "dropped");
             connection.quiet().await;
             assert!(connection.close().await.is_empty());
+        }
+    }
+}
+
+/// Sends the reason of the cancellation when the handler is dropped.
+struct Ended(Context, UnboundedSender<Option<String>>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.1.send(self.0.cancellation_reason().map(str::to_owned)).ok();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handler_reads_the_reason_of_a_cancellation() {
+    let (ends, mut ended) = unbounded_channel();
+    let (entered, mut entries) = unbounded_channel();
+    let waits = move |context: Context| {
+        let (ends, entered) = (ends.clone(), entered.clone());
+        async move {
+            entered.send(context.cancellation_reason().map(str::to_owned)).ok();
+            let _ended = Ended(context, ends);
+            std::future::pending::<String>().await
+        }
+    };
+    let mut connection = Connection::connect(&Server::builder("test", "1").tool(tool("waits", waits)).build());
+    connection.open("2025-11-25").await;
+    for request in [legacy as fn(Value, &str, Value) -> Value, modern] {
+        for (id, reason) in [(1, Some("the user pressed Esc")), (2, None)] {
+            connection.send(request(id.into(), "tools/call", call("waits"))).await;
+            assert_eq!(entries.recv().await, Some(None));
+            let mut cancelled = cancel(id);
+            match reason {
+                Some(reason) => cancelled["params"]["reason"] = json!(reason),
+                None => drop(cancelled["params"].as_object_mut().and_then(|params| params.remove("reason"))),
+            }
+            connection.send(cancelled).await;
+            assert_eq!(ended.recv().await, Some(reason.map(str::to_owned)));
         }
     }
 }

@@ -292,6 +292,8 @@ impl<R, C> Drop for Waiting<'_, R, C> {
         self.wait = None;
         if !self.is_kept && !self.call.has_rounds() {
             self.shared.remove(self.call.id);
+        } else {
+            self.call.forget_request();
         }
     }
 }

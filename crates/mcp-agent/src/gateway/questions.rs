@@ -134,6 +134,14 @@ impl AskedClient {
             Self::LaterRound(questions) => questions.request(),
         }
     }
+
+    /// Returns the request of the client that ended last.
+    fn ended(&self) -> Option<SourceCall> {
+        match self {
+            Self::Session(call) => Some(call.clone()),
+            Self::LaterRound(questions) => questions.last_request(),
+        }
+    }
 }
 
 impl Asker {
@@ -224,6 +232,10 @@ impl Handler for Asker {
 
     fn relays(&self) -> bool {
         true
+    }
+
+    fn cancellation_reason(&self) -> Option<String> {
+        self.client.ended()?.context().cancellation_reason().map(str::to_owned)
     }
 
     fn request(&self, question: InputContext<RawRequest>) -> BoxFuture<'_, Result<Value, RpcError>> {

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod beside_tasks;
+mod cancellations;
 mod capabilities;
 mod changes;
 #[cfg(target_os = "linux")]

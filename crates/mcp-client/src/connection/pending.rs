@@ -384,6 +384,11 @@ impl ReplySlot {
         self.is_cancellable.store(is_cancellable, Ordering::Release);
     }
 
+    /// Returns the reason for which the caller drops the call of the request, if the call has one.
+    pub(crate) fn cancellation_reason(&self) -> Option<String> {
+        self.questions.as_ref()?.cancellation_reason()
+    }
+
     /// Returns true if dropping the guard cancels the request on the server.
     pub(crate) fn is_cancelled_by_drop(&self) -> bool {
         self.is_cancellable.load(Ordering::Acquire)

@@ -3,6 +3,7 @@
 use std::{
     any::Any,
     fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
@@ -77,6 +78,8 @@ pub(crate) struct OwnHandler {
     /// Equal for two handlers that are the same object.
     pub(crate) identity: usize,
     pub(crate) declared: ClientCapabilities,
+    /// Returns the reason for which the caller drops the call.
+    pub(crate) reason: fn(&(dyn Any + Send + Sync)) -> Option<String>,
 }
 
 /// The number of remembered requests of a call.
@@ -141,6 +144,13 @@ impl RunningCall {
     /// Returns the handler of the call.
     pub(crate) fn own(&self) -> Option<&Arc<OwnHandler>> {
         self.own.as_ref()
+    }
+
+    /// Returns the reason for which the caller drops the call, if its handler has one.
+    pub(crate) fn cancellation_reason(&self) -> Option<String> {
+        let own = self.own()?;
+        // The drop of a call must not panic.
+        catch_unwind(AssertUnwindSafe(|| (own.reason)(&*own.handler))).ok().flatten()
     }
 
     /// Returns the identity of the handler of the call if it answers this method of the server.
@@ -260,6 +270,7 @@ mod tests {
                 handler: Box::new(()),
                 identity,
                 declared: declared.clone(),
+                reason: |_| None,
             });
             RunningCall::new("tools/call", Some("t"), own)
         };

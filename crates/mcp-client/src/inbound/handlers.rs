@@ -1,6 +1,6 @@
 //! The handlers for requests of the server. The handlers determine the capabilities that the client declares.
 
-use std::sync::Arc;
+use std::{any::Any, sync::Arc};
 
 use mcp_protocol::{
     ClientCapabilities, CreateMessageParams, CreateMessageResult, ElicitResult, ElicitationCapability,
@@ -113,6 +113,29 @@ pub trait Handler: Send + Sync + 'static {
         false
     }
 
+    /// Returns the reason for which the caller drops its call ([`Call::answers`](crate::Call::answers)), for the notification to the
+    /// server. It is for a relay, whose client can name one. `None`: the client sends a text of its own. Default: `None`.
+    ///
+    /// The drop of a call runs this function, so it must neither block nor panic. The relay bounds the length.
+    ///
+    /// ```
+    /// use mcp_client::Handler;
+    ///
+    /// struct Relay {
+    ///     reason: Option<String>,
+    /// }
+    ///
+    /// impl Handler for Relay {
+    ///     fn cancellation_reason(&self) -> Option<String> {
+    ///         self.reason.clone()
+    ///     }
+    /// }
+    /// # let _ = Relay { reason: None };
+    /// ```
+    fn cancellation_reason(&self) -> Option<String> {
+        None
+    }
+
     /// Handles a request that the protocol does not define.
     fn request(&self, context: InputContext<RawRequest>) -> BoxFuture<'_, Result<Value, RpcError>> {
         Box::pin(std::future::ready(Err(refuse(context.method()))))
@@ -160,8 +183,11 @@ pub(crate) struct HandlerSet {
 
 /// Returns the handler of a call in the form that the call stores.
 pub(crate) fn own_handler(handler: Arc<dyn Handler>) -> OwnHandler {
+    fn reason(handler: &(dyn Any + Send + Sync)) -> Option<String> {
+        handler.downcast_ref::<Arc<dyn Handler>>()?.cancellation_reason()
+    }
     let identity = Arc::as_ptr(&handler).cast::<()>().addr();
-    OwnHandler { identity, declared: handler.capabilities(), handler: Box::new(handler) }
+    OwnHandler { identity, declared: handler.capabilities(), handler: Box::new(handler), reason }
 }
 
 /// Boxes a closure.

@@ -497,6 +497,7 @@ fn context(
         log_level: scope.log_level,
         sink: scope.surroundings.sink().cloned(),
         cancel: scope.cancel.clone(),
+        cancel_reason: std::sync::OnceLock::new(),
         extensions: scope.extensions.clone(),
         outgoing: parking_lot::Mutex::default(),
         expired: std::sync::atomic::AtomicBool::new(false),

@@ -180,7 +180,11 @@ impl Prepared {
                 Reply::error(Some(&self.id), &error)
             })
         });
-        self.place = Some(Place { _passes: passes, _listed: listed.transpose()? });
+        let listed = listed.transpose()?;
+        if let Some(listed) = &listed {
+            self.context.set_cancel_reason(listed.reason());
+        }
+        self.place = Some(Place { _passes: passes, _listed: listed });
         Ok(())
     }
 

@@ -169,8 +169,8 @@ impl Server {
                 self.receive(session, peer, message);
             }
             notification::Cancelled::NAME => {
-                if let Some(id) = Self::cancelled_request(message) {
-                    peer.in_flight().cancel(&id);
+                if let Some(CancelledParams { request_id: Some(id), reason, .. }) = Self::cancellation(message) {
+                    peer.in_flight().cancel(&id, reason.as_deref());
                 }
             }
             notification::RootsListChanged::NAME => {
@@ -189,9 +189,12 @@ impl Server {
         if message.method != notification::Cancelled::NAME {
             return None;
         }
+        Self::cancellation(message)?.request_id
+    }
+
+    fn cancellation(message: &Notification<'_>) -> Option<CancelledParams> {
         let params = decode_params::<CancelledParams>(&message.method, message.params);
-        let params = params.inspect_err(|error| tracing::debug!(%error, "a cancellation cannot be read")).ok()?;
-        params.request_id
+        params.inspect_err(|error| tracing::debug!(%error, "a cancellation cannot be read")).ok()
     }
 
     /// Whether the application receives a notification, and another node may have asked the question that it belongs to.

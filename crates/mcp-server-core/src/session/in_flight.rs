@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -11,6 +11,12 @@ use std::{
 use mcp_protocol::RequestId;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
+
+/// The reason for which the client cancelled a request, if it named one.
+pub(crate) type CancelReason = Arc<OnceLock<Box<str>>>;
+
+/// The most bytes of a reason that are kept.
+const REASON: usize = 1024;
 
 /// The running requests of one peer, by id. A cancellation finds its request here.
 #[derive(Debug, Default)]
@@ -41,6 +47,7 @@ pub(crate) enum NotEntered {
 struct Running {
     number: u64,
     token: CancellationToken,
+    reason: CancelReason,
 }
 
 impl InFlight {
@@ -61,16 +68,20 @@ impl InFlight {
             Entry::Occupied(_) => Err(NotEntered::InUse),
             Entry::Vacant(slot) => {
                 let number = self.next.fetch_add(1, Ordering::Relaxed);
-                slot.insert(Running { number, token: token.clone() });
-                Ok(InFlightGuard { table: self.clone(), id: id.clone(), number })
+                let reason = CancelReason::default();
+                slot.insert(Running { number, token: token.clone(), reason: Arc::clone(&reason) });
+                Ok(InFlightGuard { table: self.clone(), id: id.clone(), number, reason })
             }
         }
     }
 
     /// Cancels a request and frees its id. An unknown id is ignored, because the request may have ended already.
-    pub(crate) fn cancel(&self, id: &RequestId) {
+    pub(crate) fn cancel(&self, id: &RequestId, reason: Option<&str>) {
         let running = self.lock().requests.remove(id);
         if let Some(running) = running {
+            if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
+                let _ = running.reason.set(bounded(reason).into());
+            }
             running.token.cancel();
         }
     }
@@ -102,6 +113,20 @@ pub(crate) struct InFlightGuard {
     table: Arc<InFlight>,
     id: RequestId,
     number: u64,
+    reason: CancelReason,
+}
+
+impl InFlightGuard {
+    /// Returns the place of the reason for which the client cancels the request.
+    pub(crate) fn reason(&self) -> &CancelReason {
+        &self.reason
+    }
+}
+
+/// Returns the start of a text.
+fn bounded(text: &str) -> &str {
+    let end = (0..=REASON.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or_default()]
 }
 
 impl Drop for InFlightGuard {
@@ -124,8 +149,8 @@ mod tests {
         let guard = table.enter(&RequestId::from(1), &a).unwrap();
         assert_eq!(table.enter(&RequestId::from(1), &b).unwrap_err(), NotEntered::InUse);
         let other = table.enter(&RequestId::from("1"), &b).unwrap();
-        table.cancel(&RequestId::from("1"));
-        table.cancel(&RequestId::from("2"));
+        table.cancel(&RequestId::from("1"), None);
+        table.cancel(&RequestId::from("2"), Some("too late"));
         assert!(b.is_cancelled() && !a.is_cancelled());
         // The id of a cancelled request is free, and the old guard does not remove the new request.
         let again = table.enter(&RequestId::from("1"), &a).unwrap();
@@ -133,6 +158,24 @@ mod tests {
         assert_eq!(table.enter(&RequestId::from("1"), &a).unwrap_err(), NotEntered::InUse);
         drop((guard, again));
         assert!(table.lock().requests.is_empty());
+    }
+
+    #[test]
+    fn a_cancelled_request_has_the_start_of_the_reason() {
+        let table = Arc::new(InFlight::default());
+        for (reason, expected) in [
+            (None, None),
+            (Some(String::new()), None),
+            (Some("too slow".to_owned()), Some("too slow".to_owned())),
+            // A character has two bytes.
+            (Some(format!("x{}", "ä".repeat(REASON))), Some(format!("x{}", "ä".repeat(REASON / 2 - 1)))),
+        ] {
+            let token = CancellationToken::new();
+            let guard = table.enter(&RequestId::from(1), &token).unwrap();
+            table.cancel(&RequestId::from(1), reason.as_deref());
+            assert!(token.is_cancelled());
+            assert_eq!(guard.reason().get().map(|reason| &**reason), expected.as_deref());
+        }
     }
 
     #[test]

@@ -54,6 +54,8 @@ struct State<R, C> {
     rounds: BTreeMap<u64, Option<C>>,
     next_round: u64,
     last_round: Instant,
+    /// The request of the last round, while its end can end the call.
+    last_request: Option<C>,
     /// The keys of the hashes of responses.
     hashes: RandomState,
 }
@@ -81,6 +83,7 @@ impl<R: Clone, C> ParkedCall<R, C> {
             rounds: BTreeMap::new(),
             next_round: 0,
             last_round: Instant::now(),
+            last_request: None,
             hashes: RandomState::new(),
         };
         Self { id, state: Mutex::new(state), changed: watch::Sender::new(()) }
@@ -145,6 +148,11 @@ impl<R, C> ParkedCall<R, C> {
     /// Whether a round waits.
     pub(super) fn has_rounds(&self) -> bool {
         !self.state().rounds.is_empty()
+    }
+
+    /// Forgets the request of a round that did not end the call.
+    pub(super) fn forget_request(&self) {
+        let _forgotten = self.state().last_request.take();
     }
 
     /// Waits until no round waits.
@@ -263,12 +271,13 @@ impl<R, C> Drop for Wait<'_, R, C> {
     fn drop(&mut self) {
         let _dropped = {
             let mut state = self.call.state();
-            let round = state.rounds.remove(&self.number);
+            let round = state.rounds.remove(&self.number).flatten();
+            let former = std::mem::replace(&mut state.last_request, round);
             state.last_round = Instant::now();
             let is_last = state.rounds.is_empty();
             let result = if is_last && state.is_fleeting { state.result.take() } else { None };
             state.was_dropped |= result.is_some();
-            (round, result)
+            (former, result)
         };
         self.call.changed.send_replace(());
     }
@@ -304,6 +313,11 @@ impl<R, C: Clone> Questions<R, C> {
     /// Returns the newest round of this node that waits; `None` if no round waits.
     pub(crate) fn request(&self) -> Option<C> {
         self.call.upgrade()?.state().rounds.values().rev().find_map(Clone::clone)
+    }
+
+    /// Returns the request of the round that ended the call, because the client cancelled it.
+    pub(crate) fn last_request(&self) -> Option<C> {
+        self.call.upgrade()?.state().last_request.clone()
     }
 
     /// Parks the call, and waits for the response to a question. The drop of the future withdraws the question.
