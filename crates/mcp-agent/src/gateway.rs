@@ -226,6 +226,9 @@ impl GatewayBuilder {
 
     /// Sets whether [`GatewayBuilder::build`] fails if the gateway does not serve all items of its servers.
     ///
+    /// A server can join later, and a list can change. The gateway then leaves out the item whose name is taken, logs a warning, and
+    /// continues. [`Gateway::diagnostics`] returns the item.
+    ///
     /// See the [example](Gateway#example).
     pub fn strict(mut self, is_strict: bool) -> Self {
         self.is_strict = is_strict;
