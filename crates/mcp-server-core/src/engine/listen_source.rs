@@ -34,9 +34,10 @@ use crate::{
 /// The most states that a stream requests at the same time. A task without an answer delays other tasks only beyond it.
 pub(super) const REQUESTS: usize = 4;
 
-/// The pauses before a stream requests a state again after a failure: the first one, and the longest one. The other servers of a
-/// source can be away for a long time.
-pub(super) const SOURCE_PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(60));
+/// The pauses before a stream requests a state again after a failure. The other servers of a source can be away for a long time.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+pub(super) const SOURCE_PAUSES: (Duration, Duration) = (FIRST_PAUSE, LONGEST_PAUSE);
 /// How long a stream waits for further subscriptions after the last one that began. The acknowledgement of a subscription does not wait
 /// longer for a subscription without an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
