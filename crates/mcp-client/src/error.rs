@@ -4,7 +4,7 @@ mod authorization;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use mcp_protocol::{ErrorCode, ProtocolVersion, RpcError, UrlElicitParams};
+use mcp_protocol::{ErrorCode, ProtocolVersion, Rounded, RpcError, UrlElicitParams};
 use mcp_schema::ValidationErrors;
 use mcp_transport::{LONGEST_RETRY_AFTER, TransportError};
 
@@ -412,9 +412,9 @@ impl From<Kind> for Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.kind {
-            Kind::Timeout { what, after } => write!(f, "{what} took longer than {after:?}"),
+            Kind::Timeout { what, after } => write!(f, "{what} took longer than {}", Rounded(*after)),
             Kind::NotOpened(start) => {
-                write!(f, "opening the connection took longer than {:?}", start.waited())?;
+                write!(f, "opening the connection took longer than {}", Rounded(start.waited()))?;
                 start.write_stderr(f)
             }
             Kind::NotAServer { peer, act, .. } => write!(f, "{peer} is not an MCP server: it {act}"),
@@ -532,6 +532,12 @@ mod tests {
             .collect();
             assert_eq!(found.join(" "), expected, "{error}");
         }
+    }
+
+    #[test]
+    fn the_rest_of_a_time_limit_has_few_digits() {
+        let error = Error::timeout("tools/call", Duration::from_nanos(59_999_871_234));
+        assert_eq!(error.to_string(), "tools/call took longer than 60s");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use mcp_protocol::Excerpt;
+use mcp_protocol::{Excerpt, Rounded};
 
 /// A server that has not answered since its connection was opened ([`ClientBuilder::on_slow_start`](crate::ClientBuilder::on_slow_start)).
 ///
@@ -67,7 +67,7 @@ impl SlowStart {
 
 impl fmt::Display for SlowStart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} has not answered for {:?}: it is still starting", self.peer, self.waited)?;
+        write!(f, "{} has not answered for {}: it is still starting", self.peer, Rounded(self.waited))?;
         self.write_stderr(f)
     }
 }

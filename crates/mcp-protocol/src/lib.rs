@@ -51,6 +51,7 @@ mod prompt;
 mod resource;
 mod result;
 mod roots;
+mod rounded;
 mod sampling;
 mod sampling_tools;
 mod shape;
@@ -98,6 +99,7 @@ pub use self::{
     },
     result::{ResultPayload, ResultType, Typed},
     roots::{ListRootsResult, Root},
+    rounded::Rounded,
     sampling::{
         CreateMessageParams, CreateMessageResult, IncludeContext, ModelHint, ModelPreferences, SamplingBlock,
         SamplingContent, SamplingMessage, ToolChoice, ToolChoiceMode, ToolResultContent, ToolUseContent,

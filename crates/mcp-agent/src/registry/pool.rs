@@ -7,7 +7,7 @@ use std::{
 };
 
 use mcp_client::{Client, Error, QuestionState, transport::Connect};
-use mcp_protocol::ClientCapabilities;
+use mcp_protocol::{ClientCapabilities, Rounded};
 #[cfg(feature = "gateway")]
 use mcp_server_core::source::SourceCall;
 use tokio::time::{Instant, timeout};
@@ -165,7 +165,7 @@ impl Slot {
     fn all_in_use(&self, limit: Duration) -> Unavailable {
         let (all, of_principal) = (self.max_connections(), self.options.max_connections_of_principal());
         let bounds = format!("at most {all}, and {of_principal} of a principal");
-        let reason = format!("its connections were in use for {limit:?} ({bounds})");
+        let reason = format!("its connections were in use for {} ({bounds})", Rounded(limit));
         Unavailable { reason: Some(reason), ..self.unavailable() }
     }
 

@@ -10,7 +10,7 @@ use std::{
 
 use mcp_client::{
     Client, ClientBuilder, Error, Handler as _,
-    protocol::{ClientCapabilities, Implementation},
+    protocol::{ClientCapabilities, Implementation, Rounded},
     transport::{Connect, PauseClock},
 };
 use tokio::time::{Instant, sleep, sleep_until};
@@ -183,7 +183,9 @@ impl Slot {
             self.change(registry, |link| {
                 (link.state, link.reason) = match (asks_user, is_slow) {
                     (true, _) => (ServerState::NeedsLogin, Some("the user must log in".to_owned())),
-                    (false, true) => (ServerState::Waiting, Some(format!("the server has not answered for {limit:?}"))),
+                    (false, true) => {
+                        (ServerState::Waiting, Some(format!("the server has not answered for {}", Rounded(limit))))
+                    }
                     (false, false) => (ServerState::Starting, None),
                 };
             });

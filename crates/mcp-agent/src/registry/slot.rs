@@ -11,9 +11,9 @@ use std::{
 };
 
 use mcp_client::{Client, Error, transport::Connect};
-use mcp_protocol::ClientCapabilities;
 #[cfg(feature = "gateway")]
 use mcp_protocol::ProtocolVersion;
+use mcp_protocol::{ClientCapabilities, Rounded};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::{
@@ -332,7 +332,7 @@ impl Slot {
         let reached = Box::pin(timeout(limit, self.client())).await;
         reached.unwrap_or_else(|_| {
             let mut cause = self.unavailable();
-            cause.reason.get_or_insert_with(|| format!("it did not start within {limit:?}"));
+            cause.reason.get_or_insert_with(|| format!("it did not start within {}", Rounded(limit)));
             Err(cause)
         })
     }

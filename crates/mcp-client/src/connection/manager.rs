@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use mcp_protocol::LoggingLevel;
+use mcp_protocol::{LoggingLevel, Rounded};
 use mcp_transport::{AuthorizationClocks, Connect, TransportError};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -149,7 +149,7 @@ impl ConnectionManager {
     fn unreachable(&self, after: Duration) -> Error {
         let last = self.last_failure.lock().clone();
         let source = match last {
-            None => TransportError::unreachable(format!("there was no connection for {after:?}")),
+            None => TransportError::unreachable(format!("there was no connection for {}", Rounded(after))),
             Some(error) if error.transport().is_some_and(TransportError::is_unauthorized) => return error,
             Some(error) => match error.transport() {
                 Some(source) => source.clone(),
