@@ -21,6 +21,7 @@ mod parked;
 mod questions;
 mod reach;
 mod relay;
+mod rounds;
 mod seal;
 mod sessions;
 mod source;
@@ -39,7 +40,10 @@ mod views;
 
 use std::{
     fmt,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use mcp_protocol::RpcError;
@@ -108,6 +112,8 @@ struct Core {
     host: Host,
     names: Names,
     is_for_one_client: bool,
+    /// The gateway is strict and not built yet, so dropped items are the error of its start.
+    drops_are_errors: AtomicBool,
     hop: HopId,
     merged: RwLock<Arc<Merged>>,
     /// Held while a large catalog is merged. Readers of the lists do not wait for it.
@@ -231,7 +237,7 @@ impl GatewayBuilder {
     ///
     /// See the [example](Gateway#example).
     pub fn strict(mut self, is_strict: bool) -> Self {
-        self.is_strict = is_strict;
+        (self.is_strict, self.core) = (is_strict, Mutex::default());
         self
     }
 
@@ -288,6 +294,7 @@ impl GatewayBuilder {
                 host: self.host.clone(),
                 names: self.names,
                 is_for_one_client: self.is_for_one_client,
+                drops_are_errors: AtomicBool::new(self.is_strict),
                 hop: self.keys.as_ref().map_or_else(|| self.hop.clone(), |keys| self.hop.of_fleet(keys)),
                 merged: RwLock::default(),
                 merging: tokio::sync::Mutex::default(),
@@ -329,6 +336,7 @@ impl GatewayBuilder {
         if self.is_strict && !merged.dropped.is_empty() {
             return Err(GatewayError::Dropped(merged.dropped.clone()));
         }
+        core.drops_are_errors.store(false, Ordering::Relaxed);
         let info = core.host.application();
         let mut builder = Server::builder::<()>(info.name.clone(), info.version.clone());
         if let Some(keys) = self.keys {
@@ -435,7 +443,7 @@ impl Core {
             }
             *merged = Arc::clone(&next);
         }
-        next.log_changes(&former);
+        next.log_changes(&former, self.drops_are_errors.load(Ordering::Relaxed));
         next
     }
 }

@@ -30,6 +30,8 @@ use std::{fmt, sync::Arc};
 use mcp_transport::BoxFuture;
 use serde::Deserialize;
 
+#[cfg(feature = "gateway")]
+pub(crate) use self::gate::LaterRound;
 pub(crate) use self::gate::{Check, PinQuestion};
 pub use self::{
     audit::{AuditEvent, AuditSink, DecidedBy, Outcome},

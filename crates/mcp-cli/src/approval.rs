@@ -70,6 +70,12 @@ fn describe(question: &PendingApproval) -> String {
     let input = &question.input;
     let (server, name) = (line(&input.server), line(&input.tool));
     let request = match input.action {
+        Action::ReadResource if input.is_completion => {
+            format!("complete a variable of the resource `{name}` of `{server}`")
+        }
+        Action::GetPrompt if input.is_completion => {
+            format!("complete an argument of the prompt `{name}` of `{server}`")
+        }
         Action::ReadResource => format!("read the resource `{name}` of `{server}`"),
         Action::GetPrompt => format!("get the prompt `{name}` of `{server}`"),
         _ => format!("call the tool `{name}` of `{server}`"),

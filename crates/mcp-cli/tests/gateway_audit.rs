@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command, time::Instant};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     check,
@@ -30,7 +30,7 @@ fn a_call_without_a_stored_line_runs_only_if_the_audit_is_not_required() {
     let output = mcp().args(["call", &strict.url, "one__add", "a=1", "b=2"]).bounded_output();
     let shown = format!("{}{}", text(&output.stdout), text(&output.stderr));
     assert_ne!(output.status.code(), Some(0), "{shown}");
-    let reason = r#"the host refuses the call of "add" of "one", because its audit event cannot be stored"#;
+    let reason = r#"the gateway refuses the call of "add" of "one", because its audit event cannot be stored"#;
     assert!(shown.contains(reason) && !shown.contains("sum"), "{shown}");
     let output = mcp().args(["read", &strict.url, "mcp://one/config://app"]).bounded_output();
     assert_ne!(output.status.code(), Some(0), "{output:?}");
@@ -42,6 +42,10 @@ fn a_call_without_a_stored_line_runs_only_if_the_audit_is_not_required() {
     // The call waited for its line.
     let lines = fs::read_to_string(&file).unwrap();
     assert!(lines.lines().count() == 1 && lines.contains("\"outcome\":\"Allowed\""), "{lines}");
+    check(&stored.url, "complete URL one__review name=x", 0, "", "");
+    let lines = fs::read_to_string(&file).unwrap();
+    let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+    assert_eq!((&last["action"], &last["name"]), (&json!("Complete"), &json!("review")), "{lines}");
 }
 
 #[test]

@@ -60,7 +60,12 @@ fn a_policy_decides_each_request_before_it_leaves() {
         check(&["read", "config://app", "--server", "local"], 1, "", read);
         check(&["read", "note://one", "--server", "local"], 0, "one", "");
         check(&["prompt", "local:review", "name=x"], 1, "", "rule 4 of policy.toml denies the prompt \"review\"");
-        check(&["complete", "local:review", "name=m"], 1, "", "rule 4 of policy.toml denies the prompt \"review\"");
+        check(
+            &["complete", "local:review", "name=m"],
+            1,
+            "",
+            "rule 4 of policy.toml denies the completion for the prompt \"review\"",
+        );
         // A model does not receive a tool that the policy always denies.
         let (code, out, _) = project.run(&[&["tools"][..], &options].concat());
         assert!(code == Some(0) && out.contains("local:add") && !out.contains("local:fail"), "{out}");

@@ -85,6 +85,7 @@ fn failed(server: &str, name: &str, failed: &mcp_client::Error) -> RpcError {
             let kind = match (failed.is_timeout(), failed.is_invalid_response()) {
                 (true, _) => "the server did not answer in time",
                 (_, true) => "the answer of the server is not valid",
+                _ if failed.is_unauthorized() => "the server did not accept the credentials of the request",
                 _ => "the connection to the server failed",
             };
             RpcError::internal(kind).with_data(json!({ "server": server, "retryable": failed.is_retryable() }))
@@ -97,14 +98,22 @@ fn rpc_error(error: &CallError) -> RpcError {
     match error {
         CallError::Unavailable { server, state, retry_in, .. } => {
             tracing::warn!(%error, "a server is not available");
-            let mut data = json!({ "server": server, "state": state, "retryable": true });
-            if let Some(wait) = retry_in {
+            // Only the operator of the gateway can change these states.
+            let is_retryable = !matches!(state, ServerState::NeedsLogin | ServerState::NeedsApproval);
+            let mut data = json!({ "server": server, "state": state, "retryable": is_retryable });
+            if let Some(wait) = retry_in.filter(|_| is_retryable) {
                 data["retryAfterMs"] = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).into();
             }
             // A server that is ready lacks only a connection for this client. The reason can contain details of the host.
             let text = match state {
                 ServerState::Ready => {
                     format!("no connection to the server {server:?} was free for this client in time")
+                }
+                ServerState::NeedsLogin => {
+                    format!("the server {server:?} needs a login of the operator of the gateway")
+                }
+                ServerState::NeedsApproval => {
+                    format!("the server {server:?} needs an approval of the operator of the gateway")
                 }
                 _ => format!("the server {server:?} is not available ({state})"),
             };
@@ -119,7 +128,7 @@ fn rpc_error(error: &CallError) -> RpcError {
             let error = if fault.is_temporary() { RpcError::internal(text) } else { RpcError::invalid_request(text) };
             error.with_data(data)
         }
-        CallError::Refused(refusal) => RpcError::invalid_request(refusal.to_string()),
+        CallError::Refused(refusal) => RpcError::invalid_request(refusal.text_of_gateway()),
         CallError::Changed { tool, .. } => RpcError::invalid_params(format!(
             "the definition of {tool:?} changed during the call: list the tools again"
         )),
@@ -150,7 +159,7 @@ pub(super) fn of_tool(fault: Fault, name: &str) -> Result<SourceOutcome, RpcErro
         }
         fault => return Err(fault.into()),
     };
-    let result = CallToolResult::error(refusal.to_string());
+    let result = CallToolResult::error(refusal.text_of_gateway());
     let json = serde_json::to_vec(&result).map_err(|error| RpcError::internal(error.to_string()))?;
     Ok(SourceOutcome::Complete(SourceResult::new(json, ProtocolVersion::LATEST_LEGACY).failed()))
 }
@@ -180,7 +189,30 @@ pub(super) fn of_read(fault: Fault, version: ProtocolVersion, uri: &str, origina
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn only_a_server_that_can_become_available_without_the_operator_is_worth_a_repetition() {
+        use ServerState::{Failed, NeedsApproval, NeedsLogin, Starting, Stopped};
+        for (state, is_retryable, text) in [
+            (NeedsLogin, false, "the server \"s\" needs a login of the operator of the gateway"),
+            (NeedsApproval, false, "the server \"s\" needs an approval of the operator of the gateway"),
+            (Failed, true, "the server \"s\" is not available (failed)"),
+            (Starting, true, "the server \"s\" is not available (starting)"),
+            (Stopped, true, "the server \"s\" is not available (stopped)"),
+        ] {
+            let (server, reason) = ("s".to_owned(), Some("the issuer is https://idp.internal".to_owned()));
+            let retry_in = Some(Duration::from_secs(1));
+            let error = RpcError::from(Fault::from(CallError::Unavailable { server, state, reason, retry_in }));
+            let mut data = json!({ "server": "s", "state": state, "retryable": is_retryable });
+            if is_retryable {
+                data["retryAfterMs"] = json!(1000);
+            }
+            assert_eq!((error.code.0, &*error.message, error.data), (-32603, text, Some(data)));
+        }
+    }
 
     #[test]
     fn only_the_error_about_the_requested_resource_names_the_uri_of_the_client() {

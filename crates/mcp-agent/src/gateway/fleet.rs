@@ -18,8 +18,9 @@ use super::{
     fault::Fault,
     parked::{Holder, ParkedRound},
     relay::Relayed,
+    rounds::{RoundRecord, is_expired},
     seal::{LIFETIME, RelayState},
-    used::StateId,
+    used::{Claim, StateId},
 };
 
 /// The kind of the requests between nodes that pass a round of a parked call.
@@ -86,6 +87,8 @@ enum RoundReply {
         result: Box<RawValue>,
     },
     Failed(RpcError),
+    /// The round does not continue the call.
+    Refused(RpcError),
 }
 
 fn node_of(call: &SourceCall) -> Option<&Arc<Node>> {
@@ -135,27 +138,42 @@ impl Core {
                 }
                 Err(fault) => RoundReply::Failed(fault.into()),
             },
-            Ok(Err(error)) => RoundReply::Failed(parked_error(&error)),
+            Ok(Err(error)) => RoundReply::Refused(parked_error(&error)),
         };
         serde_json::to_vec(&reply).ok()
     }
 
-    /// Continues the parked call of another node.
+    /// Continues the parked call of another node. Only that node knows whether the round continues the call, so a refusal is recorded after
+    /// the permission.
     pub(super) async fn resume_elsewhere(
         self: &Arc<Self>,
         call: &SourceCall,
         place: &Place,
         (at, holder): (Elsewhere, Holder),
         responses: JsonObject,
+        record: &mut RoundRecord<'_>,
     ) -> Result<SourceOutcome, Fault> {
-        let Some(node) = node_of(call) else { return Err(other_node().into()) };
+        let Some(node) = node_of(call) else {
+            record.refuse();
+            return Err(other_node().into());
+        };
+        record.allow().await?;
         let Elsewhere { gateway, lease, call: parked, number } = at;
         let round = PassedRound { gateway, holder, call: parked, number, responses, is_cancelled: false };
         let mut passing = Passing { node, lease: &lease, round, has_outcome: false };
         let reply = pass(&mut passing).await;
         passing.has_outcome = true;
+        let reply = reply.inspect_err(|error| {
+            if is_expired(error) {
+                record.refuse();
+            }
+        });
         match reply? {
             RoundReply::Running => Err(InputRound::state_expired().into()),
+            RoundReply::Refused(error) => {
+                record.refuse();
+                Err(error.into())
+            }
             RoundReply::Asked { number, requests } => {
                 let (server, name) = (place.server.to_string(), place.name.to_string());
                 let (node, lease) = (passing.round.gateway.clone(), Some(lease.clone()));
@@ -173,14 +191,41 @@ impl Core {
         }
     }
 
+    /// Marks a state as used on this node and on all nodes of its fleet. A node without capacity does not use the state up for the other
+    /// nodes and for a repetition.
+    ///
+    /// # Errors
+    /// `-32602` with the reason `request_state_expired` if a node has used the state. `-32603` if this node has no capacity, or the store
+    /// fails.
+    pub(super) async fn claim(
+        &self,
+        call: &SourceCall,
+        state: StateId,
+        principal: Option<&Arc<str>>,
+    ) -> Result<Claim<'_>, RpcError> {
+        let claim = self.used.claim(state, principal, LIFETIME)?;
+        self.claim_on_all_nodes(call, &state).await?;
+        Ok(claim)
+    }
+
+    /// Removes the mark of a used state from the store of a fleet, because its round did not run. After a fault of the store, the state
+    /// stays used.
+    pub(super) async fn release(&self, call: &SourceCall, state: &StateId) {
+        let Some(node) = node_of(call) else { return };
+        match timeout(STORE_LIMIT, node.store().delete(&key_of(node, state))).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the mark of a used state cannot be removed"),
+            Err(_) => tracing::warn!("the mark of a used state was not removed in time"),
+        }
+    }
+
     /// Marks a state as used on all nodes of a fleet.
     ///
     /// # Errors
     /// `-32602` with the reason `request_state_expired` if a node has used the state. `-32603` if the store fails.
-    pub(super) async fn claim_on_all_nodes(&self, call: &SourceCall, state: &StateId) -> Result<(), RpcError> {
+    async fn claim_on_all_nodes(&self, call: &SourceCall, state: &StateId) -> Result<(), RpcError> {
         let Some(node) = node_of(call) else { return Ok(()) };
-        let id: String = state.iter().map(|byte| format!("{byte:02x}")).collect();
-        let key = node.name(&format!("gateway/used/{id}"));
+        let key = key_of(node, state);
         let claim = node.store().compare_and_swap(&key, None, Some(Arc::from(*b"used")), Some(LIFETIME));
         match timeout(STORE_LIMIT, claim).await {
             Ok(Ok(swap)) if swap.is_done() => Ok(()),
@@ -193,6 +238,12 @@ impl Core {
             }
         }
     }
+}
+
+/// Returns the key of a used state in the store of a fleet.
+fn key_of(node: &Node, state: &StateId) -> String {
+    let id: String = state.iter().map(|byte| format!("{byte:02x}")).collect();
+    node.name(&format!("gateway/used/{id}"))
 }
 
 /// Passes a round to the node of its call, and waits for the outcome.

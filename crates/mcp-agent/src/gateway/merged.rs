@@ -152,10 +152,14 @@ impl Merged {
         self.catalog.generation() > catalog.generation()
     }
 
-    /// Logs the servers and the items that the gateway served with the former lists, and does not serve any more.
-    pub(super) fn log_changes(&self, former: &Self) {
+    /// Logs the servers and the items that the gateway served with the former lists, and does not serve any more. Dropped items can be
+    /// errors of the start instead.
+    pub(super) fn log_changes(&self, former: &Self, drops_are_errors: bool) {
         for server in self.circular.iter().filter(|server| !former.circular.contains(server)) {
             tracing::warn!(%server, "the gateway does not serve a server that leads to the gateway itself: remove it from the configuration file");
+        }
+        if drops_are_errors {
+            return;
         }
         let known: HashSet<&DroppedItem> = former.dropped.iter().collect();
         let mut new = self.dropped.iter().filter(|dropped| !known.contains(dropped));

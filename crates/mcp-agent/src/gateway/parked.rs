@@ -152,6 +152,20 @@ impl<R: Parkable, C: Clone + Send + Sync + 'static> ParkedCalls<R, C> {
         waiting.round().await
     }
 
+    /// Checks whether a round would continue its call.
+    ///
+    /// # Errors
+    /// The error that [`ParkedCalls::resume`] would return at once.
+    pub(crate) fn check(
+        &self,
+        call: u64,
+        holder: &Holder,
+        number: u32,
+        responses: &JsonObject,
+    ) -> Result<(), ParkedError> {
+        self.call(call, holder)?.check(number, responses)
+    }
+
     /// Continues a call with the responses to its questions, and waits for its result or the next question. `number` is that of
     /// the former round. A round without responses only waits.
     ///

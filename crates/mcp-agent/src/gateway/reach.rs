@@ -147,7 +147,7 @@ impl Core {
         if let Some(found) = find().await {
             return Ok(found);
         }
-        Box::pin(self.listed(ItemKind::Tool, name, downstream, began)).await?;
+        Box::pin(self.listed(ItemKind::Tool, name, false, downstream, began)).await?;
         let unknown = || self.host.catalog().tool(name).err().map(CallError::Unknown);
         let found = find().await;
         found.ok_or_else(|| unknown().unwrap_or_else(|| self.host.shared().unknown_server(name)).into())
@@ -162,6 +162,7 @@ impl Core {
         &self,
         kind: ItemKind,
         name: &str,
+        is_completion: bool,
         downstream: &Downstream,
         began: Instant,
     ) -> Result<(), Fault> {
@@ -174,6 +175,7 @@ impl Core {
             // The names of resources and templates name no server.
             ItemKind::Resource | ItemKind::ResourceTemplate => return Ok(()),
         };
+        input.is_completion = is_completion;
         input.principal = downstream.principal.as_deref().map(str::to_owned);
         // The annotations and the name at the server are not known yet.
         if shared.gate.denies_kind(&input, &slot.options.rules) {

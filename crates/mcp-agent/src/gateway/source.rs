@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use super::{
     Core, ItemKind, Names,
-    asked::{Place, Round},
+    asked::{Place, Round, parked_error},
     caller::{Downstream, identity},
     fault::{self, Fault},
     item::Item,
@@ -30,16 +30,11 @@ use super::{
     names::split_uri,
     reach::{Reached, arguments},
     relay::Outgoing,
-    seal::LIFETIME,
+    rounds::RoundRecord,
     used::StateId,
     views,
 };
-use crate::{
-    CallError, CatalogTool,
-    catalog::ServerTasks,
-    policy::{PolicyInput, Refusal, RefusalKind},
-    registry::Slot,
-};
+use crate::{CallError, CatalogTool, catalog::ServerTasks, policy::PolicyInput};
 
 /// The time limit of a request. The limits of the request at its server are shorter: a configuration file permits seven days.
 pub(super) const LIMIT: Duration = Duration::from_secs(8 * 24 * 3600);
@@ -176,7 +171,7 @@ impl Core {
             return Box::pin(request.resume(round)).await;
         }
         let began = Instant::now();
-        let item = self.find_prompt(call.name(), &request.downstream, began).await?;
+        let item = self.find_prompt(call.name(), false, &request.downstream, began).await?;
         let arguments = match arguments(&request.params) {
             // The audit has the request.
             Err(_) if self.hides_item(ItemKind::Prompt, &item, &request.downstream)? => JsonObject::new(),
@@ -197,7 +192,7 @@ impl Core {
         let began = Instant::now();
         let (input, server, member, original, unknown) = match given.reference {
             CompletionReference::Prompt { name, .. } => {
-                let item = self.find_prompt(&name, &request.downstream, began).await?;
+                let item = self.find_prompt(&name, true, &request.downstream, began).await?;
                 let input = PolicyInput::prompt(&*item.server, &*item.original);
                 (input, Arc::clone(&item.server), "name", item.original.clone(), unknown_prompt(&name))
             }
@@ -210,7 +205,8 @@ impl Core {
             _ => return Err(RpcError::invalid_params("the type of the reference is unknown").into()),
         };
         reference.set(member, &*original);
-        let reached = match self.reach_since(began, call, &server, Some(input), &request.downstream).await {
+        let input = Some(input.completion());
+        let reached = match self.reach_since(began, call, &server, input, &request.downstream).await {
             Err(Fault::Hidden) => return Err(unknown.into()),
             reached => reached?,
         };
@@ -224,64 +220,11 @@ impl Core {
         }
     }
 
-    /// Checks a later round of a call, which began at this time. A server whose tools are known does not start before.
-    ///
-    /// # Errors
-    /// If the server does not have the tool any more, or if a policy denies the call meanwhile. An approval of the first round stays
-    /// valid.
-    async fn check_round(
-        self: &Arc<Self>,
-        call: &SourceCall,
-        place: &Place,
-        downstream: &Downstream,
-        began: Instant,
-    ) -> Result<(), Fault> {
-        let (server, name) = (&*place.server, &*place.name);
-        let mut input = match call.method() {
-            method::CallTool::NAME => PolicyInput::new(server, name),
-            method::ReadResource::NAME => PolicyInput::resource(server, name),
-            _ => PolicyInput::prompt(server, name),
-        };
-        input.principal = downstream.principal.as_ref().map(|principal| principal.to_string());
-        let slot = self.slot(server)?;
-        let (gate, rules) = (&self.host.shared().gate, &slot.options.rules[..]);
-        if call.method() == method::CallTool::NAME && !gate.denies_kind(&input, rules) {
-            let tool = self.tool_of_round(place, &slot, began).await?;
-            input = input.annotations(tool.tool().annotations.clone());
-        }
-        if !gate.is_active() && rules.is_empty() {
-            return Ok(());
-        }
-        let refused = |refusal: Refusal| match refusal.kind() {
-            RefusalKind::NotRecorded => RpcError::invalid_request(refusal.to_string()),
-            _ => RpcError::invalid_request("a policy denies the request meanwhile"),
-        };
-        Ok(gate.check_round(&input, rules).await.map_err(refused)?)
-    }
-
-    /// Returns the tool of a later round. If another node served the first round, the server may not have listed its tools here yet.
-    async fn tool_of_round(
-        self: &Arc<Self>,
-        place: &Place,
-        slot: &Slot,
-        began: Instant,
-    ) -> Result<Arc<CatalogTool>, Fault> {
-        let is_named = |item: &&Arc<Item>| item.server == place.server && item.original == place.name;
-        let find = async || self.merged().await.tools.iter().find(is_named).and_then(|item| item.tool.clone());
-        if let Some(found) = find().await {
-            return Ok(found);
-        }
-        if slot.is_unlisted() {
-            Box::pin(self.listed_by(slot, slot.call_timeout(&place.name), began)).await?;
-        }
-        let gone = || RpcError::invalid_params("the server does not have the tool any more").into();
-        find().await.ok_or_else(gone)
-    }
-
     /// Returns a prompt. Starts the server that the name names if the server has not listed its prompts yet.
     async fn find_prompt(
         self: &Arc<Self>,
         name: &str,
+        is_completion: bool,
         downstream: &Downstream,
         began: Instant,
     ) -> Result<Arc<Item>, Fault> {
@@ -289,7 +232,7 @@ impl Core {
         if let Some(found) = find().await {
             return Ok(found);
         }
-        match Box::pin(self.listed(ItemKind::Prompt, name, downstream, began)).await {
+        match Box::pin(self.listed(ItemKind::Prompt, name, is_completion, downstream, began)).await {
             Err(Fault::Hidden) => return Err(unknown_prompt(name).into()),
             listed => listed?,
         }
@@ -394,18 +337,26 @@ impl<'a> Incoming<'a> {
         let place = match &round {
             Round::Parked { place, .. } | Round::Elsewhere { place, .. } | Round::Upstream { place, .. } => place,
         };
-        self.core.check_round(self.call, place, &self.downstream, began).await?;
+        let core = self.core;
+        let slot = core.slot(&place.server)?;
+        let input = core.input_of_round(self.call, place, &slot, &self.downstream, began).await?;
+        let mut record = core.permit_round(&input, &slot)?;
         match round {
             Round::Parked { place, call, number, responses } => {
-                let holder = self.core.holder(&place.server, &self.downstream);
-                self.core.resume_parked(self.call, &place, (call, &holder), number, responses).await
+                let holder = core.holder(&place.server, &self.downstream);
+                if let Err(error) = core.parked.check(call, &holder, number, &responses) {
+                    record.refuse();
+                    return Err(parked_error(&error).into());
+                }
+                record.allow().await?;
+                core.resume_parked(self.call, &place, (call, &holder), number, responses).await
             }
             Round::Elsewhere { place, at, responses } => {
-                let holder = self.core.holder(&place.server, &self.downstream);
-                self.core.resume_elsewhere(self.call, &place, (at, holder), responses).await
+                let holder = core.holder(&place.server, &self.downstream);
+                core.resume_elsewhere(self.call, &place, (at, holder), responses, &mut record).await
             }
             Round::Upstream { place, fingerprint, once, responses, state } => {
-                self.resume_upstream(began, place, &fingerprint, once, (responses, state)).await
+                self.resume_upstream(began, place, &fingerprint, once, (responses, state), record).await
             }
         }
     }
@@ -418,19 +369,31 @@ impl<'a> Incoming<'a> {
         fingerprint: &str,
         once: Option<StateId>,
         responses: (JsonObject, Option<String>),
+        mut record: RoundRecord<'_>,
     ) -> Result<SourceOutcome, Fault> {
         let principal = self.downstream.principal.as_ref();
-        let mut reached = self.core.reach_round(began, self.call, &place, &self.downstream).await?;
+        let reached = self.core.reach_round(began, self.call, &place, &self.downstream).await;
+        if reached.is_err() {
+            // The round continues its call, and its server is away.
+            record.allow().await?;
+        }
+        let mut reached = reached?;
         if *reached.fingerprint != *fingerprint {
             // Another server has the name of the server that asked.
+            record.refuse();
             return Err(InputRound::state_expired().into());
         }
-        if let Some(once) = once {
-            // A node without capacity does not use the state up for the other nodes and for a repetition.
-            let claim = self.core.used.claim(once, principal, LIFETIME)?;
-            self.core.claim_on_all_nodes(self.call, &once).await?;
-            claim.keep();
-            reached.is_approved = true;
+        match once {
+            Some(once) => {
+                let claim = self.core.claim(self.call, once, principal).await.inspect_err(|_| record.refuse())?;
+                if let Err(unrecorded) = record.allow().await {
+                    self.core.release(self.call, &once).await;
+                    return Err(unrecorded);
+                }
+                claim.keep();
+                reached.is_approved = true;
+            }
+            None => record.allow().await?,
         }
         // A link of the client can have named the server.
         reached.is_private |= self.core.names == Names::Raw;

@@ -121,6 +121,7 @@ impl Host {
                 // The policies decide a reference of a later revision like a resource without a URI.
                 _ => PolicyInput::resource(&server, ""),
             };
+            let input = input.completion();
             let params = params.clone();
             let build = Box::new(move |client: &Client| client.complete_with(&params));
             Ok(Target::Server(Box::new(ServerTarget { server: server.clone(), input, build, bound: None })))

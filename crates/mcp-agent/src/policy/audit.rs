@@ -39,8 +39,10 @@ const STORED: Duration = Duration::from_secs(5);
 pub struct AuditEvent {
     /// The time of the decision.
     pub at: SystemTime,
-    /// The kind of the call.
+    /// The kind of the call. For a completion, it is the kind of its item.
     pub action: Action,
+    /// The request completes an argument of the prompt or a variable of the resource.
+    pub is_completion: bool,
     /// The name of the server.
     pub server: String,
     /// The name of the tool or the prompt, or the URI of the resource.
@@ -176,16 +178,17 @@ impl<F: Fn(&AuditEvent) + Send + Sync + 'static> AuditSink for F {
 
 /// Writes an event to `tracing`. Names come from servers and callers, so they are quoted.
 pub(super) fn trace(event: &AuditEvent) {
-    let AuditEvent { action, policy, server, tool, principal, effect, decided_by, outcome, reason, waited, .. } = event;
+    let AuditEvent { action, is_completion, policy, server, tool, principal, effect, decided_by, outcome, .. } = event;
+    let AuditEvent { reason, waited, .. } = event;
     let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
     if outcome.runs() {
         tracing::info!(
-            target: "mcp_agent::audit", ?action, ?server, ?tool, ?principal, %effect, ?decided_by, ?policy, ?outcome,
+            target: "mcp_agent::audit", ?action, is_completion, ?server, ?tool, ?principal, %effect, ?decided_by, ?policy, ?outcome,
             ?reason, waited_ms, "the policy permits a call"
         );
     } else {
         tracing::warn!(
-            target: "mcp_agent::audit", ?action, ?server, ?tool, ?principal, %effect, ?decided_by, ?policy, ?outcome,
+            target: "mcp_agent::audit", ?action, is_completion, ?server, ?tool, ?principal, %effect, ?decided_by, ?policy, ?outcome,
             ?reason, waited_ms, "the policy refuses a call"
         );
     }
@@ -239,6 +242,7 @@ impl Open<'_> {
         AuditEvent {
             at: SystemTime::now(),
             action: self.input.action,
+            is_completion: self.input.is_completion,
             server: self.input.server.clone(),
             tool: self.input.tool.clone(),
             principal: self.input.principal.clone(),

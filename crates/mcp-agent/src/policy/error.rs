@@ -80,6 +80,7 @@ impl std::error::Error for PolicyError {}
 pub struct Refusal {
     kind: RefusalKind,
     action: Action,
+    is_completion: bool,
     server: String,
     tool: String,
     decided_by: DecidedBy,
@@ -118,6 +119,9 @@ pub enum RefusalKind {
     Unaccepted,
     /// The audit event of the call cannot be stored ([`Gate::require_audit`](super::Gate::require_audit)).
     NotRecorded,
+    /// A later round of a call does not continue it: its state was used, the call has ended, a response is not valid, or the use of the
+    /// state cannot be stored.
+    NotContinued,
 }
 
 impl Refusal {
@@ -128,8 +132,9 @@ impl Refusal {
         policy: Option<Arc<str>>,
         reason: Option<String>,
     ) -> Self {
-        let (action, server, tool) = (input.action, input.server.clone(), input.tool.clone());
-        Self { kind, action, server, tool, decided_by, policy, reason }
+        let (action, is_completion) = (input.action, input.is_completion);
+        let (server, tool) = (input.server.clone(), input.tool.clone());
+        Self { kind, action, is_completion, server, tool, decided_by, policy, reason }
     }
 
     /// Returns the kind.
@@ -155,6 +160,18 @@ impl Refusal {
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
+
+    /// Returns the text for a caller of a gateway: it names the gateway instead of the host.
+    #[cfg(feature = "gateway")]
+    pub(crate) fn text_of_gateway(&self) -> String {
+        Text { refusal: self, actor: "the gateway" }.to_string()
+    }
+}
+
+/// The text of a refusal. The actor is the program that decides.
+struct Text<'a> {
+    refusal: &'a Refusal,
+    actor: &'static str,
 }
 
 /// The source of a decision, as the subject of a sentence.
@@ -183,30 +200,36 @@ struct Call<'a>(&'a Refusal);
 
 impl fmt::Display for Call<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Refusal { action, server, tool, .. } = self.0;
-        let noun = match action {
-            Action::CallTool => "call",
-            Action::ReadResource => "read",
-            Action::GetPrompt => "prompt",
+        let Refusal { action, is_completion, server, tool, .. } = self.0;
+        let noun = match (action, is_completion) {
+            (Action::CallTool, _) => "call of",
+            (Action::ReadResource, false) => "read of",
+            (Action::GetPrompt, false) => "prompt",
+            (Action::ReadResource, true) => "completion for the resource",
+            (Action::GetPrompt, true) => "completion for the prompt",
         };
-        match action {
-            Action::GetPrompt => write!(f, "the {noun} {tool:?} of {server:?}"),
-            Action::CallTool | Action::ReadResource => write!(f, "the {noun} of {tool:?} of {server:?}"),
-        }
+        write!(f, "the {noun} {tool:?} of {server:?}")
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (source, call) = (Source(self), Call(self));
-        match self.kind {
+        write!(f, "{}", Text { refusal: self, actor: "the host" })
+    }
+}
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { refusal, actor } = self;
+        let (source, call) = (Source(refusal), Call(refusal));
+        match refusal.kind {
             RefusalKind::Denied => write!(f, "{source} denies {call}")?,
             RefusalKind::Rejected => write!(f, "the user rejected {call}, for which {source} requires an approval")?,
             RefusalKind::ApprovalTimedOut => {
                 write!(f, "{source} requires an approval for {call}, and the user did not answer in time")?;
             }
             RefusalKind::NoApprover => {
-                write!(f, "{source} requires an approval for {call} (`ask`), and the host has no approver")?;
+                write!(f, "{source} requires an approval for {call} (`ask`), and {actor} has no approver")?;
             }
             RefusalKind::TooManyPending => {
                 write!(f, "{source} requires an approval for {call}, and too many other calls wait for theirs")?;
@@ -216,10 +239,11 @@ impl fmt::Display for Refusal {
                 write!(f, "{source} blocks {call} until a person accepts the definition of the tool")?;
             }
             RefusalKind::NotRecorded => {
-                return write!(f, "the host refuses {call}, because its audit event cannot be stored");
+                return write!(f, "{actor} refuses {call}, because its audit event cannot be stored");
             }
+            RefusalKind::NotContinued => return write!(f, "{actor} does not continue {call}"),
         }
-        self.reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))
+        refusal.reason.as_ref().map_or(Ok(()), |reason| write!(f, ": {reason}"))
     }
 }
 

@@ -78,6 +78,31 @@ pub(crate) struct Pass {
     pub(crate) is_approved: bool,
 }
 
+/// A later round of a call that no policy denies, before its record. A drop without a record is recorded as a cancellation.
+#[cfg(feature = "gateway")]
+pub(crate) struct LaterRound<'a> {
+    open: Open<'a>,
+}
+
+#[cfg(feature = "gateway")]
+impl LaterRound<'_> {
+    /// Records that the round runs.
+    ///
+    /// # Errors
+    /// If the gate requires the record, and it cannot be stored. The round must not run then.
+    pub(crate) async fn allow(&mut self) -> Result<(), Refusal> {
+        match self.open.settle(Outcome::Allowed).await {
+            Outcome::Refused(kind) => Err(Refusal::new(kind, self.open.input, DecidedBy::EarlierRound, None, None)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Records that the round does not continue its call.
+    pub(crate) fn refuse(&mut self) {
+        self.open.close(Outcome::Refused(RefusalKind::NotContinued));
+    }
+}
+
 /// A decision with its source.
 struct Decided {
     decision: Decision,
@@ -253,21 +278,21 @@ impl Gate {
         }
     }
 
-    /// Decides a later round of a call that a client continues, and records it. The decision about the first round counts, unless a
-    /// policy denies the call meanwhile.
+    /// Decides a later round of a call that a client continues. The decision about the first round counts, unless a policy denies the
+    /// call meanwhile. A denied round is recorded at once. The caller records the outcome of another one.
     #[cfg(feature = "gateway")]
-    pub(crate) async fn check_round(&self, input: &PolicyInput, rules: &[Rule]) -> Result<(), Refusal> {
+    pub(crate) fn check_round<'a>(&'a self, input: &'a PolicyInput, rules: &[Rule]) -> Result<LaterRound<'a>, Refusal> {
         let is_denied = self.denies(input, rules);
         let effect = if is_denied { Effect::Deny } else { Effect::Allow };
         let decided_by = DecidedBy::EarlierRound;
         let (started, sink, is_required) = (Instant::now(), self.sink.as_deref(), self.requires_audit);
         let (policy, reason, is_closed) = (None, None, false);
         let mut open = Open { input, started, effect, decided_by, policy, reason, sink, is_required, is_closed };
-        let outcome = if is_denied { Outcome::Refused(RefusalKind::Denied) } else { Outcome::Allowed };
-        match open.settle(outcome).await {
-            Outcome::Refused(kind) => Err(Refusal::new(kind, input, decided_by, None, None)),
-            _ => Ok(()),
+        if is_denied {
+            open.close(Outcome::Refused(RefusalKind::Denied));
+            return Err(Refusal::new(RefusalKind::Denied, input, decided_by, None, None));
         }
+        Ok(LaterRound { open })
     }
 
     /// Whether a check of a host has any effect.
@@ -292,15 +317,26 @@ impl Gate {
             }
             None
         }
-        self.is_denied_by(|rules| by_rules(rules, input), rules)
+        self.is_denied_by(|rules| by_rules(rules, input), rules, |effect| effect == Effect::Deny)
     }
 
-    /// Whether the policies deny a call of its caller for all arguments. Hooks count as undecided.
+    /// Whether the policies deny a call of its caller for all arguments. Hooks count as undecided. Without an approver, `ask` denies
+    /// the call too.
     #[cfg(feature = "gateway")]
     pub(crate) fn denies(&self, input: &PolicyInput, rules: &[Rule]) -> bool {
         let first =
-            |rules: &[Rule]| rules.iter().find(|rule| rule.matches(input)).map(|rule| rule.effect == Effect::Deny);
-        self.is_denied_by(first, rules)
+            |rules: &[Rule]| rules.iter().find(|rule| rule.matches(input)).map(|rule| self.is_refusal(rule.effect));
+        self.is_denied_by(first, rules, |effect| self.is_refusal(effect))
+    }
+
+    /// Whether calls with an effect never run.
+    #[cfg(feature = "gateway")]
+    fn is_refusal(&self, effect: Effect) -> bool {
+        match effect {
+            Effect::Allow => false,
+            Effect::Ask => self.approver.is_none(),
+            Effect::Deny => true,
+        }
     }
 
     /// Whether the policies deny each call of the kind, caller and server of an input, with each name and all annotations. Hooks
@@ -308,13 +344,13 @@ impl Gate {
     #[cfg(feature = "gateway")]
     pub(crate) fn denies_kind(&self, input: &PolicyInput, rules: &[Rule]) -> bool {
         let first = |rules: &[Rule]| {
-            rules.iter().find_map(|rule| match (rule.matches_kind(input)?, rule.effect) {
-                (true, Effect::Deny) => Some(true),
-                (false, Effect::Deny) => None,
+            rules.iter().find_map(|rule| match (rule.matches_kind(input)?, self.is_refusal(rule.effect)) {
+                (true, true) => Some(true),
+                (false, true) => None,
                 _ => Some(false),
             })
         };
-        self.is_denied_by(first, rules)
+        self.is_denied_by(first, rules, |effect| self.is_refusal(effect))
     }
 
     /// Whether the gate has a policy, a hook or a default effect.
@@ -324,7 +360,12 @@ impl Gate {
     }
 
     /// Returns the first decision of the policies, or the default.
-    fn is_denied_by(&self, by_rules: impl Fn(&[Rule]) -> Option<bool>, rules: &[Rule]) -> bool {
+    fn is_denied_by(
+        &self,
+        by_rules: impl Fn(&[Rule]) -> Option<bool>,
+        rules: &[Rule],
+        is_refusal: impl Fn(Effect) -> bool,
+    ) -> bool {
         for step in &self.steps {
             let decided = match step {
                 Step::Policy(policy) => by_rules(policy.rules()),
@@ -336,7 +377,7 @@ impl Gate {
                 return is_denied;
             }
         }
-        by_rules(rules).unwrap_or_else(|| self.default_of_steps() == Effect::Deny)
+        by_rules(rules).unwrap_or_else(|| is_refusal(self.default_of_steps()))
     }
 
     async fn decide(&self, input: &PolicyInput, check: Check<'_>) -> Decided {

@@ -68,6 +68,8 @@ pub struct PolicyInput {
     pub principal: Option<String>,
     /// The arguments of the call. Rules do not read them; hooks and approvers can.
     pub arguments: JsonObject,
+    /// The request completes an argument of the prompt or a variable of the resource. The rules are those of the item.
+    pub is_completion: bool,
 }
 
 impl PolicyInput {
@@ -109,6 +111,20 @@ impl PolicyInput {
         self.arguments = arguments;
         self
     }
+
+    /// Marks the request as a completion for the prompt or the resource.
+    ///
+    /// ```
+    /// use mcp_agent::policy::{Action, PolicyInput};
+    ///
+    /// let input = PolicyInput::prompt("docs", "review").completion();
+    /// assert_eq!((input.action, input.is_completion), (Action::GetPrompt, true));
+    /// ```
+    #[must_use]
+    pub fn completion(mut self) -> Self {
+        self.is_completion = true;
+        self
+    }
 }
 
 impl fmt::Debug for PolicyInput {
@@ -120,6 +136,7 @@ impl fmt::Debug for PolicyInput {
             .field("annotations", &self.annotations)
             .field("principal", &self.principal)
             .field("arguments", &self.arguments.len())
+            .field("is_completion", &self.is_completion)
             .finish()
     }
 }

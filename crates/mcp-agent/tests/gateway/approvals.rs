@@ -12,12 +12,12 @@ use std::{
 
 use mcp_agent::{
     Gateway, Host, ServerState,
-    policy::{AuditEvent, AuditSink, DecidedBy, Effect, Outcome, PendingApproval},
+    policy::{AuditEvent, AuditSink, DecidedBy, Effect, Outcome, PendingApproval, RefusalKind},
 };
 use mcp_client::{Reconnect, Update, transport::BoxFuture};
 use mcp_protocol::SubscriptionFilter;
 use mcp_server::{inputs::StateKeys, store::MemoryStore};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::{
@@ -44,9 +44,63 @@ async fn an_approved_call_continues_once_and_each_round_is_recorded() {
         let round = next(&json!({}), &state, &key, &json!({ "action": "accept", "content": { "name": "ada" } }));
         assert_eq!(send(&user, round.clone()).await.unwrap(), "ada", "{up}");
         assert_eq!(reason(&send(&user, round).await.unwrap_err()), "request_state_expired", "{up}");
-        let expected = [(DecidedBy::Default, Outcome::Approved), (DecidedBy::EarlierRound, Outcome::Allowed)];
-        assert_eq!(events.lock().unwrap()[..2], expected, "{up}");
+        let refused = Outcome::Refused(RefusalKind::NotContinued);
+        let expected = [
+            (DecidedBy::Default, Outcome::Approved),
+            (DecidedBy::EarlierRound, Outcome::Allowed),
+            (DecidedBy::EarlierRound, refused),
+        ];
+        assert_eq!(*events.lock().unwrap(), expected, "{up}");
     }
+}
+
+#[tokio::test]
+async fn a_round_with_an_invalid_response_is_recorded_as_refused() {
+    let events: Arc<Mutex<Vec<Outcome>>> = Arc::default();
+    let sink = Arc::clone(&events);
+    let host = Host::builder("gateway", "1")
+        .server("s", Pipe::new(asking(REVISIONS[0], &Turns::default())))
+        .audit(move |event: &AuditEvent| sink.lock().unwrap().push(event.outcome));
+    let gateway = Gateway::builder(host.start().await.unwrap()).build().unwrap().versions([REVISIONS[1]]).build();
+    let user = client().connect(&gateway).await.unwrap();
+    let (key, state) = first_round(&user).await;
+    let round = |answer: &Value| next(&json!({}), &state, &key, answer);
+    let invalid = send(&user, round(&json!({ "action": 7 }))).await.unwrap_err();
+    assert_eq!(invalid.code.0, -32602, "{invalid}");
+    // The question stays open.
+    let valid = json!({ "action": "accept", "content": { "name": "ada" } });
+    assert_eq!(send(&user, round(&valid)).await.unwrap(), "ada");
+    let refused = Outcome::Refused(RefusalKind::NotContinued);
+    assert_eq!(*events.lock().unwrap(), [Outcome::Allowed, refused, Outcome::Allowed]);
+}
+
+#[tokio::test]
+async fn a_round_that_the_node_of_its_call_refuses_is_recorded_after_its_permission() {
+    let (store, events) = (Arc::new(MemoryStore::new()), Arc::<Mutex<Vec<Outcome>>>::default());
+    let node = |is_recorded: bool| {
+        let (store, sink) = (store.clone(), Arc::clone(&events));
+        async move {
+            let record = move |event: &AuditEvent| {
+                if is_recorded {
+                    sink.lock().unwrap().push(event.outcome);
+                }
+            };
+            let server = Pipe::new(asking(REVISIONS[0], &Turns::default()));
+            let host = Host::builder("gateway", "1").server("s", server).audit(record).start().await.unwrap();
+            let gateway = Gateway::builder(host).state_keys(StateKeys::new([[1; 32]])).build().unwrap();
+            let gateway = gateway.store(store).versions([REVISIONS[1]]).build();
+            (client().connect(&gateway).await.unwrap(), gateway)
+        }
+    };
+    let ((first, _first), (second, _second)) = (node(false).await, node(true).await);
+    let (key, state) = first_round(&first).await;
+    let round = |answer: &Value| next(&json!({}), &state, &key, answer);
+    let invalid = send(&second, round(&json!({ "action": 7 }))).await.unwrap_err();
+    assert_eq!(invalid.code.0, -32602, "{invalid}");
+    let valid = json!({ "action": "accept", "content": { "name": "ada" } });
+    assert_eq!(send(&second, round(&valid)).await.unwrap(), "ada");
+    let refused = Outcome::Refused(RefusalKind::NotContinued);
+    assert_eq!(*events.lock().unwrap(), [Outcome::Allowed, refused, Outcome::Allowed]);
 }
 
 #[tokio::test]
@@ -136,7 +190,7 @@ impl AuditSink for Storage {
 
 #[tokio::test]
 async fn a_round_that_the_audit_refuses_can_be_repeated() {
-    for up in REVISIONS {
+    for (up, has_store) in REVISIONS.into_iter().flat_map(|up| [(up, false), (up, true)]) {
         let storage = Storage::default();
         let host = Host::builder("gateway", "1")
             .server("s", Pipe::new(asking(up, &Turns::default())))
@@ -144,7 +198,9 @@ async fn a_round_that_the_audit_refuses_can_be_repeated() {
             .approver(|_: PendingApproval| async { true })
             .audit(storage.clone())
             .require_audit();
-        let gateway = Gateway::builder(host.start().await.unwrap()).build().unwrap().versions([REVISIONS[1]]).build();
+        let gateway = Gateway::builder(host.start().await.unwrap()).state_keys(StateKeys::new([[1; 32]]));
+        let gateway = gateway.build().unwrap().versions([REVISIONS[1]]);
+        let gateway = if has_store { gateway.store(Arc::new(MemoryStore::new())) } else { gateway }.build();
         let user = client().connect(&gateway).await.unwrap();
         let (key, state) = first_round(&user).await;
         let round = next(&json!({}), &state, &key, &json!({ "action": "accept", "content": { "name": "ada" } }));

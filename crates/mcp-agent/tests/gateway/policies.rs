@@ -8,8 +8,9 @@ use std::{
 
 use mcp_agent::{
     Gateway, Host,
-    policy::{AuditEvent, Effect, Outcome, Policy, Rule},
+    policy::{AuditEvent, Decision, Effect, Outcome, PendingApproval, Policy, PolicyHook, PolicyInput, Rule},
 };
+use mcp_client::transport::BoxFuture;
 use mcp_protocol::{CacheScope, CompletionReference};
 use mcp_server::{CacheHint, prelude::*, prompt, resource, template, tool};
 use serde_json::{json, value::RawValue};
@@ -71,7 +72,11 @@ async fn each_caller_has_the_items_that_the_policies_allow() {
         let opened = ada.subscribe(["mcp://files/secret:a"]).await.unwrap();
         assert_eq!(opened.honoured().resource_subscriptions, ["mcp://files/secret:a"], "{version}");
     }
-    assert!(events.lock().unwrap().iter().all(|event| event.outcome == Outcome::Allowed));
+    let events = events.lock().unwrap();
+    assert!(events.iter().all(|event| event.outcome == Outcome::Allowed));
+    // The client of each revision called a tool, completed two arguments, and so on.
+    let completions: Vec<_> = events.iter().filter(|event| event.is_completion).map(|event| &*event.tool).collect();
+    assert_eq!(completions, ["plan", "secret:{name}", "plan", "secret:{name}"]);
 }
 
 fn references(prompt: &str, template: &str) -> [CompletionReference; 2] {
@@ -153,6 +158,67 @@ async fn an_item_that_the_policies_deny_is_unknown_and_the_audit_has_the_reason(
     // The tool, the read with its completion and its subscription, and two requests for the prompt with its completion: in two
     // revisions.
     assert_eq!((denied("write"), denied("secret:a"), denied("plan")), (2, 6, 6), "{events:?}");
+}
+
+#[tokio::test]
+async fn an_item_that_needs_an_approval_is_hidden_if_the_gateway_has_no_approver() {
+    let files = Server::builder("files", "1")
+        .tool(tool("read", async || "read"))
+        .tool(tool("write", async || "written"))
+        .resource(resource("secret:a", async || "secret"))
+        .prompt(prompt("plan", async || "plan"))
+        .build();
+    let ask = || Rule::new(Effect::Ask).reason("Guests only read.");
+    let by_rules = Policy::new()
+        .rule(ask().tool("write".parse().unwrap()))
+        .rule(ask().resource("*".parse().unwrap()))
+        .rule(ask().prompt("*".parse().unwrap()));
+    let by_default = Policy::parse("p", "default = \"ask\"\n[[rule]]\ntool = \"read\"\neffect = \"allow\"\n").unwrap();
+    for (policy, has_approver) in
+        [(by_rules.clone(), false), (by_rules, true), (by_default.clone(), false), (by_default, true)]
+    {
+        let builder = Host::builder("gateway", "1").server("files", &files).policy(policy);
+        let builder = if has_approver { builder.approver(|_: PendingApproval| async { true }) } else { builder };
+        let host = builder.start().await.unwrap();
+        for version in REVISIONS {
+            let server = Gateway::builder(host.clone()).build().unwrap().versions([version]).build();
+            let user = connect_as(&server, "ada").await;
+            let tools = user.list_tools().await.unwrap();
+            let names: Vec<_> = tools.iter().map(|tool| &*tool.name).collect();
+            let others = usize::from(has_approver);
+            assert_eq!(names, ["files__read", "files__write"][..1 + others], "{version} {has_approver}");
+            assert_eq!(user.list_resources().await.unwrap().len(), others, "{version} {has_approver}");
+            assert_eq!(user.list_prompts().await.unwrap().len(), others, "{version} {has_approver}");
+            let called = user.call_tool("files__write", ()).await;
+            if has_approver {
+                assert_eq!(called.unwrap().text(), "written", "{version}");
+                continue;
+            }
+            let unknown = user.call_tool("files__other", ()).await.unwrap_err();
+            let unknown = without("files__other", &unknown);
+            assert_eq!(without("files__write", &called.unwrap_err()), unknown, "{version}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_text_of_a_refusal_names_the_gateway() {
+    struct Asks;
+
+    impl PolicyHook for Asks {
+        fn decide<'a>(&'a self, _: &'a PolicyInput) -> BoxFuture<'a, Option<Decision>> {
+            Box::pin(async { Some(Decision::new(Effect::Ask)) })
+        }
+    }
+
+    let files = Server::builder("files", "1").tool(tool("read", async || "read")).build();
+    // The decision of a hook can depend on the arguments, so the tool is visible.
+    let host = Host::builder("gateway", "1").server("files", &files).policy_hook(Asks).start().await.unwrap();
+    let server = Gateway::builder(host).build().unwrap().build();
+    let refused = connect_as(&server, "ada").await.call_tool("files__read", ()).await.unwrap();
+    let text =
+        "a policy requires an approval for the call of \"read\" of \"files\" (`ask`), and the gateway has no approver";
+    assert_eq!((refused.is_error, refused.text().as_str()), (true, text));
 }
 
 #[tokio::test]

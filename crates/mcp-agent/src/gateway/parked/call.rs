@@ -116,6 +116,11 @@ impl<R: Clone, C> ParkedCall<R, C> {
         self.state().answer(number, responses)
     }
 
+    /// Checks responses as [`ParkedCall::answer`] does, and sends none.
+    pub(super) fn check(&self, number: u32, responses: &JsonObject) -> Result<(), ParkedError> {
+        self.state().answers(number, responses).map(drop)
+    }
+
     /// Sends responses as [`ParkedCall::answer`] does, and marks their round as waiting.
     pub(super) fn begin_round(
         &self,
@@ -201,26 +206,33 @@ impl<R, C> ParkedCall<R, C> {
 }
 
 impl<R, C> State<R, C> {
-    fn answer(&mut self, number: u32, responses: JsonObject) -> Result<(), ParkedError> {
+    /// Returns the indexes of the open questions that have a response, with the keys of the responses.
+    fn answers(&self, number: u32, responses: &JsonObject) -> Result<Vec<(usize, String)>, ParkedError> {
         let mut answers = Vec::new();
         for (key, response) in responses {
             let question = key.strip_prefix(KEY).and_then(|text| text.parse::<u32>().ok());
             // Another text of the same number names no question.
-            let question = question.filter(|question| *question <= number && key == format!("{KEY}{question}"));
+            let question = question.filter(|question| *question <= number && *key == format!("{KEY}{question}"));
             let Some(index) = question.and_then(|question| question.checked_sub(1)) else { continue };
-            match self.questions.get(index as usize) {
+            let (index, key) = (index as usize, || key.to_owned());
+            match self.questions.get(index) {
                 Some(Question::Open { request, .. }) => {
-                    check(request, &response).map_err(|reason| ParkedError::Invalid { key, reason })?;
-                    answers.push((index, response));
+                    check(request, response).map_err(|reason| ParkedError::Invalid { key: key(), reason })?;
+                    answers.push((index, key()));
                 }
-                Some(Question::Answered(hash)) if *hash == self.hashes.hash_one(&response) => {}
-                Some(Question::Answered(_)) => return Err(ParkedError::Answered { key }),
+                Some(Question::Answered(hash)) if *hash == self.hashes.hash_one(response) => {}
+                Some(Question::Answered(_)) => return Err(ParkedError::Answered { key: key() }),
                 Some(Question::Withdrawn) | None => {}
             }
         }
-        for (index, response) in answers {
+        Ok(answers)
+    }
+
+    fn answer(&mut self, number: u32, mut responses: JsonObject) -> Result<(), ParkedError> {
+        for (index, key) in self.answers(number, &responses)? {
+            let Some(response) = responses.remove(&key) else { continue };
             let hash = self.hashes.hash_one(&response);
-            let Some(question) = self.questions.get_mut(index as usize) else { continue };
+            let Some(question) = self.questions.get_mut(index) else { continue };
             if let Question::Open { answer, .. } = std::mem::replace(question, Question::Answered(hash)) {
                 // The upstream server can withdraw the question at the same time.
                 let _ = answer.send(response);

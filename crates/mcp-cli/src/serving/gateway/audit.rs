@@ -38,9 +38,10 @@ impl AuditSink for AuditFile {
 
 /// Returns the line of an event.
 fn text(event: &AuditEvent) -> String {
+    let action = if event.is_completion { "Complete".to_owned() } else { format!("{:?}", event.action) };
     let mut text = json!({
         "at": seconds(event.at),
-        "action": format!("{:?}", event.action),
+        "action": action,
         "server": event.server,
         "name": event.tool,
         "principal": event.principal,

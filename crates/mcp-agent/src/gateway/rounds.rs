@@ -1,0 +1,104 @@
+//! The decisions about later rounds of calls, and their audit events.
+
+use std::sync::Arc;
+
+use mcp_protocol::{Method as _, RpcError, method};
+use mcp_server_core::{InputRound, source::SourceCall};
+use tokio::time::Instant;
+
+use super::{Core, asked::Place, caller::Downstream, fault::Fault, item::Item};
+use crate::{
+    CatalogTool,
+    policy::{LaterRound, PolicyInput, Refusal},
+    registry::Slot,
+};
+
+/// The audit event of a later round, before its outcome. `None`: the host has no policies and no audit.
+pub(super) struct RoundRecord<'a>(Option<LaterRound<'a>>);
+
+impl RoundRecord<'_> {
+    /// Records that the round runs.
+    ///
+    /// # Errors
+    /// If the audit requires the record, and it cannot be stored. The round must not run then.
+    pub(super) async fn allow(&mut self) -> Result<(), Fault> {
+        let Some(round) = &mut self.0 else { return Ok(()) };
+        let unrecorded = |refusal: Refusal| RpcError::invalid_request(refusal.text_of_gateway());
+        Ok(round.allow().await.map_err(unrecorded)?)
+    }
+
+    /// Records that the round does not continue its call. After [`RoundRecord::allow`], it is an event of its own.
+    pub(super) fn refuse(&mut self) {
+        if let Some(round) = &mut self.0 {
+            round.refuse();
+        }
+    }
+}
+
+impl Core {
+    /// Returns the input of the policies for a later round of a call, which began at this time. A server whose tools are known does not
+    /// start.
+    ///
+    /// # Errors
+    /// If the server does not have the tool any more.
+    pub(super) async fn input_of_round(
+        self: &Arc<Self>,
+        call: &SourceCall,
+        place: &Place,
+        slot: &Slot,
+        downstream: &Downstream,
+        began: Instant,
+    ) -> Result<PolicyInput, Fault> {
+        let (server, name) = (&*place.server, &*place.name);
+        let mut input = match call.method() {
+            method::CallTool::NAME => PolicyInput::new(server, name),
+            method::ReadResource::NAME => PolicyInput::resource(server, name),
+            _ => PolicyInput::prompt(server, name),
+        };
+        input.principal = downstream.principal.as_ref().map(|principal| principal.to_string());
+        let is_denied = || self.host.shared().gate.denies_kind(&input, &slot.options.rules);
+        if call.method() == method::CallTool::NAME && !is_denied() {
+            let tool = self.tool_of_round(place, slot, began).await?;
+            input = input.annotations(tool.tool().annotations.clone());
+        }
+        Ok(input)
+    }
+
+    /// Decides a later round of a call. An approval of the first round stays valid.
+    ///
+    /// # Errors
+    /// If a policy denies the call meanwhile.
+    pub(super) fn permit_round<'a>(&'a self, input: &'a PolicyInput, slot: &Slot) -> Result<RoundRecord<'a>, Fault> {
+        let (gate, rules) = (&self.host.shared().gate, &slot.options.rules[..]);
+        if !gate.is_active() && rules.is_empty() {
+            return Ok(RoundRecord(None));
+        }
+        let denied = |_| RpcError::invalid_request("a policy denies the request meanwhile");
+        Ok(RoundRecord(Some(gate.check_round(input, rules).map_err(denied)?)))
+    }
+
+    /// Returns the tool of a later round. If another node served the first round, the server may not have listed its tools here yet.
+    async fn tool_of_round(
+        self: &Arc<Self>,
+        place: &Place,
+        slot: &Slot,
+        began: Instant,
+    ) -> Result<Arc<CatalogTool>, Fault> {
+        let is_named = |item: &&Arc<Item>| item.server == place.server && item.original == place.name;
+        let find = async || self.merged().await.tools.iter().find(is_named).and_then(|item| item.tool.clone());
+        if let Some(found) = find().await {
+            return Ok(found);
+        }
+        if slot.is_unlisted() {
+            Box::pin(self.listed_by(slot, slot.call_timeout(&place.name), began)).await?;
+        }
+        let gone = || RpcError::invalid_params("the server does not have the tool any more").into();
+        find().await.ok_or_else(gone)
+    }
+}
+
+/// Whether the error of a round is that of an expired state.
+pub(super) fn is_expired(error: &RpcError) -> bool {
+    let expired = InputRound::state_expired();
+    error.code == expired.code && error.data == expired.data
+}
