@@ -158,7 +158,8 @@ pub(crate) fn to_server(
     options: &Options,
     authorizer: Option<Arc<dyn Authorizer>>,
 ) -> Result<Arc<dyn Connect>, Failure> {
-    Ok(Arc::new(TracedConnector::new(server::connector(server, options, authorizer)?, options.trace)))
+    let connector = server::connector(server, options, authorizer)?;
+    Ok(Arc::new(TracedConnector::new(connector, options.trace).named(&server.name)))
 }
 
 /// Returns the connector of a caller for the authorizer with its token.
@@ -167,9 +168,11 @@ pub(crate) type ConnectorOfCaller = Box<dyn Fn(Arc<dyn Authorizer>) -> Arc<dyn C
 /// Returns a function with the connectors of the callers of a server, for the authorizers with their tokens. `None` for a command.
 pub(crate) fn of_callers(server: &ServerDefinition, options: &Options) -> Result<Option<ConnectorOfCaller>, Failure> {
     let (endpoint, traces) = (server::endpoint_of_callers(server, options)?, options.trace);
+    let name = server.name.clone();
     Ok(endpoint.map(|endpoint| -> ConnectorOfCaller {
         Box::new(move |own| {
-            Arc::new(TracedConnector::new(Arc::new(endpoint.clone().authorizer(own)), traces)) as Arc<dyn Connect>
+            let connector = TracedConnector::new(Arc::new(endpoint.clone().authorizer(own)), traces);
+            Arc::new(connector.named(&name)) as Arc<dyn Connect>
         })
     }))
 }

@@ -163,6 +163,12 @@ impl Failure {
         self
     }
 
+    /// Adds the place of a fault before the message.
+    pub(crate) fn within(mut self, place: &str) -> Self {
+        self.message = format!("{place}: {}", self.message);
+        self
+    }
+
     /// Adds a line to the message.
     pub(crate) fn with_line(mut self, line: &str) -> Self {
         self.message.push_str("\n     ");

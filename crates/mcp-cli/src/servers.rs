@@ -18,7 +18,10 @@ use mcp_agent::{
 };
 use mcp_client::{Client, http::Authorizer};
 
-pub(crate) use self::fleet::{add_to, check_options, connector, settle};
+pub(crate) use self::{
+    credentials::remedy,
+    fleet::{Connectors, check_options, connector, settle},
+};
 use self::{fleet::Fleet, resolve::Resolved, source::Source};
 use crate::{
     answers::Answers,

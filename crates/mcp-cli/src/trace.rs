@@ -25,12 +25,19 @@ const MAX_SHOWN: usize = 200;
 pub(crate) struct TracedConnector {
     inner: Arc<dyn Connect>,
     traces: bool,
+    /// The server as the subject of a sentence.
+    server: Arc<str>,
 }
 
 impl TracedConnector {
     /// Prints every message if `traces` is set. Otherwise prints only received lines that are not messages.
     pub(crate) fn new(inner: Arc<dyn Connect>, traces: bool) -> Self {
-        Self { inner, traces }
+        Self { inner, traces, server: "the server".into() }
+    }
+
+    /// Sets the name of the server for warnings.
+    pub(crate) fn named(self, name: &str) -> Self {
+        Self { server: format!("the server `{}`", line(name)).into(), ..self }
     }
 }
 
@@ -48,7 +55,8 @@ impl Connect for TracedConnector {
             })?;
             let inner = transport.sender();
             let sender = if traces { Arc::new(TracedSender(inner)) } else { inner };
-            Ok(Box::new(TracedTransport { transport, sender, traces }) as Box<dyn Transport>)
+            let server = Arc::clone(&self.server);
+            Ok(Box::new(TracedTransport { transport, sender, traces, server }) as Box<dyn Transport>)
         })
     }
 
@@ -75,6 +83,7 @@ struct TracedTransport {
     transport: Box<dyn Transport>,
     sender: Arc<dyn FrameSender>,
     traces: bool,
+    server: Arc<str>,
 }
 
 impl Transport for TracedTransport {
@@ -84,7 +93,7 @@ impl Transport for TracedTransport {
             Some(Ok(frame)) if self.traces => print("<-", frame),
             Some(Err(error)) if self.traces => note(format!("<- {}", printable(&error.to_string()))),
             None if self.traces => note("-- the connection is closed"),
-            Some(Ok(frame)) if !is_message(frame) => warn_about(frame),
+            Some(Ok(frame)) if !is_message(frame) => warn_about(&self.server, frame),
             _ => {}
         }
         Poll::Ready(received)
@@ -147,9 +156,9 @@ fn is_message(frame: &Frame) -> bool {
 }
 
 /// Warns about a log line on stdout, where the server must write messages only.
-fn warn_about(frame: &Frame) {
+fn warn_about(server: &str, frame: &Frame) {
     let text = String::from_utf8_lossy(&frame.message[..frame.message.len().min(MAX_SHOWN)]);
-    warn(&format!("the server wrote a line that is not a message: {}", line(&text)));
+    warn(&format!("{server} wrote a line that is not a message: {}", line(&text)));
 }
 
 #[cfg(test)]

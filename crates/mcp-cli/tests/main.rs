@@ -12,6 +12,8 @@ mod gateway;
 #[cfg(target_os = "linux")]
 mod gateway_audit;
 #[cfg(unix)]
+mod gateway_faults;
+#[cfg(unix)]
 mod gateway_login;
 mod gateway_pins;
 mod gateway_spans;

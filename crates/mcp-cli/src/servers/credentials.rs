@@ -5,7 +5,7 @@ use mcp_agent::config::{Endpoint, ServerDefinition};
 use crate::failure::{accepts_login, key_headers};
 
 /// Returns the change of the entry, or the login, after which the server can accept the client.
-pub(super) fn remedy(server: &ServerDefinition, error: &mcp_client::Error) -> String {
+pub(crate) fn remedy(server: &ServerDefinition, error: &mcp_client::Error) -> String {
     let Endpoint::Http(http) = &server.endpoint else { return "correct the credentials in the entry".to_owned() };
     let sent = |name: &str| http.headers.iter().any(|(sent, _)| sent.eq_ignore_ascii_case(name));
     let has_login = accepts_login(error);

@@ -16,7 +16,7 @@ use mcp_transport::Connect;
 use super::state_directory;
 use crate::{
     args::Options,
-    connection::{self, ClientSettings, NAME, VERSION},
+    connection::{self, ClientSettings, ConnectorOfCaller, NAME, VERSION},
     failure::Failure,
     logs,
     opened::Opened,
@@ -86,7 +86,8 @@ impl Fleet {
             _ => Failure::local(error.to_string()),
         })?;
         opened.keep_host(&host);
-        let unusable = add_to(&host, &servers, &options, can_ask, |_, connector| connector).await;
+        let connectors = Connectors::of(&servers, &options, can_ask).await;
+        let unusable = connectors.add_to(&host, |_, connector| connector);
         settle(&host).await;
         logs::keep_server_stderr();
         Ok(Self { host, needs_tools: lists == Lists::Tools, servers, unusable })
@@ -175,29 +176,45 @@ impl Fleet {
     }
 }
 
-/// Adds servers to a host, with wrapped connectors. Returns the failures of the servers with a definition that `mcp` cannot use.
-pub(crate) async fn add_to(
-    host: &Host,
-    servers: &[ServerDefinition],
-    options: &Options,
-    can_ask: bool,
-    mut wrap: impl FnMut(&ServerDefinition, Arc<dyn Connect>) -> Arc<dyn Connect>,
-) -> HashMap<String, Failure> {
-    let mut unusable = HashMap::new();
-    for server in servers {
-        let connector = connector(server, options, can_ask).await;
-        let added = connector.and_then(|connector| {
-            let added = match connection::of_callers(server, options)? {
+/// The connectors of servers that have not started.
+pub(crate) struct Connectors<'s> {
+    usable: Vec<(&'s ServerDefinition, Arc<dyn Connect>, Option<ConnectorOfCaller>)>,
+    /// The failures of the servers with a definition that `mcp` cannot use.
+    pub(crate) unusable: HashMap<String, Failure>,
+}
+
+impl<'s> Connectors<'s> {
+    /// Returns the connectors of servers. It starts no server.
+    pub(crate) async fn of(servers: &'s [ServerDefinition], options: &Options, can_ask: bool) -> Self {
+        let mut connectors = Self { usable: Vec::new(), unusable: HashMap::new() };
+        for server in servers {
+            let connector = connector(server, options, can_ask).await;
+            match connector.and_then(|connector| Ok((connector, connection::of_callers(server, options)?))) {
+                Ok((connector, of_caller)) => connectors.usable.push((server, connector, of_caller)),
+                Err(failure) => drop(connectors.unusable.insert(server.name.clone(), failure)),
+            }
+        }
+        connectors
+    }
+
+    /// Adds the servers to a host, with wrapped connectors. Returns the failures of the servers with a definition that `mcp` cannot use.
+    pub(crate) fn add_to(
+        self,
+        host: &Host,
+        mut wrap: impl FnMut(&ServerDefinition, Arc<dyn Connect>) -> Arc<dyn Connect>,
+    ) -> HashMap<String, Failure> {
+        let Self { usable, mut unusable } = self;
+        for (server, connector, of_caller) in usable {
+            let added = match of_caller {
                 Some(of_caller) => host.add_definition_with_connectors(server, wrap(server, connector), of_caller),
                 None => host.add_definition_with(server, wrap(server, connector)),
             };
-            added.map_err(|error| Failure::usage(error.to_string()))
-        });
-        if let Err(failure) = added {
-            unusable.insert(server.name.clone(), failure);
+            if let Err(error) = added {
+                unusable.insert(server.name.clone(), Failure::usage(error.to_string()));
+            }
         }
+        unusable
     }
-    unusable
 }
 
 /// Returns the connector of a server, with its stored login.

@@ -4,7 +4,10 @@ mod file;
 mod providers;
 mod secret;
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use mcp_agent::{Glob, policy};
 use mcp_protocol::{Principal, ProtectedResourceMetadata};
@@ -19,6 +22,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 /// The authentication of the clients of a gateway.
 pub(super) struct Auth {
+    path: PathBuf,
     chain: Chain,
     public_url: Option<String>,
     metadata: ProtectedResourceMetadata,
@@ -41,6 +45,11 @@ impl Fault {
     fn new(place: impl Into<String>, text: impl Into<String>) -> Self {
         Self { place: place.into(), text: text.into() }
     }
+
+    fn in_file(self, path: &Path) -> Failure {
+        let place = if self.place.is_empty() { String::new() } else { format!("{}: ", self.place) };
+        Failure::usage(line(&format!("{}: {place}{}", path.display(), self.text)))
+    }
 }
 
 impl Auth {
@@ -48,14 +57,12 @@ impl Auth {
     ///
     /// `keeps_tokens`: the tokens of clients are kept for token exchanges.
     pub(super) fn load(path: &Path, keeps_tokens: bool) -> Result<Self, Failure> {
-        Self::read(path, keeps_tokens).map_err(|fault| {
-            let place = if fault.place.is_empty() { String::new() } else { format!("{}: ", fault.place) };
-            Failure::usage(line(&format!("{}: {place}{}", path.display(), fault.text)))
-        })
+        Self::read(path, keeps_tokens).map_err(|fault| fault.in_file(path))
     }
 
     fn read(path: &Path, keeps_tokens: bool) -> Result<Self, Fault> {
         let file = AuthFile::read(path)?;
+        check(&file)?;
         let directory = path.parent().unwrap_or(Path::new("."));
         let chain = providers::chain(&file, directory, keeps_tokens)?;
         let mut operators = Vec::new();
@@ -65,6 +72,7 @@ impl Auth {
         }
         let metadata = ProtectedResourceMetadata::default().with_scopes(&file.scopes_supported);
         Ok(Self {
+            path: path.to_owned(),
             chain,
             public_url: file.public_url,
             metadata,
@@ -74,6 +82,16 @@ impl Auth {
             required_scopes: file.required_scopes,
             operators,
         })
+    }
+
+    /// Returns whether the file has the URL at which clients reach the gateway.
+    pub(super) fn has_public_url(&self) -> bool {
+        self.public_url.is_some()
+    }
+
+    /// Returns the failure of a member of the file.
+    pub(super) fn fault(&self, member: &str, text: &str) -> Failure {
+        Fault::new(member, text).in_file(&self.path)
     }
 
     /// Returns the scopes that each caller needs.
@@ -98,6 +116,36 @@ impl Auth {
         }
         config
     }
+}
+
+/// Checks the members that the endpoint would reject later, without the place.
+fn check(file: &AuthFile) -> Result<(), Fault> {
+    let check =
+        |place: String, config: HttpConfig| config.check().map_err(|error| Fault::new(place, error.to_string()));
+    if let Some(url) = &file.public_url {
+        check("public_url".to_owned(), HttpConfig::new().public_url(url))?;
+    }
+    for (at, host) in file.allowed_hosts.iter().enumerate() {
+        check(format!("allowed_hosts[{at}]"), HttpConfig::new().allowed_hosts([host]))?;
+    }
+    for (at, origin) in file.allowed_origins.iter().enumerate() {
+        check(format!("allowed_origins[{at}]"), HttpConfig::new().allowed_origins([origin]))?;
+    }
+    if file.max_failures_per_minute == Some(0) {
+        return Err(Fault::new("max_failures_per_minute", "the number is zero: no caller could authenticate"));
+    }
+    for (name, scopes) in [("required_scopes", &file.required_scopes), ("scopes_supported", &file.scopes_supported)] {
+        if let Some(at) = scopes.iter().position(|scope| !is_scope(scope)) {
+            let text = "a scope is one or more visible ASCII characters without spaces, `\"` and `\\`";
+            return Err(Fault::new(format!("{name}[{at}]"), text));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a text can be a scope of a token (RFC 6749, section 3.3).
+fn is_scope(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\\'))
 }
 
 /// The principals that may read the status of a gateway.

@@ -9,14 +9,14 @@ mod pins;
 mod status;
 mod unusable;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{error::Error, net::SocketAddr, sync::Arc};
 
 use mcp_agent::{
     Gateway, Host, Names, ServerState, ServerStatus,
     config::{ConfigError, Endpoint, ServerDefinition},
 };
 use mcp_protocol::ErrorChain;
-use mcp_server::{Server, http::HttpConfig};
+use mcp_server::{Server, http::HttpConfig, inputs::StateKeys};
 use mcp_store_redis::{RedisOptions, RedisStore};
 use tokio::net::lookup_host;
 
@@ -38,14 +38,15 @@ const NAMESPACE: &str = "mcp-gateway";
 
 /// Serves the servers of a configuration file, and ends them after a signal.
 pub(super) async fn serve(gateway: &GatewayOptions, options: &Options, mut signals: Signals) -> Result<(), Failure> {
-    let Started { servers, faults, auth, listener, host, audit } = signals.interrupt(start(gateway, options)).await?;
+    let started = signals.interrupt(start(gateway, options)).await?;
+    let Started { servers, faults, auth, shared, listener, host, audit } = started;
     let served = async {
         let mut renewable = Renewable::new(options);
         let start = async {
             let failures = host::ready(&host, &servers, options, &mut renewable).await?;
             let unusable = Unusable::new(&servers, &faults, &failures);
             let name = title(&unusable, &host.statuses());
-            let (server, config) = server(&host, unusable, auth, gateway).await?;
+            let (server, config) = server(&host, unusable, &renewable, auth, shared, gateway)?;
             Ok((server, config, name))
         };
         let (server, config, name) = signals.interrupt(start).await?;
@@ -75,9 +76,32 @@ struct Started {
     /// The faults of the other entries of the configuration file.
     faults: Vec<ConfigError>,
     auth: Option<Auth>,
+    shared: SharedState,
     listener: Listener,
     host: Host,
     audit: Option<AuditFile>,
+}
+
+/// The keys and the store that several gateways share.
+struct SharedState {
+    keys: Option<StateKeys>,
+    store: Option<RedisStore>,
+}
+
+impl SharedState {
+    /// Reads the keys, and connects to the store.
+    async fn open(gateway: &GatewayOptions) -> Result<Self, Failure> {
+        let keys = gateway.state_keys.as_deref().map(keys::read).transpose()?;
+        let failed = |error: &(dyn Error + 'static)| Failure::usage(line(&ErrorChain::new(error).to_string()));
+        let store = match &gateway.redis {
+            Some(url) => {
+                let options = RedisOptions::from_url(url).map_err(|error| failed(&error))?.namespace(NAMESPACE);
+                Some(RedisStore::connect(options).await.map_err(|error| failed(&error))?)
+            }
+            None => None,
+        };
+        Ok(Self { keys, store })
+    }
 }
 
 /// Reads the files of a gateway, and starts its host.
@@ -87,11 +111,16 @@ async fn start(gateway: &GatewayOptions, options: &Options) -> Result<Started, F
         servers.iter().filter(|server| exchanges_tokens(server)).map(|server| &*server.name).collect();
     let auth = gateway.auth.as_deref().map(|file| Auth::load(file, !exchanging.is_empty())).transpose()?;
     let mut listener = Listener::at(&gateway.host, &gateway.listen);
-    if auth.is_none() {
-        listener = only_loopback(listener).await?;
-    } else if options.policy.is_empty() {
-        warn("without --policy, a gateway with --auth denies each call: write rules, or `default = \"allow\"`");
+    match &auth {
+        None => listener = only_loopback(listener).await?,
+        Some(auth) => {
+            check_public_url(auth, &listener).await?;
+            if options.policy.is_empty() {
+                warn("without --policy, a gateway with --auth denies each call: write rules, or `default = \"allow\"`");
+            }
+        }
     }
+    let shared = SharedState::open(gateway).await?;
     if let (None, Some(server)) = (&auth, exchanging.first()) {
         warn(&line(&format!(
             "without --auth, the clients have no tokens for the token exchange of the server `{server}`: each of its calls fails"
@@ -101,14 +130,16 @@ async fn start(gateway: &GatewayOptions, options: &Options) -> Result<Started, F
         spans::open(path).await.map_err(|error| Failure::usage(error.to_string()))?;
     }
     let (host, audit) = host::start(gateway, options, auth.is_some(), &servers).await?;
-    Ok(Started { servers, faults, auth, listener, host, audit })
+    Ok(Started { servers, faults, auth, shared, listener, host, audit })
 }
 
 /// Returns the server in front of a host, and the settings of its HTTP endpoint.
-async fn server(
+fn server(
     host: &Host,
     unusable: Unusable,
+    renewable: &Renewable,
     auth: Option<Auth>,
+    shared: SharedState,
     gateway: &GatewayOptions,
 ) -> Result<(Server, HttpConfig), Failure> {
     let names = match gateway.names {
@@ -119,15 +150,13 @@ async fn server(
     if gateway.listen.stdio {
         builder = builder.one_client();
     }
-    if let Some(path) = &gateway.state_keys {
-        builder = builder.state_keys(keys::read(path)?);
+    if let Some(keys) = shared.keys {
+        builder = builder.state_keys(keys);
     }
-    let failed = |error: &(dyn std::error::Error + 'static)| Failure::usage(line(&ErrorChain::new(error).to_string()));
     let observed = builder.gateway();
-    let mut server = builder.build().map_err(|error| failed(&error))?;
-    if let Some(url) = &gateway.redis {
-        let store = RedisOptions::from_url(url).map_err(|error| failed(&error))?.namespace(NAMESPACE);
-        let store = RedisStore::connect(store).await.map_err(|error| failed(&error))?;
+    let failed = |error| Failure::usage(line(&ErrorChain::new(&error).to_string()));
+    let mut server = builder.build().map_err(failed)?;
+    if let Some(store) = shared.store {
         server = server.store(Arc::new(store));
     }
     if gateway.spans.is_some() {
@@ -140,9 +169,10 @@ async fn server(
         config = auth.apply_to(config);
     }
     if operators.as_ref().is_none_or(|operators| !operators.is_empty()) {
+        let renewable = renewable.clone();
         config = config.status("/status", move |caller| {
             let may_read = operators.as_ref().is_none_or(|operators| operators.include(caller));
-            may_read.then(|| status::document(&observed, &unusable))
+            may_read.then(|| status::document(&observed, &unusable, &renewable))
         });
     }
     Ok((server.build(), config))
@@ -176,15 +206,39 @@ fn exchanges_tokens(server: &ServerDefinition) -> bool {
 /// them could call the tools.
 async fn only_loopback(listener: Listener) -> Result<Listener, Failure> {
     let Listener::Http(host, port) = &listener else { return Ok(listener) };
-    let unresolved = |error| Failure::usage(format!("the address `{}` is not usable: {error}", line(host)));
-    let addresses: Vec<SocketAddr> = lookup_host((host.as_str(), *port)).await.map_err(unresolved)?.collect();
-    match addresses.iter().find(|address| !address.ip().to_canonical().is_loopback()) {
+    let addresses = resolve(host, *port).await?;
+    match addresses.iter().find(|address| is_open(address)) {
         None => Ok(Listener::Resolved(addresses)),
         Some(address) => Err(Failure::usage(format!(
             "{} is not a loopback address, and other machines could call each tool: authenticate the clients with --auth FILE",
             address.ip()
         ))),
     }
+}
+
+/// Checks that a gateway beyond loopback has a public URL, for which its clients request tokens.
+async fn check_public_url(auth: &Auth, listener: &Listener) -> Result<(), Failure> {
+    let Listener::Http(host, port) = listener else { return Ok(()) };
+    if auth.has_public_url() {
+        return Ok(());
+    }
+    match resolve(host, *port).await?.iter().find(|address| is_open(address)) {
+        None => Ok(()),
+        Some(address) => Err(auth.fault(
+            "public_url",
+            &format!("{} is not a loopback address: set the URL at which clients reach the gateway", address.ip()),
+        )),
+    }
+}
+
+async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
+    let unresolved = |error| Failure::usage(format!("the address `{}` is not usable: {error}", line(host)));
+    Ok(lookup_host((host, port)).await.map_err(unresolved)?.collect())
+}
+
+/// Whether other machines reach an address.
+fn is_open(address: &SocketAddr) -> bool {
+    !address.ip().to_canonical().is_loopback()
 }
 
 #[cfg(test)]

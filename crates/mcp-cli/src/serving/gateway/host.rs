@@ -75,31 +75,42 @@ pub(super) async fn start(
 /// with a definition that `mcp` cannot use.
 ///
 /// # Errors
-/// If a required server or each server failed.
+/// If the entry of a required server or each entry cannot be used: no server starts then. If a required server or each server failed.
 pub(super) async fn ready(
     host: &Host,
     servers: &[ServerDefinition],
     options: &Options,
     renewable: &mut Renewable,
 ) -> Result<HashMap<String, Failure>, Failure> {
+    let mut connectors = servers::Connectors::of(servers, options, false).await;
+    let mut unusable = at_entries(servers, std::mem::take(&mut connectors.unusable));
+    check_entries(servers, &mut unusable)?;
     let wrap = |server: &_, connector| renewable.wrap(server, connector);
-    let unusable = servers::add_to(host, servers, options, false, wrap).await;
+    unusable.extend(at_entries(servers, connectors.add_to(host, wrap)));
     // Servers that need longer join later.
     let _ = timeout(START_WAIT, servers::settle(host)).await;
     let mut failures = Vec::new();
     for server in servers {
-        let reason = match unusable.get(&server.name) {
-            Some(failure) => failure.to_string(),
-            None => match host.status(&server.name) {
-                Some(status) if status.state == ServerState::Failed => reason(host, &status),
-                _ => continue,
-            },
-        };
-        let text = format!("the server `{}` failed: {reason}", server.name);
-        if server.required {
-            return Err(Failure::no_server_ready(text));
+        let name = &server.name;
+        if let Some(failure) = unusable.get(name) {
+            if server.required {
+                return Err(Failure::usage(failure.to_string()));
+            }
+            failures.push(failure.to_string());
+            continue;
         }
-        failures.push(text);
+        let Some(status) = host.status(name) else { continue };
+        match status.state {
+            ServerState::Failed => {
+                let text = format!("the server `{name}` failed: {}", reason(host, &status));
+                if server.required {
+                    return Err(Failure::no_server_ready(text));
+                }
+                failures.push(text);
+            }
+            ServerState::NeedsLogin => warn(&line(&needs_login(host, renewable, name))),
+            _ => {}
+        }
     }
     if failures.len() == servers.len()
         && let Some(last) = failures.pop()
@@ -109,6 +120,35 @@ pub(super) async fn ready(
     }
     failures.iter().for_each(|text| warn(&line(text)));
     Ok(unusable)
+}
+
+/// Adds the place of its entry to each failure.
+fn at_entries(servers: &[ServerDefinition], failures: HashMap<String, Failure>) -> HashMap<String, Failure> {
+    let origin = |name: &String| servers.iter().find(|server| server.name == *name)?.origin.as_ref();
+    let located = failures.into_iter().map(|(name, failure)| match origin(&name) {
+        Some(origin) => (name, failure.within(&origin.to_string())),
+        None => (name, failure),
+    });
+    located.collect()
+}
+
+/// Checks the entries before a server starts.
+///
+/// # Errors
+/// If the entry of a required server, or each entry, cannot be used.
+fn check_entries(servers: &[ServerDefinition], unusable: &mut HashMap<String, Failure>) -> Result<(), Failure> {
+    let is_unusable = |server: &&ServerDefinition| unusable.contains_key(&server.name);
+    let required = servers.iter().find(|server| server.required && is_unusable(server));
+    let last = servers.last().filter(|_| servers.iter().all(|server| is_unusable(&server)));
+    let Some(fatal) = required.or(last) else { return Ok(()) };
+    let fatal = unusable.remove(&fatal.name);
+    servers.iter().filter_map(|server| unusable.get(&server.name)).for_each(|fault| warn(&line(&fault.to_string())));
+    fatal.map_or(Ok(()), Err)
+}
+
+/// Returns the diagnostic of a server that needs a login.
+fn needs_login(host: &Host, renewable: &Renewable, name: &str) -> String {
+    format!("the server `{name}` needs a login: {}", renewable.remedy(host, name))
 }
 
 fn reason(host: &Host, status: &ServerStatus) -> String {
@@ -152,7 +192,7 @@ impl Watcher {
     fn see(&mut self, status: &ServerStatus) {
         let is_new = self.known.insert(status.name.to_string(), status.state) != Some(status.state);
         if is_new {
-            print(&self.host, status);
+            print(&self.host, &self.renewable, status);
         }
         // A slow reader of the events misses the states between two equal ones.
         let has_tried = || self.retries.get(&*status.name).is_some_and(|retry| retry.waiting.is_finished());
@@ -188,22 +228,23 @@ impl Watcher {
 }
 
 /// Prints a change of the state of a server.
-fn print(host: &Host, status: &ServerStatus) {
+fn print(host: &Host, renewable: &Renewable, status: &ServerStatus) {
     let name = &status.name;
     match status.state {
-        ServerState::Ready => note(line(&format!("mcp: the server `{name}` is ready: {} tools", status.tools))),
+        ServerState::Ready => note(line(&ready_text(name, status.tools))),
         ServerState::Failed => warn(&line(&format!("the server `{name}` failed: {}", reason(host, status)))),
-        ServerState::NeedsLogin => {
-            warn(&line(&format!(
-                "the server `{name}` needs a login: run `mcp login {name}` as the user of the gateway"
-            )));
-        }
+        ServerState::NeedsLogin => warn(&line(&needs_login(host, renewable, name))),
         ServerState::Degraded | ServerState::Waiting | ServerState::Stopped | ServerState::NeedsApproval => {
             let reason = status.reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
             note(line(&format!("mcp: the server `{name}` is {}{reason}", status.state)));
         }
         _ => {}
     }
+}
+
+fn ready_text(name: &str, tools: usize) -> String {
+    let plural = if tools == 1 { "" } else { "s" };
+    format!("mcp: the server `{name}` is ready: {tools} tool{plural}")
 }
 
 #[cfg(test)]
@@ -230,6 +271,13 @@ mod tests {
 
         fn describe(&self) -> String {
             "a failing server".to_owned()
+        }
+    }
+
+    #[test]
+    fn a_single_tool_has_the_singular() {
+        for (tools, expected) in [(0, "0 tools"), (1, "1 tool"), (2, "2 tools")] {
+            assert_eq!(ready_text("s", tools), format!("mcp: the server `s` is ready: {expected}"));
         }
     }
 

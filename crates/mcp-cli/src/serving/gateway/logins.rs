@@ -70,6 +70,21 @@ impl Renewable {
         renewed
     }
 
+    /// Returns the remedy for a server that needs a login: the command that logs in, or the change of its entry.
+    pub(super) fn remedy(&self, host: &Host, name: &str) -> String {
+        let mut command = format!("mcp login {}", shell_words::quote(name));
+        if let Some(file) = &self.options.config_file {
+            command.push_str(&format!(" --config {}", shell_words::quote(&file.to_string_lossy())));
+        }
+        let login = format!("`{command}` as the user of the gateway");
+        match self.servers.get(name).zip(host.start_error(name)) {
+            Some(((server, ..), error)) => {
+                servers::remedy(server, &error).replace(&format!("`mcp login {name}`"), &login)
+            }
+            None => format!("run {login}"),
+        }
+    }
+
     /// Waits until the stored login of a server changes, and starts the server again with it.
     pub(super) async fn restart_after_login(&self, host: &Host, name: &str) {
         let Some((server, url, renewed)) = self.servers.get(name) else { return };

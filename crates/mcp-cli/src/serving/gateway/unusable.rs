@@ -58,6 +58,7 @@ impl Unusable {
                 "state": "unusable",
                 "since": seconds(self.since),
                 "reason": reason,
+                "remedy": null,
                 "tools": 0,
                 "estimatedTokens": 0,
                 "required": false,

@@ -1,0 +1,93 @@
+//! The faults of the files and of the command line of `mcp gateway`: their places, before a server starts.
+
+use std::{fs, net::TcpListener};
+
+use serde_json::{Value, json};
+
+use super::{configuration::Project, fixture, gateway::gateway, process::BoundedOutput as _, serve::Serving, text};
+
+/// Returns a server that writes a file when it starts.
+fn witness(project: &Project) -> Value {
+    let script = format!("echo > '{}'; exec \"$0\"", project.root.join("started").display());
+    json!({ "command": "sh", "args": ["-c", script, fixture()] })
+}
+
+#[test]
+fn a_member_of_the_auth_file_is_checked_before_a_server_starts() {
+    let project = Project::new("gateway-auth-members");
+    let servers = json!({ "one": witness(&project) });
+    fs::write(project.root.join("token"), "token-of-ci").unwrap();
+    let auth = project.root.join("auth.toml");
+    let path = auth.display().to_string();
+    let provider = "[[static]]\nprincipal = \"ci\"\ntoken = { file = \"token\" }\n";
+    for (members, host, expected) in [
+        (
+            "public_url = \"http://mcp.example.com/mcp\"\n",
+            "127.0.0.1",
+            "public_url: `http://mcp.example.com/mcp` is not",
+        ),
+        (
+            "allowed_hosts = [\"a.example\", \"https://b.example\"]\n",
+            "127.0.0.1",
+            "allowed_hosts[1]: `https://b.example`",
+        ),
+        ("allowed_origins = [\"a.example\"]\n", "127.0.0.1", "allowed_origins[0]: `a.example` is not an origin"),
+        ("max_failures_per_minute = 0\n", "127.0.0.1", "max_failures_per_minute: the number is zero"),
+        ("required_scopes = [\"mcp\", \"a b\"]\n", "127.0.0.1", "required_scopes[1]: a scope is"),
+        ("scopes_supported = [\"\"]\n", "127.0.0.1", "scopes_supported[0]: a scope is"),
+        ("", "0.0.0.0", "public_url: 0.0.0.0 is not a loopback address: set the URL"),
+    ] {
+        fs::write(&auth, format!("{members}{provider}")).unwrap();
+        let output = gateway(&project, &servers, &["--port", "0", "--host", host, "--auth", &path]).bounded_output();
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{members}: {stderr}");
+        assert!(stderr.contains(&format!("{path}: {expected}")), "{members}: {stderr}");
+        assert!(!project.root.join("started").exists(), "{members}: a server started");
+    }
+}
+
+#[test]
+fn a_fault_of_a_required_entry_and_of_the_keys_is_found_before_a_server_starts() {
+    let project = Project::new("gateway-entry-faults");
+    let keys = project.root.join("keys");
+    fs::write(&keys, "0f\n").unwrap();
+    let keys = keys.display().to_string();
+    let oauth = json!({ "clientId": "team-app", "clientSecret": "hunter2" });
+    let unbound = |required: bool| json!({ "url": "https://team.example/mcp", "oauth": oauth, "x-mcp": { "required": required } });
+    for (unbound, arguments, expected) in [
+        (unbound(true), &[][..], "servers.json: $.mcpServers.unbound: "),
+        (unbound(false), &["--state-keys", &keys], "keys: line 1: a key is 64 hexadecimal digits"),
+        (unbound(false), &["--state-keys", &keys, "--redis", "http://x"], "keys: line 1: "),
+    ] {
+        let servers = json!({ "one": witness(&project), "unbound": unbound });
+        let output = gateway(&project, &servers, &[&["--port", "0"], arguments].concat()).bounded_output();
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(expected) && !stderr.contains("hunter2"), "{arguments:?}: {stderr}");
+        assert!(!project.root.join("started").exists(), "{arguments:?}: a server started");
+    }
+    let output = gateway(&project, &json!({ "unbound": unbound(false) }), &["--port", "0"]).bounded_output();
+    let stderr = text(&output.stderr);
+    assert!(output.status.code() == Some(2) && stderr.contains("$.mcpServers.unbound: "), "{stderr}");
+}
+
+#[test]
+fn a_used_port_has_the_exit_code_of_a_local_fault() {
+    let project = Project::new("gateway-used-port");
+    let occupied = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = occupied.local_addr().unwrap();
+    let servers = json!({ "one": { "command": fixture() } });
+    let output = gateway(&project, &servers, &["--port", &address.port().to_string()]).bounded_output();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains(&format!("the server cannot listen on {address}")), "{stderr}");
+}
+
+#[test]
+fn a_line_that_is_not_a_message_names_its_server() {
+    let project = Project::new("gateway-line");
+    let loud = json!({ "command": "sh", "args": ["-c", "echo Starting; exec \"$0\"", fixture()] });
+    let serving = Serving::start(gateway(&project, &json!({ "loud": loud }), &["--port", "0"]));
+    let expected = "mcp: warning: the server `loud` wrote a line that is not a message: Starting";
+    assert!(serving.earlier.iter().any(|line| line == expected), "{:?}", serving.earlier);
+}
