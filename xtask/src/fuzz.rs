@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: builds the targets of `fuzz` and runs each for a bounded time.
 
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
@@ -189,13 +189,7 @@ fn build(root: &Path, selected: &[String], is_quick: bool) -> Result<(), Error> 
             command.args(["--dev", "--sanitizer", "none"]);
         }
         command.args(name);
-        // These variables belong to the cargo that runs this tool. A change of them causes a rebuild of dependencies such as `ring`.
-        for (variable, _) in env::vars_os() {
-            let name = variable.to_string_lossy();
-            if name == "CARGO" || name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
-                command.env_remove(&variable);
-            }
-        }
+        process::remove_own_variables(&mut command);
         command.env("RUSTUP_TOOLCHAIN", TOOLCHAIN);
         process::run(&mut command, BUILD_LIMIT)?;
     }

@@ -23,7 +23,18 @@ const STREAM_GRACE: Duration = Duration::from_secs(5);
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root);
+    remove_own_variables(&mut command);
     command
+}
+
+/// Removes the variables of the cargo that runs this tool. A change of them causes a rebuild of dependencies such as `ring`.
+pub(crate) fn remove_own_variables(command: &mut Command) {
+    for (variable, _) in std::env::vars_os() {
+        let name = variable.to_string_lossy();
+        if name == "CARGO" || name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&variable);
+        }
+    }
 }
 
 /// Prints the command line, runs it with our streams, and fails unless it succeeds within `limit`.
