@@ -33,7 +33,6 @@ mod task_policy;
 mod task_questions;
 mod task_subscriptions;
 mod tasks;
-mod turns;
 mod uris;
 mod used;
 mod views;
@@ -71,7 +70,6 @@ use self::{
     task_policy::TaskTools,
     task_questions::TaskQuestions,
     task_subscriptions::TaskFollowers,
-    turns::Turns,
     used::UsedStates,
 };
 pub use self::{
@@ -128,7 +126,6 @@ struct Core {
     task_tools: TaskTools,
     task_notices: TaskNotices,
     task_followers: TaskFollowers,
-    turns: Turns,
     instructions: Instructions,
     links: Links,
     pages: Pages,
@@ -306,7 +303,6 @@ impl GatewayBuilder {
                 task_tools: TaskTools::default(),
                 task_notices: TaskNotices::default(),
                 task_followers: TaskFollowers::default(),
-                turns: Turns::default(),
                 instructions: Instructions::default(),
                 links: Links::default(),
                 pages: Pages::default(),

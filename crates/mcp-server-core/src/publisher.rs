@@ -1,6 +1,5 @@
 //! The publisher: it delivers list changes and resource updates to sessions and `subscriptions/listen` streams.
 
-mod failed_fetches;
 mod filter;
 mod fleet;
 mod listener;
@@ -16,7 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 pub(crate) use self::{
     filter::{Filter, Offered},
-    fleet::{Fleet, PAUSES},
+    fleet::Fleet,
     listener::{ListenStream, Listener, Listening, TaskState},
 };
 use crate::{Limits, Session, change::Change};

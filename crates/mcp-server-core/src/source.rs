@@ -226,7 +226,7 @@ pub trait Source: Send + Sync + 'static {
     ///
     /// The server sends an update to each client that subscribed to the URI
     /// ([`Notices::resource_updated`](crate::Notices::resource_updated)). [`SourceCall::update_notifier`] notifies this subscriber
-    /// alone. The subscriptions of a stream begin at the same time, up to the limits of the stream. The source bounds its own requests.
+    /// alone. The subscriptions of a stream begin at the same time.
     ///
     /// # Errors
     /// The error for the client. In 2026-07-28, the server leaves the URI out of the acknowledged subscriptions.
@@ -235,12 +235,11 @@ pub trait Source: Send + Sync + 'static {
     }
 
     /// Begins to follow a task for a `subscriptions/listen` stream (2026-07-28). [`SourceCall::name`] is the id of the task. The
-    /// subscriptions of a stream begin at the same time, under one time limit. After the first one, the stream waits 2 seconds for each
-    /// further one, and does not acknowledge those without an answer.
+    /// subscriptions of a stream begin at the same time, under one time limit.
     ///
     /// [`SourceCall::update_notifier`] notifies this stream of a change. At the beginning and after each notice, the stream requests the
     /// state ([`Source::get_task`]), and sends it as `notifications/tasks` if it differs from the state before. Unknown members stay.
-    /// A request that fails with `-32603` is repeated after a pause, which doubles up to one minute. Each other error ends the subscription, and so does a final state: the server
+    /// A request that fails with `-32603` is repeated. Each other error ends the subscription, and so does a final state: the server
     /// drops the returned value. It drops the value at the end of the stream, too.
     ///
     /// ```

@@ -114,12 +114,6 @@ fn server() -> Defaults {
     let defaults = from_source(defaults, "mcp-server-core/src/engine/handle.rs", &completions);
     let parts = [("parts of subscribed resources that wait for one client", "PARTS")];
     let defaults = from_source(defaults, "mcp-server-core/src/change.rs", &parts);
-    let streams = [
-        ("wait of a stream for further subscriptions at a source after the last one that began", "PATIENCE"),
-        ("first pause before a stream requests the state of a task of a source again", "FIRST_PAUSE"),
-        ("longest pause before a stream requests the state of a task of a source again", "LONGEST_PAUSE"),
-    ];
-    let defaults = from_source(defaults, "mcp-server-core/src/engine/listen_source.rs", &streams);
     let reasons = [("bytes of the reason of a cancellation", "REASON")];
     let defaults = from_source(defaults, "mcp-server-core/src/session/in_flight.rs", &reasons);
     from_source(defaults, "mcp-server-core/src/store.rs", &[("time of one store operation", "STORE_TIMEOUT")])
@@ -241,8 +235,7 @@ fn gateway() -> Defaults {
         ("remembered ended subscriptions", "ENDED"),
         ("remembered ended subscriptions of one principal", "ENDED_OF_PRINCIPAL"),
     ];
-    let turns = [("subscriptions of one principal that begin at a server at the same time", "AT_ONCE")];
-    let files: [(&str, &[(&str, &str)]); 21] = [
+    let files: [(&str, &[(&str, &str)]); 20] = [
         ("gateway/parked.rs", &parked),
         ("gateway/parked/call.rs", &call),
         ("gateway/questions.rs", &[("notifications of one call that wait for its client", "WAITING")]),
@@ -259,7 +252,6 @@ fn gateway() -> Defaults {
         ("gateway/hops.rs", &[("gateways through which a request passes", "LONGEST")]),
         ("gateway/task_notices.rs", &followed),
         ("gateway/task_subscriptions.rs", &streams),
-        ("gateway/turns.rs", &turns),
         ("gateway/pages.rs", &pages),
         ("gateway/task_policy.rs", &tools),
         ("gateway/views.rs", &views),

@@ -217,7 +217,6 @@ impl Core {
         let subscriber = Subscriber::new(Arc::clone(&shared), notified);
         let opening = || async {
             let reached = self.reach_since(began, call, &key.server, None, &downstream).await?;
-            let _turn = self.turns.wait(downstream.principal.clone(), &key.server).await;
             let (reached, subscription) = self.open_subscription(&key, reached).await?;
             shared.is_open.send_replace(true);
             let wanted = Arc::clone(&shared.wanted);

@@ -96,12 +96,9 @@ impl Core {
     pub(super) async fn subscribe_task(self: &Arc<Self>, call: &SourceCall) -> Result<SourceSubscription, Fault> {
         let principal = identity(call.context().principal());
         let full = || RpcError::invalid_request("too many tasks are followed");
-        let place = self.task_followers.enter(principal.clone()).ok_or_else(full)?;
+        let place = self.task_followers.enter(principal).ok_or_else(full)?;
         let request = TaskRequest::open(self, call).await?;
-        let seen = {
-            let _turn = self.turns.wait(principal, &request.reached.server).await;
-            Seen::read(&request.get().await?, request.upstream)?
-        };
+        let seen = Seen::read(&request.get().await?, request.upstream)?;
         if seen.is_final {
             return Ok(SourceSubscription::default());
         }

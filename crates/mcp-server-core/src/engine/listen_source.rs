@@ -3,8 +3,6 @@
 use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash as _, Hasher as _},
-    sync::{Arc, Weak},
-    time::Duration,
 };
 
 use mcp_protocol::{
@@ -16,31 +14,19 @@ use serde_json::{
     json,
     value::{RawValue, to_raw_value},
 };
-use tokio::{
-    task::JoinSet,
-    time::{Instant, timeout_at},
-};
-use tracing::Instrument as _;
+use tokio::time::{Instant, timeout_at};
 
 use super::source_call::{SourceWork, SubscriptionGuard};
 use crate::{
     Server,
     context::Context,
-    publisher::{Listener, Listening, TaskState},
+    publisher::{Listening, TaskState},
     request::Scope,
-    source::{InstalledSource, Source, Subscriber},
+    source::{InstalledSource, Subscriber},
 };
 
 /// The most states that a stream requests at the same time. A task without an answer delays other tasks only beyond it.
 pub(super) const REQUESTS: usize = 4;
-
-/// The pauses before a stream requests a state again after a failure. The other servers of a source can be away for a long time.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-pub(super) const SOURCE_PAUSES: (Duration, Duration) = (FIRST_PAUSE, LONGEST_PAUSE);
-/// How long a stream waits for further subscriptions after the last one that began. The acknowledgement of a subscription does not wait
-/// longer for a subscription without an answer.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The subscriptions of a stream at the source. The drop of the value ends them.
 #[derive(Default)]
@@ -72,73 +58,50 @@ enum Wanted {
     Task(String),
 }
 
-/// A subscription that begins, for a task of its own.
-struct Beginning {
-    /// The place in the request.
-    at: usize,
-    wanted: Wanted,
-    server: Server,
-    context: Context,
-    source: Arc<dyn Source>,
-    listener: Weak<Listener>,
-}
-
-impl Beginning {
-    async fn run(self) -> (usize, Wanted, Result<Option<SubscriptionGuard>, RpcError>) {
-        let begun = self.begin().await;
-        (self.at, self.wanted, begun)
-    }
-
-    async fn begin(&self) -> Result<Option<SubscriptionGuard>, RpcError> {
-        let listener = Weak::clone(&self.listener);
-        let (work, stream) = match &self.wanted {
-            Wanted::Resource(uri) => (SourceWork::subscription(&self.source, uri)?, Subscriber::Stream(listener)),
-            Wanted::Task(id) => (SourceWork::task_subscription(&self.source, id)?, Subscriber::TaskStream(listener)),
-        };
-        work.subscribe(&self.server, &self.context, Some(stream)).await
-    }
-}
-
 impl SourceStream<'_> {
     /// Returns the source if it has tasks.
     pub(super) fn source_of_tasks(server: &Server) -> Option<&InstalledSource> {
         server.source().filter(|installed| installed.features.tasks)
+    }
+
+    async fn begin(&self, installed: &InstalledSource, wanted: &Wanted) -> Result<Option<SubscriptionGuard>, RpcError> {
+        let (work, stream) = match wanted {
+            Wanted::Resource(uri) => {
+                (SourceWork::subscription(&installed.source, uri)?, Subscriber::Stream(self.listening.stream()))
+            }
+            Wanted::Task(id) => {
+                (SourceWork::task_subscription(&installed.source, id)?, Subscriber::TaskStream(self.listening.stream()))
+            }
+        };
+        work.subscribe(self.server, self.context, Some(stream)).await
     }
 }
 
 impl SourceSubscriptions {
     /// Begins the subscriptions of the stream at the source of the server, if it has one. The stream neither acknowledges resources
     /// and tasks that the source does not accept in time, nor sends their updates.
-    ///
-    /// All subscriptions begin at the same time, so that one without an answer delays no other. The limits of a stream bound their
-    /// number. The drop of the future ends those that have not begun.
     pub(super) async fn begin(&self, stream: SourceStream<'_>, accepted: &mut SubscriptionFilter, tasks: Vec<String>) {
         let Some(installed) = stream.server.source() else { return };
-        let uris = std::mem::take(&mut accepted.resource_subscriptions).into_iter().map(Wanted::Resource);
-        let mut beginning = JoinSet::new();
-        for (at, wanted) in uris.chain(tasks.into_iter().map(Wanted::Task)).enumerate() {
-            let (server, context) = (stream.server.clone(), stream.context.clone());
-            let (source, listener) = (Arc::clone(&installed.source), stream.listening.stream());
-            let work = Beginning { at, wanted, server, context, source, listener };
-            beginning.spawn(work.run().in_current_span());
-        }
         let deadline = Instant::now() + stream.server.limits().read_timeout;
-        let (mut end, mut begun) = (deadline, Vec::new());
-        while let Ok(Some(answered)) = timeout_at(end, beginning.join_next()).await {
-            match answered {
-                Ok((at, wanted, Ok(guard))) => begun.push((at, wanted, guard)),
-                Ok((_, _, Err(error))) => tracing::debug!(%error, "the source rejected a subscription"),
-                Err(error) => tracing::warn!(%error, "a subscription ended without an answer"),
-            }
-            if !begun.is_empty() {
-                end = deadline.min(Instant::now() + PATIENCE);
-            }
-        }
-        if !beginning.is_empty() {
-            let late = beginning.len();
-            tracing::debug!(late, "the source exceeded the time limit of subscriptions");
-        }
-        drop(beginning);
+        let uris = std::mem::take(&mut accepted.resource_subscriptions).into_iter().map(Wanted::Resource);
+        let wanted = Mutex::new(uris.chain(tasks.into_iter().map(Wanted::Task)).enumerate());
+        // A slow subscription delays only those of its lane.
+        let lane = || {
+            Box::pin(async {
+                let mut begun = Vec::new();
+                loop {
+                    let next = wanted.lock().next();
+                    let Some((at, wanted)) = next else { return begun };
+                    match timeout_at(deadline, stream.begin(installed, &wanted)).await {
+                        Ok(Ok(guard)) => begun.push((at, wanted, guard)),
+                        Ok(Err(error)) => tracing::debug!(%error, "the source rejected a subscription"),
+                        Err(_) => tracing::debug!("the source exceeded the time limit of subscriptions"),
+                    }
+                }
+            })
+        };
+        let (a, b, c, d, e, f, g, h) = tokio::join!(lane(), lane(), lane(), lane(), lane(), lane(), lane(), lane());
+        let mut begun: Vec<_> = [a, b, c, d, e, f, g, h].into_iter().flatten().collect();
         begun.sort_unstable_by_key(|(at, ..)| *at);
         for (_, wanted, guard) in begun {
             match wanted {
