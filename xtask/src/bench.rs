@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use self::{
     builds::Folders,
     figure::{Aim, Figure},
-    page::{Machine, Results},
+    page::{Builds, Machine, Results},
 };
 use crate::{
     process,
@@ -92,6 +92,11 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         println!("NOT QUIET: other processes use the machine, so the figures vary more");
     }
     let machine = Machine::read(&folders.root, load);
+    if options.publish && options.no_build {
+        // The check precedes the measurements, which take half an hour.
+        let builds = Builds::new(&machine, &page::versions(&folders.root)?);
+        page::published_builds(&folders.root, &builds)?;
+    }
     let mut run = Run { program, folders, options, machine, failures: Vec::new() };
     let is_complete = run.stages();
     if run.options.publish
@@ -217,6 +222,7 @@ impl Options {
 fn program(folders: &Folders) -> Result<PathBuf, Error> {
     let mut build = process::cargo(&folders.root);
     build.args(["build", "--release", "--package", "bench"]);
+    process::use_own_profiles(&mut build);
     process::run(&mut build, BUILD_LIMIT)?;
     Ok(folders.target.join("release").join(format!("bench{}", std::env::consts::EXE_SUFFIX)))
 }
@@ -332,11 +338,12 @@ impl Run {
     /// Writes the results of the stages to the page. Each stage must have written its figures.
     fn publish(&mut self) -> Result<(), Error> {
         let mut figures: Vec<Figure> = Vec::new();
-        let mut builds_date = page::today();
+        let versions = page::versions(&self.folders.root)?;
+        let mut builds = Builds::new(&self.machine, &versions);
         for stage in [Stage::Load, Stage::Start, Stage::Memory, Stage::Builds, Stage::Growth] {
             if stage == Stage::Builds && self.options.no_build {
-                let (date, kept) = page::published_builds(&self.folders.root)?;
-                builds_date = date;
+                let (origin, kept) = page::published_builds(&self.folders.root, &builds)?;
+                builds = origin;
                 figures.extend(kept);
                 continue;
             }
@@ -345,8 +352,7 @@ impl Run {
         let series = read(&self.folders.out().join(SERIES))?;
         self.failures.extend(doubtful(&figures));
         let (rounds, machine) = (self.options.rounds(), self.machine.clone());
-        let versions = page::versions(&self.folders.root)?;
-        let results = Results { date: page::today(), builds_date, machine, rounds, versions, figures, series };
+        let results = Results { date: page::today(), builds, machine, rounds, versions, figures, series };
         page::publish(&self.folders.root, &results)
     }
 

@@ -37,6 +37,19 @@ pub(crate) fn remove_own_variables(command: &mut Command) {
     }
 }
 
+/// Removes the variables that change the optimizations of a build, or the program that compiles it. Builds that are compared have the
+/// profiles of their manifests.
+pub(crate) fn use_own_profiles(command: &mut Command) {
+    for (variable, _) in std::env::vars_os() {
+        let name = variable.to_string_lossy();
+        let is_wrapper = name.ends_with("RUSTC_WRAPPER") || name.ends_with("RUSTC_WORKSPACE_WRAPPER");
+        let is_profile = name == "CARGO_INCREMENTAL" || name.starts_with("CARGO_PROFILE_");
+        if is_wrapper || is_profile || name.ends_with("RUSTFLAGS") {
+            command.env_remove(&variable);
+        }
+    }
+}
+
 /// Prints the command line, runs it with our streams, and fails unless it succeeds within `limit`.
 pub(crate) fn run(command: &mut Command, limit: Duration) -> Result<(), Error> {
     let line = display(command);

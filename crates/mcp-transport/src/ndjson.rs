@@ -26,8 +26,8 @@ use self::{
 };
 use crate::{BoxFuture, Frame, FrameSender, Transport, TransportError};
 
-/// The messages of one read after which the reader lets other tasks run. The peer then receives the first answers while this
-/// process handles the other messages. With a longer turn, both processes would wait for each other.
+/// The messages that are ready at once after which the reader lets other tasks run. The peer then receives the first answers while
+/// this process handles the other messages. With a longer turn, both processes would work in turns.
 const TURN: usize = 8;
 
 /// Limits of a connection.

@@ -30,14 +30,15 @@ pub struct Case {
 
 impl Case {
     /// All cases.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::new("parse-message", parse),
         Self::new("dispatch-2025-11-25", |count| dispatch(count, false)),
         Self::new("dispatch-2026-07-28", |count| dispatch(count, true)),
         Self::new("http-2025-11-25", |count| endpoint::calls(count, false)),
         Self::new("http-2026-07-28", |count| endpoint::calls(count, true)),
         Self::new("http-session", endpoint::sessions),
-        Self::new("stdio-2026-07-28", lines),
+        Self::new("stdio-2026-07-28", |count| lines(count, 1)),
+        Self::new("stdio-16-2026-07-28", |count| lines(count, 16)),
         Self::new("client-2025-11-25", |count| call(count, ProtocolVersion::V2025_11_25)),
         Self::new("client-2026-07-28", |count| call(count, ProtocolVersion::V2026_07_28)),
         Self::new("validate-arguments", validate),
@@ -71,6 +72,10 @@ const STATELESS_CALL: &str = r#"{"jsonrpc":"2.0","id":1000000001,"method":"tools
 
 const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1.0.0"}}}"#;
 const INITIALIZED: &str = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+
+/// The id of a call, as in its text.
+const ID: &str = "1000000001";
+const FIRST_ID: usize = 1_000_000_001;
 
 /// The envelope of a request.
 fn parse(count: u32) -> Result<(), Failure> {
@@ -116,8 +121,8 @@ fn dispatch(count: u32, is_stateless: bool) -> Result<(), Failure> {
     })
 }
 
-/// A call of a tool from a line to the line of its answer.
-fn lines(count: u32) -> Result<(), Failure> {
+/// Calls of a tool from lines to the lines of their answers. The calls of one iteration are in one read.
+fn lines(count: u32, at_once: usize) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (ours, theirs) = tokio::io::duplex(64 << 10);
@@ -126,12 +131,15 @@ fn lines(count: u32) -> Result<(), Failure> {
         let serving = tokio::spawn(async move { server.serve_io(reader, writer).await });
         let (reader, mut writer) = tokio::io::split(theirs);
         let mut reader = BufReader::new(reader);
-        let (call, mut answer) = (format!("{STATELESS_CALL}\n"), String::new());
+        let call = |id: usize| format!("{}\n", STATELESS_CALL.replacen(ID, &(FIRST_ID + id).to_string(), 1));
+        let (calls, mut answer) = ((0..at_once).map(call).collect::<String>(), String::new());
         for _ in 0..count {
-            writer.write_all(call.as_bytes()).await?;
-            answer.clear();
-            reader.read_line(&mut answer).await?;
-            check(answer.as_bytes())?;
+            writer.write_all(calls.as_bytes()).await?;
+            for _ in 0..at_once {
+                answer.clear();
+                reader.read_line(&mut answer).await?;
+                check(answer.as_bytes())?;
+            }
         }
         drop((reader, writer));
         serving.await??;

@@ -37,13 +37,14 @@ pub(super) fn run(folders: &Folders, args: &[String]) -> Result<(), Error> {
     };
     let mut build = process::cargo(&folders.root);
     // A build with other optimizations counts other instructions.
-    build
-        .args(["build", "--profile", PROFILE, "--package", "instructions"])
-        .env_remove("CARGO_INCREMENTAL")
-        .env_remove("RUSTFLAGS");
+    build.args(["build", "--profile", PROFILE, "--package", "instructions"]);
+    process::use_own_profiles(&mut build);
     process::run(&mut build, BUILD_LIMIT)?;
     let program = folders.target.join(PROFILE).join(format!("instructions{}", std::env::consts::EXE_SUFFIX));
     let listed = process::capture(Command::new(&program).arg("--list"), CASE_LIMIT)?;
+    if !listed.status.success() {
+        return Err(Error::msg(format!("the cases cannot be listed: {}", listed.stderr)));
+    }
     if let Some(cases) = parts {
         let known: Vec<&str> = listed.stdout.lines().collect();
         if let Some(unknown) = cases.iter().find(|case| !known.contains(&&***case)) {
@@ -65,6 +66,7 @@ pub(super) fn run(folders: &Folders, args: &[String]) -> Result<(), Error> {
         notices.extend(notice.map(|notice| format!("{name}: {notice}")));
         measured.insert(name.to_owned(), each);
     }
+    failures.extend(without_case(&ceilings, &measured));
     if update {
         ceilings.retain(|name, _| measured.contains_key(name));
         for (name, each) in measured {
@@ -77,6 +79,14 @@ pub(super) fn run(folders: &Folders, args: &[String]) -> Result<(), Error> {
         println!("notice: {notice}");
     }
     if failures.is_empty() { Ok(()) } else { Err(Error::msg(failures.join("\n       "))) }
+}
+
+/// Names the ceilings whose case does not exist.
+fn without_case(ceilings: &BTreeMap<String, u64>, measured: &BTreeMap<String, u64>) -> Vec<String> {
+    let unknown = ceilings.keys().filter(|name| !measured.contains_key(*name));
+    unknown
+        .map(|name| format!("{name}: the ceiling has no case: run `cargo xtask bench instructions --update`"))
+        .collect()
 }
 
 /// Compares a count with its ceiling.
@@ -132,6 +142,13 @@ mod tests {
     fn reads_the_count_of_callgrind() {
         assert_eq!(collected("==7== Events    : Ir\n==7== Collected : 1234567\n==7==\n"), Some(1_234_567));
         assert_eq!(collected("==7== Events    : Ir\n"), None);
+    }
+
+    #[test]
+    fn a_ceiling_without_a_case_fails() {
+        let counts = |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), 1)).collect::<BTreeMap<_, _>>();
+        assert!(without_case(&counts(&["a"]), &counts(&["a", "b"])).is_empty());
+        assert_eq!(without_case(&counts(&["a", "b"]), &counts(&["b"])).len(), 1);
     }
 
     #[test]

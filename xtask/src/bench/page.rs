@@ -30,8 +30,8 @@ const VERSION_LIMIT: Duration = Duration::from_secs(20);
 pub(super) struct Results {
     /// The day of the run, in UTC.
     pub(super) date: String,
-    /// The day of the builds, in UTC. A publication can keep the builds of an earlier one.
-    pub(super) builds_date: String,
+    /// The origin of the builds. A publication can keep the builds of an earlier one.
+    pub(super) builds: Builds,
     pub(super) machine: Machine,
     /// The rounds of the load.
     pub(super) rounds: String,
@@ -39,6 +39,29 @@ pub(super) struct Results {
     pub(super) versions: BTreeMap<String, String>,
     pub(super) figures: Vec<Figure>,
     pub(super) series: Vec<Series>,
+}
+
+/// The origin of the figures of builds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Builds {
+    /// The day of the builds, in UTC.
+    pub(super) date: String,
+    processor: String,
+    rust: String,
+    versions: BTreeMap<String, String>,
+}
+
+impl Builds {
+    /// The origin of builds of today.
+    pub(super) fn new(machine: &Machine, versions: &BTreeMap<String, String>) -> Self {
+        let Machine { processor, rust, .. } = machine.clone();
+        Self { date: today(), processor, rust, versions: versions.clone() }
+    }
+
+    /// Whether both have the same compiler, processor and libraries.
+    fn is_like(&self, other: &Self) -> bool {
+        *self == Self { date: self.date.clone(), ..other.clone() }
+    }
 }
 
 /// The machine of a run.
@@ -126,14 +149,18 @@ fn date(days: u64) -> String {
     format!("{year}-{month:02}-{:02}", day + 1)
 }
 
-/// Returns the figures of the builds on the page, and the day of these builds.
-pub(super) fn published_builds(root: &Path) -> Result<(String, Vec<Figure>), Error> {
-    let Results { builds_date, figures, .. } = committed(root)?;
-    let builds: Vec<Figure> = figures.into_iter().filter(builds::is_of_builds).collect();
-    if builds.is_empty() {
-        return Err(Error::msg(format!("{RESULTS} has no figures of builds: publish without `--no-build`")));
+/// Returns the origin and the figures of the builds on the page.
+///
+/// # Errors
+/// If the page has no builds, or if builds of today would have another compiler, processor or library.
+pub(super) fn published_builds(root: &Path, today: &Builds) -> Result<(Builds, Vec<Figure>), Error> {
+    let Results { builds, figures, .. } = committed(root)?;
+    let kept: Vec<Figure> = figures.into_iter().filter(builds::is_of_builds).collect();
+    if kept.is_empty() || !builds.is_like(today) {
+        let reason = format!("the builds in {RESULTS} have another compiler, processor or library: {builds:?}");
+        return Err(Error::msg(format!("{reason}; publish without `--no-build`")));
     }
-    Ok((builds_date, builds))
+    Ok((builds, kept))
 }
 
 /// Reads the committed results.
@@ -210,7 +237,7 @@ fn machine(results: &Results) -> String {
     let mut text = format!(
         "| property | value |\n|---|---|\n| date | {} |\n| date of the builds | {} |\n| processor | {processor}, {cores} cores |\n| system | {system} |\n\
          | compiler | {rust} |\n| rounds of calls | {} |\n| load average before the run | {load:.2} |\n",
-        results.date, results.builds_date, results.rounds
+        results.date, results.builds.date, results.rounds
     );
     if let Some(busy) = busy_before_calls {
         text += &format!("| busy cores before the calls | {busy:.2} |\n");
@@ -278,7 +305,7 @@ fn of_revisions(figures: &[&Figure], value: impl Fn(&Figure) -> Option<f64>) -> 
 fn growth(figures: &[Figure]) -> String {
     let mut text = "| measured | value | aim |\n|---|---|---|\n".to_owned();
     for figure in figures.iter().filter(|figure| is_growth(figure)) {
-        let aim = figure.aim.text(&figure.unit).replace("<=", "≤").replace(">=", "≥");
+        let aim = figure.aim.text(&figure.unit).replace("<=", "≤").replace(">=", "≥").replace('-', DASH);
         let value = format!("{} {}", number(figure.value), figure.unit);
         text += &format!("| {} | {}{} | {aim} |\n", figure.title, value.trim(), marks(figure));
     }
@@ -329,13 +356,51 @@ mod tests {
     }
 
     #[test]
-    fn the_committed_results_have_figures_of_builds() {
-        let (_, builds) = published_builds(&workspace::root()).unwrap();
+    fn builds_are_kept_for_the_same_compiler_and_libraries() {
+        let root = workspace::root();
+        let mut builds = committed(&root).unwrap().builds;
+        builds.date = "1970-01-01".to_owned();
+        let (origin, kept) = published_builds(&root, &builds).unwrap();
+        assert_ne!(origin.date, builds.date);
         for id in ["crates-stdio", "dev-http", "release-auth", "size-oauth"] {
-            assert!(builds.iter().any(|figure| figure.id == id), "{id}");
+            assert!(kept.iter().any(|figure| figure.id == id), "{id}");
         }
-        assert!(!builds.iter().any(|figure| figure.id.starts_with("http-")));
+        assert!(!kept.iter().any(|figure| figure.id.starts_with("http-")));
+        builds.versions.insert("rmcp".to_owned(), "0.0.1".to_owned());
+        let error = published_builds(&root, &builds).unwrap_err().to_string();
+        assert!(error.contains("another compiler, processor or library"), "{error}");
     }
+
+    #[test]
+    fn each_missed_aim_has_an_entry() {
+        let root = workspace::root();
+        let page = fs::read_to_string(root.join(PAGE)).unwrap();
+        let (_, entries) = page.split_once("## Missed aims").unwrap();
+        let (entries, _) = entries.split_once("\n## ").unwrap();
+        for figure in committed(&root).unwrap().figures.iter().filter(|figure| !figure.is_met()) {
+            let found =
+                ENTRIES.iter().find(|(prefixes, _)| prefixes.iter().any(|prefix| figure.id.starts_with(prefix)));
+            let title = found.unwrap_or_else(|| panic!("no entry for {}", figure.id)).1;
+            assert!(entries.contains(&format!("- **{title}.**")), "{}: {title}", figure.id);
+        }
+    }
+
+    /// The entries of "Missed aims", with the starts of the ids of their figures.
+    const ENTRIES: [(&[&str], &str); 13] = [
+        (&["http-"], "Echoes over HTTP"),
+        (&["list"], "List of 1,000 tools over HTTP"),
+        (&["text"], "Text of 1 MiB"),
+        (&["open-32"], "initialize and DELETE"),
+        (&["auth-guesses"], "Calls beside wrong passwords"),
+        (&["auth-"], "Authentication"),
+        (&["stdio-"], "Calls over stdio"),
+        (&["client-"], "Clients"),
+        (&["crates-", "size-"], "Size and crates"),
+        (&["dev-", "release-"], "Cold builds"),
+        (&["start-", "idle-server"], "Cold start and resident memory"),
+        (&["open-stream"], "An open GET stream"),
+        (&["growth-streams", "growth-subscriptions"], "Notification of many streams"),
+    ];
 
     #[test]
     fn the_page_shows_each_plot() {
@@ -377,9 +442,9 @@ mod tests {
         figures.push(Figure::new("growth-a", "growth", 1.0, "", Aim::AtMost(1.15)));
         let machine = Machine { busy_before_calls: Some(0.25), ..Machine::read(Path::new("."), 0.5) };
         let (date, rounds) = (today(), "3 rounds of 2 s".to_owned());
-        let builds_date = "2026-11-28".to_owned();
         let (versions, series) = (BTreeMap::new(), Vec::new());
-        let results = Results { date, builds_date, machine, rounds, versions, figures, series };
+        let builds = Builds { date: "2026-11-28".to_owned(), ..Builds::new(&machine, &versions) };
+        let results = Results { date, builds, machine, rounds, versions, figures, series };
         let text = table(&results);
         let row = "| HTTP echo | 0.90 (limited) | 0.70 (!) | 0.40 / 0.30 | – | 9000 / 7000 calls/s | ≥ 0.8 |";
         assert!(text.contains(row), "{text}");

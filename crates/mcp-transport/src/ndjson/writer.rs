@@ -218,7 +218,7 @@ async fn write_all<W: AsyncWrite + Unpin>(outbound: &Outbound, mut writer: W) ->
     writer.shutdown().await
 }
 
-/// Lets the tasks run that are ready now. A yield of tokio ends after all tasks that become ready meanwhile, so the peer would
+/// Lets the tasks run that are ready now on this thread. A yield of tokio ends after all tasks that become ready meanwhile, so the peer would
 /// receive the first message after the last one is ready.
 async fn yield_once() {
     let mut has_yielded = false;
