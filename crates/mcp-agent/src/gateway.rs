@@ -130,7 +130,7 @@ struct Core {
     links: Links,
     pages: Pages,
     sessions: Sessions,
-    used: UsedStates,
+    used: Arc<UsedStates>,
 }
 
 /// The builder of a [`Gateway`].
@@ -307,7 +307,7 @@ impl GatewayBuilder {
                 links: Links::default(),
                 pages: Pages::default(),
                 sessions: Sessions::default(),
-                used: UsedStates::default(),
+                used: Arc::default(),
             })
         };
         Arc::clone(self.core.lock().get_or_insert_with(new))

@@ -202,40 +202,95 @@ impl Core {
         call: &SourceCall,
         state: StateId,
         principal: Option<&Arc<str>>,
-    ) -> Result<Claim<'_>, RpcError> {
-        let claim = self.used.claim(state, principal, LIFETIME)?;
-        self.claim_on_all_nodes(call, &state).await?;
+    ) -> Result<FleetClaim, RpcError> {
+        let of_node = Some(self.used.claim(state, principal, LIFETIME)?);
+        let Some(node) = node_of(call) else { return Ok(FleetClaim { of_node, in_store: None }) };
+        let value = format!("{}/{}", self.hop.as_str(), self.used.next_claim());
+        let mark = Mark { node: Arc::clone(node), key: key_of(node, &state), value: value.into_bytes().into() };
+        // The drop of this future can follow the write of the mark.
+        let mut claim = FleetClaim { of_node, in_store: Some(mark) };
+        claim.mark().await?;
         Ok(claim)
     }
+}
 
-    /// Removes the mark of a used state from the store of a fleet, because its round did not run. After a fault of the store, the state
-    /// stays used.
-    pub(super) async fn release(&self, call: &SourceCall, state: &StateId) {
-        let Some(node) = node_of(call) else { return };
-        match timeout(STORE_LIMIT, node.store().delete(&key_of(node, state))).await {
-            Ok(Ok(_)) => {}
-            Ok(Err(error)) => tracing::warn!(%error, "the mark of a used state cannot be removed"),
-            Err(_) => tracing::warn!("the mark of a used state was not removed in time"),
+/// A state that is marked as used on this node and in the store of its fleet. The drop of the value removes both marks, unless they are
+/// kept.
+#[must_use = "a claim ends with its drop"]
+pub(super) struct FleetClaim {
+    of_node: Option<Claim>,
+    /// `None` outside of a fleet.
+    in_store: Option<Mark>,
+}
+
+/// The mark of a used state in the store of a fleet.
+struct Mark {
+    node: Arc<Node>,
+    key: String,
+    /// No other claim writes this value, so a claim never removes the mark of another claim.
+    value: Arc<[u8]>,
+}
+
+impl FleetClaim {
+    /// Keeps the marks for the lifetime of the state.
+    pub(super) fn keep(mut self) {
+        self.in_store = None;
+        if let Some(claim) = self.of_node.take() {
+            claim.keep();
         }
     }
 
-    /// Marks a state as used on all nodes of a fleet.
-    ///
-    /// # Errors
-    /// `-32602` with the reason `request_state_expired` if a node has used the state. `-32603` if the store fails.
-    async fn claim_on_all_nodes(&self, call: &SourceCall, state: &StateId) -> Result<(), RpcError> {
-        let Some(node) = node_of(call) else { return Ok(()) };
-        let key = key_of(node, state);
-        let claim = node.store().compare_and_swap(&key, None, Some(Arc::from(*b"used")), Some(LIFETIME));
-        match timeout(STORE_LIMIT, claim).await {
-            Ok(Ok(swap)) if swap.is_done() => Ok(()),
-            Ok(Ok(_)) => Err(InputRound::state_expired()),
+    /// Removes the marks, and waits for the store. After a fault of the store, the state stays used on the other nodes.
+    pub(super) async fn release(mut self) {
+        // The mark stays in the claim, so a drop of this future removes it too.
+        if let Some(mark) = &self.in_store {
+            mark.remove().await;
+        }
+        self.in_store = None;
+    }
+
+    /// Writes the mark to the store.
+    async fn mark(&mut self) -> Result<(), RpcError> {
+        let Some(Mark { node, key, value }) = &self.in_store else { return Ok(()) };
+        let written = node.store().compare_and_swap(key, None, Some(Arc::clone(value)), Some(LIFETIME));
+        match timeout(STORE_LIMIT, written).await {
+            Ok(Ok(swap)) if swap.is_done() => return Ok(()),
+            Ok(Ok(_)) => {}
             failed => {
                 if let Ok(Err(error)) = failed {
                     tracing::warn!(%error, "the use of a state cannot be stored");
                 }
-                Err(engine::store_unavailable())
+                // The store can have the mark.
+                return Err(engine::store_unavailable());
             }
+        }
+        self.in_store = None;
+        Err(InputRound::state_expired())
+    }
+}
+
+impl Drop for FleetClaim {
+    fn drop(&mut self) {
+        let Some(mark) = self.in_store.take() else { return };
+        // Without a runtime, the mark stays for the lifetime of the state.
+        let Ok(runtime) = Handle::try_current() else { return };
+        // The node keeps its own mark until then, so the limits of used states bound the number of these tasks.
+        let of_node = self.of_node.take().inspect(Claim::end_soon);
+        runtime.spawn(async move {
+            mark.remove().await;
+            drop(of_node);
+        });
+    }
+}
+
+impl Mark {
+    /// Removes the mark from the store.
+    async fn remove(&self) {
+        let removed = self.node.store().compare_and_swap(&self.key, Some(&self.value), None, None);
+        match timeout(STORE_LIMIT, removed).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the mark of a used state cannot be removed"),
+            Err(_) => tracing::warn!("the mark of a used state was not removed in time"),
         }
     }
 }

@@ -387,7 +387,7 @@ impl<'a> Incoming<'a> {
             Some(once) => {
                 let claim = self.core.claim(self.call, once, principal).await.inspect_err(|_| record.refuse())?;
                 if let Err(unrecorded) = record.allow().await {
-                    self.core.release(self.call, &once).await;
+                    claim.release().await;
                     return Err(unrecorded);
                 }
                 claim.keep();

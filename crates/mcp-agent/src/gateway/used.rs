@@ -1,6 +1,13 @@
 //! The request states of approved calls that were used: each of them continues its call once.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use mcp_protocol::RpcError;
 use mcp_server_core::InputRound;
@@ -20,28 +27,40 @@ pub(super) type StateId = [u8; 32];
 #[derive(Default)]
 pub(super) struct UsedStates {
     used: Mutex<HashMap<StateId, Used>>,
+    /// The number of claims since the start.
+    claims: AtomicU64,
 }
 
 struct Used {
     principal: Option<Arc<str>>,
     until: Instant,
+    /// The claim ends as soon as the store of the fleet has removed its mark.
+    is_ending: bool,
 }
 
 /// A state that is marked as used. The drop of the value removes the mark, unless it is kept.
 #[must_use = "a claim ends with its drop"]
-pub(super) struct Claim<'a> {
-    states: &'a UsedStates,
+pub(super) struct Claim {
+    states: Arc<UsedStates>,
     id: Option<StateId>,
 }
 
-impl Claim<'_> {
+impl Claim {
     /// Keeps the mark for the lifetime of the state.
     pub(super) fn keep(mut self) {
         self.id = None;
     }
+
+    /// Marks the claim as one that ends soon, so that a repeated round receives an error that is worth a repetition.
+    pub(super) fn end_soon(&self) {
+        let Some(id) = self.id else { return };
+        if let Some(used) = self.states.used.lock().get_mut(&id) {
+            used.is_ending = true;
+        }
+    }
 }
 
-impl Drop for Claim<'_> {
+impl Drop for Claim {
     fn drop(&mut self) {
         if let Some(id) = self.id {
             self.states.used.lock().remove(&id);
@@ -58,27 +77,38 @@ impl UsedStates {
     /// Marks a state as used for its lifetime.
     ///
     /// # Errors
-    /// `-32602` with the reason `request_state_expired` if the state was used before. `-32603` if too many states are used.
+    /// `-32602` with the reason `request_state_expired` if the state was used before. `-32603` if too many states are used, or if the
+    /// former claim of the state ends soon.
     pub(super) fn claim(
-        &self,
+        self: &Arc<Self>,
         id: StateId,
         principal: Option<&Arc<str>>,
         lifetime: Duration,
-    ) -> Result<Claim<'_>, RpcError> {
+    ) -> Result<Claim, RpcError> {
         let now = Instant::now();
         let mut used = self.used.lock();
         used.retain(|_, used| now < used.until);
-        if used.contains_key(&id) {
-            return Err(InputRound::state_expired());
+        if let Some(former) = used.get(&id) {
+            let text = "a former round of the call still ends: repeat the request later";
+            return Err(if former.is_ending { busy(text) } else { InputRound::state_expired() });
         }
         let of_principal = used.values().filter(|used| used.principal.as_ref() == principal).count();
         if of_principal >= PER_PRINCIPAL || used.len() >= TOTAL {
-            let text = "too many approved calls wait for input: repeat the request later";
-            return Err(RpcError::internal(text).with_data(json!({ "retryable": true })));
+            return Err(busy("too many approved calls wait for input: repeat the request later"));
         }
-        used.insert(id, Used { principal: principal.cloned(), until: now + lifetime });
-        Ok(Claim { states: self, id: Some(id) })
+        used.insert(id, Used { principal: principal.cloned(), until: now + lifetime, is_ending: false });
+        Ok(Claim { states: Arc::clone(self), id: Some(id) })
     }
+
+    /// Returns another number for each claim.
+    pub(super) fn next_claim(&self) -> u64 {
+        self.claims.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// Returns an error that is worth a repetition.
+fn busy(text: &str) -> RpcError {
+    RpcError::internal(text).with_data(json!({ "retryable": true }))
 }
 
 #[cfg(test)]
@@ -109,7 +139,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_state_is_used_once_and_a_principal_does_not_affect_the_others() {
-        let (states, ada) = (UsedStates::default(), Arc::<str>::from("ada"));
+        let (states, ada) = (Arc::<UsedStates>::default(), Arc::<str>::from("ada"));
         let life = Duration::from_secs(600);
         let claim = |n, principal| states.claim(number(n), principal, life).map(Claim::keep);
         for n in 0..PER_PRINCIPAL {
@@ -120,6 +150,13 @@ mod tests {
         assert_eq!(reason(&claim(0, Some(&ada)).unwrap_err()), "request_state_expired");
         assert_eq!(claim(PER_PRINCIPAL, Some(&ada)).unwrap_err().code.0, -32603);
         claim(PER_PRINCIPAL, None).unwrap();
+        // A claim that ends soon is worth a repetition.
+        tokio::time::advance(life).await;
+        let ending = states.claim(number(0), None, life).unwrap();
+        ending.end_soon();
+        let error = claim(0, None).unwrap_err();
+        assert_eq!((error.code.0, &error.data.unwrap()["retryable"]), (-32603, &json!(true)));
+        drop(ending);
         tokio::time::advance(life).await;
         claim(PER_PRINCIPAL, Some(&ada)).unwrap();
         assert_eq!(states.used.lock().len(), 1);

@@ -2,7 +2,7 @@
 
 use std::{
     error::Error,
-    future::ready,
+    future::{pending, ready},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -18,7 +18,10 @@ use mcp_client::{Reconnect, Update, transport::BoxFuture};
 use mcp_protocol::SubscriptionFilter;
 use mcp_server::{inputs::StateKeys, store::MemoryStore};
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
 
 use crate::{
     common::{Pipe, Processes, REVISIONS, SOON, client, over_http},
@@ -118,7 +121,8 @@ async fn an_approved_call_continues_once_on_all_nodes_of_a_fleet() {
     let (key, state) = first_round(&first).await;
     let round = next(&json!({}), &state, &key, &json!({ "action": "accept", "content": { "name": "ada" } }));
     assert_eq!(send(&second, round.clone()).await.unwrap(), "ada");
-    for node in [&first, &second] {
+    // A rejected round does not remove the mark of the round that ran.
+    for node in [&first, &first, &second] {
         assert_eq!(reason(&send(node, round.clone()).await.unwrap_err()), "request_state_expired");
     }
 }
@@ -210,5 +214,65 @@ async fn a_round_that_the_audit_refuses_can_be_repeated() {
         storage.0.store(false, Ordering::SeqCst);
         assert_eq!(send(&user, round.clone()).await.unwrap(), "ada", "{up}");
         assert_eq!(reason(&send(&user, round).await.unwrap_err()), "request_state_expired", "{up}");
+    }
+}
+
+/// A receiver of audit events that can become stuck.
+#[derive(Clone, Default)]
+struct Stuck {
+    is_stuck: Arc<AtomicBool>,
+    waits: Arc<Notify>,
+}
+
+impl AuditSink for Stuck {
+    fn record(&self, _: &AuditEvent) {}
+
+    fn store<'a>(&'a self, _: &'a AuditEvent) -> BoxFuture<'a, Result<(), Box<dyn Error + Send + Sync>>> {
+        Box::pin(async {
+            if self.is_stuck.load(Ordering::SeqCst) {
+                self.waits.notify_one();
+                pending::<()>().await;
+            }
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_round_that_the_client_cancels_before_its_record_can_be_repeated_on_all_nodes() {
+    let url = over_http(asking(REVISIONS[1], &Turns::default())).await;
+    let (store, audit) = (Arc::new(MemoryStore::new()), Stuck::default());
+    let node = || async {
+        let host = Host::builder("gateway", "1").server("s", url.as_str()).default_effect(Effect::Ask);
+        let host = host.approver(|_: PendingApproval| async { true }).audit(audit.clone()).require_audit();
+        let gateway = Gateway::builder(host.start().await.unwrap()).state_keys(StateKeys::new([[1; 32]]));
+        let gateway = gateway.build().unwrap().store(store.clone()).versions([REVISIONS[1]]).build();
+        (client().connect(&gateway).await.unwrap(), gateway)
+    };
+    let nodes = [node().await, node().await];
+    for (cancelled, _) in &nodes {
+        for (repeated, _) in &nodes {
+            let (key, state) = first_round(cancelled).await;
+            let round = next(&json!({}), &state, &key, &json!({ "action": "accept", "content": { "name": "ada" } }));
+            audit.is_stuck.store(true, Ordering::SeqCst);
+            let (user, sent) = (cancelled.clone(), round.clone());
+            let sent = tokio::spawn(async move { send(&user, sent).await });
+            timeout(SOON, audit.waits.notified()).await.unwrap();
+            sent.abort();
+            audit.is_stuck.store(false, Ordering::SeqCst);
+            // The gateway removes the mark of the cancelled round in a task of its own.
+            let continued = async {
+                loop {
+                    match send(repeated, round.clone()).await {
+                        Ok(text) => return text,
+                        Err(_) => sleep(Duration::from_millis(5)).await,
+                    }
+                }
+            };
+            assert_eq!(timeout(SOON, continued).await.unwrap(), "ada");
+            for (node, _) in &nodes {
+                assert_eq!(reason(&send(node, round.clone()).await.unwrap_err()), "request_state_expired");
+            }
+        }
     }
 }
