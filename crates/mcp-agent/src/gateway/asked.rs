@@ -17,6 +17,7 @@ use super::{
     members::Members,
     parked::{Holder, Parkable, ParkedError, ParkedRound, Questions, Refused},
     relay::{Answered, Relayed},
+    rounds::RoundRecord,
     seal::RelayState,
     used::{self, StateId},
 };
@@ -92,7 +93,7 @@ impl Core {
         }))
     }
 
-    /// Continues a parked call.
+    /// Continues a parked call whose round is recorded. The call can end during the record, and a refusal is recorded then.
     pub(super) async fn resume_parked(
         self: &Arc<Self>,
         call: &SourceCall,
@@ -100,8 +101,12 @@ impl Core {
         (parked, holder): (u64, &Holder),
         number: u32,
         responses: JsonObject,
+        record: &mut RoundRecord<'_>,
     ) -> Result<SourceOutcome, Fault> {
         let round = self.parked.resume(parked, holder, number, responses, call.clone()).await;
+        if round.is_err() {
+            record.refuse();
+        }
         self.parked_outcome(call, place, round).await
     }
 

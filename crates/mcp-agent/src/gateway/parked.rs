@@ -152,7 +152,7 @@ impl<R: Parkable, C: Clone + Send + Sync + 'static> ParkedCalls<R, C> {
         waiting.round().await
     }
 
-    /// Checks whether a round would continue its call.
+    /// Checks whether a round would continue its call. A call whose result was dropped ends, because its client receives the error.
     ///
     /// # Errors
     /// The error that [`ParkedCalls::resume`] would return at once.
@@ -163,7 +163,12 @@ impl<R: Parkable, C: Clone + Send + Sync + 'static> ParkedCalls<R, C> {
         number: u32,
         responses: &JsonObject,
     ) -> Result<(), ParkedError> {
-        self.call(call, holder)?.check(number, responses)
+        let call = self.call(call, holder)?;
+        let checked = call.check(number, responses);
+        if checked == Err(ParkedError::Dropped) {
+            self.shared.remove(call.id);
+        }
+        checked
     }
 
     /// Continues a call with the responses to its questions, and waits for its result or the next question. `number` is that of

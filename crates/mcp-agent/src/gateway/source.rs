@@ -349,7 +349,7 @@ impl<'a> Incoming<'a> {
                     return Err(parked_error(&error).into());
                 }
                 record.allow().await?;
-                core.resume_parked(self.call, &place, (call, &holder), number, responses).await
+                core.resume_parked(self.call, &place, (call, &holder), number, responses, &mut record).await
             }
             Round::Elsewhere { place, at, responses } => {
                 let holder = core.holder(&place.server, &self.downstream);

@@ -116,9 +116,11 @@ impl<R: Clone, C> ParkedCall<R, C> {
         self.state().answer(number, responses)
     }
 
-    /// Checks responses as [`ParkedCall::answer`] does, and sends none.
+    /// Checks responses as [`ParkedCall::answer`] does, and sends none. Returns also the fault of a call that has no result for the round.
     pub(super) fn check(&self, number: u32, responses: &JsonObject) -> Result<(), ParkedError> {
-        self.state().answers(number, responses).map(drop)
+        let state = self.state();
+        state.answers(number, responses)?;
+        state.fault().map_or(Ok(()), Err)
     }
 
     /// Sends responses as [`ParkedCall::answer`] does, and marks their round as waiting.
@@ -241,6 +243,15 @@ impl<R, C> State<R, C> {
         Ok(())
     }
 
+    /// Returns the fault of each round, if the call has ended without a result for its client.
+    fn fault(&self) -> Option<ParkedError> {
+        match &self.result {
+            Some(_) => None,
+            None if self.was_dropped => Some(ParkedError::Dropped),
+            None => self.has_ended.then_some(ParkedError::Gone),
+        }
+    }
+
     /// Adds a round that waits, and returns its number.
     fn add_round(&mut self, request: Option<C>) -> u64 {
         self.next_round += 1;
@@ -255,11 +266,8 @@ impl<R: Clone, C> State<R, C> {
         if let Some(result) = &self.result {
             return Some(Ok(ParkedRound::Complete(result.clone())));
         }
-        if self.was_dropped {
-            return Some(Err(ParkedError::Dropped));
-        }
-        if self.has_ended {
-            return Some(Err(ParkedError::Gone));
+        if let Some(fault) = self.fault() {
+            return Some(Err(fault));
         }
         let numbered = self.questions.iter().zip(1_u32..);
         let requests: InputRequests = numbered

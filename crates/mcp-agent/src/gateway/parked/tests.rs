@@ -481,6 +481,31 @@ async fn the_questions_and_results_that_wait_have_a_cap_of_bytes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_check_returns_the_fault_of_a_dropped_result_and_of_a_call_that_has_ended() {
+    let calls: Calls = ParkedCalls::new(ParkedLimits { bytes_per_principal: 1000, ..ParkedLimits::default() });
+    let round = calls.start(Holder::default(), "first", |questions| async move {
+        asks(questions, "name").await;
+        "x".repeat(1100)
+    });
+    let (call, number, _) = asked(round.await);
+    let check = || calls.check(call, &ANYONE, number, &JsonObject::new());
+    assert_eq!(check(), Ok(()));
+    calls.answer(call, &ANYONE, responses(1, answer("a"))).unwrap();
+    settle().await;
+    assert_eq!(check(), Err(ParkedError::Dropped));
+    // The client knows the fault, so the call does not count any more.
+    assert_eq!(check(), Err(ParkedError::Gone));
+    assert!(calls.shared.table.lock().is_empty());
+
+    let round = calls.start(Holder::default(), "first", |questions| async move { asks(questions, "name").await });
+    let (call, number, _) = asked(round.await);
+    let parked = Arc::clone(&calls.shared.table.lock().get(call).unwrap().call);
+    calls.shared.remove(call);
+    settle().await;
+    assert_eq!(parked.check(number, &JsonObject::new()), Err(ParkedError::Gone));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_knows_its_current_round() {
     let calls = calls();
     let round = calls.start(Holder::default(), "first", |questions| async move {
