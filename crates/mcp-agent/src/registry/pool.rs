@@ -13,7 +13,7 @@ use mcp_server_core::source::SourceCall;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-#[cfg(feature = "oauth")]
+#[cfg(any(feature = "gateway", feature = "oauth"))]
 use super::TokenFault;
 #[cfg(feature = "gateway")]
 use super::sessions::Sessions;
@@ -89,6 +89,11 @@ impl Lease {
         if is_for_one_client || matches!(self.connection.role, Role::Calls(Calls { is_of_session: true, .. })) {
             self.connection.records.forward_to(call);
         }
+    }
+
+    /// Returns the fault of the exchanged token of the caller after an error of a request.
+    pub(crate) fn token_fault(&self, error: &Error) -> Option<TokenFault> {
+        self.connection.token_fault(error)
     }
 
     /// Defers the idle stop of the connection: a task of the server can run for this time.
@@ -328,8 +333,9 @@ impl Slot {
         }
         let Some(connector) = connector.take() else { return Ok(Step::Open) };
         let declared = key.capabilities.as_ref().and(caller.capabilities.clone());
-        let connection =
-            Self::of_callers(self, connector, Role::Calls(Calls { declared, is_of_session: key.session.is_some() }));
+        let calls =
+            Calls { declared, has_token_of_caller: key.authority.is_some(), is_of_session: key.session.is_some() };
+        let connection = Self::of_callers(self, connector, Role::Calls(calls));
         connection.run(registry, true);
         let lease = Lease::new(self, &connection, connection.begin_call(), caller);
         pool.connections.push((key.clone(), connection));

@@ -193,7 +193,10 @@ impl Slot {
     }
 
     fn failed(&self, registry: &Registry, error: &Error, wait: Duration) {
-        let state = if error.is_unauthorized() { ServerState::NeedsLogin } else { ServerState::Failed };
+        // A login of the operator does not change the tokens of callers.
+        let token_fault = self.token_fault(error);
+        let needs_login = error.is_unauthorized() && token_fault.is_none();
+        let state = if needs_login { ServerState::NeedsLogin } else { ServerState::Failed };
         let reason = match std::error::Error::source(error) {
             Some(source) => format!("{error}: {source}"),
             None => error.to_string(),
@@ -203,6 +206,7 @@ impl Slot {
             (link.state, link.reason, link.client) = (state, Some(reason), None);
             link.next_attempt = Some(Instant::now() + wait);
             link.error = Some(error.clone());
+            link.token_fault = token_fault;
             link.failures += 1;
         });
     }
@@ -226,6 +230,7 @@ impl Slot {
     ) -> Result<(Client, Option<Changes>), Error> {
         self.change(registry, |link| {
             (link.state, link.reason, link.error, link.next_attempt) = (ServerState::Starting, None, None, None);
+            link.token_fault = None;
         });
         let connector: Arc<dyn Connect> = self.connector.clone();
         let client = self.builder(registry).connect(connector).await?;

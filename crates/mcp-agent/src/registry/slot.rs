@@ -79,6 +79,8 @@ pub(super) enum Role {
 pub(super) struct Calls {
     /// The declared capabilities. `None`: those of the host.
     pub(super) declared: Option<Arc<ClientCapabilities>>,
+    /// The connection has the exchanged token of its caller.
+    pub(super) has_token_of_caller: bool,
     /// The server keeps the state of a session, so the connection has no default idle time.
     pub(super) is_of_session: bool,
 }
@@ -99,6 +101,8 @@ pub(super) struct Link {
     pub(super) reason: Option<String>,
     /// The error of the last attempt, or of the list of tools.
     pub(super) error: Option<Error>,
+    /// The fault of the token of the caller in the last attempt.
+    pub(super) token_fault: Option<TokenFault>,
     pub(super) client: Option<Client>,
     /// The revision of the last connection. It remains after the end of the connection.
     #[cfg(feature = "gateway")]
@@ -119,7 +123,7 @@ pub(crate) struct Unavailable {
     pub(crate) reason: Option<String>,
     /// The time until the next attempt, if the server failed before.
     pub(crate) retry_in: Option<Duration>,
-    /// The caller has no token for the server.
+    /// The caller has no token that the server accepts.
     pub(crate) token_fault: Option<TokenFault>,
 }
 
@@ -127,7 +131,7 @@ impl Link {
     fn unavailable(&self) -> Unavailable {
         let retry_in = self.next_attempt.map(|at| at.saturating_duration_since(Instant::now()));
         let retry_in = retry_in.filter(|wait| !wait.is_zero());
-        Unavailable { state: self.state, reason: self.reason.clone(), retry_in, token_fault: None }
+        Unavailable { state: self.state, reason: self.reason.clone(), retry_in, token_fault: self.token_fault }
     }
 }
 
@@ -165,6 +169,7 @@ impl Slot {
             state,
             reason: None,
             error: None,
+            token_fault: None,
             client: None,
             #[cfg(feature = "gateway")]
             version: None,
@@ -355,6 +360,17 @@ impl Slot {
             cause.state = if self.stop.is_cancelled() { ServerState::Stopped } else { ServerState::Failed };
         }
         cause
+    }
+
+    /// Returns the fault of the exchanged token of the caller after an error of the connection or of a request.
+    pub(super) fn token_fault(&self, error: &Error) -> Option<TokenFault> {
+        let has_token = matches!(&self.role, Role::Calls(calls) if calls.has_token_of_caller);
+        (has_token && error.is_unauthorized()).then(|| match error.http_status() {
+            Some(_) => TokenFault::NotAccepted,
+            // The token had to be exchanged again.
+            None if error.is_retryable() => TokenFault::Unavailable,
+            None => TokenFault::Refused,
+        })
     }
 
     pub(super) fn has_ended(&self) -> bool {

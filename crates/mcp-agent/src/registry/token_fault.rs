@@ -1,6 +1,6 @@
 //! The faults of the token exchange of a caller.
 
-/// The fault of a call whose caller has no token for the server
+/// The fault of a call whose caller has no token that the server accepts
 /// ([`TokenExchange`](crate::config::TokenExchange)). Calls of other callers are not affected.
 ///
 /// ```
@@ -21,6 +21,9 @@ pub enum TokenFault {
     /// The token endpoint refused the token of the caller.
     #[error("the token endpoint of the server refused the token of the caller")]
     Refused,
+    /// The server did not accept the exchanged token of the caller, nor a newer one.
+    #[error("the server did not accept the token of the caller")]
+    NotAccepted,
     /// The token endpoint is away.
     #[error("the token endpoint of the server is not available")]
     Unavailable,
@@ -36,6 +39,7 @@ impl TokenFault {
             Self::Missing => "token_missing",
             Self::OtherIssuer => "token_of_other_issuer",
             Self::Refused => "token_refused",
+            Self::NotAccepted => "token_not_accepted",
             Self::Unavailable => "token_endpoint_unavailable",
         }
     }

@@ -69,8 +69,8 @@ pub enum CallError {
         /// The time until the next attempt. Calls before that time fail at once, because the server failed before.
         retry_in: Option<Duration>,
     },
-    /// The caller has no token for the server. The call was not sent.
-    #[error("the server {server:?} has no token of the caller: {fault}")]
+    /// The caller has no token that the server accepts. The server did not run the call.
+    #[error("the server {server:?} has no valid token of the caller: {fault}")]
     Token {
         /// The name of the server.
         server: String,
@@ -108,7 +108,8 @@ pub enum CallError {
 impl CallError {
     pub(crate) fn unavailable(server: &str, cause: Unavailable) -> Self {
         if let Some(fault) = cause.token_fault {
-            return Self::Token { server: server.to_owned(), fault, retry_in: cause.retry_in };
+            let retry_in = cause.retry_in.filter(|_| fault.is_temporary());
+            return Self::Token { server: server.to_owned(), fault, retry_in };
         }
         Self::Unavailable {
             server: server.to_owned(),

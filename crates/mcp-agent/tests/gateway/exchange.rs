@@ -6,7 +6,7 @@ use std::{
     path::Path,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -26,7 +26,10 @@ use mcp_test::authorization_server::{
     AuthorizationServer, Endpoint, Misbehavior, RegisteredClient, ResponseFault, RunningAuthorizationServer,
 };
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, time::timeout};
+use tokio::{
+    net::TcpListener,
+    time::{sleep, timeout},
+};
 
 use crate::common::{REVISIONS, SOON, client};
 
@@ -40,7 +43,8 @@ type Tenant = (Option<String>, bool);
 struct Seen {
     tokens: Arc<Mutex<Vec<String>>>,
     tenants: Arc<Mutex<Vec<Tenant>>>,
-    rejects: Arc<AtomicBool>,
+    /// The number of requests that the server rejects.
+    rejects: Arc<AtomicUsize>,
     jwt: Arc<Jwt>,
 }
 
@@ -50,7 +54,7 @@ impl Authenticator for Seen {
         let token = header("authorization");
         self.tenants.lock().unwrap().push((header("x-tenant"), token.is_some()));
         self.tokens.lock().unwrap().extend(token.iter().map(|token| token.trim_start_matches("Bearer ").to_owned()));
-        if self.rejects.swap(false, Ordering::SeqCst) {
+        if self.rejects.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
             return Box::pin(std::future::ready(Err(Rejection::Invalid)));
         }
         self.jwt.authenticate(request)
@@ -258,9 +262,56 @@ async fn a_rejected_token_is_exchanged_again_once() {
     let world = World::new(version, None).await;
     let ada = world.user(version, &world.token("ada", &["read"]).await).await;
     assert_eq!(identity(&ada, "one").await.unwrap(), "ada gateway read");
-    world.upstreams[0].rejects.store(true, Ordering::SeqCst);
+    world.upstreams[0].rejects.store(1, Ordering::SeqCst);
     assert_eq!(identity(&ada, "one").await.unwrap(), "ada gateway read");
     assert_eq!(world.exchanges(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_accept_the_token_of_a_caller_needs_no_login_of_the_operator() {
+    for version in REVISIONS {
+        let world = World::new(version, None).await;
+        let rejects = &world.upstreams[0].rejects;
+        let ada = world.user(version, &world.token("ada", &["read"]).await).await;
+        let grace = world.user(version, &world.token("grace", &["read"]).await).await;
+        assert_eq!(identity(&grace, "one").await.unwrap(), "grace gateway read", "{version}");
+        rejects.store(usize::MAX, Ordering::SeqCst);
+        // Only the connection of `grace` is open.
+        for (user, name) in [(&ada, "ada"), (&grace, "grace")] {
+            for _ in 0..2 {
+                let error = identity(user, "one").await.unwrap_err();
+                let text = "the server did not accept the token of the caller";
+                assert_eq!((error.code.0, &*error.message), (-32600, text), "{version} {name}");
+                let data = json!({ "server": "one", "reason": "token_not_accepted", "retryable": false });
+                assert_eq!(error.data, Some(data), "{version} {name}");
+            }
+            assert_eq!(identity(user, "two").await.unwrap(), format!("{name} gateway read"), "{version}");
+        }
+        rejects.store(0, Ordering::SeqCst);
+        let accepted = async {
+            while identity(&ada, "one").await.is_err() {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(SOON, accepted).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_outage_of_the_token_endpoint_after_a_rejection_is_temporary() {
+    let version = ProtocolVersion::LATEST;
+    let world = World::new(version, None).await;
+    let ada = world.user(version, &world.token("ada", &["read"]).await).await;
+    assert_eq!(identity(&ada, "one").await.unwrap(), "ada gateway read");
+    let outage = ResponseFault::Unavailable { retry_after: Duration::from_secs(7) };
+    world.issuer.misbehave(Misbehavior::Response(Endpoint::Token, outage));
+    world.upstreams[0].rejects.store(1, Ordering::SeqCst);
+    let error = identity(&ada, "one").await.unwrap_err();
+    let data = error.data.as_ref().unwrap();
+    assert_eq!((reason(&error), &data["retryable"]), (&json!("token_endpoint_unavailable"), &json!(true)));
+    assert_eq!(data["retryAfterMs"], 7000);
+    world.issuer.behave();
+    assert_eq!(identity(&ada, "one").await.unwrap(), "ada gateway read");
 }
 
 #[tokio::test]
