@@ -322,6 +322,17 @@ async fn the_time_in_which_the_client_answers_does_not_count() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_error_of_a_late_source_has_a_time_limit_with_few_digits() {
+    let (events, _seen) = unbounded_channel();
+    let late = Scripted(|_: SourceCall| Box::pin(pending()) as Answer, events);
+    let server = Server::builder::<()>("source", "1").source(late);
+    let server = server.limits(|limits| limits.tool_timeout = Duration::from_nanos(59_999_871_234)).build();
+    let mut connection = Connection::connect(&server);
+    let late = connection.exchange(modern(1, "tools/call", json!({ "name": "t" }))).await;
+    assert_eq!(late["error"]["message"], "tools/call took longer than 60s", "{late}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_round_of_a_call_has_the_whole_time_limit_and_no_more() {
     let (server, _seen) = of(async |call: SourceCall| match call.params().get().contains("inputResponses") {
         false => asks(call).await,

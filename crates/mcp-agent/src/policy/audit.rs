@@ -103,7 +103,7 @@ pub enum Outcome {
     Approved,
     /// The call does not run.
     Refused(RefusalKind),
-    /// The caller cancelled the call during the wait for an approval.
+    /// The caller cancelled the call, or a later round of it, before its outcome: during the wait for an approval or for the record.
     Cancelled,
 }
 

@@ -119,8 +119,12 @@ pub enum RefusalKind {
     Unaccepted,
     /// The audit event of the call cannot be stored ([`Gate::require_audit`](super::Gate::require_audit)).
     NotRecorded,
-    /// A later round of a call does not continue it: its state was used, the call has ended, a response is not valid, or the use of the
-    /// state cannot be stored.
+    /// A later round of a call does not continue it. The causes:
+    ///
+    /// - Its state was used, or the call has ended.
+    /// - A response is not valid.
+    /// - Another server has the name of the server that asked.
+    /// - The node has no capacity for used states, or the use of the state cannot be stored.
     NotContinued,
 }
 

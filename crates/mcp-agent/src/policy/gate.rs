@@ -279,7 +279,7 @@ impl Gate {
     }
 
     /// Decides a later round of a call that a client continues. The decision about the first round counts, unless a policy denies the
-    /// call meanwhile. A denied round is recorded at once. The caller records the outcome of another one.
+    /// call meanwhile. A denied round is recorded at once. The caller records the outcome of a permitted round.
     #[cfg(feature = "gateway")]
     pub(crate) fn check_round<'a>(&'a self, input: &'a PolicyInput, rules: &[Rule]) -> Result<LaterRound<'a>, Refusal> {
         let is_denied = self.denies(input, rules);

@@ -4,7 +4,7 @@ use std::{any::Any, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use mcp_protocol::{
-    CompleteParams, Method as _, PaginatedParams, Principal, ProtocolVersion, ResultType, RpcError,
+    CompleteParams, Method as _, PaginatedParams, Principal, ProtocolVersion, ResultType, Rounded, RpcError,
     jsonrpc::{Request, decode_params},
     method, shape_params,
 };
@@ -407,7 +407,7 @@ impl SourceWork {
 
     fn too_late(&self, limit: Duration) -> RpcError {
         tracing::warn!(method = self.method, ?limit, "a source exceeded the time limit");
-        RpcError::internal(format!("{} took longer than {limit:?}", self.method))
+        RpcError::internal(format!("{} took longer than {}", self.method, Rounded(limit)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{error::Error, path::Path};
 
-use mcp_agent::policy::{AuditEvent, AuditSink};
+use mcp_agent::policy::{Action, AuditEvent, AuditSink};
 use mcp_transport::BoxFuture;
 use serde_json::json;
 
@@ -39,7 +39,7 @@ impl AuditSink for AuditFile {
 /// Returns the line of an event.
 fn text(event: &AuditEvent) -> String {
     let action = if event.is_completion { "Complete".to_owned() } else { format!("{:?}", event.action) };
-    let mut text = json!({
+    let mut line = json!({
         "at": seconds(event.at),
         "action": action,
         "server": event.server,
@@ -51,8 +51,11 @@ fn text(event: &AuditEvent) -> String {
         "outcome": format!("{:?}", event.outcome),
         "reason": event.reason,
         "waitedMs": u64::try_from(event.waited.as_millis()).unwrap_or(u64::MAX),
-    })
-    .to_string();
+    });
+    if event.is_completion {
+        line["of"] = if event.action == Action::GetPrompt { "prompt" } else { "resource" }.into();
+    }
+    let mut text = line.to_string();
     text.push('\n');
     text
 }

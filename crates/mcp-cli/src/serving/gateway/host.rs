@@ -75,7 +75,9 @@ pub(super) async fn start(
 /// with a definition that `mcp` cannot use.
 ///
 /// # Errors
-/// If the entry of a required server or each entry cannot be used: no server starts then. If a required server or each server failed.
+/// - If the entry of a required server or each entry cannot be used. No server starts if the check of the entries finds the fault. If the
+///   host rejects a definition later, other servers can run already.
+/// - If a required server or each server failed.
 pub(super) async fn ready(
     host: &Host,
     servers: &[ServerDefinition],
