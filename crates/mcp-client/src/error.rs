@@ -1,6 +1,7 @@
 //! The errors of calls and connections.
 
 mod authorization;
+mod sent;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -43,6 +44,8 @@ pub(crate) use mcp_transport::http_status::HttpStatus;
 #[derive(Clone)]
 pub struct Error {
     kind: Arc<Kind>,
+    /// The client sent the call before the error.
+    is_after_sending: bool,
 }
 
 pub(crate) enum Kind {
@@ -54,7 +57,7 @@ pub(crate) enum Kind {
     Timeout { what: Box<str>, after: Duration },
     /// The client was closed.
     Closed,
-    /// The connection ended during the call. The server may have executed the request.
+    /// The connection ended during the call.
     Lost(Option<TransportError>),
     /// No connection could be opened.
     Unreachable { peer: Box<str>, source: TransportError },
@@ -405,7 +408,7 @@ fn is_specific(source: &TransportError) -> bool {
 
 impl From<Kind> for Error {
     fn from(kind: Kind) -> Self {
-        Self { kind: Arc::new(kind) }
+        Self { kind: Arc::new(kind), is_after_sending: false }
     }
 }
 

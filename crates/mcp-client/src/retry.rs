@@ -39,7 +39,8 @@ impl From<RequestFailure> for Error {
             RequestFailure::TooDeep(limit) => Kind::TooDeep(limit).into(),
             RequestFailure::Unsendable(fault) => Kind::Unsendable(fault).into(),
             RequestFailure::Transport(fault) => Kind::Transport(fault).into(),
-            RequestFailure::Lost { fault, .. } => Kind::Lost(fault).into(),
+            RequestFailure::Lost { was_sent: false, fault } => Kind::Lost(fault).into(),
+            RequestFailure::Lost { was_sent: true, fault } => Self::from(Kind::Lost(fault)).after_sending(),
         }
     }
 }
@@ -147,6 +148,9 @@ pub(crate) fn next(failure: &RequestFailure, attempt: &Attempt) -> Next {
             }
             _ => fail(),
         },
+        RequestFailure::Lost { was_sent: true, .. } if attempt.is_closing => {
+            Next::Fail(Error::closed().after_sending())
+        }
         RequestFailure::Lost { .. } if attempt.is_closing => Next::Fail(Error::closed()),
         RequestFailure::Transport(fault) if fault.is_session_lost() && attempt.is_repeatable => {
             Next::Retire(fault.clone())
@@ -355,8 +359,12 @@ mod tests {
             Next::DeclareTasks => "declare tasks",
             Next::ListForTask(_) => "list for task",
             Next::ListForHeaders(_) => "list for headers",
-            Next::Fail(error) if error.is_retryable() => "fail, retryable",
-            Next::Fail(_) => "fail",
+            Next::Fail(error) => match (error.is_retryable(), error.was_sent()) {
+                (true, true) => "fail, retryable",
+                (true, false) => "fail, retryable, unsent",
+                (false, true) => "fail",
+                (false, false) => "fail, unsent",
+            },
         }
     }
 
@@ -399,12 +407,12 @@ mod tests {
             // The answer is unusable, or cannot come.
             (RequestFailure::Invalid("x".into()), CALL, "fail"),
             (RequestFailure::TooDeep(128), READ, "fail"),
-            (RequestFailure::Unsendable(TransportError::other("x").lasting()), READ, "fail"),
+            (RequestFailure::Unsendable(TransportError::other("x").lasting()), READ, "fail, unsent"),
             // The transport failed the request.
             (transport(TransportError::session_lost()), CALL, "retire"),
             (transport(TransportError::unreachable("x")), CALL, "retire"),
-            (transport(TransportError::unreachable("x")), fixed.clone(), "fail, retryable"),
-            (transport(TransportError::unreachable("x").lasting()), CALL, "fail"),
+            (transport(TransportError::unreachable("x")), fixed.clone(), "fail, retryable, unsent"),
+            (transport(TransportError::unreachable("x").lasting()), CALL, "fail, unsent"),
             (transport(TransportError::unanswered()), READ, "resend"),
             (transport(TransportError::unanswered()), CALL, "fail, retryable"),
             (transport(TransportError::unanswered()), LAST, "fail, retryable"),
@@ -412,10 +420,12 @@ mod tests {
             // The connection ended.
             (lost(false), CALL, "reconnect"),
             (lost(false), fixed, "reconnect"),
+            (lost(false), LAST, "fail, retryable, unsent"),
             (lost(true), CALL, "fail, retryable"),
             (lost(true), READ, "reconnect"),
             (lost(true), LAST, "fail, retryable"),
-            (lost(true), closing, "fail"),
+            (lost(true), closing.clone(), "fail"),
+            (lost(false), closing, "fail, unsent"),
             // An HTTP status without a message.
             (http(400), CALL, "fail"),
             (http(401), READ, "fail"),

@@ -196,9 +196,11 @@ async fn closing_the_client_ends_its_calls_and_notifies_the_server() {
         closing.await.unwrap();
         for call in calls {
             let error = call.await.unwrap().unwrap_err();
-            assert!(error.is_closed() && !error.is_retryable(), "{version}: {error}");
+            assert!(error.is_closed() && error.was_sent() && !error.is_retryable(), "{version}: {error}");
         }
         assert!(lists.await.unwrap().unwrap_err().is_closed(), "{version}");
+        let late = client.call_tool("t", ()).await.unwrap_err();
+        assert!(late.is_closed() && !late.was_sent(), "{version}: {late}");
     }
 }
 

@@ -297,6 +297,23 @@ async fn a_call_starts_anew_once_if_the_server_lost_its_state() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_is_closed_between_two_rounds_was_sent() {
+    let slow = builder().on_elicit(async |_| {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Ok(ElicitResult::accept(JsonObject::new()))
+    });
+    let (client, mut peer, _peers) = connected_as(slow, MODERN).await;
+    let call = start(client.call_tool("t", ()));
+    let id = peer.expect("tools/call").await;
+    let questions = json!({ "who": { "method": "elicitation/create", "params": form() } });
+    peer.answer(id, json!({ "resultType": "input_required", "inputRequests": questions })).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    client.close().await;
+    let error = call.await.unwrap().unwrap_err();
+    assert!(error.is_closed() && error.was_sent(), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn fails_on_endless_or_unknown_input_requests() {
     let (client, mut peer, _peers) = connected_as(builder().limits(|limits| limits.rounds = 2), MODERN).await;
     let call = start(client.call_tool("t", ()));

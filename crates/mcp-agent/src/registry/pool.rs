@@ -66,13 +66,14 @@ impl Lease {
 }
 
 impl Lease {
-    /// Returns the state of the server after an error of a request: `None` if the client of the connection was not closed.
+    /// Returns the state of the server after an error of a request: `None` if the client of the connection was not closed, or if the
+    /// server can have received the request.
     ///
-    /// The host closes a client that could not open its connection again. The request waited for the connection, or was lost with it.
+    /// The host closes a client that could not open its connection again. The request waited for the connection.
     pub(crate) fn closed(&self, error: &Error) -> Option<Unavailable> {
         // The loss of a connection is another error, and a peer that is no server has an error of its own.
         let is_closed = error.is_closed() && !error.is_retryable() && !error.is_not_a_server();
-        is_closed.then(|| self.connection.unavailable_after_close())
+        (is_closed && !error.was_sent()).then(|| self.connection.unavailable_after_close())
     }
 }
 

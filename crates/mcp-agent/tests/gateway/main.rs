@@ -34,6 +34,7 @@ mod raw_questions;
 mod reconnections;
 mod records;
 mod relay;
+mod removals;
 mod revisions;
 mod rounds;
 mod session_ends;

@@ -112,6 +112,8 @@ async fn rounds(
                 inputs = None;
                 continue;
             }
+            // An earlier round of the call can have had an effect.
+            answered if input_rounds > 0 => answered.map_err(Error::after_sending)?,
             answered => answered?,
         };
         let Answer { mut reply, connection, may_be_task, guard } = answered;
@@ -214,7 +216,7 @@ pub(crate) async fn answer_inputs(
     }
     let mut answers = BTreeMap::new();
     while let Some(answered) = answering.join_next().await {
-        let Ok((key, answer)) = answered else { return Err(Error::closed()) };
+        let Ok((key, answer)) = answered else { return Err(Error::closed().after_sending()) };
         answers.insert(key, answer.map_err(Kind::Input)?);
     }
     let responses: JsonObject = answers.into_iter().collect();

@@ -209,8 +209,9 @@ pub(super) async fn finish(
     owned.is_over = is_over || followed.is_ok();
     match followed {
         // The close cancelled the task. Other errors have another cause, and reach the caller.
-        Err(error) if core.owned_tasks.is_closing() && error.is_cancelled() => Err(Error::closed()),
-        followed => followed,
+        Err(error) if core.owned_tasks.is_closing() && error.is_cancelled() => Err(Error::closed().after_sending()),
+        // The server received the call that became the task.
+        followed => followed.map_err(Error::after_sending),
     }
 }
 
@@ -223,7 +224,7 @@ pub(super) fn cancel_if_closing(core: &Arc<ClientCore>, id: &str, options: &Task
         return Ok(());
     }
     cancel_later(core, id.to_owned(), options);
-    Err(Error::closed())
+    Err(Error::closed().after_sending())
 }
 
 /// A task that belongs to one call. When the call ends before the task, the client cancels the task.

@@ -92,7 +92,7 @@ async fn agree(
         elicitations.spawn(request.answer());
     }
     while let Some(answered) = elicitations.join_next().await {
-        let Ok(answer) = answered else { return Err(Error::closed()) };
+        let Ok(answer) = answered else { return Err(Error::closed().after_sending()) };
         let answer = answer.map_err(Kind::Input)?;
         let unreadable = |error: serde_json::Error| Kind::Input(RpcError::internal(error.to_string()));
         if ElicitResult::deserialize(answer).map_err(unreadable)?.action != ElicitAction::Accept {
