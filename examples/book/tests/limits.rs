@@ -207,6 +207,7 @@ fn gateway() -> Defaults {
     let pages = [
         ("watched pages of input requests of one principal", "OF_PRINCIPAL"),
         ("watched pages of input requests of all principals", "PAGES"),
+        ("watched pages of one error `-32042`", "OF_ERROR"),
     ];
     let tools = [
         ("known tools of tasks, for lists of tasks of callers with policies", "TASKS"),

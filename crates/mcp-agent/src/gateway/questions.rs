@@ -194,10 +194,9 @@ impl Asker {
     /// Gives a page an id that no other server uses. A notification about the completion names this id.
     fn forward_page(&self, call: &SourceCall, params: &mut JsonObject) -> Option<OpenPage> {
         params.get("mode").filter(|mode| *mode == "url")?;
-        let original = params.get("elicitationId")?.as_str()?.to_owned();
-        let renamed = renamed(&self.server, &original);
-        params.insert("elicitationId".to_owned(), renamed.clone().into());
-        self.pages.forward(original, renamed, self.upstream.notifications(), call)
+        let id = params.get("elicitationId")?.as_str()?.to_owned();
+        params.insert("elicitationId".to_owned(), renamed(&self.server, &id).into());
+        self.pages.forward(&self.server, &id, self.upstream.notifications(), call)
     }
 }
 
