@@ -92,12 +92,10 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         println!("NOT QUIET: other processes use the machine, so the figures vary more");
     }
     let machine = Machine::read(&folders.root, load);
-    if options.publish && options.no_build {
-        // The check precedes the measurements, which take half an hour.
-        let builds = Builds::new(&machine, &page::versions(&folders.root)?);
-        page::published_builds(&folders.root, &builds)?;
-    }
-    let mut run = Run { program, folders, options, machine, failures: Vec::new() };
+    // Read before the measurements, which take half an hour.
+    let kept = (options.publish && options.no_build).then(|| page::published_builds(&folders.root, &machine));
+    let kept = kept.transpose()?;
+    let mut run = Run { program, folders, options, machine, kept, failures: Vec::new() };
     let is_complete = run.stages();
     if run.options.publish
         && is_complete
@@ -236,6 +234,8 @@ struct Run {
     folders: Folders,
     options: Options,
     machine: Machine,
+    /// The builds of the page that a publication keeps.
+    kept: Option<(Builds, Vec<Figure>)>,
     failures: Vec<String>,
 }
 
@@ -337,18 +337,17 @@ impl Run {
 
     /// Writes the results of the stages to the page. Each stage must have written its figures.
     fn publish(&mut self) -> Result<(), Error> {
-        let mut figures: Vec<Figure> = Vec::new();
         let versions = page::versions(&self.folders.root)?;
-        let mut builds = Builds::new(&self.machine, &versions);
-        for stage in [Stage::Load, Stage::Start, Stage::Memory, Stage::Builds, Stage::Growth] {
-            if stage == Stage::Builds && self.options.no_build {
-                let (origin, kept) = page::published_builds(&self.folders.root, &builds)?;
-                builds = origin;
-                figures.extend(kept);
-                continue;
-            }
+        let (builds, of_builds) = match self.kept.take() {
+            Some(kept) => kept,
+            None => (Builds::new(&self.machine, &versions), read(&self.json(Stage::Builds))?),
+        };
+        let mut figures: Vec<Figure> = Vec::new();
+        for stage in [Stage::Load, Stage::Start, Stage::Memory] {
             figures.extend(read::<Vec<Figure>>(&self.json(stage))?);
         }
+        figures.extend(of_builds);
+        figures.extend(read::<Vec<Figure>>(&self.json(Stage::Growth))?);
         let series = read(&self.folders.out().join(SERIES))?;
         self.failures.extend(doubtful(&figures));
         let (rounds, machine) = (self.options.rounds(), self.machine.clone());

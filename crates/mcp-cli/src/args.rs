@@ -40,7 +40,7 @@ If `--` or MCP_SERVER names the server, all words of `mcp listen` are resources.
 /// The end of `mcp --help`.
 const EXIT_CODES: &str = "Exit codes:
   0    success
-  1    the tool failed, a policy refused the request, `mcp lint` found errors, `mcp whoami` found no login, `mcp doctor` found a failed server, or a local file, the address to listen on or the store of the tokens cannot be used
+  1    the tool failed, a policy refused the request, `mcp lint` found errors, `mcp whoami` found no login, `mcp doctor` found a failed server. Or `mcp` cannot use a local file, the address to listen on or the store of the tokens
   2    the command line, a name in it, a file that it names, the configuration file or a setting of a login is wrong
   3    the server or its authorization server is unreachable, overloaded, silent or closed early
   4    the server answered with an error or invalid data, it is not an MCP server, or a login failed for a reason that no other code has

@@ -2,6 +2,19 @@
 
 use std::fmt::{self, Write as _};
 
+/// Returns the start of a text with at most `max` bytes, without a part of a character.
+///
+/// ```
+/// assert_eq!(mcp_protocol::start_of("größer", 4), "grö");
+/// assert_eq!(mcp_protocol::start_of("größer", 3), "gr");
+/// ```
+#[doc(hidden)]
+#[must_use]
+pub fn start_of(text: &str, max: usize) -> &str {
+    let end = (0..=max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or_default()]
+}
+
 /// A text of a peer that is safe to show: at most 128 characters, without control characters.
 ///
 /// `Display` writes the text without quotes, `Debug` writes it in double quotes. Both end with `…` when characters

@@ -79,7 +79,7 @@ pub use self::{
     },
     error::{ErrorCode, RpcError},
     error_chain::ErrorChain,
-    excerpt::Excerpt,
+    excerpt::{Excerpt, start_of},
     implementation::{Icon, IconTheme, Implementation},
     input_request::{InputRequest, InputRequests, InputRequiredResult},
     json::{

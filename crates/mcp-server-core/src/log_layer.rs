@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, OnceLock, Weak},
 };
 
-use mcp_protocol::{LoggingLevel, LoggingMessageParams};
+use mcp_protocol::{LoggingLevel, LoggingMessageParams, start_of};
 use serde_json::{Map, Value};
 use tracing::{
     Event, Level, Metadata, Subscriber,
@@ -278,13 +278,8 @@ struct Short(String);
 
 impl fmt::Write for Short {
     fn write_str(&mut self, more: &str) -> fmt::Result {
-        let room = boundary(more, TEXT - self.0.len());
-        self.0.push_str(&more[..room]);
-        if room < more.len() { Err(fmt::Error) } else { Ok(()) }
+        let start = start_of(more, TEXT - self.0.len());
+        self.0.push_str(start);
+        if start.len() < more.len() { Err(fmt::Error) } else { Ok(()) }
     }
-}
-
-/// Returns the largest character boundary that is not above a position.
-fn boundary(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default()
 }

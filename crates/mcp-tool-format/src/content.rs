@@ -1,6 +1,6 @@
 //! Content blocks of MCP as the parts of a message.
 
-use mcp_protocol::{ContentBlock, Resource, ResourceBody, ResourceContents};
+use mcp_protocol::{ContentBlock, Resource, ResourceBody, ResourceContents, start_of};
 use serde_json::Value;
 
 use crate::{
@@ -243,9 +243,9 @@ pub(crate) fn limit(parts: &mut Vec<Part>, options: &ContentOptions, pointer: &s
 
 /// Returns the place of a cut: after a line if one ends near the limit, else after a character.
 fn cut_at(text: &str, max: usize) -> usize {
-    let end = (0..=max.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    match text[..end].rfind('\n') {
-        Some(line) if end - line < 1_000 => line + 1,
-        _ => end,
+    let start = start_of(text, max);
+    match start.rfind('\n') {
+        Some(line) if start.len() - line < 1_000 => line + 1,
+        _ => start.len(),
     }
 }

@@ -1,5 +1,6 @@
 //! Texts: cuts at sentences, JSON pointers, JSON in descriptions.
 
+use mcp_protocol::start_of;
 use serde_json::Value;
 
 /// Cuts a text to a number of characters, after a sentence or a word when possible. Returns whether it was cut.
@@ -18,30 +19,21 @@ pub(crate) fn shorten(text: &mut String, max: usize) -> bool {
     true
 }
 
-/// Returns the last place of a cut at or before a number of bytes.
-fn boundary(text: &str, max: usize) -> usize {
-    let mut end = text.len().min(max);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    end
-}
-
 /// The greatest length of one step of a JSON pointer, in bytes. A longer key is cut, since each diagnostic repeats it.
 const MAX_STEP: usize = 200;
 
 /// Adds a step to a JSON pointer, with the separator (RFC 6901 §3).
 pub(crate) fn push_step(pointer: &mut String, step: &str) {
     pointer.push('/');
-    let end = boundary(step, MAX_STEP);
-    for c in step[..end].chars() {
+    let start = start_of(step, MAX_STEP);
+    for c in start.chars() {
         match c {
             '~' => pointer.push_str("~0"),
             '/' => pointer.push_str("~1"),
             c => pointer.push(c),
         }
     }
-    if end < step.len() {
+    if start.len() < step.len() {
         pointer.push('…');
     }
 }
@@ -56,7 +48,7 @@ pub(crate) fn property(pointer: &str, key: &str) -> String {
 /// Returns the start of a text.
 pub(crate) fn excerpt(text: &str, max: usize) -> String {
     // A character has at most 4 bytes, so this part has more than `max` characters if the text has.
-    let mut head = text[..boundary(text, (max + 1) * 4)].to_owned();
+    let mut head = start_of(text, (max + 1) * 4).to_owned();
     shorten(&mut head, max);
     head
 }

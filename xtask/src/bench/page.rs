@@ -153,8 +153,12 @@ fn date(days: u64) -> String {
 ///
 /// # Errors
 /// If the page has no builds, or if builds of today would have another compiler, processor or library.
-pub(super) fn published_builds(root: &Path, today: &Builds) -> Result<(Builds, Vec<Figure>), Error> {
-    let Results { builds, figures, .. } = committed(root)?;
+pub(super) fn published_builds(root: &Path, machine: &Machine) -> Result<(Builds, Vec<Figure>), Error> {
+    kept_builds(committed(root)?, &Builds::new(machine, &versions(root)?))
+}
+
+fn kept_builds(page: Results, today: &Builds) -> Result<(Builds, Vec<Figure>), Error> {
+    let Results { builds, figures, .. } = page;
     let kept: Vec<Figure> = figures.into_iter().filter(builds::is_of_builds).collect();
     if kept.is_empty() || !builds.is_like(today) {
         let reason = format!("the builds in {RESULTS} have another compiler, processor or library: {builds:?}");
@@ -360,14 +364,14 @@ mod tests {
         let root = workspace::root();
         let mut builds = committed(&root).unwrap().builds;
         builds.date = "1970-01-01".to_owned();
-        let (origin, kept) = published_builds(&root, &builds).unwrap();
+        let (origin, kept) = kept_builds(committed(&root).unwrap(), &builds).unwrap();
         assert_ne!(origin.date, builds.date);
         for id in ["crates-stdio", "dev-http", "release-auth", "size-oauth"] {
             assert!(kept.iter().any(|figure| figure.id == id), "{id}");
         }
         assert!(!kept.iter().any(|figure| figure.id.starts_with("http-")));
         builds.versions.insert("rmcp".to_owned(), "0.0.1".to_owned());
-        let error = published_builds(&root, &builds).unwrap_err().to_string();
+        let error = kept_builds(committed(&root).unwrap(), &builds).unwrap_err().to_string();
         assert!(error.contains("another compiler, processor or library"), "{error}");
     }
 

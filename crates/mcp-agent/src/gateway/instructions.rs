@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use mcp_protocol::start_of;
 use parking_lot::Mutex;
 
 use super::Core;
@@ -53,20 +54,14 @@ impl Core {
 /// Returns the part of a text that the gateway stores. The part of a text beyond the budget is beyond the budget too.
 fn kept(text: &str) -> &str {
     // A character has at most four bytes.
-    start(text, BUDGET + 4)
-}
-
-/// Returns the start of a text, with at most `max` bytes.
-fn start(text: &str, max: usize) -> &str {
-    let end = (0..=max.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-    &text[..end.unwrap_or(0)]
+    start_of(text, BUDGET + 4)
 }
 
 /// Returns the texts of the servers as one text that fits into the budget.
 fn merge(texts: &[(&str, &str)], servers: usize) -> Option<String> {
     if let ([(_, text)], 1) = (texts, servers) {
         let is_whole = text.len() <= BUDGET;
-        return Some(if is_whole { (*text).to_owned() } else { start(text, BUDGET - CUT.len()).to_owned() + CUT });
+        return Some(if is_whole { (*text).to_owned() } else { start_of(text, BUDGET - CUT.len()).to_owned() + CUT });
     }
     let texts = &texts[..texts.len().min(BUDGET / SMALLEST)];
     let share = BUDGET / texts.len().max(1) - SPACE.len();
@@ -92,7 +87,7 @@ fn quoted(text: &str, max: usize) -> (String, bool) {
     for line in text.split(['\n', '\r']) {
         let mark = if quoted.is_empty() { "> " } else { "\n> " };
         let Some(room) = max.checked_sub(quoted.len() + mark.len()) else { return (quoted, false) };
-        let fitting = start(line, room);
+        let fitting = start_of(line, room);
         quoted.push_str(mark);
         quoted.push_str(fitting);
         if fitting.len() < line.len() {

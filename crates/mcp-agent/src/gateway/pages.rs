@@ -137,9 +137,7 @@ impl Pages {
         });
         Some(open)
     }
-}
 
-impl Pages {
     /// Returns the fault of a request for its client. If the fault sends the user to pages first (`-32042`), their ids have the form of
     /// the ids in questions, and the gateway forwards the completion of the first ones.
     pub(super) fn of_fault(&self, fault: Fault, upstream: &Client, call: &SourceCall) -> Fault {

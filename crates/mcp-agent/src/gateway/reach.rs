@@ -50,13 +50,11 @@ impl Reached {
 
     /// Returns the fault of a request on this connection. `name` is the item or the method of the request.
     pub(super) fn fault(&self, name: impl Into<Box<str>>, error: mcp_client::Error) -> Fault {
-        if let Some(fault) = self.lease.token_fault(&error) {
-            tracing::warn!(server = &*self.server, %error, "a request failed because of the token of its caller");
-            let (server, retry_in) = (self.server.to_string(), error.retry_after().filter(|_| fault.is_temporary()));
-            return CallError::Token { server, fault, retry_in }.into();
-        }
-        match self.lease.closed(&error) {
-            Some(cause) => CallError::unavailable(&self.server, cause).into(),
+        match self.lease.cause(&error) {
+            Some(cause) => {
+                tracing::warn!(server = &*self.server, %error, "a server did not run a request");
+                CallError::unavailable(&self.server, cause).into()
+            }
             None => fault::of_request(&self.server, name, error),
         }
     }

@@ -13,7 +13,7 @@ use mcp_server_core::source::SourceCall;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
-#[cfg(any(feature = "gateway", feature = "oauth"))]
+#[cfg(feature = "oauth")]
 use super::TokenFault;
 #[cfg(feature = "gateway")]
 use super::sessions::Sessions;
@@ -63,14 +63,15 @@ impl Lease {
         let (server, connection) = (Arc::clone(server), Arc::clone(connection));
         Self { server, connection, active: Some(active), is_askable, is_for_one_request }
     }
-}
 
-impl Lease {
-    /// Returns the state of the server after an error of a request: `None` if the client of the connection was not closed, or if the
-    /// server can have received the request.
-    ///
-    /// The host closes a client that could not open its connection again. The request waited for the connection.
-    pub(crate) fn closed(&self, error: &Error) -> Option<Unavailable> {
+    /// Returns the reason for which the server did not run a request, after the error of the request: the server did not accept the token
+    /// of the caller, or the client of the connection was closed before it sent the request. `None` after other errors.
+    pub(crate) fn cause(&self, error: &Error) -> Option<Unavailable> {
+        if let Some(fault) = self.connection.token_fault(error) {
+            let (retry_in, token_fault) = (error.retry_after(), Some(fault));
+            return Some(Unavailable { retry_in, token_fault, ..self.connection.unavailable() });
+        }
+        // The host closes a client that could not open its connection again. The request waited for the connection.
         // The loss of a connection is another error, and a peer that is no server has an error of its own.
         let is_closed = error.is_closed() && !error.is_retryable() && !error.is_not_a_server();
         (is_closed && !error.was_sent()).then(|| self.connection.unavailable_after_close())
@@ -90,11 +91,6 @@ impl Lease {
         if is_for_one_client || matches!(self.connection.role, Role::Calls(Calls { is_of_session: true, .. })) {
             self.connection.records.forward_to(call);
         }
-    }
-
-    /// Returns the fault of the exchanged token of the caller after an error of a request.
-    pub(crate) fn token_fault(&self, error: &Error) -> Option<TokenFault> {
-        self.connection.token_fault(error)
     }
 
     /// Defers the idle stop of the connection: a task of the server can run for this time.

@@ -97,22 +97,13 @@ impl Slot {
                         back_off.reset();
                     }
                     // The close fails the calls of the client. Their error has the new state of the server.
-                    let repeats = match end {
-                        End::Stopped => false,
-                        End::Idle => {
-                            back_off.reset();
-                            false
-                        }
-                        End::Lost => {
-                            self.lost(registry, back_off.lost());
-                            back_off.repeats()
-                        }
+                    match end {
+                        End::Stopped => {}
+                        End::Idle => back_off.reset(),
+                        End::Lost => self.lost(registry, back_off.lost()),
                         // The client made all its attempts already.
-                        End::Down => {
-                            self.lost(registry, back_off.failed());
-                            false
-                        }
-                    };
+                        End::Down => self.lost(registry, back_off.failed()),
+                    }
                     client.close().await;
                     match end {
                         End::Stopped => return,
@@ -121,7 +112,8 @@ impl Slot {
                             starts_now = false;
                             continue;
                         }
-                        End::Lost | End::Down => repeats,
+                        End::Lost => back_off.repeats(),
+                        End::Down => false,
                     }
                 }
                 Err(error) => {

@@ -355,7 +355,7 @@ impl Slot {
     /// Returns the state of a server whose client was closed.
     pub(super) fn unavailable_after_close(&self) -> Unavailable {
         let mut cause = self.unavailable();
-        // The connection ends, or another one is open already.
+        // The connection ends, or another connection is open already.
         if [ServerState::Ready, ServerState::Degraded].contains(&cause.state) {
             cause.state = if self.stop.is_cancelled() { ServerState::Stopped } else { ServerState::Failed };
         }

@@ -152,10 +152,7 @@ impl HostCall {
         let call = client.call_tool(tool.original_name(), Value::from(arguments));
         // The limit includes the start of the server.
         let call = self.options.apply(call, limit.map(|limit| limit.saturating_sub(began.elapsed())));
-        let failed = |error| match lease.closed(&error) {
-            Some(cause) => CallError::unavailable(tool.server(), cause),
-            None => CallError::Client { name: self.name, error },
-        };
+        let failed = |error| CallError::of_request(&lease, tool.server(), self.name, error);
         let mut result = call.await.map_err(failed)?.into_inner();
         let rest = self.shared.rests.cut(&mut result, registry.settings.max_text, caller.principal_name());
         Ok(HostResult { result, tool, rest })

@@ -7,7 +7,7 @@ use mcp_protocol::CallToolResult;
 use crate::{
     catalog::{InvalidArguments, UnknownName},
     policy::Refusal,
-    registry::{ServerState, TokenFault, Unavailable},
+    registry::{Lease, ServerState, TokenFault, Unavailable},
 };
 
 /// The error of a call of a host. [`CallError::result`] returns it in the form of a result, for a model.
@@ -106,6 +106,14 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// Returns the error of a request over the connection of a lease. `name` is the name of the call, or the URI of the resource.
+    pub(crate) fn of_request(lease: &Lease, server: &str, name: String, error: mcp_client::Error) -> Self {
+        match lease.cause(&error) {
+            Some(cause) => Self::unavailable(server, cause),
+            None => Self::Client { name, error },
+        }
+    }
+
     pub(crate) fn unavailable(server: &str, cause: Unavailable) -> Self {
         if let Some(fault) = cause.token_fault {
             let retry_in = cause.retry_in.filter(|_| fault.is_temporary());

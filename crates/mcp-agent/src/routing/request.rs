@@ -111,10 +111,7 @@ impl<T: DeserializeOwned + Send + 'static> HostRequest<T> {
         let (lease, client) = reached.map_err(|cause| CallError::unavailable(&server, cause))?;
         // The limit includes the start of the server.
         let call = self.options.apply(build(&client), limit.map(|limit| limit.saturating_sub(began.elapsed())));
-        let failed = |error| match lease.closed(&error) {
-            Some(cause) => CallError::unavailable(&server, cause),
-            None => CallError::Client { name: self.name, error },
-        };
+        let failed = |error| CallError::of_request(&lease, &server, self.name, error);
         let mut result = call.await.map_err(failed)?;
         if let Some(bound) = bound {
             bound(&shared, &caller, &mut result);

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use mcp_protocol::{CallToolResult, ContentBlock, ReadResourceResult, ResourceBody};
+use mcp_protocol::{CallToolResult, ContentBlock, ReadResourceResult, ResourceBody, start_of};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
@@ -62,7 +62,7 @@ impl Kept {
 impl Rests {
     /// Stores a text of a principal. A text that is larger than the whole store is cut.
     pub(crate) fn keep(&self, uri: String, mut text: String, principal: Option<&str>) {
-        text.truncate(boundary(&text, BYTES));
+        text.truncate(start_of(&text, BYTES).len());
         let mut kept = self.kept.lock();
         if kept.text(&uri, principal).is_some() {
             return;
@@ -85,7 +85,7 @@ impl Rests {
         }
         // Each part has at least one character, so that a reader reaches the end.
         let first = rest.chars().next().map_or(0, char::len_utf8);
-        let length = boundary(rest, max).max(first);
+        let length = start_of(rest, max).len().max(first);
         Some((rest[..length].to_owned(), Some(format!("{base}#{}", start + length))))
     }
 
@@ -108,7 +108,7 @@ impl Rests {
         }
         let (mut room, mut rest, mut last) = (max, String::new(), 0);
         for (place, text) in texts.iter_mut().enumerate() {
-            let at = boundary(text, room);
+            let at = start_of(text, room).len();
             if at == text.len() {
                 room -= at;
                 continue;
@@ -137,7 +137,7 @@ impl Rests {
         let (mut room, mut rest) = (max, String::new());
         result.content.retain_mut(|block| {
             let Some(text) = text_of(block) else { return true };
-            let at = boundary(text, room);
+            let at = start_of(text, room).len();
             if at < text.len() {
                 if !rest.is_empty() {
                     rest.push('\n');
@@ -193,11 +193,6 @@ fn text_of_body(body: &mut ResourceBody) -> Option<&mut String> {
         ResourceBody::Text(text) => Some(text),
         ResourceBody::Blob(_) => None,
     }
-}
-
-/// Returns the largest place of a cut that is not after `max` bytes.
-fn boundary(text: &str, max: usize) -> usize {
-    (0..=max.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::{cmp::Ordering, collections::HashMap};
 
 use foldhash::fast::RandomState;
-use mcp_protocol::Tool;
+use mcp_protocol::{Tool, start_of};
 
 use super::{arguments, words::Words};
 
@@ -148,21 +148,12 @@ fn by_score(a: &(usize, f32), b: &(usize, f32)) -> Ordering {
 /// Returns the distinct words of a query, up to a limit.
 fn query_words(query: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
-    Words::default().each(start(query), |word| {
+    Words::default().each(start_of(query, TEXT), |word| {
         if all.len() < QUERY_WORDS && !all.iter().any(|known| known == word) {
             all.push(word.to_owned());
         }
     });
     all
-}
-
-/// Returns the start of a text, up to the limit.
-fn start(text: &str) -> &str {
-    let mut end = text.len().min(TEXT);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }
 
 #[derive(Default)]
@@ -190,7 +181,7 @@ impl Builder {
     fn read(&mut self, tool: u32, text: &str, weight: f32) {
         let Self { words, reader, .. } = self;
         let mut length = 0.0;
-        reader.each(start(text), |word| {
+        reader.each(start_of(text, TEXT), |word| {
             length += weight;
             let posting = Posting { tool, weight };
             match words.get_mut(word) {

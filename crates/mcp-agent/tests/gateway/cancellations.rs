@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use mcp_agent::{Gateway, Host};
 use mcp_client::Handler;
-use mcp_protocol::{ClientCapabilities, ElicitationCapability, ProtocolVersion};
+use mcp_protocol::{ClientCapabilities, ElicitationCapability};
 use mcp_test::peer::{Reply, ScriptedServer};
-use serde_json::json;
 
-use crate::common::{REVISIONS, client};
+use crate::common::{REVISIONS, client, scripted};
 
 /// The bytes of a reason that the gateway passes.
 const LONGEST: usize = 1024;
@@ -36,14 +35,7 @@ impl Handler for User {
 
 /// A server of the session era whose tool does not answer.
 fn silent() -> ScriptedServer {
-    let tools = json!({ "tools": [{ "name": "t", "inputSchema": { "type": "object" } }] });
-    ScriptedServer::for_revision(ProtocolVersion::V2025_11_25)
-        .on("notifications/initialized", Reply::silence())
-        .on("resources/list", Reply::result(json!({ "resources": [] })))
-        .on("resources/templates/list", Reply::result(json!({ "resourceTemplates": [] })))
-        .on("prompts/list", Reply::result(json!({ "prompts": [] })))
-        .on("tools/list", Reply::result(tools))
-        .on("tools/call", Reply::silence())
+    scripted("t").on("tools/call", Reply::silence())
 }
 
 #[tokio::test]

@@ -22,8 +22,9 @@ use mcp_server::{
     prelude::*,
     source::{SourceDefinition, SourceOutcome, SourcePage, SourceResult},
 };
+use mcp_test::peer::{Reply, ScriptedServer};
 use mcp_transport::memory::duplex;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{
     net::TcpListener,
     sync::{Notify, watch},
@@ -246,4 +247,15 @@ pub(crate) async fn served(server: Server) -> (String, JoinHandle<()>) {
     let address = listener.local_addr().unwrap();
     let serving = tokio::spawn(async move { drop(server.serve_http_on(listener, HttpConfig::new()).await) });
     (format!("http://{address}/mcp"), serving)
+}
+
+/// A scripted server of the session era with one tool.
+pub(crate) fn scripted(tool: &str) -> ScriptedServer {
+    let tools = json!({ "tools": [{ "name": tool, "inputSchema": { "type": "object" } }] });
+    ScriptedServer::for_revision(ProtocolVersion::V2025_11_25)
+        .on("notifications/initialized", Reply::silence())
+        .on("resources/list", Reply::result(json!({ "resources": [] })))
+        .on("resources/templates/list", Reply::result(json!({ "resourceTemplates": [] })))
+        .on("prompts/list", Reply::result(json!({ "prompts": [] })))
+        .on("tools/list", Reply::result(tools))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mcp_agent::{Gateway, Host};
 use mcp_client::{Client, Reconnect};
-use mcp_protocol::{LoggingLevel, ProtocolVersion, RpcError};
+use mcp_protocol::{LoggingLevel, RpcError};
 use mcp_server::prelude::*;
 use mcp_test::peer::{Reply, ScriptedServer};
 use serde_json::{Value, json};
@@ -14,18 +14,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::common::{REVISIONS, SOON, beside_healthy, cells, client, connect, gateway};
-
-/// A scripted server of the session era with one tool.
-fn scripted(tool: &str) -> ScriptedServer {
-    let tools = json!({ "tools": [{ "name": tool, "inputSchema": { "type": "object" } }] });
-    ScriptedServer::for_revision(ProtocolVersion::V2025_11_25)
-        .on("notifications/initialized", Reply::silence())
-        .on("resources/list", Reply::result(json!({ "resources": [] })))
-        .on("resources/templates/list", Reply::result(json!({ "resourceTemplates": [] })))
-        .on("prompts/list", Reply::result(json!({ "prompts": [] })))
-        .on("tools/list", Reply::result(tools))
-}
+use crate::common::{REVISIONS, SOON, beside_healthy, cells, client, connect, gateway, scripted};
 
 fn text(text: &str) -> Reply {
     Reply::result(json!({ "content": [{ "type": "text", "text": text }] }))

@@ -4,12 +4,13 @@ use mcp_agent::config::{Endpoint, ServerDefinition};
 
 use crate::failure::{accepts_login, key_headers};
 
-/// Returns the change of the entry, or the login, after which the server can accept the client.
-pub(crate) fn remedy(server: &ServerDefinition, error: &mcp_client::Error) -> String {
+/// Returns the change of the entry, or the login, after which the server can accept the client. `login` is the command that logs in, as a
+/// quotation.
+pub(crate) fn remedy(server: &ServerDefinition, error: &mcp_client::Error, login: &str) -> String {
     let Endpoint::Http(http) = &server.endpoint else { return "correct the credentials in the entry".to_owned() };
     let sent = |name: &str| http.headers.iter().any(|(sent, _)| sent.eq_ignore_ascii_case(name));
     let has_login = accepts_login(error);
-    let login = format!("run `mcp login {}`", server.name);
+    let login = format!("run {login}");
     if let Some(header) = key_headers(error).first() {
         let is_sent = sent(header);
         let change = if is_sent {

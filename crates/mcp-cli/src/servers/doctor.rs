@@ -173,7 +173,9 @@ fn fault(server: &ServerDefinition, failed: &Failed) -> ConfigError {
     let is_command = matches!(server.endpoint, Endpoint::Stdio(_));
     let name = &server.name;
     let (code, remedy) = match failed {
-        Failed::Client(error) if error.is_unauthorized() => (Code::NeedsLogin, credentials::remedy(server, error)),
+        Failed::Client(error) if error.is_unauthorized() => {
+            (Code::NeedsLogin, credentials::remedy(server, error, &format!("`mcp login {name}`")))
+        }
         Failed::Client(error) if error.is_not_a_server() => {
             let remedy = "enter a program or a URL of an MCP server: it sends protocol messages only".to_owned();
             (Code::ServerError, remedy)

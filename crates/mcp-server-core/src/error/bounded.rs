@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
+use mcp_protocol::start_of;
+
 /// Returns the text of a value, at most `max` bytes. A truncated text ends with `…`. A longer text is not formatted to its end.
 pub(super) fn bounded(value: &dyn fmt::Display, max: usize) -> String {
     let mut out = Bounded { text: String::new(), max };
@@ -19,10 +21,10 @@ struct Bounded {
 
 impl fmt::Write for Bounded {
     fn write_str(&mut self, part: &str) -> fmt::Result {
-        let rest = part.len().min(self.max - self.text.len());
-        let end = (0..=rest).rev().find(|at| part.is_char_boundary(*at)).unwrap_or_default();
-        self.text.push_str(&part[..end]);
-        if end < part.len() {
+        let rest = self.max - self.text.len();
+        let start = start_of(part, rest);
+        self.text.push_str(start);
+        if start.len() < part.len() {
             // No later part may follow a gap.
             self.max = self.text.len();
             return Err(fmt::Error);

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use mcp_protocol::RequestId;
+use mcp_protocol::{RequestId, start_of};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
@@ -80,7 +80,7 @@ impl InFlight {
         let running = self.lock().requests.remove(id);
         if let Some(running) = running {
             if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
-                let _ = running.reason.set(bounded(reason).into());
+                let _ = running.reason.set(start_of(reason, REASON).into());
             }
             running.token.cancel();
         }
@@ -121,12 +121,6 @@ impl InFlightGuard {
     pub(crate) fn reason(&self) -> &CancelReason {
         &self.reason
     }
-}
-
-/// Returns the start of a text.
-fn bounded(text: &str) -> &str {
-    let end = (0..=REASON.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-    &text[..end.unwrap_or_default()]
 }
 
 impl Drop for InFlightGuard {

@@ -78,9 +78,7 @@ impl Renewable {
         }
         let login = format!("`{command}` as the user of the gateway");
         match self.servers.get(name).zip(host.start_error(name)) {
-            Some(((server, ..), error)) => {
-                servers::remedy(server, &error).replace(&format!("`mcp login {name}`"), &login)
-            }
+            Some(((server, ..), error)) => servers::remedy(server, &error, &login),
             None => format!("run {login}"),
         }
     }
