@@ -1,5 +1,6 @@
 //! The publisher: it delivers list changes and resource updates to sessions and `subscriptions/listen` streams.
 
+mod failed_fetches;
 mod filter;
 mod fleet;
 mod listener;
@@ -15,7 +16,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 pub(crate) use self::{
     filter::{Filter, Offered},
-    fleet::Fleet,
+    fleet::{Fleet, PAUSES},
     listener::{ListenStream, Listener, Listening, TaskState},
 };
 use crate::{Limits, Session, change::Change};

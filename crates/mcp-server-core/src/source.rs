@@ -8,6 +8,7 @@ mod page_notifier;
 mod session;
 mod subscription;
 mod task_notifier;
+mod turns;
 mod update_notifier;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -15,7 +16,9 @@ use std::{fmt, sync::Arc, time::Duration};
 use mcp_protocol::{Method as _, Principal, RpcError, method};
 use mcp_transport::BoxFuture;
 
-pub(crate) use self::{ask::answer_inputs, call::CallClock, update_notifier::Subscriber};
+#[doc(hidden)]
+pub use self::turns::SubscriptionTurn;
+pub(crate) use self::{ask::answer_inputs, call::CallClock, turns::StreamTurns, update_notifier::Subscriber};
 pub use self::{
     call::SourceCall, definition::SourceDefinition, page::SourcePage, page_notifier::PageNotifier,
     session::SourceSession, subscription::SourceSubscription, task_notifier::TaskNotifier,
@@ -226,7 +229,7 @@ pub trait Source: Send + Sync + 'static {
     ///
     /// The server sends an update to each client that subscribed to the URI
     /// ([`Notices::resource_updated`](crate::Notices::resource_updated)). [`SourceCall::update_notifier`] notifies this subscriber
-    /// alone. The subscriptions of a stream begin at the same time.
+    /// alone. The subscriptions of a stream begin at the same time, at most eight at once.
     ///
     /// # Errors
     /// The error for the client. In 2026-07-28, the server leaves the URI out of the acknowledged subscriptions.
@@ -235,12 +238,12 @@ pub trait Source: Send + Sync + 'static {
     }
 
     /// Begins to follow a task for a `subscriptions/listen` stream (2026-07-28). [`SourceCall::name`] is the id of the task. The
-    /// subscriptions of a stream begin at the same time, under one time limit.
+    /// subscriptions of a stream begin at the same time, at most eight at once, under one time limit.
     ///
     /// [`SourceCall::update_notifier`] notifies this stream of a change. At the beginning and after each notice, the stream requests the
     /// state ([`Source::get_task`]), and sends it as `notifications/tasks` if it differs from the state before. Unknown members stay.
-    /// A request that fails with `-32603` is repeated. Each other error ends the subscription, and so does a final state: the server
-    /// drops the returned value. It drops the value at the end of the stream, too.
+    /// A request that fails with `-32603` is repeated after a pause, which doubles from 1 to 30 seconds. Each other error ends the
+    /// subscription, and so does a final state: the server drops the returned value. It drops the value at the end of the stream, too.
     ///
     /// ```
     /// use mcp_protocol::RpcError;
@@ -269,6 +272,13 @@ pub trait Source: Send + Sync + 'static {
     /// The server leaves the id out of the acknowledged subscriptions. Default: an error.
     fn subscribe_task(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceSubscription, RpcError>> {
         unsupported(method::Listen::NAME)
+    }
+
+    /// Whether the source bounds the requests of subscriptions by turns ([`SourceCall::turn_at`]). All subscriptions of a stream then
+    /// begin at once, so that one that waits for a server delays no subscription at another server.
+    #[doc(hidden)]
+    fn has_turns(&self) -> bool {
+        false
     }
 }
 

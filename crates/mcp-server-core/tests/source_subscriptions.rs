@@ -251,9 +251,9 @@ async fn a_fault_of_the_source_is_repeated_and_an_unknown_task_ends_its_subscrip
         board.notify("a");
         sleep(Duration::from_secs(30)).await;
         let requests = board.requests("a");
-        // The pause between two requests grows to one second.
-        assert_eq!(requests > 20, is_repeated, "{code:?}: {requests}");
-        assert!(requests < 40, "{code:?}: {requests}");
+        // The pause between two requests doubles each time.
+        assert_eq!(requests > 4, is_repeated, "{code:?}: {requests}");
+        assert!(requests < 9, "{code:?}: {requests}");
         // Another task does not wait.
         let began = Instant::now();
         board.set("b", Answer::State("working", "2"));
@@ -262,6 +262,7 @@ async fn a_fault_of_the_source_is_repeated_and_an_unknown_task_ends_its_subscrip
         assert_eq!(began.elapsed(), Duration::ZERO);
         board.set("a", Answer::State("working", "2"));
         if is_repeated {
+            sleep(Duration::from_secs(30)).await;
             assert_eq!(summary(&next(&mut client).await), ["a", "working", "2"]);
             assert!(ends.try_recv().is_err());
         } else {
@@ -269,6 +270,41 @@ async fn a_fault_of_the_source_is_repeated_and_an_unknown_task_ends_its_subscrip
             board.notify("a");
         }
         assert_quiet(&mut client).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_task_without_a_state_has_its_own_growing_pause() {
+    const FAILING: [&str; 3] = ["a", "b", "c"];
+    let working = FAILING.into_iter().chain(["healthy"]).map(|task| (task, Answer::State("working", "1")));
+    let (board, server, _ends) = Board::new(working);
+    let mut client = connect(&server).await;
+    listen(&mut client, &["a", "b", "c", "healthy"]).await;
+    for _ in 0..4 {
+        next(&mut client).await;
+    }
+    for task in FAILING {
+        board.set(task, Answer::Fault(ErrorCode::INTERNAL_ERROR));
+        board.notify(task);
+    }
+    for (minutes, least, most) in [(2, 7, 11), (10, 20, 27)] {
+        let before = FAILING.map(|task| board.requests(task));
+        for _ in 0..minutes * 6 {
+            // The states of another task do not shorten the pauses.
+            board.notify("healthy");
+            sleep(Duration::from_secs(10)).await;
+        }
+        for (task, before) in FAILING.into_iter().zip(before) {
+            let requests = board.requests(task) - before;
+            assert!((least..=most).contains(&requests), "{task}: {requests} requests in {minutes} minutes");
+        }
+    }
+    for task in FAILING {
+        board.set(task, Answer::State("working", "2"));
+    }
+    sleep(Duration::from_secs(30)).await;
+    for _ in FAILING {
+        assert_eq!(next(&mut client).await["statusMessage"], "2");
     }
 }
 
@@ -328,6 +364,68 @@ async fn all_subscriptions_of_a_stream_have_one_time_limit() {
     let opened = client.notification("notifications/subscriptions/acknowledged").await;
     assert_eq!(opened["params"]["notifications"], json!({ "taskIds": ["a"] }));
     assert!(began.elapsed() < server.limits().read_timeout + Duration::from_secs(1));
+}
+
+/// A source whose tasks are at several servers. The name of a task has its server, the seconds before its turn, and the milliseconds until
+/// the answer of the server.
+struct Servers;
+
+impl Source for Servers {
+    fn features(&self) -> SourceFeatures {
+        SourceFeatures::NONE.with_tools().with_tasks()
+    }
+
+    fn has_turns(&self) -> bool {
+        true
+    }
+
+    fn subscribe_task(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceSubscription, RpcError>> {
+        Box::pin(async move {
+            let mut parts = call.name().split(' ');
+            let server = parts.next().unwrap();
+            let mut number = || parts.next().unwrap().parse::<u64>().unwrap();
+            sleep(Duration::from_secs(number())).await;
+            let _turn = call.turn_at(server).await?;
+            sleep(Duration::from_millis(number())).await;
+            Ok(SourceSubscription::default())
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_delays_no_subscription_at_another_server() {
+    const SILENT: u64 = 1 << 40;
+    let server = Server::builder::<()>("servers", "1").source(Servers).build();
+    let limit = server.limits().read_timeout.as_secs();
+    // Each group of tasks has a number, a server, the seconds before the turn, and the milliseconds until the answer.
+    type Group = (usize, &'static str, u64, u64, bool);
+    let cases: [(&str, &[Group], u64); 7] = [
+        ("a silent server", &[(200, "silent", 0, SILENT, false), (1, "other", 0, 0, true)], 2),
+        ("a few silent tasks of a server", &[(7, "s", 0, SILENT, false), (20, "s", 0, 0, true)], 2),
+        ("a slow server with many tasks", &[(40, "slow", 0, 1500, true), (1, "other", 0, 0, true)], 8),
+        ("a start or an approval", &[(1, "starts", 20, 0, true), (1, "other", 0, 0, true)], 20),
+        ("a slow server alone", &[(17, "slow", 0, 5000, true)], 15),
+        ("a server that starts, and a silent server", &[(9, "a", 9, 9, true), (20, "silent", 0, SILENT, false)], 9),
+        ("a silent server alone", &[(20, "silent", 0, SILENT, false)], limit),
+    ];
+    for (case, groups, seconds) in cases {
+        let mut client = connect(&server).await;
+        let names = groups.iter().flat_map(|(count, server, before, wait, is_accepted)| {
+            (0..*count).map(move |number| (format!("{server} {before} {wait} {number}"), *is_accepted))
+        });
+        let names: Vec<(String, bool)> = names.collect();
+        let accepted: Vec<&str> =
+            names.iter().filter(|(_, is_accepted)| *is_accepted).map(|(name, _)| &**name).collect();
+        let filter = json!({ "notifications": { "taskIds": names.iter().map(|(name, _)| name).collect::<Vec<_>>() } });
+        let began = Instant::now();
+        client.start("subscriptions/listen", filter).await;
+        sleep(Duration::from_millis(seconds * 1000 - 200)).await;
+        let opened = client.notification("notifications/subscriptions/acknowledged").await;
+        let expected = if accepted.is_empty() { Value::Null } else { json!(accepted) };
+        assert_eq!(opened["params"]["notifications"]["taskIds"], expected, "{case}");
+        let elapsed = began.elapsed();
+        assert!(elapsed < Duration::from_secs(seconds + 1), "{case}: {elapsed:?}");
+    }
 }
 
 /// A source with tasks that follows none.

@@ -114,6 +114,11 @@ fn server() -> Defaults {
     let defaults = from_source(defaults, "mcp-server-core/src/engine/handle.rs", &completions);
     let parts = [("parts of subscribed resources that wait for one client", "PARTS")];
     let defaults = from_source(defaults, "mcp-server-core/src/change.rs", &parts);
+    let pauses = [
+        ("first pause before a stream requests the state of a task of a source again", "FIRST_PAUSE"),
+        ("longest pause before a stream requests the state of a task of a source again", "LONGEST_PAUSE"),
+    ];
+    let defaults = from_source(defaults, "mcp-server-core/src/engine/listen_source.rs", &pauses);
     let reasons = [("bytes of the reason of a cancellation", "REASON")];
     let defaults = from_source(defaults, "mcp-server-core/src/session/in_flight.rs", &reasons);
     from_source(defaults, "mcp-server-core/src/store.rs", &[("time of one store operation", "STORE_TIMEOUT")])
@@ -266,6 +271,11 @@ fn gateway() -> Defaults {
         ("wait of an answer for the transmission of its last report of progress", "LAST"),
     ];
     let defaults = from_source(Defaults::new(), "mcp-client/src/inbound/reports.rs", &reports);
+    let turns = [
+        ("requests of one stream at a server at the same time, while its subscriptions begin", "AT_ONCE"),
+        ("wait of such a request for an answer, while the stream has another subscription", "PATIENCE"),
+    ];
+    let defaults = from_source(defaults, "mcp-server-core/src/source/turns.rs", &turns);
     files
         .into_iter()
         .fold(defaults, |defaults, (file, names)| from_source(defaults, &format!("mcp-agent/src/{file}"), names))

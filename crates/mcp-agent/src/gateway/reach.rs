@@ -2,9 +2,9 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use mcp_client::Client;
+use mcp_client::{Client, State};
 use mcp_protocol::{JsonObject, Method as _, RpcError, UniqueNames, method};
-use mcp_server_core::source::SourceCall;
+use mcp_server_core::source::{SourceCall, SubscriptionTurn};
 use tokio::time::Instant;
 
 use super::{
@@ -62,6 +62,24 @@ impl Reached {
     /// Keeps the connection for this time, because a task of the server needs it.
     pub(super) fn keep_for(&self, time: Duration) {
         self.lease.keep_for(time);
+    }
+}
+
+/// Waits for the end of a request of a subscription. The time in which the client connects to the server again does not count for the
+/// turn.
+pub(super) async fn in_turn<T>(
+    turn: SubscriptionTurn,
+    client: &Client,
+    mut request: impl Future<Output = T> + Unpin,
+) -> T {
+    let mut states = client.states();
+    loop {
+        turn.set_counted(states.current() == State::Ready);
+        tokio::select! {
+            biased;
+            done = &mut request => return done,
+            Some(_) = states.changed() => {}
+        }
     }
 }
 

@@ -112,6 +112,10 @@ impl Source for Relays {
         Box::pin(async move { Ok(self.core.subscribe_task(&call).await?) })
     }
 
+    fn has_turns(&self) -> bool {
+        true
+    }
+
     fn get_task(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
         Box::pin(async move { Ok(self.core.get_task(&call).await?) })
     }

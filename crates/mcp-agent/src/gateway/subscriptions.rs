@@ -21,7 +21,7 @@ use super::{
     caller::Downstream,
     fault::{self, Fault},
     links::Owner,
-    reach::Reached,
+    reach::{Reached, in_turn},
 };
 use crate::{policy::PolicyInput, registry::ConnectionKey};
 
@@ -215,8 +215,21 @@ impl Core {
         let (notifier, principal) = (call.update_notifier(), downstream.principal.clone());
         let notified = Notified { notifier, principal, session: call.session(), owner: Arc::new(Owner::of(call)) };
         let subscriber = Subscriber::new(Arc::clone(&shared), notified);
+        let late = |_| fault::of_subscription(&key.server, "the server did not accept the subscription in time");
+        // The turn begins after the start of the server.
+        let reaching = self.reach_since(began, call, &key.server, None, &downstream);
+        let is_open = *shared.is_open.borrow();
+        let reached = match is_open {
+            true => None,
+            false => Some(timeout_at(end, Box::pin(reaching)).await.map_err(late)?),
+        };
+        let client = reached.as_ref().and_then(|reached| Some(reached.as_ref().ok()?.client.clone()));
+        let turn = timeout_at(end, call.turn_at(&key.server)).await.map_err(late)??;
         let opening = || async {
-            let reached = self.reach_since(began, call, &key.server, None, &downstream).await?;
+            let reached = match reached {
+                Some(reached) => reached?,
+                None => self.reach_since(began, call, &key.server, None, &downstream).await?,
+            };
             let (reached, subscription) = self.open_subscription(&key, reached).await?;
             shared.is_open.send_replace(true);
             let wanted = Arc::clone(&shared.wanted);
@@ -224,14 +237,14 @@ impl Core {
             let follower = Follower { core, shared, wanted, key, downstream: downstream.clone() };
             Ok::<_, Fault>(Following(tokio::spawn(follower.follow(reached, subscription))))
         };
-        let opened = timeout_at(end, shared.following.get_or_try_init(opening)).await;
-        if let Ok(opened) = opened {
-            opened?;
-        } else {
-            return Err(fault::of_subscription(&key.server, "the server did not accept the subscription in time"));
-        }
-        if !shared.opened_until(end).await {
-            return Err(fault::of_subscription(&key.server, "the subscription at the server is lost"));
+        let opened = Box::pin(async {
+            timeout_at(end, shared.following.get_or_try_init(opening)).await.map_err(late)??;
+            let lost = || fault::of_subscription(&key.server, "the subscription at the server is lost");
+            if shared.opened_until(end).await { Ok(()) } else { Err(lost()) }
+        });
+        match client {
+            Some(client) => in_turn(turn, &client, opened).await?,
+            None => opened.await?,
         }
         Ok(SourceSubscription::new(subscriber))
     }

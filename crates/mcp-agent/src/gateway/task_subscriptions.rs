@@ -21,7 +21,7 @@ use super::{
     caller::identity,
     fault::Fault,
     members::Members,
-    reach::Reached,
+    reach::{Reached, in_turn},
     task_form::{Dialect, status},
     tasks::{ServerTask, TaskRequest, interval, invalid, text},
 };
@@ -98,7 +98,11 @@ impl Core {
         let full = || RpcError::invalid_request("too many tasks are followed");
         let place = self.task_followers.enter(principal).ok_or_else(full)?;
         let request = TaskRequest::open(self, call).await?;
-        let seen = Seen::read(&request.get().await?, request.upstream)?;
+        let seen = {
+            let turn = call.turn_at(&request.reached.server).await?;
+            let state = in_turn(turn, &request.reached.client, Box::pin(request.get())).await?;
+            Seen::read(&state, request.upstream)?
+        };
         if seen.is_final {
             return Ok(SourceSubscription::default());
         }

@@ -20,6 +20,7 @@ mod interleavings;
 mod isolation;
 mod items;
 mod lapses;
+mod listen_streams;
 mod lists;
 mod loops;
 mod mid_question;

@@ -29,7 +29,7 @@ use mcp_transport::{BoxFuture, Frame, FrameSender, Transport, TransportError};
 use serde_json::{Value, json};
 use tokio::{
     task::yield_now,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
 use crate::common::{Pipe, REVISIONS, SOON, client, connect_as, page};
@@ -61,6 +61,8 @@ struct Tasks {
     states: HashMap<String, (&'static str, &'static str)>,
     notifiers: HashMap<String, UpdateNotifier>,
     ttl: Option<u64>,
+    /// The server answers no request for a state.
+    is_silent: bool,
     /// The requests for states, and for subscriptions.
     requests: usize,
     subscriptions: usize,
@@ -151,6 +153,9 @@ impl Source for Board {
 
     fn get_task(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
         self.tasks().requests += 1;
+        if self.tasks().is_silent {
+            return Box::pin(std::future::pending());
+        }
         let state = self.state(call.name()).ok_or_else(|| RpcError::invalid_params("Task not found"));
         let state = state.map(|mut state| {
             if self.0 != Kind::Session {
@@ -238,7 +243,12 @@ async fn gateway(host: HostBuilder) -> Server {
 
 /// Starts a task, and returns its id.
 async fn start(client: &Client) -> String {
-    let started = timeout(SOON, client.call_tool("s__t", ()).as_task().into_future()).await.unwrap().unwrap();
+    start_with(client, "s__t").await
+}
+
+/// Starts a task of a tool, and returns its id.
+async fn start_with(client: &Client, tool: &str) -> String {
+    let started = timeout(SOON, client.call_tool(tool, ()).as_task().into_future()).await.unwrap().unwrap();
     started.task().unwrap().id().to_owned()
 }
 
@@ -472,6 +482,30 @@ async fn a_stream_receives_the_questions_of_a_task_of_a_server_of_the_session_er
     // The question has its answer, which the status of the server does not show.
     let state = expect(&mut stream, &id, TaskStatus::InputRequired, "?", Kind::Session).await;
     assert!(state.input_requests.unwrap().0.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_tasks_of_a_silent_server_delay_no_task_of_another_server() {
+    for kind in KINDS {
+        let (silent, board) = (Board::new(kind), Board::new(kind));
+        let host = host(&board).0.server("silent", Pipe::new(silent.server()));
+        let client = client().connect(&gateway(host).await).await.unwrap();
+        let mut tasks = Vec::new();
+        for _ in 0..20 {
+            tasks.push(start_with(&client, "silent__t").await);
+        }
+        let id = start(&client).await;
+        silent.tasks().is_silent = true;
+        // The task with an answer is the last one.
+        let ids: Vec<&str> = tasks.iter().chain([&id]).map(|id| &**id).collect();
+        let began = Instant::now();
+        let mut stream = listen(&client, &ids).await;
+        assert_eq!(stream.honoured().task_ids, [&*id], "{kind:?}");
+        assert!(began.elapsed() < Duration::from_secs(3), "{kind:?}: {:?}", began.elapsed());
+        expect(&mut stream, &id, TaskStatus::Working, "begun", kind).await;
+        // The server receives a limited number of requests at the same time.
+        assert_eq!(silent.work().0, 8, "{kind:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

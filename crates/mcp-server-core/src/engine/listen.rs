@@ -10,13 +10,13 @@ use tokio::task::JoinSet;
 
 use super::{
     Prepared,
-    listen_source::{REQUESTS, SourceStream, SourceSubscriptions},
+    listen_source::{REQUESTS, SOURCE_PAUSES, SourceStream, SourceSubscriptions},
     prepare::Place,
     task_requests::{ListenTarget, find_for_listener},
 };
 use crate::{
     Server,
-    publisher::{Filter, ListenStream, Listening, Offered, TaskState},
+    publisher::{Filter, ListenStream, Listening, Offered, PAUSES, TaskState},
     request::{Refusal, Reply, Scope},
     store::{STORE_TIMEOUT, unavailable},
     trace::Ending,
@@ -87,10 +87,10 @@ pub(super) async fn run(prepared: Box<Prepared>, work: Box<ListenWork>) -> Optio
     let (listening, sink) = (listening?, scope.surroundings.sink()?);
     let stream = ListenStream { id: &id, sink: &**sink };
     let ending = scope.ending(&server.data.shutdown);
-    let (registered, of_source, most) = match SourceStream::source_of_tasks(&server) {
-        Some(_) => (Vec::new(), tasks, REQUESTS),
+    let (registered, of_source, most, pauses) = match SourceStream::source_of_tasks(&server) {
+        Some(_) => (Vec::new(), tasks, REQUESTS, SOURCE_PAUSES),
         // A slow reader holds one outcome at most.
-        None => (tasks, Vec::new(), 1),
+        None => (tasks, Vec::new(), 1, PAUSES),
     };
     let run = async {
         // The tasks that run on other nodes. Dropping it ends the subscriptions to them.
@@ -140,7 +140,7 @@ pub(super) async fn run(prepared: Box<Prepared>, work: Box<ListenWork>) -> Optio
             };
             let broken: Result<Infallible, TransportError> = async {
                 stream.acknowledge(accepted).await?;
-                listening.run(&stream, most, fetch).await
+                listening.run(&stream, most, pauses, fetch).await
             }
             .await;
             tracing::debug!(?broken, "a subscription broke off");

@@ -3,6 +3,8 @@
 use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash as _, Hasher as _},
+    sync::{Arc, Weak},
+    time::Duration,
 };
 
 use mcp_protocol::{
@@ -14,19 +16,30 @@ use serde_json::{
     json,
     value::{RawValue, to_raw_value},
 };
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    sync::Semaphore,
+    task::{AbortHandle, JoinSet},
+    time::{Instant, sleep_until},
+};
+use tracing::Instrument as _;
 
 use super::source_call::{SourceWork, SubscriptionGuard};
 use crate::{
     Server,
     context::Context,
-    publisher::{Listening, TaskState},
+    publisher::{Listener, Listening, TaskState},
     request::Scope,
-    source::{InstalledSource, Subscriber},
+    source::{InstalledSource, Source, StreamTurns, Subscriber},
 };
 
 /// The most states that a stream requests at the same time. A task without an answer delays other tasks only beyond it.
 pub(super) const REQUESTS: usize = 4;
+/// The pauses before a stream requests a state again after a failure. The servers of a source can be away for a long time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+pub(super) const SOURCE_PAUSES: (Duration, Duration) = (FIRST_PAUSE, LONGEST_PAUSE);
+/// The most subscriptions of a stream that begin at the same time, for a source without turns.
+const AT_ONCE: usize = 8;
 
 /// The subscriptions of a stream at the source. The drop of the value ends them.
 #[derive(Default)]
@@ -58,50 +71,90 @@ enum Wanted {
     Task(String),
 }
 
+/// A subscription that begins, in a task of its own.
+struct Beginning {
+    /// The place in the request.
+    at: usize,
+    wanted: Wanted,
+    server: Server,
+    context: Context,
+    source: Arc<dyn Source>,
+    listener: Weak<Listener>,
+    turns: Arc<StreamTurns>,
+    free: Arc<Semaphore>,
+}
+
+impl Beginning {
+    async fn run(self) -> (usize, Wanted, Result<Option<SubscriptionGuard>, RpcError>) {
+        let begun = self.begin().await;
+        (self.at, self.wanted, begun)
+    }
+
+    async fn begin(&self) -> Result<Option<SubscriptionGuard>, RpcError> {
+        // No code closes the semaphore.
+        let _place = self.free.acquire().await;
+        let listener = Weak::clone(&self.listener);
+        let (work, stream) = match &self.wanted {
+            Wanted::Resource(uri) => (SourceWork::subscription(&self.source, uri)?, Subscriber::Stream(listener)),
+            Wanted::Task(id) => (SourceWork::task_subscription(&self.source, id)?, Subscriber::TaskStream(listener)),
+        };
+        let stream = (stream, Arc::clone(&self.turns), self.at);
+        work.subscribe(&self.server, &self.context, Some(stream)).await
+    }
+}
+
 impl SourceStream<'_> {
     /// Returns the source if it has tasks.
     pub(super) fn source_of_tasks(server: &Server) -> Option<&InstalledSource> {
         server.source().filter(|installed| installed.features.tasks)
     }
-
-    async fn begin(&self, installed: &InstalledSource, wanted: &Wanted) -> Result<Option<SubscriptionGuard>, RpcError> {
-        let (work, stream) = match wanted {
-            Wanted::Resource(uri) => {
-                (SourceWork::subscription(&installed.source, uri)?, Subscriber::Stream(self.listening.stream()))
-            }
-            Wanted::Task(id) => {
-                (SourceWork::task_subscription(&installed.source, id)?, Subscriber::TaskStream(self.listening.stream()))
-            }
-        };
-        work.subscribe(self.server, self.context, Some(stream)).await
-    }
 }
 
 impl SourceSubscriptions {
     /// Begins the subscriptions of the stream at the source of the server, if it has one. The stream neither acknowledges resources
-    /// and tasks that the source does not accept in time, nor sends their updates.
+    /// and tasks that the source does not accept in time, nor sends their updates. The drop of the future ends those that begin.
     pub(super) async fn begin(&self, stream: SourceStream<'_>, accepted: &mut SubscriptionFilter, tasks: Vec<String>) {
         let Some(installed) = stream.server.source() else { return };
-        let deadline = Instant::now() + stream.server.limits().read_timeout;
         let uris = std::mem::take(&mut accepted.resource_subscriptions).into_iter().map(Wanted::Resource);
-        let wanted = Mutex::new(uris.chain(tasks.into_iter().map(Wanted::Task)).enumerate());
-        // A slow subscription delays only those of its lane.
-        let lane = || {
-            Box::pin(async {
-                let mut begun = Vec::new();
-                loop {
-                    let next = wanted.lock().next();
-                    let Some((at, wanted)) = next else { return begun };
-                    match timeout_at(deadline, stream.begin(installed, &wanted)).await {
-                        Ok(Ok(guard)) => begun.push((at, wanted, guard)),
-                        Ok(Err(error)) => tracing::debug!(%error, "the source rejected a subscription"),
-                        Err(_) => tracing::debug!("the source exceeded the time limit of subscriptions"),
+        let turns = Arc::new(StreamTurns::default());
+        let at_once = if installed.source.has_turns() { Semaphore::MAX_PERMITS } else { AT_ONCE };
+        let free = Arc::new(Semaphore::new(at_once));
+        let mut beginning = JoinSet::new();
+        let start = |(at, wanted)| {
+            let (server, context) = (stream.server.clone(), stream.context.clone());
+            let (source, listener) = (Arc::clone(&installed.source), stream.listening.stream());
+            let (turns, free) = (Arc::clone(&turns), Arc::clone(&free));
+            let work = Beginning { at, wanted, server, context, source, listener, turns, free };
+            beginning.spawn(work.run().in_current_span())
+        };
+        let all = uris.chain(tasks.into_iter().map(Wanted::Task)).enumerate();
+        let started: Vec<AbortHandle> = all.map(start).collect();
+        let deadline = Instant::now() + stream.server.limits().read_timeout;
+        let mut begun = Vec::new();
+        loop {
+            // Without another subscription, the request of a slow server delays none.
+            let end = turns.end().filter(|_| !begun.is_empty()).map_or(deadline, |end| end.min(deadline));
+            tokio::select! {
+                biased;
+                answered = beginning.join_next() => match answered {
+                    None => break,
+                    Some(Ok((at, wanted, Ok(guard)))) => begun.push((at, wanted, guard)),
+                    Some(Ok((_, _, Err(error)))) => tracing::debug!(%error, "the source rejected a subscription"),
+                    Some(Err(error)) => tracing::debug!(%error, "a subscription ended without an answer"),
+                },
+                () = turns.changed() => {}
+                () = sleep_until(end) => {
+                    if Instant::now() >= deadline {
+                        tracing::debug!(late = beginning.len(), "the source exceeded the time limit of subscriptions");
+                        break;
+                    }
+                    for late in turns.give_up() {
+                        started.get(late).into_iter().for_each(AbortHandle::abort);
                     }
                 }
-            })
-        };
-        let (a, b, c, d, e, f, g, h) = tokio::join!(lane(), lane(), lane(), lane(), lane(), lane(), lane(), lane());
-        let mut begun: Vec<_> = [a, b, c, d, e, f, g, h].into_iter().flatten().collect();
+            }
+        }
+        drop(beginning);
         begun.sort_unstable_by_key(|(at, ..)| *at);
         for (_, wanted, guard) in begun {
             match wanted {

@@ -26,8 +26,8 @@ use crate::{
     json,
     request::{Output, RawOutput, Refusal, Scope, SourceResult},
     source::{
-        CallClock, InstalledSource, Source, SourceCall, SourceDefinition, SourceList, SourceOutcome, Subscriber,
-        answer_inputs,
+        CallClock, InstalledSource, Source, SourceCall, SourceDefinition, SourceList, SourceOutcome, StreamTurns,
+        Subscriber, answer_inputs,
     },
     trace::Target,
 };
@@ -250,6 +250,7 @@ impl SourceWork {
             context: context.clone(),
             clock: clock.clone(),
             stream,
+            turns: None,
         }
     }
 
@@ -258,11 +259,12 @@ impl SourceWork {
         self,
         server: &Server,
         context: &Context,
-        stream: Option<Subscriber>,
+        stream: Option<(Subscriber, Arc<StreamTurns>, usize)>,
     ) -> Result<Option<SubscriptionGuard>, RpcError> {
         let clock = CallClock::new(&server.limits().inputs);
         let is_of_stream = stream.is_some();
-        let call = self.call(context, &clock, stream);
+        let (stream, turns) = stream.map(|(stream, turns, number)| (stream, (turns, number))).unzip();
+        let call = SourceCall { turns, ..self.call(context, &clock, stream) };
         let limit = self.limit(server, &call);
         let begun = pin!(contain_async(|| match self.kind {
             SourceMethod::SubscribeTask => self.source.subscribe_task(call),

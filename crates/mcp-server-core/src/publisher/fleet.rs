@@ -29,7 +29,7 @@ const QUEUE: usize = 256;
 /// The longest URI or id of a page, in bytes, that is published. A change with a longer URI is published as a change of everything.
 const URI_BYTES: usize = 8 << 10;
 /// The first and the longest pause between retries of a failing store.
-pub(super) const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+pub(crate) const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 /// The connection of this node to the bus.
 pub(crate) struct Fleet {

@@ -7,6 +7,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Weak},
     task::Poll,
+    time::Duration,
 };
 
 use mcp_protocol::{
@@ -17,9 +18,9 @@ use mcp_transport::{Frame, FrameSender, Route, TransportError};
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde_json::value::RawValue;
-use tokio::{sync::Notify, time::Instant};
+use tokio::sync::Notify;
 
-use super::{Filter, Readers, fleet::PAUSES};
+use super::{Filter, Readers, failed_fetches::FailedFetches};
 use crate::{
     change::{Change, LISTS, PendingChanges, subscription_meta},
     tasks::{RunningTask, TaskListener},
@@ -284,28 +285,27 @@ impl Listening {
 
     /// Sends changes until the stream breaks.
     ///
-    /// `fetch` returns the state of a task, or `None` if there is no state to send. A failed fetch is repeated later. `most` is the
-    /// number of fetches that run at the same time.
+    /// `fetch` returns the state of a task, or `None` if there is no state to send. A failed fetch is repeated after a pause, which
+    /// doubles with each failure of the task. `most` is the number of fetches that run at the same time, and `pauses` are the first
+    /// pause and the longest one.
     pub(crate) async fn run<F: Future<Output = Result<Option<TaskState>, RpcError>>>(
         &self,
         stream: &ListenStream<'_>,
         most: usize,
+        pauses: (Duration, Duration),
         fetch: impl Fn(Box<str>) -> F,
     ) -> Result<Infallible, TransportError> {
-        // The tasks whose fetch failed, without duplicates, and the task whose fetch is repeated now.
-        let (mut late, mut repeated) = (VecDeque::<Box<str>>::new(), None);
-        let (mut pause, mut again) = (PAUSES.0, Instant::now());
+        // The task whose fetch is repeated now. A source that does not answer delays one repeated fetch.
+        let mut repeated = None::<Box<str>>;
+        let mut failed = FailedFetches::new(pauses);
         let mut fetches = Fetches(Vec::new());
         loop {
             let task = tokio::select! {
                 biased;
-                () = tokio::time::sleep_until(again), if !late.is_empty() && repeated.is_none() => {
-                    // Repeated fetches and other messages alternate. A source that does not answer delays one of them.
-                    again = Instant::now() + PAUSES.0;
-                    repeated = late.pop_front();
-                    if let Some(id) = &repeated {
-                        self.listener.stored_task_changed(id);
-                    }
+                id = failed.due(), if repeated.is_none() => {
+                    failed.repeated(&id);
+                    self.listener.stored_task_changed(&id);
+                    repeated = Some(id);
                     None
                 }
                 (id, state) = fetches.next() => {
@@ -313,16 +313,11 @@ impl Listening {
                     repeated = repeated.filter(|repeated| *repeated != id);
                     match state {
                         Ok(state) => {
-                            pause = PAUSES.0;
+                            failed.fetched(&id);
                             state
                         }
                         Err(_) => {
-                            // A task that fails often does not delay the repetition of the others.
-                            if late.is_empty() {
-                                again = Instant::now() + pause;
-                                pause = (pause * 2).min(PAUSES.1);
-                            }
-                            late.push_back(id);
+                            failed.failed(id);
                             None
                         }
                     }
@@ -332,18 +327,15 @@ impl Listening {
                         stream.send(change.message(Some(stream.id))).await?;
                         None
                     }
-                    Next::Task(TaskUpdate { id, running_task }) => {
-                        late.retain(|late| *late != id);
-                        match running_task {
-                            Some(running_task) => {
-                                repeated = repeated.filter(|repeated| *repeated != id);
-                                Some(TaskState::Registered(running_task.detailed().into()))
-                            }
-                            None => {
-                                fetches.0.push((id.clone(), Box::pin(fetch(id))));
-                                None
-                            }
-                        }
+                    Next::Task(TaskUpdate { id, running_task: Some(running_task) }) => {
+                        failed.fetched(&id);
+                        repeated = repeated.filter(|repeated| *repeated != id);
+                        Some(TaskState::Registered(running_task.detailed().into()))
+                    }
+                    Next::Task(TaskUpdate { id, running_task: None }) => {
+                        failed.begun(&id);
+                        fetches.0.push((id.clone(), Box::pin(fetch(id))));
+                        None
                     }
                 },
             };

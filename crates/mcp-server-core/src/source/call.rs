@@ -8,7 +8,8 @@ use serde_json::{Value, value::RawValue};
 use tokio::time::{Instant, sleep};
 
 use super::{
-    PageNotifier, SourceDefinition, SourceSession, TaskNotifier, UpdateNotifier, ask, update_notifier::Subscriber,
+    PageNotifier, SourceDefinition, SourceSession, StreamTurns, TaskNotifier, UpdateNotifier, ask,
+    update_notifier::Subscriber,
 };
 use crate::{
     context::Context,
@@ -32,6 +33,8 @@ pub struct SourceCall {
     pub(crate) clock: CallClock,
     /// The stream whose subscription begins.
     pub(crate) stream: Option<Subscriber>,
+    /// The requests of this stream, and the number of the subscription in it.
+    pub(crate) turns: Option<(Arc<StreamTurns>, usize)>,
 }
 
 impl SourceCall {
