@@ -1,6 +1,8 @@
 //! Invalid parameters: the error names the method, the location and the expected type, in both eras.
 #![allow(clippy::needless_pass_by_value, reason = "tables are read by value")]
 
+use std::time::Duration;
+
 use mcp_server_core::{Server, TaskSupport, prompt, resource, template, tool};
 use serde_json::{Value, json};
 
@@ -135,7 +137,8 @@ async fn error_texts_contain_an_escaped_excerpt_of_an_unknown_name() {
     let server = Server::builder("test", "1").tool(tool("t", async || "x")).resource_template(stalled).prompt(
         prompt("p", async || "x").complete_from("a", ["b"]).arguments([mcp_protocol::PromptArgument::new("a")]),
     );
-    let mut connection = Connection::connect(&server.build());
+    let server = server.limits(|limits| limits.read_timeout = Duration::from_nanos(59_999_871_234)).build();
+    let mut connection = Connection::connect(&server);
     let long = |start: &str| format!("{start}{}", "é".repeat(200));
     let cut = |start: &str| format!("{start}{}…", "é".repeat(128 - start.len()));
     let complete = |argument: &str| json!({ "ref": { "type": "ref/prompt", "name": "p" }, "argument": { "name": argument, "value": "" } });

@@ -86,7 +86,8 @@ impl ServerExtension for Example {
 }
 
 fn server() -> Server {
-    Server::builder("t", "1").page_size(2).extension(Example::default()).build()
+    let server = Server::builder("t", "1").page_size(2).extension(Example::default());
+    server.limits(|limits| limits.read_timeout = Duration::from_nanos(59_999_871_234)).build()
 }
 
 #[tokio::test]

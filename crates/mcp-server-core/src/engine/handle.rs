@@ -7,7 +7,7 @@ use std::{
 
 use mcp_protocol::{
     CacheScope, CallToolResult, CompleteResult, ContentBlock, Excerpt, GetPromptResult, Method as _, ProtocolVersion,
-    ReadResourceResult, RpcError, Shape, method,
+    ReadResourceResult, Rounded, RpcError, Shape, method,
 };
 use serde_json::Value;
 
@@ -160,7 +160,7 @@ async fn call_tool(
         Some(outcome) => outcome,
         None => {
             context.expire();
-            Err(ToolError::server_text(format!("the tool `{}` took longer than {limit:?}", spec.tool.name)))
+            Err(ToolError::server_text(format!("the tool `{}` took longer than {}", spec.tool.name, Rounded(limit))))
         }
     };
     let mut result = match outcome {
@@ -284,7 +284,7 @@ async fn within<T>(
     let limit = server.limits().read_timeout;
     timed(context, limit, true, run).await.ok_or_else(|| {
         context.expire();
-        let text = format!("{} took longer than {limit:?}", what());
+        let text = format!("{} took longer than {}", what(), Rounded(limit));
         tracing::warn!("{text}");
         RpcError::internal(text)
     })

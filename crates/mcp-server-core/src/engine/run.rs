@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use mcp_protocol::{RequestId, RpcError, Shape as _};
+use mcp_protocol::{RequestId, Rounded, RpcError, Shape as _};
 use mcp_transport::BoxFuture;
 use serde_json::value::RawValue;
 use tracing::Instrument as _;
@@ -113,7 +113,8 @@ impl Prepared {
                 Err(_) => {
                     context.expire();
                     tracing::warn!(method = route.name, ?limit, "a method of an extension exceeded the read timeout");
-                    Err(RpcError::internal(format!("the method `{}` took longer than {limit:?}", route.name)))
+                    let text = format!("the method `{}` took longer than {}", route.name, Rounded(limit));
+                    Err(RpcError::internal(text))
                 }
             }
         };
