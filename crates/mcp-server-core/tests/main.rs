@@ -7,6 +7,7 @@ mod caching;
 mod calls;
 mod cancellation;
 mod child_process;
+mod client_notifications;
 mod common;
 mod completions;
 mod concurrency;
