@@ -282,15 +282,17 @@ impl Gate {
     /// call meanwhile. A denied round is recorded at once. The caller records the outcome of a permitted round.
     #[cfg(feature = "gateway")]
     pub(crate) fn check_round<'a>(&'a self, input: &'a PolicyInput, rules: &[Rule]) -> Result<LaterRound<'a>, Refusal> {
-        let is_denied = self.denies(input, rules);
-        let effect = if is_denied { Effect::Deny } else { Effect::Allow };
+        let effect = self.effect_without_hooks(input, rules);
+        let refused = self.refusal_of(effect);
+        // An approval of the first round counts.
+        let effect = if refused.is_some() { effect } else { Effect::Allow };
         let decided_by = DecidedBy::EarlierRound;
         let (started, sink, is_required) = (Instant::now(), self.sink.as_deref(), self.requires_audit);
         let (policy, reason, is_closed) = (None, None, false);
         let mut open = Open { input, started, effect, decided_by, policy, reason, sink, is_required, is_closed };
-        if is_denied {
-            open.close(Outcome::Refused(RefusalKind::Denied));
-            return Err(Refusal::new(RefusalKind::Denied, input, decided_by, None, None));
+        if let Some(kind) = refused {
+            open.close(Outcome::Refused(kind));
+            return Err(Refusal::new(kind, input, decided_by, None, None));
         }
         Ok(LaterRound { open })
     }
@@ -317,25 +319,30 @@ impl Gate {
             }
             None
         }
-        self.is_denied_by(|rules| by_rules(rules, input), rules, |effect| effect == Effect::Deny)
+        self.first(|rules| by_rules(rules, input), rules, false, |effect| effect == Effect::Deny)
     }
 
     /// Whether the policies deny a call of its caller for all arguments. Hooks count as undecided. Without an approver, `ask` denies
     /// the call too.
     #[cfg(feature = "gateway")]
     pub(crate) fn denies(&self, input: &PolicyInput, rules: &[Rule]) -> bool {
-        let first =
-            |rules: &[Rule]| rules.iter().find(|rule| rule.matches(input)).map(|rule| self.is_refusal(rule.effect));
-        self.is_denied_by(first, rules, |effect| self.is_refusal(effect))
+        self.refusal_of(self.effect_without_hooks(input, rules)).is_some()
     }
 
-    /// Whether calls with an effect never run.
+    /// Returns the effect for a call of its caller for all arguments. Hooks count as `allow`.
     #[cfg(feature = "gateway")]
-    fn is_refusal(&self, effect: Effect) -> bool {
+    fn effect_without_hooks(&self, input: &PolicyInput, rules: &[Rule]) -> Effect {
+        let first = |rules: &[Rule]| rules.iter().find(|rule| rule.matches(input)).map(|rule| rule.effect);
+        self.first(first, rules, Effect::Allow, |effect| effect)
+    }
+
+    /// Returns why calls with an effect never run.
+    #[cfg(feature = "gateway")]
+    fn refusal_of(&self, effect: Effect) -> Option<RefusalKind> {
         match effect {
-            Effect::Allow => false,
-            Effect::Ask => self.approver.is_none(),
-            Effect::Deny => true,
+            Effect::Allow => None,
+            Effect::Ask => self.approver.is_none().then_some(RefusalKind::NoApprover),
+            Effect::Deny => Some(RefusalKind::Denied),
         }
     }
 
@@ -344,13 +351,13 @@ impl Gate {
     #[cfg(feature = "gateway")]
     pub(crate) fn denies_kind(&self, input: &PolicyInput, rules: &[Rule]) -> bool {
         let first = |rules: &[Rule]| {
-            rules.iter().find_map(|rule| match (rule.matches_kind(input)?, self.is_refusal(rule.effect)) {
+            rules.iter().find_map(|rule| match (rule.matches_kind(input)?, self.refusal_of(rule.effect).is_some()) {
                 (true, true) => Some(true),
                 (false, true) => None,
                 _ => Some(false),
             })
         };
-        self.is_denied_by(first, rules, |effect| self.is_refusal(effect))
+        self.first(first, rules, false, |effect| self.refusal_of(effect).is_some())
     }
 
     /// Whether the gate has a policy, a hook or a default effect.
@@ -359,25 +366,26 @@ impl Gate {
         !self.steps.is_empty()
     }
 
-    /// Returns the first decision of the policies, or the default.
-    fn is_denied_by(
+    /// Returns the first decision of the policies, or the default. `by_hook` is the decision of each hook.
+    fn first<D: Copy>(
         &self,
-        by_rules: impl Fn(&[Rule]) -> Option<bool>,
+        by_rules: impl Fn(&[Rule]) -> Option<D>,
         rules: &[Rule],
-        is_refusal: impl Fn(Effect) -> bool,
-    ) -> bool {
+        by_hook: D,
+        by_default: impl Fn(Effect) -> D,
+    ) -> D {
         for step in &self.steps {
             let decided = match step {
                 Step::Policy(policy) => by_rules(policy.rules()),
                 Step::File(file) => by_rules(file.policy().rules()),
-                Step::Hook(_) => Some(false),
+                Step::Hook(_) => Some(by_hook),
                 Step::Default(_) => None,
             };
-            if let Some(is_denied) = decided {
-                return is_denied;
+            if let Some(decided) = decided {
+                return decided;
             }
         }
-        by_rules(rules).unwrap_or_else(|| is_refusal(self.default_of_steps()))
+        by_rules(rules).unwrap_or_else(|| by_default(self.default_of_steps()))
     }
 
     async fn decide(&self, input: &PolicyInput, check: Check<'_>) -> Decided {

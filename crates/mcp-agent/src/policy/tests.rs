@@ -166,6 +166,30 @@ async fn each_effect_has_its_outcome_and_one_audit_event() {
     }
 }
 
+#[cfg(feature = "gateway")]
+#[tokio::test]
+async fn a_refused_later_round_has_the_outcome_of_its_effect() {
+    let policy = || Policy::parse("policy.toml", POLICY).unwrap();
+    for (gate, input, expected) in [
+        (Gate::new().policy(policy()), input("git", "pull"), None),
+        (Gate::new().policy(policy()), input("a", "b"), Some((Effect::Deny, RefusalKind::Denied))),
+        (Gate::new().policy(policy()), input("git", "push"), Some((Effect::Ask, RefusalKind::NoApprover))),
+        (Gate::new().default_effect(Effect::Ask), input("a", "b"), Some((Effect::Ask, RefusalKind::NoApprover))),
+        // A person approved the first round.
+        (Gate::new().policy(policy()).approver(Answer(None)), input("git", "push"), None),
+    ] {
+        let (gate, events) = events(gate);
+        let kind = match gate.check_round(&input, &[]) {
+            Ok(mut round) => round.allow().await.err().map(|refusal| refusal.kind()),
+            Err(refusal) => Some(refusal.kind()),
+        };
+        assert_eq!(kind, expected.map(|(_, kind)| kind), "{input:?}");
+        let events: Vec<_> = events.lock().unwrap().iter().map(|event| (event.effect, event.outcome)).collect();
+        let refused = expected.map(|(effect, kind)| (effect, Outcome::Refused(kind)));
+        assert_eq!(events, [refused.unwrap_or((Effect::Allow, Outcome::Allowed))], "{input:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_required_audit_refuses_calls_without_a_stored_event() {
     /// Stores events, fails, or never answers.
