@@ -308,11 +308,8 @@ impl<R: Parkable, C> Waiting<'_, R, C> {
 
 impl<R, C> Drop for Waiting<'_, R, C> {
     fn drop(&mut self) {
-        self.wait = None;
-        if !self.is_kept && !self.call.has_rounds() {
+        if self.wait.take().is_some_and(|wait| wait.end(!self.is_kept)) {
             self.shared.remove(self.call.id);
-        } else {
-            self.call.forget_request();
         }
     }
 }

@@ -54,7 +54,7 @@ struct State<R, C> {
     rounds: BTreeMap<u64, Option<C>>,
     next_round: u64,
     last_round: Instant,
-    /// The request of the last round, while its end can end the call.
+    /// The request of the round whose end ended the call.
     last_request: Option<C>,
     /// The keys of the hashes of responses.
     hashes: RandomState,
@@ -155,11 +155,6 @@ impl<R, C> ParkedCall<R, C> {
     /// Whether a round waits.
     pub(super) fn has_rounds(&self) -> bool {
         !self.state().rounds.is_empty()
-    }
-
-    /// Forgets the request of a round that did not end the call.
-    pub(super) fn forget_request(&self) {
-        let _forgotten = self.state().last_request.take();
     }
 
     /// Waits until no round waits.
@@ -287,19 +282,36 @@ pub(super) struct Wait<'a, R, C> {
     number: u64,
 }
 
-impl<R, C> Drop for Wait<'_, R, C> {
-    fn drop(&mut self) {
-        let _dropped = {
+impl<R, C> Wait<'_, R, C> {
+    /// Ends the round. Returns whether the end of the round ends the call: if `can_end` is true, and no other round waits. The first
+    /// round that ends the call leaves its request. All rounds share one lock, so another round that ends at the same time does not
+    /// replace it.
+    pub(super) fn end(mut self, can_end: bool) -> bool {
+        self.remove(can_end)
+    }
+
+    fn remove(&mut self, can_end: bool) -> bool {
+        let (ends_call, _dropped) = {
             let mut state = self.call.state();
-            let round = state.rounds.remove(&self.number).flatten();
-            let former = std::mem::replace(&mut state.last_request, round);
+            let Some(mut round) = state.rounds.remove(&self.number) else { return false };
             state.last_round = Instant::now();
             let is_last = state.rounds.is_empty();
+            let ends_call = can_end && is_last;
+            if ends_call && state.last_request.is_none() {
+                state.last_request = round.take();
+            }
             let result = if is_last && state.is_fleeting { state.result.take() } else { None };
             state.was_dropped |= result.is_some();
-            (former, result)
+            (ends_call, (round, result))
         };
         self.call.changed.send_replace(());
+        ends_call
+    }
+}
+
+impl<R, C> Drop for Wait<'_, R, C> {
+    fn drop(&mut self) {
+        self.remove(false);
     }
 }
 

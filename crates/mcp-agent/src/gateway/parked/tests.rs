@@ -530,6 +530,37 @@ async fn a_call_knows_its_current_round() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_request_of_the_round_that_ends_a_call_stays() {
+    // Each round has a name, and whether its end can end the call. The rounds end in this order.
+    type Rounds = [(&'static str, bool)];
+    let cases: [(&Rounds, Option<&str>); 6] = [
+        (&[("cancelled", true)], Some("cancelled")),
+        (&[("asked", false)], None),
+        (&[("asked", false), ("cancelled", true)], Some("cancelled")),
+        (&[("cancelled", true), ("asked", false)], None),
+        (&[("first", true), ("second", true)], Some("second")),
+        (&[("asked", false), ("first", true), ("second", true)], Some("second")),
+    ];
+    for (rounds, expected) in cases {
+        let calls = calls();
+        let round = calls.start(Holder::default(), "first", |questions| async move { asks(questions, "name").await });
+        let (call, ..) = asked(round.await);
+        let parked = Arc::clone(&calls.shared.table.lock().get(call).unwrap().call);
+        let waits: Vec<_> = rounds.iter().map(|(name, can_end)| (parked.wait(Some(*name)), *can_end)).collect();
+        let ended: Vec<bool> = waits.into_iter().map(|(wait, can_end)| wait.end(can_end)).collect();
+        assert_eq!(ended.contains(&true), expected.is_some(), "{rounds:?}");
+        let questions = Questions::new(&calls.shared, &parked);
+        assert_eq!(questions.last_request(), expected, "{rounds:?}");
+        // A round that begins before the removal of the call does not replace the request.
+        if expected.is_some() {
+            parked.wait(Some("late")).end(true);
+            parked.wait(None).end(false);
+        }
+        assert_eq!(questions.last_request(), expected, "{rounds:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_panic_and_the_end_of_the_gateway_end_each_wait() {
     let (calls, dropped) = (calls(), Dropped::default());
     let panicked = calls.start(Holder::default(), "first", |_| async { panic!("the upstream call fails") });
