@@ -325,14 +325,13 @@ impl GatewayBuilder {
     /// [`GatewayError::NoRandomNumbers`] without [keys](Self::state_keys).
     pub fn build(self) -> Result<ServerBuilder<()>, GatewayError> {
         let core = self.core();
-        if core.seals.is_none() {
-            return Err(GatewayError::NoRandomNumbers);
-        }
-        let merged = core.merged_here();
+        let merged = core.seals.as_ref().map(|_| core.merged_here());
+        // The start ends here, also with an error. An observer of the gateway logs later drops.
+        core.drops_are_errors.store(false, Ordering::Relaxed);
+        let merged = merged.ok_or(GatewayError::NoRandomNumbers)?;
         if self.is_strict && !merged.dropped.is_empty() {
             return Err(GatewayError::Dropped(merged.dropped.clone()));
         }
-        core.drops_are_errors.store(false, Ordering::Relaxed);
         let info = core.host.application();
         let mut builder = Server::builder::<()>(info.name.clone(), info.version.clone());
         if let Some(keys) = self.keys {

@@ -443,7 +443,26 @@ impl Selection {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::Ordering;
+
+    use mcp_server::{Server, tool};
+
     use super::*;
+    use crate::{Gateway, GatewayError, Host, Names};
+
+    #[tokio::test]
+    async fn a_strict_gateway_logs_dropped_items_after_its_start() {
+        let server = |tool_name: &'static str| Server::builder("s", "1").tool(tool(tool_name, async || "x")).build();
+        for (second, is_dropped) in [("t", true), ("u", false)] {
+            let host = Host::builder("gateway", "1").server("first", &server("t")).server("second", &server(second));
+            let builder = Gateway::builder(host.start().await.unwrap()).names(Names::Raw).strict(true);
+            let observed = builder.gateway();
+            let drops_are_errors = || observed.core.drops_are_errors.load(Ordering::Relaxed);
+            assert!(drops_are_errors());
+            assert_eq!(matches!(builder.build(), Err(GatewayError::Dropped(_))), is_dropped);
+            assert!(!drops_are_errors(), "{second}");
+        }
+    }
 
     #[test]
     fn the_narrowest_list_decides_and_a_list_without_a_hint_is_stale() {
