@@ -72,6 +72,25 @@ fn a_fault_of_a_required_entry_and_of_the_keys_is_found_before_a_server_starts()
 }
 
 #[test]
+fn a_fault_of_the_name_of_a_required_entry_is_found_before_a_server_starts() {
+    let project = Project::new("gateway-name-faults");
+    for (name, expected) in [
+        ("a:b", "the name of the server contains `:`"),
+        ("a\u{7}b", "the name of the server contains control characters"),
+        (" a", "the name of the server contains control characters or begins or ends with a space"),
+        ("", "the name of the server is empty"),
+    ] {
+        let required = json!({ "command": fixture(), "x-mcp": { "required": true } });
+        let servers = json!({ "one": witness(&project), name: required });
+        let output = gateway(&project, &servers, &["--port", "0"]).bounded_output();
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{name:?}: {stderr}");
+        assert!(stderr.contains(expected), "{name:?}: {stderr}");
+        assert!(!project.root.join("started").exists(), "{name:?}: a server started");
+    }
+}
+
+#[test]
 fn a_used_port_has_the_exit_code_of_a_local_fault() {
     let project = Project::new("gateway-used-port");
     let occupied = TcpListener::bind("127.0.0.1:0").unwrap();
