@@ -1,5 +1,7 @@
 //! The bare limits: the least that a server does which reads JSON and answers JSON over the same transport.
 
+mod streams;
+
 use std::{
     hint::black_box,
     io::{self, BufRead, BufReader, Write},
@@ -22,6 +24,7 @@ use rustls::crypto::ring;
 use serde_json::Value;
 use tokio::{net::TcpListener, runtime::Runtime, sync::oneshot};
 
+pub(crate) use self::streams::streams;
 use crate::{case::ECHO_TEXT, error::Error, peer};
 
 /// An axum handler that parses the body and returns a prepared response. It prints its address and exits at the end

@@ -95,10 +95,10 @@ pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
                 _ => payload(extent).await,
             }
         });
-        let (series, figure) = measured.map_err(|error| error.when(name))?;
+        let (series, measured) = measured.map_err(|error| error.when(name))?;
         print(&series);
         let is_disturbed = work::others_since(start).is_some_and(|cores| is_disturbed(&[cores]));
-        for mut figure in figure.into_iter().chain([exponent(&series, most_exponent(name))]) {
+        for mut figure in measured.into_iter().chain([exponent(&series, most_exponent(name))]) {
             figure.doubts.extend(is_disturbed.then_some(Doubt::Disturbed));
             figures.push(figure);
         }
@@ -169,6 +169,11 @@ impl Node {
     /// A bare axum server in the place of ours.
     async fn bare(extent: Extent) -> Result<Self, Error> {
         Self::serve(Start { kind: "bare-mcp", cpu: extent.core, ..Start::default() }).await
+    }
+
+    /// A bare axum server that sends prepared events to its streams.
+    async fn bare_streams(extent: Extent) -> Result<Self, Error> {
+        Self::serve(Start { kind: "bare-streams", cpu: extent.core, ..Start::default() }).await
     }
 
     async fn serve(start: Start) -> Result<Self, Error> {
@@ -288,7 +293,8 @@ async fn alternate_echoes(
     alternate(&nodes, rate).await
 }
 
-type Grown = (Series, Option<Figure>);
+/// A series, and its figures besides the exponent.
+type Grown = (Series, Vec<Figure>);
 
 /// Adds a point of calls in a second, whose cost is the time of a call.
 fn add_rate(series: &mut Series, size: usize, rate: f64) {
@@ -317,7 +323,7 @@ async fn tools(extent: Extent) -> Result<Grown, Error> {
     for (size, rates) in sizes.iter().zip(&rates) {
         add_rate(&mut series, *size, median(rates));
     }
-    Ok((series, Some(kept("tools", "echoes with all tools, by those with 10", &ratios))))
+    Ok((series, vec![kept("tools", "echoes with all tools, by those with 10", &ratios)]))
 }
 
 fn kept(name: &str, title: &str, ratios: &[f64]) -> Figure {
@@ -355,7 +361,7 @@ async fn sessions(extent: Extent) -> Result<Grown, Error> {
         beside.push(Point { x: size as f64, y: median(&base_rates) });
     }
     series.beside = Some(Curve { first: "idle sessions".to_owned(), name: "one session".to_owned(), points: beside });
-    Ok((series, Some(kept("sessions", "echoes beside all idle sessions, by those of one session", &ratios))))
+    Ok((series, vec![kept("sessions", "echoes beside all idle sessions, by those of one session", &ratios)]))
 }
 
 /// Stateless echoes over more and more connections at once, in turns with a bare server.
@@ -383,7 +389,7 @@ async fn connections(extent: Extent) -> Result<Grown, Error> {
     series.beside = Some(Curve { first: "ours".to_owned(), name: "bare".to_owned(), points: bare_points });
     let title = "echoes of a bare server over many connections, exponent of the cost";
     let bare = Figure::new("growth-connections-bare", title, largest_exponent(&bare_cost), "", Aim::None);
-    Ok((series, Some(bare)))
+    Ok((series, vec![bare]))
 }
 
 /// Results of more and more bytes.
@@ -405,7 +411,7 @@ async fn payload(extent: Extent) -> Result<Grown, Error> {
         series.points.push(Point { x: size as f64, y: rate * size as f64 / f64::from(1 << 20) });
         series.cost.push(Point { x: size as f64, y: 1.0 / rate });
     }
-    Ok((series, None))
+    Ok((series, Vec::new()))
 }
 
 #[cfg(test)]

@@ -131,6 +131,7 @@ fn peer(args: &[String]) -> Result<(), Error> {
         "bare-http" => bare::http(answer()?),
         "growth-http" => server::growth(tools),
         "bare-sessions" => bare::sessions(answer()?),
+        "bare-streams" => bare::streams(),
         "bare-mcp" => bare::mcp(),
         "bare-mcp-stdio" => bare::mcp_stdio(),
         "bare-stdio" => bare::stdio(answer()?, false),

@@ -1,6 +1,7 @@
 //! The delivery of one notification to more and more open streams: GET streams of sessions, and `subscriptions/listen` streams.
 
 use std::{
+    cell::RefCell,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -17,11 +18,11 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Extent, Grown, Node, series};
+use super::{Extent, Grown, Node, largest_exponent, series};
 use crate::{
     case::{Revision, request},
     error::Error,
-    figure::{Aim, Figure, Point},
+    figure::{Aim, Curve, Figure, Point, Series},
     http::Connection,
     load::GRACE,
     memory::Client,
@@ -33,6 +34,8 @@ use crate::{
 const BUFFER: usize = 1024;
 /// The longest accepted time until all streams have a notification.
 const MOST_SECONDS: f64 = 2.0;
+/// A part of the notification of a resource.
+const UPDATED: &str = "resources/updated";
 
 /// The deliveries of a notification to all streams.
 #[derive(Debug, Default)]
@@ -149,62 +152,122 @@ async fn next(reader: &mut BufReader<TcpStream>, line: &mut Vec<u8>) -> Result<(
     }
 }
 
+/// A server with its streams, and the call that causes a notification.
+struct Side {
+    node: Node,
+    streams: Streams,
+    connection: Connection,
+    cause: Vec<u8>,
+    opening: Box<dyn Fn(&Node) -> Result<Vec<u8>, Error>>,
+}
+
+impl Side {
+    async fn new(
+        node: Node,
+        wanted: &'static str,
+        opening: impl Fn(&Node) -> Result<Vec<u8>, Error> + 'static,
+    ) -> Result<Self, Error> {
+        let connection = timeout(GRACE, Connection::open(node.address)).await??;
+        let params = json!({ "name": "notify", "arguments": {} });
+        let cause = request(Revision::Stateless, &node.host, None, "tools/call", Some("notify"), params);
+        Ok(Self { node, streams: Streams::new(wanted), connection, cause, opening: Box::new(opening) })
+    }
+
+    /// Opens streams until the server has `size` of them.
+    async fn grow(&mut self, size: usize) -> Result<(), Error> {
+        while self.streams.count < size {
+            let opening = (self.opening)(&self.node)?;
+            timeout(GRACE, self.streams.open(&self.node, &opening)).await??;
+        }
+        Ok(())
+    }
+
+    async fn deliver(&mut self) -> Result<f64, Error> {
+        timeout(GRACE, self.streams.deliver(&mut self.connection, &self.cause)).await?
+    }
+}
+
 /// GET streams of sessions, and a change of the list of tools.
 pub(super) async fn streams(extent: Extent) -> Result<Grown, Error> {
     let node = Node::start(extent, 0).await?;
-    let mut client = Client::open(node.address)?;
-    let opening = |node: &Node| {
-        let session = client.sessions(&node.host, 1)?.pop().unwrap_or_default();
+    let client = RefCell::new(Client::open(node.address)?);
+    let opening = move |node: &Node| {
+        let session = client.borrow_mut().sessions(&node.host, 1)?.pop().unwrap_or_default();
         let host = &node.host;
         let head =
             format!("GET /mcp HTTP/1.1\r\nHost: {host}\r\nAccept: text/event-stream\r\nMcp-Session-Id: {session}\r\n");
         Ok((head + "\r\n").into_bytes())
     };
-    delivered(extent, node, "streams", "notification of all GET streams", "tools/list_changed", opening).await
+    let ours = Side::new(node, "tools/list_changed", opening).await?;
+    let (series, figures, _) = delivered(extent, "streams", "notification of all GET streams", ours, None).await?;
+    Ok((series, figures))
 }
 
-/// `subscriptions/listen` streams, and a change of one resource.
+/// `subscriptions/listen` streams, and a change of one resource, in turns with a bare server. The cost of both grows if their
+/// streams exceed the caches of the processor.
 pub(super) async fn subscriptions(extent: Extent) -> Result<Grown, Error> {
-    let node = Node::start(extent, 0).await?;
     let opening = |node: &Node| {
         let params = json!({ "notifications": { "resourceSubscriptions": [STATE] } });
         Ok(request(Revision::Stateless, &node.host, None, "subscriptions/listen", None, params))
     };
-    delivered(extent, node, "subscriptions", "notification of all subscriptions", "resources/updated", opening).await
+    let ours = Side::new(Node::start(extent, 0).await?, UPDATED, opening).await?;
+    let bare = Side::new(Node::bare_streams(extent).await?, UPDATED, opening).await?;
+    let title = "notification of all subscriptions";
+    let (series, mut figures, bare_cost) = delivered(extent, "subscriptions", title, ours, Some(bare)).await?;
+    let title = "notification of all streams of a bare server, exponent of the cost";
+    figures.push(Figure::new("growth-subscriptions-bare", title, largest_exponent(&bare_cost), "", Aim::None));
+    Ok((series, figures))
 }
 
-/// Measures the delivery to more and more streams.
+/// Measures the delivery to more and more streams. Returns the cost of the bare server too.
 async fn delivered(
     extent: Extent,
-    node: Node,
     name: &str,
     title: &str,
-    wanted: &'static str,
-    mut opening: impl FnMut(&Node) -> Result<Vec<u8>, Error>,
-) -> Result<Grown, Error> {
+    mut ours: Side,
+    mut bare: Option<Side>,
+) -> Result<(Series, Vec<Figure>, Vec<Point>), Error> {
     let mut series = series(name, title, "ms");
-    let mut streams = Streams::new(wanted);
-    let mut connection = timeout(GRACE, Connection::open(node.address)).await??;
-    let params = json!({ "name": "notify", "arguments": {} });
-    let cause = request(Revision::Stateless, &node.host, None, "tools/call", Some("notify"), params);
+    let mut bare_cost = Vec::new();
     let mut last = f64::NAN;
     for size in extent.sizes(1, 10_000) {
-        while streams.count < size {
-            timeout(GRACE, streams.open(&node, &opening(&node)?)).await??;
+        let (mut times, mut bare_times) = (Vec::new(), Vec::new());
+        ours.grow(size).await?;
+        if let Some(bare) = &mut bare {
+            bare.grow(size).await?;
         }
-        let mut times = Vec::new();
         for number in 0..=extent.rounds {
-            let time = timeout(GRACE, streams.deliver(&mut connection, &cause)).await??;
+            let time = {
+                let _paused = bare.as_ref().map(|bare| bare.node.pause()).transpose()?;
+                ours.deliver().await?
+            };
+            let bare_time = match &mut bare {
+                Some(bare) => {
+                    let _paused = ours.node.pause()?;
+                    Some(bare.deliver().await?)
+                }
+                None => None,
+            };
             if number > 0 {
                 times.push(time);
+                bare_times.extend(bare_time);
             }
         }
         last = median(&times);
-        series.points.push(Point { x: size as f64, y: last * 1e3 });
-        series.cost.push(Point { x: size as f64, y: last });
+        let point = |y| Point { x: size as f64, y };
+        series.points.push(point(last * 1e3));
+        series.cost.push(point(last));
+        if bare.is_some() {
+            bare_cost.push(point(median(&bare_times)));
+        }
+    }
+    if bare.is_some() {
+        let points = bare_cost.iter().map(|point| Point { x: point.x, y: point.y * 1e3 }).collect();
+        series.beside = Some(Curve { first: "ours".to_owned(), name: "bare".to_owned(), points });
     }
     let title = format!("{title}, all streams");
-    Ok((series, Some(Figure::new(format!("growth-{name}"), title, last, "s", Aim::AtMost(MOST_SECONDS)))))
+    let figure = Figure::new(format!("growth-{name}"), title, last, "s", Aim::AtMost(MOST_SECONDS));
+    Ok((series, vec![figure], bare_cost))
 }
 
 #[cfg(test)]

@@ -111,7 +111,7 @@ pub(super) async fn tasks(extent: Extent) -> Result<Grown, Error> {
         beside.push(Point { x: size as f64, y: median(&base_rates) });
     }
     series.beside = Some(Curve { first: "stored tasks".to_owned(), name: "one task".to_owned(), points: beside });
-    Ok((series, Some(kept("tasks", "polls beside all stored tasks, by those of one task", &ratios))))
+    Ok((series, vec![kept("tasks", "polls beside all stored tasks, by those of one task", &ratios)]))
 }
 
 #[cfg(test)]
