@@ -5,6 +5,7 @@ mod common;
 
 use std::{
     error::Error as _,
+    future::poll_fn,
     io,
     pin::pin,
     sync::{
@@ -152,6 +153,54 @@ async fn writes_one_frame_per_line_in_few_writes() {
     assert_eq!(counts.flushes.load(Ordering::Relaxed), 1);
 }
 
+/// The messages that the reader returns before it lets other tasks run.
+const TURN: usize = 8;
+
+/// Lets each other ready task run once.
+async fn requeue() {
+    let mut is_queued = false;
+    poll_fn(|cx| {
+        if is_queued {
+            return Poll::Ready(());
+        }
+        is_queued = true;
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn another_ready_task_runs_after_each_turn() {
+    const MESSAGES: usize = 100;
+    let (mut transport, (_peer, mut input)) = pair(1 << 16, &Options::default());
+    input.write_all("{}\n".repeat(MESSAGES).as_bytes()).await.unwrap();
+    drop(input);
+    let received = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&received);
+    let reading = tokio::spawn(async move {
+        while count.load(Ordering::Relaxed) < MESSAGES {
+            recv(&mut transport).await.unwrap().unwrap();
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    // The observer is always ready. The runtime polls the future of the test less often than its tasks.
+    let observing = tokio::spawn(async move {
+        let (mut before, mut turns) = (0, Vec::new());
+        while before < MESSAGES {
+            let now = received.load(Ordering::Relaxed);
+            turns.extend((now > before).then_some(now - before));
+            before = now;
+            requeue().await;
+        }
+        turns
+    });
+    let turns = bounded(observing).await.unwrap();
+    bounded(reading).await.unwrap();
+    assert!(turns.iter().all(|messages| *messages <= TURN), "{turns:?}");
+    assert_eq!(turns.iter().sum::<usize>(), MESSAGES);
+}
+
 #[tokio::test]
 async fn the_peer_receives_answers_while_messages_of_the_same_read_wait() {
     let (mut transport, (mut peer, mut input)) = pair(1 << 16, &Options::default());
@@ -166,10 +215,15 @@ async fn the_peer_receives_answers_while_messages_of_the_same_read_wait() {
             tokio::spawn(async move { sender.send(frame).await });
         }
     });
-    bounded(peer.read_exact(&mut [0; 3])).await.unwrap();
-    let before = received.load(Ordering::Relaxed);
-    assert!((1..1000).contains(&before), "{before}");
-    bounded(peer.read_exact(&mut [0; 999 * 3])).await.unwrap();
+    let answered = tokio::spawn(async move {
+        peer.read_exact(&mut [0; 3]).await.unwrap();
+        let before = received.load(Ordering::Relaxed);
+        peer.read_exact(&mut [0; 999 * 3]).await.unwrap();
+        before
+    });
+    let before = bounded(answered).await.unwrap();
+    // The reader, the handlers and the writer each have some turns until the first answer.
+    assert!((1..=4 * TURN).contains(&before), "{before}");
     reading.abort();
 }
 
