@@ -1,11 +1,21 @@
 //! The endpoint over HTTP without a socket: from a request to the bytes of its response.
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
-use http_body_util::{BodyExt as _, Full};
-use mcp_server::http::{HttpConfig, HttpServer as _, McpService};
+use std::time::Duration;
 
-use crate::{CALL, Failure, INITIALIZE, INITIALIZED, STATELESS_CALL, check, server};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use mcp_server::{
+    auth::Introspection,
+    http::{HttpConfig, HttpServer as _, McpService},
+    prelude::*,
+};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
+
+use crate::{CALL, Failure, INITIALIZE, INITIALIZED, STATELESS_CALL, builder, check, server};
 
 const SESSION: &str = "mcp-session-id";
 
@@ -30,12 +40,16 @@ async fn send(
     headers: &HeaderMap,
     body: &'static str,
 ) -> Result<(StatusCode, HeaderMap, Bytes), Failure> {
+    let (parts, body) = service.handle(request(method, headers, body)?).await.into_parts();
+    Ok((parts.status, parts.headers, body.collect().await?.to_bytes()))
+}
+
+fn request(method: Method, headers: &HeaderMap, body: &'static str) -> Result<Request<Full<Bytes>>, Failure> {
     let mut request = Request::new(Full::new(Bytes::from_static(body.as_bytes())));
     *request.method_mut() = method;
     *request.uri_mut() = "http://127.0.0.1:8080/mcp".parse()?;
     request.headers_mut().clone_from(headers);
-    let (parts, body) = service.handle(request).await.into_parts();
-    Ok((parts.status, parts.headers, body.collect().await?.to_bytes()))
+    Ok(request)
 }
 
 /// Opens a session. Returns the headers of its requests.
@@ -56,10 +70,7 @@ pub(crate) fn calls(count: u32, is_stateless: bool) -> Result<(), Failure> {
     runtime.block_on(async {
         let service = server().into_service(HttpConfig::new());
         let (headers, body) = if is_stateless {
-            let mut headers = headers("2026-07-28");
-            headers.insert("mcp-method", HeaderValue::from_static("tools/call"));
-            headers.insert("mcp-name", HeaderValue::from_static("echo"));
-            (headers, STATELESS_CALL)
+            (stateless("tools/call", Some("echo")), STATELESS_CALL)
         } else {
             (open(&service).await?, CALL)
         };
@@ -68,6 +79,111 @@ pub(crate) fn calls(count: u32, is_stateless: bool) -> Result<(), Failure> {
         }
         Ok(())
     })
+}
+
+/// Headers of a request of 2026-07-28.
+fn stateless(method: &'static str, name: Option<&'static str>) -> HeaderMap {
+    let mut headers = headers("2026-07-28");
+    headers.insert("mcp-method", HeaderValue::from_static(method));
+    headers.extend(name.map(|name| (HeaderName::from_static("mcp-name"), HeaderValue::from_static(name))));
+    headers
+}
+
+/// Sends the same request again and again. Each response has at least `least` bytes.
+async fn repeat(
+    service: &McpService,
+    headers: &HeaderMap,
+    body: &'static str,
+    count: u32,
+    least: usize,
+) -> Result<(), Failure> {
+    for _ in 0..count {
+        let (parts, mut body) = service.handle(request(Method::POST, headers, body)?).await.into_parts();
+        // The parts of a large body are not copied into one.
+        let mut length = 0;
+        while let Some(frame) = body.frame().await {
+            length += frame?.data_ref().map_or(0, Bytes::len);
+        }
+        if parts.status != StatusCode::OK || length < least {
+            return Err(format!("the server answered {} with {length} bytes", parts.status).into());
+        }
+    }
+    Ok(())
+}
+
+/// The tools of the list.
+const TOOLS: usize = 1_000;
+/// The least bytes of a tool in the list.
+const TOOL_BYTES: usize = 64;
+const LIST: &str = r#"{"jsonrpc":"2.0","id":1000000001,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1.0.0"},"io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+
+/// A list of 1,000 tools, whose page the server has prepared at the first call.
+pub(crate) fn lists(count: u32) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let names = (1..TOOLS).map(|number| format!("tool_{number:04}"));
+        let server = names.fold(builder(), |builder, name| builder.tool(tool(name, crate::echo))).build();
+        let service = server.into_service(HttpConfig::new());
+        let headers = stateless("tools/list", None);
+        repeat(&service, &headers, LIST, count.saturating_add(1), TOOLS * TOOL_BYTES).await
+    })
+}
+
+/// Make a text of a size.
+#[derive(Deserialize, JsonSchema)]
+struct Big {
+    /// The number of bytes.
+    n: usize,
+}
+
+async fn big(Args(Big { n }): Args<Big>) -> String {
+    "x".repeat(n)
+}
+
+const TEXT: usize = 1 << 20;
+const TEXT_CALL: &str = r#"{"jsonrpc":"2.0","id":1000000001,"method":"tools/call","params":{"name":"big","arguments":{"n":1048576},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1.0.0"},"io.modelcontextprotocol/clientCapabilities":{}}}}"#;
+
+/// A text of 1 MiB, which the server scans for characters that JSON escapes.
+pub(crate) fn texts(count: u32) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let service = builder().tool(tool("big", big)).build().into_service(HttpConfig::new());
+        repeat(&service, &stateless("tools/call", Some("big")), TEXT_CALL, count, TEXT).await
+    })
+}
+
+const ISSUER: &str = "https://as.example";
+const RESOURCE: &str = "https://bench.example/mcp";
+
+/// A call with a token whose introspection the server remembers from the first call.
+pub(crate) fn tokens(count: u32) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let issuing = tokio::spawn(introspect(listener));
+        let introspection = Introspection::endpoint(ISSUER, &url, "bench", "secret")?;
+        let config =
+            HttpConfig::new().public_url(RESOURCE).authenticate(introspection.remember_for(Duration::from_secs(3_600)));
+        let service = server().into_service(config);
+        let mut headers = stateless("tools/call", Some("echo"));
+        headers.insert("authorization", HeaderValue::from_static("Bearer 6f1c7a529d0b4a8eb1f32c5d8e7a9b046f1c7a52"));
+        repeat(&service, &headers, STATELESS_CALL, count.saturating_add(1), 1).await?;
+        issuing.abort();
+        Ok(())
+    })
+}
+
+/// Answers each introspection: the token is active.
+async fn introspect(listener: TcpListener) {
+    let body = format!(r#"{{"active":true,"iss":"{ISSUER}","sub":"bench","aud":"{RESOURCE}","exp":4102444800}}"#);
+    let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+    while let Ok((mut stream, _)) = listener.accept().await {
+        // The request is small, and the answer does not depend on it.
+        let _ = stream.read(&mut [0; 4096]).await;
+        let _ = stream.write_all(answer.as_bytes()).await;
+        let _ = stream.shutdown().await;
+    }
 }
 
 /// A session that opens and ends.

@@ -1,6 +1,7 @@
 //! The hot paths of servers and clients. `cargo xtask bench instructions` counts their instructions, and `cargo xtask bench micro`
 //! measures their times.
 
+mod clients;
 mod endpoint;
 
 use std::{error::Error, fmt, future::poll_fn, hint::black_box};
@@ -8,6 +9,7 @@ use std::{error::Error, fmt, future::poll_fn, hint::black_box};
 use bytes::Bytes;
 use mcp_client::Client;
 use mcp_server::{
+    ServerBuilder,
     prelude::*,
     protocol::{ProtocolVersion, jsonrpc::Message},
     schema::Schema,
@@ -30,17 +32,23 @@ pub struct Case {
 
 impl Case {
     /// All cases.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 21] = [
         Self::new("parse-message", parse),
         Self::new("dispatch-2025-11-25", |count| dispatch(count, false)),
         Self::new("dispatch-2026-07-28", |count| dispatch(count, true)),
         Self::new("http-2025-11-25", |count| endpoint::calls(count, false)),
         Self::new("http-2026-07-28", |count| endpoint::calls(count, true)),
         Self::new("http-session", endpoint::sessions),
+        Self::new("http-list-1000", endpoint::lists),
+        Self::new("http-text-1mib", endpoint::texts),
+        Self::new("http-remembered-token", endpoint::tokens),
         Self::new("stdio-2026-07-28", |count| lines(count, 1)),
         Self::new("stdio-16-2026-07-28", |count| lines(count, 16)),
         Self::new("client-2025-11-25", |count| call(count, ProtocolVersion::V2025_11_25)),
         Self::new("client-2026-07-28", |count| call(count, ProtocolVersion::V2026_07_28)),
+        Self::new("client-http-2025-11-25", |count| clients::http(count, ProtocolVersion::V2025_11_25)),
+        Self::new("client-http-2026-07-28", |count| clients::http(count, ProtocolVersion::V2026_07_28)),
+        Self::new("client-lines-2026-07-28", clients::lines),
         Self::new("validate-arguments", validate),
         Self::new("decode-sse", decode),
         Self::new("parse-uri-template", parse_template),
@@ -149,7 +157,11 @@ fn lines(count: u32, at_once: usize) -> Result<(), Failure> {
 
 /// A server with the tool of the calls.
 fn server() -> Server {
-    Server::builder("bench", "1.0.0").tool(tool("echo", echo)).build()
+    builder().build()
+}
+
+fn builder() -> ServerBuilder {
+    Server::builder("bench", "1.0.0").tool(tool("echo", echo))
 }
 
 /// Checks that an answer has the text of a call.
@@ -199,12 +211,7 @@ fn call(count: u32, version: ProtocolVersion) -> Result<(), Failure> {
     runtime.block_on(async {
         let server = server();
         let client = Client::builder("bench", "1.0.0").versions([version]).connect(&server).await?;
-        for _ in 0..count {
-            let text = client.call_tool("echo", json!({ "text": "lazy dog" })).await?.text();
-            if text != "lazy dog" {
-                return Err(format!("a wrong answer: {text}").into());
-            }
-        }
+        clients::calls(&client, count).await?;
         client.close().await;
         Ok(())
     })
