@@ -8,12 +8,13 @@ use std::{
 };
 
 use anyhow::{Context, Error};
-use lexopt::{Arg, Parser, ValueExt as _};
 use serde::de::DeserializeOwned;
 
 use self::{
     builds::Folders,
+    commit::Commit,
     figure::{Aim, Figure},
+    options::{Options, Stage},
     page::{Builds, Machine, Results},
 };
 use crate::{
@@ -24,11 +25,16 @@ use crate::{
 mod builds;
 #[path = "../bench/src/busy.rs"]
 mod busy;
+#[path = "../bench/src/choices.rs"]
+mod choices;
+mod commit;
 #[path = "../bench/src/figure.rs"]
 mod figure;
 mod instructions;
+mod options;
 mod page;
 mod plot;
+mod stamp;
 mod svg;
 
 const USAGE: &str = "\
@@ -36,7 +42,7 @@ usage: cargo xtask bench [STAGE]... [--peers] [--quick] [--case NAME]... [--roun
        cargo xtask bench growth [tools|sessions|streams|subscriptions|tasks|connections|payload]... [--quick]
        cargo xtask bench --publish [--no-build] [--rounds N] [--seconds S]
        cargo xtask bench render
-       cargo xtask bench instructions [--update | --parts [CASE]...]
+       cargo xtask bench instructions [--update [--allow-growth] | --parts [CASE]...]
        cargo xtask bench micro [NAME]
        cargo xtask bench fleet [--quick]
        cargo xtask bench gateway [added|cpu|text|lists|checks|memory|children]... [--quick]
@@ -45,12 +51,12 @@ stages: builds, load, start, memory, host, gateway, growth. Without a name, all 
 --peers measures rmcp and tower-mcp in the same run. --quick measures fewer rounds, and omits the cold builds.
 --no-build omits the cold builds. --no-load selects the stage `builds` alone. --case selects the stage `load` alone.
 --publish measures all that docs/performance.md shows, and rewrites that page, its plots and its results. It waits until the machine
-is quiet before each stage. With --no-build, the page keeps the figures of its builds, and their date.
+is quiet before each stage, and needs at least 3 rounds of 2 seconds. With --no-build, the page keeps the figures of its builds, and
+their date. The files that they follow must be the same.
 render rewrites the page and the plots from the committed results. instructions counts the instructions of the hot paths, and micro
-measures their times. --update lowers the ceilings of the instructions, and --parts shows the instructions of each crate.";
+measures their times. --update lowers the ceilings of the instructions, --allow-growth raises them too, and --parts shows the
+instructions of each crate.";
 
-/// The rounds of the load of a publication.
-const PUBLISHED: [&str; 4] = ["--rounds", "3", "--seconds", "2"];
 /// A machine with more busy cores is not quiet.
 const QUIET: f64 = 0.2;
 /// The longest time until a machine is quiet.
@@ -70,7 +76,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let root = workspace::root();
     let target = Metadata::load(&root)?.target().to_owned();
     let folders = Folders { root, target };
-    if args.first().is_some_and(|first| first == "fleet" || (first == "gateway" && args.len() > 1)) {
+    if options::check_direct(args)? {
         return process::run(Command::new(program(&folders)?).args(args), LOAD_LIMIT);
     }
     if let Some((_, rest)) = args.split_first().filter(|(first, _)| *first == "instructions") {
@@ -86,16 +92,20 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     }
     let options = Options::parse(args)?;
     let load = page::load_average();
+    let machine = Machine::read(&folders.root, load);
+    // Read before the builds and the measurements, which take an hour.
+    let kept = (options.publish && options.no_build).then(|| page::published_builds(&folders.root, &machine));
+    let kept = kept.transpose()?;
+    let commits = match options.publish {
+        true => Some((Commit::read(&folders.root, &[])?, Commit::read(&folders.root, &commit::OF_BUILDS)?)),
+        false => None,
+    };
     let program = program(&folders)?;
     let busy = if options.publish { quiet_cores()? } else { page::busy_cores(QUIET_STEP) };
     if busy > QUIET {
         println!("NOT QUIET: other processes use the machine, so the figures vary more");
     }
-    let machine = Machine::read(&folders.root, load);
-    // Read before the measurements, which take half an hour.
-    let kept = (options.publish && options.no_build).then(|| page::published_builds(&folders.root, &machine));
-    let kept = kept.transpose()?;
-    let mut run = Run { program, folders, options, machine, kept, failures: Vec::new() };
+    let mut run = Run { program, folders, options, machine, kept, commits, failures: Vec::new() };
     let is_complete = run.stages();
     if run.options.publish
         && is_complete
@@ -106,121 +116,11 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     if run.failures.is_empty() { Ok(()) } else { Err(Error::msg(run.failures.join("\n       "))) }
 }
 
-/// A part of the measurement.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Builds,
-    Load,
-    Start,
-    Memory,
-    Host,
-    Gateway,
-    Growth,
-}
-
-impl Stage {
-    const ALL: [Self; 7] =
-        [Self::Builds, Self::Load, Self::Start, Self::Memory, Self::Host, Self::Gateway, Self::Growth];
-    /// The stages that the page shows.
-    const PUBLISHED: [Self; 5] = [Self::Builds, Self::Load, Self::Start, Self::Memory, Self::Growth];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Builds => "builds",
-            Self::Load => "load",
-            Self::Start => "start",
-            Self::Memory => "memory",
-            Self::Host => "host",
-            Self::Gateway => "gateway",
-            Self::Growth => "growth",
-        }
-    }
-}
-
-/// The command line.
-#[derive(Debug, Default, PartialEq)]
-struct Options {
-    stages: Vec<Stage>,
-    peers: bool,
-    quick: bool,
-    no_build: bool,
-    publish: bool,
-    /// The arguments of the load.
-    load: Vec<String>,
-    /// The series of the growth.
-    series: Vec<String>,
-}
-
-impl Options {
-    fn parse(args: &[String]) -> Result<Self, Error> {
-        let (mut options, mut no_load) = (Self::default(), false);
-        let mut parser = Parser::from_args(args);
-        while let Some(arg) = parser.next()? {
-            match arg {
-                Arg::Long("peers") => options.peers = true,
-                Arg::Long("quick") => options.quick = true,
-                Arg::Long("no-build") => options.no_build = true,
-                Arg::Long("publish") => options.publish = true,
-                Arg::Long("no-load") => no_load = true,
-                Arg::Long(name @ ("case" | "rounds" | "seconds")) => {
-                    options.load.push(format!("--{name}"));
-                    options.load.push(parser.value()?.string()?);
-                }
-                Arg::Value(name) => {
-                    let names = || Stage::ALL.map(Stage::name).join(", ");
-                    match Stage::ALL.into_iter().find(|stage| *stage.name() == *name) {
-                        Some(stage) => options.stages.push(stage),
-                        // The measuring program rejects an unknown series.
-                        None if options.stages == [Stage::Growth] => options.series.push(name.string()?),
-                        None => return Err(Error::msg(format!("{name:?} is not a stage: {}", names()))),
-                    }
-                }
-                _ => return Err(arg.unexpected().into()),
-            }
-        }
-        let has_case = options.load.iter().any(|arg| arg == "--case");
-        if options.publish {
-            let is_partial = options.quick || no_load || has_case || !options.stages.is_empty();
-            if is_partial {
-                let parts = "stages, --quick, --case or --no-load";
-                return Err(Error::msg(format!("--publish measures all of the page, and does not take {parts}")));
-            }
-            options.peers = true;
-            let is_wanted = |stage: &Stage| !options.no_build || *stage != Stage::Builds;
-            options.stages = Stage::PUBLISHED.into_iter().filter(is_wanted).collect();
-            // A later option overrides an earlier one.
-            options.load.splice(..0, PUBLISHED.map(str::to_owned));
-        }
-        if options.quick {
-            options.load.push("--quick".to_owned());
-        }
-        if options.stages.is_empty() {
-            // A case is a part of the load alone.
-            let is_load = |stage: &Stage| *stage == Stage::Load;
-            let is_wanted = |stage: &Stage| match has_case {
-                true => is_load(stage),
-                false => *stage != Stage::Growth && (!no_load || *stage == Stage::Builds),
-            };
-            options.stages = Stage::ALL.into_iter().filter(is_wanted).collect();
-        }
-        Ok(options)
-    }
-
-    /// The rounds of the load, as text. The options of a publication name both values.
-    fn rounds(&self) -> String {
-        let value = |name: &str| {
-            let mut pairs = self.load.windows(2).rev();
-            pairs.find_map(|pair| (pair[0] == name).then(|| pair[1].clone())).unwrap_or_default()
-        };
-        format!("{} rounds of {} s", value("--rounds"), value("--seconds"))
-    }
-}
-
 /// Builds the measuring program in release mode.
 fn program(folders: &Folders) -> Result<PathBuf, Error> {
     let mut build = process::cargo(&folders.root);
     build.args(["build", "--release", "--package", "bench"]);
-    process::use_own_profiles(&mut build);
+    process::use_own_profiles(&mut build, &folders.target);
     process::run(&mut build, BUILD_LIMIT)?;
     Ok(folders.target.join("release").join(format!("bench{}", std::env::consts::EXE_SUFFIX)))
 }
@@ -236,6 +136,8 @@ struct Run {
     machine: Machine,
     /// The builds of the page that a publication keeps.
     kept: Option<(Builds, Vec<Figure>)>,
+    /// The commits of all files and of the files of the builds, at the start of a publication.
+    commits: Option<(Commit, Commit)>,
     failures: Vec<String>,
 }
 
@@ -338,9 +240,10 @@ impl Run {
     /// Writes the results of the stages to the page. Each stage must have written its figures.
     fn publish(&mut self) -> Result<(), Error> {
         let versions = page::versions(&self.folders.root)?;
+        let (commit, commit_of_builds) = self.commits.take().unzip();
         let (builds, of_builds) = match self.kept.take() {
             Some(kept) => kept,
-            None => (Builds::new(&self.machine, &versions), read(&self.json(Stage::Builds))?),
+            None => (Builds::new(&self.machine, &versions, commit_of_builds), read(&self.json(Stage::Builds))?),
         };
         let mut figures: Vec<Figure> = Vec::new();
         for stage in [Stage::Load, Stage::Start, Stage::Memory] {
@@ -351,7 +254,7 @@ impl Run {
         let series = read(&self.folders.out().join(SERIES))?;
         self.failures.extend(doubtful(&figures));
         let (rounds, machine) = (self.options.rounds(), self.machine.clone());
-        let results = Results { date: page::today(), builds, machine, rounds, versions, figures, series };
+        let results = Results { date: page::today(), commit, builds, machine, rounds, versions, figures, series };
         page::publish(&self.folders.root, &results)
     }
 
@@ -414,58 +317,6 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
 #[cfg(test)]
 mod tests {
     use super::{figure::Doubt, *};
-
-    fn parse(line: &str) -> Result<Options, Error> {
-        let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        Options::parse(&args)
-    }
-
-    #[test]
-    fn the_arguments_select_stages() {
-        for (line, stages) in [
-            ("", &Stage::ALL[..6]),
-            ("growth tools", &[Stage::Growth]),
-            ("--publish", &Stage::PUBLISHED),
-            ("--no-load", &[Stage::Builds]),
-            ("--case text", &[Stage::Load]),
-            ("start memory --peers", &[Stage::Start, Stage::Memory]),
-        ] {
-            assert_eq!(parse(line).unwrap().stages, stages, "{line}");
-        }
-        let options = parse("load --case text --rounds 3 --quick --peers").unwrap();
-        assert_eq!(options.load.join(" "), "--case text --rounds 3 --quick");
-        assert!(options.peers && options.quick && !options.no_build);
-        assert_eq!(parse("--publish").unwrap().load, PUBLISHED);
-        assert_eq!(parse("growth tools").unwrap().series, ["tools"]);
-        for line in ["--case", "everything", "--fast"] {
-            assert!(parse(line).is_err(), "{line}");
-        }
-    }
-
-    #[test]
-    fn a_publication_measures_all_of_the_page() {
-        for (line, rounds) in [
-            ("--publish", "3 rounds of 2 s"),
-            ("--publish --peers", "3 rounds of 2 s"),
-            ("--publish --rounds 7", "7 rounds of 2 s"),
-            ("--seconds 0.5 --publish --rounds 7", "7 rounds of 0.5 s"),
-        ] {
-            let options = parse(line).unwrap();
-            assert_eq!(
-                (options.rounds(), &*options.stages),
-                (rounds.to_owned(), &Stage::PUBLISHED as &[Stage]),
-                "{line}"
-            );
-            assert!(options.peers);
-        }
-        let stages = parse("--publish --no-build").unwrap().stages;
-        assert_eq!(stages, Stage::PUBLISHED[1..]);
-        for part in ["load", "growth tools", "--quick", "--case text", "--no-load"] {
-            for line in [format!("--publish {part}"), format!("{part} --publish")] {
-                assert!(parse(&line).unwrap_err().to_string().starts_with("--publish measures all"), "{line}");
-            }
-        }
-    }
 
     #[test]
     fn the_wait_for_a_quiet_machine_has_a_limit() {

@@ -37,17 +37,25 @@ pub(crate) fn remove_own_variables(command: &mut Command) {
     }
 }
 
-/// Removes the variables that change the optimizations of a build, or the program that compiles it. Builds that are compared have the
-/// profiles of their manifests.
-pub(crate) fn use_own_profiles(command: &mut Command) {
+/// Removes the variables that change the optimizations of a build, its time, or the program that compiles it. Builds that are compared
+/// have the profiles of their manifests. The build writes to `target`, which a removed variable may have selected.
+pub(crate) fn use_own_profiles(command: &mut Command, target: &Path) {
     for (variable, _) in std::env::vars_os() {
-        let name = variable.to_string_lossy();
-        let is_wrapper = name.ends_with("RUSTC_WRAPPER") || name.ends_with("RUSTC_WORKSPACE_WRAPPER");
-        let is_profile = name == "CARGO_INCREMENTAL" || name.starts_with("CARGO_PROFILE_");
-        if is_wrapper || is_profile || name.ends_with("RUSTFLAGS") {
+        if changes_builds(&variable.to_string_lossy()) {
             command.env_remove(&variable);
         }
     }
+    command.env("CARGO_TARGET_DIR", target);
+}
+
+/// Whether a variable changes the programs that cargo builds, or the time of their builds.
+fn changes_builds(name: &str) -> bool {
+    const PREFIXES: [&str; 4] = ["CARGO_BUILD_", "CARGO_PROFILE_", "CARGO_TARGET_", "CARGO_UNSTABLE_"];
+    const SUFFIXES: [&str; 3] = ["RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RUSTFLAGS"];
+    const NAMES: [&str; 3] = ["CARGO_INCREMENTAL", "RUSTC", "RUSTC_BOOTSTRAP"];
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        || SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
+        || NAMES.contains(&name)
 }
 
 /// Prints the command line, runs it with our streams, and fails unless it succeeds within `limit`.
@@ -174,6 +182,26 @@ fn received(stream: Option<Receiver<Vec<u8>>>) -> String {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn variables_of_the_caller_do_not_change_compared_builds() {
+        for (name, expected) in [
+            ("CARGO_INCREMENTAL", true),
+            ("CARGO_PROFILE_RELEASE_LTO", true),
+            ("CARGO_BUILD_JOBS", true),
+            ("CARGO_BUILD_RUSTC_WRAPPER", true),
+            ("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS", true),
+            ("CARGO_ENCODED_RUSTFLAGS", true),
+            ("RUSTC_WRAPPER", true),
+            ("RUSTC", true),
+            ("CARGO_HOME", false),
+            ("CARGO_NET_OFFLINE", false),
+            ("RUSTUP_TOOLCHAIN", false),
+            ("PATH", false),
+        ] {
+            assert_eq!(changes_builds(name), expected, "{name}");
+        }
+    }
 
     fn sh(script: &str) -> Command {
         let mut command = Command::new("sh");

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 /// The library whose values some aims refer to.
 pub(crate) const RMCP: &str = "rmcp";
+/// The names of the programs that each measurement has: ours, and the bare peer.
+pub(crate) const OURS: &str = "ours";
+pub(crate) const BARE: &str = "bare";
 
 /// A measured value.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,6 +30,12 @@ pub(crate) struct Figure {
     /// The calls in a second, by library.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) rates: BTreeMap<String, f64>,
+    /// The CPU time of a call of the bare peer, by that of ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cpu: Option<f64>,
+    /// The nanoseconds until the core of the load has a value that the core of the servers wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) handover: Option<f64>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) doubts: Vec<Doubt>,
 }
@@ -39,6 +48,10 @@ pub(crate) enum Doubt {
     Limited,
     /// Other processes used the cores during the rounds.
     Disturbed,
+    /// The cores had no cache in common during the rounds, so each byte between them needs more time.
+    Distant,
+    /// The late work of a program did not end before its round.
+    Late,
     /// A library that the run should compare has no value.
     Incomplete,
 }
@@ -49,6 +62,8 @@ impl Doubt {
         match self {
             Self::Limited => " (limited)",
             Self::Disturbed => " (disturbed)",
+            Self::Distant => " (distant)",
+            Self::Late => " (late)",
             Self::Incomplete => " (incomplete)",
         }
     }
@@ -147,20 +162,33 @@ impl Figure {
             aim,
             peers: BTreeMap::new(),
             rates: BTreeMap::new(),
+            cpu: None,
+            handover: None,
             doubts: Vec::new(),
         }
     }
 
-    /// Compares the value with its aim. A figure misses its aim if the run could not measure rmcp for it.
+    /// Compares the value with its aim. A figure misses its aim if the run could not measure rmcp for it. A ratio that is too high does
+    /// not count: the ratio of the CPU times counts instead, and without it the figure misses its aim.
     pub(crate) fn is_met(&self) -> bool {
         let rmcp = self.peers.get(RMCP).copied();
         let is_unknown = self.aim.is_multiple() && rmcp.is_none() && self.doubts.contains(&Doubt::Incomplete);
-        !is_unknown && self.aim.is_met(self.value, rmcp)
+        let value = if self.is_too_high() { self.cpu } else { Some(self.value) };
+        !is_unknown && value.is_some_and(|value| self.aim.is_met(value, rmcp))
     }
 
-    /// The marks of its doubts.
+    /// Whether the value is a lower bound's ratio to a peer that the load limited.
+    fn is_too_high(&self) -> bool {
+        matches!(self.aim, Aim::AtLeast(_)) && self.doubts.contains(&Doubt::Limited)
+    }
+
+    /// The marks of its doubts, with the ratio that counts instead of the value.
     pub(crate) fn marks(&self) -> String {
-        self.doubts.iter().map(|doubt| doubt.mark()).collect()
+        let marks: String = self.doubts.iter().map(|doubt| doubt.mark()).collect();
+        match self.cpu.filter(|_| self.doubts.contains(&Doubt::Limited)) {
+            Some(cpu) => format!("{marks} CPU {}", number(cpu)),
+            None => marks,
+        }
     }
 }
 
@@ -239,6 +267,23 @@ mod tests {
             (Aim::None, 9.0, Some(1.0), true),
         ] {
             assert_eq!(aim.is_met(value, rmcp), is_met, "{aim:?} {value} {rmcp:?}");
+        }
+    }
+
+    #[test]
+    fn the_cpu_ratio_counts_beside_a_limited_peer() {
+        for (aim, doubts, cpu, is_met) in [
+            (Aim::AtLeast(0.9), &[] as &[Doubt], None, true),
+            (Aim::AtLeast(0.9), &[Doubt::Limited], None, false),
+            (Aim::AtLeast(0.9), &[Doubt::Limited], Some(0.89), false),
+            (Aim::AtLeast(0.9), &[Doubt::Disturbed, Doubt::Limited], Some(0.9), true),
+            (Aim::AtLeast(0.9), &[Doubt::Disturbed], Some(0.1), true),
+            (Aim::AtMost(1.5), &[Doubt::Limited], None, true),
+        ] {
+            let figure = Figure { cpu, doubts: doubts.to_vec(), ..Figure::new("a", "a", 1.14, "", aim) };
+            assert_eq!(figure.is_met(), is_met, "{figure:?}");
+            let is_shown = cpu.is_some() && doubts.contains(&Doubt::Limited);
+            assert_eq!(figure.marks().contains("CPU"), is_shown, "{figure:?}");
         }
     }
 

@@ -5,13 +5,16 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Error};
 
-use super::figure::{Aim, Figure};
-use crate::{process, workspace};
+use super::{
+    figure::{Aim, Figure, OURS},
+    stamp::Stamp,
+};
+use crate::process;
 
 const BUILD_LIMIT: Duration = Duration::from_secs(30 * 60);
 const TREE_LIMIT: Duration = Duration::from_secs(120);
@@ -21,7 +24,6 @@ pub(super) const PEERS: &str = "xtask/bench/peers";
 const OWN: &str = "xtask/src/bench/builds.rs";
 /// The other libraries: the names of their packages in the workspace of peers have the suffix `-peer`.
 pub(super) const LIBRARIES: [&str; 2] = ["rmcp", "tower-mcp"];
-const OURS: &str = "ours";
 
 /// The folders of a measurement.
 pub(super) struct Folders {
@@ -48,6 +50,11 @@ impl Folders {
 
     fn generated(&self) -> PathBuf {
         self.target.join("bench-build")
+    }
+
+    /// The build output of the programs outside of this workspace.
+    fn builds(&self) -> PathBuf {
+        self.generated().join("target")
     }
 }
 
@@ -122,6 +129,25 @@ struct Package {
     /// The name of the binary.
     name: String,
     selection: Vec<String>,
+    /// The inputs of the program.
+    stamp: Stamp,
+}
+
+/// The inputs of all programs.
+struct Inputs {
+    ours: Stamp,
+    bare: Stamp,
+    theirs: Stamp,
+}
+
+impl Inputs {
+    fn read(root: &Path) -> Result<Self, Error> {
+        Ok(Self {
+            ours: Stamp::read(root, &["crates/", "Cargo.", OWN])?,
+            bare: Stamp::read(root, &[OWN])?,
+            theirs: Stamp::read(root, &[PEERS])?,
+        })
+    }
 }
 
 /// The cold builds of a program.
@@ -147,18 +173,18 @@ pub(super) fn is_of_builds(figure: &Figure) -> bool {
 
 /// Counts the crates of each server. If `cold`, it measures the cold builds and the sizes too, and keeps the binaries.
 pub(super) fn measure(folders: &Folders, peers: bool, cold: bool) -> Result<Vec<Figure>, Error> {
-    let mut figures = Vec::new();
+    let (inputs, mut figures) = (Inputs::read(&folders.root)?, Vec::new());
     for server in &SERVERS {
-        let mut packages = vec![(OURS, server.generate(folders)?)];
+        let mut packages = vec![(OURS, server.generate(folders, &inputs)?)];
         for library in LIBRARIES.into_iter().filter(|_| peers) {
             if let Some(kind) = server.peer {
-                packages.push((library, peer(folders, library, kind)));
+                packages.push((library, peer(folders, library, kind, &inputs)));
             }
         }
         let mut values: [BTreeMap<String, f64>; 4] = Default::default();
         for (name, package) in &packages {
             let mut add = |at: usize, value: f64| values[at].insert((*name).to_owned(), value);
-            add(0, package.crates()? as f64);
+            add(0, package.crates(folders)? as f64);
             if cold {
                 println!("{name}, {}: a cold build for development, and one for release", server.title);
                 let built = package.build_cold(folders, server.profile)?;
@@ -177,16 +203,15 @@ pub(super) fn measure(folders: &Folders, peers: bool, cold: bool) -> Result<Vec<
     Ok(figures)
 }
 
-/// Builds the programs that are missing or older than their sources.
+/// Builds the programs that are missing, or that have another compiler or other sources.
 pub(super) fn prepare(folders: &Folders, peers: bool) -> Result<(), Error> {
-    let ours = sources(&folders.root, &["crates/", "Cargo.", OWN])?;
-    let theirs = sources(&folders.root, &[PEERS])?;
+    let inputs = Inputs::read(&folders.root)?;
     let mut wanted = Vec::new();
-    if is_stale(&folders.plain().join(file_name("bare-stdio")), sources(&folders.root, &[OWN])?) {
-        wanted.push((bare(folders)?, "plain", folders.plain()));
+    if !inputs.bare.is_of(&folders.plain().join(file_name("bare-stdio"))) {
+        wanted.push((bare(folders, &inputs)?, "plain", folders.plain()));
     }
-    if is_stale(&folders.plain().join(file_name("ours-stdio")), ours) {
-        wanted.push((SERVERS[0].generate(folders)?, "plain", folders.plain()));
+    if !inputs.ours.is_of(&folders.plain().join(file_name("ours-stdio"))) {
+        wanted.push((SERVERS[0].generate(folders, &inputs)?, "plain", folders.plain()));
     }
     for library in LIBRARIES.into_iter().filter(|_| peers) {
         for (kind, profile, folder) in [
@@ -195,33 +220,17 @@ pub(super) fn prepare(folders: &Folders, peers: bool) -> Result<(), Error> {
             ("http", "release", folders.programs()),
             ("client", "release", folders.programs()),
         ] {
-            if is_stale(&folder.join(file_name(&format!("{library}-{kind}"))), theirs) {
-                wanted.push((peer(folders, library, kind), profile, folder));
+            if !inputs.theirs.is_of(&folder.join(file_name(&format!("{library}-{kind}")))) {
+                wanted.push((peer(folders, library, kind, &inputs), profile, folder));
             }
         }
     }
-    let builds = folders.generated().join("target");
+    let builds = folders.builds();
     for (package, profile, folder) in wanted {
         package.build(&builds, profile)?;
         package.keep(&builds, profile, &folder)?;
     }
     remove(&builds)
-}
-
-/// The newest change of the files below some paths, without tests.
-fn sources(root: &Path, below: &[&str]) -> Result<SystemTime, Error> {
-    let mut newest = SystemTime::UNIX_EPOCH;
-    for file in workspace::files(root)? {
-        let text = file.to_string_lossy().replace('\\', "/");
-        if below.iter().any(|prefix| text.starts_with(prefix)) && !text.contains("/tests/") {
-            newest = newest.max(fs::metadata(root.join(&file))?.modified()?);
-        }
-    }
-    Ok(newest)
-}
-
-fn is_stale(program: &Path, sources: SystemTime) -> bool {
-    !fs::metadata(program).and_then(|found| found.modified()).is_ok_and(|built| built >= sources)
 }
 
 fn file_name(program: &str) -> String {
@@ -240,20 +249,20 @@ fn write(path: &Path, text: &str) -> Result<(), Error> {
 }
 
 /// The program of another library.
-fn peer(folders: &Folders, library: &str, kind: &str) -> Package {
+fn peer(folders: &Folders, library: &str, kind: &str, inputs: &Inputs) -> Package {
     let name = format!("{library}-{kind}");
     let package = format!("{library}-peer");
     let selection = ["--locked", "--package", &package, "--features", kind].map(str::to_owned).to_vec();
-    Package { dir: folders.root.join(PEERS), name, selection }
+    Package { dir: folders.root.join(PEERS), name, selection, stamp: inputs.theirs.clone() }
 }
 
 /// A program that returns each line: the bare limit of a cold start.
-fn bare(folders: &Folders) -> Result<Package, Error> {
+fn bare(folders: &Folders, inputs: &Inputs) -> Result<Package, Error> {
     let dir = folders.generated().join("bare");
     let name = "bare-stdio";
     write(&dir.join("Cargo.toml"), &manifest(name, ""))?;
-    write(&dir.join("src/main.rs"), BARE)?;
-    Ok(Package { dir, name: name.to_owned(), selection: Vec::new() })
+    write(&dir.join("src/main.rs"), BARE_MAIN)?;
+    Ok(Package { dir, name: name.to_owned(), selection: Vec::new(), stamp: inputs.bare.clone() })
 }
 
 /// The manifest of a program outside of the workspace, so that its build has no other members.
@@ -268,14 +277,14 @@ fn manifest(name: &str, dependencies: &str) -> String {
 
 impl Server {
     /// Writes the package of the server.
-    fn generate(&self, folders: &Folders) -> Result<Package, Error> {
+    fn generate(&self, folders: &Folders, inputs: &Inputs) -> Result<Package, Error> {
         let dir = folders.generated().join(self.key);
         write(&dir.join("Cargo.toml"), &self.manifest(&folders.root.join("crates/mcp-server")))?;
         write(&dir.join("src/main.rs"), &MAIN.replace("SERVE", self.serve).replace("FLAVOR", self.flavor))?;
         // The same versions as here.
         let lock = dir.join("Cargo.lock");
         fs::copy(folders.root.join("Cargo.lock"), &lock).with_context(|| lock.display().to_string())?;
-        Ok(Package { dir, name: self.name(), selection: Vec::new() })
+        Ok(Package { dir, name: self.name(), selection: Vec::new(), stamp: inputs.ours.clone() })
     }
 
     fn name(&self) -> String {
@@ -302,17 +311,16 @@ impl Server {
 }
 
 impl Package {
-    fn cargo(&self, command: &str) -> Command {
+    fn cargo(&self, command: &str, builds: &Path) -> Command {
         let mut cargo = process::cargo(&self.dir);
         cargo.arg(command).args(&self.selection);
-        // The environment of a test run changes the default profiles.
-        cargo.env_remove("CARGO_INCREMENTAL").env_remove("RUSTFLAGS");
+        process::use_own_profiles(&mut cargo, builds);
         cargo
     }
 
     /// The number of crates below the program at run time, with derive macros.
-    fn crates(&self) -> Result<usize, Error> {
-        let mut tree = self.cargo("tree");
+    fn crates(&self, folders: &Folders) -> Result<usize, Error> {
+        let mut tree = self.cargo("tree", &folders.builds());
         tree.args(["--quiet", "--edges", "normal", "--prefix", "none", "--format", "{p}"]);
         let listed = process::capture(&mut tree, TREE_LIMIT)?;
         if !listed.status.success() {
@@ -323,8 +331,8 @@ impl Package {
     }
 
     fn build(&self, builds: &Path, profile: &str) -> Result<Duration, Error> {
-        let mut cargo = self.cargo("build");
-        cargo.args(["--quiet", "--bin", &self.name, "--profile", profile]).env("CARGO_TARGET_DIR", builds);
+        let mut cargo = self.cargo("build", builds);
+        cargo.args(["--quiet", "--bin", &self.name, "--profile", profile]);
         let start = Instant::now();
         process::run(&mut cargo, BUILD_LIMIT)?;
         Ok(start.elapsed())
@@ -332,7 +340,7 @@ impl Package {
 
     /// Builds the program twice in an empty folder, and keeps the release binary.
     fn build_cold(&self, folders: &Folders, profile: &str) -> Result<Built, Error> {
-        let builds = folders.generated().join("target");
+        let builds = folders.builds();
         remove(&builds)?;
         let dev = self.build(&builds, "dev")?;
         remove(&builds)?;
@@ -347,7 +355,7 @@ impl Package {
     fn keep(&self, builds: &Path, profile: &str, folder: &Path) -> Result<u64, Error> {
         let binary = builds.join(profile).join(file_name(&self.name));
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-        fs::copy(&binary, folder.join(file_name(&self.name))).with_context(|| binary.display().to_string())
+        self.stamp.store(&binary, &folder.join(file_name(&self.name)))
     }
 }
 
@@ -372,7 +380,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 "#;
 
-const BARE: &str = r#"//! A program that returns each line.
+const BARE_MAIN: &str = r#"//! A program that returns each line.
 use std::io::{self, BufRead, Write};
 
 fn main() -> io::Result<()> {
@@ -401,6 +409,7 @@ fn count_crates(tree: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workspace;
 
     #[test]
     fn crates_are_counted_once_per_version() {
@@ -434,10 +443,11 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_stale_until_it_is_newer_than_its_sources() {
-        let program = std::env::current_exe().unwrap();
-        assert!(!is_stale(&program, SystemTime::UNIX_EPOCH));
-        assert!(is_stale(&program, SystemTime::now()));
-        assert!(is_stale(Path::new("none"), SystemTime::UNIX_EPOCH));
+    fn a_build_has_the_profiles_of_its_manifest() {
+        let stamp = Stamp::read(&workspace::root(), &[]).unwrap();
+        let package = Package { dir: PathBuf::from("."), name: "a".to_owned(), selection: Vec::new(), stamp };
+        let cargo = package.cargo("build", Path::new("/builds"));
+        let variables: Vec<_> = cargo.get_envs().filter(|(_, value)| value.is_some()).collect();
+        assert_eq!(variables, [("CARGO_TARGET_DIR".as_ref(), Some("/builds".as_ref()))]);
     }
 }

@@ -15,7 +15,8 @@ use toml::Table;
 use super::{
     builds::{self, LIBRARIES, PEERS},
     busy::busy,
-    figure::{self, Doubt, Figure, Series, number},
+    commit::Commit,
+    figure::{self, BARE, Doubt, Figure, Series, number},
     plot,
 };
 use crate::process;
@@ -30,6 +31,9 @@ const VERSION_LIMIT: Duration = Duration::from_secs(20);
 pub(super) struct Results {
     /// The day of the run, in UTC.
     pub(super) date: String,
+    /// The commit at the start of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) commit: Option<Commit>,
     /// The origin of the builds. A publication can keep the builds of an earlier one.
     pub(super) builds: Builds,
     pub(super) machine: Machine,
@@ -46,6 +50,9 @@ pub(super) struct Results {
 pub(super) struct Builds {
     /// The day of the builds, in UTC.
     pub(super) date: String,
+    /// The commit of the files that the builds follow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    commit: Option<Commit>,
     processor: String,
     rust: String,
     versions: BTreeMap<String, String>,
@@ -53,14 +60,14 @@ pub(super) struct Builds {
 
 impl Builds {
     /// The origin of builds of today.
-    pub(super) fn new(machine: &Machine, versions: &BTreeMap<String, String>) -> Self {
+    pub(super) fn new(machine: &Machine, versions: &BTreeMap<String, String>, commit: Option<Commit>) -> Self {
         let Machine { processor, rust, .. } = machine.clone();
-        Self { date: today(), processor, rust, versions: versions.clone() }
+        Self { date: today(), commit, processor, rust, versions: versions.clone() }
     }
 
     /// Whether both have the same compiler, processor and libraries.
     fn is_like(&self, other: &Self) -> bool {
-        *self == Self { date: self.date.clone(), ..other.clone() }
+        *self == Self { date: self.date.clone(), commit: self.commit.clone(), ..other.clone() }
     }
 }
 
@@ -152,19 +159,28 @@ fn date(days: u64) -> String {
 /// Returns the origin and the figures of the builds on the page.
 ///
 /// # Errors
-/// If the page has no builds, or if builds of today would have another compiler, processor or library.
+/// If the page has no builds, or if builds of today would have another compiler, processor, library or source.
 pub(super) fn published_builds(root: &Path, machine: &Machine) -> Result<(Builds, Vec<Figure>), Error> {
-    kept_builds(committed(root)?, &Builds::new(machine, &versions(root)?))
+    let today = Builds::new(machine, &versions(root)?, None);
+    kept_builds(committed(root)?, &today, |commit| commit.is_outdated(root))
 }
 
-fn kept_builds(page: Results, today: &Builds) -> Result<(Builds, Vec<Figure>), Error> {
+fn kept_builds(
+    page: Results,
+    today: &Builds,
+    is_outdated: impl Fn(&Commit) -> Result<bool, Error>,
+) -> Result<(Builds, Vec<Figure>), Error> {
     let Results { builds, figures, .. } = page;
     let kept: Vec<Figure> = figures.into_iter().filter(builds::is_of_builds).collect();
-    if kept.is_empty() || !builds.is_like(today) {
-        let reason = format!("the builds in {RESULTS} have another compiler, processor or library: {builds:?}");
-        return Err(Error::msg(format!("{reason}; publish without `--no-build`")));
-    }
-    Ok((builds, kept))
+    let reason = match &builds.commit {
+        _ if kept.is_empty() || !builds.is_like(today) => {
+            format!("have another compiler, processor or library: {builds:?}")
+        }
+        None => "name no commit".to_owned(),
+        Some(commit) if is_outdated(commit)? => format!("have other sources than the commit {commit}"),
+        Some(_) => return Ok((builds, kept)),
+    };
+    Err(Error::msg(format!("the builds in {RESULTS} {reason}; publish without `--no-build`")))
 }
 
 /// Reads the committed results.
@@ -236,12 +252,22 @@ fn replaced(page: &str, name: &str, text: &str) -> Result<String, Error> {
     Ok(format!("{before}{begin}\n{text}\n{end}{after}"))
 }
 
+/// The row of a commit; none for results without one.
+fn commit(name: &str, commit: Option<&Commit>) -> String {
+    commit.map_or_else(String::new, |commit| format!("| {name} | {commit} |\n"))
+}
+
 fn machine(results: &Results) -> String {
     let Machine { cores, processor, system, rust, load, busy_before_calls } = &results.machine;
     let mut text = format!(
-        "| property | value |\n|---|---|\n| date | {} |\n| date of the builds | {} |\n| processor | {processor}, {cores} cores |\n| system | {system} |\n\
-         | compiler | {rust} |\n| rounds of calls | {} |\n| load average before the run | {load:.2} |\n",
-        results.date, results.builds.date, results.rounds
+        "| property | value |\n|---|---|\n| date | {} |\n{}| date of the builds | {} |\n{}\
+         | processor | {processor}, {cores} cores |\n| system | {system} |\n| compiler | {rust} |\n| rounds of calls | {} |\n\
+         | load average before the run | {load:.2} |\n",
+        results.date,
+        commit("commit", results.commit.as_ref()),
+        results.builds.date,
+        commit("commit of the builds", results.builds.commit.as_ref()),
+        results.rounds
     );
     if let Some(busy) = busy_before_calls {
         text += &format!("| busy cores before the calls | {busy:.2} |\n");
@@ -281,8 +307,8 @@ fn table(results: &Results) -> String {
         let dash = || DASH.to_owned();
         let (session, stateless) = (session.unwrap_or_else(dash), stateless.unwrap_or_else(dash));
         let peers = LIBRARIES.map(|library| of_revisions(&of_title, |figure| figure.peers.get(library).copied()));
-        let rate = of_revisions(&of_title, |figure| figure.rates.get("bare").map(|rate| rate.round()));
-        let bare = match of_revisions(&of_title, |figure| figure.peers.get("bare").copied()) {
+        let rate = of_revisions(&of_title, |figure| figure.rates.get(BARE).map(|rate| rate.round()));
+        let bare = match of_revisions(&of_title, |figure| figure.peers.get(BARE).copied()) {
             bare if bare != DASH => bare,
             _ if rate != DASH => format!("{rate} calls/s"),
             _ => DASH.to_owned(),
@@ -330,9 +356,15 @@ pub(super) fn explained(figures: &[&Figure]) -> Vec<String> {
     let doubts = [
         (
             Doubt::Limited,
-            "beside the bare peer, the load or the server of a client used its whole core, so the ratio is too high",
+            "beside the bare peer, the load or the server of a client used its whole core. The ratio is too high, and the ratio \
+             of the CPU times (CPU) counts. Without it, the value misses its aim",
         ),
         (Doubt::Disturbed, "other processes used the cores during the rounds"),
+        (
+            Doubt::Distant,
+            "the cores of the servers and of the load had no common cache, so large responses were slower",
+        ),
+        (Doubt::Late, "the late work of a program did not end before its round"),
         (Doubt::Incomplete, "a program of another library failed, and its value is missing"),
     ];
     let shown = doubts.into_iter().filter(|(doubt, _)| figures.iter().any(|figure| figure.doubts.contains(doubt)));
@@ -362,17 +394,32 @@ mod tests {
     #[test]
     fn builds_are_kept_for_the_same_compiler_and_libraries() {
         let root = workspace::root();
-        let mut builds = committed(&root).unwrap().builds;
+        let results = |commit: Option<Commit>| {
+            let mut results = committed(&root).unwrap();
+            results.builds.commit = commit;
+            results
+        };
+        let commit = Commit { id: "0123456789abcdef".to_owned(), has_changes: false };
+        let mut builds = results(None).builds;
         builds.date = "1970-01-01".to_owned();
-        let (origin, kept) = kept_builds(committed(&root).unwrap(), &builds).unwrap();
+        let (origin, kept) = kept_builds(results(Some(commit.clone())), &builds, |_| Ok(false)).unwrap();
         assert_ne!(origin.date, builds.date);
         for id in ["crates-stdio", "dev-http", "release-auth", "size-oauth"] {
             assert!(kept.iter().any(|figure| figure.id == id), "{id}");
         }
         assert!(!kept.iter().any(|figure| figure.id.starts_with("http-")));
-        builds.versions.insert("rmcp".to_owned(), "0.0.1".to_owned());
-        let error = kept_builds(committed(&root).unwrap(), &builds).unwrap_err().to_string();
-        assert!(error.contains("another compiler, processor or library"), "{error}");
+        for (origin, other, is_outdated, reason) in [
+            (None, false, false, "name no commit"),
+            (Some(commit.clone()), false, true, "other sources than the commit `0123456789ab`"),
+            (Some(commit), true, false, "another compiler, processor or library"),
+        ] {
+            let mut today = results(None).builds;
+            if other {
+                today.versions.insert("rmcp".to_owned(), "0.0.1".to_owned());
+            }
+            let error = kept_builds(results(origin), &today, |_| Ok(is_outdated)).unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
     }
 
     #[test]
@@ -390,7 +437,8 @@ mod tests {
     }
 
     /// The entries of "Missed aims", with the starts of the ids of their figures.
-    const ENTRIES: [(&[&str], &str); 13] = [
+    const ENTRIES: [(&[&str], &str); 14] = [
+        (&["stdio-list"], "Lists over stdio"),
         (&["http-"], "Echoes over HTTP"),
         (&["list"], "List of 1,000 tools over HTTP"),
         (&["text"], "Text of 1 MiB"),
@@ -436,6 +484,7 @@ mod tests {
             figure.peers.insert("rmcp".to_owned(), rmcp);
             figure.rates.insert("bare".to_owned(), value * 10_000.0);
             figure.doubts = doubts.to_vec();
+            figure.cpu = Some(value - 0.02);
             figures.push(figure);
         }
         let mut start = Figure::new("start", "start", 3.0, "ms", Aim::None);
@@ -447,10 +496,11 @@ mod tests {
         let machine = Machine { busy_before_calls: Some(0.25), ..Machine::read(Path::new("."), 0.5) };
         let (date, rounds) = (today(), "3 rounds of 2 s".to_owned());
         let (versions, series) = (BTreeMap::new(), Vec::new());
-        let builds = Builds { date: "2026-11-28".to_owned(), ..Builds::new(&machine, &versions) };
-        let results = Results { date, builds, machine, rounds, versions, figures, series };
+        let commit = Some(Commit { id: "0123456789abcdef".to_owned(), has_changes: true });
+        let builds = Builds { date: "2026-11-28".to_owned(), ..Builds::new(&machine, &versions, None) };
+        let results = Results { date, commit, builds, machine, rounds, versions, figures, series };
         let text = table(&results);
-        let row = "| HTTP echo | 0.90 (limited) | 0.70 (!) | 0.40 / 0.30 | – | 9000 / 7000 calls/s | ≥ 0.8 |";
+        let row = "| HTTP echo | 0.90 (limited) CPU 0.88 | 0.70 (!) | 0.40 / 0.30 | – | 9000 / 7000 calls/s | ≥ 0.8 |";
         assert!(text.contains(row), "{text}");
         assert!(text.contains("\n(limited): beside") && text.contains("\n(!): the value"), "{text}");
         assert!(!text.contains("(disturbed)"), "{text}");
@@ -460,7 +510,7 @@ mod tests {
         let text = super::machine(&results);
         for row in [
             "| compiler | Rust 1.",
-            "| date of the builds | 2026-11-28 |",
+            "| commit | `0123456789ab`, with changes |\n| date of the builds | 2026-11-28 |\n| processor |",
             "| rounds of calls | 3 rounds of 2 s |",
             "| load average before the run | 0.50 |\n| busy cores before the calls | 0.25 |",
         ] {

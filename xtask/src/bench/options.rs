@@ -1,0 +1,285 @@
+//! The command line of the stages. It is complete and valid before the first build begins.
+
+use anyhow::Error;
+use lexopt::{Arg, Parser, ValueExt as _};
+
+use super::choices;
+
+/// The rounds of the load of a publication.
+const PUBLISHED: [&str; 4] = ["--rounds", "3", "--seconds", "2"];
+
+/// A part of the measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    Builds,
+    Load,
+    Start,
+    Memory,
+    Host,
+    Gateway,
+    Growth,
+}
+
+impl Stage {
+    const ALL: [Self; 7] =
+        [Self::Builds, Self::Load, Self::Start, Self::Memory, Self::Host, Self::Gateway, Self::Growth];
+    /// The stages that the page shows.
+    const PUBLISHED: [Self; 5] = [Self::Builds, Self::Load, Self::Start, Self::Memory, Self::Growth];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Builds => "builds",
+            Self::Load => "load",
+            Self::Start => "start",
+            Self::Memory => "memory",
+            Self::Host => "host",
+            Self::Gateway => "gateway",
+            Self::Growth => "growth",
+        }
+    }
+}
+
+/// The command line.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Options {
+    pub(super) stages: Vec<Stage>,
+    pub(super) peers: bool,
+    pub(super) quick: bool,
+    pub(super) no_build: bool,
+    pub(super) publish: bool,
+    /// The arguments of the load.
+    pub(super) load: Vec<String>,
+    /// The series of the growth.
+    pub(super) series: Vec<String>,
+}
+
+impl Options {
+    pub(super) fn parse(args: &[String]) -> Result<Self, Error> {
+        let (mut options, mut no_load) = (Self::default(), false);
+        let mut parser = Parser::from_args(args);
+        while let Some(arg) = parser.next()? {
+            match arg {
+                Arg::Long("peers") => options.peers = true,
+                Arg::Long("quick") => options.quick = true,
+                Arg::Long("no-build") => options.no_build = true,
+                Arg::Long("publish") => options.publish = true,
+                Arg::Long("no-load") => no_load = true,
+                Arg::Long(name @ ("case" | "rounds" | "seconds")) => {
+                    let flag = format!("--{name}");
+                    let value = parser.value()?.string()?;
+                    match &*flag {
+                        "--case" => choices::check(&value, "case", &choices::CASES),
+                        "--rounds" => choices::rounds(&value).map(drop),
+                        _ => choices::seconds(&value).map(drop),
+                    }
+                    .map_err(Error::msg)?;
+                    options.load.extend([flag, value]);
+                }
+                Arg::Value(name) => {
+                    let names = || Stage::ALL.map(Stage::name).join(", ");
+                    match Stage::ALL.into_iter().find(|stage| *stage.name() == *name) {
+                        Some(stage) if options.stages.contains(&stage) => {
+                            return Err(Error::msg(format!("the stage `{}` occurs twice", stage.name())));
+                        }
+                        Some(stage) => options.stages.push(stage),
+                        None if options.stages == [Stage::Growth] => {
+                            let name = name.string()?;
+                            choices::check(&name, "series", &choices::SERIES).map_err(Error::msg)?;
+                            options.series.push(name);
+                        }
+                        None => return Err(Error::msg(format!("{name:?} is not a stage: {}", names()))),
+                    }
+                }
+                _ => return Err(arg.unexpected().into()),
+            }
+        }
+        let has_case = options.load.iter().any(|arg| arg == "--case");
+        if options.publish {
+            let is_partial = options.quick || no_load || has_case || !options.stages.is_empty();
+            if is_partial {
+                let parts = "stages, --quick, --case or --no-load";
+                return Err(Error::msg(format!("--publish measures all of the page, and does not take {parts}")));
+            }
+            options.peers = true;
+            let is_wanted = |stage: &Stage| !options.no_build || *stage != Stage::Builds;
+            options.stages = Stage::PUBLISHED.into_iter().filter(is_wanted).collect();
+            // A later option overrides an earlier one.
+            options.load.splice(..0, PUBLISHED.map(str::to_owned));
+            let is_short = options.value("--rounds").is_none_or(|rounds| rounds < 3.0)
+                || options.value("--seconds").is_none_or(|seconds| seconds < 2.0);
+            if is_short {
+                return Err(Error::msg("--publish needs at least 3 rounds of 2 seconds"));
+            }
+        }
+        if no_load && options.stages.iter().any(|stage| *stage != Stage::Builds) {
+            return Err(Error::msg("--no-load selects the stage `builds` alone"));
+        }
+        if options.quick {
+            options.load.push("--quick".to_owned());
+        }
+        if options.stages.is_empty() {
+            // A case is a part of the load alone.
+            let is_load = |stage: &Stage| *stage == Stage::Load;
+            let is_wanted = |stage: &Stage| match has_case {
+                true => is_load(stage),
+                false => *stage != Stage::Growth && (!no_load || *stage == Stage::Builds),
+            };
+            options.stages = Stage::ALL.into_iter().filter(is_wanted).collect();
+        }
+        options.check_stages()?;
+        Ok(options)
+    }
+
+    /// Rejects an option that no selected stage reads.
+    fn check_stages(&self) -> Result<(), Error> {
+        use Stage::{Builds, Gateway, Growth, Load, Memory, Start};
+        let is_quick = self.quick;
+        // --quick is an argument of the load too.
+        let has_load = self.load.iter().any(|arg| arg != "--quick");
+        let needs: [(bool, &str, &[Stage]); 4] = [
+            (has_load, "--case, --rounds and --seconds need", &[Load]),
+            (is_quick, "--quick needs", &[Builds, Load, Start, Gateway, Growth]),
+            (self.peers, "--peers needs", &[Builds, Load, Start, Memory]),
+            (self.no_build && !self.publish, "--no-build needs", &[Builds]),
+        ];
+        for (is_given, options, readers) in needs {
+            if is_given && !self.stages.iter().any(|stage| readers.contains(stage)) {
+                let names: Vec<&str> = readers.iter().map(|stage| stage.name()).collect();
+                return Err(Error::msg(format!("{options} a stage of: {}", names.join(", "))));
+            }
+        }
+        Ok(())
+    }
+
+    /// The last value of an option of the load.
+    fn value(&self, name: &str) -> Option<f64> {
+        let mut pairs = self.load.windows(2).rev();
+        pairs.find_map(|pair| (pair[0] == name).then(|| pair[1].parse().ok())?)
+    }
+
+    /// The rounds of the load, as text. The options of a publication name both values.
+    pub(super) fn rounds(&self) -> String {
+        let value = |name: &str| self.value(name).unwrap_or_default();
+        format!("{} rounds of {} s", value("--rounds"), value("--seconds"))
+    }
+}
+
+/// Checks arguments that the measuring program reads itself. Returns false for other arguments.
+pub(super) fn check_direct(args: &[String]) -> Result<bool, Error> {
+    let Some((first, rest)) = args.split_first() else { return Ok(false) };
+    let names: &[&str] = match first.as_str() {
+        "fleet" => &[],
+        "gateway" if !rest.is_empty() => &choices::GATEWAY,
+        _ => return Ok(false),
+    };
+    for (number, name) in rest.iter().enumerate() {
+        if rest[..number].contains(name) {
+            return Err(Error::msg(format!("`{name}` occurs twice")));
+        }
+        if name != "--quick" {
+            choices::check(name, "figure", names).map_err(Error::msg)?;
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, Error> {
+        let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Options::parse(&args)
+    }
+
+    #[test]
+    fn the_arguments_select_stages() {
+        for (line, stages) in [
+            ("", &Stage::ALL[..6]),
+            ("growth tools", &[Stage::Growth]),
+            ("--publish", &Stage::PUBLISHED),
+            ("--no-load", &[Stage::Builds]),
+            ("--case text", &[Stage::Load]),
+            ("start memory --peers", &[Stage::Start, Stage::Memory]),
+        ] {
+            assert_eq!(parse(line).unwrap().stages, stages, "{line}");
+        }
+        let options = parse("load --case text --rounds 3 --quick --peers").unwrap();
+        assert_eq!(options.load.join(" "), "--case text --rounds 3 --quick");
+        assert!(options.peers && options.quick && !options.no_build);
+        assert_eq!(parse("--publish").unwrap().load, PUBLISHED);
+        assert_eq!(parse("growth tools").unwrap().series, ["tools"]);
+    }
+
+    #[test]
+    fn invalid_values_are_rejected_before_each_build() {
+        for line in [
+            "--case",
+            "--case none",
+            "--rounds 0",
+            "--rounds 1001",
+            "--seconds nan",
+            "--seconds 60",
+            "everything",
+            "growth none",
+            "--fast",
+            "load load",
+            "start --case text",
+            "builds --rounds 3",
+            "memory --quick",
+            "host --peers",
+            "load --no-build",
+            "load --no-load",
+            "--publish --rounds 2",
+            "--publish --seconds 1.9",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+        for line in ["memory start --quick", "--quick", "--peers --no-build", "builds --no-load", "gateway --quick"] {
+            assert!(parse(line).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn figures_of_the_measuring_program_are_checked() {
+        for (line, expected) in [
+            ("fleet", Some(true)),
+            ("fleet --quick", Some(true)),
+            ("fleet all", None),
+            ("gateway", Some(false)),
+            ("gateway added --quick", Some(true)),
+            ("gateway none", None),
+            ("gateway added added", None),
+            ("load", Some(false)),
+            ("", Some(false)),
+        ] {
+            let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+            assert_eq!(check_direct(&args).ok(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_publication_measures_all_of_the_page() {
+        for (line, rounds) in [
+            ("--publish", "3 rounds of 2 s"),
+            ("--publish --peers", "3 rounds of 2 s"),
+            ("--publish --rounds 7", "7 rounds of 2 s"),
+            ("--seconds 2.5 --publish --rounds 7", "7 rounds of 2.5 s"),
+        ] {
+            let options = parse(line).unwrap();
+            assert_eq!(
+                (options.rounds(), &*options.stages),
+                (rounds.to_owned(), &Stage::PUBLISHED as &[Stage]),
+                "{line}"
+            );
+            assert!(options.peers);
+        }
+        let stages = parse("--publish --no-build").unwrap().stages;
+        assert_eq!(stages, Stage::PUBLISHED[1..]);
+        for part in ["load", "growth tools", "--quick", "--case text", "--no-load"] {
+            for line in [format!("--publish {part}"), format!("{part} --publish")] {
+                assert!(parse(&line).unwrap_err().to_string().starts_with("--publish measures all"), "{line}");
+            }
+        }
+    }
+}
