@@ -65,6 +65,11 @@ impl Relays {
     }
 }
 
+/// The order of the parts of a round. It reverses in each second round, so that the place of a part in it has no effect.
+fn order<const N: usize>(number: usize) -> [usize; N] {
+    std::array::from_fn(|at| if number.is_multiple_of(2) { at } else { N - 1 - at })
+}
+
 /// Compares the added time of an echo with a bare round trip.
 pub(super) async fn added(cores: Cores, extent: Extent) -> Result<(), Error> {
     for revision in Revision::ALL {
@@ -95,8 +100,8 @@ async fn compare(name: &str, mut endpoints: [Endpoint; 4], extent: Extent) -> Re
     let (mut ratios, mut times) = ([Vec::new(), Vec::new()], [const { Vec::new() }; 4]);
     for number in 0..=extent.rounds {
         let mut round = [0.0; 4];
-        for (endpoint, time) in endpoints.iter_mut().zip(&mut round) {
-            *time = endpoint.median(extent.round).await?.as_secs_f64() * 1e6;
+        for at in order::<4>(number) {
+            round[at] = endpoints[at].median(extent.round).await?.as_secs_f64() * 1e6;
         }
         // The first round warms up.
         if number > 0 {
@@ -118,18 +123,19 @@ async fn compare(name: &str, mut endpoints: [Endpoint; 4], extent: Extent) -> Re
 /// Compares the CPU time of a relayed echo with that of the echo and of `reqwest`.
 pub(super) async fn cpu(cores: Cores, extent: Extent) -> Result<(), Error> {
     for revision in Revision::ALL {
-        let Relays { mut relayed, mut bare_relay, mut direct, _upstream } =
+        let Relays { relayed, bare_relay, direct, _upstream } =
             Relays::start(cores, (Call::RelayedEcho, Call::Echo), revision).await?;
-        let mut bare = Endpoint::reqwest(&cores.direct("bare-mcp"), revision).await?;
+        let bare = Endpoint::reqwest(&cores.direct("bare-mcp"), revision).await?;
+        let mut endpoints = [relayed, bare_relay, direct, bare];
         let length = extent.round.max(Duration::from_millis(500));
         let (mut ratios, mut rates) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
         let mut costs = [const { Vec::new() }; 4];
         for number in 0..=extent.rounds.div_ceil(2) {
-            let through = relayed.load(CONNECTIONS, length).await?;
-            let through_bare = bare_relay.load(CONNECTIONS, length).await?;
-            let alone = direct.load(CONNECTIONS, length).await?;
-            let client = bare.load(CONNECTIONS, length).await?;
-            if number > 0 {
+            let mut loads = [const { None }; 4];
+            for at in order::<4>(number) {
+                loads[at] = Some(endpoints[at].load(CONNECTIONS, length).await?);
+            }
+            if let ([Some(through), Some(through_bare), Some(alone), Some(client)], 1..) = (loads, number) {
                 let costs_of_relays = [through.cost(through.peer), through_bare.cost(through_bare.peer)];
                 let (server, client) = (alone.cost(alone.peer), client.cost(client.own));
                 let round = [costs_of_relays[0], costs_of_relays[1], server, client];
@@ -159,14 +165,17 @@ pub(super) async fn cpu(cores: Cores, extent: Extent) -> Result<(), Error> {
 /// Compares the time of a result of 1 MiB through the gateway with that of the server alone.
 pub(super) async fn text(cores: Cores, extent: Extent) -> Result<(), Error> {
     for revision in Revision::ALL {
-        let Relays { mut relayed, mut bare_relay, mut direct, _upstream } =
+        let Relays { relayed, bare_relay, direct, _upstream } =
             Relays::start(cores, (Call::RelayedText, Call::Text), revision).await?;
+        let mut endpoints = [relayed, bare_relay, direct];
         let (mut ratios, mut times) = ([Vec::new(), Vec::new()], [const { Vec::new() }; 3]);
         for number in 0..=extent.rounds {
-            let through = relayed.median(extent.round).await?.as_secs_f64() * 1e6;
-            let through_bare = bare_relay.median(extent.round).await?.as_secs_f64() * 1e6;
-            let alone = direct.median(extent.round).await?.as_secs_f64() * 1e6;
+            let mut round = [0.0; 3];
+            for at in order::<3>(number) {
+                round[at] = endpoints[at].median(extent.round).await?.as_secs_f64() * 1e6;
+            }
             if number > 0 {
+                let [through, through_bare, alone] = round;
                 ratios[0].push(alone / through);
                 ratios[1].push(alone / through_bare);
                 for (all, time) in times.iter_mut().zip([through, through_bare, alone]) {
@@ -180,4 +189,14 @@ pub(super) async fn text(cores: Cores, extent: Extent) -> Result<(), Error> {
         row(BARE_RELAY, &ratios[1], " x", Aim::None, &format!("relayed {through_bare:.0} us"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_reverses_in_each_second_round() {
+        assert_eq!([order::<4>(1), order::<4>(2), order::<4>(3)], [[3, 2, 1, 0], [0, 1, 2, 3], [3, 2, 1, 0]]);
+    }
 }
