@@ -1,4 +1,5 @@
 //! A server of one tool over HTTP. It prints its address, and ends with stdin. With the argument `one-thread`, its runtime has one thread.
+//! With the argument `without-sessions`, `initialize` opens no session.
 
 use std::{error::Error, io, io::Read, sync::Arc, thread};
 
@@ -18,7 +19,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 async fn serve() -> Result<(), Box<dyn Error>> {
     // The responses of 2026-07-28 are JSON. A session has events, which begin with the response and not with an empty event.
+    let has_sessions = !std::env::args().any(|arg| arg == "without-sessions");
     let config = StreamableHttpServerConfig::default().with_json_response(true).with_sse_retry(None);
+    let config = config.with_legacy_session_mode(has_sessions);
     let mut sessions = LocalSessionManager::default();
     sessions.session_config.sse_retry = None;
     let echo = server::Echo::new();

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 /// A server with the tool `echo`. The tool `big` of the text case is not in its list, so that the server has one tool.
 #[derive(Clone)]
 pub struct Echo {
-    tool: Tool,
+    tool: Arc<Tool>,
 }
 
 impl Echo {
@@ -29,7 +29,7 @@ impl Echo {
         let mut tool = Tool::new("echo", "Say the text again.", Arc::new(schema));
         tool.title = Some("Echo".to_owned());
         tool.annotations = Some(ToolAnnotations::from_raw(None, Some(true), None, None, None));
-        Self { tool }
+        Self { tool: Arc::new(tool) }
     }
 }
 
@@ -59,6 +59,6 @@ impl ServerHandler for Echo {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(vec![self.tool.clone()]))
+        Ok(ListToolsResult::with_all_items(vec![Tool::clone(&self.tool)]))
     }
 }
