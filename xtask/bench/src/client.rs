@@ -14,12 +14,12 @@ use mcp_client::{
 };
 use rustls::crypto::ring;
 use serde_json::{Value, json};
-use tokio::{task::JoinSet, time::timeout};
+use tokio::task::JoinSet;
 
 use crate::{
     case::{Call, Case, ECHO_TEXT, Over, Revision, Template},
     cpu,
-    error::Error,
+    error::{Error, within},
     http, library,
     load::{GRACE, WARM_UP, since},
     options::Options,
@@ -43,18 +43,18 @@ pub(crate) async fn measure(
         _ => Server::http(cpu).await?,
     };
     let warm_up = WARM_UP.min(options.round);
-    let ours = timeout(GRACE, Runner::start(&server, at_once, warm_up, server.ours(revision))).await;
-    let ours = ours.map_err(|_| Error::new("the client is not ready in time"))??;
-    let bare = timeout(GRACE, Runner::start(&server, at_once, warm_up, server.bare(revision))).await;
-    let bare = bare.map_err(|_| Error::new("the bare client is not ready in time"))??;
+    let starting = Runner::start(&server, at_once, warm_up, server.ours(revision));
+    let ours = within(GRACE, "the start of our client", starting).await?;
+    let starting = Runner::start(&server, at_once, warm_up, server.bare(revision));
+    let bare = within(GRACE, "the start of the bare client", starting).await?;
     let mut turns = Turns::new(case, revision, ours, bare);
     for library in &options.peers {
         let starting = async {
             let client = library::Client::start(library, revision, &server.target()?).await?;
             Ok::<_, Error>(Kind::Other(client))
         };
-        let started = timeout(GRACE, Runner::start(&server, at_once, warm_up, starting)).await;
-        turns.add(library.name, started.unwrap_or_else(|_| Err(Error::new("not ready in time"))));
+        let starting = Runner::start(&server, at_once, warm_up, starting);
+        turns.add(library.name, within(GRACE, "the start of a client", starting).await);
     }
     turns.measure(options).await
 }
@@ -170,7 +170,7 @@ impl Program for Runner<'_> {
                 let own = std::process::id();
                 let (used, served, start) = (cpu::used(own), peer.used(), Instant::now());
                 let calling = stdio::drive_parsed(peer, template, at_once, start + length);
-                let calls = timeout(length + GRACE, calling).await??;
+                let calls = within(length + GRACE, "the answers of the bare server over stdio", calling).await?;
                 let elapsed = start.elapsed();
                 let (server, generator) = (since(used, cpu::used(own)), since(served, peer.used()));
                 Ok(Round { calls, elapsed, server, generator, p99: None, wrong_passwords: 0 })
@@ -261,7 +261,7 @@ pub(crate) async fn round(
         }
         Ok::<(), Error>(())
     };
-    timeout(length + GRACE, ending).await??;
+    within(length + GRACE, "the calls of a client in this process", ending).await?;
     let elapsed = start.elapsed();
     // The benchmark measures the client. The server is the peer.
     let (server, generator) = (since(generator, cpu::used(own)), since(server, peer.and_then(Peer::used)));

@@ -72,6 +72,22 @@ pub(crate) fn end_with_parent() {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn end_with_parent() {}
 
+/// Replaces this process by a program. Returns the reason if the system cannot start it.
+#[cfg(unix)]
+pub(crate) fn replace_with(program: &str, args: &[String]) -> Error {
+    use std::os::unix::process::CommandExt as _;
+    std::process::Command::new(program).args(args).exec().into()
+}
+
+/// Runs a program: only Unix can replace a process.
+#[cfg(not(unix))]
+pub(crate) fn replace_with(program: &str, args: &[String]) -> Error {
+    match std::process::Command::new(program).args(args).status() {
+        Ok(status) => Error::new(format!("the program ended: {status}")),
+        Err(error) => error.into(),
+    }
+}
+
 /// A stopped process, which uses no core. The drop of this value continues it.
 #[derive(Debug)]
 pub(crate) struct Paused {

@@ -1,6 +1,8 @@
 //! The error type of this tool: a text.
 
-use std::fmt;
+use std::{fmt, time::Duration};
+
+use tokio::time::timeout;
 
 /// An error message. The type is not a `std::error::Error`, so `?` converts each such error into it.
 #[derive(Debug)]
@@ -14,6 +16,18 @@ impl Error {
     /// Prepends the failed step to the message.
     pub(crate) fn when(self, doing: impl fmt::Display) -> Self {
         Self(format!("{doing}: {}", self.0))
+    }
+}
+
+/// Waits for an outcome. After the limit, the error names the subject that did not answer.
+pub(crate) async fn within<T, E: Into<Error>>(
+    limit: Duration,
+    subject: &str,
+    outcome: impl Future<Output = Result<T, E>>,
+) -> Result<T, Error> {
+    match timeout(limit, outcome).await {
+        Ok(outcome) => outcome.map_err(|error| error.into().when(subject)),
+        Err(_) => Err(Error::new(format!("{subject}: no end within {limit:?}"))),
     }
 }
 

@@ -5,18 +5,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mcp_test::redis_server::RedisServer;
-use tokio::time::timeout;
-
 use crate::{
     case::{Call, Revision, step_call},
     cpu,
-    error::Error,
+    error::{Error, within},
     gateway::report::{Aim, foot, head, median, row},
-    http::{self, Connection},
+    http::{self, Connection, Lengths},
     load::{GRACE, WARM_UP, since},
     peer::{Peer, Start},
 };
+use mcp_test::redis_server::RedisServer;
 
 const CONNECTIONS: usize = 32;
 /// The calls of one round that measures events.
@@ -121,7 +119,8 @@ impl Node {
     async fn start(cpu: Option<usize>, redis: Option<String>) -> Result<Self, Error> {
         let mut peer = Peer::start(&Start { kind: "ours-http", cpu, redis, ..Start::default() })?;
         let address = peer.address().await?;
-        let session = timeout(GRACE, http::open_session(address, Revision::Session, None)).await??;
+        let opening = http::open_session(address, Revision::Session, None);
+        let session = within(GRACE, "a new session", opening).await?;
         let session = session.ok_or_else(|| Error::new("the server opened no session"))?;
         Ok(Self { peer, address, session, total: (0, Duration::ZERO) })
     }
@@ -130,12 +129,12 @@ impl Node {
     async fn round(&mut self, revision: Revision, length: Duration) -> Result<f64, Error> {
         let session = (revision == Revision::Session).then_some(&*self.session);
         let target = http::Target { address: self.address, call: Call::Echo, revision, session, credential: None };
-        let (answer, id) = timeout(GRACE, target.once()).await??;
+        let (answer, id) = within(GRACE, "a checked call", target.once()).await?;
         Call::Echo.verify(&answer, id)?;
-        let open = timeout(GRACE, target.connect(CONNECTIONS)).await??;
+        let open = within(GRACE, "the connections", target.connect(CONNECTIONS)).await?;
         let (used, start) = (self.peer.used(), Instant::now());
-        let driving = timeout(length + GRACE, target.drive(open, start + length, Some(answer.len())));
-        let driven = driving.await.map_err(|_| Error::new("answers did not come in time"))??;
+        let driving = target.drive(open, start + length, Lengths::exactly(answer.len()));
+        let driven = within(length + GRACE, "answers", driving).await?;
         let elapsed = start.elapsed();
         self.total.0 += driven.calls;
         self.total.1 += since(used, self.peer.used()).unwrap_or_default();
@@ -150,11 +149,10 @@ impl Node {
     /// The median time until the first event of a call, in seconds.
     async fn first_event(&self) -> Result<f64, Error> {
         let request = step_call(&self.address.to_string(), &self.session);
-        let mut connection = timeout(GRACE, Connection::open(self.address)).await??;
+        let mut connection = within(GRACE, "a connection", Connection::open(self.address)).await?;
         let mut times = Vec::with_capacity(EVENTS);
         for _ in 0..EVENTS {
-            let event = timeout(GRACE, connection.event(&request, EVENT));
-            let time = event.await.map_err(|_| Error::new("no event in time"))??;
+            let time = within(GRACE, "the first event", connection.event(&request, EVENT)).await?;
             times.push(time.as_secs_f64());
         }
         Ok(median(&times))

@@ -16,9 +16,11 @@ use self::{
     relay::Cores,
     report::{foot, head},
 };
-use crate::{cpu, error::Error};
-
-const FIGURES: [&str; 7] = ["added", "cpu", "text", "lists", "checks", "memory", "children"];
+use crate::{
+    choices::{self, GATEWAY},
+    cpu,
+    error::Error,
+};
 
 /// The extent of a measurement.
 #[derive(Debug, Clone, Copy)]
@@ -31,8 +33,8 @@ struct Extent {
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let is_quick = args.iter().any(|arg| arg == "--quick");
     let wanted: Vec<&str> = args.iter().map(String::as_str).filter(|arg| *arg != "--quick").collect();
-    if let Some(unknown) = wanted.iter().find(|name| !FIGURES.contains(*name)) {
-        return Err(Error::new(format!("`{unknown}` is not a figure: {}", FIGURES.join(", "))));
+    for name in &wanted {
+        choices::check(name, "figure", &GATEWAY).map_err(Error::new)?;
     }
     let extent = match is_quick {
         true => Extent { rounds: 3, round: Duration::from_millis(200) },
@@ -52,7 +54,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     println!("{} rounds of {:?}, in turns; the medians of the ratios of each round\n", extent.rounds, extent.round);
     head("gateway");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    for figure in FIGURES.into_iter().filter(|figure| wanted.is_empty() || wanted.contains(figure)) {
+    for figure in GATEWAY.into_iter().filter(|figure| wanted.is_empty() || wanted.contains(figure)) {
         let measured = runtime.block_on(async {
             match figure {
                 "added" => relay::added(cores, extent).await,

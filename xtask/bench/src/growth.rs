@@ -6,27 +6,30 @@ mod tasks;
 use std::{
     net::SocketAddr,
     path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
 use lexopt::{Arg, Parser, ValueExt as _};
 use serde_json::{Value, json};
-use tokio::{task::JoinSet, time::timeout};
+use tokio::task::JoinSet;
 
 use crate::{
     case::{Call, Revision, request},
+    choices::{self, SERIES},
     cpu::{self, Paused},
-    error::Error,
+    error::{Error, within},
     figure::{self, Aim, Curve, Doubt, Figure, Point, Series},
-    http::{self, Connection, Target},
+    http::{self, Connection, Lengths, Target},
     load::GRACE,
     memory::Client,
     peer::{Peer, Start},
-    report::{is_disturbed, median},
+    report::{doubts_of, is_disturbed, median},
     work::{self, Reading},
 };
 
-const NAMES: [&str; 7] = ["tools", "sessions", "streams", "subscriptions", "tasks", "connections", "payload"];
+/// Whether the late work of a server did not end before its turn, in the series of this time.
+static IS_LATE: AtomicBool = AtomicBool::new(false);
 /// The connections of the echo beside tools and sessions.
 const CONNECTIONS: usize = 8;
 /// The largest accepted exponent of a cost of all things. 1 is linear, and the rest is the noise of a measurement.
@@ -71,8 +74,8 @@ pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
             _ => return Err(arg.unexpected().into()),
         }
     }
-    if let Some(unknown) = names.iter().find(|name| !NAMES.contains(&name.as_str())) {
-        return Err(Error::new(format!("`{unknown}` is not a series: {}", NAMES.join(", "))));
+    for name in &names {
+        choices::check(name, "series", &SERIES).map_err(Error::new)?;
     }
     cpu::raise_files();
     if let Some((server, generator)) = cpu::pair() {
@@ -81,7 +84,7 @@ pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (mut all, mut figures) = (Vec::new(), Vec::new());
-    for name in NAMES.into_iter().filter(|name| names.is_empty() || names.iter().any(|wanted| wanted == name)) {
+    for name in SERIES.into_iter().filter(|name| names.is_empty() || names.iter().any(|wanted| wanted == name)) {
         eprintln!("growth: {name}");
         let start = Reading::now();
         let measured = runtime.block_on(async {
@@ -98,8 +101,9 @@ pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
         let (series, measured) = measured.map_err(|error| error.when(name))?;
         print(&series);
         let is_disturbed = work::others_since(start).is_some_and(|cores| is_disturbed(&[cores]));
+        let is_late = IS_LATE.swap(false, Ordering::Relaxed);
         for mut figure in measured.into_iter().chain([exponent(&series, most_exponent(name))]) {
-            figure.doubts.extend(is_disturbed.then_some(Doubt::Disturbed));
+            figure.doubts.extend(doubts_of([(is_disturbed, Doubt::Disturbed), (is_late, Doubt::Late)]));
             figures.push(figure);
         }
         all.push(series);
@@ -183,7 +187,8 @@ impl Node {
     }
 
     async fn session(&self) -> Result<String, Error> {
-        let session = timeout(GRACE, http::open_session(self.address, Revision::Session, None)).await??;
+        let opening = http::open_session(self.address, Revision::Session, None);
+        let session = within(GRACE, "a new session", opening).await?;
         session.ok_or_else(|| Error::new("the server opened no session"))
     }
 
@@ -198,9 +203,10 @@ impl Node {
             target.warm(&mut open).await?;
             Ok::<_, Error>((open, answer.len()))
         };
-        let (open, expected) = timeout(GRACE, opening).await??;
+        let (open, expected) = within(GRACE, "the first echoes", opening).await?;
         let start = Instant::now();
-        let driven = timeout(length + GRACE, target.drive(open, start + length, Some(expected))).await??;
+        let driving = target.drive(open, start + length, Lengths::exactly(expected));
+        let driven = within(length + GRACE, "echoes", driving).await?;
         Ok(driven.calls as f64 / start.elapsed().as_secs_f64())
     }
 
@@ -229,7 +235,7 @@ impl Node {
             }
             Ok((open, expected))
         };
-        let (open, expected) = timeout(GRACE, opening).await??;
+        let (open, expected) = within(GRACE, "the first response", opening).await?;
         let start = Instant::now();
         let mut workers = JoinSet::new();
         for mut connection in open {
@@ -254,7 +260,7 @@ impl Node {
             }
             Ok::<(), Error>(())
         };
-        timeout(length + GRACE, ending).await??;
+        within(length + GRACE, "responses", ending).await?;
         Ok(calls as f64 / start.elapsed().as_secs_f64())
     }
 }
@@ -276,7 +282,9 @@ async fn alternate(nodes: &[&Node], rate: impl AsyncFn(usize) -> Result<f64, Err
     for turn in (0..nodes.len()).chain((0..nodes.len()).rev()) {
         let others = nodes.iter().enumerate().filter(|(number, _)| *number != turn);
         let _paused = others.map(|(_, node)| node.pause()).collect::<Result<Vec<_>, _>>()?;
-        work::settle().await;
+        if !work::settle().await {
+            IS_LATE.store(true, Ordering::Relaxed);
+        }
         rates[turn] += rate(turn).await? / 2.0;
     }
     Ok(rates)
@@ -429,7 +437,7 @@ mod tests {
     #[test]
     fn a_linear_cost_of_a_call_beside_idle_things_misses_its_aim() {
         let sizes = [1.0_f64, 10.0, 100.0, 1_000.0];
-        for name in NAMES {
+        for name in SERIES {
             for (cost, is_met) in [
                 (sizes.map(|_| 2e-5), true),
                 (sizes.map(|size| size.mul_add(1e-7, 2e-5)), !IDLE.contains(&name)),

@@ -4,6 +4,7 @@
 //! server.
 
 use std::{
+    fmt,
     net::SocketAddr,
     time::{Duration, Instant},
 };
@@ -22,6 +23,8 @@ use crate::{
 };
 
 const BUFFER: usize = 256 << 10;
+/// The longest body that a caller keeps.
+const LONGEST_BODY: usize = 64 << 20;
 
 /// One connection.
 pub(crate) struct Connection {
@@ -39,6 +42,35 @@ struct Head {
     length: Option<usize>,
     chunked: bool,
     session: Option<String>,
+}
+
+/// The accepted lengths of responses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lengths {
+    least: usize,
+    most: usize,
+}
+
+impl Lengths {
+    pub(crate) fn exactly(length: usize) -> Self {
+        Self { least: length, most: length }
+    }
+
+    /// The lengths of responses whose ids vary, from the length of a checked response.
+    pub(crate) fn near(length: usize) -> Self {
+        Self { least: length / 10 * 9, most: length + length / 10 + 64 }
+    }
+
+    /// Whether a number of responses with this sum of lengths can have these lengths.
+    pub(crate) fn contain(self, count: u64, sum: u64) -> bool {
+        (count * self.least as u64..=count * self.most as u64).contains(&sum)
+    }
+}
+
+impl fmt::Display for Lengths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.least == self.most { write!(f, "{}", self.least) } else { write!(f, "{} to {}", self.least, self.most) }
+    }
 }
 
 /// The parsed head of a response and the end of its body.
@@ -189,6 +221,9 @@ impl Connection {
             }
             let some = length.min(self.end - self.start);
             if let Some(keep) = &mut keep {
+                if keep.len() > LONGEST_BODY {
+                    return Err(Error::new("a response is too long"));
+                }
                 keep.extend_from_slice(&self.buffer[self.start..self.start + some]);
             }
             self.start += some;
@@ -226,7 +261,23 @@ fn parse_head(head: &[u8]) -> Result<Head, Error> {
 }
 
 /// Opens the session that the revision needs, if it needs one.
+///
+/// # Errors
+/// If the server opens no session.
 pub(crate) async fn open_session(
+    address: SocketAddr,
+    revision: Revision,
+    credential: Option<&Credential>,
+) -> Result<Option<String>, Error> {
+    let session = initialize(address, revision, credential).await?;
+    if session.is_none() && revision == Revision::Session {
+        return Err(Error::new("`initialize` opened no session"));
+    }
+    Ok(session)
+}
+
+/// Sends the first messages of the revision. Returns the id of the session; none if the server has no sessions.
+pub(crate) async fn initialize(
     address: SocketAddr,
     revision: Revision,
     credential: Option<&Credential>,
@@ -238,15 +289,19 @@ pub(crate) async fn open_session(
     let mut connection = Connection::open(address).await?;
     let authorization = || credential.map_or_else(|| Ok(String::new()), Credential::lines);
     let opened = connection.call(&post(&host, &authorization()?, &revision.initialize()), true).await?;
-    let id = opened.session.ok_or_else(|| {
-        Error::new(format!("`initialize` opened no session: {}", String::from_utf8_lossy(&opened.body)))
-    })?;
-    let headers = authorization()? + &format!("MCP-Protocol-Version: {revision}\r\nMcp-Session-Id: {id}\r\n");
+    if opened.status != 200 {
+        let body = String::from_utf8_lossy(&opened.body).into_owned();
+        return Err(Error::new(format!("`initialize` was answered with {}: {body}", opened.status)));
+    }
+    let mut headers = authorization()? + &format!("MCP-Protocol-Version: {revision}\r\n");
+    if let Some(id) = &opened.session {
+        headers.push_str(&format!("Mcp-Session-Id: {id}\r\n"));
+    }
     let noticed = connection.call(&post(&host, &headers, INITIALIZED), false).await?;
     if noticed.status != 202 {
         return Err(Error::new(format!("`initialized` was answered with {}", noticed.status)));
     }
-    Ok(Some(id))
+    Ok(opened.session)
 }
 
 /// The load of one round on one server.
@@ -298,13 +353,13 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// Calls on all connections until the deadline. An answer of another length than `expected` is a failure. The calls of
+    /// Calls on all connections until the deadline. An answer of another length is a failure. The calls of
     /// [`Call::Open`] end their sessions too.
     pub(crate) async fn drive(
         &self,
         connections: Vec<Connection>,
         deadline: Instant,
-        expected: Option<usize>,
+        expected: Lengths,
     ) -> Result<Driven, Error> {
         let template = self.template()?;
         let opens = (self.call == Call::Open).then(|| self.address.to_string());
@@ -316,9 +371,9 @@ impl Target<'_> {
                 let (mut times, mut start) = (Vec::new(), Instant::now());
                 while start < deadline {
                     let answer = connection.call(template.next()?.0, false).await?;
-                    if answer.status != 200 || expected.is_some_and(|expected| answer.length != expected) {
+                    if answer.status != 200 || !expected.contain(1, answer.length as u64) {
                         let text = format!("status {} with {} bytes", answer.status, answer.length);
-                        return Err(Error::new(format!("{text}, not 200 with {expected:?}")));
+                        return Err(Error::new(format!("{text}, not 200 with {expected}")));
                     }
                     if let Some(host) = &opens {
                         connection.end(host, answer.session.as_deref()).await?;
@@ -350,6 +405,21 @@ mod tests {
         for (count, calls, p99) in [(100, 100, Some(99)), (1, 1, Some(1)), (0, 0, None)] {
             let driven = Driven::of(millis(count));
             assert_eq!((driven.calls, driven.p99), (calls, p99.map(Duration::from_millis)));
+        }
+    }
+
+    #[test]
+    fn sums_of_responses_have_bounds() {
+        for (lengths, count, sum, expected) in [
+            (Lengths::exactly(100), 3, 300, true),
+            (Lengths::exactly(100), 3, 301, false),
+            (Lengths::exactly(100), 0, 0, true),
+            (Lengths::near(1_000), 2, 1_800, true),
+            (Lengths::near(1_000), 2, 1_799, false),
+            (Lengths::near(1_000), 1, 1_164, true),
+            (Lengths::near(1_000), 1, 1_165, false),
+        ] {
+            assert_eq!(lengths.contain(count, sum), expected, "{lengths} {count} {sum}");
         }
     }
 

@@ -6,18 +6,21 @@ use std::{
     time::Duration,
 };
 
-use tokio::{io::AsyncWriteExt, process::Command, time::timeout};
+use tokio::io::AsyncWriteExt;
 
 use crate::{
-    case::Revision,
-    error::Error,
+    case::{Call, Revision},
+    error::{Error, within},
     load::{GRACE, since},
-    peer::{Peer, START_LIMIT},
+    peer::{Peer, START_LIMIT, ended_with_parent},
     report::Round,
 };
 
 /// The names of the libraries, as in the names of their programs.
 const NAMES: [&str; 2] = ["rmcp", "tower-mcp"];
+
+/// The variables that lead a client through a proxy.
+const PROXIES: [&str; 4] = ["ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 
 /// A library with programs in a folder.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,27 +38,37 @@ pub(crate) struct Form {
     kind: &'static str,
     /// The argument of the program.
     pub(crate) argument: Option<&'static str>,
+    /// Whether a server opens sessions in 2025-11-25.
+    pub(crate) has_sessions: bool,
 }
 
 impl Form {
     const fn first(library: &'static str, kind: &'static str) -> Self {
-        Self { name: library, library, kind, argument: None }
+        Self { name: library, library, kind, argument: None, has_sessions: true }
     }
 
     const fn other(name: &'static str, library: &'static str, kind: &'static str, argument: &'static str) -> Self {
-        Self { name, library, kind, argument: Some(argument) }
+        Self { name, library, kind, argument: Some(argument), has_sessions: true }
+    }
+
+    /// Whether a case can measure the form. A form without sessions differs from the first form in 2025-11-25 only.
+    pub(crate) fn suits(self, call: Call, revision: Revision) -> bool {
+        self.has_sessions || (revision == Revision::Session && call != Call::Open)
     }
 }
 
 /// The forms of the servers. The first form of a kind has the name of its library.
-const FORMS: [Form; 7] = [
+const FORMS: [Form; 10] = [
     Form::first("rmcp", "http"),
     Form::other("rmcp, one thread", "rmcp", "http", "one-thread"),
+    Form { has_sessions: false, ..Form::other("rmcp, without sessions", "rmcp", "http", "without-sessions") },
     Form::first("rmcp", "stdio"),
     Form::other("rmcp, stdio()", "rmcp", "stdio", "blocking"),
     Form::first("tower-mcp", "http"),
     Form::other("tower-mcp, one thread", "tower-mcp", "http", "one-thread"),
     Form::first("tower-mcp", "stdio"),
+    Form::other("tower-mcp, without notifications", "tower-mcp", "stdio", "without-notifications"),
+    Form::other("tower-mcp, blocking", "tower-mcp", "stdio", "blocking"),
 ];
 
 /// Returns the library of a form.
@@ -98,8 +111,11 @@ pub(crate) struct Client {
 impl Client {
     /// Starts the client with the target that it connects to, and waits for the connection.
     pub(crate) async fn start(library: &Library, revision: Revision, target: &[String]) -> Result<Self, Error> {
-        let mut command = Command::new(library.program("client")?);
+        let mut command = ended_with_parent(&library.program("client")?)?;
         command.arg(revision.name()).args(target).stderr(Stdio::null());
+        for variable in PROXIES {
+            command.env_remove(variable).env_remove(variable.to_ascii_lowercase());
+        }
         let mut peer = Peer::spawn(command, None)?;
         match peer.line(START_LIMIT).await?.trim() {
             "ready" => Ok(Self { peer }),
@@ -111,7 +127,7 @@ impl Client {
     pub(crate) async fn round(&mut self, at_once: usize, length: Duration) -> Result<Round, Error> {
         let used = self.peer.used();
         let order = format!("{at_once} {}\n", length.as_millis());
-        timeout(GRACE, self.peer.stdin.write_all(order.as_bytes())).await??;
+        within(GRACE, "the input of a client", self.peer.stdin.write_all(order.as_bytes())).await?;
         let line = self.peer.line(length + GRACE).await?;
         let mut words = line.split_whitespace().map(str::parse);
         let (Some(Ok(calls)), Some(Ok(nanos))) = (words.next(), words.next()) else {
@@ -126,5 +142,34 @@ impl Client {
             p99: None,
             wrong_passwords: 0,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_form_has_a_library_and_its_own_name() {
+        for (number, form) in FORMS.iter().enumerate() {
+            assert_eq!(library_of(form.name), form.library);
+            assert!(NAMES.contains(&form.library) && form.name.starts_with(form.library), "{}", form.name);
+            let is_first = |other: &Form| (other.library, other.kind) == (form.library, form.kind);
+            assert_eq!(form.argument.is_none(), FORMS.iter().position(is_first) == Some(number), "{}", form.name);
+        }
+    }
+
+    #[test]
+    fn a_form_without_sessions_has_calls_of_2025_11_25_only() {
+        for (call, revision, expected) in [
+            (Call::Echo, Revision::Session, true),
+            (Call::Text, Revision::Session, true),
+            (Call::Open, Revision::Session, false),
+            (Call::Echo, Revision::Stateless, false),
+        ] {
+            for form in FORMS {
+                assert_eq!(form.suits(call, revision), form.has_sessions || expected, "{} {call:?}", form.name);
+            }
+        }
     }
 }

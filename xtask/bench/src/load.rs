@@ -6,16 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::time::timeout;
-
 use crate::{
     attack::Attack,
     auth::Credential,
     case::{Call, Case, Over, Revision, Template},
     client, cpu,
-    error::Error,
+    error::{Error, within},
     figure::Figure,
-    http,
+    http::{self, Lengths},
     library::{Form, Library},
     options::Options,
     peer::{Peer, Start},
@@ -31,8 +29,9 @@ pub(crate) const WARM_UP: Duration = Duration::from_millis(300);
 
 /// Measures and prints the table.
 pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
-    let options = Options::parse(args)?;
+    let mut options = Options::parse(args)?;
     let cores = cpu::pair();
+    options.cores = cores;
     match cores {
         Some((server, generator)) => {
             cpu::pin(generator)?;
@@ -139,7 +138,8 @@ async fn measure(
     }
     let mut turns = Turns::new(case, revision, ours, bare);
     for library in options.peers.iter().filter(|_| case.has_peers()) {
-        for form in library.forms(server_kind(case.over)) {
+        let forms = library.forms(server_kind(case.over)).filter(|form| form.suits(case.call, revision));
+        for form in forms {
             let role = Role::Other(library.clone(), form);
             turns.add(form.name, Runner::start_other(case, revision, cpu, role, warm_up).await);
         }
@@ -154,8 +154,7 @@ impl Program for Runner {
 
     /// A call that is checked, then load for a while.
     async fn round(&mut self, length: Duration) -> Result<Round, Error> {
-        let outcome = timeout(length + GRACE, self.load(length)).await;
-        let outcome = outcome.unwrap_or_else(|_| Err(Error::new("answers did not come in time")));
+        let outcome = within(length + GRACE, "answers", self.load(length)).await;
         outcome.map_err(|error| {
             let name = match &self.role {
                 Role::Ours => "our server",
@@ -201,6 +200,9 @@ impl Runner {
                     let session = match &role {
                         _ if case.call == Call::Open => None,
                         Role::Bare { session, .. } => session.clone(),
+                        Role::Other(_, form) if !form.has_sessions => {
+                            http::initialize(address, revision, credential.as_ref()).await?
+                        }
                         _ => http::open_session(address, revision, credential.as_ref()).await?,
                     };
                     Side::Http { address, session, connections, credential }
@@ -214,8 +216,7 @@ impl Runner {
                 Over::Client { .. } | Over::ClientStdio { .. } => return Err(Error::new("a client is not a server")),
             })
         };
-        let opened = timeout(GRACE, opening).await.unwrap_or_else(|_| Err(Error::new("not ready in time")));
-        match opened {
+        match within(GRACE, "the start", opening).await {
             Ok(side) => {
                 let (call, wrong_passwords) = (case.call, case.wrong_passwords);
                 let processes = Processes::new(vec![peer.pid()]);
@@ -257,7 +258,7 @@ impl Runner {
                 Side::Stdio { template, .. } => stdio::once(&mut self.peer, template).await,
             }
         };
-        let (answer, id) = timeout(GRACE, calling).await.map_err(|_| Error::new("no answer in time"))??;
+        let (answer, id) = within(GRACE, "the answer to a checked call", calling).await?;
         match self.role {
             Role::Bare { .. } if Some(&answer) != self.answer.as_ref() => {
                 return Err(Error::new("the bare peer returned another response than the prepared one"));
@@ -270,10 +271,13 @@ impl Runner {
 
     async fn load(&mut self, length: Duration) -> Result<Round, Error> {
         let checked = self.check().await?;
-        let expected = self.answer.as_ref().map(Vec::len);
-        if expected.is_some_and(|expected| checked.len() != expected) {
-            return Err(Error::new("answers differ in their length"));
-        }
+        let expected = match &self.answer {
+            Some(answer) if checked.len() != answer.len() => {
+                return Err(Error::new("answers differ in their length"));
+            }
+            Some(answer) => Lengths::exactly(answer.len()),
+            None => Lengths::near(checked.len()),
+        };
         let own = std::process::id();
         let (mut p99, mut wrong_passwords) = (None, 0);
         let (calls, elapsed, server, generator) = match &mut self.side {
@@ -282,11 +286,12 @@ impl Runner {
                 let (call, revision) = (self.call, self.revision);
                 let target = http::Target { address: *address, call, revision, session, credential };
                 let open = target.connect(*connections).await?;
-                let (server, generator, start) = (self.peer.used(), cpu::used(own), Instant::now());
+                // The attack opens its connections before the clock starts.
                 let attack = match self.wrong_passwords {
                     0 => None,
                     per_second => Some(Attack::start(*address, per_second).await?),
                 };
+                let (server, generator, start) = (self.peer.used(), cpu::used(own), Instant::now());
                 let driven = target.drive(open, start + length, expected).await?;
                 let elapsed = start.elapsed();
                 p99 = driven.p99;

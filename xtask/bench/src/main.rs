@@ -18,6 +18,7 @@ mod auth;
 mod bare;
 mod busy;
 mod case;
+mod choices;
 mod client;
 mod cpu;
 mod error;
@@ -25,6 +26,7 @@ mod figure;
 mod fleet;
 mod gateway;
 mod growth;
+mod handover;
 mod host;
 mod http;
 mod library;
@@ -54,6 +56,7 @@ usage: bench load [--case NAME]... [--rounds N] [--seconds S] [--quick] [--peers
        bench peer bare-relay|bare-relay-stdio [--cpu N] [--upstream URL] [--upstream-cpu N]   a bare relay
        bench peer gateway-http|gateway-stdio [--cpu N] [--upstream URL|stdio|local] [--servers N] [--tools N]
                           [--revision DATE] [--upstream-cpu N]            the gateway under test
+       bench peer exec PROGRAM [ARGUMENT]...                              a program that ends with its parent process
 `--json FILE` as the first option of `load`, `growth`, `memory` and `start` writes their figures.";
 
 fn main() -> ExitCode {
@@ -97,6 +100,11 @@ fn judged(args: &[String], measure: fn(&[String]) -> Result<Vec<Figure>, Error>)
 /// Runs as one of the servers.
 fn peer(args: &[String]) -> Result<(), Error> {
     let (kind, rest) = args.split_first().ok_or_else(|| Error::new(USAGE))?;
+    if kind == "exec" {
+        let (program, rest) = rest.split_first().ok_or_else(|| Error::new(USAGE))?;
+        cpu::end_with_parent();
+        return Err(cpu::replace_with(program, rest).when(program));
+    }
     let (mut cpu, mut tools, mut auth, mut redis, mut answer) = (None, 0, None, None, None);
     let mut upstream = gateway::Upstream::default();
     let mut rest = rest.iter();

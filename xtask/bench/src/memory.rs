@@ -18,7 +18,7 @@ use crate::{
     http,
     library::Library,
     peer::{Peer, Start},
-    report::{is_disturbed, median},
+    report::{doubts_of, is_disturbed, median},
     work::{self, Reading},
 };
 
@@ -35,6 +35,10 @@ const SESSION_AIM: f64 = 1.5;
 const STREAM_AIM: f64 = 9.0;
 /// The most bytes that an idle stream receives: its first event and comments.
 const MOST_OF_STREAM: usize = 4 << 10;
+/// The bounds of a response: its lines, its headers and each part of its body.
+const LONGEST_LINE: u64 = 16 << 10;
+const MOST_HEADERS: usize = 100;
+const LONGEST_BODY: usize = 1 << 20;
 /// The call that checks a session.
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 /// The time limit of each response.
@@ -88,8 +92,7 @@ pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
     }
     let is_disturbed = work::others_since(start).is_some_and(|cores| is_disturbed(&[cores]));
     for (figure, is_incomplete) in figures.iter_mut().zip(is_incomplete) {
-        let doubts = [(is_disturbed, Doubt::Disturbed), (is_incomplete, Doubt::Incomplete)];
-        figure.doubts = doubts.into_iter().filter_map(|(applies, doubt)| applies.then_some(doubt)).collect();
+        figure.doubts = doubts_of([(is_disturbed, Doubt::Disturbed), (is_incomplete, Doubt::Incomplete)]);
     }
     println!("\nresident memory, growth with {SESSIONS} sessions and {STREAMS} streams, medians of {SERVERS} servers");
     for figure in &figures {
@@ -303,15 +306,18 @@ struct Head {
 /// Reads the head of a response.
 fn head(reader: &mut impl BufRead) -> Result<Head, Error> {
     let mut head = Head { session: None, framing: Framing::Length(0), is_stream: false };
-    let mut line = String::new();
-    reader.read_line(&mut line)?;
-    if !line.starts_with("HTTP/1.1 20") {
-        return Err(Error::new(format!("the server answered `{}`", line.trim_end())));
+    let status = line(reader)?;
+    if !status.starts_with("HTTP/1.1 20") {
+        return Err(Error::new(format!("the server answered `{}`", status.trim_end())));
     }
-    loop {
-        line.clear();
-        reader.read_line(&mut line)?;
-        let Some((name, value)) = line.trim_end().split_once(':') else { return Ok(head) };
+    for _ in 0..MOST_HEADERS {
+        let line = line(reader)?;
+        if line.trim_end().is_empty() {
+            return Ok(head);
+        }
+        let Some((name, value)) = line.trim_end().split_once(':') else {
+            return Err(Error::new(format!("`{}` is not a header", line.trim_end())));
+        };
         match name.to_ascii_lowercase().as_str() {
             "mcp-session-id" => head.session = Some(value.trim().to_owned()),
             "content-length" => head.framing = Framing::Length(value.trim().parse()?),
@@ -323,6 +329,17 @@ fn head(reader: &mut impl BufRead) -> Result<Head, Error> {
             _ => {}
         }
     }
+    Err(Error::new("a head has too many headers"))
+}
+
+/// Reads a line of bounded length, with its line break.
+fn line(reader: &mut impl BufRead) -> Result<String, Error> {
+    let mut line = String::new();
+    reader.take(LONGEST_LINE).read_line(&mut line)?;
+    match line.ends_with('\n') {
+        true => Ok(line),
+        false => Err(Error::new("a response ended within a line, or the line is too long")),
+    }
 }
 
 /// Reads a body to its end.
@@ -330,8 +347,7 @@ fn body(reader: &mut impl BufRead, framing: Framing, body: &mut Vec<u8>) -> Resu
     match framing {
         Framing::Length(length) => part(reader, length, body),
         Framing::Chunked => loop {
-            let mut line = String::new();
-            reader.read_line(&mut line)?;
+            let line = line(reader)?;
             let size = usize::from_str_radix(line.split(';').next().unwrap_or_default().trim(), 16)?;
             part(reader, size, body)?;
             // The line break after a chunk.
@@ -345,6 +361,9 @@ fn body(reader: &mut impl BufRead, framing: Framing, body: &mut Vec<u8>) -> Resu
 
 /// Appends a part of a body.
 fn part(reader: &mut impl BufRead, length: usize, body: &mut Vec<u8>) -> Result<(), Error> {
+    if length > LONGEST_BODY {
+        return Err(Error::new(format!("a part of a response has {length} bytes")));
+    }
     let read = reader.take(length as u64).read_to_end(body)?;
     if read == length { Ok(()) } else { Err(Error::new("the connection ended within a response")) }
 }
@@ -371,6 +390,10 @@ mod tests {
             ("HTTP/1.1 202 Accepted\r\n\r\n", Some((None, Framing::Length(0), false))),
             ("HTTP/1.1 503 Service Unavailable\r\n\r\n", None),
             ("HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n", None),
+            ("HTTP/1.1 200 OK\r\ncontent-length: 7\r\n", None),
+            ("HTTP/1.1 200 OK\r\nno header\r\n\r\n", None),
+            (&format!("HTTP/1.1 200 OK\r\na: {}\r\n\r\n", "x".repeat(LONGEST_LINE as usize)), None),
+            (&format!("HTTP/1.1 200 OK\r\n{}\r\n", "a: b\r\n".repeat(MOST_HEADERS)), None),
         ] {
             let expected = expected.map(|(session, framing, is_stream)| Head {
                 session: session.map(str::to_owned),

@@ -6,6 +6,7 @@ use lexopt::{Arg, Parser, ValueExt as _};
 
 use crate::{
     case::{CASES, Case},
+    choices,
     error::Error,
     library::Library,
 };
@@ -18,45 +19,37 @@ pub(crate) struct Options {
     pub(crate) round: Duration,
     /// The libraries beside ours.
     pub(crate) peers: Vec<Library>,
+    /// The cores of the servers and of the load.
+    pub(crate) cores: Option<(usize, usize)>,
 }
-
-/// More rounds take a day.
-const MAX_ROUNDS: usize = 1000;
-const MAX_SECONDS: f64 = 20.0;
 
 impl Options {
     pub(crate) fn parse(args: &[String]) -> Result<Self, Error> {
-        let mut options = Self { cases: Vec::new(), rounds: 7, round: Duration::from_secs(1), peers: Vec::new() };
+        let (mut cases, mut peers, mut quick) = (Vec::new(), Vec::new(), false);
+        let (mut rounds, mut seconds) = (None, None);
         let mut parser = Parser::from_args(args);
         while let Some(arg) = parser.next()? {
             match arg {
-                Arg::Long("quick") => {
-                    options.rounds = 3;
-                    options.round = Duration::from_millis(300);
-                }
+                Arg::Long("quick") => quick = true,
                 Arg::Long("case") => {
                     let name = parser.value()?.string()?;
-                    if !CASES.iter().any(|case| case.name == name) {
-                        let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
-                        return Err(Error::new(format!("`{name}` is not a case: {}", names.join(", "))));
-                    }
-                    options.cases.push(name);
+                    choices::check(&name, "case", &choices::CASES).map_err(Error::new)?;
+                    cases.push(name);
                 }
-                Arg::Long("peers") => options.peers = Library::all(Path::new(&parser.value()?))?,
+                Arg::Long("peers") => peers = Library::all(Path::new(&parser.value()?))?,
                 Arg::Long("rounds") => {
-                    let rounds = parser.value()?.parse().ok().filter(|rounds| (1..=MAX_ROUNDS).contains(rounds));
-                    options.rounds = rounds.ok_or_else(|| Error::new(format!("--rounds takes 1 to {MAX_ROUNDS}")))?;
+                    rounds = Some(choices::rounds(&parser.value()?.string()?).map_err(Error::new)?);
                 }
                 Arg::Long("seconds") => {
-                    let seconds = parser.value()?.parse().ok().filter(|seconds| (0.05..=MAX_SECONDS).contains(seconds));
-                    let seconds =
-                        seconds.ok_or_else(|| Error::new(format!("--seconds takes 0.05 to {MAX_SECONDS}")))?;
-                    options.round = Duration::from_secs_f64(seconds);
+                    seconds = Some(choices::seconds(&parser.value()?.string()?).map_err(Error::new)?);
                 }
                 _ => return Err(arg.unexpected().into()),
             }
         }
-        Ok(options)
+        // Both values have precedence over --quick, in each order of the options.
+        let (default_rounds, default_seconds) = if quick { (3, 0.3) } else { (7, 1.0) };
+        let round = Duration::from_secs_f64(seconds.unwrap_or(default_seconds));
+        Ok(Self { cases, rounds: rounds.unwrap_or(default_rounds), round, peers, cores: None })
     }
 
     /// The selected cases; all cases if the options name none.
@@ -80,7 +73,21 @@ mod tests {
         let options = parse("--case text --case http-1 --rounds 2 --seconds 0.5").unwrap();
         assert_eq!(options.cases().map(|case| case.name).collect::<Vec<_>>(), ["http-1", "text"]);
         assert_eq!((options.rounds, options.round), (2, Duration::from_millis(500)));
-        assert_eq!(parse("--quick --rounds 9").unwrap().rounds, 9);
+        for (line, rounds, millis) in [
+            ("", 7, 1_000),
+            ("--quick", 3, 300),
+            ("--quick --rounds 9", 9, 300),
+            ("--rounds 9 --quick", 9, 300),
+            ("--seconds 2 --rounds 9 --quick", 9, 2_000),
+        ] {
+            let options = parse(line).unwrap();
+            assert_eq!((options.rounds, options.round), (rounds, Duration::from_millis(millis)), "{line}");
+        }
+    }
+
+    #[test]
+    fn each_case_has_its_name_in_the_command_line() {
+        assert_eq!(CASES.iter().map(|case| case.name).collect::<Vec<_>>(), choices::CASES);
     }
 
     #[test]

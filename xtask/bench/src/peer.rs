@@ -3,25 +3,34 @@
 use std::{
     io::{self, Read},
     net::SocketAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
 };
 
 use tokio::{
-    io::{AsyncBufReadExt, BufReader},
+    io::{AsyncBufReadExt, AsyncReadExt, BufReader},
     process::{Child, ChildStdin, ChildStdout, Command},
-    time::timeout,
 };
 
 use crate::{
     auth::{Auth, Credential, Issued},
     cpu,
-    error::Error,
+    error::{Error, within},
 };
 
 /// The time limit of the first output of a server.
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(20);
+
+/// The longest line that a program prints about itself.
+const LONGEST_LINE: u64 = 64 << 10;
+
+/// The command line of a program that the system kills when this process ends. A stopped process cannot read the end of its stdin.
+pub(crate) fn ended_with_parent(program: &Path) -> Result<Command, Error> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["peer", "exec"]).arg(program);
+    Ok(command)
+}
 
 /// A child process that serves. The drop of this value kills it. The child also exits when its stdin ends.
 pub(crate) struct Peer {
@@ -55,7 +64,7 @@ impl Peer {
     pub(crate) fn start(start: &Start) -> Result<Self, Error> {
         let command = match &start.program {
             Some(program) => {
-                let mut command = Command::new(program);
+                let mut command = ended_with_parent(program)?;
                 command.args(start.form);
                 command
             }
@@ -112,7 +121,11 @@ impl Peer {
     /// Reads a line of the output within a time limit. The line is empty if the output has ended.
     pub(crate) async fn line(&mut self, limit: Duration) -> Result<String, Error> {
         let mut line = String::new();
-        timeout(limit, self.stdout.read_line(&mut line)).await.map_err(|_| Error::new("no output in time"))??;
+        let mut output = (&mut self.stdout).take(LONGEST_LINE);
+        within(limit, "the output of a program", output.read_line(&mut line)).await?;
+        if line.len() as u64 == LONGEST_LINE && !line.ends_with('\n') {
+            return Err(Error::new(format!("the output of a program: a line of more than {LONGEST_LINE} bytes")));
+        }
         Ok(line)
     }
 
@@ -128,8 +141,7 @@ impl Peer {
 
     /// Ends the process, and waits for its end.
     pub(crate) async fn end(mut self) -> Result<(), Error> {
-        let ending = timeout(START_LIMIT, self.child.kill()).await;
-        Ok(ending.map_err(|_| Error::new("a server does not end in time"))??)
+        within(START_LIMIT, "the end of a server", self.child.kill()).await
     }
 
     /// How the server ended, when it did.

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::{
     case::{Case, Over, Revision},
-    figure::{Aim, Doubt, Figure},
+    figure::{Aim, BARE, Doubt, Figure, OURS},
+    handover::is_distant,
     library::library_of,
 };
 
@@ -47,8 +48,12 @@ pub(crate) struct Measured {
     pub(crate) others: BTreeMap<&'static str, Vec<Round>>,
     /// The cores that other work used in each round of a program.
     pub(crate) other_work: BTreeMap<&'static str, Vec<f64>>,
+    /// The nanoseconds of a handover between the cores, before each round of a program.
+    pub(crate) handovers: BTreeMap<&'static str, Vec<f64>>,
     /// Another library did not start, or failed in a round.
     pub(crate) is_incomplete: bool,
+    /// The late work of a program did not end before its round.
+    pub(crate) is_late: bool,
 }
 
 /// One row of the table.
@@ -66,9 +71,10 @@ pub(crate) struct Row {
     ratio: Spread,
     cost: Option<(f64, f64, Spread)>,
     guesses: Option<Guesses>,
-    is_limited: bool,
-    is_disturbed: bool,
-    is_incomplete: bool,
+    /// The median time of a handover between the cores, in nanoseconds.
+    handover: Option<f64>,
+    /// The reasons why the times of the rounds are not reliable.
+    doubts: Vec<Doubt>,
 }
 
 /// The effect of wrong passwords on the calls beside them.
@@ -99,6 +105,11 @@ impl Guesses {
             most: case.most_p99,
         })
     }
+}
+
+/// The doubts that apply.
+pub(crate) fn doubts_of(doubts: impl IntoIterator<Item = (bool, Doubt)>) -> Vec<Doubt> {
+    doubts.into_iter().filter_map(|(applies, doubt)| applies.then_some(doubt)).collect()
 }
 
 /// More cores of other work disturb a measurement.
@@ -166,6 +177,7 @@ impl Row {
             let ratios = theirs.iter().zip(rounds).map(|(theirs, (_, bare))| theirs.per_second() / bare.per_second());
             (Spread::of(ratios).median, Spread::of(theirs.iter().map(Round::per_second)).median)
         };
+        let handovers: Vec<f64> = measured.handovers.values().flatten().copied().collect();
         let share = Spread::of(rounds.iter().map(|(_, bare)| bare.share(bare.generator))).median;
         Self {
             name: case.name,
@@ -179,20 +191,15 @@ impl Row {
             ratio: Spread::of(rounds.iter().map(|(ours, bare)| ours.per_second() / bare.per_second())),
             cost,
             guesses: Guesses::of(case, rounds),
-            is_limited: is_saturating && share > 0.97,
-            is_disturbed: measured.other_work.values().any(|cores| is_disturbed(cores)),
-            is_incomplete: measured.is_incomplete,
+            handover: (!handovers.is_empty()).then(|| median(&handovers)),
+            doubts: doubts_of([
+                (is_saturating && share > 0.97, Doubt::Limited),
+                (measured.other_work.values().any(|cores| is_disturbed(cores)), Doubt::Disturbed),
+                (measured.handovers.values().any(|times| is_distant(median(times))), Doubt::Distant),
+                (measured.is_late, Doubt::Late),
+                (measured.is_incomplete, Doubt::Incomplete),
+            ]),
         }
-    }
-
-    /// The reasons why the times of the rounds are not reliable.
-    fn doubts(&self) -> Vec<Doubt> {
-        let doubts = [
-            (self.is_limited, Doubt::Limited),
-            (self.is_disturbed, Doubt::Disturbed),
-            (self.is_incomplete, Doubt::Incomplete),
-        ];
-        doubts.into_iter().filter_map(|(applies, doubt)| applies.then_some(doubt)).collect()
     }
 
     /// The row as figures: the ratio, and each further bound of the case.
@@ -202,29 +209,34 @@ impl Row {
             Figure { revision, ..Figure::new(id, title, value, unit, aim) }
         };
         let mut ratio = figure(self.name, self.title, self.ratio.median, "", self.aim);
-        ratio.doubts = self.doubts();
-        ratio.rates = BTreeMap::from([("ours".to_owned(), self.ours), ("bare".to_owned(), self.bare)]);
-        for (name, (theirs, rate)) in &self.others {
-            // The value of a library is that of its fastest form.
-            let best = ratio.peers.entry(library_of(name).to_owned()).or_insert(*theirs);
-            *best = theirs.max(*best);
+        ratio.doubts.clone_from(&self.doubts);
+        ratio.cpu = self.cost.as_ref().map(|(_, _, ratio)| ratio.median);
+        ratio.handover = self.handover;
+        ratio.rates = BTreeMap::from([(OURS.to_owned(), self.ours), (BARE.to_owned(), self.bare)]);
+        let mut forms: Vec<_> = self.others.iter().collect();
+        forms.sort_by(|(_, (_, first)), (_, (_, second))| first.total_cmp(second));
+        for (name, (theirs, rate)) in forms {
+            // The value of a library is that of its form with the most calls, which is the last one.
+            ratio.peers.insert(library_of(name).to_owned(), *theirs);
             ratio.rates.insert((*name).to_owned(), *rate);
         }
         let mut figures = vec![ratio];
         if let Some(least) = self.least {
             let title = format!("{}, calls of one core", self.title);
-            // CPU times do not depend on other load, so this value has no doubts.
-            figures.push(figure(self.name, &title, self.per_core(), "calls/s", Aim::AtLeast(least)));
+            // The calls of a core do not depend on the load. Other work shares the caches, and so it changes the CPU time.
+            let doubts = self.doubts.iter().copied().filter(|doubt| *doubt != Doubt::Limited).collect();
+            let aim = Aim::AtLeast(least);
+            figures.push(Figure { doubts, ..figure(self.name, &title, self.per_core(), "calls/s", aim) });
         }
         if let Some(Guesses { ratio, most: Some(most), .. }) = &self.guesses {
             let title = format!("{}, ratio of the 99th percentiles", self.title);
-            let doubts = self.doubts();
+            let doubts = self.doubts.clone();
             figures.push(Figure { doubts, ..figure(self.name, &title, ratio.median, "", Aim::AtMost(*most)) });
         }
         figures
     }
 
-    /// The calls in a second that a core of its own allows: the CPU time does not depend on other load.
+    /// The calls in a second that a core of its own allows. Other work changes the CPU time less than the rate of the calls.
     fn per_core(&self) -> f64 {
         self.cost.as_ref().map_or(self.ours, |(ours, ..)| 1e6 / ours)
     }
@@ -255,7 +267,7 @@ pub(crate) fn print(rows: &[Row]) {
             row.ours,
             row.bare,
             spread(&row.ratio),
-            row.doubts().into_iter().map(Doubt::mark).collect::<String>(),
+            row.doubts.iter().map(|doubt| doubt.mark()).collect::<String>(),
         );
         for (name, (ratio, rate)) in &row.others {
             println!("{:<30} {rate:>9.0} {:>9}  {ratio:>5.2}", format!("  {name}"), "");
@@ -279,19 +291,24 @@ pub(crate) fn print(rows: &[Row]) {
          1.00 is as fast as the bare peer"
     );
     println!("CPU us: the time of the server, or of the client, on a core per call, user and system; !: below the aim");
-    for (is_shown, text) in [
+    for (doubt, text) in [
         (
-            rows.iter().any(|row| row.is_limited),
+            Doubt::Limited,
             "limited: the load, or the server of a client, used its whole core while the bare peer was measured. The ratio of \
-             calls is too high, and the ratio of CPU times is reliable",
+             calls is too high, and the ratio of CPU times counts",
         ),
         (
-            rows.iter().any(|row| row.is_disturbed),
+            Doubt::Disturbed,
             "disturbed: other processes used the cores. The ratio of CPU times is more reliable than that of calls",
         ),
-        (rows.iter().any(|row| row.is_incomplete), "incomplete: a program of another library has no value"),
+        (
+            Doubt::Distant,
+            "distant: the cores had no common cache, so large responses were slower. Rows with and without this mark differ",
+        ),
+        (Doubt::Late, "late: the late work of a program did not end before its round"),
+        (Doubt::Incomplete, "incomplete: a program of another library has no value"),
     ] {
-        if is_shown {
+        if rows.iter().any(|row| row.doubts.contains(&doubt)) {
             println!("{text}");
         }
     }
@@ -365,7 +382,9 @@ mod tests {
             ("rmcp, one thread", vec![round(250, 1000, 400), round(20, 100, 400), round(600, 1000, 400)]),
         ]);
         let other_work = BTreeMap::from([("ours", vec![0.1; 3]), ("rmcp", vec![0.0, 0.9, 0.1])]);
-        let measured = Measured { pairs: pairs.to_vec(), others, other_work, is_incomplete: true };
+        let handovers = BTreeMap::from([("ours", vec![170.0, 26.0, 27.0]), ("rmcp", vec![25.0, 26.0, 27.0])]);
+        let is_incomplete = true;
+        let measured = Measured { pairs: pairs.to_vec(), others, other_work, handovers, is_incomplete, is_late: false };
         let row = Row::new(&CASES[1], Revision::Session, &measured);
         assert_eq!((row.ratio.median, row.ratio.least, row.ratio.most), (0.5, 0.5, 0.8));
         let figures = row.figures();
@@ -373,12 +392,54 @@ mod tests {
         assert_eq!((figures[0].peers.len(), figures[0].rates["rmcp, one thread"]), (1, 250.0));
         assert!(!figures[0].is_met());
         assert_eq!(figures[0].doubts, [Doubt::Limited, Doubt::Incomplete]);
+        assert_eq!((figures[0].cpu, figures[0].handover), (Some(0.5), Some(26.5)));
         let (ours, bare, ratio) = row.cost.unwrap();
         assert_eq!((ours, bare, ratio.median), (2000.0, 1000.0, 0.5));
         assert_eq!(row.per_core(), 500.0);
-        assert!(row.is_limited && !row.is_disturbed);
         let measured = Measured { pairs: pairs.to_vec(), ..Measured::default() };
-        assert!(!Row::new(&CASES[0], Revision::Session, &measured).is_limited, "one connection waits by nature");
+        assert!(Row::new(&CASES[0], Revision::Session, &measured).doubts.is_empty(), "one connection waits by nature");
+    }
+
+    #[test]
+    fn the_form_with_the_most_calls_has_the_value_of_its_library() {
+        let round = |calls| Round {
+            calls,
+            elapsed: Duration::from_secs(1),
+            server: None,
+            generator: None,
+            p99: None,
+            wrong_passwords: 0,
+        };
+        // The second form has the larger median of ratios, and fewer calls in a second.
+        let pairs = [100, 1_000, 10_000].map(|bare| (round(bare), round(bare)));
+        let first = [50, 500, 9_000].map(round).to_vec();
+        let second = [60, 400, 6_000].map(round).to_vec();
+        let others = BTreeMap::from([("rmcp", first), ("rmcp, one thread", second)]);
+        let measured = Measured { pairs: pairs.to_vec(), others, ..Measured::default() };
+        let figures = Row::new(&CASES[1], Revision::Session, &measured).figures();
+        assert_eq!((figures[0].peers["rmcp"], figures[0].rates["rmcp, one thread"]), (0.5, 400.0));
+    }
+
+    #[test]
+    fn cores_without_a_common_cache_leave_a_mark() {
+        let round = Round {
+            calls: 100,
+            elapsed: Duration::from_secs(1),
+            server: None,
+            generator: None,
+            p99: None,
+            wrong_passwords: 0,
+        };
+        for (ours, rmcp, expected) in [
+            (vec![26.0, 27.0, 170.0], vec![26.0; 3], false),
+            (vec![26.0, 167.0, 170.0], vec![26.0; 3], true),
+            (vec![26.0; 3], vec![160.0; 3], true),
+        ] {
+            let handovers = BTreeMap::from([("ours", ours), ("rmcp", rmcp)]);
+            let measured = Measured { pairs: vec![(round, round); 3], handovers, ..Measured::default() };
+            let figures = Row::new(&CASES[2], Revision::Session, &measured).figures();
+            assert_eq!(figures[0].doubts.contains(&Doubt::Distant), expected, "{measured:?}");
+        }
     }
 
     #[test]

@@ -8,19 +8,16 @@ use std::{
 
 use lexopt::{Arg, Parser, ValueExt as _};
 use serde_json::Value;
-use tokio::{
-    io::AsyncWriteExt,
-    time::{sleep, timeout},
-};
+use tokio::{io::AsyncWriteExt, process::Command, time::sleep};
 
 use crate::{
     case::{INITIALIZED, Revision, list_line},
     cpu,
-    error::Error,
-    figure::{Aim, Doubt, Figure},
+    error::{Error, within},
+    figure::{Aim, BARE, Doubt, Figure, OURS},
     library::Library,
-    peer::{Peer, START_LIMIT, Start},
-    report::{is_disturbed, median},
+    peer::{Peer, START_LIMIT},
+    report::{doubts_of, is_disturbed, median},
     work::{self, Reading},
 };
 
@@ -32,8 +29,6 @@ const READINGS: usize = 5;
 const SETTLE: Duration = Duration::from_millis(300);
 /// The highest accepted memory in megabytes.
 const MEMORY_AIM: f64 = 6.0;
-const OURS: &str = "ours";
-const BARE: &str = "bare";
 
 /// The first messages of a client, and the answers that it waits for.
 struct Opening {
@@ -46,12 +41,12 @@ struct Opening {
 
 /// A program of the comparison.
 #[derive(Debug)]
-struct Program {
+struct Candidate {
     name: String,
     path: PathBuf,
 }
 
-impl Program {
+impl Candidate {
     /// Whether the program belongs to another library. The measurement continues without it if it fails.
     fn is_other(&self) -> bool {
         ![OURS, BARE].contains(&&*self.name)
@@ -61,7 +56,7 @@ impl Program {
 /// The programs and the extent of a measurement.
 #[derive(Debug)]
 struct Options {
-    programs: Vec<Program>,
+    programs: Vec<Candidate>,
     starts: usize,
     /// A library lacks its program.
     is_incomplete: bool,
@@ -94,16 +89,16 @@ pub(crate) fn run(args: &[String]) -> Result<Vec<Figure>, Error> {
             steps: vec![list(Revision::Stateless)],
         },
     ];
-    let all: Vec<&Program> = options.programs.iter().collect();
+    let all: Vec<&Candidate> = options.programs.iter().collect();
     let mut figures = Vec::new();
     for opening in &openings {
-        let timing = async |program: &Program| opening.time(&program.path, core, program.name == BARE).await;
+        let timing = async |program: &Candidate| opening.time(&program.path, core, program.name == BARE).await;
         let mut measured = runtime.block_on(turns(&all, options.starts, timing))?;
         measured.is_incomplete |= options.is_incomplete;
         figures.push(figure(opening.id, opening.title, opening.revision, "ms", measured, Aim::AtMostRmcp(1.0)));
     }
-    let servers: Vec<&Program> = all.into_iter().filter(|program| program.name != BARE).collect();
-    let reading = async |program: &Program| openings[1].resident(&program.path, core).await;
+    let servers: Vec<&Candidate> = all.into_iter().filter(|program| program.name != BARE).collect();
+    let reading = async |program: &Candidate| openings[1].resident(&program.path, core).await;
     let mut measured = runtime.block_on(turns(&servers, READINGS, reading))?;
     measured.is_incomplete |= options.is_incomplete;
     let title = "memory of an idle stdio server";
@@ -123,12 +118,12 @@ impl Options {
             match arg {
                 Arg::Long(name @ ("ours" | "bare")) => {
                     let name = name.to_owned();
-                    options.programs.push(Program { name, path: PathBuf::from(parser.value()?) });
+                    options.programs.push(Candidate { name, path: PathBuf::from(parser.value()?) });
                 }
                 Arg::Long("peers") => {
                     for library in Library::all(&PathBuf::from(parser.value()?))? {
                         match library.program("stdio") {
-                            Ok(path) => options.programs.push(Program { name: library.name.to_owned(), path }),
+                            Ok(path) => options.programs.push(Candidate { name: library.name.to_owned(), path }),
                             Err(error) => {
                                 eprintln!("{} is not measured: {error}", library.name);
                                 options.is_incomplete = true;
@@ -162,12 +157,12 @@ struct Medians {
 
 /// Measures the programs `count` times in turns. A program of another library leaves the turns with its first error.
 async fn turns(
-    programs: &[&Program],
+    programs: &[&Candidate],
     count: usize,
-    measure: impl AsyncFn(&Program) -> Result<f64, Error>,
+    measure: impl AsyncFn(&Candidate) -> Result<f64, Error>,
 ) -> Result<Medians, Error> {
     let start = Reading::now();
-    let mut left: Vec<(&Program, Vec<f64>)> = programs.iter().map(|program| (*program, Vec::new())).collect();
+    let mut left: Vec<(&Candidate, Vec<f64>)> = programs.iter().map(|program| (*program, Vec::new())).collect();
     for number in 0..=count {
         let mut failed = Vec::new();
         for (program, values) in &mut left {
@@ -196,8 +191,7 @@ async fn turns(
 fn figure(id: &str, title: &str, revision: Revision, unit: &str, measured: Medians, aim: Aim) -> Figure {
     let Medians { values: mut peers, is_incomplete, is_disturbed } = measured;
     let ours = peers.remove(OURS).unwrap_or(f64::NAN);
-    let doubts = [(is_disturbed, Doubt::Disturbed), (is_incomplete, Doubt::Incomplete)];
-    let doubts = doubts.into_iter().filter_map(|(applies, doubt)| applies.then_some(doubt)).collect();
+    let doubts = doubts_of([(is_disturbed, Doubt::Disturbed), (is_incomplete, Doubt::Incomplete)]);
     Figure { revision: Some(revision.name().to_owned()), peers, doubts, ..Figure::new(id, title, ours, unit, aim) }
 }
 
@@ -230,7 +224,7 @@ impl Opening {
 }
 
 fn serve(program: &Path, core: Option<usize>) -> Result<Peer, Error> {
-    Peer::start(&Start { program: Some(program.to_owned()), cpu: core, ..Start::default() })
+    Peer::spawn(Command::new(program), core)
 }
 
 /// Rejects an error as an answer.
@@ -247,7 +241,7 @@ fn verify(answer: &str) -> Result<(), Error> {
 async fn answer(server: &mut Peer, steps: &[String]) -> Result<String, Error> {
     let mut line = String::new();
     for step in steps {
-        timeout(START_LIMIT, server.stdin.write_all(step.as_bytes())).await??;
+        within(START_LIMIT, "the input of a server", server.stdin.write_all(step.as_bytes())).await?;
         line = server.line(START_LIMIT).await?;
     }
     if line.is_empty() { Err(Error::new("a server ended without an answer")) } else { Ok(line) }
@@ -263,9 +257,10 @@ mod tests {
 
     /// Measures four programs, one of which fails in a turn, or none. Returns the order of the turns and the medians.
     fn measure(count: usize, broken: Option<(&str, usize)>) -> (String, Result<Medians, Error>) {
-        let programs = [OURS, BARE, "rmcp", "tower-mcp"].map(|name| Program { name: name.to_owned(), path: "".into() });
+        let programs =
+            [OURS, BARE, "rmcp", "tower-mcp"].map(|name| Candidate { name: name.to_owned(), path: "".into() });
         let order = RefCell::new(String::new());
-        let measuring = async |program: &Program| {
+        let measuring = async |program: &Candidate| {
             let letter = &program.name[..1];
             let turn = order.borrow().matches(letter).count();
             *order.borrow_mut() += letter;

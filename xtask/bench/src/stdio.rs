@@ -3,13 +3,17 @@
 use std::time::Instant;
 
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
 
 use crate::{
     case::{ECHO_TEXT, INITIALIZED, Revision, Template},
     error::Error,
+    http::Lengths,
     peer::Peer,
 };
+
+/// The longest answer: more than a text of 1 MiB.
+const LONGEST_LINE: u64 = 16 << 20;
 
 /// Opens the session that the revision needs, if it needs one.
 pub(crate) async fn open_session(peer: &mut Peer, revision: Revision) -> Result<(), Error> {
@@ -31,21 +35,30 @@ pub(crate) async fn once(peer: &mut Peer, template: &mut Template) -> Result<(Ve
 
 async fn line(peer: &mut Peer) -> Result<Vec<u8>, Error> {
     let mut line = Vec::new();
-    peer.stdout.read_until(b'\n', &mut line).await?;
-    if line.pop() != Some(b'\n') {
-        return Err(Error::new("the server ended its output"));
-    }
+    read_line(peer, &mut line).await?;
+    line.pop();
     Ok(line)
 }
 
-/// Keeps `depth` calls under way until the deadline; returns how many were answered. All answers together must be as
-/// long as that many of `expected` bytes, if it is known.
+/// Reads a line of bounded length, with its line break.
+async fn read_line(peer: &mut Peer, line: &mut Vec<u8>) -> Result<(), Error> {
+    line.clear();
+    (&mut peer.stdout).take(LONGEST_LINE).read_until(b'\n', line).await?;
+    match line.last() {
+        Some(b'\n') => Ok(()),
+        _ if line.len() as u64 == LONGEST_LINE => Err(Error::new("an answer is too long")),
+        _ => Err(Error::new("the server ended its output")),
+    }
+}
+
+/// Keeps `depth` calls under way until the deadline; returns how many were answered. All answers together must have the
+/// expected lengths.
 pub(crate) async fn drive(
     peer: &mut Peer,
     template: &mut Template,
     depth: usize,
     deadline: Instant,
-    expected: Option<usize>,
+    expected: Lengths,
 ) -> Result<u64, Error> {
     let mut batch = Vec::new();
     let mut missing = 0;
@@ -75,9 +88,8 @@ pub(crate) async fn drive(
         calls += wanted as u64;
         bytes += length as u64;
     }
-    if let Some(expected) = expected
-        && bytes != calls * (expected as u64 + 1)
-    {
+    // Each line has a line break.
+    if !expected.contain(calls, bytes.saturating_sub(calls)) {
         return Err(Error::new(format!("{calls} answers have {bytes} bytes, not {expected} each")));
     }
     Ok(calls)
@@ -90,7 +102,7 @@ pub(crate) async fn drive_parsed(
     depth: usize,
     deadline: Instant,
 ) -> Result<u64, Error> {
-    let (mut batch, mut line, mut missing, mut calls) = (Vec::new(), Vec::new(), 0, 0);
+    let (mut batch, mut line, mut missing, mut calls) = (Vec::new(), Vec::new(), 0_usize, 0);
     let mut wanted = depth;
     loop {
         // One write for all answers that were there to be read.
@@ -107,15 +119,13 @@ pub(crate) async fn drive_parsed(
             return Ok(calls);
         }
         loop {
-            line.clear();
-            if peer.stdout.read_until(b'\n', &mut line).await? == 0 {
-                return Err(Error::new("the server ended its output"));
-            }
+            read_line(peer, &mut line).await?;
             let answer: Value = serde_json::from_slice(&line)?;
             if answer["result"]["content"][0]["text"] != ECHO_TEXT {
                 return Err(Error::new("a wrong answer"));
             }
-            (missing, wanted, calls) = (missing - 1, wanted + 1, calls + 1);
+            missing = missing.checked_sub(1).ok_or_else(|| Error::new("more answers than calls"))?;
+            (wanted, calls) = (wanted + 1, calls + 1);
             if !peer.stdout.buffer().contains(&b'\n') {
                 break;
             }

@@ -6,14 +6,12 @@ use crate::{
     case::{Case, Revision},
     cpu::Paused,
     error::Error,
+    figure::{BARE, OURS},
+    handover,
     options::Options,
     report::{Measured, Round},
     work::{self, Reading},
 };
-
-/// The names of the programs that each case has.
-const OURS: &str = "ours";
-const BARE: &str = "bare";
 
 /// A program that is ready for rounds.
 pub(crate) trait Program {
@@ -28,9 +26,9 @@ pub(crate) trait Program {
         self.processes().stop();
     }
 
-    /// Continues the program, and waits until it has finished the late work of its last round.
-    async fn resume(&mut self) {
-        self.processes().resume().await;
+    /// Continues the program, and waits until it has finished the late work of its last round. Returns false if the work does not end.
+    async fn resume(&mut self) -> bool {
+        self.processes().resume().await
     }
 }
 
@@ -53,9 +51,9 @@ impl Processes {
         }
     }
 
-    async fn resume(&mut self) {
+    async fn resume(&mut self) -> bool {
         self.stopped.clear();
-        work::settle().await;
+        work::settle().await
     }
 }
 
@@ -66,7 +64,11 @@ pub(crate) struct Turns<P> {
     rounds: BTreeMap<&'static str, Vec<Round>>,
     /// The cores that other work used in each round of a program.
     other_work: BTreeMap<&'static str, Vec<f64>>,
+    /// The nanoseconds of a handover between the cores, before each round of a program.
+    handovers: BTreeMap<&'static str, Vec<f64>>,
     is_incomplete: bool,
+    /// The late work of a program did not end before its round.
+    is_late: bool,
     /// The case and its revision, for messages.
     name: String,
 }
@@ -77,8 +79,8 @@ impl<P: Program> Turns<P> {
         ours.stop();
         bare.stop();
         let programs = vec![(OURS, ours), (BARE, bare)];
-        let (rounds, other_work) = (BTreeMap::new(), BTreeMap::new());
-        Self { programs, rounds, other_work, is_incomplete: false, name }
+        let (rounds, other_work, handovers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { programs, rounds, other_work, handovers, is_incomplete: false, is_late: false, name }
     }
 
     /// Adds the program of a library, or notes that the library has none.
@@ -98,7 +100,9 @@ impl<P: Program> Turns<P> {
         for number in 1..=options.rounds {
             let mut failed = Vec::new();
             for (name, program) in &mut self.programs {
-                program.resume().await;
+                self.is_late |= !program.resume().await;
+                let handover = options.cores.and_then(|(server, _)| handover::to(server));
+                self.handovers.entry(*name).or_default().extend(handover);
                 let start = Reading::now();
                 let outcome = program.round(options.round).await;
                 self.other_work.entry(*name).or_default().extend(work::others_since(start));
@@ -124,10 +128,11 @@ impl<P: Program> Turns<P> {
                 rate(BARE).unwrap_or_default(),
             );
         }
-        let mut others = self.rounds;
+        let mut others = std::mem::take(&mut self.rounds);
         let (ours, bare) = (others.remove(OURS).unwrap_or_default(), others.remove(BARE).unwrap_or_default());
         let pairs = ours.into_iter().zip(bare).collect();
-        Ok(Measured { pairs, others, other_work: self.other_work, is_incomplete: self.is_incomplete })
+        let Self { other_work, handovers, is_incomplete, is_late, .. } = self;
+        Ok(Measured { pairs, others, other_work, handovers, is_incomplete, is_late })
     }
 
     /// Removes a library from the results of the case.
@@ -135,6 +140,7 @@ impl<P: Program> Turns<P> {
         eprintln!("{}  {library} is not measured: {error}", self.name);
         self.rounds.remove(library);
         self.other_work.remove(library);
+        self.handovers.remove(library);
         self.is_incomplete = true;
     }
 }
@@ -170,8 +176,9 @@ mod tests {
             assert!(self.record.borrow_mut().running.remove(self.name), "{} is stopped twice", self.name);
         }
 
-        async fn resume(&mut self) {
+        async fn resume(&mut self) -> bool {
             self.record.borrow_mut().running.insert(self.name);
+            self.rounds_left != 1
         }
 
         async fn round(&mut self, _length: Duration) -> Result<Round, Error> {
@@ -214,6 +221,7 @@ mod tests {
         let measured = measured.unwrap();
         assert!(measured.pairs.iter().all(|(ours, bare)| (ours.calls, bare.calls) == (1, 2)));
         assert_eq!((measured.pairs.len(), measured.others["rmcp"].len(), measured.is_incomplete), (4, 4, false));
+        assert!(!measured.is_late && run([4, 9, 9, 9], true).1.unwrap().is_late, "the last round begins too early");
     }
 
     #[test]

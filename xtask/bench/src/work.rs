@@ -7,9 +7,13 @@ use std::{
 
 use tokio::time::sleep;
 
-use crate::{busy::busy, cpu, load::since};
+use crate::{
+    busy::{busy, ticks},
+    cpu,
+    load::since,
+};
 
-/// The steps of the wait for the end of late work.
+/// The steps of the wait for the end of late work. A step with at most one tick of the clock of CPU times has no late work.
 const SETTLE_STEP: Duration = Duration::from_millis(100);
 const SETTLE_STEPS: usize = 100;
 
@@ -24,15 +28,22 @@ fn used() -> Option<Duration> {
     (!family.is_empty()).then(|| family.iter().map(|process| process.used).sum())
 }
 
-/// Waits until the processes have finished their late work, such as the answers of a round before.
-pub(crate) async fn settle() {
+/// Waits until the processes have finished their late work, such as the answers of a round before. Returns false if the work does not
+/// end in time.
+pub(crate) async fn settle() -> bool {
     for _ in 0..SETTLE_STEPS {
         let before = used();
         sleep(SETTLE_STEP).await;
-        if since(before, used()).is_none_or(|used| used < SETTLE_STEP / 4) {
-            return;
+        if since(before, used()).is_none_or(is_idle) {
+            return true;
         }
     }
+    false
+}
+
+/// Whether a process has no late work, from the CPU time of a step.
+fn is_idle(used: Duration) -> bool {
+    used <= ticks(1)
 }
 
 /// A reading of the CPU times of the system.
@@ -144,6 +155,13 @@ mod tests {
             (reading(2_000, 11_990, 6_000), 0.0),
         ] {
             assert!((before.others(after) - others).abs() < 1e-9, "{after:?}");
+        }
+    }
+
+    #[test]
+    fn late_work_uses_more_than_a_tick() {
+        for (millis, expected) in [(0, true), (10, true), (20, false), (25, false)] {
+            assert_eq!(is_idle(Duration::from_millis(millis)), expected, "{millis}");
         }
     }
 

@@ -5,12 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::report::{Aim, row};
 use crate::{
     case::{Revision, tool_call},
-    error::Error,
+    error::{Error, within},
     http::{self, Connection},
     load::GRACE,
     peer::{Peer, Start},
@@ -27,12 +27,13 @@ pub(super) async fn measure() -> Result<(), Error> {
     let mut peer = Peer::start(&Start { kind: "gateway-http", gateway, ..Start::default() })?;
     let address = peer.address().await?;
     for _ in 0..SESSIONS {
-        let session = timeout(GRACE, http::open_session(address, Revision::Session, None)).await??;
-        let mut connection = timeout(GRACE, Connection::open(address)).await??;
+        let opening = http::open_session(address, Revision::Session, None);
+        let session = within(GRACE, "a new session", opening).await?;
+        let mut connection = within(GRACE, "a connection", Connection::open(address)).await?;
         for number in 0..SERVERS {
             let name = format!("s{number:03}__echo");
             let request = tool_call(Revision::Session, &address.to_string(), session.as_deref(), &name);
-            let answer = timeout(GRACE, connection.call(&request, true)).await??;
+            let answer = within(GRACE, &name, connection.call(&request, true)).await?;
             if answer.status() != 200 || !answer.body.windows(6).any(|text| text == b"\"text\"") {
                 return Err(Error::new(format!("{name}: {}", String::from_utf8_lossy(&answer.body))));
             }

@@ -5,14 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::time::timeout;
-
 use crate::{
     case::{Call, Revision, Template},
     client::{self, Caller},
     cpu,
-    error::Error,
-    http,
+    error::{Error, within},
+    http::{self, Lengths},
     load::{GRACE, since},
     peer::{Peer, Start},
     report::median_time,
@@ -79,7 +77,7 @@ impl Endpoint {
             call.verify(&answer, id)?;
             Ok::<_, Error>(Calls::Http { address, session, call, revision, length: answer.len() })
         };
-        let caller = timeout(GRACE, opening).await?.map_err(|error| error.when(start.kind))?;
+        let caller = within(GRACE, start.kind, opening).await?;
         Ok(Self { peer, caller })
     }
 
@@ -93,7 +91,7 @@ impl Endpoint {
             call.verify(&answer, id)?;
             Ok::<_, Error>(answer)
         };
-        let answer = timeout(GRACE, opening).await?.map_err(|error| error.when(start.kind))?;
+        let answer = within(GRACE, start.kind, opening).await?;
         Ok((Self { peer, caller: Calls::Line { template, call: Some(call) } }, answer))
     }
 
@@ -112,13 +110,13 @@ impl Endpoint {
             caller.call().await?;
             Ok::<_, Error>(caller)
         };
-        let caller = timeout(GRACE, opening).await??;
+        let caller = within(GRACE, start.kind, opening).await?;
         Ok(Self { peer, caller: Calls::Reqwest(caller) })
     }
 
     /// Calls for a while, one call after the other. Returns the median time of a call.
     pub(super) async fn median(&mut self, length: Duration) -> Result<Duration, Error> {
-        timeout(length + GRACE, self.median_within(length)).await?
+        within(length + GRACE, "the calls of one connection", self.median_within(length)).await
     }
 
     async fn median_within(&mut self, length: Duration) -> Result<Duration, Error> {
@@ -128,7 +126,7 @@ impl Endpoint {
             Calls::Http { address, session, call, revision, length } => {
                 let (address, session) = (*address, session.as_deref());
                 let target = http::Target { address, call: *call, revision: *revision, session, credential: None };
-                let driven = target.drive(target.connect(1).await?, deadline, Some(*length)).await?;
+                let driven = target.drive(target.connect(1).await?, deadline, Lengths::exactly(*length)).await?;
                 return driven.median.ok_or_else(|| Error::new("no call ended"));
             }
             Calls::Line { template, call } => {
@@ -159,11 +157,11 @@ impl Endpoint {
             Calls::Http { address, session, call, revision, length: expected } => {
                 let (address, session) = (*address, session.as_deref());
                 let target = http::Target { address, call: *call, revision: *revision, session, credential: None };
-                let open = timeout(GRACE, target.connect(connections)).await??;
+                let open = within(GRACE, "the connections", target.connect(connections)).await?;
                 let own = std::process::id();
                 let (peer, before, start) = (self.peer.used(), cpu::used(own), Instant::now());
-                let driving = target.drive(open, start + length, Some(*expected));
-                let driven = timeout(length + GRACE, driving).await??;
+                let driving = target.drive(open, start + length, Lengths::exactly(*expected));
+                let driven = within(length + GRACE, "the calls of many connections", driving).await?;
                 let elapsed = start.elapsed();
                 let used = |since: Option<Duration>| since.ok_or_else(|| Error::new("CPU times cannot be read here"));
                 let peer = used(since(peer, self.peer.used()))?;

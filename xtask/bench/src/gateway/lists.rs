@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     case::{Revision, list_page},
-    error::Error,
+    error::{Error, within},
     http::{self, Connection},
     load::GRACE,
     peer::{Peer, Start},
@@ -71,7 +71,7 @@ struct Walk {
 
 impl Walk {
     async fn start(start: &Start, revision: Revision) -> Result<Self, Error> {
-        timeout(GRACE, Self::read(start, revision)).await?
+        within(GRACE, "a list", Self::read(start, revision)).await
     }
 
     /// Reads all pages once, and counts the tools.
@@ -117,7 +117,7 @@ impl Walk {
         while Instant::now() < deadline {
             let start = Instant::now();
             for (request, expected) in &self.pages {
-                let answer = timeout(GRACE, self.connection.call(request, false)).await??;
+                let answer = within(GRACE, "a page", self.connection.call(request, false)).await?;
                 if answer.status() != 200 || answer.length != *expected {
                     return Err(Error::new("a page has changed"));
                 }
@@ -150,7 +150,8 @@ async fn changes(extent: Extent) -> Result<(), Error> {
             changed.tools().remove("added");
         }
         loop {
-            let update = timeout(GRACE, updates.next()).await?;
+            let update = timeout(GRACE, updates.next()).await;
+            let update = update.map_err(|_| Error::new(format!("no announcement within {GRACE:?}")))?;
             if update.ok_or_else(|| Error::new("the subscription ended"))?? == Update::ToolsChanged {
                 break;
             }

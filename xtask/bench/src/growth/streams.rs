@@ -15,13 +15,12 @@ use tokio::{
     net::TcpStream,
     sync::Notify,
     task::JoinSet,
-    time::timeout,
 };
 
 use super::{Extent, Grown, Node, largest_exponent, series};
 use crate::{
     case::{Revision, request},
-    error::Error,
+    error::{Error, within},
     figure::{Aim, Curve, Figure, Point, Series},
     http::Connection,
     load::GRACE,
@@ -167,7 +166,7 @@ impl Side {
         wanted: &'static str,
         opening: impl Fn(&Node) -> Result<Vec<u8>, Error> + 'static,
     ) -> Result<Self, Error> {
-        let connection = timeout(GRACE, Connection::open(node.address)).await??;
+        let connection = within(GRACE, "a connection", Connection::open(node.address)).await?;
         let params = json!({ "name": "notify", "arguments": {} });
         let cause = request(Revision::Stateless, &node.host, None, "tools/call", Some("notify"), params);
         Ok(Self { node, streams: Streams::new(wanted), connection, cause, opening: Box::new(opening) })
@@ -177,13 +176,13 @@ impl Side {
     async fn grow(&mut self, size: usize) -> Result<(), Error> {
         while self.streams.count < size {
             let opening = (self.opening)(&self.node)?;
-            timeout(GRACE, self.streams.open(&self.node, &opening)).await??;
+            within(GRACE, "a new stream", self.streams.open(&self.node, &opening)).await?;
         }
         Ok(())
     }
 
     async fn deliver(&mut self) -> Result<f64, Error> {
-        timeout(GRACE, self.streams.deliver(&mut self.connection, &self.cause)).await?
+        within(GRACE, "the notifications", self.streams.deliver(&mut self.connection, &self.cause)).await
     }
 }
 

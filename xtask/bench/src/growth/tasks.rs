@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::{Extent, Grown, Node, add_rate, alternate, checked, kept, series};
 use crate::{
     case::{Revision, request},
-    error::Error,
+    error::{Error, within},
     figure::{Curve, Point},
     http::Connection,
     load::GRACE,
@@ -32,7 +32,7 @@ struct Tasks<'a> {
 impl<'a> Tasks<'a> {
     async fn new(node: &'a Node) -> Result<Self, Error> {
         let session = node.session().await?;
-        let connection = timeout(GRACE, Connection::open(node.address)).await??;
+        let connection = within(GRACE, "a connection", Connection::open(node.address)).await?;
         Ok(Self { node, session, connection, ids: Vec::new() })
     }
 
@@ -48,7 +48,7 @@ impl<'a> Tasks<'a> {
     async fn store(&mut self, count: usize) -> Result<(), Error> {
         let create = self.request("tools/call", json!({ "name": "job", "arguments": {}, "task": { "ttl": TTL } }));
         while self.ids.len() < count {
-            let (created, _) = timeout(GRACE, checked(&mut self.connection, &create)).await??;
+            let (created, _) = within(GRACE, "a new task", checked(&mut self.connection, &create)).await?;
             let id = created["result"]["task"]["taskId"].as_str();
             self.ids.push(id.ok_or_else(|| Error::new(format!("the call created no task: {created}")))?.to_owned());
         }
@@ -60,7 +60,7 @@ impl<'a> Tasks<'a> {
             }
             Ok::<_, Error>(())
         };
-        timeout(GRACE, completion).await?
+        within(GRACE, "the completion of a task", completion).await
     }
 
     /// The polls of the newest task in a second.
@@ -73,7 +73,7 @@ impl<'a> Tasks<'a> {
     async fn check(&mut self) -> Result<(), Error> {
         let oldest = self.ids.first().map_or("", String::as_str);
         let poll = self.poll(oldest);
-        let (message, _) = timeout(GRACE, checked(&mut self.connection, &poll)).await??;
+        let (message, _) = within(GRACE, "a poll of a task", checked(&mut self.connection, &poll)).await?;
         if is_complete(&message, oldest) { Ok(()) } else { Err(Error::new(format!("a task is lost: {message}"))) }
     }
 }
