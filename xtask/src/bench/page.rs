@@ -356,8 +356,7 @@ pub(super) fn explained(figures: &[&Figure]) -> Vec<String> {
     let doubts = [
         (
             Doubt::Limited,
-            "beside the bare peer, the load or the server of a client used its whole core. The ratio is too high, and the ratio \
-             of the CPU times (CPU) counts. Without it, the value misses its aim",
+            "the load, or the server of a client, used its whole core beside the bare peer. The ratio of CPU times (CPU) counts",
         ),
         (Doubt::Disturbed, "other processes used the cores during the rounds"),
         (
@@ -502,7 +501,7 @@ mod tests {
         let text = table(&results);
         let row = "| HTTP echo | 0.90 (limited) CPU 0.88 | 0.70 (!) | 0.40 / 0.30 | – | 9000 / 7000 calls/s | ≥ 0.8 |";
         assert!(text.contains(row), "{text}");
-        assert!(text.contains("\n(limited): beside") && text.contains("\n(!): the value"), "{text}");
+        assert!(text.contains("\n(limited): the load") && text.contains("\n(!): the value"), "{text}");
         assert!(!text.contains("(disturbed)"), "{text}");
         assert!(text.contains("| size | 5.00 MB | 5.00 MB | – | – | – | ≤ 6 MB |"), "{text}");
         assert!(text.contains("| start | 3.00 ms | – | – | – | 1.60 | – |"), "{text}");

@@ -174,7 +174,7 @@ mod tests {
         figure.peers.insert("rmcp".to_owned(), 0.25);
         figure.doubts.push(crate::bench::figure::Doubt::Limited);
         let text = bars("speed", &[&figure], true);
-        let explanation = "(limited): beside the bare peer";
+        let explanation = "(limited): the load, or the server";
         for part in ["HTTP echo", ">0.50 (limited)<", ">0.25<", "ours", "rmcp", "class=\"limit\"", explanation] {
             assert!(text.contains(part), "{part}: {text}");
         }
