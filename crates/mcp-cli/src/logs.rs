@@ -32,6 +32,9 @@ const ITEMS: &str = "mcp_client::call::page";
 /// The tracing target of the servers of a host. The commands print the typed errors of the servers instead.
 const SERVERS: &str = "mcp_agent::registry";
 
+/// The tracing targets of faults that a gateway does not print: of the tokens of callers, and of the lists of its servers.
+const FAULTS_BEHIND_GATEWAY: [&str; 2] = ["mcp_agent::registry::tokens", "mcp_agent::registry::listing"];
+
 /// The tracing target of the decisions of policies. The commands print the typed refusals instead.
 const AUDIT: &str = "mcp_agent::audit";
 
@@ -56,8 +59,9 @@ struct ServerStderr {
     is_always_printed: bool,
 }
 
-/// Installs the subscriber. With `all` it shows debug events. With `stderr` it shows every line of a server's stderr.
-pub(crate) fn install(all: bool, stderr: bool) {
+/// Installs the subscriber. With `all` it shows debug events. With `stderr` it shows every line of a server's stderr. With `serves` it
+/// shows the faults of servers behind a gateway.
+pub(crate) fn install(all: bool, stderr: bool, serves: bool) {
     {
         let mut state = STDERR.lock();
         (state.is_printed, state.is_always_printed) = (stderr, stderr);
@@ -66,6 +70,7 @@ pub(crate) fn install(all: bool, stderr: bool) {
     let is_enabled = filter_fn(move |metadata| match metadata.target() {
         SERVER_STDERR => true,
         LISTS | ITEMS | SEALS | AUDIT | LOGOUT => all,
+        target if serves && FAULTS_BEHIND_GATEWAY.contains(&target) => *metadata.level() <= max_level,
         target if target.starts_with(SERVERS) => all,
         _ => *metadata.level() <= max_level,
     });

@@ -83,16 +83,17 @@ fn main() -> ExitCode {
         let printed = created.and_then(|text| output::bytes(format!("{text}\n").as_bytes()));
         return printed.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS);
     }
+    let serves = matches!(cli.command, Command::Serving(_));
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     // A server uses all processors. Other commands have one connection.
-    if !matches!(cli.command, Command::Serving(_)) {
+    if !serves {
         runtime.worker_threads(2);
     }
     let runtime = match runtime.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return Failure::local(format!("cannot start the runtime: {error}")).report(),
     };
-    logs::install(cli.options.trace, cli.options.trace || cli.options.stderr);
+    logs::install(cli.options.trace, cli.options.trace || cli.options.stderr, serves);
     let terminal = TerminalGuard::new();
     let done = runtime.block_on(async {
         match cli.command {

@@ -110,3 +110,20 @@ fn a_line_that_is_not_a_message_names_its_server() {
     let expected = "mcp: warning: the server `loud` wrote a line that is not a message: Starting";
     assert!(serving.earlier.iter().any(|line| line == expected), "{:?}", serving.earlier);
 }
+
+#[test]
+fn a_gateway_does_not_start_itself_over_stdio() {
+    let project = Project::new("gateway-itself");
+    let file = project.root.join("servers.json").display().to_string();
+    let own = json!({
+        "command": env!("CARGO_BIN_EXE_mcp"),
+        "args": ["gateway", "--stdio", "--config", file],
+        "env": { "HOME": project.root, "XDG_STATE_HOME": project.root },
+        "x-mcp": { "required": true },
+    });
+    let output =
+        gateway(&project, &json!({ "own": own, "one": { "command": fixture() } }), &["--port", "0"]).bounded_output();
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    assert!(stderr.contains("has started this gateway with the same file"), "{stderr}");
+}

@@ -1,6 +1,7 @@
 //! The gateway: the servers of a configuration file as one server.
 
 mod audit;
+mod chain;
 mod ending;
 mod host;
 mod keys;
@@ -38,12 +39,13 @@ const NAMESPACE: &str = "mcp-gateway";
 
 /// Serves the servers of a configuration file, and ends them after a signal.
 pub(super) async fn serve(gateway: &GatewayOptions, options: &Options, mut signals: Signals) -> Result<(), Failure> {
+    let of_servers = chain::of_servers(options)?;
     let started = signals.interrupt(start(gateway, options)).await?;
     let Started { servers, faults, auth, shared, listener, host, audit } = started;
     let served = async {
         let mut renewable = Renewable::new(options);
         let start = async {
-            let failures = host::ready(&host, &servers, options, &mut renewable).await?;
+            let failures = host::ready(&host, &servers, &of_servers, &mut renewable).await?;
             let unusable = Unusable::new(&servers, &faults, &failures);
             let name = title(&unusable, &host.statuses());
             let (server, config) = server(&host, unusable, &renewable, auth, shared, gateway)?;

@@ -24,6 +24,8 @@ use crate::{
 
 /// The time after which a gateway serves without the servers that have not started yet. They join later.
 const START_WAIT: Duration = Duration::from_secs(15);
+/// The longest start of a server whose definition sets no limit.
+const LONGEST_START: Duration = Duration::from_secs(300);
 /// The interval at which the host reads the policy file again.
 const WATCH: Duration = Duration::from_secs(2);
 /// The shortest and the longest time between two attempts to start a failed server.
@@ -41,8 +43,14 @@ pub(super) async fn start(
     let settings = ClientSettings::without_answers(options);
     let definitions: HashMap<String, ServerDefinition> =
         servers.iter().map(|server| (server.name.clone(), server.clone())).collect();
+    let has_timeout = options.timeout.is_some();
     let mut builder = Host::builder(NAME, VERSION).clients(move |name, client| match definitions.get(name) {
-        Some(server) => settings.apply_to(client, server),
+        Some(server) => {
+            let client = settings.apply_to(client, server);
+            // The server can join after the wait of the gateway, so this limit is longer.
+            let has_limit = has_timeout || server.start_timeout.is_some();
+            if has_limit { client } else { client.connect_timeout(LONGEST_START) }
+        }
         None => client,
     });
     if has_auth {
