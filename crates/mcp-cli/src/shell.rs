@@ -3,6 +3,8 @@
 mod complete;
 mod template;
 
+use std::io::{IsTerminal as _, stdin};
+
 use clap::FromArgMatches;
 use rustyline::{CompletionType, Config, Editor, error::ReadlineError, history::FileHistory};
 
@@ -25,6 +27,7 @@ use crate::{
 const MAX_HISTORY: usize = 1000;
 /// The word that prints the stderr of the server's command.
 const STDERR: &str = "stderr";
+const PROMPT: &str = "mcp> ";
 
 type LineEditor = Editor<Completer, FileHistory>;
 
@@ -207,10 +210,12 @@ fn is_in_shell(name: &str) -> bool {
     !is_outside && !matches!(name, "shell" | "completions" | "new" | "login" | "logout" | "whoami" | "help")
 }
 
-/// Reads a line on a blocking thread. The connection continues to work meanwhile.
+/// Reads a line on a blocking thread, with a prompt if stdin is a terminal. The connection continues to work meanwhile.
 async fn read_line(mut editor: LineEditor) -> Result<(Result<String, ReadlineError>, LineEditor), Failure> {
     let read = tokio::task::spawn_blocking(move || {
-        let line = editor.readline("mcp> ");
+        // With `TERM=dumb`, the editor writes the prompt to stdout also for a pipe.
+        let prompt = if stdin().is_terminal() { PROMPT } else { "" };
+        let line = editor.readline(prompt);
         (line, editor)
     });
     read.await.map_err(|error| Failure::local(format!("cannot read a line: {error}")))

@@ -76,13 +76,16 @@ fn a_policy_decides_each_request_before_it_leaves() {
     let (_, _, err) = project.run(&[&["call", "paint", "--trace"][..], &options].concat());
     assert!(err.contains("CallTool") && err.contains("tool=\"paint\"") && err.contains("effect=allow"), "{err}");
 
-    let mut shell = project.command(&[&["shell"][..], &options].concat());
-    let mut shell = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    shell.stdin.take().unwrap().write_all(b"call fail\nread config://app\npaint\n").unwrap();
-    let output = process::finish(shell);
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(err.contains("rule 1 of policy.toml denies") && err.contains("rule 3 of policy.toml denies"), "{err}");
-    assert_eq!(out, "None\n");
+    for terminal in ["dumb", "xterm"] {
+        let mut shell = project.command(&[&["shell"][..], &options].concat());
+        shell.env("TERM", terminal).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut shell = shell.spawn().unwrap();
+        shell.stdin.take().unwrap().write_all(b"call fail\nread config://app\npaint\n").unwrap();
+        let output = process::finish(shell);
+        let (out, err) = (text(&output.stdout), text(&output.stderr));
+        assert!(err.contains("rule 1 of policy.toml denies") && err.contains("rule 3 of policy.toml denies"), "{err}");
+        assert_eq!(out, "None\n", "{terminal}");
+    }
 }
 
 #[test]
