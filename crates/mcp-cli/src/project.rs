@@ -125,9 +125,10 @@ pub(crate) fn create(
         _ => Failure::local(format!("cannot write {}: {error}", directory.display())),
     })?;
     let written: Vec<&str> = files.iter().map(|(file, _)| *file).collect();
-    let flag = if has_http { " -- --stdio" } else { "" };
+    let flag = stdio_flag(has_http);
+    // `cargo test` builds the program. `cargo run` in the command of a server would build within the limit of the connection.
     Ok(format!(
-        "wrote {} with {}\nnext: cd {} && cargo test && mcp call count text=strawberry what=r -- cargo run -q{flag}",
+        "wrote {} with {}\nnext: cd {} && cargo test && mcp call count text=strawberry what=r -- target/debug/{name}{flag}",
         directory.display(),
         written.join(", "),
         shell_words::quote(&directory.to_string_lossy())
@@ -269,7 +270,7 @@ fn files(name: &str, has_http: bool, source: &Source, is_in_workspace: bool) -> 
         ("{{client}}", &client),
         ("{{workspace}}", workspace),
         ("{{argument}}", if has_http { ".arg(\"--stdio\")" } else { "" }),
-        ("{{flag}}", if has_http { " -- --stdio" } else { "" }),
+        ("{{flag}}", stdio_flag(has_http)),
         ("{{http}}", if has_http { README_HTTP } else { "" }),
     ];
     let fill = |template: &str| format!("{}\n", filled(template, &values).trim_end());
@@ -280,6 +281,11 @@ fn files(name: &str, has_http: bool, source: &Source, is_in_workspace: bool) -> 
         ("README.md", fill(README)),
         (".gitignore", "/target\n".to_owned()),
     ]
+}
+
+/// Returns the argument that selects stdio, if the program also serves HTTP.
+fn stdio_flag(has_http: bool) -> &'static str {
+    if has_http { " --stdio" } else { "" }
 }
 
 /// Replaces the variables of a template. A value that resembles a variable stays as it is.

@@ -84,7 +84,8 @@ fn a_new_project_never_overwrites_and_needs_a_source() {
     assert!(manifest.contains("mcp-server = { git = \"https://example.com/mcp.git\", default-features = false }"));
     let git = ["new", "a b/sun", "--git", "https://example.com/mcp.git"];
     let output = mcp().current_dir(&outside).args(git).bounded_output();
-    assert!(text(&output.stdout).contains("next: cd 'a b/sun' && cargo test"), "{output:?}");
+    let next = "next: cd 'a b/sun' && cargo test && mcp call count text=strawberry what=r -- target/debug/sun\n";
+    assert!(text(&output.stdout).ends_with(next), "{output:?}");
     // Inside a checkout, `mcp` finds its root.
     let inside = tempdir().join("inside");
     let output = mcp().current_dir(root).arg("new").arg(&inside).bounded_output();

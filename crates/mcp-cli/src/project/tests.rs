@@ -72,6 +72,17 @@ fn every_variable_of_the_templates_has_a_value() {
 }
 
 #[test]
+fn the_readme_names_the_built_program_as_the_server() {
+    for (has_http, command) in [(true, "-- target/debug/x --stdio\n"), (false, "-- target/debug/x\n")] {
+        let files = files("x", has_http, &Source::Git("https://example.com/x".to_owned()), true);
+        let (_, readme) = files.iter().find(|(name, _)| *name == "README.md").unwrap();
+        assert_eq!(readme.matches(command).count(), 3, "{readme}");
+        // A build in the command of a server would count for the limit of the connection.
+        assert!(!readme.contains("-- cargo"), "{readme}");
+    }
+}
+
+#[test]
 fn a_failure_leaves_no_part_of_the_project() {
     let root = std::env::temp_dir().join(format!("mcp-project-{}", std::process::id()));
     fs::create_dir(&root).unwrap();
