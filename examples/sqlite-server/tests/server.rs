@@ -1,7 +1,7 @@
 //! A client queries a database, and each limit holds.
 #![expect(clippy::unwrap_used, reason = "a failed step ends the test")]
 
-use std::{path::PathBuf, time::Duration};
+use std::{error::Error, iter::successors, path::PathBuf, time::Duration};
 
 use mcp_client::{ChildProcess, Client, protocol::CompletionReference};
 use rusqlite::Connection;
@@ -33,6 +33,25 @@ async fn query(client: &Client, arguments: Value) -> Result<Value, String> {
     let call = client.call_tool("query", arguments).into_future();
     let result = timeout(LIMIT, call).await.unwrap().unwrap();
     if result.is_error { Err(result.text()) } else { Ok(result.structured_content.clone().unwrap()) }
+}
+
+#[tokio::test]
+async fn the_program_names_the_fault_of_its_argument() {
+    let folder = tempfile::tempdir().unwrap();
+    let (missing, text) = (folder.path().join("none.db"), folder.path().join("text.db"));
+    std::fs::write(&text, "x".repeat(1024)).unwrap();
+    for (file, expected) in [
+        (None, "name the database: sqlite-server FILE".to_owned()),
+        (Some(&missing), format!("cannot open {}: unable to open database file\n", missing.display())),
+        (Some(&text), format!("cannot open {}: file is not a database\n", text.display())),
+    ] {
+        let program = ChildProcess::new(env!("CARGO_BIN_EXE_sqlite-server")).args(file);
+        let error = timeout(LIMIT, Client::connect(program)).await.unwrap().err().unwrap();
+        let causes = successors(Some(&error as &dyn Error), |error| (*error).source());
+        let error: String = causes.map(|error| format!("{error}\n")).collect();
+        assert!(error.contains("exit status: 1") && error.contains(&expected), "{error}");
+        assert!(!error.contains("Error:"), "{error}");
+    }
 }
 
 #[tokio::test]
