@@ -12,6 +12,8 @@ use std::{
 
 use anyhow::{Context, Error};
 
+mod descendants;
+
 /// The interval between two checks of a running child or of a listener.
 const POLL: Duration = Duration::from_millis(20);
 /// The kept bytes of a captured stream; the rest is read and discarded.
@@ -89,11 +91,12 @@ pub(crate) fn capture(command: &mut Command, limit: Duration) -> Result<Captured
     Ok(Captured { status, stdout: received(stdout), stderr: received(stderr) })
 }
 
-/// A child process. The drop of this value kills it. A child with a piped stdin has time to end its own children before.
+/// A child process. The drop of this value kills it with its descendants. A child with a piped stdin has time to end its own children
+/// before.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
-    /// Waits for the exit of the child. Kills the child after `limit`.
+    /// Waits for the exit of the child. Kills the child and its descendants after `limit`.
     pub(crate) fn wait(mut self, limit: Duration) -> Result<ExitStatus, Error> {
         let deadline = Instant::now() + limit;
         loop {
@@ -140,8 +143,8 @@ impl Drop for Running {
             }
         }
         if self.ended().is_none() {
-            // Both fail only if the child has exited already.
-            let _ = self.0.kill();
+            descendants::kill(&mut self.0);
+            // Fails only if the child has been waited for already.
             let _ = self.0.wait();
         }
     }
@@ -221,5 +224,16 @@ mod tests {
         let error = capture(&mut sh("exec sleep 600"), Duration::from_millis(50)).err().unwrap();
         assert!(format!("{error:#}").contains("killed"), "{error:#}");
         assert!(started.elapsed() < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn the_limit_of_a_child_ends_its_descendants() {
+        let mut command = sh("sh -c 'sleep 600 & echo started; wait' & wait");
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut stdout = child.stdout.take().unwrap();
+        stdout.read_exact(&mut [0; 8]).unwrap();
+        assert!(Running(child).wait(Duration::ZERO).is_err());
+        // The stream ends when the last process that writes to it has ended.
+        assert_eq!(read_all(stdout).recv_timeout(Duration::from_secs(30)), Ok(Vec::new()));
     }
 }
