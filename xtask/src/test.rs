@@ -11,7 +11,10 @@ use anyhow::{Context, Error};
 
 use crate::{process, workspace};
 
+const BUILD_LIMIT: Duration = Duration::from_secs(60 * 60);
+/// The limit of the tests, with the builds of the doc tests.
 const LIMIT: Duration = Duration::from_secs(45 * 60);
+const SELECTION: [&str; 3] = ["test", "--workspace", "--all-features"];
 /// The program that some tests need.
 const REDIS: &str = "redis-server";
 /// The variable that makes a missing program a failure.
@@ -23,13 +26,21 @@ const SKIPS: &str = "_or_skip(";
 /// skip their work because a program is missing, since `cargo test` shows no output of a test that passes.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let root = workspace::root();
-    let mut command = process::cargo(&root);
-    command.args(["test", "--workspace", "--all-features"]).args(args);
-    let outcome = process::run(&mut command, LIMIT);
+    if let Some(options) = build(args) {
+        process::run(process::cargo(&root).args(SELECTION).arg("--no-run").args(options), BUILD_LIMIT)?;
+    }
+    let outcome = process::run(process::cargo(&root).args(SELECTION).args(args), LIMIT);
     if !is_installed() && std::env::var_os(REQUIRED).is_none() {
         report(&root)?;
     }
     outcome
+}
+
+/// Returns the options of the build before the tests. `cargo test` builds nothing before doc tests alone.
+fn build(args: &[String]) -> Option<&[String]> {
+    let options = args.split(|arg| arg == "--").next().unwrap_or(args);
+    let is_other = options.iter().any(|arg| matches!(arg.as_str(), "--doc" | "--no-run"));
+    (!is_other).then_some(options)
 }
 
 fn is_installed() -> bool {
@@ -108,6 +119,19 @@ fn is_qualifier(word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_build_precedes_the_tests_with_their_options() {
+        for (line, expected) in [
+            ("", Some("")),
+            ("-p xtask filter -- --exact --doc", Some("-p xtask filter")),
+            ("--doc", None),
+            ("--no-run -- x", None),
+        ] {
+            let args: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+            assert_eq!(build(&args).map(|options| options.join(" ")).as_deref(), expected, "{line}");
+        }
+    }
 
     #[test]
     fn the_tests_of_a_file_that_skip_are_found() {
