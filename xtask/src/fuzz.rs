@@ -16,7 +16,7 @@ use crate::{
     workspace::{self, Metadata},
 };
 
-const USAGE: &str = "usage: cargo xtask fuzz [--seconds N] [--quick] [--input FILE] [--list] [TARGET]...";
+pub(crate) const USAGE: &str = "usage: cargo xtask fuzz [--seconds N] [--quick] [--input FILE] [--list] [TARGET]...";
 const TOOLCHAIN: &str = "nightly";
 /// The seconds of a target, unless `--seconds` sets others.
 const SECONDS: u64 = 10;

@@ -33,7 +33,7 @@ use self::{
     servers::{SUBJECTS, Started, Wire},
 };
 
-const USAGE: &str = "usage: cargo xtask interop [--direction server|client|login|protected|gateway] [--peer NAME]... [--transport stdio|http|sse] \
+pub(crate) const USAGE: &str = "usage: cargo xtask interop [--direction server|client|login|protected|gateway] [--peer NAME]... [--transport stdio|http|sse] \
     [--server BINARY] [--client BINARY]";
 
 /// The package and binary that tests foreign servers.

@@ -68,7 +68,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "interop",
-        usage: "[--direction server|client] [--peer NAME]... [--transport NAME]  peers of other projects, as a matrix",
+        usage: "[--direction server|client|login|protected|gateway] [--peer NAME]... [--transport stdio|http|sse] \
+            [--server BINARY] [--client BINARY]  peers of other projects, as a matrix",
         run: interop::run,
     },
     Command {
@@ -78,7 +79,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "fuzz",
-        usage: "[--seconds N] [--input FILE] [--list] [TARGET]...  runs the fuzz targets with a nightly toolchain",
+        usage: "[--seconds N] [--quick] [--input FILE] [--list] [TARGET]...  runs the fuzz targets with a nightly toolchain",
         run: fuzz::run,
     },
     Command {
@@ -147,6 +148,15 @@ fn print_usage() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_help_of_a_command_names_its_arguments() {
+        for (name, usage) in [("fuzz", fuzz::USAGE), ("interop", interop::USAGE)] {
+            let arguments = usage.strip_prefix(&format!("usage: cargo xtask {name} ")).unwrap();
+            let help = command(name).unwrap().usage;
+            assert!(help.strip_prefix(arguments).is_some_and(|effect| effect.starts_with("  ")), "{help}");
+        }
+    }
 
     #[test]
     fn help_is_an_argument_of_each_command() {
