@@ -10,6 +10,7 @@ use std::{
 use anyhow::{Context, Error};
 
 use crate::{
+    fleet,
     process::{self, Captured},
     workspace::{self, Metadata},
 };
@@ -88,8 +89,12 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let options = Options::parse(args).context(options::USAGE)?;
     let root = workspace::root();
     let metadata = Metadata::load(&root)?;
-    let binary = fixture::build(&root, &metadata, options.leg)?;
+    // A missing program fails before the builds, which take minutes.
+    if options.leg == Leg::Fleet {
+        fleet::require_redis()?;
+    }
     let tools = Tools::install(&root, metadata.target())?;
+    let binary = fixture::build(&root, &metadata, options.leg)?;
     let results = metadata.target().join("conformance/results");
     let bench = Bench { root, tools, results, leg: options.leg, binary, cell: None };
     let mut report = Report::new(options.leg);

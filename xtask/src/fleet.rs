@@ -9,7 +9,7 @@ use anyhow::{Context, Error};
 use lexopt::{Arg, Parser, ValueExt as _};
 
 use crate::{
-    conformance::{self, fixture},
+    conformance::{self, fixture, tools::Tools},
     process,
     workspace::{self, Metadata},
 };
@@ -56,11 +56,15 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let options = Options::parse(args).context(USAGE)?;
     require_redis()?;
     let root = workspace::root();
+    let target = Metadata::load(&root)?.target().to_owned();
+    if options.suites {
+        // The suites run after the builds and the checks. Their missing programs fail before.
+        Tools::install(&root, &target)?;
+    }
     let program = fixture::binary(&root, fixture::FLEET)?;
     let node = fixture::binary(&root, "fleet")?;
-    let directory = Metadata::load(&root)?.target().join("fleet");
     let mut check = Command::new(program);
-    check.arg("check").arg("--program").arg(node).arg("--directory").arg(directory).args(options.forwarded);
+    check.arg("check").arg("--program").arg(node).arg("--directory").arg(target.join("fleet")).args(options.forwarded);
     // All nodes need the same key, and any key works.
     check.args(["--", "--state-key"]).arg("5e".repeat(32));
     process::run(&mut check, CHECK_LIMIT)?;
@@ -73,7 +77,7 @@ pub(crate) fn run_in_ci() -> Result<(), Error> {
 }
 
 /// Fails if Redis is missing. In CI, installs the Debian package.
-fn require_redis() -> Result<(), Error> {
+pub(crate) fn require_redis() -> Result<(), Error> {
     if is_installed() {
         return Ok(());
     }

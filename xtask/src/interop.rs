@@ -28,7 +28,7 @@ mod servers;
 use self::{
     install::Installed,
     matrix::{CLIENT_COLUMNS, COLUMNS, Cell, LOGIN_COLUMNS, Matrix, PROTECTED_COLUMNS},
-    peers::{Login, PEERS, Transport},
+    peers::{Login, PEERS, Runtime, Transport},
     row::Target,
     servers::{SUBJECTS, Started, Wire},
 };
@@ -53,6 +53,7 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
     let root = workspace::root();
     let metadata = Metadata::load(&root)?;
     let mut installed = Installed::new(&root, metadata.target())?;
+    installed.prepare(&options.runtimes())?;
     let server = options.server().then(|| clients(&options, &root, &metadata, &mut installed));
     let login = options.login().then(|| logins(&options, &root, &mut installed));
     let client = options.client().then(|| servers(&options, &root, &mut installed));
@@ -273,6 +274,16 @@ impl Options {
         self.direction == Some(Direction::Gateway) && PEERS.iter().any(|peer| self.wants(peer.name))
     }
 
+    /// Returns the runtimes of the selected peers.
+    fn runtimes(&self) -> Vec<Runtime> {
+        let are_clients = self.server() || self.login() || self.gateway();
+        let are_servers = self.client() || self.protected();
+        let clients = PEERS.iter().filter(|peer| are_clients && self.wants(peer.name)).map(|peer| peer.runtime);
+        let servers = SUBJECTS.iter().filter(|subject| are_servers && self.wants(subject.name));
+        let wanted: Vec<Runtime> = clients.chain(servers.map(|subject| subject.runtime)).collect();
+        [Runtime::Node, Runtime::Python].into_iter().filter(|runtime| wanted.contains(runtime)).collect()
+    }
+
     /// Returns the program of our client.
     fn client_binary(&self, root: &Path) -> Result<PathBuf, Error> {
         match &self.binary {
@@ -332,6 +343,19 @@ mod tests {
             let found = (options.server(), options.client(), options.login(), options.protected());
             assert_eq!(found, (server, client, login, protected), "{line}");
             assert_eq!(options.gateway(), line == "--direction gateway", "{line}");
+        }
+    }
+
+    #[test]
+    fn the_selected_peers_decide_the_runtimes() {
+        for (line, expected) in [
+            ("", &[Runtime::Node, Runtime::Python][..]),
+            ("--peer inspector", &[Runtime::Node]),
+            ("--peer git --direction client", &[Runtime::Python]),
+            ("--peer git --direction server", &[]),
+            ("--direction login --transport stdio", &[]),
+        ] {
+            assert_eq!(parse(line).unwrap().runtimes(), expected, "{line}");
         }
     }
 

@@ -20,6 +20,7 @@ const POLL: Duration = Duration::from_millis(20);
 const CAPTURE_CAP: usize = 16 * 1024 * 1024;
 /// The time that a stream may stay open after its process has exited: a grandchild can hold it.
 const STREAM_GRACE: Duration = Duration::from_secs(5);
+const VERSION_LIMIT: Duration = Duration::from_secs(30);
 
 /// The `cargo` that runs this tool, in the workspace's folder.
 pub(crate) fn cargo(root: &Path) -> Command {
@@ -89,6 +90,15 @@ pub(crate) fn capture(command: &mut Command, limit: Duration) -> Result<Captured
     let stderr = child.stderr.take().map(read_all);
     let status = Running(child).wait(limit).with_context(|| format!("`{line}`"))?;
     Ok(Captured { status, stdout: received(stdout), stderr: received(stderr) })
+}
+
+/// Fails unless a program runs with `--version`. The error names the Debian packages of the program.
+pub(crate) fn require(program: &str, packages: &str) -> Result<(), Error> {
+    let probe = capture(Command::new(program).arg("--version"), VERSION_LIMIT);
+    if probe.is_ok_and(|probe| probe.status.success()) {
+        return Ok(());
+    }
+    Err(Error::msg(format!("`{program}` is missing. Install it, for example by `apt-get install {packages}`")))
 }
 
 /// A child process. The drop of this value kills it with its descendants. A child with a piped stdin has time to end its own children
@@ -216,6 +226,14 @@ mod tests {
     fn capture_returns_both_streams_and_the_status() {
         let got = capture(&mut sh("echo out; echo err >&2; exit 3"), Duration::from_secs(30)).unwrap();
         assert_eq!((got.stdout.as_str(), got.stderr.as_str(), got.status.code()), ("out\n", "err\n", Some(3)));
+    }
+
+    #[test]
+    fn a_missing_program_is_named_with_its_package() {
+        assert!(require("sh-that-does-not-exist", "sh").is_err_and(|error| {
+            error.to_string() == "`sh-that-does-not-exist` is missing. Install it, for example by `apt-get install sh`"
+        }));
+        assert!(require("cargo", "cargo").is_ok());
     }
 
     #[test]

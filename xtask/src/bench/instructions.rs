@@ -48,6 +48,7 @@ pub(super) fn run(folders: &Folders, args: &[String]) -> Result<(), Error> {
             return Err(Error::msg(format!("instructions takes {forms}, not `{}`", words.join(" "))));
         }
     };
+    process::require(VALGRIND, "valgrind libc6-dbg")?;
     let mut build = process::cargo(&folders.root);
     // A build with other optimizations counts other instructions.
     build.args(["build", "--profile", PROFILE, "--package", "instructions"]);

@@ -89,12 +89,12 @@ impl Tools {
 
 /// Installs the packages of the lock file in `dir`. `what` names them in messages.
 pub(crate) fn npm_ci(dir: &Path, what: &str) -> Result<(), Error> {
-    println!("installing {what} into {}", dir.display());
     let npm = if cfg!(windows) { "npm.cmd" } else { "npm" };
+    process::require(npm, "npm").with_context(|| format!("{what} come from npm"))?;
+    println!("installing {what} into {}", dir.display());
     let mut command = Command::new(npm);
     command.current_dir(dir).args(["ci", "--no-progress", "--loglevel=error"]);
-    let done = process::capture(&mut command, INSTALL_LIMIT)
-        .with_context(|| format!("{what} come from npm, and `npm` does not run here: install Node.js with npm"))?;
+    let done = process::capture(&mut command, INSTALL_LIMIT)?;
     if done.status.success() {
         return Ok(());
     }

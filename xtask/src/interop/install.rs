@@ -63,6 +63,18 @@ impl Installed {
         format!("{title} {}", version.unwrap_or("of unknown version"))
     }
 
+    /// Installs runtimes before the builds, which take minutes. Prints each missing program, and fails if no runtime is ready.
+    pub(super) fn prepare(&mut self, runtimes: &[Runtime]) -> Result<(), Error> {
+        let missing: Vec<String> = runtimes.iter().filter_map(|runtime| self.runtime(*runtime).err()).collect();
+        if !missing.is_empty() && missing.len() == runtimes.len() {
+            return Err(Error::msg(missing.join("\n       ")));
+        }
+        for error in missing {
+            println!("{error}\nThe peers that need this program do not run, so this command fails at its end.");
+        }
+        Ok(())
+    }
+
     /// Installs the runtime of a peer once. The error names the missing program.
     pub(super) fn runtime(&mut self, runtime: Runtime) -> Result<Ready, String> {
         let program = match runtime {
@@ -103,7 +115,10 @@ impl Installed {
         let base = PYTHONS.iter().find(|name| version(Path::new(name)).is_some_and(|found| found >= PYTHON));
         let base = base.ok_or_else(|| {
             let (major, minor) = PYTHON;
-            Error::msg(format!("install Python {major}.{minor} or later: none of {} is it", PYTHONS.join(", ")))
+            Error::msg(format!(
+                "Python {major}.{minor} or later is missing: none of {} is it. Install it, for example by `apt-get install python3-venv`",
+                PYTHONS.join(", ")
+            ))
         })?;
         println!("installing the Python peers into {}", venv.display());
         succeed(Command::new(base).args(["-m", "venv", "--clear"]).arg(&venv), "cannot make a virtual environment")?;
