@@ -37,7 +37,7 @@ mod plot;
 mod stamp;
 mod svg;
 
-const USAGE: &str = "\
+pub(crate) const USAGE: &str = "\
 usage: cargo xtask bench [STAGE]... [--peers] [--quick] [--case NAME]... [--rounds N] [--seconds S] [--no-build] [--no-load]
        cargo xtask bench growth [tools|sessions|streams|subscriptions|tasks|connections|payload]... [--quick]
        cargo xtask bench --publish [--no-build] [--rounds N] [--seconds S]
@@ -69,10 +69,6 @@ const LOAD_LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
 
 /// Runs all measurements. Fails at the end if a measurement failed or missed an aim.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
-    if args.iter().any(|arg| arg == "--help") {
-        println!("{USAGE}");
-        return Ok(());
-    }
     let root = workspace::root();
     let target = Metadata::load(&root)?.target().to_owned();
     let folders = Folders { root, target };

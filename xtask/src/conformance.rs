@@ -25,7 +25,6 @@ mod outcome;
 mod report;
 pub(crate) mod tools;
 
-pub(crate) use self::lists::{ExpectedFailures, REVISIONS, Requirements};
 use self::{
     fixture::Server,
     gateway::Cell,
@@ -34,6 +33,10 @@ use self::{
     outcome::Verdict,
     report::{Report, Row},
     tools::{Release, Tools},
+};
+pub(crate) use self::{
+    lists::{ExpectedFailures, REVISIONS, Requirements},
+    options::USAGE,
 };
 
 /// Well above the suite's own bound of half a minute for each scenario.
@@ -86,7 +89,7 @@ impl fmt::Display for Leg {
 
 /// Runs the selected scenarios and prints a table. Only unexpected failures and outdated lists are errors.
 pub(crate) fn run(args: &[String]) -> Result<(), Error> {
-    let options = Options::parse(args).context(options::USAGE)?;
+    let options = Options::parse(args).context(USAGE)?;
     let root = workspace::root();
     let metadata = Metadata::load(&root)?;
     // A missing program fails before the builds, which take minutes.

@@ -14,7 +14,7 @@ use crate::{
     workspace::{self, Metadata},
 };
 
-const USAGE: &str = "usage: cargo xtask fleet [--seed N] [--size PERCENT] [--check NAME]... [--no-suites]";
+pub(crate) const USAGE: &str = "usage: cargo xtask fleet [--seed N] [--size PERCENT] [--check NAME]... [--no-suites]";
 const REDIS: &str = "redis-server";
 /// The oldest major version of Redis and Valkey.
 const OLDEST: u32 = 7;

@@ -11,7 +11,7 @@ use crate::{
     workspace::{self, Metadata},
 };
 
-const USAGE: &str = "usage: cargo xtask soak [--seconds N] [--seed S]";
+pub(crate) const USAGE: &str = "usage: cargo xtask soak [--seconds N] [--seed S]";
 const PROGRAM: &str = "soak-check";
 /// The seconds of a run, unless `--seconds` sets others.
 const SECONDS: u64 = 60;

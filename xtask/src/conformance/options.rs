@@ -5,7 +5,7 @@ use lexopt::{Arg, Parser, ValueExt as _};
 
 use super::{Cell, Leg, REVISIONS, Release};
 
-pub(super) const USAGE: &str = "usage: cargo xtask conformance authorization \
+pub(crate) const USAGE: &str = "usage: cargo xtask conformance authorization \
     | server|client|fleet [--requirements REV | --suite NAME | --scenario NAME] \
     | gateway [--cell NAME] [--requirements REV | --scenario NAME]";
 
