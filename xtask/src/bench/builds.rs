@@ -101,9 +101,9 @@ const SERVERS: [Server; 4] = [
     },
     Server {
         key: "auth",
-        title: "HTTP server with auth",
+        title: "HTTP server with API keys",
         features: &["auth"],
-        serve: HTTP,
+        serve: WITH_KEY,
         flavor: "multi_thread",
         profile: "release",
         peer: None,
@@ -111,9 +111,9 @@ const SERVERS: [Server; 4] = [
     },
     Server {
         key: "oauth",
-        title: "HTTP server with OAuth",
+        title: "HTTP server with signed tokens",
         features: &["oauth"],
-        serve: HTTP,
+        serve: WITH_TOKENS,
         flavor: "multi_thread",
         profile: "release",
         peer: None,
@@ -122,6 +122,20 @@ const SERVERS: [Server; 4] = [
 ];
 
 const HTTP: &str = "serve_http(\"127.0.0.1:8080\")";
+/// The linker removes a provider that a program does not use.
+const WITH_KEY: &str = r#"serve_http_with(
+        "127.0.0.1:8080",
+        HttpConfig::new().authenticate(
+            mcp_server::auth::ApiKeys::new()
+                .key(&std::env::var("API_KEY")?, mcp_server::protocol::Principal::new("build-server")),
+        ),
+    )"#;
+const WITH_TOKENS: &str = r#"serve_http_with(
+        "127.0.0.1:8080",
+        HttpConfig::new()
+            .public_url("https://mcp.example.com/mcp")
+            .authenticate(mcp_server::auth::Jwt::issuer("https://idp.example.com")),
+    )"#;
 
 /// The package of a program, and the arguments that select the program in it.
 struct Package {
@@ -280,11 +294,16 @@ impl Server {
     fn generate(&self, folders: &Folders, inputs: &Inputs) -> Result<Package, Error> {
         let dir = folders.generated().join(self.key);
         write(&dir.join("Cargo.toml"), &self.manifest(&folders.root.join("crates/mcp-server")))?;
-        write(&dir.join("src/main.rs"), &MAIN.replace("SERVE", self.serve).replace("FLAVOR", self.flavor))?;
+        write(&dir.join("src/main.rs"), &self.main())?;
         // The same versions as here.
         let lock = dir.join("Cargo.lock");
         fs::copy(folders.root.join("Cargo.lock"), &lock).with_context(|| lock.display().to_string())?;
         Ok(Package { dir, name: self.name(), selection: Vec::new(), stamp: inputs.ours.clone() })
+    }
+
+    /// The source of the program.
+    fn main(&self) -> String {
+        MAIN.replace("SERVE", self.serve).replace("FLAVOR", self.flavor)
     }
 
     fn name(&self) -> String {
@@ -439,6 +458,16 @@ mod tests {
             for kind in ["stdio", "http", "client"] {
                 assert!(manifest["features"].get(kind).is_some(), "{library} {kind}");
             }
+        }
+    }
+
+    #[test]
+    fn a_program_with_authentication_uses_a_provider() {
+        for server in &SERVERS {
+            let main = server.main();
+            assert_eq!(main.contains(".authenticate("), ["auth", "oauth"].contains(&server.key), "{main}");
+            assert_eq!(main.contains("Jwt::issuer"), server.features == ["oauth"], "{main}");
+            assert!(!main.contains("SERVE") && !main.contains("FLAVOR"), "{main}");
         }
     }
 
