@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use self::{
     builds::Folders,
     commit::Commit,
-    figure::{Aim, Figure},
+    figure::{Aim, Figure, Series},
     options::{Options, Stage},
     page::{Builds, Machine, Results},
 };
@@ -39,7 +39,8 @@ mod svg;
 
 pub(crate) const USAGE: &str = "\
 usage: cargo xtask bench [STAGE]... [--peers] [--quick] [--case NAME]... [--rounds N] [--seconds S] [--no-build] [--no-load]
-       cargo xtask bench growth [tools|sessions|streams|subscriptions|tasks|connections|payload]... [--quick]
+                         [--plots DIR]
+       cargo xtask bench growth [tools|sessions|streams|subscriptions|tasks|connections|payload]... [--quick] [--plots DIR]
        cargo xtask bench --publish [--no-build] [--rounds N] [--seconds S]
        cargo xtask bench render
        cargo xtask bench instructions [--update [--allow-growth] | --parts [CASE]...]
@@ -50,6 +51,10 @@ usage: cargo xtask bench [STAGE]... [--peers] [--quick] [--case NAME]... [--roun
 stages: builds, load, start, memory, host, gateway, growth. Without a name, all of them but growth run.
 --peers measures rmcp and tower-mcp in the same run. --quick measures fewer rounds, and omits the cold builds.
 --no-build omits the cold builds. --no-load selects the stage `builds` alone. --case selects the stage `load` alone.
+cases: http-1, http-32, list, text, open-32, stdio-1, stdio-64, stdio-64-gathered, stdio-list, client-1, client-32,
+client-stdio-32, auth-jwt, auth-api-key, auth-introspection, auth-dpop, auth-guesses. With --case, --peers builds the programs of
+these cases only. The stage `load` has 7 rounds of 1 s, with --quick 3 of 0.3 s, and with --publish 3 of 2 s.
+--plots writes the plots of the run to a folder: speed.svg, costs.svg, and one for each series of the growth.
 --publish measures all that docs/performance.md shows, and rewrites that page, its plots and its results. It waits until the machine
 is quiet before each stage, and needs at least 3 rounds of 2 seconds. With --no-build, the page keeps the figures of its builds, and
 their date. The files that they follow must be the same.
@@ -108,6 +113,11 @@ pub(crate) fn run(args: &[String]) -> Result<(), Error> {
         && let Err(error) = run.publish()
     {
         run.failures.push(format!("publication: {error:#}"));
+    }
+    if let Some(folder) = run.options.plots.clone()
+        && let Err(error) = run.plots(&folder)
+    {
+        run.failures.push(format!("plots: {error:#}"));
     }
     if run.failures.is_empty() { Ok(()) } else { Err(Error::msg(run.failures.join("\n       "))) }
 }
@@ -175,12 +185,12 @@ impl Run {
             Stage::Load => {
                 args.extend(self.options.load.clone());
                 if self.options.peers {
-                    builds::prepare(&self.folders, true)?;
+                    builds::prepare_load(&self.folders, &self.options.kinds())?;
                     args.extend(["--peers".to_owned(), self.folders.programs().display().to_string()]);
                 }
             }
             Stage::Start => {
-                builds::prepare(&self.folders, self.options.peers)?;
+                builds::prepare_start(&self.folders, self.options.peers)?;
                 let plain = self.folders.plain();
                 for name in ["ours", "bare"] {
                     let program = plain.join(format!("{name}-stdio{}", std::env::consts::EXE_SUFFIX));
@@ -206,7 +216,7 @@ impl Run {
             }
             Stage::Memory => {
                 if self.options.peers {
-                    builds::prepare(&self.folders, true)?;
+                    builds::prepare_load(&self.folders, &["http"])?;
                     args.extend(["--peers".to_owned(), self.folders.programs().display().to_string()]);
                 }
             }
@@ -252,6 +262,18 @@ impl Run {
         let (rounds, machine) = (self.options.rounds(), self.machine.clone());
         let results = Results { date: page::today(), commit, builds, machine, rounds, versions, figures, series };
         page::publish(&self.folders.root, &results)
+    }
+
+    /// Writes the plots of the figures of this run. A stage that failed has none.
+    fn plots(&self, folder: &Path) -> Result<(), Error> {
+        let (mut figures, mut series): (Vec<Figure>, Vec<Series>) = (Vec::new(), Vec::new());
+        for stage in self.options.stages.iter().copied().filter(|stage| self.json(*stage).exists()) {
+            figures.extend(read::<Vec<Figure>>(&self.json(stage))?);
+            if stage == Stage::Growth {
+                series = read(&self.folders.out().join(SERIES))?;
+            }
+        }
+        plot::write(folder, &figures, &series)
     }
 
     fn builds(&self) -> Result<(), Error> {
@@ -331,6 +353,14 @@ mod tests {
                     assert_eq!(counts, 60);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_usage_names_each_case_and_series() {
+        for name in choices::CASES.into_iter().chain(choices::SERIES).chain(choices::GATEWAY) {
+            let mut words = USAGE.split(|character: char| !character.is_ascii_alphanumeric() && character != '-');
+            assert!(words.any(|word| word == name), "{name}");
         }
     }
 

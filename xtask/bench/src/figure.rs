@@ -33,6 +33,9 @@ pub(crate) struct Figure {
     /// The CPU time of a call of the bare peer, by that of ours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) cpu: Option<f64>,
+    /// The least and the largest ratio of the rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) spread: Option<(f64, f64)>,
     /// The nanoseconds until the core of the load has a value that the core of the servers wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) handover: Option<f64>,
@@ -163,6 +166,7 @@ impl Figure {
             peers: BTreeMap::new(),
             rates: BTreeMap::new(),
             cpu: None,
+            spread: None,
             handover: None,
             doubts: Vec::new(),
         }

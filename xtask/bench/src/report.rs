@@ -211,6 +211,7 @@ impl Row {
         let mut ratio = figure(self.name, self.title, self.ratio.median, "", self.aim);
         ratio.doubts.clone_from(&self.doubts);
         ratio.cpu = self.cost.as_ref().map(|(_, _, ratio)| ratio.median);
+        ratio.spread = Some((self.ratio.least, self.ratio.most));
         ratio.handover = self.handover;
         ratio.rates = BTreeMap::from([(OURS.to_owned(), self.ours), (BARE.to_owned(), self.bare)]);
         let mut forms: Vec<_> = self.others.iter().collect();
@@ -231,7 +232,8 @@ impl Row {
         if let Some(Guesses { ratio, most: Some(most), .. }) = &self.guesses {
             let title = format!("{}, ratio of the 99th percentiles", self.title);
             let doubts = self.doubts.clone();
-            figures.push(Figure { doubts, ..figure(self.name, &title, ratio.median, "", Aim::AtMost(*most)) });
+            let spread = Some((ratio.least, ratio.most));
+            figures.push(Figure { doubts, spread, ..figure(self.name, &title, ratio.median, "", Aim::AtMost(*most)) });
         }
         figures
     }
@@ -393,6 +395,7 @@ mod tests {
         assert!(!figures[0].is_met());
         assert_eq!(figures[0].doubts, [Doubt::Limited, Doubt::Incomplete]);
         assert_eq!((figures[0].cpu, figures[0].handover), (Some(0.5), Some(26.5)));
+        assert_eq!(figures[0].spread, Some((0.5, 0.8)));
         let (ours, bare, ratio) = row.cost.unwrap();
         assert_eq!((ours, bare, ratio.median), (2000.0, 1000.0, 0.5));
         assert_eq!(row.per_core(), 500.0);

@@ -217,28 +217,41 @@ pub(super) fn measure(folders: &Folders, peers: bool, cold: bool) -> Result<Vec<
     Ok(figures)
 }
 
-/// Builds the programs that are missing, or that have another compiler or other sources.
-pub(super) fn prepare(folders: &Folders, peers: bool) -> Result<(), Error> {
+/// A program to build: its package, its profile, and the folder for its binary.
+type Wanted = (Package, &'static str, PathBuf);
+
+/// Builds the stdio servers of the starts that are missing, or that have another compiler or other sources.
+pub(super) fn prepare_start(folders: &Folders, peers: bool) -> Result<(), Error> {
     let inputs = Inputs::read(&folders.root)?;
-    let mut wanted = Vec::new();
+    let mut wanted: Vec<Wanted> = Vec::new();
     if !inputs.bare.is_of(&folders.plain().join(file_name("bare-stdio"))) {
         wanted.push((bare(folders, &inputs)?, "plain", folders.plain()));
     }
     if !inputs.ours.is_of(&folders.plain().join(file_name("ours-stdio"))) {
         wanted.push((SERVERS[0].generate(folders, &inputs)?, "plain", folders.plain()));
     }
-    for library in LIBRARIES.into_iter().filter(|_| peers) {
-        for (kind, profile, folder) in [
-            ("stdio", "plain", folders.plain()),
-            ("stdio", "release", folders.programs()),
-            ("http", "release", folders.programs()),
-            ("client", "release", folders.programs()),
-        ] {
-            if !inputs.theirs.is_of(&folder.join(file_name(&format!("{library}-{kind}")))) {
-                wanted.push((peer(folders, library, kind, &inputs), profile, folder));
-            }
-        }
+    if peers {
+        wanted.extend(others(folders, &inputs, &["stdio"], "plain", &folders.plain()));
     }
+    build_all(folders, wanted)
+}
+
+/// Builds the programs of other libraries of some kinds, as [`prepare_start`] builds the servers of the starts.
+pub(super) fn prepare_load(folders: &Folders, kinds: &[&str]) -> Result<(), Error> {
+    let inputs = Inputs::read(&folders.root)?;
+    build_all(folders, others(folders, &inputs, kinds, "release", &folders.programs()))
+}
+
+/// The programs of other libraries that are not current.
+fn others(folders: &Folders, inputs: &Inputs, kinds: &[&str], profile: &'static str, folder: &Path) -> Vec<Wanted> {
+    let pairs = LIBRARIES.into_iter().flat_map(|library| kinds.iter().map(move |kind| (library, *kind)));
+    pairs
+        .filter(|(library, kind)| !inputs.theirs.is_of(&folder.join(file_name(&format!("{library}-{kind}")))))
+        .map(|(library, kind)| (peer(folders, library, kind, inputs), profile, folder.to_owned()))
+        .collect()
+}
+
+fn build_all(folders: &Folders, wanted: Vec<Wanted>) -> Result<(), Error> {
     let builds = folders.builds();
     for (package, profile, folder) in wanted {
         package.build(&builds, profile)?;
@@ -449,6 +462,16 @@ mod tests {
     }
 
     #[test]
+    fn a_program_with_authentication_uses_a_provider() {
+        for server in &SERVERS {
+            let main = server.main();
+            assert_eq!(main.contains(".authenticate("), ["auth", "oauth"].contains(&server.key), "{main}");
+            assert_eq!(main.contains("Jwt::issuer"), server.features == ["oauth"], "{main}");
+            assert!(!main.contains("SERVE") && !main.contains("FLAVOR"), "{main}");
+        }
+    }
+
+    #[test]
     fn each_program_of_a_peer_exists() {
         let root = workspace::root();
         for library in LIBRARIES {
@@ -458,16 +481,6 @@ mod tests {
             for kind in ["stdio", "http", "client"] {
                 assert!(manifest["features"].get(kind).is_some(), "{library} {kind}");
             }
-        }
-    }
-
-    #[test]
-    fn a_program_with_authentication_uses_a_provider() {
-        for server in &SERVERS {
-            let main = server.main();
-            assert_eq!(main.contains(".authenticate("), ["auth", "oauth"].contains(&server.key), "{main}");
-            assert_eq!(main.contains("Jwt::issuer"), server.features == ["oauth"], "{main}");
-            assert!(!main.contains("SERVE") && !main.contains("FLAVOR"), "{main}");
         }
     }
 

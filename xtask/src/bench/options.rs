@@ -1,5 +1,7 @@
 //! The command line of the stages. It is complete and valid before the first build begins.
 
+use std::path::PathBuf;
+
 use anyhow::Error;
 use lexopt::{Arg, Parser, ValueExt as _};
 
@@ -51,6 +53,8 @@ pub(super) struct Options {
     pub(super) load: Vec<String>,
     /// The series of the growth.
     pub(super) series: Vec<String>,
+    /// The folder of the plots of the run.
+    pub(super) plots: Option<PathBuf>,
 }
 
 impl Options {
@@ -64,6 +68,7 @@ impl Options {
                 Arg::Long("no-build") => options.no_build = true,
                 Arg::Long("publish") => options.publish = true,
                 Arg::Long("no-load") => no_load = true,
+                Arg::Long("plots") => options.plots = Some(parser.value()?.into()),
                 Arg::Long(name @ ("case" | "rounds" | "seconds")) => {
                     let flag = format!("--{name}");
                     let value = parser.value()?.string()?;
@@ -136,11 +141,12 @@ impl Options {
         let is_quick = self.quick;
         // --quick is an argument of the load too.
         let has_load = self.load.iter().any(|arg| arg != "--quick");
-        let needs: [(bool, &str, &[Stage]); 4] = [
+        let needs: [(bool, &str, &[Stage]); 5] = [
             (has_load, "--case, --rounds and --seconds need", &[Load]),
             (is_quick, "--quick needs", &[Builds, Load, Start, Gateway, Growth]),
             (self.peers, "--peers needs", &[Builds, Load, Start, Memory]),
             (self.no_build && !self.publish, "--no-build needs", &[Builds]),
+            (self.plots.is_some(), "--plots needs", &Stage::PUBLISHED),
         ];
         for (is_given, options, readers) in needs {
             if is_given && !self.stages.iter().any(|stage| readers.contains(stage)) {
@@ -149,6 +155,14 @@ impl Options {
             }
         }
         Ok(())
+    }
+
+    /// The kinds of the programs of other libraries that the selected cases load: `http`, `stdio` and `client`.
+    pub(super) fn kinds(&self) -> Vec<&'static str> {
+        let mut pairs = self.load.windows(2).filter(|pair| pair[0] == "--case");
+        let cases: Vec<&str> = pairs.by_ref().map(|pair| &*pair[1]).collect();
+        let is_wanted = |kind: &&str| cases.is_empty() || cases.iter().any(|case| kind_of(case) == *kind);
+        KINDS.into_iter().filter(is_wanted).collect()
     }
 
     /// The last value of an option of the load.
@@ -162,6 +176,15 @@ impl Options {
         let value = |name: &str| self.value(name).unwrap_or_default();
         format!("{} rounds of {} s", value("--rounds"), value("--seconds"))
     }
+}
+
+/// The kinds of the programs of other libraries.
+pub(super) const KINDS: [&str; 3] = ["stdio", "http", "client"];
+
+/// The kind of the programs that a case loads.
+fn kind_of(case: &str) -> &'static str {
+    let is_of = |kind: &str| case.split('-').next() == Some(kind);
+    KINDS.into_iter().find(|kind| is_of(kind)).unwrap_or("http")
 }
 
 /// Checks arguments that the measuring program reads itself. Returns false for other arguments.
@@ -230,6 +253,8 @@ mod tests {
             "host --peers",
             "load --no-build",
             "load --no-load",
+            "load --plots",
+            "host --plots /a",
             "--publish --rounds 2",
             "--publish --seconds 1.9",
         ] {
@@ -238,6 +263,19 @@ mod tests {
         for line in ["memory start --quick", "--quick", "--peers --no-build", "builds --no-load", "gateway --quick"] {
             assert!(parse(line).is_ok(), "{line}");
         }
+    }
+
+    #[test]
+    fn cases_need_the_programs_of_their_kinds() {
+        for (line, kinds) in [
+            ("load --peers", &KINDS as &[&str]),
+            ("load --peers --case stdio-list", &["stdio"]),
+            ("load --peers --case text --rounds 3", &["http"]),
+            ("--peers --case client-stdio-32 --case open-32", &["http", "client"]),
+        ] {
+            assert_eq!(parse(line).unwrap().kinds(), kinds, "{line}");
+        }
+        assert_eq!(parse("growth tools --plots /a").unwrap().plots, Some(PathBuf::from("/a")));
     }
 
     #[test]

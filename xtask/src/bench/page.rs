@@ -211,37 +211,22 @@ fn rendered(root: &Path) -> Result<Vec<(PathBuf, String)>, Error> {
     let mut page = replaced(&page, "machine", &machine(&results))?;
     page = replaced(&page, "figures", &table(&results))?;
     page = replaced(&page, "growth", &growth(&results.figures))?;
-    let ratios = ordered(results.figures.iter().filter(|figure| is_ratio(figure)));
-    let costs = ordered(results.figures.iter().filter(|figure| is_cost(figure)));
-    let file = |name: &str| Path::new(FOLDER).join(format!("{name}.svg"));
-    let mut files = vec![
-        (PathBuf::from(PAGE), page),
-        (file("speed"), plot::bars("Calls in a second, by the bare limit (dashed): more is better", &ratios, true)),
-        (file("costs"), plot::bars("Start, memory, size and builds: less is better", &costs, false)),
-    ];
-    files.extend(results.series.iter().map(|series| (file(&series.id), plot::curve(series))));
-    Ok(files)
+    page = replaced(&page, "rounds", &of_rounds(&results))?;
+    let plots = plot::all(&results.figures, &results.series);
+    let plots = plots.into_iter().map(|(name, text)| (Path::new(FOLDER).join(name), text));
+    Ok(std::iter::once((PathBuf::from(PAGE), page)).chain(plots).collect())
 }
 
 /// Puts the older revision of each title first.
-fn ordered<'a>(figures: impl Iterator<Item = &'a Figure>) -> Vec<&'a Figure> {
+pub(super) fn ordered<'a>(figures: impl Iterator<Item = &'a Figure>) -> Vec<&'a Figure> {
     let mut figures: Vec<&Figure> = figures.collect();
     let titles: Vec<&str> = figures.iter().map(|figure| &*figure.title).collect();
     figures.sort_by_key(|figure| (titles.iter().position(|title| *title == figure.title), &figure.revision));
     figures
 }
 
-fn is_growth(figure: &Figure) -> bool {
+pub(super) fn is_growth(figure: &Figure) -> bool {
     figure.id.starts_with("growth-")
-}
-
-/// The speed beside the bare limit, without the cases of authentication.
-fn is_ratio(figure: &Figure) -> bool {
-    figure.unit.is_empty() && !is_growth(figure) && !figure.id.starts_with("auth-")
-}
-
-fn is_cost(figure: &Figure) -> bool {
-    !figure.unit.is_empty() && !is_growth(figure) && !figure.peers.is_empty()
 }
 
 /// Replaces the text between the marks of a name.
@@ -318,6 +303,26 @@ fn table(results: &Results) -> String {
         text += &format!("| {title} | {session} | {stateless} | {} | {} | {bare} | {aim} |\n", peers[0], peers[1]);
     }
     text + &legend(&figures)
+}
+
+/// The least and the largest ratio of the rounds, and the ratio of the CPU times.
+fn of_rounds(results: &Results) -> String {
+    let figures = ordered(results.figures.iter().filter(|figure| !is_growth(figure)));
+    let rows: Vec<String> = figures
+        .iter()
+        .filter_map(|figure| {
+            let (least, most) = figure.spread?;
+            let cpu = figure.cpu.map_or_else(|| DASH.to_owned(), number);
+            let revision = figure.revision.as_deref().unwrap_or(DASH);
+            let (title, value) = (&figure.title, number(figure.value));
+            Some(format!("| {title} | {revision} | {value} | {} to {} | {cpu} |\n", number(least), number(most)))
+        })
+        .collect();
+    if rows.is_empty() {
+        return format!("The results of {} contain no ratios of single rounds.\n", results.date);
+    }
+    let head = "| measured | revision | median | rounds | CPU |\n|---|---|---|---|---|\n";
+    head.to_owned() + &rows.concat()
 }
 
 /// A value that does not exist.
@@ -484,6 +489,7 @@ mod tests {
             figure.rates.insert("bare".to_owned(), value * 10_000.0);
             figure.doubts = doubts.to_vec();
             figure.cpu = Some(value - 0.02);
+            figure.spread = Some((value - 0.05, value + 0.1));
             figures.push(figure);
         }
         let mut start = Figure::new("start", "start", 3.0, "ms", Aim::None);
@@ -506,7 +512,12 @@ mod tests {
         assert!(text.contains("| size | 5.00 MB | 5.00 MB | – | – | – | ≤ 6 MB |"), "{text}");
         assert!(text.contains("| start | 3.00 ms | – | – | – | 1.60 | – |"), "{text}");
         assert!(growth(&results.figures).contains("| growth | 1.00 | ≤ 1.15 |"));
-        let text = super::machine(&results);
+        let text = of_rounds(&results);
+        let rows = "| HTTP echo | 2025-11-25 | 0.90 | 0.85 to 1.00 | 0.88 |\n| HTTP echo | 2026-07-28 | 0.70 | 0.65 to 0.80 | 0.68 |\n";
+        assert!(text.ends_with(rows), "{text}");
+        let before = Results { figures: Vec::new(), ..results };
+        assert!(of_rounds(&before).contains("no ratios of single rounds"));
+        let text = super::machine(&before);
         for row in [
             "| compiler | Rust 1.",
             "| commit | `0123456789ab`, with changes |\n| date of the builds | 2026-11-28 |\n| processor |",

@@ -1,16 +1,20 @@
 //! The plots of the results: bars for the figures beside the other libraries, and curves for the growth.
 
+use std::{fs, path::Path};
+
+use anyhow::{Context, Error};
+
 use super::{
-    figure::{Figure, Point, Series, number},
-    page::{explained, marks},
+    figure::{Aim, Figure, Point, Series, number},
+    page::{explained, is_growth, marks, ordered},
     svg::{Anchor, Picture},
 };
 
 /// The names of the programs in the order of their colors.
 const NAMES: [&str; 4] = ["ours", "rmcp", "tower-mcp", "bare"];
-const WIDTH: f64 = 920.0;
-const LABELS: f64 = 300.0;
-const RIGHT: f64 = 190.0;
+const WIDTH: f64 = 1040.0;
+const LABELS: f64 = 340.0;
+const RIGHT: f64 = 300.0;
 const TOP: f64 = 66.0;
 const BAR: f64 = 13.0;
 /// The height of the two lines of a label.
@@ -18,6 +22,43 @@ const LABEL: f64 = 30.0;
 const GAP: f64 = 12.0;
 /// The height of a line that explains a mark.
 const NOTE: f64 = 18.0;
+
+/// The names and the texts of the plots of some values. Values of no kind have no plot.
+pub(super) fn all(figures: &[Figure], series: &[Series]) -> Vec<(String, String)> {
+    let ratios = ordered(figures.iter().filter(|figure| is_ratio(figure)));
+    let costs = ordered(figures.iter().filter(|figure| is_cost(figure)));
+    let mut plots = Vec::new();
+    for (name, title, figures, is_shared) in [
+        ("speed.svg", "Calls in a second, by the bare limit (dashed): more is better", ratios, true),
+        ("costs.svg", "Start, memory, size and builds: less is better", costs, false),
+    ] {
+        if !figures.is_empty() {
+            plots.push((name.to_owned(), bars(title, &figures, is_shared)));
+        }
+    }
+    plots.extend(series.iter().map(|series| (format!("{}.svg", series.id), curve(series))));
+    plots
+}
+
+/// Writes the plots of some values to a folder.
+pub(super) fn write(folder: &Path, figures: &[Figure], series: &[Series]) -> Result<(), Error> {
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    for (name, text) in all(figures, series) {
+        let path = folder.join(name);
+        fs::write(&path, text).with_context(|| path.display().to_string())?;
+        println!("wrote {}", path.display());
+    }
+    Ok(())
+}
+
+/// The speed beside the bare limit. A ratio of times has another direction.
+fn is_ratio(figure: &Figure) -> bool {
+    figure.unit.is_empty() && !is_growth(figure) && !matches!(figure.aim, Aim::AtMost(_))
+}
+
+fn is_cost(figure: &Figure) -> bool {
+    !figure.unit.is_empty() && !is_growth(figure) && !figure.peers.is_empty()
+}
 
 /// Bars for each figure, in groups. A group has its own scale, or a scale of all groups if `shared`.
 pub(super) fn bars(title: &str, figures: &[&Figure], shared: bool) -> String {
@@ -32,7 +73,7 @@ pub(super) fn bars(title: &str, figures: &[&Figure], shared: bool) -> String {
     let common = groups.iter().map(|group| most(group)).fold(1.0, f64::max);
     if shared {
         let x = LABELS + (WIDTH - LABELS - RIGHT) / common;
-        // The values are drawn above the line.
+        // The values are drawn above the line, with an edge in the color of the page.
         picture.rule("limit", (x, TOP - 8.0), (x, end - 6.0));
     }
     let mut y = TOP;
@@ -165,8 +206,42 @@ fn size(value: f64, axis: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
-    use crate::bench::figure::{Aim, Curve, Point};
+    use crate::bench::figure::Curve;
+
+    #[test]
+    fn a_run_has_the_plots_of_its_values() {
+        let value = |id: &str, unit: &str, aim| Figure {
+            peers: BTreeMap::from([("bare".to_owned(), 1.0)]),
+            ..Figure::new(id, id, 1.0, unit, aim)
+        };
+        let (speed, cost) = (value("auth-jwt", "", Aim::AtLeast(0.9)), value("start", "ms", Aim::None));
+        let times = value("auth-guesses", "", Aim::AtMost(3.0));
+        let series = Series {
+            id: "growth-tools".to_owned(),
+            title: "growth".to_owned(),
+            axis: "tools".to_owned(),
+            unit: "calls/s".to_owned(),
+            points: Vec::new(),
+            cost: Vec::new(),
+            beside: None,
+        };
+        for (figures, series, expected) in [
+            (&[] as &[Figure], &[] as &[Series], &[] as &[&str]),
+            (std::slice::from_ref(&times), &[], &[]),
+            (&[speed, cost.clone()], &[], &["speed.svg", "costs.svg"]),
+            (std::slice::from_ref(&cost), std::slice::from_ref(&series), &["costs.svg", "growth-tools.svg"]),
+        ] {
+            let folder = std::env::temp_dir().join(format!("xtask-plots-{}-{}", std::process::id(), expected.len()));
+            write(&folder, figures, series).unwrap();
+            let written: Vec<String> = all(figures, series).into_iter().map(|(name, _)| name).collect();
+            assert_eq!(written, expected);
+            assert!(written.iter().all(|name| fs::read_to_string(folder.join(name)).unwrap().ends_with("</svg>\n")));
+            fs::remove_dir_all(&folder).unwrap();
+        }
+    }
 
     #[test]
     fn bars_show_each_program_of_a_figure() {
@@ -180,6 +255,47 @@ mod tests {
         }
         assert!(!text.contains("tower-mcp"));
         assert!(text.find("\"limit\"") < text.find("HTTP echo"), "the limit is below the texts: {text}");
+    }
+
+    /// The largest width of a character in the sizes of the fonts of texts, for the wide fonts that some systems have.
+    fn width_of(class: &str) -> f64 {
+        match class {
+            "name" => 9.5,
+            "user" => 8.1,
+            _ => 7.4,
+        }
+    }
+
+    #[test]
+    fn each_text_is_inside_of_the_picture_with_a_wide_font() {
+        let figure = |title: &str, value, unit: &str| {
+            let mut figure = Figure::new("a", title, value, unit, Aim::AtLeast(0.9));
+            (figure.revision, figure.cpu) = (Some("2026-07-28".to_owned()), Some(0.25));
+            figure.doubts = vec![crate::bench::figure::Doubt::Limited, crate::bench::figure::Doubt::Distant];
+            figure
+        };
+        let ratios = [figure("stdio echo, 64 calls at once, gathered", 0.89, "")];
+        let costs = [figure("cold release build of the stdio server", 137.0, "s")];
+        let ratios: Vec<&Figure> = ratios.iter().collect();
+        let costs: Vec<&Figure> = costs.iter().collect();
+        for picture in [bars("Calls in a second", &ratios, true), bars("Start and memory", &costs, false)] {
+            let attribute = |line: &str, name: &str| {
+                let (_, rest) = line.split_once(&format!(" {name}=\"")).unwrap();
+                rest.split_once('"').unwrap().0.to_owned()
+            };
+            for line in picture.lines().filter(|line| line.trim_start().starts_with("<text ")) {
+                let shown = line.split_once('>').unwrap().1.trim_end_matches("</text>");
+                let width = shown.chars().count() as f64 * width_of(&attribute(line, "class"));
+                let x: f64 = attribute(line, "x").parse().unwrap();
+                let start = match &*attribute(line, "text-anchor") {
+                    "start" => x,
+                    "end" => x - width,
+                    _ => x - width / 2.0,
+                };
+                assert!(start >= 0.0 && start + width <= WIDTH, "{line}: {start} to {}", start + width);
+            }
+            assert!(picture.contains("paint-order: stroke"), "{picture}");
+        }
     }
 
     #[test]

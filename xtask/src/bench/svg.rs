@@ -87,13 +87,13 @@ impl Picture {
       text {{ font-family: system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; fill: #1f2328; }}
       .name {{ font-size: 15px; font-weight: 600; }}
       .user {{ font-size: 13px; }}
-      .note {{ font-size: 12px; fill: #57606a; }}
+      .note {{ font-size: 12px; fill: #57606a; paint-order: stroke; stroke: #ffffff; stroke-width: 4px; stroke-linejoin: round; }}
       .page {{ fill: #ffffff; stroke: #d0d7de; }}
       .grid {{ stroke: #d0d7de; stroke-width: 1; fill: none; }}
       .limit {{ stroke: #57606a; stroke-width: 1.5; stroke-dasharray: 5 4; fill: none; }}
 {light}    @media (prefers-color-scheme: dark) {{
       text {{ fill: #e6edf3; }}
-      .note {{ fill: #9da7b3; }}
+      .note {{ fill: #9da7b3; stroke: #0d1117; }}
       .page {{ fill: #0d1117; stroke: #30363d; }}
       .grid {{ stroke: #30363d; }}
       .limit {{ stroke: #9da7b3; }}
