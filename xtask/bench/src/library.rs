@@ -86,9 +86,9 @@ impl Library {
         Ok(libraries)
     }
 
-    /// Whether a folder has a server of the library.
+    /// Whether a folder has a program of the library.
     fn exists(&self) -> bool {
-        ["http", "stdio"].into_iter().any(|kind| self.program(kind).is_ok())
+        ["http", "stdio", "client"].into_iter().any(|kind| self.program(kind).is_ok())
     }
 
     /// The forms of its server of a kind: `http` or `stdio`.
@@ -157,6 +157,20 @@ mod tests {
             let is_first = |other: &Form| (other.library, other.kind) == (form.library, form.kind);
             assert_eq!(form.argument.is_none(), FORMS.iter().position(is_first) == Some(number), "{}", form.name);
         }
+    }
+
+    #[test]
+    fn a_folder_with_a_program_of_one_kind_has_libraries() {
+        let folder = std::env::temp_dir().join(format!("mcp-bench-libraries-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        assert!(Library::all(&folder).is_err());
+        for kind in ["http", "stdio", "client"] {
+            let program = folder.join(format!("rmcp-{kind}{}", std::env::consts::EXE_SUFFIX));
+            std::fs::write(&program, "").unwrap();
+            assert_eq!(Library::all(&folder).map(|libraries| libraries.len()).ok(), Some(NAMES.len()), "{kind}");
+            std::fs::remove_file(program).unwrap();
+        }
+        std::fs::remove_dir(folder).unwrap();
     }
 
     #[test]

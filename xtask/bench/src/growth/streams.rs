@@ -151,13 +151,16 @@ async fn next(reader: &mut BufReader<TcpStream>, line: &mut Vec<u8>) -> Result<(
     }
 }
 
+/// Makes the request that opens a stream of a server.
+type Opening = Box<dyn Fn(&Node) -> Result<Vec<u8>, Error>>;
+
 /// A server with its streams, and the call that causes a notification.
 struct Side {
     node: Node,
     streams: Streams,
     connection: Connection,
     cause: Vec<u8>,
-    opening: Box<dyn Fn(&Node) -> Result<Vec<u8>, Error>>,
+    opening: Opening,
 }
 
 impl Side {
