@@ -27,6 +27,8 @@ use tokio::{
 use crate::json_client::{Client, code_and_text};
 
 const LATEST: ProtocolVersion = ProtocolVersion::LATEST;
+/// The time until the acknowledgement of a stream.
+const LIMIT: Duration = Duration::from_secs(45);
 const ID: &str = "io.modelcontextprotocol/subscriptionId";
 
 /// The answer of the source to a request for the state of a task.
@@ -360,14 +362,14 @@ async fn all_subscriptions_of_a_stream_have_one_time_limit() {
     let filter = json!({ "notifications": { "taskIds": tasks } });
     let began = Instant::now();
     client.start("subscriptions/listen", filter).await;
-    sleep(server.limits().read_timeout).await;
+    sleep(LIMIT).await;
     let opened = client.notification("notifications/subscriptions/acknowledged").await;
     assert_eq!(opened["params"]["notifications"], json!({ "taskIds": ["a"] }));
-    assert!(began.elapsed() < server.limits().read_timeout + Duration::from_secs(1));
+    assert!(began.elapsed() < LIMIT + Duration::from_secs(1));
 }
 
-/// A source whose tasks are at several servers. The name of a task has its server, the seconds before its turn, and the milliseconds until
-/// the answer of the server.
+/// A source whose tasks are at several servers. The name of a task has its server, the seconds before its request, and the milliseconds
+/// until the answer of the server. A server whose name begins with `mute` returns no states.
 struct Servers;
 
 impl Source for Servers {
@@ -384,10 +386,21 @@ impl Source for Servers {
             let mut parts = call.name().split(' ');
             let server = parts.next().unwrap();
             let mut number = || parts.next().unwrap().parse::<u64>().unwrap();
+            let turn = call.turn_at(server).await;
             sleep(Duration::from_secs(number())).await;
-            let _turn = call.turn_at(server).await?;
+            turn.begin()?;
             sleep(Duration::from_millis(number())).await;
+            turn.answered();
             Ok(SourceSubscription::default())
+        })
+    }
+
+    fn get_task(&self, call: SourceCall) -> BoxFuture<'_, Result<SourceResult, RpcError>> {
+        Box::pin(async move {
+            if call.name().starts_with("mute") {
+                return pending().await;
+            }
+            state(call.name(), "working", "1")
         })
     }
 }
@@ -396,17 +409,23 @@ impl Source for Servers {
 async fn a_silent_server_delays_no_subscription_at_another_server() {
     const SILENT: u64 = 1 << 40;
     let server = Server::builder::<()>("servers", "1").source(Servers).build();
-    let limit = server.limits().read_timeout.as_secs();
-    // Each group of tasks has a number, a server, the seconds before the turn, and the milliseconds until the answer.
+    // Each group of tasks has a number, a server, the seconds before the request, and the milliseconds until the answer.
     type Group = (usize, &'static str, u64, u64, bool);
-    let cases: [(&str, &[Group], u64); 7] = [
-        ("a silent server", &[(200, "silent", 0, SILENT, false), (1, "other", 0, 0, true)], 2),
+    let cases: [(&str, &[Group], u64); 10] = [
+        ("a silent server", &[(200, "silent", 0, SILENT, false), (1, "other", 0, 0, true)], 4),
         ("a few silent tasks of a server", &[(7, "s", 0, SILENT, false), (20, "s", 0, 0, true)], 2),
+        ("silent tasks with all turns", &[(8, "s", 0, SILENT, false), (20, "s", 0, 0, true)], 10),
+        (
+            "silent tasks with all turns of one of two servers",
+            &[(8, "s", 0, SILENT, false), (20, "s", 0, 0, true), (1, "other", 0, 0, true)],
+            2,
+        ),
         ("a slow server with many tasks", &[(40, "slow", 0, 1500, true), (1, "other", 0, 0, true)], 8),
         ("a start or an approval", &[(1, "starts", 20, 0, true), (1, "other", 0, 0, true)], 20),
         ("a slow server alone", &[(17, "slow", 0, 5000, true)], 15),
-        ("a server that starts, and a silent server", &[(9, "a", 9, 9, true), (20, "silent", 0, SILENT, false)], 9),
-        ("a silent server alone", &[(20, "silent", 0, SILENT, false)], limit),
+        ("a server that starts, and a silent server", &[(8, "a", 9, 9, true), (20, "silent", 0, SILENT, false)], 11),
+        ("a silent server alone", &[(20, "silent", 0, SILENT, false)], 20),
+        ("a silent server without further tasks", &[(5, "silent", 0, SILENT, false)], LIMIT.as_secs()),
     ];
     for (case, groups, seconds) in cases {
         let mut client = connect(&server).await;
@@ -426,6 +445,21 @@ async fn a_silent_server_delays_no_subscription_at_another_server() {
         let elapsed = began.elapsed();
         assert!(elapsed < Duration::from_secs(seconds + 1), "{case}: {elapsed:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_server_does_not_delay_the_changes_of_lists() {
+    let server = Server::builder::<()>("servers", "1").source(Servers).build();
+    let mut client = connect(&server).await;
+    let silent = format!("silent 0 {} 0", 1_u64 << 40);
+    let began = Instant::now();
+    client
+        .start("subscriptions/listen", json!({ "notifications": { "toolsListChanged": true, "taskIds": [silent] } }))
+        .await;
+    sleep(Duration::from_secs(2)).await;
+    let opened = client.notification("notifications/subscriptions/acknowledged").await;
+    assert_eq!(opened["params"]["notifications"], json!({ "toolsListChanged": true }));
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
 }
 
 /// A source with tasks that follows none.

@@ -45,6 +45,11 @@ impl From<Fault> for RpcError {
 }
 
 impl Fault {
+    /// Whether the server answered the request, with an error.
+    pub(super) fn is_answer(&self) -> bool {
+        matches!(self, Self::Request { error, .. } if error.rpc().is_some())
+    }
+
     /// Whether the server of the request does not support it.
     pub(super) fn is_unsupported(&self) -> bool {
         match self {

@@ -67,11 +67,15 @@ impl Reached {
 
 /// Waits for the end of a request of a subscription. The time in which the client connects to the server again does not count for the
 /// turn.
+///
+/// # Errors
+/// If the server did not answer earlier requests of the stream.
 pub(super) async fn in_turn<T>(
-    turn: SubscriptionTurn,
+    turn: &SubscriptionTurn,
     client: &Client,
-    mut request: impl Future<Output = T> + Unpin,
-) -> T {
+    mut request: impl Future<Output = Result<T, Fault>> + Unpin,
+) -> Result<T, Fault> {
+    turn.begin()?;
     let mut states = client.states();
     loop {
         turn.set_counted(states.current() == State::Ready);

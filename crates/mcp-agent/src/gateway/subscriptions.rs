@@ -8,7 +8,7 @@ use std::{
 
 use mcp_client::{Subscription, Update};
 use mcp_protocol::{Excerpt, RpcError};
-use mcp_server_core::source::{SourceCall, SourceSession, SourceSubscription, UpdateNotifier};
+use mcp_server_core::source::{SourceCall, SourceSession, SourceSubscription, SubscriptionTurn, UpdateNotifier};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, OnceCell, watch},
@@ -204,8 +204,9 @@ impl Core {
         let not_found = || RpcError::resource_not_found(call.context().version(), call.name());
         let (server, uri, _) = self.find_resource(call, call.name()).await.ok_or_else(not_found)?;
         let asked = Instant::now();
+        let turn = call.turn_at(&server).await;
         self.permit(&server, PolicyInput::resource(&*server, &*uri), &downstream).await?;
-        // The wait for an approval has a limit of its own.
+        // The wait for a turn does not count, and the wait for an approval has a limit of its own.
         began += asked.elapsed();
         let end = began + self.wait_for(&server)?;
         let (connection, fingerprint) = self.connection_key(&server, &downstream, end).await?;
@@ -216,45 +217,48 @@ impl Core {
         let notified = Notified { notifier, principal, session: call.session(), owner: Arc::new(Owner::of(call)) };
         let subscriber = Subscriber::new(Arc::clone(&shared), notified);
         let late = |_| fault::of_subscription(&key.server, "the server did not accept the subscription in time");
-        // The turn begins after the start of the server.
-        let reaching = self.reach_since(began, call, &key.server, None, &downstream);
-        let is_open = *shared.is_open.borrow();
-        let reached = match is_open {
-            true => None,
-            false => Some(timeout_at(end, Box::pin(reaching)).await.map_err(late)?),
-        };
-        let client = reached.as_ref().and_then(|reached| Some(reached.as_ref().ok()?.client.clone()));
-        let turn = timeout_at(end, call.turn_at(&key.server)).await.map_err(late)??;
-        let opening = || async {
-            let reached = match reached {
-                Some(reached) => reached?,
-                None => self.reach_since(began, call, &key.server, None, &downstream).await?,
+        // The task of another subscriber opens a lost subscription again.
+        if !shared.following.initialized() {
+            let reaching = Box::pin(self.reach_since(began, call, &key.server, None, &downstream));
+            let reached = timeout_at(end, reaching).await.map_err(late)??;
+            let client = reached.client.clone();
+            let opening = || async {
+                let (reached, subscription) = self.open_subscription(&key, reached, Some(&turn)).await?;
+                shared.is_open.send_replace(true);
+                let wanted = Arc::clone(&shared.wanted);
+                let (core, shared, key) = (Arc::downgrade(self), Arc::downgrade(&shared), key.clone());
+                let follower = Follower { core, shared, wanted, key, downstream: downstream.clone() };
+                Ok::<_, Fault>(Following(tokio::spawn(follower.follow(reached, subscription))))
             };
-            let (reached, subscription) = self.open_subscription(&key, reached).await?;
-            shared.is_open.send_replace(true);
-            let wanted = Arc::clone(&shared.wanted);
-            let (core, shared, key) = (Arc::downgrade(self), Arc::downgrade(&shared), key.clone());
-            let follower = Follower { core, shared, wanted, key, downstream: downstream.clone() };
-            Ok::<_, Fault>(Following(tokio::spawn(follower.follow(reached, subscription))))
-        };
-        let opened = Box::pin(async {
-            timeout_at(end, shared.following.get_or_try_init(opening)).await.map_err(late)??;
-            let lost = || fault::of_subscription(&key.server, "the subscription at the server is lost");
-            if shared.opened_until(end).await { Ok(()) } else { Err(lost()) }
-        });
-        match client {
-            Some(client) => in_turn(turn, &client, opened).await?,
-            None => opened.await?,
+            let opened = async {
+                timeout_at(end, shared.following.get_or_try_init(opening)).await.map_err(late)??;
+                Ok(())
+            };
+            in_turn(&turn, &client, Box::pin(opened)).await?;
+        }
+        // The wait for a lost subscription is no request of this stream.
+        drop(turn);
+        if !shared.opened_until(end).await {
+            return Err(fault::of_subscription(&key.server, "the subscription at the server is lost"));
         }
         Ok(SourceSubscription::new(subscriber))
     }
 
-    async fn open_subscription(&self, key: &Key, reached: Reached) -> Result<(Reached, Subscription), Fault> {
+    async fn open_subscription(
+        &self,
+        key: &Key,
+        reached: Reached,
+        turn: Option<&SubscriptionTurn>,
+    ) -> Result<(Reached, Subscription), Fault> {
         if reached.fingerprint != key.fingerprint {
             return Err(fault::of_subscription(&key.server, "another server has the name of the server now"));
         }
         let failed = |error| reached.fault(&*key.uri, error);
-        let subscription = reached.client.subscribe([&*key.uri]).await.map_err(failed)?;
+        let subscribed = reached.client.subscribe([&*key.uri]).await.map_err(failed);
+        if subscribed.as_ref().map_or_else(Fault::is_answer, |_| true) {
+            turn.into_iter().for_each(SubscriptionTurn::answered);
+        }
+        let subscription = subscribed?;
         if !subscription.honoured().resource_subscriptions.iter().any(|uri| *uri == *key.uri) {
             let text = format!("the server does not report changes of {}", Excerpt::new(&key.uri));
             return Err(RpcError::invalid_params(text).into());
@@ -355,7 +359,7 @@ impl Follower {
                     continue;
                 }
                 let Ok(reached) = core.reach_again(&self.key.server, &self.downstream).await else { continue };
-                if let Ok(opened) = core.open_subscription(&self.key, reached).await {
+                if let Ok(opened) = core.open_subscription(&self.key, reached, None).await {
                     break opened;
                 }
             };

@@ -97,12 +97,15 @@ impl Core {
         let principal = identity(call.context().principal());
         let full = || RpcError::invalid_request("too many tasks are followed");
         let place = self.task_followers.enter(principal).ok_or_else(full)?;
+        let server = self.task_of(call)?.server;
+        let turn = call.turn_at(&server).await;
         let request = TaskRequest::open(self, call).await?;
-        let seen = {
-            let turn = call.turn_at(&request.reached.server).await?;
-            let state = in_turn(turn, &request.reached.client, Box::pin(request.get())).await?;
-            Seen::read(&state, request.upstream)?
-        };
+        let state = in_turn(&turn, &request.reached.client, Box::pin(request.get())).await;
+        if state.as_ref().map_or_else(Fault::is_answer, |_| true) {
+            turn.answered();
+        }
+        drop(turn);
+        let seen = Seen::read(&state?, request.upstream)?;
         if seen.is_final {
             return Ok(SourceSubscription::default());
         }

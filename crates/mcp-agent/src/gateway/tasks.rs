@@ -121,6 +121,11 @@ impl Core {
         Ok(SourceOutcome::Task(SourceResult::new(json.get().to_owned(), version)))
     }
 
+    /// Returns the task that a call names.
+    pub(super) fn task_of(&self, call: &SourceCall) -> Result<ServerTask, RpcError> {
+        self.seals(call)?.open_task(call.name(), call.context().principal()).ok_or_else(unknown)
+    }
+
     /// Returns a connection to the server of a task.
     ///
     /// # Errors
@@ -236,7 +241,7 @@ impl<'a> TaskRequest<'a> {
     /// Opens the id of the task, and reaches its server.
     pub(super) async fn open(core: &'a Arc<Core>, call: &'a SourceCall) -> Result<Self, Fault> {
         let context = call.context();
-        let task = core.seals(call)?.open_task(call.name(), context.principal()).ok_or_else(unknown)?;
+        let task = core.task_of(call)?;
         let meta = core.hop.forward_decoded(context.meta())?;
         let params = Members::read(call.params().get())
             .map_err(|error| RpcError::invalid_params(format!("the parameters cannot be read: {error}")))?;

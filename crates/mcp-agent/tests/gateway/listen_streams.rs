@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -70,15 +70,19 @@ async fn a_stream_does_not_wait_for_a_silent_server_and_waits_for_healthy_ones()
     const SLOW: Duration = Duration::from_millis(1500);
     // Each case has a server and the number of its resources, the server's time for an answer, and the bounds of the acknowledgement.
     for (server, resources, answer, is_accepted, least, most) in [
-        ("other", 20, SILENT, false, 2, 3),
+        ("other", 20, SILENT, false, 4, 5),
         ("other", 20, SLOW, true, 4, 7),
-        ("asks", 2, Duration::ZERO, true, 5, 12),
+        // The time limit of the server counts from each turn.
+        ("limited", 40, SLOW, true, 7, 9),
+        // More approvals would be pending than a principal may have.
+        ("asks", 20, Duration::ZERO, true, 15, 18),
         ("starts", 2, Duration::ZERO, true, 5, 12),
     ] {
         for version in REVISIONS {
             let case = format!("{server} {answer:?} {version}");
             let (starts, is_starting) = (Watched(Duration::ZERO).pipe(version), Arc::<AtomicBool>::default());
             let ask = ServerOptions::new().rule(Rule::new(Effect::Ask));
+            let limited = ServerOptions::new().call_timeout(Duration::from_secs(5));
             let restarting = Restarting(starts.clone(), Arc::clone(&is_starting));
             let approve = |_: PendingApproval| async {
                 sleep(Duration::from_secs(5)).await;
@@ -87,6 +91,7 @@ async fn a_stream_does_not_wait_for_a_silent_server_and_waits_for_healthy_ones()
             let host = Host::builder("gateway", "1")
                 .server("healthy", Watched(Duration::ZERO).pipe(version))
                 .server("other", Watched(answer).pipe(version))
+                .server_with("limited", Watched(answer).pipe(version), limited)
                 .server("starts", restarting)
                 .server_with("asks", Watched(Duration::ZERO).pipe(version), ask)
                 .approver(approve);
@@ -105,6 +110,55 @@ async fn a_stream_does_not_wait_for_a_silent_server_and_waits_for_healthy_ones()
             let elapsed = began.elapsed();
             let bounds = Duration::from_secs(least)..Duration::from_secs(most);
             assert!(bounds.contains(&elapsed), "{case}: {elapsed:?}");
+        }
+    }
+}
+
+/// A server that accepts a subscription after this number of milliseconds.
+#[derive(Clone, Default)]
+struct Delayed(Arc<AtomicU64>);
+
+impl Source for Delayed {
+    fn features(&self) -> SourceFeatures {
+        SourceFeatures::NONE.with_resources()
+    }
+
+    fn subscribe(&self, _call: SourceCall) -> BoxFuture<'_, Result<SourceSubscription, RpcError>> {
+        Box::pin(async {
+            sleep(Duration::from_millis(self.0.load(Ordering::SeqCst))).await;
+            Ok(SourceSubscription::default())
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_subscription_of_another_client_needs_no_request_of_the_stream() {
+    // Each case has the number of resources without an answer, the delay of the server in milliseconds, whether its connection is lost,
+    // and the bounds of the acknowledgement in seconds.
+    for (silent, delay, is_lost, least, most) in [(16, 1 << 40, false, 4, 5), (0, 5000, true, 4, 12)] {
+        for version in REVISIONS {
+            let delayed = Delayed::default();
+            let server = Pipe::new(Server::builder::<()>("s", "1").versions([version]).source(delayed.clone()).build());
+            let host = Host::builder("gateway", "1")
+                .server("s", server.clone())
+                .server("healthy", Watched(Duration::ZERO).pipe(version));
+            let gateway =
+                Gateway::builder(host.start().await.unwrap()).build().unwrap().versions([REVISIONS[1]]).build();
+            let (first, second) =
+                (client().connect(&gateway).await.unwrap(), client().connect(&gateway).await.unwrap());
+            let shared = ["mcp://s/x:0".to_owned(), "mcp://healthy/x:1".to_owned()];
+            let _open = first.listen(SubscriptionFilter::new().with_resources(shared[..1].to_vec())).await.unwrap();
+            delayed.0.store(delay, Ordering::SeqCst);
+            if is_lost {
+                server.kill();
+                sleep(Duration::from_millis(500)).await;
+            }
+            let uris = (1..=silent).map(|number| format!("mcp://s/x:{number}")).chain(shared.clone());
+            let began = Instant::now();
+            let stream = timeout(SOON, second.listen(SubscriptionFilter::new().with_resources(uris))).await.unwrap();
+            assert_eq!(stream.unwrap().honoured().resource_subscriptions, shared, "{silent} {version}");
+            let bounds = Duration::from_secs(least)..Duration::from_secs(most);
+            assert!(bounds.contains(&began.elapsed()), "{silent} {version}: {:?}", began.elapsed());
         }
     }
 }

@@ -501,10 +501,10 @@ async fn the_tasks_of_a_silent_server_delay_no_task_of_another_server() {
         let began = Instant::now();
         let mut stream = listen(&client, &ids).await;
         assert_eq!(stream.honoured().task_ids, [&*id], "{kind:?}");
-        assert!(began.elapsed() < Duration::from_secs(3), "{kind:?}: {:?}", began.elapsed());
+        assert!(began.elapsed() < Duration::from_secs(5), "{kind:?}: {:?}", began.elapsed());
         expect(&mut stream, &id, TaskStatus::Working, "begun", kind).await;
-        // The server receives a limited number of requests at the same time.
-        assert_eq!(silent.work().0, 8, "{kind:?}");
+        // The server receives a limited number of requests.
+        assert_eq!(silent.work().0, 16, "{kind:?}");
     }
 }
 

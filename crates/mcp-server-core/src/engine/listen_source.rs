@@ -34,6 +34,8 @@ use crate::{
 
 /// The most states that a stream requests at the same time. A task without an answer delays other tasks only beyond it.
 pub(super) const REQUESTS: usize = 4;
+/// How long a stream waits for its subscriptions. Clients often give up a request after 60 seconds.
+const ACKNOWLEDGEMENT: Duration = Duration::from_secs(45);
 /// The pauses before a stream requests a state again after a failure. The servers of a source can be away for a long time.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -129,11 +131,13 @@ impl SourceSubscriptions {
         };
         let all = uris.chain(tasks.into_iter().map(Wanted::Task)).enumerate();
         let started: Vec<AbortHandle> = all.map(start).collect();
-        let deadline = Instant::now() + stream.server.limits().read_timeout;
+        let deadline = Instant::now() + stream.server.limits().read_timeout.min(ACKNOWLEDGEMENT);
+        let lists = [accepted.tools_list_changed, accepted.prompts_list_changed, accepted.resources_list_changed];
+        let has_lists = lists.contains(&Some(true));
         let mut begun = Vec::new();
         loop {
-            // Without another subscription, the request of a slow server delays none.
-            let end = turns.end().filter(|_| !begun.is_empty()).map_or(deadline, |end| end.min(deadline));
+            let has_other = has_lists || !begun.is_empty();
+            let end = turns.end(has_other).map_or(deadline, |end| end.min(deadline));
             tokio::select! {
                 biased;
                 answered = beginning.join_next() => match answered {
@@ -148,11 +152,18 @@ impl SourceSubscriptions {
                         tracing::debug!(late = beginning.len(), "the source exceeded the time limit of subscriptions");
                         break;
                     }
-                    for late in turns.give_up() {
+                    for late in turns.give_up(has_other) {
                         started.get(late).into_iter().for_each(AbortHandle::abort);
                     }
                 }
             }
+        }
+        for (server, subscriptions) in turns.silent_servers() {
+            tracing::warn!(
+                server = &*server,
+                subscriptions,
+                "a server did not answer the subscriptions of a stream in time"
+            );
         }
         drop(beginning);
         begun.sort_unstable_by_key(|(at, ..)| *at);
