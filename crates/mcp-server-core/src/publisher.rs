@@ -17,7 +17,7 @@ use parking_lot::{Mutex, MutexGuard};
 pub(crate) use self::{
     filter::{Filter, Offered},
     fleet::{Fleet, PAUSES},
-    listener::{ListenStream, Listener, Listening, TaskState},
+    listener::{Fetches, ListenStream, Listener, Listening, TaskState},
 };
 use crate::{Limits, Session, change::Change};
 

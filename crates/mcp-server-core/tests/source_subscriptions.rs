@@ -326,11 +326,35 @@ async fn a_task_without_an_answer_does_not_delay_the_others() {
         sleep(Duration::from_millis(1)).await;
         assert_eq!(board.tasks().requests.len(), (silent + 1).min(REQUESTS), "{silent}");
         assert_eq!(board.requests("a"), usize::from(silent < REQUESTS), "{silent}");
-        if silent < REQUESTS {
-            assert_eq!(summary(&next(&mut client).await), ["a", "working", "1"]);
-            assert!(began.elapsed() < Duration::from_secs(1));
+        assert_eq!(summary(&next(&mut client).await), ["a", "working", "1"]);
+        // Each request has 10 seconds.
+        let most = if silent < REQUESTS { 1 } else { 11 };
+        assert!(began.elapsed() < Duration::from_secs(most), "{silent}: {:?}", began.elapsed());
+        // The tasks without a state have half of the requests now.
+        sleep(Duration::from_secs(20)).await;
+        for message in ["2", "3"] {
+            names.iter().for_each(|name| board.notify(name));
+            sleep(Duration::from_millis(1)).await;
+            board.set("a", Answer::State("working", message));
+            board.notify("a");
+            let began = Instant::now();
+            assert_eq!(summary(&next(&mut client).await), ["a", "working", message]);
+            assert!(began.elapsed() < Duration::from_secs(1), "{silent}: {:?}", began.elapsed());
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_tasks_of_silent_servers_do_not_delay_the_states_of_another_server() {
+    let server = Server::builder::<()>("servers", "1").source(Servers).build();
+    let mut client = connect(&server).await;
+    let mute = (0..60).map(|number| format!("mute{} 0 0 {number}", number % 3));
+    let tasks: Vec<String> = mute.chain(["other 0 0 0".to_owned()]).collect();
+    let began = Instant::now();
+    let names: Vec<&str> = tasks.iter().map(|task| &**task).collect();
+    assert_eq!(listen(&mut client, &names).await.1, json!(names));
+    assert_eq!(summary(&next(&mut client).await), ["other 0 0 0", "working", "1"]);
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,13 +10,13 @@ use tokio::task::JoinSet;
 
 use super::{
     Prepared,
-    listen_source::{REQUESTS, SOURCE_PAUSES, SourceStream, SourceSubscriptions},
+    listen_source::{SOURCE_FETCHES, SOURCE_PAUSES, SourceStream, SourceSubscriptions},
     prepare::Place,
     task_requests::{ListenTarget, find_for_listener},
 };
 use crate::{
     Server,
-    publisher::{Filter, ListenStream, Listening, Offered, PAUSES, TaskState},
+    publisher::{Fetches, Filter, ListenStream, Listening, Offered, PAUSES, TaskState},
     request::{Refusal, Reply, Scope},
     store::{STORE_TIMEOUT, unavailable},
     trace::Ending,
@@ -88,9 +88,9 @@ pub(super) async fn run(prepared: Box<Prepared>, work: Box<ListenWork>) -> Optio
     let stream = ListenStream { id: &id, sink: &**sink };
     let ending = scope.ending(&server.data.shutdown);
     let (registered, of_source, most, pauses) = match SourceStream::source_of_tasks(&server) {
-        Some(_) => (Vec::new(), tasks, REQUESTS, SOURCE_PAUSES),
+        Some(_) => (Vec::new(), tasks, SOURCE_FETCHES, SOURCE_PAUSES),
         // A slow reader holds one outcome at most.
-        None => (tasks, Vec::new(), 1, PAUSES),
+        None => (tasks, Vec::new(), Fetches { all: 1, of_server: 1 }, PAUSES),
     };
     let run = async {
         // The tasks that run on other nodes. Dropping it ends the subscriptions to them.

@@ -27,13 +27,17 @@ use super::source_call::{SourceWork, SubscriptionGuard};
 use crate::{
     Server,
     context::Context,
-    publisher::{Listener, Listening, TaskState},
+    publisher::{Fetches, Listener, Listening, TaskState},
     request::Scope,
     source::{InstalledSource, Source, StreamTurns, Subscriber},
 };
 
-/// The most states that a stream requests at the same time. A task without an answer delays other tasks only beyond it.
-pub(super) const REQUESTS: usize = 4;
+/// The most states that a stream requests at the same time, and the most of one server. Tasks whose last request failed have half of them.
+const REQUESTS: usize = 16;
+const OF_SERVER: usize = 4;
+pub(super) const SOURCE_FETCHES: Fetches = Fetches { all: REQUESTS, of_server: OF_SERVER };
+/// How long a stream waits for a state. Other tasks of the server can wait meanwhile.
+const STATE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a stream waits for its subscriptions. Clients often give up a request after 60 seconds.
 const ACKNOWLEDGEMENT: Duration = Duration::from_secs(45);
 /// The pauses before a stream requests a state again after a failure. The servers of a source can be away for a long time.
@@ -167,7 +171,7 @@ impl SourceSubscriptions {
         }
         drop(beginning);
         begun.sort_unstable_by_key(|(at, ..)| *at);
-        for (_, wanted, guard) in begun {
+        for (at, wanted, guard) in begun {
             match wanted {
                 Wanted::Resource(uri) => {
                     self.resources.lock().extend(guard);
@@ -175,7 +179,7 @@ impl SourceSubscriptions {
                 }
                 Wanted::Task(id) => {
                     self.tasks.lock().insert(id.as_str().into(), FollowedTask { _guard: guard, sent: None });
-                    stream.listening.follow_task(&id);
+                    stream.listening.follow_task(&id, turns.server(at).unwrap_or_default());
                     accepted.task_ids.push(id);
                 }
             }
@@ -192,7 +196,7 @@ impl SourceSubscriptions {
         let Some(installed) = SourceStream::source_of_tasks(stream.server) else { return Ok(None) };
         let requested = async {
             let work = SourceWork::task_state(&installed.source, task)?;
-            work.state(stream.server, stream.scope.version, stream.context).await
+            work.state(stream.server, stream.scope.version, stream.context, STATE_TIMEOUT).await
         };
         let state = match requested.await {
             Err(error) if !is_final(error.code) => return Err(error),

@@ -278,17 +278,18 @@ impl SourceWork {
         }
     }
 
-    /// Returns the state of a task for a stream, in the form of a revision. The source has the time of a read at most, because
-    /// other tasks of the stream can wait.
+    /// Returns the state of a task for a stream, in the form of a revision. The source has this time at most, and the time of a read,
+    /// because other tasks of the stream can wait.
     pub(super) async fn state(
         self,
         server: &Server,
         version: ProtocolVersion,
         context: &Context,
+        most: Duration,
     ) -> Result<Bytes, RpcError> {
         let clock = CallClock::new(&server.limits().inputs);
         let call = self.call(context, &clock, None);
-        let limit = self.limit(server, &call).min(server.limits().read_timeout);
+        let limit = self.limit(server, &call).min(server.limits().read_timeout).min(most);
         let requested = pin!(self.once(server, version, context, call));
         match clock.within(limit, requested).await.unwrap_or_else(|| Err(self.too_late(limit)))? {
             SourceOutcome::Complete(result) => {

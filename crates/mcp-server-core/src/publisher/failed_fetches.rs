@@ -49,6 +49,11 @@ impl FailedFetches {
         }
     }
 
+    /// Whether the last fetch of a task failed.
+    pub(super) fn contains(&self, id: &str) -> bool {
+        self.tasks.contains_key(id)
+    }
+
     /// The stream repeats the fetch of a task.
     pub(super) fn repeated(&mut self, id: &str) {
         self.free = Instant::now() + GAP;

@@ -1,7 +1,7 @@
 //! One `subscriptions/listen` stream and the changes that wait for it.
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::{HashMap, VecDeque},
     convert::Infallible,
     future::poll_fn,
     pin::Pin,
@@ -41,9 +41,9 @@ struct State {
     /// Each task once. The stream sends the latest state of a task.
     tasks: VecDeque<TaskUpdate>,
     /// The tasks whose states the stream fetches now. A change of such a task waits for the end of the fetch.
-    fetched: Vec<Box<str>>,
-    /// The tasks that the source of the server follows for the stream.
-    followed: HashSet<Box<str>>,
+    fetched: Vec<Fetch>,
+    /// The tasks that the source of the server follows for the stream, with their servers.
+    followed: HashMap<Box<str>, Arc<str>>,
     /// Whether the next message is a task when both kinds wait. The kinds alternate.
     is_turn_of_tasks: bool,
 }
@@ -62,6 +62,37 @@ struct TaskUpdate {
     running_task: Option<Arc<RunningTask>>,
 }
 
+/// The fetch of a state that runs now.
+#[derive(Debug)]
+struct Fetch {
+    task: Box<str>,
+    server: Arc<str>,
+    /// The last fetch of the task failed.
+    is_repeated: bool,
+}
+
+/// The most states that a stream fetches at the same time. Tasks whose last fetch failed have half of the places, so that tasks without
+/// an answer do not delay the others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fetches {
+    pub(crate) all: usize,
+    pub(crate) of_server: usize,
+}
+
+impl Fetches {
+    /// Whether another fetch can begin.
+    fn permit(self, running: &[Fetch], server: &str, is_repeated: bool) -> bool {
+        let at_server = |fetch: &&Fetch| *fetch.server == *server;
+        let (all, of_server) = (running.iter(), running.iter().filter(at_server));
+        let repeated = |fetch: &&Fetch| fetch.is_repeated;
+        all.clone().count() < self.all
+            && of_server.clone().count() < self.of_server
+            && (!is_repeated
+                || all.filter(repeated).count() < self.all.div_ceil(2)
+                    && of_server.filter(repeated).count() < self.of_server.div_ceil(2))
+    }
+}
+
 /// The state of a task, for its notification.
 pub(crate) enum TaskState {
     Registered(Box<DetailedTask>),
@@ -70,9 +101,9 @@ pub(crate) enum TaskState {
 }
 
 /// The fetches of states that run now, with the ids of their tasks.
-struct Fetches<F>(Vec<(Box<str>, Pin<Box<F>>)>);
+struct Running<F>(Vec<(Box<str>, Pin<Box<F>>)>);
 
-impl<F: Future> Fetches<F> {
+impl<F: Future> Running<F> {
     /// Waits for the end of a fetch.
     async fn next(&mut self) -> (Box<str>, F::Output) {
         poll_fn(|cx| {
@@ -119,7 +150,7 @@ impl Listener {
     pub(crate) fn followed_task_changed(&self, id: &str) {
         let is_new = {
             let mut state = self.state();
-            state.followed.contains(id) && state.insert_task(id)
+            state.followed.contains_key(id) && state.insert_task(id)
         };
         if is_new {
             self.more.notify_one();
@@ -128,7 +159,7 @@ impl Listener {
 
     /// Ends the fetch of the state of a task.
     fn end_fetch(&self, id: &str) {
-        self.state().fetched.retain(|fetched| **fetched != *id);
+        self.state().fetched.retain(|fetch| *fetch.task != *id);
     }
 
     pub(crate) fn notify(&self, change: &Change) {
@@ -149,10 +180,10 @@ impl Listener {
         self.more.notify_one();
     }
 
-    /// Returns the next message. `fetches` is the most states that the stream fetches at the same time.
-    fn try_next(&self, fetches: usize) -> Option<Next> {
+    /// Returns the next message.
+    fn try_next(&self, fetches: Fetches, failed: &FailedFetches) -> Option<Next> {
         let state = &mut *self.state();
-        let task = |state: &mut State| state.next_task(fetches).map(Next::Task);
+        let task = |state: &mut State| state.next_task(fetches, failed).map(Next::Task);
         let change = |state: &mut State| state.changes.pop().map(Next::Change);
         let next = match state.is_turn_of_tasks {
             true => task(state).or_else(|| change(state)),
@@ -162,9 +193,9 @@ impl Listener {
         next
     }
 
-    async fn next(&self, fetches: usize) -> Next {
+    async fn next(&self, fetches: Fetches, failed: &FailedFetches) -> Next {
         loop {
-            match self.try_next(fetches) {
+            match self.try_next(fetches, failed) {
                 Some(next) => return next,
                 None => self.more.notified().await,
             }
@@ -192,14 +223,17 @@ impl State {
     }
 
     /// Returns the first task whose state the stream can send or fetch now.
-    fn next_task(&mut self, fetches: usize) -> Option<TaskUpdate> {
-        let Self { tasks, fetched, .. } = self;
-        let at = tasks.iter().position(|update| {
-            (update.running_task.is_some() || fetched.len() < fetches) && !fetched.contains(&update.id)
+    fn next_task(&mut self, fetches: Fetches, failed: &FailedFetches) -> Option<TaskUpdate> {
+        let Self { tasks, fetched, followed, .. } = self;
+        let server = |id: &str| followed.get(id).map_or("", |server| &**server);
+        let at = tasks.iter().position(|TaskUpdate { id, running_task }| {
+            fetched.iter().all(|fetch| fetch.task != *id)
+                && (running_task.is_some() || fetches.permit(fetched, server(id), failed.contains(id)))
         })?;
         let update = tasks.remove(at)?;
         if update.running_task.is_none() {
-            fetched.push(update.id.clone());
+            let server = followed.get(&update.id).map(Arc::clone).unwrap_or_default();
+            fetched.push(Fetch { task: update.id.clone(), server, is_repeated: failed.contains(&update.id) });
         }
         Some(update)
     }
@@ -270,9 +304,9 @@ impl Listening {
     }
 
     /// Adds a task that the source of the server follows. The stream fetches its current state, and again after each notice of the
-    /// source.
-    pub(crate) fn follow_task(&self, id: &str) {
-        self.listener.state().followed.insert(id.into());
+    /// source. `server` is the server of the task, if the source names it.
+    pub(crate) fn follow_task(&self, id: &str, server: Arc<str>) {
+        self.listener.state().followed.insert(id.into(), server);
         self.listener.stored_task_changed(id);
     }
 
@@ -286,31 +320,26 @@ impl Listening {
     /// Sends changes until the stream breaks.
     ///
     /// `fetch` returns the state of a task, or `None` if there is no state to send. A failed fetch is repeated after a pause, which
-    /// doubles with each failure of the task. `most` is the number of fetches that run at the same time, and `pauses` are the first
-    /// pause and the longest one.
+    /// doubles with each failure of the task. `pauses` are the first pause and the longest one.
     pub(crate) async fn run<F: Future<Output = Result<Option<TaskState>, RpcError>>>(
         &self,
         stream: &ListenStream<'_>,
-        most: usize,
+        most: Fetches,
         pauses: (Duration, Duration),
         fetch: impl Fn(Box<str>) -> F,
     ) -> Result<Infallible, TransportError> {
-        // The task whose fetch is repeated now. A source that does not answer delays one repeated fetch.
-        let mut repeated = None::<Box<str>>;
         let mut failed = FailedFetches::new(pauses);
-        let mut fetches = Fetches(Vec::new());
+        let mut fetches = Running(Vec::new());
         loop {
             let task = tokio::select! {
                 biased;
-                id = failed.due(), if repeated.is_none() => {
+                id = failed.due() => {
                     failed.repeated(&id);
                     self.listener.stored_task_changed(&id);
-                    repeated = Some(id);
                     None
                 }
                 (id, state) = fetches.next() => {
                     self.listener.end_fetch(&id);
-                    repeated = repeated.filter(|repeated| *repeated != id);
                     match state {
                         Ok(state) => {
                             failed.fetched(&id);
@@ -322,14 +351,13 @@ impl Listening {
                         }
                     }
                 }
-                next = self.listener.next(most) => match next {
+                next = self.listener.next(most, &failed) => match next {
                     Next::Change(change) => {
                         stream.send(change.message(Some(stream.id))).await?;
                         None
                     }
                     Next::Task(TaskUpdate { id, running_task: Some(running_task) }) => {
                         failed.fetched(&id);
-                        repeated = repeated.filter(|repeated| *repeated != id);
                         Some(TaskState::Registered(running_task.detailed().into()))
                     }
                     Next::Task(TaskUpdate { id, running_task: None }) => {

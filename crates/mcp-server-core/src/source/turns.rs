@@ -37,6 +37,8 @@ pub(crate) struct StreamTurns {
 #[derive(Debug, Default)]
 struct State {
     servers: HashMap<Arc<str>, ServerTurns>,
+    /// The servers of subscriptions.
+    subscriptions: HashMap<usize, Arc<str>>,
     /// The subscriptions whose requests have no answer yet.
     out: HashMap<usize, Out>,
     /// The subscriptions with an answer, and those that the stream gave up. Their time counts no more.
@@ -92,6 +94,7 @@ impl StreamTurns {
         let server: Arc<str> = server.into();
         let free = {
             let mut state = self.state.lock();
+            state.subscriptions.insert(subscription, Arc::clone(&server));
             Arc::clone(&state.server(&server).free)
         };
         // No code closes the semaphore.
@@ -108,6 +111,11 @@ impl StreamTurns {
     /// Waits until another request is out, or another subscription waits. Cancel safe.
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
+    }
+
+    /// Returns the server of a subscription, if the subscription has had a turn.
+    pub(crate) fn server(&self, subscription: usize) -> Option<Arc<str>> {
+        self.state.lock().subscriptions.get(&subscription).cloned()
     }
 
     /// Returns the time at which the stream gives up a request that is out. `has_other` tells whether the stream has another
@@ -284,6 +292,10 @@ mod tests {
         // The end of a turn makes room for the next one.
         drop(out.swap_remove(0));
         out.push(take(&turns, 8, "s").await.unwrap());
+        assert_eq!(
+            (turns.server(8).as_deref(), turns.server(9).as_deref(), turns.server(10)),
+            (Some("s"), Some("t"), None)
+        );
         drop(out);
         assert_eq!((turns.end(true), turns.give_up(true)), (None, Vec::new()));
     }
