@@ -33,6 +33,7 @@ pub(crate) use self::{
     identity::{ClientIdentities, ClientIdentity},
     in_flight::{CancelReason, InFlight, InFlightGuard, NotEntered},
     incoming::NotificationHook,
+    pages::OpenPage,
     pending::ProgressListener,
 };
 pub use self::{
@@ -260,14 +261,14 @@ impl Session {
         self.pages.add(page);
     }
 
-    /// Forgets a page. Returns false when the server did not send the user to it.
-    pub(crate) fn remove_page(&self, page: &str) -> bool {
-        self.pages.remove(page)
+    /// Remembers the page of a question, until the returned value is dropped.
+    pub(crate) fn open_page(&self, page: String) -> OpenPage<'_> {
+        self.pages.open(page)
     }
 
     /// Notifies the client once that the user is done on a page to which the server sent the user.
     pub(crate) fn complete_page(&self, page: &str) {
-        if !self.remove_page(page) || !self.version.has_elicitation_complete() {
+        if !self.pages.remove(page) || !self.version.has_elicitation_complete() {
             return;
         }
         let params = ElicitationCompleteParams::new(page);

@@ -19,6 +19,7 @@ use crate::{
     error::{Fault, InputError, ToolError},
     inputs::{InputCollector, InputLimits, run_once},
     random,
+    session::OpenPage,
     trace::{self, Bridge},
 };
 
@@ -247,20 +248,15 @@ impl Inputs {
             }
         }
         let request = self.elicitation(ElicitParams::Url(params))?;
-        let page = self.context.session().zip(page);
         // The user may be done before the client's response arrives.
-        if let Some((session, page)) = &page {
-            session.add_page(page);
-        }
+        let page = self.context.session().zip(page).map(|(session, page)| session.open_page(page));
         let answer = self.ask(key, &capabilities, request, self.limits().elicitation, |answer| {
             accepted(answer)?;
             Ok(((), json!({ "action": "accept" })))
         });
-        let agreed = answer.await;
-        if let (Err(_), Some((session, page))) = (&agreed, &page) {
-            session.remove_page(page);
-        }
-        agreed
+        answer.await?;
+        page.into_iter().for_each(OpenPage::keep);
+        Ok(())
     }
 
     /// Requests a completion from the client's model. After a message with tool uses, the next message must contain

@@ -12,7 +12,13 @@ use serde_json::{
 };
 
 use super::{SourceCall, SourceResult};
-use crate::{Session, context::Context, inputs::InputLimits, json, random, session::ProgressListener};
+use crate::{
+    Session,
+    context::Context,
+    inputs::InputLimits,
+    json, random,
+    session::{OpenPage, ProgressListener},
+};
 
 /// The most input requests of one round.
 const REQUESTS: usize = 64;
@@ -91,14 +97,14 @@ pub(super) async fn ask(
         return Err(ended());
     }
     // The user may be done before the client's response arrives.
-    let page = OpenPage::new(session, &request);
+    let page = open_page(session, &request);
     let error = tokio::select! {
         biased;
         // A call that was cancelled asks no more, also if the source waits on another task.
         () = context.cancelled() => return Err(ended()),
         answered = tokio::time::timeout(limit, session.ask_with_progress(&request, sink, id, listener)) => match answered {
             Ok(Ok(answer)) => {
-                page.keep();
+                page.into_iter().for_each(OpenPage::keep);
                 return Ok(answer);
             }
             Ok(Err(error)) => error.rpc().cloned().unwrap_or_else(|| RpcError::internal(error.to_string())),
@@ -108,33 +114,11 @@ pub(super) async fn ask(
     Err(error)
 }
 
-/// The page of a URL, about whose completion the session can be notified. The session forgets it without an answer.
-struct OpenPage<'a> {
-    session: &'a Session,
-    id: Option<String>,
-}
-
-impl<'a> OpenPage<'a> {
-    fn new(session: &'a Session, request: &InputRequest) -> Self {
-        let id = request.params.as_ref().and_then(|params| params.get("elicitationId")?.as_str());
-        let id = id.filter(|_| request.method == method::Elicit::NAME).map(str::to_owned);
-        if let Some(id) = &id {
-            session.add_page(id);
-        }
-        Self { session, id }
-    }
-
-    fn keep(mut self) {
-        self.id = None;
-    }
-}
-
-impl Drop for OpenPage<'_> {
-    fn drop(&mut self) {
-        if let Some(id) = &self.id {
-            self.session.remove_page(id);
-        }
-    }
+/// Returns the page of a URL, about whose completion the session can be notified.
+fn open_page<'a>(session: &'a Session, request: &InputRequest) -> Option<OpenPage<'a>> {
+    let id = request.params.as_ref().and_then(|params| params.get("elicitationId")?.as_str());
+    let id = id.filter(|_| request.method == method::Elicit::NAME)?;
+    Some(session.open_page(id.to_owned()))
 }
 
 /// Checks that the client declared the capability of an input request.
