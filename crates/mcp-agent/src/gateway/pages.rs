@@ -1,6 +1,11 @@
 //! The pages that servers ask the users of sessions to visit, and the notifications that the users are done (2025-11-25).
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    hash::Hash,
+    sync::Arc,
+    time::Duration,
+};
 
 use mcp_client::{Client, Notifications};
 use mcp_protocol::{ErrorCode, RpcError, notification::ElicitationComplete};
@@ -14,9 +19,12 @@ use super::{caller::identity, fault::Fault};
 
 /// How long the gateway waits for the notification of a server.
 const LONGEST: Duration = Duration::from_secs(3600);
-/// The most pages that the gateway watches, and the most of a principal. The completion of further pages is not forwarded.
+/// The most pages that the gateway watches, and the most of a principal. Beyond them, the gateway forgets the oldest page of the server
+/// with the most pages.
 const PAGES: usize = 1024;
 const OF_PRINCIPAL: usize = 256;
+/// The longest id of a watched page for clients, in bytes.
+const LONGEST_ID: usize = 1024;
 /// The most pages of one error that the gateway watches.
 const OF_ERROR: usize = 8;
 
@@ -27,8 +35,39 @@ pub(super) struct Pages(Arc<Mutex<Table>>);
 #[derive(Debug, Default)]
 struct Table {
     watched: HashMap<Arc<PageKey>, Watch>,
-    /// The number of watches that have begun.
+    /// The number of watches that have begun or were renewed.
     begun: u64,
+}
+
+impl Table {
+    /// Makes room for a page of a server and a principal. The pages of one server cannot displace those of all others, and neither can the
+    /// pages of one principal.
+    fn make_room(&mut self, server: &str, principal: Option<&Arc<str>>) {
+        let watches = || self.watched.iter().map(|(key, watch)| (watch.principal.as_ref(), &*key.server, key, watch));
+        let full = if watches().filter(|(of, ..)| *of == principal).count() >= OF_PRINCIPAL {
+            HashSet::from([principal])
+        } else if self.watched.len() >= PAGES {
+            with_most(watches().map(|(of, ..)| of).chain([principal]))
+        } else {
+            return;
+        };
+        let groups = watches().map(|(of, server, ..)| (of, server)).chain([(principal, server)]);
+        let most = with_most(groups.filter(|(of, _)| full.contains(of)));
+        let candidates = watches().filter(|(of, server, ..)| most.contains(&(*of, *server)));
+        let oldest = candidates.min_by_key(|(.., watch)| watch.renewed).map(|(.., key, _)| Arc::clone(key));
+        if let Some(removed) = oldest.and_then(|key| self.watched.remove(&key)) {
+            tracing::debug!("too many pages are open: the completion of the oldest page is not forwarded");
+            removed.stop.cancel();
+        }
+    }
+}
+
+/// Returns the values that occur the most times.
+fn with_most<T: Copy + Eq + Hash>(values: impl Iterator<Item = T>) -> HashSet<T> {
+    let mut counts = HashMap::<T, usize>::new();
+    values.for_each(|value| *counts.entry(value).or_default() += 1);
+    let most = counts.values().max().copied();
+    counts.into_iter().filter(|(_, count)| Some(*count) == most).map(|(value, _)| value).collect()
 }
 
 /// A page of a server for the user of a session. `id` is the id at the server.
@@ -39,11 +78,21 @@ struct PageKey {
     id: Box<str>,
 }
 
+impl PageKey {
+    /// Returns the key of a page. `None` for a long id.
+    fn new(session: SourceSession, server: &str, id: &str) -> Option<Self> {
+        let length = server.len() + "/".len() + id.len();
+        (length <= LONGEST_ID).then(|| Self { session, server: server.into(), id: id.into() })
+    }
+}
+
 /// The watch of a page. A server that names the page again renews it.
 #[derive(Debug)]
 struct Watch {
     /// Distinguishes the watch from later ones of the same page.
     number: u64,
+    /// Grows with each renewal of a watch.
+    renewed: u64,
     /// All users without a principal count as one.
     principal: Option<Arc<str>>,
     /// The number of questions about the page that the user has not answered.
@@ -69,40 +118,32 @@ struct Waiting {
 }
 
 impl Pages {
-    /// Watches a page, or renews its watch. `None` if too many pages are open.
-    fn watch(&self, key: PageKey, principal: Option<Arc<str>>) -> Option<(Waiting, OpenPage)> {
+    /// Watches a page, or renews its watch.
+    fn watch(&self, key: PageKey, principal: Option<Arc<str>>) -> (Waiting, OpenPage) {
         let (key, stop) = (Arc::new(key), CancellationToken::new());
         let mut table = self.0.lock();
+        table.begun += 1;
+        let renewed = table.begun;
         let number = if let Some(known) = table.watched.get_mut(&key) {
             // The connection of the server can be another one than before, so another task waits.
             std::mem::replace(&mut known.stop, stop.clone()).cancel();
             known.open += 1;
+            known.renewed = renewed;
             known.number
         } else {
-            let all = table.watched.len();
-            let of_principal = table.watched.values().filter(|watch| watch.principal == principal).count();
-            if all >= PAGES || of_principal >= OF_PRINCIPAL {
-                tracing::debug!(
-                    all,
-                    of_principal,
-                    "too many pages are open: the completion of a page is not forwarded"
-                );
-                return None;
-            }
-            table.begun += 1;
-            let number = table.begun;
-            let watch = Watch { number, principal, open: 1, is_kept: false, stop: stop.clone() };
+            table.make_room(&key.server, principal.as_ref());
+            let watch = Watch { number: renewed, renewed, principal, open: 1, is_kept: false, stop: stop.clone() };
             table.watched.insert(Arc::clone(&key), watch);
-            number
+            renewed
         };
         drop(table);
         let open = OpenPage { pages: self.clone(), key: Arc::clone(&key), number };
-        Some((Waiting { pages: self.clone(), key, stop }, open))
+        (Waiting { pages: self.clone(), key, stop }, open)
     }
 
     /// Forwards the notification about the completion of a page to the session of its call, with the id for clients. `id` is the id at
     /// the server. `notices` are those of the connection that asked. The drop of the returned value ends this, unless the page is kept.
-    /// `None` if too many pages are open, and for a call without a session.
+    /// `None` for a long id, and for a call without a session.
     pub(super) fn forward(
         &self,
         server: &str,
@@ -110,8 +151,8 @@ impl Pages {
         mut notices: Notifications,
         call: &SourceCall,
     ) -> Option<OpenPage> {
-        let key = PageKey { session: call.session()?, server: server.into(), id: id.into() };
-        let (waiting, open) = self.watch(key, identity(call.context().principal()))?;
+        let key = PageKey::new(call.session()?, server, id)?;
+        let (waiting, open) = self.watch(key, identity(call.context().principal()));
         let notifier = call.page_notifier();
         tokio::spawn(async move {
             let Waiting { key, stop, .. } = &waiting;
@@ -253,7 +294,23 @@ mod tests {
     }
 
     fn key(session: &SourceSession, server: &str, id: &str) -> PageKey {
-        PageKey { session: session.clone(), server: server.into(), id: id.into() }
+        PageKey::new(session.clone(), server, id).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_page_with_a_long_id_has_no_watch() {
+        let session = session().await;
+        for (length, is_watched) in [(LONGEST_ID, true), (LONGEST_ID + 1, false)] {
+            let id = "i".repeat(length - "s/".len());
+            assert_eq!(renamed("s", &id).len(), length);
+            assert_eq!(PageKey::new(session.clone(), "s", &id).is_some(), is_watched, "{length}");
+        }
+    }
+
+    /// Returns the places of the watches that the table has.
+    fn open(watches: &[(Waiting, OpenPage)]) -> Vec<usize> {
+        let open = watches.iter().enumerate().filter(|(_, (waiting, _))| !waiting.stop.is_cancelled());
+        open.map(|(place, _)| place).collect()
     }
 
     #[tokio::test]
@@ -261,24 +318,46 @@ mod tests {
         let (pages, session) = (Pages::default(), session().await);
         let watch = |user: Option<&str>, number: usize| -> Vec<(Waiting, OpenPage)> {
             let key = |page| key(&session, "s", &format!("{user:?} {page}"));
-            (0..number).map_while(|page| pages.watch(key(page), user.map(Arc::from))).collect()
+            (0..number).map(|page| pages.watch(key(page), user.map(Arc::from))).collect()
         };
+        let count = || pages.0.lock().watched.len();
         let ada = watch(Some("ada"), PAGES);
         let (anonymous, grace) = (watch(None, PAGES), watch(Some("grace"), 1));
-        assert_eq!((ada.len(), anonymous.len(), grace.len()), (OF_PRINCIPAL, OF_PRINCIPAL, 1));
-        let others: Vec<_> = (0..PAGES).flat_map(|n| watch(Some(&format!("user-{n}")), 1)).collect();
-        assert_eq!(others.len(), PAGES - 2 * OF_PRINCIPAL - 1);
-        // The end of a page makes room for another page.
-        drop(ada);
-        assert_eq!(watch(Some("ada"), PAGES).len(), OF_PRINCIPAL);
-        drop((anonymous, grace, others));
-        assert!(pages.0.lock().watched.is_empty());
+        // The newest pages stay.
+        let newest: Vec<usize> = (PAGES - OF_PRINCIPAL..PAGES).collect();
+        assert_eq!((open(&ada), open(&anonymous), open(&grace)), (newest.clone(), newest, vec![0]));
+        let others: Vec<_> = (0..PAGES / 2 + 100).map(|n| watch(Some(&format!("user-{n}")), 1)).collect();
+        assert_eq!(count(), PAGES);
+        // The principals with the most pages lose their oldest ones.
+        assert!(others.iter().chain([&grace]).all(|of_user| open(of_user).len() == 1));
+        for of_user in [&ada, &anonymous] {
+            let (open, least) = (open(of_user), OF_PRINCIPAL - 101);
+            assert!((least..OF_PRINCIPAL).contains(&open.len()) && open.contains(&(PAGES - 1)), "{}", open.len());
+        }
+        // A principal without pages has a page if all others have one page.
+        drop((ada, anonymous));
+        let others: Vec<_> = (0..PAGES).map(|n| watch(Some(&format!("later-{n}")), 1)).collect();
+        assert!(count() == PAGES && open(&others[PAGES - 1]) == [0]);
+        drop((grace, others));
+        assert_eq!(pages.0.lock().watched.values().filter(|watch| watch.open > 1).count(), 0);
+    }
+
+    #[tokio::test]
+    async fn the_pages_of_one_server_do_not_displace_those_of_all_other_servers() {
+        let (pages, session) = (Pages::default(), session().await);
+        let watch = |server: &str, page: usize| pages.watch(key(&session, server, &page.to_string()), None);
+        let healthy: Vec<_> = ["a", "b"].into_iter().flat_map(|server| [watch(server, 1), watch(server, 2)]).collect();
+        let hostile: Vec<_> = (0..10 * OF_PRINCIPAL).map(|page| watch("hostile", page)).collect();
+        let later = vec![watch("c", 1)];
+        assert_eq!((open(&healthy).len(), open(&later).len()), (4, 1));
+        let newest: Vec<usize> = (hostile.len() - (OF_PRINCIPAL - 5)..hostile.len()).collect();
+        assert_eq!(open(&hostile), newest);
     }
 
     #[tokio::test]
     async fn a_page_has_one_watch_in_a_session() {
         let (pages, first, second) = (Pages::default(), session().await, session().await);
-        let watch = |key| pages.watch(key, None).unwrap();
+        let watch = |key| pages.watch(key, None);
         let count = || pages.0.lock().watched.len();
         let (agreed, open) = watch(key(&first, "s", "a"));
         open.keep();
@@ -304,7 +383,7 @@ mod tests {
     #[tokio::test]
     async fn the_last_declined_question_ends_the_watch() {
         let (pages, session) = (Pages::default(), session().await);
-        let watch = || pages.watch(key(&session, "s", "a"), None).unwrap();
+        let watch = || pages.watch(key(&session, "s", "a"), None);
         let (first, second) = (watch(), watch());
         drop(first);
         assert!(!second.0.stop.is_cancelled());

@@ -68,7 +68,7 @@ async fn completed(notices: &mut Notifications) -> Option<String> {
 }
 
 #[tokio::test]
-async fn the_completion_of_further_pages_is_not_forwarded() {
+async fn a_page_beyond_the_bound_of_all_principals_displaces_an_older_one() {
     let (server, gateway) = gateway().await;
     let mut users = Vec::new();
     for user in 0..=PAGES / OF_PRINCIPAL {
@@ -80,22 +80,30 @@ async fn the_completion_of_further_pages_is_not_forwarded() {
             visit(client, &format!("{user}-{page}")).await;
         }
     }
-    // The bound of all principals.
     let (first, last) = (&users[0], &users[PAGES / OF_PRINCIPAL]);
     let (mut of_first, mut of_last) = (first.notifications(), last.notifications());
     visit(last, "further").await;
     server.notify().elicitation_complete("further");
+    assert_eq!(completed(&mut of_last).await.unwrap(), "s/further");
     // A session remembers its latest pages.
     let open = format!("0-{}", OF_PRINCIPAL - 1);
     server.notify().elicitation_complete(&open);
     assert_eq!(completed(&mut of_first).await, Some(format!("s/{open}")));
-    gateway.notify().log(LoggingLevel::Error, "no completion was before this record");
-    assert_eq!(completed(&mut of_last).await, None);
+}
 
-    // A page that is completed makes room for another page.
-    visit(last, "later").await;
-    server.notify().elicitation_complete("later");
-    assert_eq!(completed(&mut of_last).await.unwrap(), "s/later");
+#[tokio::test]
+async fn the_completion_of_a_page_with_a_long_id_is_not_forwarded() {
+    const LONGEST_ID: usize = 1024;
+    let (server, gateway) = gateway().await;
+    let user = connect_client_as(client().handler(User::new("ada")), &gateway, "ada").await;
+    let mut notices = user.notifications();
+    let ids = [LONGEST_ID + 1, LONGEST_ID].map(|length| "i".repeat(length - "s/".len()));
+    for id in &ids {
+        visit(&user, id).await;
+        server.notify().elicitation_complete(id);
+    }
+    let completed = completed(&mut notices).await.unwrap();
+    assert_eq!(completed.len(), LONGEST_ID);
 }
 
 #[tokio::test]
