@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::{Core, asked::Place, caller::Downstream, fault::Fault, item::Item};
 use crate::{
     CatalogTool,
-    policy::{LaterRound, PolicyInput, Refusal},
+    policy::{LaterRound, PolicyInput, Refusal, RefusalKind},
     registry::Slot,
 };
 
@@ -67,13 +67,16 @@ impl Core {
     /// Decides a later round of a call. An approval of the first round stays valid.
     ///
     /// # Errors
-    /// If a policy denies the call meanwhile.
+    /// If a policy denies the call meanwhile, or requires an approval without an approver.
     pub(super) fn permit_round<'a>(&'a self, input: &'a PolicyInput, slot: &Slot) -> Result<RoundRecord<'a>, Fault> {
         let (gate, rules) = (&self.host.shared().gate, &slot.options.rules[..]);
         if !gate.is_active() && rules.is_empty() {
             return Ok(RoundRecord(None));
         }
-        let denied = |_| RpcError::invalid_request("a policy denies the request meanwhile");
+        let denied = |refusal: Refusal| match refusal.kind() {
+            RefusalKind::NoApprover => RpcError::invalid_request(refusal.text_of_gateway()),
+            _ => RpcError::invalid_request("a policy denies the request meanwhile"),
+        };
         Ok(RoundRecord(Some(gate.check_round(input, rules).map_err(denied)?)))
     }
 

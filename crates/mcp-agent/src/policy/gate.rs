@@ -111,6 +111,13 @@ struct Decided {
     fault: Option<RefusalKind>,
 }
 
+/// Decides a call by the rules of a policy.
+fn by_policy(policy: &Policy, input: &PolicyInput) -> Option<Decided> {
+    let decision = policy.decide(input)?;
+    let by = DecidedBy::Rule(decision.rule.unwrap_or_default());
+    Some(Decided { decision, by, policy: policy.name.clone(), fault: None })
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     approval: Duration,
@@ -282,17 +289,19 @@ impl Gate {
     /// call meanwhile. A denied round is recorded at once. The caller records the outcome of a permitted round.
     #[cfg(feature = "gateway")]
     pub(crate) fn check_round<'a>(&'a self, input: &'a PolicyInput, rules: &[Rule]) -> Result<LaterRound<'a>, Refusal> {
-        let effect = self.effect_without_hooks(input, rules);
-        let refused = self.refusal_of(effect);
+        let Decided { decision, policy, .. } = self.decide_without_hooks(input, rules);
+        let refused = self.refusal_of(decision.effect);
         // An approval of the first round counts.
-        let effect = if refused.is_some() { effect } else { Effect::Allow };
+        let (effect, policy, reason) = match refused {
+            Some(_) => (decision.effect, policy, decision.reason),
+            None => (Effect::Allow, None, None),
+        };
         let decided_by = DecidedBy::EarlierRound;
         let (started, sink, is_required) = (Instant::now(), self.sink.as_deref(), self.requires_audit);
-        let (policy, reason, is_closed) = (None, None, false);
-        let mut open = Open { input, started, effect, decided_by, policy, reason, sink, is_required, is_closed };
+        let mut open = Open { input, started, effect, decided_by, policy, reason, sink, is_required, is_closed: false };
         if let Some(kind) = refused {
             open.close(Outcome::Refused(kind));
-            return Err(Refusal::new(kind, input, decided_by, None, None));
+            return Err(Refusal::new(kind, input, decided_by, open.policy.take(), open.reason.take()));
         }
         Ok(LaterRound { open })
     }
@@ -326,14 +335,7 @@ impl Gate {
     /// the call too.
     #[cfg(feature = "gateway")]
     pub(crate) fn denies(&self, input: &PolicyInput, rules: &[Rule]) -> bool {
-        self.refusal_of(self.effect_without_hooks(input, rules)).is_some()
-    }
-
-    /// Returns the effect for a call of its caller for all arguments. Hooks count as `allow`.
-    #[cfg(feature = "gateway")]
-    fn effect_without_hooks(&self, input: &PolicyInput, rules: &[Rule]) -> Effect {
-        let first = |rules: &[Rule]| rules.iter().find(|rule| rule.matches(input)).map(|rule| rule.effect);
-        self.first(first, rules, Effect::Allow, |effect| effect)
+        self.refusal_of(self.decide_without_hooks(input, rules).decision.effect).is_some()
     }
 
     /// Returns why calls with an effect never run.
@@ -408,15 +410,10 @@ impl Gate {
     }
 
     async fn decide_by_policy(&self, input: &PolicyInput, rules: &[Rule]) -> Decided {
-        let by_policy = |policy: &Policy| {
-            let decision = policy.decide(input)?;
-            let by = DecidedBy::Rule(decision.rule.unwrap_or_default());
-            Some(Decided { decision, by, policy: policy.name.clone(), fault: None })
-        };
         for step in &self.steps {
             let decided = match step {
-                Step::Policy(policy) => by_policy(policy),
-                Step::File(file) => by_policy(&file.policy()),
+                Step::Policy(policy) => by_policy(policy, input),
+                Step::File(file) => by_policy(&file.policy(), input),
                 Step::Hook(hook) => self.decide_by_hook(&**hook, input).await,
                 Step::Default(_) => None,
             };
@@ -424,6 +421,25 @@ impl Gate {
                 return decided;
             }
         }
+        self.decide_by_rules(input, rules)
+    }
+
+    /// Decides a call of its caller for all arguments. Hooks count as `allow`.
+    #[cfg(feature = "gateway")]
+    fn decide_without_hooks(&self, input: &PolicyInput, rules: &[Rule]) -> Decided {
+        let by_hook =
+            || Decided { decision: Decision::new(Effect::Allow), by: DecidedBy::Hook, policy: None, fault: None };
+        let decided = self.steps.iter().find_map(|step| match step {
+            Step::Policy(policy) => by_policy(policy, input),
+            Step::File(file) => by_policy(&file.policy(), input),
+            Step::Hook(_) => Some(by_hook()),
+            Step::Default(_) => None,
+        });
+        decided.unwrap_or_else(|| self.decide_by_rules(input, rules))
+    }
+
+    /// Decides by the rules of the server, or by the default.
+    fn decide_by_rules(&self, input: &PolicyInput, rules: &[Rule]) -> Decided {
         if let Some((position, rule)) = rules.iter().enumerate().find(|(_, rule)| rule.matches(input)) {
             let decision = Decision { effect: rule.effect, rule: Some(position + 1), reason: rule.reason.clone() };
             return Decided { decision, by: DecidedBy::ServerRule(position + 1), policy: None, fault: None };

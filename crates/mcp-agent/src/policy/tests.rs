@@ -168,25 +168,31 @@ async fn each_effect_has_its_outcome_and_one_audit_event() {
 
 #[cfg(feature = "gateway")]
 #[tokio::test]
-async fn a_refused_later_round_has_the_outcome_of_its_effect() {
+async fn a_refused_later_round_has_the_outcome_the_policy_and_the_reason_of_its_decision() {
+    const PUSH: (Option<&str>, Option<&str>) = (Some("policy.toml"), Some("A push is public."));
     let policy = || Policy::parse("policy.toml", POLICY).unwrap();
-    for (gate, input, expected) in [
-        (Gate::new().policy(policy()), input("git", "pull"), None),
-        (Gate::new().policy(policy()), input("a", "b"), Some((Effect::Deny, RefusalKind::Denied))),
-        (Gate::new().policy(policy()), input("git", "push"), Some((Effect::Ask, RefusalKind::NoApprover))),
-        (Gate::new().default_effect(Effect::Ask), input("a", "b"), Some((Effect::Ask, RefusalKind::NoApprover))),
+    let (deny, ask) = ((Effect::Deny, RefusalKind::Denied), (Effect::Ask, RefusalKind::NoApprover));
+    for (gate, input, expected, by) in [
+        (Gate::new().policy(policy()), input("git", "pull"), None, (None, None)),
+        (Gate::new().policy(policy()), input("a", "b"), Some(deny), (None, None)),
+        (Gate::new().policy(policy()), input("git", "push"), Some(ask), PUSH),
+        (Gate::new().default_effect(Effect::Ask), input("a", "b"), Some(ask), (None, None)),
         // A person approved the first round.
-        (Gate::new().policy(policy()).approver(Answer(None)), input("git", "push"), None),
+        (Gate::new().policy(policy()).approver(Answer(None)), input("git", "push"), None, (None, None)),
     ] {
         let (gate, events) = events(gate);
-        let kind = match gate.check_round(&input, &[]) {
-            Ok(mut round) => round.allow().await.err().map(|refusal| refusal.kind()),
-            Err(refusal) => Some(refusal.kind()),
+        let refusal = match gate.check_round(&input, &[]) {
+            Ok(mut round) => round.allow().await.err(),
+            Err(refusal) => Some(refusal),
         };
-        assert_eq!(kind, expected.map(|(_, kind)| kind), "{input:?}");
-        let events: Vec<_> = events.lock().unwrap().iter().map(|event| (event.effect, event.outcome)).collect();
+        assert_eq!(refusal.as_ref().map(Refusal::kind), expected.map(|(_, kind)| kind), "{input:?}");
+        let named = refusal.as_ref().map_or((None, None), |refusal| (refusal.policy(), refusal.reason()));
+        assert_eq!(named, by, "{input:?}");
+        let events = std::mem::take(&mut *events.lock().unwrap());
         let refused = expected.map(|(effect, kind)| (effect, Outcome::Refused(kind)));
-        assert_eq!(events, [refused.unwrap_or((Effect::Allow, Outcome::Allowed))], "{input:?}");
+        let [event] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((event.effect, event.outcome), refused.unwrap_or((Effect::Allow, Outcome::Allowed)), "{input:?}");
+        assert_eq!((event.policy.as_deref(), event.reason.as_deref()), by, "{input:?}");
     }
 }
 

@@ -137,16 +137,20 @@ async fn a_policy_that_denies_a_call_meanwhile_ends_its_rounds() {
     let host = host.start().await.unwrap();
     let gateway = Gateway::builder(host).build().unwrap().versions([REVISIONS[1]]).build();
     let ada = connect(&gateway, "ada").await;
-    let mut changes = ada.listen(SubscriptionFilter::lists()).await.unwrap();
     let (key, state) = first_round(&ada).await;
     let answer = json!({ "action": "accept", "content": { "name": "ada" } });
     let round = || next(&json!({}), &state, &key, &answer);
     assert_eq!(send(&ada, round()).await.unwrap(), "ada");
-    std::fs::write(&path, "[[rule]]\ntool = \"form\"\neffect = \"deny\"\n").unwrap();
-    let announced = async { while changes.next().await.unwrap().unwrap() != Update::ToolsChanged {} };
-    timeout(SOON, announced).await.unwrap();
-    let denied = send(&ada, round()).await.unwrap_err();
-    assert_eq!((denied.code.0, &*denied.message), (-32600, "a policy denies the request meanwhile"));
+    let ask = "a policy during the call requires an approval for the call of \"form\" of \"s\" (`ask`), and the gateway has no approver: r";
+    for (effect, text) in [("deny", "a policy denies the request meanwhile"), ("ask", ask)] {
+        std::fs::write(&path, "").unwrap();
+        let lists = async || ada.list_tools().await.unwrap().iter().any(|tool| tool.name == "s__form");
+        timeout(SOON, async { while !lists().await {} }).await.unwrap();
+        std::fs::write(&path, format!("[[rule]]\ntool = \"form\"\neffect = \"{effect}\"\nreason = \"r\"\n")).unwrap();
+        timeout(SOON, async { while lists().await {} }).await.unwrap();
+        let denied = send(&ada, round()).await.unwrap_err();
+        assert_eq!((denied.code.0, &*denied.message), (-32600, text));
+    }
 }
 
 #[tokio::test]
