@@ -48,6 +48,8 @@ struct State<R, C> {
     is_fleeting: bool,
     was_dropped: bool,
     has_ended: bool,
+    /// The end of a round ends the call. No other round can begin.
+    is_over: bool,
     /// Another node received the result, and can request it again.
     is_delivered: bool,
     /// The rounds that wait, in their order. A round of another node has no request.
@@ -79,6 +81,7 @@ impl<R: Clone, C> ParkedCall<R, C> {
             is_fleeting: false,
             was_dropped: false,
             has_ended: false,
+            is_over: false,
             is_delivered: false,
             rounds: BTreeMap::new(),
             next_round: 0,
@@ -131,6 +134,9 @@ impl<R: Clone, C> ParkedCall<R, C> {
         request: Option<C>,
     ) -> Result<Wait<'_, R, C>, ParkedError> {
         let mut state = self.state();
+        if state.is_over {
+            return Err(ParkedError::Gone);
+        }
         state.answer(number, responses)?;
         // The call cannot continue before the lock is released.
         Ok(Wait { call: self, number: state.add_round(request) })
@@ -243,7 +249,7 @@ impl<R, C> State<R, C> {
         match &self.result {
             Some(_) => None,
             None if self.was_dropped => Some(ParkedError::Dropped),
-            None => self.has_ended.then_some(ParkedError::Gone),
+            None => (self.has_ended || self.is_over).then_some(ParkedError::Gone),
         }
     }
 
@@ -297,6 +303,7 @@ impl<R, C> Wait<'_, R, C> {
             state.last_round = Instant::now();
             let is_last = state.rounds.is_empty();
             let ends_call = can_end && is_last;
+            state.is_over |= ends_call;
             if ends_call && state.last_request.is_none() {
                 state.last_request = round.take();
             }

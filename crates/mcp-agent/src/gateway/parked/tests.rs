@@ -506,6 +506,22 @@ async fn a_check_returns_the_fault_of_a_dropped_result_and_of_a_call_that_has_en
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_round_begins_after_a_round_has_ended_its_call() {
+    let calls = calls();
+    let round = calls.start(Holder::default(), "first", |questions| async move { asks(questions, "name").await });
+    let (call, number, _) = asked(round.await);
+    let parked = Arc::clone(&calls.shared.table.lock().get(call).unwrap().call);
+    // The table has the call until its round removes it.
+    assert!(parked.wait(Some("last")).end(true));
+    let round = calls.resume(call, &ANYONE, number, responses(1, answer("a")), "next").await;
+    assert!(matches!(round, Err(ParkedError::Gone)), "{round:?}");
+    let round = calls.next(call, &ANYONE, "next").await;
+    assert!(matches!(round, Err(ParkedError::Gone)), "{round:?}");
+    // The question has no answer.
+    assert_eq!(parked.check(number, &responses(1, answer("b"))), Err(ParkedError::Gone));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_call_knows_its_current_round() {
     let calls = calls();
     let round = calls.start(Holder::default(), "first", |questions| async move {
