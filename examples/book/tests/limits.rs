@@ -115,10 +115,19 @@ fn server() -> Defaults {
     let parts = [("parts of subscribed resources that wait for one client", "PARTS")];
     let defaults = from_source(defaults, "mcp-server-core/src/change.rs", &parts);
     let pauses = [
+        ("wait of a stream for its subscriptions at a source", "ACKNOWLEDGEMENT"),
+        ("states of tasks that a stream requests from a source at the same time", "REQUESTS"),
+        ("states of tasks that a stream requests from a server of a source at the same time", "OF_SERVER"),
+        ("wait of a stream for the state of a task of a source", "STATE_TIMEOUT"),
         ("first pause before a stream requests the state of a task of a source again", "FIRST_PAUSE"),
         ("longest pause before a stream requests the state of a task of a source again", "LONGEST_PAUSE"),
     ];
     let defaults = from_source(defaults, "mcp-server-core/src/engine/listen_source.rs", &pauses);
+    let pages = [
+        ("pages of input requests that a session remembers", "PAGES"),
+        ("bytes of the id of a page that a session remembers", "LONGEST_ID"),
+    ];
+    let defaults = from_source(defaults, "mcp-server-core/src/session/pages.rs", &pages);
     let reasons = [("bytes of the reason of a cancellation", "REASON")];
     let defaults = from_source(defaults, "mcp-server-core/src/session/in_flight.rs", &reasons);
     from_source(defaults, "mcp-server-core/src/store.rs", &[("time of one store operation", "STORE_TIMEOUT")])
@@ -213,6 +222,7 @@ fn gateway() -> Defaults {
         ("watched pages of input requests of one principal", "OF_PRINCIPAL"),
         ("watched pages of input requests of all principals", "PAGES"),
         ("watched pages of one error `-32042`", "OF_ERROR"),
+        ("bytes of the id of a watched page", "LONGEST_ID"),
     ];
     let tools = [
         ("known tools of tasks, for lists of tasks of callers with policies", "TASKS"),
@@ -272,8 +282,16 @@ fn gateway() -> Defaults {
     ];
     let defaults = from_source(Defaults::new(), "mcp-client/src/inbound/reports.rs", &reports);
     let turns = [
-        ("requests of one stream at a server at the same time, while its subscriptions begin", "AT_ONCE"),
-        ("wait of such a request for an answer, while the stream has another subscription", "PATIENCE"),
+        ("subscriptions of one stream that begin at a server at the same time", "AT_ONCE"),
+        (
+            "wait of a request of such a subscription for an answer, while the stream has another subscription",
+            "PATIENCE",
+        ),
+        (
+            "longest such wait, at a slow server, and while subscriptions wait for a turn at the same server",
+            "LONGEST_PATIENCE",
+        ),
+        ("requests of one stream without an answer of a server", "SILENT"),
     ];
     let defaults = from_source(defaults, "mcp-server-core/src/source/turns.rs", &turns);
     files
