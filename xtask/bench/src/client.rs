@@ -173,7 +173,7 @@ impl Program for Runner<'_> {
                 let calls = within(length + GRACE, "the answers of the bare server over stdio", calling).await?;
                 let elapsed = start.elapsed();
                 let (server, generator) = (since(used, cpu::used(own)), since(served, peer.used()));
-                Ok(Round { calls, elapsed, server, generator, p99: None, wrong_passwords: 0 })
+                Ok(Round { calls, elapsed, server, generator, ..Round::default() })
             }
         }
     }
@@ -265,5 +265,5 @@ pub(crate) async fn round(
     let elapsed = start.elapsed();
     // The benchmark measures the client. The server is the peer.
     let (server, generator) = (since(generator, cpu::used(own)), since(server, peer.and_then(Peer::used)));
-    Ok(Round { calls, elapsed, server, generator, p99: None, wrong_passwords: 0 })
+    Ok(Round { calls, elapsed, server, generator, ..Round::default() })
 }

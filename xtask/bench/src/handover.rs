@@ -1,7 +1,7 @@
 //! The distance of two cores: the time until one core has a value that the other core wrote.
 //!
 //! A virtual machine can move its cores between the caches of the processor. Two cores without a common cache need several times as
-//! long for each byte that one of them writes and the other one reads, so the calls with large responses are slower.
+//! long to pass on a byte. Calls with large responses are then slower.
 
 use std::{
     hint::spin_loop,

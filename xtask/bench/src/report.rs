@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The result of one round of one peer.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Round {
     pub(crate) calls: u64,
     pub(crate) elapsed: Duration,
@@ -353,10 +353,9 @@ mod tests {
         let round = |p99, wrong_passwords| Round {
             calls: 100,
             elapsed: Duration::from_millis(500),
-            server: None,
-            generator: None,
             p99: Some(Duration::from_millis(p99)),
             wrong_passwords,
+            ..Round::default()
         };
         let pairs = [(round(4, 500), round(2, 0)), (round(9, 400), round(3, 0)), (round(5, 500), round(5, 0))];
         let guesses = Guesses::of(case, &pairs).unwrap();
@@ -371,8 +370,7 @@ mod tests {
             elapsed: Duration::from_secs(1),
             server: Some(Duration::from_millis(cpu)),
             generator: Some(Duration::from_millis(generator)),
-            p99: None,
-            wrong_passwords: 0,
+            ..Round::default()
         };
         let pairs = [
             (round(500, 1000, 400), round(1000, 1000, 990)),
@@ -405,14 +403,7 @@ mod tests {
 
     #[test]
     fn the_form_with_the_most_calls_has_the_value_of_its_library() {
-        let round = |calls| Round {
-            calls,
-            elapsed: Duration::from_secs(1),
-            server: None,
-            generator: None,
-            p99: None,
-            wrong_passwords: 0,
-        };
+        let round = |calls| Round { calls, elapsed: Duration::from_secs(1), ..Round::default() };
         // The second form has the larger median of ratios, and fewer calls in a second.
         let pairs = [100, 1_000, 10_000].map(|bare| (round(bare), round(bare)));
         let first = [50, 500, 9_000].map(round).to_vec();
@@ -425,14 +416,7 @@ mod tests {
 
     #[test]
     fn cores_without_a_common_cache_leave_a_mark() {
-        let round = Round {
-            calls: 100,
-            elapsed: Duration::from_secs(1),
-            server: None,
-            generator: None,
-            p99: None,
-            wrong_passwords: 0,
-        };
+        let round = Round { calls: 100, elapsed: Duration::from_secs(1), ..Round::default() };
         for (ours, rmcp, expected) in [
             (vec![26.0, 27.0, 170.0], vec![26.0; 3], false),
             (vec![26.0, 167.0, 170.0], vec![26.0; 3], true),
@@ -452,8 +436,7 @@ mod tests {
             elapsed: Duration::from_secs(1),
             server: Some(Duration::from_millis(900)),
             generator: Some(Duration::from_millis(300)),
-            p99: None,
-            wrong_passwords: 0,
+            ..Round::default()
         };
         for case in CASES {
             for (ours, rmcp, expected) in [

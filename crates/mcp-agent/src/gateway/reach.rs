@@ -65,8 +65,8 @@ impl Reached {
     }
 }
 
-/// Waits for the end of a request of a subscription. The time in which the client connects to the server again does not count for the
-/// turn.
+/// Waits for the end of a request of a subscription, and reports the answer of the server to the turn. The time in which the client
+/// connects to the server again does not count for the turn.
 ///
 /// # Errors
 /// If the server did not answer earlier requests of the stream.
@@ -81,7 +81,12 @@ pub(super) async fn in_turn<T>(
         turn.set_counted(states.current() == State::Ready);
         tokio::select! {
             biased;
-            done = &mut request => return done,
+            done = &mut request => {
+                if done.as_ref().map_or_else(Fault::is_answer, |_| true) {
+                    turn.answered();
+                }
+                return done;
+            }
             Some(_) = states.changed() => {}
         }
     }

@@ -8,7 +8,7 @@ use std::{
 
 use mcp_client::{Subscription, Update};
 use mcp_protocol::{Excerpt, RpcError};
-use mcp_server_core::source::{SourceCall, SourceSession, SourceSubscription, SubscriptionTurn, UpdateNotifier};
+use mcp_server_core::source::{SourceCall, SourceSession, SourceSubscription, UpdateNotifier};
 use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, OnceCell, watch},
@@ -223,7 +223,7 @@ impl Core {
             let reached = timeout_at(end, reaching).await.map_err(late)??;
             let client = reached.client.clone();
             let opening = || async {
-                let (reached, subscription) = self.open_subscription(&key, reached, Some(&turn)).await?;
+                let (reached, subscription) = self.open_subscription(&key, reached).await?;
                 shared.is_open.send_replace(true);
                 let wanted = Arc::clone(&shared.wanted);
                 let (core, shared, key) = (Arc::downgrade(self), Arc::downgrade(&shared), key.clone());
@@ -244,21 +244,12 @@ impl Core {
         Ok(SourceSubscription::new(subscriber))
     }
 
-    async fn open_subscription(
-        &self,
-        key: &Key,
-        reached: Reached,
-        turn: Option<&SubscriptionTurn>,
-    ) -> Result<(Reached, Subscription), Fault> {
+    async fn open_subscription(&self, key: &Key, reached: Reached) -> Result<(Reached, Subscription), Fault> {
         if reached.fingerprint != key.fingerprint {
             return Err(fault::of_subscription(&key.server, "another server has the name of the server now"));
         }
         let failed = |error| reached.fault(&*key.uri, error);
-        let subscribed = reached.client.subscribe([&*key.uri]).await.map_err(failed);
-        if subscribed.as_ref().map_or_else(Fault::is_answer, |_| true) {
-            turn.into_iter().for_each(SubscriptionTurn::answered);
-        }
-        let subscription = subscribed?;
+        let subscription = reached.client.subscribe([&*key.uri]).await.map_err(failed)?;
         if !subscription.honoured().resource_subscriptions.iter().any(|uri| *uri == *key.uri) {
             let text = format!("the server does not report changes of {}", Excerpt::new(&key.uri));
             return Err(RpcError::invalid_params(text).into());
@@ -359,7 +350,7 @@ impl Follower {
                     continue;
                 }
                 let Ok(reached) = core.reach_again(&self.key.server, &self.downstream).await else { continue };
-                if let Ok(opened) = core.open_subscription(&self.key, reached, None).await {
+                if let Ok(opened) = core.open_subscription(&self.key, reached).await {
                     break opened;
                 }
             };

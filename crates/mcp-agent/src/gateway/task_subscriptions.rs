@@ -101,9 +101,6 @@ impl Core {
         let turn = call.turn_at(&server).await;
         let request = TaskRequest::open(self, call).await?;
         let state = in_turn(&turn, &request.reached.client, Box::pin(request.get())).await;
-        if state.as_ref().map_or_else(Fault::is_answer, |_| true) {
-            turn.answered();
-        }
         drop(turn);
         let seen = Seen::read(&state?, request.upstream)?;
         if seen.is_final {

@@ -328,14 +328,23 @@ impl Gate {
             }
             None
         }
-        self.first(|rules| by_rules(rules, input), rules, false, |effect| effect == Effect::Deny)
+        self.is_denied_by(|rules| by_rules(rules, input), rules, |effect| effect == Effect::Deny)
     }
 
     /// Whether the policies deny a call of its caller for all arguments. Hooks count as undecided. Without an approver, `ask` denies
     /// the call too.
     #[cfg(feature = "gateway")]
     pub(crate) fn denies(&self, input: &PolicyInput, rules: &[Rule]) -> bool {
-        self.refusal_of(self.decide_without_hooks(input, rules).decision.effect).is_some()
+        // The lists of a client check each of their items, so no reason is copied.
+        let first =
+            |rules: &[Rule]| rules.iter().find(|rule| rule.matches(input)).map(|rule| self.refuses(rule.effect));
+        self.is_denied_by(first, rules, |effect| self.refuses(effect))
+    }
+
+    /// Whether calls with an effect never run.
+    #[cfg(feature = "gateway")]
+    fn refuses(&self, effect: Effect) -> bool {
+        self.refusal_of(effect).is_some()
     }
 
     /// Returns why calls with an effect never run.
@@ -353,13 +362,13 @@ impl Gate {
     #[cfg(feature = "gateway")]
     pub(crate) fn denies_kind(&self, input: &PolicyInput, rules: &[Rule]) -> bool {
         let first = |rules: &[Rule]| {
-            rules.iter().find_map(|rule| match (rule.matches_kind(input)?, self.refusal_of(rule.effect).is_some()) {
+            rules.iter().find_map(|rule| match (rule.matches_kind(input)?, self.refuses(rule.effect)) {
                 (true, true) => Some(true),
                 (false, true) => None,
                 _ => Some(false),
             })
         };
-        self.first(first, rules, false, |effect| self.refusal_of(effect).is_some())
+        self.is_denied_by(first, rules, |effect| self.refuses(effect))
     }
 
     /// Whether the gate has a policy, a hook or a default effect.
@@ -368,23 +377,22 @@ impl Gate {
         !self.steps.is_empty()
     }
 
-    /// Returns the first decision of the policies, or the default. `by_hook` is the decision of each hook.
-    fn first<D: Copy>(
+    /// Whether the first decision of the policies, or the default, denies. A hook permits.
+    fn is_denied_by(
         &self,
-        by_rules: impl Fn(&[Rule]) -> Option<D>,
+        by_rules: impl Fn(&[Rule]) -> Option<bool>,
         rules: &[Rule],
-        by_hook: D,
-        by_default: impl Fn(Effect) -> D,
-    ) -> D {
+        by_default: impl Fn(Effect) -> bool,
+    ) -> bool {
         for step in &self.steps {
             let decided = match step {
                 Step::Policy(policy) => by_rules(policy.rules()),
                 Step::File(file) => by_rules(file.policy().rules()),
-                Step::Hook(_) => Some(by_hook),
+                Step::Hook(_) => Some(false),
                 Step::Default(_) => None,
             };
-            if let Some(decided) = decided {
-                return decided;
+            if let Some(is_denied) = decided {
+                return is_denied;
             }
         }
         by_rules(rules).unwrap_or_else(|| by_default(self.default_of_steps()))

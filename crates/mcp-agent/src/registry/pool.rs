@@ -64,8 +64,8 @@ impl Lease {
         Self { server, connection, active: Some(active), is_askable, is_for_one_request }
     }
 
-    /// Returns the reason for which the server did not run a request, after the error of the request: the server did not accept the token
-    /// of the caller, or the client of the connection was closed before it sent the request. `None` after other errors.
+    /// Returns the reason for which the server did not run a request, after the error of the request. The server did not accept the token
+    /// of the caller, or the connection was closed before its client sent the request. `None` after other errors.
     pub(crate) fn cause(&self, error: &Error) -> Option<Unavailable> {
         if let Some(fault) = self.connection.token_fault(error) {
             let (retry_in, token_fault) = (error.retry_after(), Some(fault));

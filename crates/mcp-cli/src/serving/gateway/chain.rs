@@ -1,15 +1,11 @@
 //! The chain of gateways that start each other over stdio. A gateway that would start itself again would start processes without end.
 
-use std::{
-    env,
-    ffi::OsString,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{env, fs, path::Path};
 
 use crate::{args::Options, configuration, failure::Failure, text::line};
 
-/// The variable with the configuration files of the gateways above this process. A gateway sets it for the commands of its servers.
+/// The variable with the configuration files of the gateways above this process, as a JSON array. A gateway sets it for the commands of
+/// its servers.
 const FILES: &str = "MCP_GATEWAY_FILES";
 
 /// Returns the options of the servers: their commands receive the configuration files of the gateways above them.
@@ -19,25 +15,23 @@ const FILES: &str = "MCP_GATEWAY_FILES";
 pub(super) fn of_servers(options: &Options) -> Result<Options, Failure> {
     let mut options = options.clone();
     if let Some((file, _)) = configuration::path(&options) {
-        let chain = extended(env::var_os(FILES).as_ref(), &file)?;
-        options.env.push((FILES.to_owned(), chain));
+        let chain = extended(env::var(FILES).ok().as_deref(), &file)?;
+        options.env.push((FILES.to_owned(), chain.into()));
     }
     Ok(options)
 }
 
-/// Returns the chain with one more file.
-fn extended(above: Option<&OsString>, file: &Path) -> Result<OsString, Failure> {
-    let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned());
-    let mut files: Vec<PathBuf> = above.into_iter().flat_map(env::split_paths).collect();
+/// Returns the chain with one more file. A chain that another program wrote, and that is not a chain, counts as empty.
+fn extended(above: Option<&str>, file: &Path) -> Result<String, Failure> {
+    let file = fs::canonicalize(file).unwrap_or_else(|_| file.to_owned()).to_string_lossy().into_owned();
+    let mut files: Vec<String> = above.and_then(|above| serde_json::from_str(above).ok()).unwrap_or_default();
     if files.contains(&file) {
         return Err(Failure::usage(line(&format!(
-            "a gateway with the configuration file {} has started this gateway with the same file: remove the entry that starts it",
-            file.display()
+            "a gateway with the configuration file {file} has started this gateway with the same file: remove the entry that starts it"
         ))));
     }
     files.push(file);
-    // A path with a separator cannot be in a list. The chain then ends here.
-    Ok(env::join_paths(files).unwrap_or_default())
+    Ok(serde_json::json!(files).to_string())
 }
 
 #[cfg(test)]
@@ -46,15 +40,15 @@ mod tests {
 
     #[test]
     fn a_file_is_in_a_chain_once() {
-        let files = [Path::new("/a/mcp.json"), Path::new("/b/mcp.json")];
-        let mut chain = None;
+        let files = ["/a/mcp.json", "/b:c;\"d\"/mcp.json"];
+        let mut chain = "not a chain".to_owned();
         for file in files {
-            chain = Some(extended(chain.as_ref(), file).unwrap_or_default());
+            chain = extended(Some(&chain), Path::new(file)).unwrap_or_default();
         }
-        assert_eq!(chain.iter().flat_map(env::split_paths).collect::<Vec<_>>(), files);
         for file in files {
-            let error = extended(chain.as_ref(), file).map_err(|failure| failure.to_string()).unwrap_err();
-            assert!(error.contains(&*file.to_string_lossy()), "{error}");
+            let error = extended(Some(&chain), Path::new(file)).map_err(|failure| failure.to_string()).unwrap_err();
+            assert!(error.contains(file), "{error}");
         }
+        assert!(extended(Some(&chain), Path::new("/c/mcp.json")).is_ok());
     }
 }
