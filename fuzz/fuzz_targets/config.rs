@@ -4,7 +4,11 @@
 
 #![no_main]
 
-use std::{collections::HashSet, path::Path};
+use std::{
+    collections::HashSet,
+    hash::{DefaultHasher, Hash, Hasher},
+    path::Path,
+};
 
 use libfuzzer_sys::fuzz_target;
 use mcp_agent::config::{ConfigFile, Environment, Format, Scope, ServerDefinition};
@@ -30,22 +34,31 @@ const FILES: [(&str, Format); 18] = [
     ("/nonexistent/project/.kiro/settings/mcp.json", Format::Kiro),
     ("/nonexistent/project/crush.json", Format::Crush),
 ];
-const SECRET: &str = "s3cret-of-the-user";
+
+/// A value that `text` does not contain.
+///
+/// The fuzzer learns constants from comparisons and writes them into its inputs. So the value depends on the input.
+fn secret_for(text: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    format!("secret-{:016x}", hasher.finish())
+}
 
 fuzz_target!(|data: &[u8]| {
     let Some((selected, text)) = data.split_first() else { return };
     let Ok(text) = std::str::from_utf8(text) else { return };
     let (path, format) = FILES[usize::from(selected.wrapping_sub(b'a')) % FILES.len()];
     assert_eq!(Format::of_path(Path::new(path)), Some(format));
+    let secret = secret_for(text);
     let environment = Environment::default()
-        .variable("TOKEN", SECRET)
-        .input("key", SECRET)
+        .variable("TOKEN", secret.as_str())
+        .input("key", secret.as_str())
         .home("/nonexistent/home")
         .workspace("/nonexistent/project");
     let read = || ConfigFile::parse(Path::new(path), text, Scope::Project, &environment);
     let file = match read() {
         Ok(file) => file,
-        Err(error) => return assert!(!error.to_string().contains(SECRET), "{error}"),
+        Err(error) => return assert!(!error.to_string().contains(&secret), "{error}"),
     };
     assert_eq!(read().as_ref().ok(), Some(&file));
     let mut known = HashSet::new();
@@ -58,10 +71,10 @@ fuzz_target!(|data: &[u8]| {
     }
     for name in file.names() {
         let summary = file.summary(name).unwrap_or_default();
-        assert!(summary.iter().all(|(_, text)| !text.contains(SECRET)), "{summary:?}");
+        assert!(summary.iter().all(|(_, text)| !text.contains(&secret)), "{summary:?}");
     }
     for error in &file.errors {
-        assert!(!error.to_string().contains(SECRET), "{error}");
+        assert!(!error.to_string().contains(&secret), "{error}");
     }
-    assert!(!format!("{file:?}").contains(SECRET), "{file:?}");
+    assert!(!format!("{file:?}").contains(&secret), "{file:?}");
 });
