@@ -7,12 +7,13 @@ use serde_json::json;
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader, duplex, split},
     net::{TcpListener, TcpStream},
+    task::JoinHandle,
 };
 
 use crate::Failure;
 
 /// The text of each answer.
-const TEXT: &str = "lazy dog";
+pub(crate) const TEXT: &str = "lazy dog";
 /// The longest accepted head, line or body.
 const LONGEST: u64 = 16 << 10;
 
@@ -27,17 +28,23 @@ pub(crate) async fn calls(client: &Client, count: u32) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Starts the bare server over HTTP. Returns its URL.
+pub(crate) async fn serve() -> io::Result<(String, JoinHandle<()>)> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}/mcp", listener.local_addr()?);
+    let accepting = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(exchange(stream));
+        }
+    });
+    Ok((url, accepting))
+}
+
 /// Calls over HTTP. The kernel transfers the bytes, and its instructions do not count.
 pub(crate) fn http(count: u32, version: ProtocolVersion) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        let url = format!("http://{}/mcp", listener.local_addr()?);
-        let accepting = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(exchange(stream));
-            }
-        });
+        let (url, accepting) = serve().await?;
         let client = Client::builder("bench", "1.0.0").versions([version]).connect(url).await?;
         calls(&client, count).await?;
         client.close().await;
@@ -46,8 +53,8 @@ pub(crate) fn http(count: u32, version: ProtocolVersion) -> Result<(), Failure> 
     })
 }
 
-/// Calls over lines of 2026-07-28.
-pub(crate) fn lines(count: u32) -> Result<(), Failure> {
+/// Calls over lines.
+pub(crate) fn lines(count: u32, version: ProtocolVersion) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (ours, theirs) = duplex(64 << 10);
@@ -63,7 +70,7 @@ pub(crate) fn lines(count: u32) -> Result<(), Failure> {
             Ok::<_, io::Error>(())
         });
         let transport = OpenTransport::new(Ndjson::new(reader, writer));
-        let builder = Client::builder("bench", "1.0.0").versions([ProtocolVersion::V2026_07_28]);
+        let builder = Client::builder("bench", "1.0.0").versions([version]);
         let client = builder.connect(transport).await?;
         calls(&client, count).await?;
         client.close().await;
@@ -73,7 +80,7 @@ pub(crate) fn lines(count: u32) -> Result<(), Failure> {
 }
 
 /// Reads a line of bounded length. Returns false at the end of the input.
-async fn next_line(reader: &mut BufReader<impl AsyncRead + Unpin>, line: &mut String) -> io::Result<bool> {
+pub(crate) async fn next_line(reader: &mut BufReader<impl AsyncRead + Unpin>, line: &mut String) -> io::Result<bool> {
     line.clear();
     Ok(reader.take(LONGEST).read_line(line).await? > 0)
 }

@@ -6,9 +6,10 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use mcp_server::{
-    auth::Introspection,
+    auth::{ApiKeys, Introspection},
     http::{HttpConfig, HttpServer as _, McpService},
     prelude::*,
+    protocol::Principal,
 };
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -149,6 +150,20 @@ pub(crate) fn texts(count: u32) -> Result<(), Failure> {
     runtime.block_on(async {
         let service = builder().tool(tool("big", big)).build().into_service(HttpConfig::new());
         repeat(&service, &stateless("tools/call", Some("big")), TEXT_CALL, count, TEXT).await
+    })
+}
+
+const KEY: &str = "6f1c7a529d0b4a8eb1f32c5d8e7a9b04";
+
+/// A call with an API key.
+pub(crate) fn keys(count: u32) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let keys = ApiKeys::new().key(KEY, Principal::new("bench"));
+        let service = server().into_service(HttpConfig::new().public_url(RESOURCE).authenticate(keys));
+        let mut headers = stateless("tools/call", Some("echo"));
+        headers.insert("x-api-key", HeaderValue::from_static(KEY));
+        repeat(&service, &headers, STATELESS_CALL, count, 1).await
     })
 }
 

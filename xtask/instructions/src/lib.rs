@@ -1,6 +1,7 @@
 //! The hot paths of servers and clients. `cargo xtask bench instructions` counts their instructions, and `cargo xtask bench micro`
 //! measures their times.
 
+mod bare;
 mod clients;
 mod endpoint;
 
@@ -17,7 +18,7 @@ use mcp_server::{
 };
 use mcp_uri_template::{UriTemplate, Vars};
 use serde_json::json;
-use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream};
 
 /// The error of a case.
 pub type Failure = Box<dyn Error>;
@@ -32,7 +33,7 @@ pub struct Case {
 
 impl Case {
     /// All cases.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 26] = [
         Self::new("parse-message", parse),
         Self::new("dispatch-2025-11-25", |count| dispatch(count, false)),
         Self::new("dispatch-2026-07-28", |count| dispatch(count, true)),
@@ -41,14 +42,19 @@ impl Case {
         Self::new("http-session", endpoint::sessions),
         Self::new("http-list-1000", endpoint::lists),
         Self::new("http-text-1mib", endpoint::texts),
+        Self::new("http-api-key", endpoint::keys),
         Self::new("http-remembered-token", endpoint::tokens),
-        Self::new("stdio-2026-07-28", |count| lines(count, 1)),
-        Self::new("stdio-16-2026-07-28", |count| lines(count, 16)),
+        Self::new("stdio-2025-11-25", |count| lines(count, 1, false)),
+        Self::new("stdio-2026-07-28", |count| lines(count, 1, true)),
+        Self::new("stdio-16-2026-07-28", |count| lines(count, 16, true)),
+        Self::new("bare-stdio-2026-07-28", bare::lines),
         Self::new("client-2025-11-25", |count| call(count, ProtocolVersion::V2025_11_25)),
         Self::new("client-2026-07-28", |count| call(count, ProtocolVersion::V2026_07_28)),
         Self::new("client-http-2025-11-25", |count| clients::http(count, ProtocolVersion::V2025_11_25)),
         Self::new("client-http-2026-07-28", |count| clients::http(count, ProtocolVersion::V2026_07_28)),
-        Self::new("client-lines-2026-07-28", clients::lines),
+        Self::new("bare-client-http-2026-07-28", bare::client),
+        Self::new("client-lines-2025-11-25", |count| clients::lines(count, ProtocolVersion::V2025_11_25)),
+        Self::new("client-lines-2026-07-28", |count| clients::lines(count, ProtocolVersion::V2026_07_28)),
         Self::new("validate-arguments", validate),
         Self::new("decode-sse", decode),
         Self::new("parse-uri-template", parse_template),
@@ -130,29 +136,39 @@ fn dispatch(count: u32, is_stateless: bool) -> Result<(), Failure> {
 }
 
 /// Calls of a tool from lines to the lines of their answers. The calls of one iteration are in one read.
-fn lines(count: u32, at_once: usize) -> Result<(), Failure> {
+fn lines(count: u32, at_once: usize, is_stateless: bool) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (ours, theirs) = tokio::io::duplex(64 << 10);
         let (reader, writer) = tokio::io::split(ours);
         let server = server();
         let serving = tokio::spawn(async move { server.serve_io(reader, writer).await });
-        let (reader, mut writer) = tokio::io::split(theirs);
-        let mut reader = BufReader::new(reader);
-        let call = |id: usize| format!("{}\n", STATELESS_CALL.replacen(ID, &(FIRST_ID + id).to_string(), 1));
-        let (calls, mut answer) = ((0..at_once).map(call).collect::<String>(), String::new());
-        for _ in 0..count {
-            writer.write_all(calls.as_bytes()).await?;
-            for _ in 0..at_once {
-                answer.clear();
-                reader.read_line(&mut answer).await?;
-                check(answer.as_bytes())?;
-            }
-        }
-        drop((reader, writer));
+        call_lines(theirs, count, at_once, is_stateless).await?;
         serving.await??;
         Ok(())
     })
+}
+
+/// Writes the lines of calls, and reads their answers.
+async fn call_lines(stream: DuplexStream, count: u32, at_once: usize, is_stateless: bool) -> Result<(), Failure> {
+    let (reader, mut writer) = tokio::io::split(stream);
+    let (mut reader, mut answer) = (BufReader::new(reader), String::new());
+    if !is_stateless {
+        writer.write_all(format!("{INITIALIZE}\n{INITIALIZED}\n").as_bytes()).await?;
+        reader.read_line(&mut answer).await?;
+    }
+    let text = if is_stateless { STATELESS_CALL } else { CALL };
+    let call = |id: usize| format!("{}\n", text.replacen(ID, &(FIRST_ID + id).to_string(), 1));
+    let calls = (0..at_once).map(call).collect::<String>();
+    for _ in 0..count {
+        writer.write_all(calls.as_bytes()).await?;
+        for _ in 0..at_once {
+            answer.clear();
+            reader.read_line(&mut answer).await?;
+            check(answer.as_bytes())?;
+        }
+    }
+    Ok(())
 }
 
 /// A server with the tool of the calls.
